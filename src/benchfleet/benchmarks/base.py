@@ -1,0 +1,173 @@
+"""The benchmark contract: what is asked of a model, and how its answers are scored.
+
+A benchmark is made from the parameters of the campaign file (`__init__` raises ValueError with
+what to do for those it does not take) and runs inside a slot: `run` is handed a `Session` and
+returns a `Score`. Most benchmarks are sample by sample and derive from `SampleBenchmark`, which
+does batching, resuming and recording; they write `samples` and `score` only.
+
+The data of a cell follow from version, parameters, subset, the digest of local files and the
+seed alone: the same for every model and config, and different for each repeat. Importing a
+benchmark's module imports nothing heavy.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any, ClassVar, Protocol
+
+from benchfleet.models.base import Adapter, Prompt
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sample:
+    """One question of a benchmark."""
+
+    index: int  # 0 for the first; the sample's place, whatever was resumed
+    id: str  # the same in every config, so that answers can be paired
+    prompt: Prompt
+    columns: Mapping[str, Any] = field(default_factory=dict)  # the dataset's own, for the CSV
+
+
+@dataclass(frozen=True, kw_only=True)
+class Record:
+    """A sample with the model's answer, as it is kept in ``samples.jsonl`` before scoring."""
+
+    index: int
+    id: str
+    columns: Mapping[str, Any]
+    predicted_answer: str
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    seconds: float = 0.0
+    measures: Mapping[str, float] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in self.__dataclass_fields__}
+
+    @classmethod
+    def from_dict(cls, value: Mapping[str, Any]) -> Record:
+        known = cls.__dataclass_fields__
+        return cls(**{name: item for name, item in value.items() if name in known})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Score:
+    """What the answers are worth."""
+
+    overall: float  # the benchmark's headline, larger is better
+    per_sample: Sequence[float] = ()  # aligned with the records: what paired statistics use
+    tasks: Mapping[str, float] = field(default_factory=dict)  # by part: depth, length, …
+    summary: Mapping[str, Any] = field(default_factory=dict)  # anything else worth keeping
+
+
+class Session(Protocol):
+    """What a running benchmark is given. Made by the slot."""
+
+    adapter: Adapter
+    subset: str | None
+    seed: int
+    limit: int | None  # samples at most
+    batch_size: int
+    generation: Mapping[str, Any]
+    recorded: Sequence[Record]  # from an earlier attempt: not to be asked again
+
+    def record(self, record: Record) -> None:
+        """Hand over one answer; it is kept at once, before anything is scored.
+
+        Raises `Cancelled` where the cell is to stop here.
+        """
+        ...
+
+    def expect(self, total: int) -> None:
+        """Say how many samples there will be, for the progress shown."""
+        ...
+
+
+class Benchmark(Protocol):
+    """A benchmark by name; see the module for the whole contract."""
+
+    version: ClassVar[str]  # changes whenever the same parameters give other data or scores
+    default_generation: ClassVar[Mapping[str, Any]]  # under what the campaign file says
+
+    def __init__(self, params: Mapping[str, Any]) -> None: ...
+
+    def params(self) -> Mapping[str, Any]:
+        """Every parameter with its value, defaults filled in: this enters the identity."""
+        ...
+
+    def subsets(self) -> Sequence[str]:
+        """The subsets it is known by; empty where it has none."""
+        ...
+
+    def check_subset(self, subset: str) -> str | None:
+        """What is wrong with a subset's name, or None."""
+        ...
+
+    def data_digest(self, subset: str | None) -> str:
+        """The digest of local data files; ``""`` where version and parameters say it all."""
+        ...
+
+    def run(self, session: Session) -> Score:
+        """Ask, record and score."""
+        ...
+
+
+class SampleBenchmark(ABC):
+    """A benchmark whose samples are known beforehand and stand for themselves."""
+
+    version: ClassVar[str]
+    default_generation: ClassVar[Mapping[str, Any]] = {}
+
+    @abstractmethod
+    def samples(self, subset: str | None, seed: int) -> Iterable[Sample]:
+        """The samples in their order; those that share a context stand side by side."""
+
+    @abstractmethod
+    def score(self, records: Sequence[Record]) -> Score:
+        """Score the records, which come in the order of their samples."""
+
+    def subsets(self) -> Sequence[str]:
+        return ()
+
+    def check_subset(self, subset: str) -> str | None:
+        from difflib import get_close_matches
+
+        known = self.subsets()
+        if subset in known:
+            return None
+        if not known:
+            return f"this benchmark has no subsets; remove {subset!r}"
+        near = get_close_matches(subset, known, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(known)}"
+        return f"no subset {subset!r}; {hint}"
+
+    def data_digest(self, subset: str | None) -> str:
+        return ""
+
+    def run(self, session: Session) -> Score:
+        """Ask what was not recorded yet, batch by batch, then score all of it."""
+        samples = list(islice(self.samples(session.subset, session.seed), session.limit))
+        session.expect(len(samples))
+        wanted = {sample.index for sample in samples}
+        records = {r.index: r for r in session.recorded if r.index in wanted}
+        left = [sample for sample in samples if sample.index not in records]
+        for start in range(0, len(left), session.batch_size):
+            batch = left[start : start + session.batch_size]
+            answers = session.adapter.answer([s.prompt for s in batch], session.generation)
+            for sample, answer in zip(batch, answers, strict=True):
+                record = Record(
+                    index=sample.index,
+                    id=sample.id,
+                    columns=sample.columns,
+                    predicted_answer=answer.text,
+                    prompt_tokens=answer.prompt_tokens,
+                    completion_tokens=answer.completion_tokens,
+                    seconds=answer.seconds,
+                    measures=answer.measures,
+                )
+                records[sample.index] = record
+                session.record(record)
+        return self.score([records[sample.index] for sample in samples])

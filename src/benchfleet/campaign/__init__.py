@@ -1,0 +1,1 @@
+"""Reading a campaign file and naming every mistake in it."""

@@ -1,0 +1,1 @@
+"""The words of benchfleet as frozen values; no I/O."""

@@ -1,0 +1,194 @@
+"""One point of the matrix, and the identity that its content gives it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, NewType
+
+from .canonical import canonical_json, content_digest
+from .names import path_part
+from .resource import Need
+
+CellId = NewType("CellId", str)  # readable and path-safe, such as tiny/dense/recall_512/r0
+Fingerprint = NewType("Fingerprint", str)  # SHA-256 of what was declared, in hexadecimal
+
+Kwargs = Mapping[str, Any]  # JSON values only
+
+
+@dataclass(frozen=True, kw_only=True)
+class Model:
+    """A model as declared: what to open, and the digest of what is inside."""
+
+    name: str
+    adapter: str  # registry name
+    source: str  # a local folder or a name that the adapter understands; not part of identity
+    digest: str  # of weights and tokenizer files, or the hub commit: this is the identity
+    model_kwargs: Kwargs = field(default_factory=dict)
+    tokenizer_kwargs: Kwargs = field(default_factory=dict)
+    python: str = ""  # interpreter for its slots; "" for the runner's own
+
+    @cached_property
+    def load_key(self) -> str:
+        """Equal for two models exactly when one loaded copy serves both."""
+        return content_digest([self.identity(), self.source, self.python])[:16]
+
+    def identity(self) -> dict[str, Any]:
+        """What of the model enters a cell's fingerprint."""
+        return {
+            "adapter": self.adapter,
+            "digest": self.digest,
+            "model_kwargs": dict(self.model_kwargs),
+            "tokenizer_kwargs": dict(self.tokenizer_kwargs),
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttentionStep:
+    """One attention config in an ordered composition: its registry name and parameters."""
+
+    name: str
+    params: Kwargs = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config:
+    """The attention settings of a cell; no steps means dense."""
+
+    name: str
+    attention: tuple[AttentionStep, ...] = ()
+    everywhere: bool = False  # True: sparse in the context's prefill too
+
+    def identity(self) -> dict[str, Any]:
+        steps = [[step.name, dict(step.params)] for step in self.attention]
+        return {"attention": steps, "everywhere": self.everywhere and bool(steps)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Workload:
+    """A benchmark's subset as declared: what is asked of the model."""
+
+    benchmark: str  # registry name
+    version: str
+    subset: str | None = None  # None: the whole benchmark
+    params: Kwargs = field(default_factory=dict)
+    data_digest: str = ""  # of a local dataset; "" where the data follow from version and params
+    generation: Kwargs = field(default_factory=dict)
+    batch_size: int = 1
+    limit: int | None = None  # samples; None: all
+
+    def identity(self) -> dict[str, Any]:
+        return {
+            "benchmark": self.benchmark,
+            "version": self.version,
+            "subset": self.subset,
+            "params": dict(self.params),
+            "data_digest": self.data_digest,
+            "generation": dict(self.generation),
+            "batch_size": self.batch_size,
+            "limit": self.limit,
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """How long and how often a cell may be tried; not part of its identity."""
+
+    cell: float | None = None  # seconds
+    tries: int = 3
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Cell:
+    """model × config × benchmark × subset × repeat; equal to another by content alone."""
+
+    model: Model
+    config: Config
+    workload: Workload
+    repeat: int = 0
+    repeats: bool = False  # the campaign repeats, so the path names the repeat
+    need: Need = field(default_factory=Need)
+    limits: Limits = field(default_factory=Limits)
+    priority: int = 0  # larger goes first
+
+    @cached_property
+    def fingerprint(self) -> Fingerprint:
+        """The SHA-256 of what was declared; never of a path or of a result."""
+        return Fingerprint(hashlib.sha256(canonical_json(self.identity()).encode()).hexdigest())
+
+    def identity(self) -> dict[str, Any]:
+        return {
+            "model": self.model.identity(),
+            "config": self.config.identity(),
+            "workload": self.workload.identity(),
+            "repeat": self.repeat,
+        }
+
+    @cached_property
+    def id(self) -> CellId:
+        """``<model>/<config>/<benchmark>[_<subset>][+limit<n>][/r<repeat>]``, path-safe."""
+        return CellId("/".join(self.path_parts))
+
+    @property
+    def path_parts(self) -> tuple[str, ...]:
+        work = self.workload
+        name = work.benchmark if work.subset is None else f"{work.benchmark}_{work.subset}"
+        if work.limit is not None:
+            name += f"+limit{work.limit}"
+        parts = (path_part(self.model.name), path_part(self.config.name), path_part(name))
+        return (*parts, f"r{self.repeat}") if self.repeats else parts
+
+    def path(self, *, marked: bool) -> str:
+        """The folder of its results; `marked` with the fingerprint where the plain one is held."""
+        model, config, name, *repeat = self.path_parts
+        if marked:
+            name += f"@{self.fingerprint[:8]}"
+        return "/".join((model, config, name, *repeat))
+
+    @property
+    def data_seed(self) -> int:
+        """Of benchmark, subset and repeat alone: every config sees the same samples."""
+        work = self.workload
+        text = canonical_json([work.benchmark, work.subset, self.repeat])
+        return int(hashlib.sha256(text.encode()).hexdigest()[:8], 16)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Cell) and self.fingerprint == other.fingerprint
+
+    def __hash__(self) -> int:
+        return hash(self.fingerprint)
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON values only; `from_dict` gives the same cell back."""
+        model, config, work = self.model, self.config, self.workload
+        return {
+            "model": {**vars_of(model), "model_kwargs": dict(model.model_kwargs)},
+            "config": {**vars_of(config), "attention": config.identity()["attention"]},
+            "workload": vars_of(work),
+            "repeat": self.repeat,
+            "repeats": self.repeats,
+            "need": vars_of(self.need),
+            "limits": vars_of(self.limits),
+            "priority": self.priority,
+        }
+
+    @classmethod
+    def from_dict(cls, value: Mapping[str, Any]) -> Cell:
+        steps = tuple(AttentionStep(name=n, params=p) for n, p in value["config"]["attention"])
+        return cls(
+            model=Model(**value["model"]),
+            config=Config(**{**value["config"], "attention": steps}),
+            workload=Workload(**value["workload"]),
+            repeat=value["repeat"],
+            repeats=value["repeats"],
+            need=Need(**value["need"]),
+            limits=Limits(**value["limits"]),
+            priority=value["priority"],
+        )
+
+
+def vars_of(value: Any) -> dict[str, Any]:
+    """The declared fields of a frozen dataclass, without what was cached on it."""
+    return {name: getattr(value, name) for name in value.__dataclass_fields__}

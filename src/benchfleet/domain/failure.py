@@ -1,0 +1,48 @@
+"""Why a cell did not end in success: stage × kind."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, get_args
+
+Stage = Literal["provision", "setup", "load", "benchmark", "collect"]
+Kind = Literal[
+    "oom",
+    "timeout",
+    "stuck",
+    "slot_lost",
+    "host_lost",
+    "gpu_fault",
+    "model_not_found",
+    "dataset_missing",
+    "missing_extra",
+    "bad_result",
+    "user_error",
+    "disk_full",
+    "interrupted",
+    "error",
+]
+STAGES: tuple[Stage, ...] = get_args(Stage)
+KINDS: tuple[Kind, ...] = get_args(Kind)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Failure:
+    """The first true reason an attempt ended without a result; never overwritten."""
+
+    stage: Stage
+    kind: Kind
+    message: str
+    retryable: bool = False
+    trace: str = ""  # the stack trace, where there is one
+    log_tail: str = ""  # the last lines of the attempt's log
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, value: dict[str, Any]) -> Failure:
+        return cls(**value)
+
+    def __str__(self) -> str:
+        return f"{self.stage}: {self.kind} ({self.message})"

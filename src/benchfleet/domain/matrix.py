@@ -1,0 +1,123 @@
+"""The axes of a campaign, the rules over them, and their product."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+
+from .cell import Cell, Config, Fingerprint, Limits, Model, Workload
+from .resource import Need
+
+AXES = ("models", "configs", "benchmarks", "subsets", "repeats")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rule:
+    """A condition on axes, by name or glob; ``!`` in front of a pattern negates it."""
+
+    models: tuple[str, ...] = ()  # () says nothing about this axis
+    configs: tuple[str, ...] = ()
+    benchmarks: tuple[str, ...] = ()
+    subsets: tuple[str, ...] = ()
+    repeats: tuple[str, ...] = ()
+
+    def matches(self, cell: Cell) -> bool:
+        """Whether every axis that the rule speaks of agrees with the cell."""
+        named = (
+            (self.models, cell.model.name),
+            (self.configs, cell.config.name),
+            (self.benchmarks, cell.workload.benchmark),
+            (self.subsets, cell.workload.subset or ""),
+            (self.repeats, str(cell.repeat)),
+        )
+        return all(_agrees(patterns, name) for patterns, name in named if patterns)
+
+
+def _agrees(patterns: tuple[str, ...], name: str) -> bool:
+    """Any plain pattern matches (or there is none), and no negated one does."""
+    plain = [p for p in patterns if not p.startswith("!")]
+    barred = [p[1:] for p in patterns if p.startswith("!")]
+    wanted = not plain or any(fnmatch.fnmatchcase(name, p) for p in plain)
+    return wanted and not any(fnmatch.fnmatchcase(name, p) for p in barred)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelEntry:
+    """A model with what the campaign says of it beyond its identity."""
+
+    model: Model
+    need: Need = field(default_factory=Need)
+    priority: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Include:
+    """Cells added to the product (or given other repeats): those that the rule matches."""
+
+    rule: Rule
+    repeats: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Matrix:
+    """models × configs × workloads × repeats, less `exclude`, plus `include`."""
+
+    models: tuple[ModelEntry, ...]
+    configs: tuple[Config, ...]
+    workloads: tuple[Workload, ...]
+    repeats: int = 1
+    limits: Limits = field(default_factory=Limits)
+    exclude: tuple[Rule, ...] = ()
+    include: tuple[Include, ...] = ()
+
+    def expand(self) -> list[Cell]:
+        """Every cell once, model by model, so that neighbours share what is loaded.
+
+        Cells with equal content are one cell; an `include` that asks for more repeats of a
+        cell replaces its plain form, so that all its repeats lie side by side.
+        """
+        cells: dict[Fingerprint, Cell] = {}
+        for cell in self._product(self.repeats):
+            if not any(rule.matches(cell) for rule in self.exclude):
+                cells[cell.fingerprint] = cell
+        for include in self.include:
+            for cell in self._product(include.repeats):
+                if include.rule.matches(cell):
+                    cells[cell.fingerprint] = cell
+        order = {entry.model.name: place for place, entry in enumerate(self.models)}
+        return sorted(cells.values(), key=lambda cell: order[cell.model.name])
+
+    def _product(self, repeats: int) -> Iterator[Cell]:
+        for entry in self.models:
+            for config in self.configs:
+                for workload in self.workloads:
+                    for repeat in range(repeats):
+                        yield Cell(
+                            model=entry.model,
+                            config=config,
+                            workload=workload,
+                            repeat=repeat,
+                            repeats=repeats > 1,
+                            need=entry.need,
+                            limits=self.limits,
+                            priority=entry.priority,
+                        )
+
+
+def chosen(
+    cells: Iterable[Cell], *, only: Iterable[Rule] = (), exclude: Iterable[Rule] = ()
+) -> list[Cell]:
+    """The cells that some rule of `only` matches (all, where it is empty) and none of `exclude`."""
+    only, exclude = tuple(only), tuple(exclude)
+    return [
+        cell
+        for cell in cells
+        if (not only or any(rule.matches(cell) for rule in only))
+        and not any(rule.matches(cell) for rule in exclude)
+    ]
+
+
+def with_limit(cells: Iterable[Cell], limit: int) -> list[Cell]:
+    """The same cells over their first `limit` samples: cells of their own, by path and content."""
+    return [replace(cell, workload=replace(cell.workload, limit=limit)) for cell in cells]

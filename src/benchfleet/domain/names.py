@@ -1,0 +1,24 @@
+"""Turning the names that people write into path parts that every file system takes."""
+
+from __future__ import annotations
+
+_FORBIDDEN = str.maketrans(dict.fromkeys('/\\:*?"<>|', "_"))
+MAX_PART = 200  # bytes; leaves room for an '@fingerprint' within the usual limit of 255
+
+
+def path_part(name: str) -> str:
+    """`name` as one path part: ``meta-llama/Llama-3.1-8B`` becomes ``meta-llama_Llama-3.1-8B``.
+
+    Raises ValueError for what cannot be one: empty, ``.``, ``..``, a leading dot (kept for
+    benchfleet's own folders), control characters, surrounding spaces, or more than 200 bytes.
+    """
+    part = name.translate(_FORBIDDEN)
+    if not part:
+        raise ValueError("a name may not be empty")
+    if part.startswith("."):
+        raise ValueError(f"{name!r} may not start with a dot; results folders bear this name")
+    if part != part.strip() or any(ord(c) < 32 or ord(c) == 127 for c in part):
+        raise ValueError(f"{name!r} holds surrounding spaces or control characters")
+    if len(part.encode("utf-8", "surrogatepass")) > MAX_PART:
+        raise ValueError(f"{name[:40]!r}… is longer than {MAX_PART} bytes")
+    return part

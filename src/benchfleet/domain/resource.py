@@ -1,0 +1,41 @@
+"""What a cell asks of a machine, and what a runner can offer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+DeviceKind = Literal["cpu", "gpu"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Need:
+    """What one cell asks for while it runs."""
+
+    gpus: int = 0  # 0: one slot of any kind; n: a slot bound to n GPUs
+    vram: int = 0  # bytes on each GPU; 0: not stated
+
+
+@dataclass(frozen=True, kw_only=True)
+class Device:
+    """A GPU, or a share of the CPU."""
+
+    kind: DeviceKind
+    index: int
+    name: str = ""
+    memory: int = 0  # bytes; 0: unknown
+
+    @property
+    def label(self) -> str:
+        """How people see it: ``gpu:0``, ``cpu:1``."""
+        return f"{self.kind}:{self.index}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Offer:
+    """What a runner can take now: the shape of one free slot."""
+
+    gpus: int = 0  # GPUs in the slot; 0 for a CPU slot
+    vram: int = 0  # bytes on the smallest of them
+    loaded: tuple[str, ...] = ()  # load keys already in memory there, best first
+    among: frozenset[str] | None = field(default=None, repr=False)  # fingerprints; None: any cell

@@ -1,0 +1,1 @@
+"""Where slots run."""

@@ -1,0 +1,109 @@
+"""Every error benchfleet raises on purpose.
+
+BenchfleetError
+├── CampaignError        the campaign file or the command line is wrong; nothing was run
+├── UnknownName          no plugin of that name; lists the near ones
+├── MissingExtra         a plugin needs packages that are not installed
+├── DeviceError          a device asked for is absent or unfit
+├── ResultsError         the results tree cannot be written or read
+├── LedgerError          the ledger cannot be used
+│   ├── LedgerUnreachable    it cannot be opened, or is damaged
+│   └── LedgerTooNew         a newer benchfleet wrote it
+├── ClaimLost            the lease is no longer held; its writer publishes nothing
+├── ProtocolError        the other end of a slot's channel speaks something else
+└── CellFailure          a cell ended without a result: stage, kind, retryable
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+
+class BenchfleetError(Exception):
+    """Something went wrong that benchfleet can name."""
+
+    retryable: ClassVar[bool] = False
+
+    def __init__(self, message: str | None = None) -> None:
+        super().__init__(message or (type(self).__doc__ or "").strip())
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mistake:
+    """One thing wrong in a campaign: where it stands, and what to do about it."""
+
+    key: str  # dotted path, such as matrix.models[2].needs.vram; "" for the whole file
+    message: str
+    line: int | None = None  # 1 for the first; None where the source has no lines
+
+
+class CampaignError(BenchfleetError):
+    """The campaign cannot be run as it stands."""
+
+    def __init__(self, file: str, mistakes: list[Mistake]) -> None:
+        self.file = file
+        self.mistakes = mistakes
+        super().__init__(self._drawn())
+
+    def _drawn(self) -> str:
+        count = f"{len(self.mistakes)} mistake{'s' if len(self.mistakes) != 1 else ''}"
+        lines = [f"{self.file}: {count}, nothing was run"]
+        rows = [
+            (f"line {m.line}" if m.line is not None else "", m.key, m.message)
+            for m in self.mistakes
+        ]
+        left = max((len(row[0]) for row in rows), default=0)
+        middle = max((len(row[1]) for row in rows), default=0)
+        for where, key, message in rows:
+            lead = f"  {where:<{left}}  {key:<{middle}}  "
+            lines.append(lead + message.replace("\n", "\n" + " " * len(lead)))
+        return "\n".join(lines)
+
+
+class UnknownName(BenchfleetError):
+    """No plugin has that name."""
+
+
+class MissingExtra(BenchfleetError):
+    """A plugin needs packages that are not installed."""
+
+
+class DeviceError(BenchfleetError):
+    """A device that was asked for cannot be used."""
+
+
+class ResultsError(BenchfleetError):
+    """The results folder cannot be used."""
+
+
+class LedgerError(BenchfleetError):
+    """The ledger cannot be used."""
+
+
+class LedgerUnreachable(LedgerError):
+    """The ledger cannot be opened."""
+
+    retryable = True
+
+
+class LedgerTooNew(LedgerError):
+    """The ledger was written by a newer benchfleet."""
+
+
+class ClaimLost(BenchfleetError):
+    """The lease is no longer held, so nothing may be published under it."""
+
+
+class ProtocolError(BenchfleetError):
+    """The other end of the channel does not speak benchfleet's frames."""
+
+
+class CellFailure(BenchfleetError):
+    """A cell ended without a result, at a stage and for a reason that has a name."""
+
+    def __init__(self, *, stage: str, kind: str, message: str, retryable: bool = False) -> None:
+        self.stage = stage
+        self.kind = kind
+        self.is_retryable = retryable
+        super().__init__(message)

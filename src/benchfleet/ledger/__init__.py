@@ -1,0 +1,1 @@
+"""Where every cell's truth is kept."""

@@ -1,0 +1,117 @@
+"""The ledger contract: where every cell's truth is kept.
+
+Whoever writes a new back-end reads this file alone, and proves it with
+`benchfleet.testing.LedgerContract`.
+
+Time. A ledger has one clock of its own and compares everything by it; no caller ever hands in
+a time of day. Durations that cross the contract are seconds from the moment of the answer.
+
+Life of a cell. `enroll` makes it ``pending``. `claim` makes it ``running`` and hands out a
+`Lease`. `finish` gives it a final state, or, with `Outcome.retry_in`, makes it ``pending``
+again after that time. `release` makes it ``pending`` at once and uses up no try. `reap` does
+the same for leases that ran out. Nothing else changes a state but `record` with one of the
+events below.
+
+Fencing. A cell's `token` grows with every claim and every release, never falls, and stands in
+each lease. `renew` and `finish` touch a cell only while its token is the lease's:
+
+* `renew` of a lease that ran out is good while nobody reaped it.
+* `finish` is good while no newer token exists, even after the lease ran out or was reaped.
+* Asked again with the same lease and the same outcome digest and state, `finish` is silent:
+  whoever does not know whether a commit went through may ask again.
+* Anything else raises `ClaimLost`; the writer stops and publishes nothing.
+
+So at no time do two unexpired leases hold one cell, and a cell never has two results.
+
+Paths. Each cell's results path is allotted at enrolment and kept for ever. The first holder
+keeps `cell.path(marked=False)`; where that equals, holds or lies inside a path already allotted
+to another fingerprint, the cell gets `cell.path(marked=True)`.
+
+Events. `record` appends a fact and returns its sequence number. Two kinds act on the cell that
+they name, in the same transaction; every other kind is only kept:
+
+* ``retry_asked``: a cell in a final state becomes ``pending``, its used-up tries forgotten. Its
+  attempts stay in the history.
+* ``cancel_asked``: a ``pending`` or ``running`` cell becomes ``cancelled``; its token grows, so
+  that whoever runs it loses its claim.
+
+Atomicity. Each call is one transaction: all of it or nothing, durable when it returns. Calls
+may come from several threads and processes at once.
+
+Errors. `LedgerUnreachable` where the store cannot be reached, `LedgerTooNew` where a newer
+benchfleet wrote it, `ClaimLost` as said above.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import Protocol
+
+from benchfleet.domain.attempt import CellRecord, Claim, Lease, Outcome, RunnerId
+from benchfleet.domain.cell import Cell, Fingerprint
+from benchfleet.domain.event import Event
+from benchfleet.domain.resource import Offer
+from benchfleet.domain.state import State
+
+DEFAULT_LEASE = 60.0  # seconds; at least four heartbeats
+
+
+class Ledger(Protocol):
+    """Where every cell's truth is kept; see the module for the whole contract."""
+
+    def enroll(self, cells: Iterable[Cell]) -> int:
+        """Record the cells not yet known and return how many were new. Known ones stay as is,
+        except that needs, limits and priority of cells that have not ended follow the campaign."""
+        ...
+
+    def claim(self, runner: RunnerId, offer: Offer, limit: int = 1) -> Sequence[Claim]:
+        """Up to `limit` pending cells that fit the offer, best first, now held by `runner`.
+
+        Fits: ready (its back-off is over), `need.gpus` ≤ `offer.gpus`, `need.vram` ≤
+        `offer.vram` where the cell needs GPUs or states vram, and its fingerprint in
+        `offer.among` unless that is None.
+        Order: cells whose model is in `offer.loaded` (earlier entries first), then priority
+        (larger first), then the order of enrolment.
+        """
+        ...
+
+    def renew(self, leases: Sequence[Lease]) -> Sequence[Lease]:
+        """The leases still held, with their time begun anew; the others are lost."""
+        ...
+
+    def finish(self, lease: Lease, outcome: Outcome) -> None:
+        """End the attempt. Raises `ClaimLost` where the lease holds no longer."""
+        ...
+
+    def release(self, leases: Sequence[Lease], reason: str) -> None:
+        """Give the cells back, no try used up. Leases no longer held are passed over."""
+        ...
+
+    def reap(self) -> Sequence[Fingerprint]:
+        """Take back the cells whose lease ran out, no try used up; each is returned once."""
+        ...
+
+    def cells(
+        self,
+        *,
+        states: Collection[State] | None = None,
+        among: Collection[str] | None = None,
+        whole: bool = False,
+    ) -> Iterator[CellRecord]:
+        """The cells as they stand, in the order of enrolment; `whole` brings the `Cell` along."""
+        ...
+
+    def record(self, event: Event) -> int:
+        """Append the event and return its sequence number, which grows."""
+        ...
+
+    def events(self, since: int = 0) -> Sequence[Event]:
+        """The events with a sequence number above `since`, oldest first. The ledger itself
+        records ``enrolled``, ``claimed``, ``finished``, ``released`` and ``reaped`` with the
+        cell's fingerprint and, where there is one, ``data`` with attempt, token, runner, and for
+        ``finished`` the whole outcome: this is a cell's history of attempts."""
+        ...
+
+    def close(self) -> None:
+        """Let go of files and connections; leases are left as they are."""
+        ...

@@ -1,0 +1,1 @@
+"""Adapters: models kept loaded, asked for answers."""

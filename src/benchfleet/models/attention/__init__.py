@@ -1,0 +1,1 @@
+"""Attention configs for a loaded transformers model, one a file."""

@@ -1,0 +1,82 @@
+"""Plugins by name: built-ins as ``module:Class`` strings, the rest by entry point, all lazy."""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from functools import cache
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any, Literal
+
+from benchfleet.errors import MissingExtra, UnknownName
+
+Family = Literal["models", "benchmarks", "attention", "ledgers", "engines"]
+
+_BUILT_IN: dict[str, dict[str, str]] = {
+    "models": {
+        "mock": "benchfleet.models.mock:MockAdapter",
+        "transformers": "benchfleet.models.transformers:TransformersAdapter",
+    },
+    "benchmarks": {
+        "mock_benchmark": "benchfleet.benchmarks.mock_benchmark:MockBenchmark",
+        "recall": "benchfleet.benchmarks.recall:Recall",
+    },
+    "attention": {
+        "dense": "benchfleet.models.attention.dense:Dense",
+        "local": "benchfleet.models.attention.local:Local",
+        "oracle_top_k": "benchfleet.models.attention.oracle_top_k:OracleTopK",
+        "sink": "benchfleet.models.attention.sink:Sink",
+        "sink_local": "benchfleet.models.attention.sink_local:SinkLocal",
+        "streaming": "benchfleet.models.attention.sink_local:Streaming",
+    },
+    "ledgers": {
+        "memory": "benchfleet.ledger.memory:MemoryLedger",
+        "sqlite": "benchfleet.ledger.sqlite:SqliteLedger",
+    },
+    "engines": {"local": "benchfleet.engines.local:LocalEngine"},
+}
+_SINGULAR = {
+    "models": "adapter",
+    "benchmarks": "benchmark",
+    "attention": "attention config",
+    "ledgers": "ledger",
+    "engines": "engine",
+}
+
+
+@cache
+def _entry_points(family: str) -> dict[str, str]:
+    from importlib.metadata import entry_points
+
+    return {point.name: point.value for point in entry_points(group=f"benchfleet.{family}")}
+
+
+def names(family: Family) -> list[str]:
+    """Every name of a family, built-in or installed, sorted."""
+    return sorted({*_BUILT_IN[family], *_entry_points(family)})
+
+
+def load(family: Family, name: str) -> Any:
+    """The class that bears the name. Raises `UnknownName` with the near ones, or `MissingExtra`
+    where the class says (`requires`, `extra`) that packages are lacking here."""
+    place = _BUILT_IN[family].get(name) or _entry_points(family).get(name)
+    if place is None:
+        raise UnknownName(_no_such(family, name))
+    module, _, attribute = place.partition(":")
+    found = getattr(import_module(module), attribute)
+    lacking = [need for need in getattr(found, "requires", ()) if find_spec(need) is None]
+    if lacking:
+        raise MissingExtra(
+            f"{_SINGULAR[family]} {name!r} needs {', '.join(lacking)}; "
+            f"pip install 'benchfleet[{found.extra}]'"
+        )
+    return found
+
+
+def _no_such(family: Family, name: str) -> str:
+    known = names(family)
+    near = get_close_matches(name, known, n=3)
+    hint = (
+        f"did you mean {' or '.join(map(repr, near))}?" if near else f"there are {', '.join(known)}"
+    )
+    return f"no {_SINGULAR[family]} {name!r}; {hint}"

@@ -1,0 +1,1 @@
+"""The results tree: every path, writing and reading."""

@@ -1,0 +1,1 @@
+"""Claims cells and places them on slots."""

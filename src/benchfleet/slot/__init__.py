@@ -1,0 +1,1 @@
+"""The program that executes cells on its devices."""

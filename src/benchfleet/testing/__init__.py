@@ -1,0 +1,1 @@
+"""Contract suites and test doubles for those who extend benchfleet."""
