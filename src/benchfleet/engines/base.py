@@ -1,0 +1,159 @@
+"""The engine contract: where slots run, and what they tell.
+
+An engine opens slots, each one process bound to its devices for life, hands them one order at a
+time and posts everything that happens as a `SlotEvent` to the one queue of the runner. Whoever
+writes a new engine reads this file and `frames.py`, and proves it with
+`benchfleet.testing.EngineContract`.
+
+* `open` returns at once. `SlotReady` follows when the slot said hello, or `SlotLost`.
+* `run` is for a slot that is ready and idle. `Started`, any number of `Progressed`, `Recorded`
+  and `FileSent`, then exactly one of `Done`, `Failed`, `Stopped`, or `SlotLost`.
+* `stop` asks the running order to end after the sample at hand: `Stopped` follows (or `Done`,
+  where it was faster). `close` ends an idle slot in good order; `kill` ends a slot and its whole
+  process tree now. `SlotLost` follows each of the two, with ``expected`` set.
+* Events of one slot come in their order. After `SlotLost` nothing more comes from it.
+* A slot that hears nothing from its engine ends itself; the engine sends the pings.
+* `shutdown` ends all slots and returns when none is left.
+
+Nothing here retries: the runner decides, and the ledger alone holds the truth.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NewType, Protocol
+
+from benchfleet.domain.cell import Cell
+from benchfleet.domain.failure import Failure
+from benchfleet.domain.resource import Device
+
+SlotId = NewType("SlotId", str)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SlotSpec:
+    """A slot to open: its devices, and its share of the machine."""
+
+    slot: SlotId
+    devices: tuple[Device, ...]
+    threads: int  # OMP_NUM_THREADS and its like
+    log: str  # the file, on the slot's host, that takes what it prints between cells
+    python: str = ""  # interpreter; "" for the runner's own
+
+
+@dataclass(frozen=True, kw_only=True)
+class Order:
+    """One attempt to run in a slot."""
+
+    attempt: str  # <fingerprint>/<attempt>-<token>
+    cell: Cell
+    log: str  # the file that takes what the cell prints, on the slot's host
+    recorded: bytes = b""  # samples of an earlier attempt, as JSON lines
+
+
+@dataclass(frozen=True, kw_only=True)
+class SlotEvent:
+    """Something a slot said, or that was seen of it."""
+
+    slot: SlotId
+
+
+@dataclass(frozen=True, kw_only=True)
+class SlotReady(SlotEvent):
+    """It is up; what it is: pid, host, versions."""
+
+    hello: Mapping[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SlotLost(SlotEvent):
+    """Its process is gone."""
+
+    reason: str  # "exit code 3", "killed by signal 9 (SIGKILL)", "silent for 20 s"
+    expected: bool = False  # it was told to end
+    exit_code: int | None = None  # negative: the signal that ended it
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttemptEvent(SlotEvent):
+    """Something about the attempt that the slot runs."""
+
+    attempt: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Started(AttemptEvent):
+    """A stage began: ``load`` (the model comes into memory) or ``benchmark``."""
+
+    stage: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Progressed(AttemptEvent):
+    """How far it is."""
+
+    done: int
+    total: int  # 0: not known
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recorded(AttemptEvent):
+    """Samples, as JSON lines: to be kept before anything else happens to them."""
+
+    lines: bytes
+    done: int
+    total: int  # 0: not known
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileSent(AttemptEvent):
+    """A piece of a result file; pieces of one file come in order."""
+
+    name: str
+    data: bytes
+
+
+@dataclass(frozen=True, kw_only=True)
+class Done(AttemptEvent):
+    """It ended well."""
+
+    score: Mapping[str, Any]  # overall, per_sample, tasks, summary
+    seconds: Mapping[str, float] = field(default_factory=dict)  # load, benchmark
+    provenance: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Failed(AttemptEvent):
+    """It ended badly."""
+
+    failure: Failure
+    fit: bool = True  # False: the slot takes no other order and ends
+    seconds: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stopped(AttemptEvent):
+    """It ended without a verdict, because it was asked to or could not be taken here; its samples
+    are kept."""
+
+    reason: str
+    fit: bool = True  # False: the slot takes no other order and ends
+
+
+class Engine(Protocol):
+    """Where slots run; see the module for the whole contract."""
+
+    def open(self, spec: SlotSpec) -> None: ...
+
+    def run(self, slot: SlotId, order: Order) -> None: ...
+
+    def stop(self, slot: SlotId, attempt: str) -> None: ...
+
+    def close(self, slot: SlotId) -> None: ...
+
+    def kill(self, slot: SlotId) -> None: ...
+
+    def shutdown(self) -> None: ...
+
+    def slots(self) -> Sequence[SlotId]: ...

@@ -1,0 +1,83 @@
+"""The devices of this machine: GPUs as NVML sees them, and shares of the CPU."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+
+from benchfleet.domain.resource import Device
+from benchfleet.errors import DeviceError
+
+CPU_SLOTS = 2  # by default, where there is no GPU and there are as many cores
+
+
+def nvml_gpus() -> tuple[Device, ...]:
+    """The NVIDIA GPUs here, in NVML's order; raises DeviceError where NVML cannot be asked."""
+    import pynvml
+
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError as error:
+        raise DeviceError(
+            f"this machine has no NVIDIA GPU that can be used (NVML: {error})"
+        ) from None
+    try:
+        found = []
+        for index in range(pynvml.nvmlDeviceGetCount()):
+            handle = pynvml.nvmlDeviceGetHandleByIndex(index)
+            name = pynvml.nvmlDeviceGetName(handle)
+            memory = int(pynvml.nvmlDeviceGetMemoryInfo(handle).total)
+            found.append(Device(kind="gpu", index=index, name=str(name), memory=memory))
+        return tuple(found)
+    except pynvml.NVMLError as error:
+        raise DeviceError(f"a GPU does not answer (NVML: {error})") from None
+    finally:
+        pynvml.nvmlShutdown()
+
+
+def cores() -> int:
+    """The cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def chosen_devices(
+    gpu_ids: Sequence[int] | None,
+    cpu_slots: int | None,
+    *,
+    gpus: Callable[[], tuple[Device, ...]] = nvml_gpus,
+) -> tuple[Device, ...]:
+    """The devices that a run asks for: the GPUs named, or CPU slots, or what is here.
+
+    Raises DeviceError for a GPU id that is not here, naming those that are.
+    """
+    if gpu_ids:
+        return _named_gpus(gpu_ids, gpus)
+    if gpu_ids is None and cpu_slots is None:
+        try:
+            if found := gpus():
+                return found
+        except DeviceError:
+            cpu_slots = None  # no GPU, and none was asked for
+    count = cpu_slots if cpu_slots is not None else min(CPU_SLOTS, cores())
+    if count < 1:
+        raise DeviceError(f"{count} CPU slots cannot run anything; ask for at least 1")
+    return tuple(Device(kind="cpu", index=index) for index in range(count))
+
+
+def _named_gpus(
+    gpu_ids: Sequence[int], gpus: Callable[[], tuple[Device, ...]]
+) -> tuple[Device, ...]:
+    asked = ", ".join(map(str, gpu_ids))
+    if len(set(gpu_ids)) != len(gpu_ids):
+        raise DeviceError(f"GPU ids {asked}: each may be named once")
+    try:
+        here = {device.index: device for device in gpus()}
+    except DeviceError as error:
+        raise DeviceError(f"GPU ids {asked}: {error}; leave --gpus out to run on the CPU") from None
+    missing = [index for index in gpu_ids if index not in here]
+    if missing:
+        have = ", ".join(map(str, here)) or "none"
+        raise DeviceError(f"no GPU {', '.join(map(str, missing))} here; this machine has {have}")
+    return tuple(here[index] for index in gpu_ids)

@@ -1,0 +1,52 @@
+"""What every result should say of where and by what it was made."""
+
+from __future__ import annotations
+
+import platform
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import benchfleet
+
+
+def provenance(folder: Path) -> dict[str, Any]:
+    """Versions, the operating system, and the git commit that `folder` is at, if it is at one."""
+    return {
+        "benchfleet": benchfleet.__version__,
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "driver": _driver(),
+        "git": _git(folder),
+    }
+
+
+def _git(folder: Path) -> dict[str, Any] | None:
+    """The commit and whether tracked files differ from it; None outside a repository."""
+    try:
+        commit = _ask_git(folder, "rev-parse", "HEAD")
+        changed = _ask_git(folder, "status", "--porcelain", "--untracked-files=no")
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return {"commit": commit, "changed": bool(changed)}
+
+
+def _ask_git(folder: Path, *words: str) -> str:
+    asked = subprocess.run(
+        ["git", "-C", str(folder), *words], capture_output=True, text=True, check=True, timeout=10
+    )
+    return asked.stdout.strip()
+
+
+def _driver() -> str:
+    """The NVIDIA driver's version; ``""`` where there is none."""
+    import pynvml
+
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError:
+        return ""
+    try:
+        return str(pynvml.nvmlSystemGetDriverVersion())
+    finally:
+        pynvml.nvmlShutdown()

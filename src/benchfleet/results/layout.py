@@ -1,0 +1,57 @@
+"""Every path of a campaign's results folder.
+
+::
+
+    <root>/                                     <base_result_dir>/<campaign>
+      execution_summary.json  ledger.db
+      <model>/<config>/<benchmark>[_<subset>][/r<repeat>]/   published: complete by construction
+      .attempts/<fingerprint>/<attempt>-<token>/             at work, or what a failed one left
+      .slots/<slot>.log                                      what a slot printed between cells
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchfleet.domain.attempt import Lease
+
+CELL = "cell.json"
+SAMPLES = "samples.jsonl"
+METRICS = "metrics.json"
+RAW_RESULTS = "raw_results.csv"
+CONFIG = "config.json"
+LOG = "log.txt"
+FAILURE = "failure.json"
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where things are in one campaign's results folder."""
+
+    root: Path
+
+    @property
+    def ledger(self) -> Path:
+        return self.root / "ledger.db"
+
+    @property
+    def summary(self) -> Path:
+        return self.root / "execution_summary.json"
+
+    @property
+    def attempts(self) -> Path:
+        return self.root / ".attempts"
+
+    def attempts_of(self, fingerprint: str) -> Path:
+        return self.attempts / fingerprint
+
+    def attempt(self, lease: Lease) -> Path:
+        return self.attempts_of(lease.fingerprint) / f"{lease.attempt}-{lease.token}"
+
+    def published(self, path: str) -> Path:
+        """The public folder of a cell, from the path that the ledger allotted to it."""
+        return self.root / path
+
+    def slot_log(self, slot: str) -> Path:
+        return self.root / ".slots" / f"{slot}.log"

@@ -1,0 +1,171 @@
+"""One attempt as the runner sees it, and the ways it ends in folder and ledger."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from benchfleet.domain.attempt import Claim, Outcome
+from benchfleet.domain.failure import Failure, Stage
+from benchfleet.engines.base import Done
+from benchfleet.errors import ResultsError
+from benchfleet.ledger.base import Ledger
+from benchfleet.results.layout import Layout
+from benchfleet.results.write import (
+    AttemptFolder,
+    Verdict,
+    earlier_samples,
+    log_tail,
+    publish,
+)
+from benchfleet.runner.leases import LeaseKeeper
+from benchfleet.runner.retry import charged, retry_in
+
+
+@dataclass(kw_only=True)
+class Attempt:
+    """A claimed cell on its slot."""
+
+    claim: Claim
+    folder: AttemptFolder
+    recorded: bytes  # samples of earlier attempts, already in this one's file
+    host: str
+    device: str
+    began: float  # on the inbox's clock
+    stage: Stage = "load"
+    done: int = 0  # samples
+
+    @property
+    def key(self) -> str:
+        """How slots name it: ``<fingerprint>/<attempt>-<token>``."""
+        lease = self.claim.lease
+        return f"{lease.fingerprint}/{lease.attempt}-{lease.token}"
+
+
+class Attempts:
+    """Begins and ends attempts. Whatever ends one does it here, in this order: folder, ledger,
+    public path."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        layout: Layout,
+        keeper: LeaseKeeper,
+        *,
+        provenance: Mapping[str, Any],
+        random: Callable[[], float],
+    ) -> None:
+        self._ledger, self._layout, self._keeper = ledger, layout, keeper
+        self._provenance, self._random = provenance, random
+
+    def begin(self, claim: Claim, *, host: str, device: str, now: float) -> Attempt:
+        """Hold the lease and make the folder; the next attempt goes on after earlier samples."""
+        self._keeper.hold(claim.lease)
+        recorded = earlier_samples(self._layout.attempts_of(claim.lease.fingerprint))
+        folder = AttemptFolder(self._layout.attempt(claim.lease))
+        if recorded:
+            folder.record(recorded)
+        return Attempt(
+            claim=claim,
+            folder=folder,
+            recorded=recorded,
+            host=host,
+            device=device,
+            began=now,
+            done=recorded.count(b"\n"),
+        )
+
+    def succeed(self, attempt: Attempt, done: Done) -> Outcome:
+        """Seal, finish, publish. Raises `ClaimLost`: then nothing of it is published.
+
+        A score that is none, or a disk that takes no more, makes it a failure of stage
+        ``collect``; a public path that is occupied raises ResultsError after the finish.
+        """
+        claim = attempt.claim
+        provenance = {
+            **self._provenance,
+            "model": done.provenance,
+            "host": attempt.host,
+            "device": attempt.device,
+            "seed": claim.cell.data_seed,
+            "attempt": claim.lease.attempt,
+            "resumed_samples": attempt.recorded.count(b"\n"),
+        }
+        verdict = Verdict(score=done.score, seconds=done.seconds, provenance=provenance)
+        try:
+            sealed = attempt.folder.seal(claim.cell, claim.path, verdict)
+        except (ValueError, KeyError, TypeError) as error:
+            failure = Failure(stage="collect", kind="bad_result", message=str(error))
+            return self.fail(attempt, failure, done.seconds)
+        except OSError as error:
+            return self.fail(attempt, unwritable(error), done.seconds)
+        outcome = Outcome(
+            state="success",
+            digest=sealed.digest,
+            metrics=sealed.metrics,
+            seconds=done.seconds,
+            host=attempt.host,
+            device=attempt.device,
+        )
+        try:
+            self._ledger.finish(claim.lease, outcome)
+        finally:
+            self._keeper.drop(claim.lease)
+        publish(attempt.folder.folder, self._layout.published(claim.path))
+        return outcome
+
+    def fail(self, attempt: Attempt, failure: Failure, seconds: Mapping[str, float]) -> Outcome:
+        """Keep the reason with the last log lines, and finish or ask for another try.
+
+        Samples kept make the final state ``partial``. Raises `ClaimLost`.
+        """
+        failure = replace(failure, log_tail=log_tail(attempt.folder.log))
+        attempt.folder.fail(failure)
+        uses_try = charged(failure)
+        tries = attempt.claim.tries + uses_try
+        outcome = Outcome(
+            state="partial" if attempt.done else "failed",
+            failure=failure,
+            metrics={"samples": attempt.done},
+            seconds=seconds,
+            host=attempt.host,
+            device=attempt.device,
+            charged=uses_try,
+            retry_in=retry_in(
+                failure,
+                tries=tries,
+                allowed=attempt.claim.cell.limits.tries,
+                random=self._random,
+            ),
+        )
+        try:
+            self._ledger.finish(attempt.claim.lease, outcome)
+        finally:
+            self._keeper.drop(attempt.claim.lease)
+        return outcome
+
+    def give_back(self, attempt: Attempt, reason: str) -> None:
+        """Release the cell; its samples stay for whoever claims it next."""
+        attempt.folder.close()
+        self._keeper.drop(attempt.claim.lease)
+        self._ledger.release([attempt.claim.lease], reason)
+
+    def abandon(self, attempt: Attempt) -> None:
+        """The claim was lost: leave what was written, publish nothing."""
+        attempt.folder.close()
+        self._keeper.drop(attempt.claim.lease)
+
+
+def unwritable(error: OSError | ResultsError) -> Failure:
+    """The failure that a result which cannot be written is."""
+    if isinstance(error, ResultsError):
+        return Failure(stage="collect", kind="bad_result", message=str(error))
+    full = error.errno in {errno.ENOSPC, errno.EDQUOT}
+    return Failure(
+        stage="collect",
+        kind="disk_full" if full else "error",
+        message=f"the result cannot be written: {error}",
+        retryable=True,
+    )

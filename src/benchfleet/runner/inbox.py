@@ -1,0 +1,63 @@
+"""The one queue of a runner: what slots say, and what happens to the runner itself."""
+
+from __future__ import annotations
+
+import queue
+import time
+from dataclasses import dataclass
+from typing import Protocol
+
+from benchfleet.domain.attempt import Lease
+from benchfleet.engines.base import SlotEvent
+
+
+@dataclass(frozen=True, kw_only=True)
+class Interrupted:
+    """Somebody asked the runner to end: the first time in good order, the second time now."""
+
+    signal: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class LeaseLost:
+    """The ledger says that a lease is held no longer."""
+
+    lease: Lease
+
+
+Arrival = SlotEvent | Interrupted | LeaseLost
+
+
+class Inbox(Protocol):
+    """A queue that knows what time it is, so that a simulation can have its own."""
+
+    def post(self, arrival: Arrival) -> None:
+        """Add an arrival; from any thread, and from a signal handler."""
+        ...
+
+    def take(self, wait: float) -> Arrival | None:
+        """The next arrival, or None after `wait` seconds."""
+        ...
+
+    def now(self) -> float:
+        """Seconds on a clock that only grows."""
+        ...
+
+
+class RealInbox:
+    """An inbox in real time."""
+
+    def __init__(self) -> None:
+        self._queue: queue.SimpleQueue[Arrival] = queue.SimpleQueue()
+
+    def post(self, arrival: Arrival) -> None:
+        self._queue.put(arrival)
+
+    def take(self, wait: float) -> Arrival | None:
+        try:
+            return self._queue.get(timeout=max(0.0, wait))
+        except queue.Empty:
+            return None
+
+    def now(self) -> float:
+        return time.monotonic()

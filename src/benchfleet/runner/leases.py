@@ -1,0 +1,71 @@
+"""The leases a runner holds, and the one place that renews them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+from benchfleet.domain.attempt import Lease
+from benchfleet.errors import LedgerUnreachable
+from benchfleet.ledger.base import DEFAULT_LEASE, Ledger
+
+
+class LeaseKeeper:
+    """Renews what is held, every quarter of a lease, from a thread of its own.
+
+    `lost` is called, from that thread, for each lease that the ledger no longer honours. While
+    the ledger cannot be reached the leases are asked for again: they hold until they run out,
+    and a finish is good even after that while nobody else claimed the cell.
+    """
+
+    def __init__(
+        self, ledger: Ledger, lost: Callable[[Lease], None], *, every: float = DEFAULT_LEASE / 5
+    ) -> None:
+        self._ledger, self._lost, self._every = ledger, lost, every
+        self._held: dict[str, Lease] = {}
+        self._lock = threading.Lock()
+        self._end = threading.Event()
+        self._thread = threading.Thread(target=self._keep, name="leases", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the renewing; what is held stays held until it runs out or is given back."""
+        self._end.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def hold(self, lease: Lease) -> None:
+        with self._lock:
+            self._held[lease.fingerprint] = lease
+
+    def drop(self, lease: Lease) -> None:
+        with self._lock:
+            self._held.pop(lease.fingerprint, None)
+
+    def held(self) -> list[Lease]:
+        with self._lock:
+            return list(self._held.values())
+
+    def renew(self) -> None:
+        """Renew everything once. Raises `LedgerUnreachable`."""
+        held = self.held()
+        if not held:
+            return
+        good = {lease.token: lease for lease in self._ledger.renew(held)}
+        for lease in held:
+            with self._lock:
+                if self._held.get(lease.fingerprint) != lease:
+                    continue  # ended while it was being renewed
+                if lease.token in good:
+                    continue
+                del self._held[lease.fingerprint]
+            self._lost(lease)
+
+    def _keep(self) -> None:
+        while not self._end.wait(self._every):
+            try:
+                self.renew()
+            except LedgerUnreachable:
+                continue  # it is asked again; the runner's own calls report it

@@ -1,0 +1,92 @@
+"""What a run knows of itself while it goes: counts, what each slot does, and how long still."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+NoticeKind = Literal[
+    "run_started",
+    "slot_opening",
+    "slot_ready",
+    "slot_lost",
+    "cell_started",
+    "cell_progress",
+    "cell_done",
+    "cell_failed",
+    "cell_released",
+    "claim_lost",
+    "published_late",
+    "waiting",
+    "interrupted",
+    "warning",
+    "run_ended",
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Notice:
+    """One thing that happened, for whoever watches the run."""
+
+    kind: NoticeKind
+    cell: str = ""
+    slot: str = ""
+    message: str = ""
+    data: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(kw_only=True)
+class Running:
+    """What one slot does now."""
+
+    slot: str
+    devices: str  # gpu:0 or gpu:0+1
+    cell: str = ""  # "" while it starts or idles
+    stage: str = "starting"  # starting, idle, load, benchmark
+    done: int = 0
+    total: int = 0
+    since: float = 0.0  # when the cell began, on the inbox's clock
+
+    def take(self, cell: str, *, done: int, now: float) -> None:
+        """A cell begins."""
+        self.cell, self.stage, self.done, self.total, self.since = cell, "load", done, 0, now
+
+    def rest(self) -> None:
+        """Nothing runs."""
+        self.cell, self.stage, self.done, self.total = "", "idle", 0, 0
+
+
+@dataclass(kw_only=True)
+class Progress:
+    """The counts that are shown; they add up to `total` at every moment."""
+
+    total: int = 0
+    reused: int = 0  # found done at the start; counted under their state too
+    states: dict[str, int] = field(default_factory=dict)
+    slots: dict[str, Running] = field(default_factory=dict)
+    began: float = 0.0
+    spent: list[float] = field(default_factory=list)  # seconds of each cell that this run ended
+
+    @property
+    def ended(self) -> int:
+        return sum(
+            self.states.get(s, 0) for s in ("success", "partial", "failed", "skipped", "cancelled")
+        )
+
+    def move(self, old: str, new: str) -> None:
+        """One cell went from one state to another."""
+        self.states[old] = self.states.get(old, 0) - 1
+        self.states[new] = self.states.get(new, 0) + 1
+
+    def seconds_left(self, now: float) -> float | None:
+        """The mean time of a cell times the cells left over the slots; None before the first."""
+        if not self.spent:
+            return None
+        mean = sum(self.spent) / len(self.spent)
+        left = mean * (self.total - self.ended)
+        under_way = sum(min(mean, now - slot.since) for slot in self.slots.values() if slot.cell)
+        return max(0.0, left - under_way) / max(1, len(self.slots))
+
+
+Observer = Callable[[Notice, Progress], None]

@@ -1,0 +1,77 @@
+"""The slot's end of its channel to the engine: frames out, orders in, and who is still there."""
+
+from __future__ import annotations
+
+import os
+import queue
+import select
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from benchfleet.engines.frames import Decoder, Frame, encode
+
+_PIECE = 2**18  # bytes read at once
+
+
+class Channel:
+    """Frames over two file descriptors.
+
+    A thread reads, so that pings are heard while a cell computes; another says "here" every
+    `heartbeat` seconds. When nothing is heard for `silence` seconds, or the other end is
+    closed, `gone` is called from the reading thread.
+    """
+
+    def __init__(
+        self,
+        reads: int,
+        writes: int,
+        *,
+        heartbeat: float,
+        silence: float,
+        gone: Callable[[str], None],
+    ) -> None:
+        self._reads, self._writes = reads, writes
+        self._heartbeat, self._silence, self._gone = heartbeat, silence, gone
+        self._writing = threading.Lock()
+        self.orders: queue.SimpleQueue[Frame] = queue.SimpleQueue()
+        self.stopping: set[str] = set()  # attempts that were asked to stop
+
+    def start(self) -> None:
+        """Begin to listen and to show signs of life."""
+        for target in (self._listen, self._beat):
+            threading.Thread(target=target, daemon=True).start()
+
+    def send(self, type: str, attached: tuple[bytes, ...] = (), **fields: Any) -> None:
+        """Send one frame; from any thread."""
+        data = memoryview(encode(type, attached, **fields))
+        with self._writing:
+            while data:
+                try:
+                    data = data[os.write(self._writes, data) :]
+                except OSError as error:
+                    self._gone(f"cannot write: {error.strerror}")
+                    return
+
+    def _beat(self) -> None:
+        while True:
+            time.sleep(self._heartbeat)
+            self.send("ping")
+
+    def _listen(self) -> None:
+        decoder = Decoder()
+        while True:
+            ready, _, _ = select.select([self._reads], [], [], self._silence)
+            if not ready:
+                self._gone(f"heard nothing for {self._silence:g} s")
+                return
+            data = os.read(self._reads, _PIECE)
+            if not data:
+                self._gone("the engine closed the channel")
+                return
+            for frame in decoder.feed(data):
+                if frame.type == "stop":
+                    self.stopping.add(frame.fields["attempt"])
+                elif frame.type != "ping":
+                    self.orders.put(frame)
