@@ -18,6 +18,7 @@ _BUILT_IN: dict[str, dict[str, str]] = {
         "transformers": "benchfleet.models.transformers:TransformersAdapter",
     },
     "benchmarks": {
+        "_hostile": "benchfleet.testing.hostile:Hostile",
         "mock_benchmark": "benchfleet.benchmarks.mock_benchmark:MockBenchmark",
         "recall": "benchfleet.benchmarks.recall:Recall",
     },
@@ -52,8 +53,9 @@ def _entry_points(family: str) -> dict[str, str]:
 
 
 def names(family: Family) -> list[str]:
-    """Every name of a family, built-in or installed, sorted."""
-    return sorted({*_BUILT_IN[family], *_entry_points(family)})
+    """Every name of a family, built-in or installed, sorted; ``_`` in front hides one."""
+    known = {*_BUILT_IN[family], *_entry_points(family)}
+    return sorted(name for name in known if not name.startswith("_"))
 
 
 def load(family: Family, name: str) -> Any:
@@ -61,7 +63,7 @@ def load(family: Family, name: str) -> Any:
     where the class says (`requires`, `extra`) that packages are lacking here."""
     place = _BUILT_IN[family].get(name) or _entry_points(family).get(name)
     if place is None:
-        raise UnknownName(_no_such(family, name))
+        raise UnknownName(no_such(family, name))
     module, _, attribute = place.partition(":")
     found = getattr(import_module(module), attribute)
     lacking = [need for need in getattr(found, "requires", ()) if find_spec(need) is None]
@@ -73,7 +75,8 @@ def load(family: Family, name: str) -> Any:
     return found
 
 
-def _no_such(family: Family, name: str) -> str:
+def no_such(family: Family, name: str) -> str:
+    """The sentence that says what there is instead."""
     known = names(family)
     near = get_close_matches(name, known, n=3)
     hint = (

@@ -137,10 +137,11 @@ class LocalEngine:
             self.kill(slot)
         while self.slots():
             time.sleep(0.005)
-        self._ended = True
-        self._wake()
-        self._thread.join()
-        os.close(self._woken)
+        if not self._ended:
+            self._ended = True
+            self._wake()
+            self._thread.join()
+            os.close(self._woken)
 
     def _tell(self, slot: SlotId, data: bytes) -> None:
         with self._lock:

@@ -53,12 +53,12 @@ class LeaseKeeper:
         held = self.held()
         if not held:
             return
-        good = {lease.token: lease for lease in self._ledger.renew(held)}
+        good = {lease.fingerprint for lease in self._ledger.renew(held)}
         for lease in held:
             with self._lock:
                 if self._held.get(lease.fingerprint) != lease:
                     continue  # ended while it was being renewed
-                if lease.token in good:
+                if lease.fingerprint in good:
                     continue
                 del self._held[lease.fingerprint]
             self._lost(lease)

@@ -129,11 +129,11 @@ class Runner:
     def _enroll(self) -> None:
         self._ledger.enroll(self._cells.values())
         self._ledger.reap()
-        for path in publish_what_was_committed(self._ledger, self._layout):
-            self._say("published_late", cell=path)
         self._count()
         self._progress.reused = self._progress.states.get("success", 0)
         self._say("run_started")
+        for path in publish_what_was_committed(self._ledger, self._layout):
+            self._say("published_late", cell=path)
 
     def _count(self) -> None:
         """Take the counts from the ledger, where other runners' work shows too."""

@@ -61,17 +61,19 @@ class Executor:
                 seconds=seconds,
                 provenance=dict(adapter.provenance()),
             )
+            return True
         except Stop:
             self._channel.send("stopped", attempt=attempt, reason="asked to", fit=True)
-        except Exception as error:  # noqa: BLE001 - a cell's error becomes its outcome
+            return True
+        except BaseException as error:  # noqa: BLE001 - a cell's error, sys.exit too, is its outcome
             seconds[stage] = time.perf_counter() - begun
             failure = classify(error, stage, trace=traceback.format_exc())
             traceback.print_exc()
-            self._channel.send(
-                "failed", attempt=attempt, failure=failure.to_dict(), seconds=seconds
-            )
-            return self._recover(failure)
-        return True
+        fit = self._recover(failure)  # outside the handler, whose traceback holds on to tensors
+        self._channel.send(
+            "failed", attempt=attempt, failure=failure.to_dict(), seconds=seconds, fit=fit
+        )
+        return fit
 
     def unload(self) -> bool:
         """Let the model go; whether its memory came back."""

@@ -1,0 +1,56 @@
+"""``--only``, ``--exclude`` and ``--limit``: the part of a campaign that a command is about."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from difflib import get_close_matches
+
+from benchfleet.domain.cell import Cell
+from benchfleet.domain.matrix import AXES, Rule, chosen, with_limit
+from benchfleet.errors import CampaignError, Mistake
+
+
+def choose(
+    cells: Sequence[Cell],
+    *,
+    only: Sequence[str] = (),
+    exclude: Sequence[str] = (),
+    limit: int | None = None,
+) -> list[Cell]:
+    """The cells chosen by ``axis=name[,name…]`` texts, over `limit` samples where it is given.
+
+    Texts of `only` must agree axis by axis; each text of `exclude` leaves out by itself. Raises
+    CampaignError for an unknown axis, and for a choice that leaves nothing.
+    """
+    mistakes: list[Mistake] = []
+    wanted = _rules("--only", only, mistakes)
+    barred = _rules("--exclude", exclude, mistakes)
+    if mistakes:
+        raise CampaignError("command line", mistakes)
+    together = Rule(**{axis: sum((getattr(r, axis) for r in wanted), ()) for axis in AXES})
+    left = chosen(cells, only=[together] if wanted else (), exclude=barred)
+    if cells and not left:
+        names = sorted({cell.id for cell in cells})
+        some = ", ".join(names[:3]) + (", …" if len(names) > 3 else "")
+        asked = " ".join([*(f"--only {t}" for t in only), *(f"--exclude {t}" for t in exclude)])
+        raise CampaignError(
+            "command line", [Mistake(key=asked, message=f"leaves no cell of {some}")]
+        )
+    return left if limit is None else with_limit(left, limit)
+
+
+def _rules(option: str, texts: Sequence[str], mistakes: list[Mistake]) -> list[Rule]:
+    rules = []
+    for text in texts:
+        axis, equals, names = text.partition("=")
+        plural = axis if axis.endswith("s") else f"{axis}s"
+        if not equals or not names:
+            example = f"write AXIS=NAME, such as {option} configs=dense"
+            mistakes.append(Mistake(key=f"{option} {text}", message=example))
+        elif plural not in AXES:
+            near = get_close_matches(plural, AXES, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"axes are {', '.join(AXES)}"
+            mistakes.append(Mistake(key=f"{option} {text}", message=f"no axis {axis!r}; {hint}"))
+        else:
+            rules.append(Rule(**{plural: tuple(names.split(","))}))
+    return rules

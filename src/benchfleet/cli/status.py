@@ -1,0 +1,61 @@
+"""``benchfleet status``: how far a campaign is, from its ledger alone."""
+
+from __future__ import annotations
+
+import json
+
+from benchfleet.cli import options
+from benchfleet.cli.summary import read_records
+from benchfleet.cli.words import duration, printable
+from benchfleet.domain.state import STATES
+
+
+def status(
+    campaign: options.CampaignFile,
+    results: options.Results = None,
+    ledger: options.LedgerUrl = "",
+    only: options.Only = None,
+    exclude: options.Exclude = None,
+    limit: options.Limit = None,
+    as_json: options.AsJson = False,
+) -> None:
+    """Show how many cells are pending, running and done, who runs what, and what failed.
+
+    Example: benchfleet status study.yaml --json
+    """
+    bench, cells = options.opened(
+        campaign, results=results, ledger=ledger, only=only, exclude=exclude, limit=limit
+    )
+    counts = {"total": len(cells), **dict.fromkeys(STATES, 0)}
+    records = read_records(bench, cells)
+    for record in records:
+        counts[record.state] += 1
+    running = [record for record in records if record.state == "running"]
+    failed = [record for record in records if record.state in ("failed", "partial")]
+    counts["pending"] = len(cells) - sum(counts[s] for s in STATES if s != "pending")
+    if as_json:
+        found = {
+            "campaign": bench.campaign.name,
+            **counts,
+            "holders": [
+                {"cell": r.path, "runner": r.runner, "lease_seconds": r.expires_in} for r in running
+            ],
+            "failures": [
+                {"cell": r.path, "state": r.state, "reason": str(r.outcome.failure)}
+                for r in failed
+                if r.outcome and r.outcome.failure
+            ],
+        }
+        print(json.dumps(found, indent=2))
+        return
+    shown = [f"{counts[state]} {state}" for state in STATES if counts[state]]
+    print(printable(f"{bench.campaign.name}: {len(cells)} cells · {' · '.join(shown)}"))
+    for record in running:
+        left = duration(max(0.0, record.expires_in or 0.0))
+        holder = f"runner {record.runner[:8]}, lease good for {left}"
+        print(printable(f"  running  {record.path}  ({holder})"))
+    for record in failed:
+        reason = record.outcome.failure if record.outcome else ""
+        print(printable(f"  {record.state}  {record.path}  {reason}"))
+    if failed:
+        print(f"try them again: benchfleet retry {campaign}")

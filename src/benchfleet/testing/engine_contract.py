@@ -1,0 +1,241 @@
+"""What every engine must do, as a suite that any engine can be put through.
+
+Derive from `EngineContract` in a test module and write `make_engine`::
+
+    class TestMyEngine(EngineContract):
+        def make_engine(self, post): return MyEngine(post)
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from benchfleet.domain.cell import Cell, Config, Model, Workload
+from benchfleet.domain.resource import Device
+from benchfleet.engines.base import (
+    AttemptEvent,
+    Done,
+    Engine,
+    Failed,
+    Order,
+    Recorded,
+    SlotEvent,
+    SlotId,
+    SlotLost,
+    SlotReady,
+    SlotSpec,
+    Started,
+    Stopped,
+)
+
+_LONG = 60.0  # seconds: a bound on the wait for an event that must come, never a measure
+
+
+class Bench:
+    """An engine with the events it posted, and a short way to give it work."""
+
+    def __init__(self, engine: Engine, events: queue.SimpleQueue[SlotEvent], folder: Path) -> None:
+        self.engine, self.events, self.folder = engine, events, folder
+        self.attempts = 0
+
+    def open(self, name: str = "slot-1", devices: tuple[Device, ...] | None = None) -> SlotReady:
+        cpu = (Device(kind="cpu", index=0),)
+        log = str(self.folder / f"{name}.log")
+        spec = SlotSpec(slot=SlotId(name), devices=devices or cpu, threads=1, log=log)
+        self.engine.open(spec)
+        return self.until(SlotReady)[-1]  # type: ignore[return-value]
+
+    def run(self, slot: str = "slot-1", *, recorded: bytes = b"", **params: Any) -> str:
+        """Start the misbehaving benchmark with these parameters; the attempt's name."""
+        self.attempts += 1
+        attempt = f"{'f' * 64}/{self.attempts}-{self.attempts}"
+        cell = Cell(
+            model=Model(name="mock", adapter="mock", source="", digest="mock"),
+            config=Config(name="dense"),
+            workload=Workload(benchmark="_hostile", version="1", params=params),
+        )
+        log = str(self.folder / f"{self.attempts}.log")
+        order = Order(attempt=attempt, cell=cell, log=log, recorded=recorded)
+        self.engine.run(SlotId(slot), order)
+        return attempt
+
+    def until(self, *kinds: type[SlotEvent]) -> list[SlotEvent]:
+        """All events up to and with the first of these kinds."""
+        seen = []
+        while True:
+            event = self.events.get(timeout=_LONG)
+            seen.append(event)
+            if isinstance(event, kinds):
+                return seen
+
+    def log(self, number: int = 1) -> bytes:
+        return (self.folder / f"{number}.log").read_bytes()
+
+
+class EngineContract:
+    """The behaviour of an engine; see `benchfleet.engines.base`."""
+
+    def make_engine(self, post: Callable[[SlotEvent], None]) -> Engine:
+        raise NotImplementedError
+
+    @pytest.fixture
+    def bench(self, tmp_path: Path) -> Iterator[Bench]:
+        events: queue.SimpleQueue[SlotEvent] = queue.SimpleQueue()
+        engine = self.make_engine(events.put)
+        yield Bench(engine, events, tmp_path)
+        engine.shutdown()
+        assert list(engine.slots()) == []
+
+    def test_a_slot_says_what_it_is_bound_to(self, bench: Bench) -> None:
+        gpus = (Device(kind="gpu", index=3), Device(kind="gpu", index=5))
+        hello = bench.open(devices=gpus).hello
+        assert hello["gpus"] == "3,5"
+        assert hello["threads"] == "1"
+
+    def test_a_cpu_slot_sees_no_gpu(self, bench: Bench) -> None:
+        assert bench.open().hello["gpus"] == ""
+
+    def test_an_order_goes_through_its_stages_and_is_done(self, bench: Bench) -> None:
+        bench.open()
+        attempt = bench.run(samples=3)
+        seen = bench.until(Done)
+        stages = [event.stage for event in seen if isinstance(event, Started)]
+        assert stages == ["load", "benchmark"]
+        lines = b"".join(event.lines for event in seen if isinstance(event, Recorded))
+        indices = [json.loads(line)["index"] for line in lines.splitlines()]
+        assert indices == [0, 1, 2]
+        assert all(event.attempt == attempt for event in seen if isinstance(event, AttemptEvent))
+
+    def test_a_slot_keeps_its_process_from_order_to_order(self, bench: Bench) -> None:
+        pid = bench.open().hello["pid"]
+        for _ in range(3):
+            bench.run(samples=1)
+            (recorded,) = [e for e in bench.until(Done) if isinstance(e, Recorded)]
+            assert json.loads(recorded.lines)["columns"]["pid"] == pid
+
+    def test_samples_of_an_earlier_attempt_are_not_asked_again(self, bench: Bench) -> None:
+        bench.open()
+        line = {"index": 0, "id": "sample-0", "columns": {}, "predicted_answer": "yes"}
+        bench.run(samples=2, recorded=json.dumps(line).encode() + b"\n")
+        seen = bench.until(Done)
+        recorded = [event for event in seen if isinstance(event, Recorded)]
+        assert [json.loads(event.lines)["index"] for event in recorded] == [1]
+        assert recorded[0].done == 2
+
+    def test_an_error_is_a_failure_with_its_trace_and_the_slot_lives_on(self, bench: Bench) -> None:
+        bench.open()
+        bench.run(act="raise")
+        failed = bench.until(Failed)[-1]
+        assert isinstance(failed, Failed)
+        assert (failed.failure.stage, failed.failure.kind) == ("benchmark", "error")
+        assert "on purpose" in failed.failure.trace
+        bench.run(samples=1)
+        bench.until(Done)
+
+    def test_running_out_of_memory_has_its_own_name(self, bench: Bench) -> None:
+        bench.open()
+        bench.run(act="memory")
+        failed = bench.until(Failed)[-1]
+        assert isinstance(failed, Failed)
+        assert failed.failure.kind == "oom"
+        assert failed.failure.retryable
+
+    def test_a_benchmark_that_calls_exit_is_a_failure(self, bench: Bench) -> None:
+        bench.open()
+        bench.run(act="leave")
+        assert isinstance(bench.until(Failed, SlotLost)[-1], Failed)
+
+    @pytest.mark.parametrize(("act", "code"), [("kill", -9), ("exit", 7)])
+    def test_a_slot_that_dies_is_lost_with_the_way_it_died(
+        self, bench: Bench, act: str, code: int
+    ) -> None:
+        bench.open()
+        bench.run(act=act)
+        seen = bench.until(SlotLost)
+        lost = seen[-1]
+        assert isinstance(lost, SlotLost)
+        assert lost.exit_code == code
+        assert not lost.expected
+        assert sum(isinstance(event, Recorded) for event in seen) == 1
+        assert list(bench.engine.slots()) == []
+
+    def test_nothing_a_slot_started_outlives_it(self, bench: Bench, tmp_path: Path) -> None:
+        bench.open()
+        marker = tmp_path / "child"
+        bench.run(act="child", once=str(marker))
+        bench.until(SlotLost)
+        child = int(marker.read_text())
+        if psutil.pid_exists(child):
+            psutil.wait_procs([psutil.Process(child)], timeout=_LONG)
+        assert not psutil.pid_exists(child)
+
+    def test_a_killed_slot_is_lost_as_expected(self, bench: Bench) -> None:
+        pid = bench.open().hello["pid"]
+        bench.run(act="hang")
+        bench.until(Recorded)
+        bench.engine.kill(SlotId("slot-1"))
+        lost = bench.until(SlotLost)[-1]
+        assert isinstance(lost, SlotLost)
+        assert lost.expected
+        assert not psutil.pid_exists(pid)
+
+    def test_a_closed_slot_ends_well(self, bench: Bench) -> None:
+        bench.open()
+        bench.engine.close(SlotId("slot-1"))
+        lost = bench.until(SlotLost)[-1]
+        assert isinstance(lost, SlotLost)
+        assert (lost.expected, lost.exit_code) == (True, 0)
+
+    def test_a_stopped_order_ends_after_the_sample_at_hand(self, bench: Bench) -> None:
+        bench.open()
+        attempt = bench.run(samples=10_000, seconds=0.01)
+        bench.until(Recorded)
+        bench.engine.stop(SlotId("slot-1"), attempt)
+        stopped = bench.until(Stopped, Done)[-1]
+        assert isinstance(stopped, Stopped)
+        bench.run(samples=1)
+        bench.until(Done)
+
+    def test_what_a_cell_prints_goes_to_its_log_and_not_into_the_frames(self, bench: Bench) -> None:
+        bench.open()
+        bench.run(act="print")
+        bench.until(Done)
+        assert b"a line on stdout" in bench.log()
+        assert b"a line on stderr" in bench.log()
+
+    def test_a_log_line_of_100_megabytes_harms_nothing(self, bench: Bench) -> None:
+        bench.open()
+        bench.run(act="flood", size=100 * 2**20)
+        bench.until(Done)
+        assert len(bench.log()) >= 100 * 2**20
+
+    def test_hostile_text_in_an_answer_arrives_as_it_is(self, bench: Bench) -> None:
+        bench.open()
+        bench.run(act="unicode", samples=1)
+        (recorded,) = [e for e in bench.until(Done) if isinstance(e, Recorded)]
+        assert json.loads(recorded.lines)["predicted_answer"] == "\udce9\x00\u2028"
+
+    def test_slots_work_side_by_side(self, bench: Bench) -> None:
+        pids = {bench.open(f"slot-{number}").hello["pid"] for number in (1, 2, 3)}
+        assert len(pids) == 3
+        for number in (1, 2, 3):
+            bench.run(f"slot-{number}", samples=2)
+        done: set[str] = set()
+        while len(done) < 3:
+            done.add(bench.until(Done)[-1].slot)
+        assert done == {"slot-1", "slot-2", "slot-3"}
+
+    def test_shutdown_leaves_no_process(self, bench: Bench) -> None:
+        pids = [bench.open(f"slot-{number}").hello["pid"] for number in (1, 2)]
+        bench.run("slot-1", act="hang", at=0)
+        bench.engine.kill(SlotId("slot-1"))
+        bench.engine.shutdown()
+        assert not [pid for pid in pids if psutil.pid_exists(pid) and pid != os.getpid()]

@@ -1,0 +1,108 @@
+"""A benchmark that misbehaves on purpose, for testing what runs it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+from benchfleet.benchmarks.base import Record, Score, Session
+from benchfleet.errors import CellFailure
+
+_DEFAULTS: dict[str, Any] = {"samples": 3, "act": "", "at": 1, "once": "", "size": 0, "seconds": 0}
+
+
+class Hostile:
+    """Records `samples` samples, and before sample `at` does `act`.
+
+    With `once` (a file's path) it does so only while that file does not exist, and makes it.
+    """
+
+    version: ClassVar[str] = "1"
+    default_generation: ClassVar[Mapping[str, Any]] = {}
+
+    def __init__(self, params: Mapping[str, Any]) -> None:
+        self._params = {**_DEFAULTS, **params}
+
+    def params(self) -> Mapping[str, Any]:
+        return self._params
+
+    def subsets(self) -> Sequence[str]:
+        return ()
+
+    def check_subset(self, subset: str) -> str | None:
+        return None
+
+    def data_digest(self, subset: str | None) -> str:
+        return ""
+
+    def run(self, session: Session) -> Score:
+        params = self._params
+        session.expect(params["samples"])
+        known = {record.index for record in session.recorded}
+        for index in range(params["samples"]):
+            if index == params["at"] and self._is_due():
+                self._act(params["act"])
+            if index not in known:
+                time.sleep(params["seconds"])
+                session.record(
+                    Record(
+                        index=index,
+                        id=f"sample-{index}",
+                        columns={"pid": os.getpid()},
+                        predicted_answer="\udce9\x00\u2028"
+                        if params["act"] == "unicode"
+                        else "yes",
+                    )
+                )
+        overall = float("nan") if params["act"] == "nan" else 1.0
+        return Score(overall=overall, per_sample=[1.0] * params["samples"])
+
+    def _is_due(self) -> bool:
+        once = self._params["once"]
+        if not once:
+            return True
+        if Path(once).exists():
+            return False
+        Path(once).touch()
+        return True
+
+    def _act(self, act: str) -> None:
+        if act == "kill":
+            os.kill(os.getpid(), signal.SIGKILL)
+        elif act == "exit":
+            os._exit(7)
+        elif act == "stop":
+            os.kill(os.getpid(), signal.SIGSTOP)
+        elif act == "raise":
+            raise RuntimeError("it went wrong on purpose")
+        elif act == "transient":
+            raise CellFailure(
+                stage="benchmark", kind="error", message="it may work later", retryable=True
+            )
+        elif act == "memory":
+            raise MemoryError
+        elif act == "leave":
+            sys.exit(3)
+        elif act == "print":
+            os.write(1, os.urandom(1024) + b"\n")
+            print("a line on stdout")
+            print("a line on stderr", file=sys.stderr)
+        elif act == "flood":
+            for _ in range(max(1, self._params["size"] // 2**20)):
+                os.write(1, b"x" * 2**20)
+        elif act == "hang":
+            time.sleep(3600)
+        elif act == "child":
+            marker = Path(self._params["once"] or os.devnull)
+            child = subprocess.Popen(
+                [sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True
+            )
+            if marker != Path(os.devnull):
+                marker.write_text(str(child.pid))
+            os.kill(os.getpid(), signal.SIGKILL)

@@ -1,0 +1,51 @@
+"""Frames survive any cutting of the stream, and noise is refused."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from benchfleet.engines.frames import MAX_HEAD, Decoder, Frame, encode
+from benchfleet.errors import ProtocolError
+
+_FIELDS = st.dictionaries(
+    st.text(min_size=1).filter(lambda name: name not in {"type", "attached"}),
+    st.one_of(st.integers(), st.text(), st.booleans(), st.none()),
+    max_size=4,
+)
+
+
+@given(
+    frames=st.lists(st.tuples(_FIELDS, st.lists(st.binary(max_size=50), max_size=3)), max_size=5),
+    cut=st.integers(min_value=1, max_value=40),
+)
+def test_any_frames_cut_anywhere_arrive_as_they_were_sent(
+    frames: list[tuple[dict[str, object], list[bytes]]], cut: int
+) -> None:
+    stream = b"".join(encode("x", parts, **fields) for fields, parts in frames)
+    decoder = Decoder()
+    found = []
+    for start in range(0, len(stream), cut):
+        found += decoder.feed(stream[start : start + cut])
+    wanted = [Frame(type="x", fields=fields, attached=tuple(parts)) for fields, parts in frames]
+    assert found == wanted
+
+
+@pytest.mark.parametrize(
+    "noise",
+    [
+        b"Traceback (most recent call last):\n",
+        (MAX_HEAD + 1).to_bytes(4, "big"),
+        (2).to_bytes(4, "big") + b"[]",
+        (2).to_bytes(4, "big") + b"{}",
+        (3).to_bytes(4, "big") + b"{x}",
+        (1).to_bytes(4, "big") + b"\xff",
+        (30).to_bytes(4, "big") + b'{"type":"x","attached":[-1,3]}',
+        (33).to_bytes(4, "big") + b'{"type":"x","attached":[1e15,"a"]}'[:33],
+        (28).to_bytes(4, "big") + b'{"type":7,"attached":[1, 2]}',
+    ],
+)
+def test_what_is_no_frame_is_refused(noise: bytes) -> None:
+    with pytest.raises(ProtocolError):
+        list(Decoder().feed(noise))

@@ -1,0 +1,43 @@
+"""Leases are renewed together, and the lost ones are said once."""
+
+from __future__ import annotations
+
+from benchfleet.domain.attempt import Lease, RunnerId
+from benchfleet.domain.resource import Offer
+from benchfleet.ledger.memory import MemoryLedger
+from benchfleet.runner.leases import LeaseKeeper
+from benchfleet.testing.clock import FakeClock
+from benchfleet.testing.samples import sample_cell
+
+
+def test_what_is_held_does_not_run_out_and_what_is_lost_is_said_once() -> None:
+    clock = FakeClock()
+    ledger = MemoryLedger(clock=clock, lease=60)
+    ledger.enroll([sample_cell(n) for n in range(2)])
+    claims = ledger.claim(RunnerId("us"), Offer(), 2)
+    lost: list[Lease] = []
+    keeper = LeaseKeeper(ledger, lost.append)
+    for claim in claims:
+        keeper.hold(claim.lease)
+    clock.advance(50)
+    keeper.renew()
+    clock.advance(50)
+    assert ledger.reap() == []
+    ledger.release([claims[0].lease], "taken away behind our back")
+    keeper.renew()
+    keeper.renew()
+    assert lost == [claims[0].lease]
+    assert [lease.fingerprint for lease in keeper.held()] == [claims[1].lease.fingerprint]
+
+
+def test_a_dropped_lease_is_renewed_no_more() -> None:
+    clock = FakeClock()
+    ledger = MemoryLedger(clock=clock, lease=60)
+    ledger.enroll([sample_cell()])
+    (claim,) = ledger.claim(RunnerId("us"), Offer(), 1)
+    keeper = LeaseKeeper(ledger, lambda lease: None)
+    keeper.hold(claim.lease)
+    keeper.drop(claim.lease)
+    clock.advance(61)
+    keeper.renew()
+    assert list(ledger.reap()) == [claim.lease.fingerprint]
