@@ -1,0 +1,47 @@
+# Two commands do everything: `make demo` and `make test`.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+
+.PHONY: demo test check format constraints
+
+demo: $(VENV)/demo.stamp
+	$(BIN)/benchfleet run examples/recall/campaign.yaml
+
+test: check
+
+# What CI runs: every check in turn; the last line is the test runner's.
+check: $(VENV)/dev.stamp
+	$(BIN)/ruff format --check src tests examples
+	$(BIN)/ruff check src tests examples
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/pytest --cov --cov-report=term:skip-covered
+
+format: $(VENV)/dev.stamp
+	$(BIN)/ruff format src tests examples
+	$(BIN)/ruff check --fix src tests examples
+
+# Pinned versions for every Python we support; holds no address, and leaves torch's own pins to torch.
+constraints: $(VENV)/dev.stamp
+	$(PIP) uv
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.10 --upgrade --extra dev \
+	  --no-header --no-annotate --no-emit-package benchfleet --constraint constraints.in pyproject.toml \
+	  | grep -Ev '^(nvidia|cuda|triton)' > constraints.txt
+
+$(VENV)/bin/python:
+	$(PYTHON) -m venv $(VENV)
+
+# torch goes first and alone: asked for among others, pip may take a build of several gigabytes.
+$(VENV)/torch.stamp: constraints.txt | $(VENV)/bin/python
+	$(PIP) torch
+	touch $@
+
+$(VENV)/demo.stamp: pyproject.toml $(VENV)/torch.stamp
+	$(PIP) --editable '.[hf]'
+	touch $@
+
+$(VENV)/dev.stamp: pyproject.toml $(VENV)/torch.stamp
+	$(PIP) --editable '.[dev]'
+	touch $@

@@ -1,0 +1,45 @@
+"""Checking the parameters that a campaign file hands to a benchmark."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from difflib import get_close_matches
+from typing import Any
+
+
+def with_defaults(params: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
+    """`defaults`, overridden by `params`. Raises ValueError for a name that has no default."""
+    for name in params:
+        if name not in defaults:
+            raise ValueError(f"no parameter {name!r}; {_hint(str(name), defaults)}")
+    return {**defaults, **params}
+
+
+def whole_number(name: str, value: Any, *, least: int, most: int | None = None) -> int:
+    """`value` where it is a whole number within its limits, or ValueError."""
+    fits = isinstance(value, int) and not isinstance(value, bool) and value >= least
+    if fits and (most is None or value <= most):
+        return int(value)
+    wanted = f"of at least {least}" if most is None else f"from {least} to {most}"
+    raise ValueError(f"{name} must be a whole number {wanted}, not {value!r}")
+
+
+def fractions(name: str, value: Any) -> list[float]:
+    """`value` where it is a list of different numbers from 0 to 1, or ValueError."""
+    if not isinstance(value, (list, tuple)) or not value:
+        raise ValueError(
+            f"{name} must be a list of numbers, such as [0.1, 0.5, 0.9], not {value!r}"
+        )
+    for item in value:
+        if isinstance(item, bool) or not isinstance(item, (int, float)) or not 0 <= item <= 1:
+            raise ValueError(f"each of {name} must be a number from 0 to 1, not {item!r}")
+    if len(set(value)) < len(value):
+        raise ValueError(f"each of {name} must differ from the others; {value!r} repeats one")
+    return [float(item) for item in value]
+
+
+def _hint(name: str, defaults: Mapping[str, Any]) -> str:
+    if not defaults:
+        return "this benchmark takes none; remove it"
+    near = get_close_matches(name, list(defaults), n=1)
+    return f"did you mean {near[0]!r}?" if near else f"there are {', '.join(defaults)}"

@@ -1,0 +1,163 @@
+"""The demo's trainer run for a few steps, and the checkpoint that is shipped, asked for real."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+
+from benchfleet.benchmarks.recall import Recall
+from benchfleet.models.base import Answer, Prompt
+
+torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers")
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "recall"
+SHIPPED = EXAMPLE / "model"
+FILES = {
+    "config.json",
+    "generation_config.json",
+    "model.safetensors",
+    "tokenizer.json",
+    "tokenizer_config.json",
+}
+SINK = 4
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Three checkpoints of a few steps: two with one seed, one with another."""
+    folder = tmp_path_factory.mktemp("trained")
+    seeds = {"first": 3, "again": 3, "other": 4}
+    runs = []
+    for name, seed in seeds.items():
+        options = f"--steps 3 --samples 0 --threads 1 --seed {seed} --out".split()
+        command = [sys.executable, str(EXAMPLE / "train.py"), *options, str(folder / name)]
+        runs.append(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT))
+    for run in runs:
+        said, _ = run.communicate(timeout=240)
+        assert run.returncode == 0, said.decode()
+        assert "step    3 of 3" in said.decode()
+    return {name: folder / name for name in seeds}
+
+
+def weights(folder: Path) -> bytes:
+    return (folder / "model.safetensors").read_bytes()
+
+
+def test_training_twice_with_one_seed_gives_equal_weights_and_another_seed_gives_others(trained):
+    assert weights(trained["first"]) == weights(trained["again"])
+    assert weights(trained["first"]) != weights(trained["other"])
+
+
+def test_training_writes_a_whole_checkpoint_that_names_no_folder(trained):
+    files = list(trained["first"].iterdir())
+    assert {file.name for file in files} == FILES
+    for file in files:
+        assert str(trained["first"].parent).encode() not in file.read_bytes()
+
+
+def test_what_training_writes_loads_as_a_model_of_half_precision(trained):
+    model = transformers.AutoModelForCausalLM.from_pretrained(trained["first"])
+    assert model.dtype == torch.float16
+    assert model.config.vocab_size == len(
+        transformers.AutoTokenizer.from_pretrained(trained["first"])
+    )
+
+
+def test_the_shipped_checkpoint_is_of_the_kind_that_the_script_writes(trained):
+    def told(folder: Path) -> dict[str, Any]:
+        config = json.loads((folder / "config.json").read_text())
+        del config["transformers_version"]
+        vocabulary = json.loads((folder / "tokenizer.json").read_text())["model"]["vocab"]
+        return {"config": config, "vocabulary": vocabulary}
+
+    assert told(SHIPPED) == told(trained["first"])
+    assert {file.name for file in SHIPPED.iterdir()} == FILES
+    assert sum(file.stat().st_size for file in SHIPPED.iterdir()) < 2**20
+
+
+@dataclass
+class MaskedModel:
+    """The shipped model in one pass: dense over the text, `window` for the question's tokens."""
+
+    model: Any
+    tokenizer: Any
+    window: int | None = None  # None: dense
+
+    def answer(self, prompts: Sequence[Prompt], generation: Mapping[str, Any]) -> list[Answer]:
+        texts = [prompt.context + prompt.question for prompt in prompts]
+        tokens = self.tokenizer(texts, return_tensors="pt")["input_ids"]
+        length = tokens.shape[1]
+        query, key = torch.arange(length)[:, None], torch.arange(length)[None]
+        seen = key <= query
+        if self.window is not None:
+            asking = query >= length - len(prompts[0].question)
+            seen &= ~asking | (key < SINK) | (key > query - self.window)
+        mask = torch.zeros(length, length).masked_fill(~seen, torch.finfo(torch.float32).min)
+        with torch.no_grad():
+            scores = self.model(tokens, attention_mask=mask.expand(len(texts), 1, -1, -1)).logits
+        return [
+            Answer(text=text) for text in self.tokenizer.batch_decode(scores[:, -1:].argmax(-1))
+        ]
+
+
+@pytest.fixture(scope="module")
+def shipped() -> Iterator[MaskedModel]:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    model = transformers.AutoModelForCausalLM.from_pretrained(SHIPPED, dtype=torch.float32)
+    yield MaskedModel(model.eval(), transformers.AutoTokenizer.from_pretrained(SHIPPED))
+    torch.set_num_threads(threads)
+
+
+@dataclass
+class Asked:
+    """The least that a benchmark needs to be run."""
+
+    adapter: Any
+    subset: str
+    seed: int = 20
+    limit: int | None = None
+    batch_size: int = 20
+    generation: ClassVar[Mapping[str, Any]] = Recall.default_generation
+    recorded: Sequence[Any] = ()
+
+    def record(self, record: Any) -> None:
+        """Answers are scored at once and kept nowhere."""
+
+    def expect(self, total: int) -> None:
+        """Nobody watches."""
+
+
+def accuracy(shipped: MaskedModel, length: int, window: int | None) -> float:
+    adapter = MaskedModel(shipped.model, shipped.tokenizer, window)
+    return Recall({"samples": 60}).run(Asked(adapter, str(length))).overall
+
+
+@pytest.mark.parametrize("length", [128, 512, 1024])
+def test_the_shipped_model_with_dense_attention_recalls_at_every_length(shipped, length):
+    assert accuracy(shipped, length, None) >= 0.95
+
+
+def test_the_shipped_model_forgets_what_left_its_window(shipped):
+    assert accuracy(shipped, 512, 32) <= 0.3
+    assert 0.2 <= accuracy(shipped, 512, 256) <= 0.75
+    assert accuracy(shipped, 128, 256) >= 0.95
+
+
+def test_the_shipped_tokenizer_reads_every_character_and_puts_one_start_in_front(shipped):
+    tokenizer = shipped.tokenizer
+    for sample in Recall({"samples": 30}).samples("128", 0):
+        text = sample.prompt.context + sample.prompt.question
+        tokens = tokenizer(text)["input_ids"]
+        assert tokens[0] == tokenizer.bos_token_id
+        assert len(tokens) == 1 + len(text)
+        assert tokenizer.unk_token_id not in tokens
+        assert tokenizer.decode(tokens[1:]) == text

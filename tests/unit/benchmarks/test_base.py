@@ -1,0 +1,152 @@
+"""`SampleBenchmark`: batching, resuming, recording, and the names of subsets."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+import pytest
+
+from benchfleet.benchmarks.base import Record, Sample, SampleBenchmark, Score
+from benchfleet.models.base import Prompt
+
+
+@dataclass
+class Letters(SampleBenchmark):
+    """Say the letter back."""
+
+    letters: str = "abcdefg"
+    known: tuple[str, ...] = ()
+
+    def samples(self, subset, seed):
+        for index, letter in enumerate(self.letters):
+            prompt = Prompt(context=letter, question="?")
+            yield Sample(index=index, id=f"s{index}", prompt=prompt, columns={"letter": letter})
+
+    def score(self, records):
+        right = [float(r.predicted_answer == r.columns["letter"]) for r in records]
+        return Score(overall=sum(right) / len(right), per_sample=right)
+
+    def subsets(self):
+        return self.known
+
+
+def back(prompt: Prompt) -> str:
+    return prompt.context
+
+
+def test_every_sample_is_asked_once_in_order_and_recorded_with_its_cost(session):
+    given = session(back, generation={"temperature": 0})
+    score = Letters().run(given)
+    assert [p.context for p in given.adapter.asked] == list("abcdefg")
+    assert given.adapter.generations[0] == {"temperature": 0}
+    assert given.kept[2] == Record(
+        index=2,
+        id="s2",
+        columns={"letter": "c"},
+        predicted_answer="c",
+        prompt_tokens=1,
+        completion_tokens=1,
+        seconds=0.5,
+        measures={"density": 0.25},
+    )
+    assert score.per_sample == [1.0] * 7
+    assert given.expected == 7
+
+
+@pytest.mark.parametrize(
+    ("batch_size", "sizes"), [(1, [1] * 7), (3, [3, 3, 1]), (7, [7]), (50, [7])]
+)
+def test_batches_hold_the_batch_size_and_the_last_what_is_left(session, batch_size, sizes):
+    given = session(back, batch_size=batch_size)
+    Letters().run(given)
+    assert [len(batch) for batch in given.adapter.batches] == sizes
+
+
+def test_the_limit_takes_the_first_samples(session):
+    given = session(back, limit=3)
+    assert len(Letters().run(given).per_sample) == 3
+    assert [p.context for p in given.adapter.asked] == list("abc")
+    assert given.expected == 3
+
+
+def test_samples_beyond_the_limit_are_not_even_made(session):
+    class Endless(Letters):
+        def samples(self, subset, seed):
+            yield from super().samples(subset, seed)
+            pytest.fail("made a sample that nobody asked for")
+
+    assert len(Endless().run(session(back, limit=7)).per_sample) == 7
+
+
+def test_recorded_samples_are_not_asked_again_and_score_the_same(session):
+    whole = session(lambda p: p.context if p.context in "abc" else "wrong")
+    score = Letters().run(whole)
+    lines = [json.dumps(whole.kept[place].to_dict()) for place in (4, 0, 3)]
+    recorded = [Record.from_dict(json.loads(line)) for line in lines]
+    resumed = session(whole.adapter.say, recorded=recorded, batch_size=2)
+
+    assert Letters().run(resumed) == score
+    assert [[p.context for p in b] for b in resumed.adapter.batches] == [["b", "c"], ["f", "g"]]
+    assert [record.index for record in resumed.kept] == [1, 2, 5, 6]
+    assert resumed.expected == 7
+
+
+def test_nothing_is_asked_where_all_is_recorded(session):
+    whole = session(back)
+    score = Letters().run(whole)
+    again = session(back, recorded=whole.kept)
+    assert Letters().run(again) == score
+    assert again.adapter.batches == []
+    assert again.kept == []
+
+
+def test_records_beyond_the_limit_do_not_enter_the_score(session):
+    whole = session(lambda p: "a")
+    Letters().run(whole)
+    limited = session(back, recorded=whole.kept, limit=2)
+    assert Letters().run(limited).per_sample == [1.0, 0.0]
+
+
+def test_answers_are_recorded_one_by_one_before_anything_is_scored(session):
+    class Unscored(Letters):
+        def score(self, records):
+            raise ZeroDivisionError
+
+    given = session(back)
+    with pytest.raises(ZeroDivisionError):
+        Unscored().run(given)
+    assert len(given.kept) == 7
+
+
+def test_a_cancelled_run_asks_no_further_batch(session):
+    given = session(back, stop_after=2, batch_size=2)
+    with pytest.raises(KeyboardInterrupt):
+        Letters().run(given)
+    assert len(given.adapter.batches) == 1
+
+
+def test_an_adapter_that_answers_too_few_prompts_is_an_error(session):
+    given = session(back, batch_size=3)
+    given.adapter.answer = lambda prompts, generation: []
+    with pytest.raises(ValueError, match="argument"):
+        Letters().run(given)
+
+
+def test_a_record_survives_json_and_ignores_what_it_does_not_know():
+    record = Record(index=1, id="x", columns={"a": 1}, predicted_answer="é\n", seconds=0.25)
+    line = json.dumps({**record.to_dict(), "score": 1.0})
+    assert Record.from_dict(json.loads(line)) == record
+
+
+def test_a_subset_of_a_benchmark_without_any_is_refused():
+    assert Letters().check_subset("x") == "this benchmark has no subsets; remove 'x'"
+
+
+def test_a_wrong_subset_names_the_near_one_or_all():
+    letters = Letters(known=("narrativeqa", "qasper"))
+    assert letters.check_subset("qasper") is None
+    assert (
+        letters.check_subset("narrativqa") == "no subset 'narrativqa'; did you mean 'narrativeqa'?"
+    )
+    assert letters.check_subset("z") == "no subset 'z'; it has narrativeqa, qasper"
