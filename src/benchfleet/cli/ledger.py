@@ -2,49 +2,40 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 
-import typer
-
+from benchfleet.bench import open_bench
 from benchfleet.campaign.load import load_campaign
 from benchfleet.cli import options
-from benchfleet.runner.rebuild import rebuild as rebuild_ledger
-from benchfleet.wiring import open_bench
-
-app = typer.Typer(help="Care for the ledger.", no_args_is_help=True)
+from benchfleet.cli.words import printable
+from benchfleet.runner.rebuild import rebuild
 
 
-@app.callback()
-def ledger() -> None:
-    """Care for the ledger."""
+def configure(parser: argparse.ArgumentParser) -> None:
+    """What the verb takes."""
+    parser.add_argument("act", choices=("rebuild",), help="make it again from the results")
+    options.campaign(parser, example="benchfleet ledger rebuild study.yaml")
 
 
-@app.command("rebuild")
-def rebuild(
-    campaign: options.CampaignFile,
-    results: options.Results = None,
-    ledger: options.LedgerUrl = "",
-    as_json: options.AsJson = False,
-) -> None:
-    """Make the ledger again from the published results; a damaged one is kept beside it.
-
-    Example: benchfleet ledger rebuild study.yaml
-    """
-    found = load_campaign(campaign)
-    if results is not None:
-        found = found.with_results(results)
-    bench = open_bench(found, ledger=ledger)
+def main(arguments: argparse.Namespace) -> int:
+    """Make the ledger again from the published results; a damaged one is kept beside it."""
+    found = load_campaign(arguments.campaign)
+    if arguments.results is not None:
+        found = found.with_results(arguments.results)
+    bench = open_bench(found, ledger=arguments.ledger)
     moved = bench.set_aside_damaged_ledger()
-    book = bench.ledger(known_results=True)
+    ledger = bench.ledger(known_results=True)
     try:
-        told = rebuild_ledger(book, bench.layout)
+        told = rebuild(ledger, bench.layout)
     finally:
-        book.close()
-    if as_json:
+        ledger.close()
+    if arguments.json:
         print(json.dumps({**told.to_dict(), "damaged": str(moved or "")}, indent=2))
-        return
+        return 1 if told.refused else 0
     if moved:
-        print(f"the damaged ledger is kept as {moved}")
+        print(printable(f"the damaged ledger is kept as {moved}"))
     print(f"{told.taken} results taken in, {told.known} were known")
     for path, why in told.refused:
-        print(f"  left out  {path}: {why}")
+        print(printable(f"  left out  {path}: {why}"))
+    return 1 if told.refused else 0

@@ -1,60 +1,82 @@
-"""The command line: one verb a file, one way to end."""
+"""The command line: one verb a file, imported when it is asked for, and one way to end."""
 
 from __future__ import annotations
 
+import argparse
+import io
 import os
 import signal
 import sys
-
-import typer
+from collections.abc import Sequence
+from difflib import get_close_matches
+from importlib import import_module
 
 import benchfleet
-from benchfleet.cli import ledger, plan, report, retry, run, status
 from benchfleet.errors import BenchfleetError, LedgerError
 
-app = typer.Typer(
-    name="benchfleet",
-    help="Run a matrix of LLM benchmarks, and never a cell twice.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-)
-app.command("run")(run.run)
-app.command("plan")(plan.plan)
-app.command("status")(status.status)
-app.command("report")(report.report)
-app.command("retry")(retry.retry)
-app.add_typer(ledger.app, name="ledger")
+VERBS = {
+    "run": "run what is not done yet, and show what won",
+    "plan": "check a campaign and list its cells; runs nothing",
+    "status": "how far a campaign is, who runs what, and what failed",
+    "report": "what won, by how much, and whether it is sure",
+    "retry": "give cells that ended badly another chance",
+    "ledger": "care for the ledger: rebuild it from the results",
+}
+_ENDINGS = """\
+ends with 0 where all cells succeeded, 1 where some did not, 2 on bad usage or a bad campaign,
+3 where the ledger cannot be used, 130 when it was interrupted"""
 
 
-@app.callback(invoke_without_command=True)
-def options(
-    version: bool = typer.Option(False, "--version", help="Print the version and end."),
-    debug: bool = typer.Option(False, "--debug", help="Show the traceback of an error."),
-) -> None:
-    """What every verb knows."""
-    if version:
-        typer.echo(f"benchfleet {benchfleet.__version__}")
-        raise typer.Exit
-    if debug:
-        os.environ["BENCHFLEET_DEBUG"] = "1"
-
-
-def main() -> None:
-    """Run the command line: 0 well, 1 some cells did not, 2 bad usage, 3 ledger, 130 interrupted."""
+def main(words: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit code."""
+    words = sys.argv[1:] if words is None else words
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal without ± still gets the rest
     try:
-        app()
+        return _run(words)
     except KeyboardInterrupt:
-        sys.exit(128 + signal.SIGINT)
+        return 128 + signal.SIGINT
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # the reader left; nothing more to say
-        sys.exit(128 + signal.SIGPIPE)
+        return 128 + signal.SIGPIPE
     except BenchfleetError as error:
-        if os.environ.get("BENCHFLEET_DEBUG"):
+        if "--debug" in words:
             raise
         print(f"benchfleet: {error}", file=sys.stderr)
-        sys.exit(3 if isinstance(error, LedgerError) else 2)
+        return 3 if isinstance(error, LedgerError) else 2
+
+
+def _run(words: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(
+        prog="benchfleet",
+        description="Run a matrix of LLM benchmarks, and never a cell twice.",
+        epilog=_ENDINGS,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument(
+        "--version", action="version", version=f"benchfleet {benchfleet.__version__}"
+    )
+    verbs = parser.add_subparsers(title="verbs", metavar="VERB", dest="verb")
+    asked = next((word for word in words if not word.startswith("-")), "")
+    if asked and asked not in VERBS:
+        near = get_close_matches(asked, VERBS, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(VERBS)}"
+        parser.error(f"no verb {asked!r}; {hint}")
+    for verb, help in VERBS.items():
+        found = verbs.add_parser(verb, help=help, description=help.capitalize(), allow_abbrev=False)
+        if verb == asked:
+            found.formatter_class = argparse.RawDescriptionHelpFormatter
+            module = import_module(f"benchfleet.cli.{verb}")
+            module.configure(found)
+            found.add_argument("--debug", action="store_true", help="show an error's traceback")
+    arguments = parser.parse_args(words)
+    if not arguments.verb:
+        parser.print_help()
+        return 2
+    return int(module.main(arguments))
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -2,50 +2,64 @@
 
 from __future__ import annotations
 
+import argparse
 from pathlib import Path
-from typing import Annotated
 
-import typer
-
+from benchfleet.bench import Bench, open_bench
 from benchfleet.campaign.choose import choose
 from benchfleet.campaign.load import load_campaign
 from benchfleet.domain.cell import Cell
-from benchfleet.wiring import Bench, open_bench
-
-CampaignFile = Annotated[Path, typer.Argument(metavar="CAMPAIGN", help="The campaign file.")]
-Results = Annotated[
-    Path | None, typer.Option("--results", metavar="DIR", help="Keep results here instead.")
-]
-LedgerUrl = Annotated[
-    str,
-    typer.Option("--ledger", metavar="URL", help="The ledger, such as sqlite:///path/ledger.db."),
-]
-Only = Annotated[
-    list[str] | None,
-    typer.Option("--only", metavar="AXIS=NAME,…", help="Only these, by axis; globs, ! negates."),
-]
-Exclude = Annotated[
-    list[str] | None, typer.Option("--exclude", metavar="AXIS=NAME,…", help="Leave these out.")
-]
-Limit = Annotated[
-    int | None,
-    typer.Option("--limit", min=1, metavar="N", help="The first N samples, as cells of their own."),
-]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
-def opened(
-    file: Path,
-    *,
-    results: Path | None = None,
-    ledger: str = "",
-    only: list[str] | None = None,
-    exclude: list[str] | None = None,
-    limit: int | None = None,
-) -> tuple[Bench, list[Cell]]:
-    """The campaign of a file as the options change it, and its chosen cells."""
-    campaign = load_campaign(file)
-    if results is not None:
-        campaign = campaign.with_results(results)
-    cells = choose(campaign.matrix.expand(), only=only or (), exclude=exclude or (), limit=limit)
-    return open_bench(campaign, ledger=ledger), cells
+def campaign(parser: argparse.ArgumentParser, *, example: str) -> None:
+    """The campaign file, where its results and ledger are, and JSON."""
+    parser.epilog = f"example: {example}"
+    parser.add_argument("campaign", metavar="CAMPAIGN", type=Path, help="the campaign file")
+    parser.add_argument("--results", metavar="DIR", type=Path, help="keep results here instead")
+    parser.add_argument(
+        "--ledger", metavar="URL", default="", help="the ledger, such as sqlite:///path/ledger.db"
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def choice(parser: argparse.ArgumentParser) -> None:
+    """The part of the campaign that the command is about."""
+    parser.add_argument(
+        "--only",
+        metavar="AXIS=NAME,…",
+        action="append",
+        default=[],
+        help="only these, by axis (models, configs, benchmarks, subsets, repeats); "
+        "globs work, ! negates",
+    )
+    parser.add_argument(
+        "--exclude", metavar="AXIS=NAME,…", action="append", default=[], help="leave these out"
+    )
+    parser.add_argument(
+        "--limit", metavar="N", type=count, help="the first N samples only, as cells of their own"
+    )
+
+
+def count(text: str) -> int:
+    """A whole number from 1."""
+    try:
+        number = int(text)
+    except ValueError:
+        number = 0
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no count; write a whole number from 1")
+    return number
+
+
+def opened(arguments: argparse.Namespace) -> tuple[Bench, list[Cell]]:
+    """The campaign as the options change it, and its chosen cells."""
+    found = load_campaign(arguments.campaign)
+    if arguments.results is not None:
+        found = found.with_results(arguments.results)
+    cells = choose(
+        found.matrix.expand(),
+        only=getattr(arguments, "only", ()),
+        exclude=getattr(arguments, "exclude", ()),
+        limit=getattr(arguments, "limit", None),
+    )
+    return open_bench(found, ledger=arguments.ledger), cells

@@ -2,32 +2,25 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 from typing import Any
 
 from benchfleet.cli import options
-from benchfleet.cli.summary import read_records
 from benchfleet.cli.words import printable
 from benchfleet.domain.cell import Cell
 
 
-def plan(
-    campaign: options.CampaignFile,
-    results: options.Results = None,
-    ledger: options.LedgerUrl = "",
-    only: options.Only = None,
-    exclude: options.Exclude = None,
-    limit: options.Limit = None,
-    as_json: options.AsJson = False,
-) -> None:
-    """Check the campaign and list its cells: what is done, what would run. Runs nothing.
+def configure(parser: argparse.ArgumentParser) -> None:
+    """What the verb takes."""
+    options.campaign(parser, example="benchfleet plan study.yaml --only configs=dense")
+    options.choice(parser)
 
-    Example: benchfleet plan study.yaml --only configs=dense
-    """
-    bench, cells = options.opened(
-        campaign, results=results, ledger=ledger, only=only, exclude=exclude, limit=limit
-    )
-    records = {record.fingerprint: record for record in read_records(bench, cells)}
+
+def main(arguments: argparse.Namespace) -> int:
+    """Check the campaign and list its cells: what is done, what would run. Runs nothing."""
+    bench, cells = options.opened(arguments)
+    records = {record.fingerprint: record for record in bench.records(cells)}
     rows: list[dict[str, Any]] = []
     for cell in cells:
         record = records.get(cell.fingerprint)
@@ -39,14 +32,15 @@ def plan(
                 "needs": _needs(cell),
             }
         )
-    if as_json:
+    if arguments.json:
         print(json.dumps({"campaign": bench.campaign.name, "cells": rows}, indent=2))
-        return
+        return 0
     done = sum(row["state"] == "success" for row in rows)
     print(printable(f"{bench.campaign.name}: {len(rows)} cells, {done} done → {bench.layout.root}"))
     for row in rows:
         needs = "  ".join(f"{name} {value}" for name, value in row["needs"].items())
         print(printable(f"  {row['state']:<9} {row['cell']}  {needs}".rstrip()))
+    return 0
 
 
 def _needs(cell: Cell) -> dict[str, Any]:

@@ -2,38 +2,31 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 
 from benchfleet.cli import options
-from benchfleet.cli.summary import read_records
 from benchfleet.cli.words import duration, printable
 from benchfleet.domain.state import STATES
 
 
-def status(
-    campaign: options.CampaignFile,
-    results: options.Results = None,
-    ledger: options.LedgerUrl = "",
-    only: options.Only = None,
-    exclude: options.Exclude = None,
-    limit: options.Limit = None,
-    as_json: options.AsJson = False,
-) -> None:
-    """Show how many cells are pending, running and done, who runs what, and what failed.
+def configure(parser: argparse.ArgumentParser) -> None:
+    """What the verb takes."""
+    options.campaign(parser, example="benchfleet status study.yaml --json")
+    options.choice(parser)
 
-    Example: benchfleet status study.yaml --json
-    """
-    bench, cells = options.opened(
-        campaign, results=results, ledger=ledger, only=only, exclude=exclude, limit=limit
-    )
-    counts = {"total": len(cells), **dict.fromkeys(STATES, 0)}
-    records = read_records(bench, cells)
+
+def main(arguments: argparse.Namespace) -> int:
+    """Show how many cells are pending, running and done, who runs what, and what failed."""
+    bench, cells = options.opened(arguments)
+    counts: dict[str, int] = {"total": len(cells), **dict.fromkeys(STATES, 0)}
+    records = bench.records(cells)
     for record in records:
         counts[record.state] += 1
     running = [record for record in records if record.state == "running"]
     failed = [record for record in records if record.state in ("failed", "partial")]
     counts["pending"] = len(cells) - sum(counts[s] for s in STATES if s != "pending")
-    if as_json:
+    if arguments.json:
         found = {
             "campaign": bench.campaign.name,
             **counts,
@@ -47,7 +40,7 @@ def status(
             ],
         }
         print(json.dumps(found, indent=2))
-        return
+        return 0
     shown = [f"{counts[state]} {state}" for state in STATES if counts[state]]
     print(printable(f"{bench.campaign.name}: {len(cells)} cells · {' · '.join(shown)}"))
     for record in running:
@@ -58,4 +51,5 @@ def status(
         reason = record.outcome.failure if record.outcome else ""
         print(printable(f"  {record.state}  {record.path}  {reason}"))
     if failed:
-        print(f"try them again: benchfleet retry {campaign}")
+        print(f"try them again: benchfleet retry {arguments.campaign}")
+    return 0

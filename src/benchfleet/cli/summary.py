@@ -7,32 +7,26 @@ from collections.abc import Sequence
 from typing import Any
 
 import benchfleet
+from benchfleet.bench import Bench
 from benchfleet.domain.attempt import CellRecord
-from benchfleet.domain.cell import Cell
 from benchfleet.domain.state import STATES
 from benchfleet.results.write import write_atomically
 from benchfleet.runner.loop import RunEnd
-from benchfleet.wiring import Bench
 
 
-def read_records(bench: Bench, cells: Sequence[Cell]) -> list[CellRecord]:
-    """The cells as the ledger has them; empty where nothing was run yet."""
-    ledger = bench.existing_ledger()
-    if ledger is None:
-        return []
-    try:
-        return list(ledger.cells(among={cell.fingerprint for cell in cells}))
-    finally:
-        ledger.close()
-
-
-def write_summary(bench: Bench, records: Sequence[CellRecord], end: RunEnd) -> dict[str, Any]:
-    """Write the summary of a run that ended into the campaign's folder, and return it."""
-    counts = dict.fromkeys(("total", *STATES), 0)
+def summarised(bench: Bench, records: Sequence[CellRecord], end: RunEnd) -> dict[str, Any]:
+    """What is to be said of the campaign at the end of a run; devices and failures are those of
+    all its runs, as the ledger has them."""
+    counts: dict[str, int] = {"total": len(records), **dict.fromkeys(STATES, 0)}
+    devices: dict[str, dict[str, float]] = {}
     for record in records:
-        counts["total"] += 1
         counts[record.state] += 1
-    summary = {
+        if record.outcome is not None and record.state == "success":
+            use = devices.setdefault(f"{record.outcome.host} {record.outcome.device}", {"cells": 0})
+            use["cells"] += 1
+            for stage, seconds in record.outcome.seconds.items():
+                use[f"{stage}_seconds"] = use.get(f"{stage}_seconds", 0.0) + seconds
+    return {
         "campaign": bench.campaign.name,
         "benchfleet": benchfleet.__version__,
         "results": str(bench.layout.root),
@@ -42,18 +36,25 @@ def write_summary(bench: Bench, records: Sequence[CellRecord], end: RunEnd) -> d
         "broken": end.broken,
         "counts": {**counts, "reused": end.progress.reused},
         "completeness": counts["success"] / counts["total"] if counts["total"] else 1.0,
-        "devices": {name: dict(use) for name, use in end.devices.items()},
+        "devices": devices,
         "failures": [
             {
                 "cell": record.path,
                 "state": record.state,
                 "attempts": record.attempt,
-                **(record.outcome.failure.to_dict()),
+                **record.outcome.failure.to_dict(),
             }
             for record in records
             if record.state != "success" and record.outcome and record.outcome.failure
         ],
         "impossible": [{"cell": cell.id, "reason": why} for cell, why in end.impossible],
     }
-    write_atomically(bench.layout.summary, summary)
-    return summary
+
+
+def write_summary(bench: Bench, summary: dict[str, Any]) -> None:
+    """Write ``execution_summary.json``; a run that ran nothing leaves the one before."""
+    if (
+        summary["counts"]["reused"] < summary["counts"]["total"]
+        or not bench.layout.summary.exists()
+    ):
+        write_atomically(bench.layout.summary, summary)

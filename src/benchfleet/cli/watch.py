@@ -15,7 +15,7 @@ _QUIET = {"cell_progress", "slot_opening", "slot_ready", "cell_started", "run_en
 
 
 @contextlib.contextmanager
-def watch(campaign: str, stream: TextIO, as_json: bool) -> Iterator[Observer]:
+def watch(campaign: str, stream: TextIO, *, as_json: bool) -> Iterator[Observer]:
     """The observer that suits where the progress goes."""
     if as_json:
         yield JsonLines(stream)
@@ -81,8 +81,10 @@ def told(notice: Notice, progress: Progress) -> str:
     """A notice as one sentence."""
     data = notice.data
     if notice.kind == "cell_done":
-        error = f" ± {data['stderr']:.3f}" if "stderr" in data else ""
-        return f"✓ {notice.cell}  {data['overall_score']:.3f}{error}  {duration(data['took'])}"
+        metrics = data["metrics"]
+        error = f" ± {metrics['stderr']:.3f}" if "stderr" in metrics else ""
+        score = f"{metrics['overall_score']:.3f}{error}"
+        return f"✓ {notice.cell}  {score}  {duration(data['took'])}"
     if notice.kind == "cell_failed":
         again = data["retry_in"]
         after = f"; again in {duration(again)}" if again is not None else ""
@@ -103,7 +105,7 @@ def told(notice: Notice, progress: Progress) -> str:
         if not data["cells"]:
             return f"{notice.message}: ending"
         return (
-            f"{notice.message}: {data['cells']} running cells stop after the sample at hand and keep"
-            " what they have; again to end now"
+            f"{notice.message}: {data['cells']} running cells stop after the sample at hand and"
+            " keep what they have; again to end now"
         )
     return f"! {notice.cell} {notice.message}".replace("  ", " ")

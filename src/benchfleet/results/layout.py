@@ -3,7 +3,7 @@
 ::
 
     <root>/                                     <base_result_dir>/<campaign>
-      execution_summary.json  ledger.db
+      execution_summary.json  report.md  ledger.db
       <model>/<config>/<benchmark>[_<subset>][/r<repeat>]/   published: complete by construction
       .attempts/<fingerprint>/<attempt>-<token>/             at work, or what a failed one left
       .slots/<slot>.log                                      what a slot printed between cells
@@ -38,6 +38,10 @@ class Layout:
     @property
     def summary(self) -> Path:
         return self.root / "execution_summary.json"
+
+    @property
+    def report(self) -> Path:
+        return self.root / "report.md"
 
     @property
     def attempts(self) -> Path:

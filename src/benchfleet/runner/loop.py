@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import socket
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from benchfleet.domain.attempt import Claim, Outcome, RunnerId
@@ -48,7 +48,6 @@ class RunEnd:
     interrupted: bool = False
     impossible: tuple[tuple[Cell, str], ...] = ()  # cells that no slot here can take, and why
     broken: str = ""  # why no slot could be started, where that ended the run
-    devices: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
 
 class Runner:
@@ -88,7 +87,6 @@ class Runner:
         self._progress = Progress(total=len(self._cells))
         self._slots = Slots(runner[:8], engine, pool, layout, self._progress)
         self._attempts = Attempts(ledger, layout, keeper, provenance=provenance, random=random)
-        self._devices: dict[str, dict[str, float]] = {}
         self._next_look = 0.0
         self._interrupts = 0
         self._bad_starts = 0
@@ -123,7 +121,6 @@ class Runner:
             impossible=tuple(self._impossible),
             broken=self._broken,
             seconds=seconds,
-            devices=self._devices,
         )
 
     def _enroll(self) -> None:
@@ -292,7 +289,7 @@ class Runner:
         slot.ready = True
         self._bad_starts = 0
         slot.shown.rest()
-        self._say("slot_ready", slot=slot.id, **event.hello)
+        self._say("slot_ready", slot=slot.id, hello=event.hello)
         if slot.reserved is not None:
             claim, slot.reserved = slot.reserved, None
             self._begin(slot, claim)
@@ -354,14 +351,9 @@ class Runner:
             self._say("warning", cell=path, message=str(error))
             return
         self._progress.move("running", "pending" if outcome.retry_in is not None else outcome.state)
-        use = self._devices.setdefault(attempt.device, {"attempts": 0, "seconds": 0.0})
-        use["attempts"] += 1
-        use["seconds"] += took
-        for stage, seconds in outcome.seconds.items():
-            use[stage] = use.get(stage, 0.0) + seconds
         if outcome.failure is None:
             self._progress.spent.append(took)
-            self._say("cell_done", cell=path, took=took, **outcome.metrics)
+            self._say("cell_done", cell=path, took=took, metrics=outcome.metrics)
         else:
             self._say(
                 "cell_failed",

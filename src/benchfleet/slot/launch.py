@@ -13,7 +13,12 @@ import struct
 import sys
 
 _PR_SET_PDEATHSIG = 1
-SAFE_PATH = "benchfleet"  # marks the variable as ours; the slot takes it away again
+_SLOT = """\
+import sys
+sys.path[:] = [part for part in sys.path if part]  # no module of the working folder's
+from benchfleet.slot.main import main
+main()
+"""
 _THREADS = (
     "OMP_NUM_THREADS",
     "MKL_NUM_THREADS",
@@ -39,9 +44,7 @@ def main() -> None:
         os.dup2(source, target)
     python = order.get("python") or sys.executable
     channel = f"{reads},{writes}"
-    os.execve(  # noqa: S606
-        python, [python, "-m", "benchfleet.slot.main", channel, json.dumps(order)], environment
-    )
+    os.execve(python, [python, "-c", _SLOT, channel, json.dumps(order)], environment)  # noqa: S606
 
 
 def slot_environment(inherited: dict, order: dict) -> dict:  # type: ignore[type-arg]
@@ -53,7 +56,6 @@ def slot_environment(inherited: dict, order: dict) -> dict:  # type: ignore[type
     environment["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"  # NVML's order, by which ids are given
     environment["TOKENIZERS_PARALLELISM"] = "false"
     environment["BENCHFLEET_SLOT"] = order["slot"]
-    environment.setdefault("PYTHONSAFEPATH", SAFE_PATH)  # no module of the working folder's
     for name in ("LOCAL_RANK", "RANK", "WORLD_SIZE"):  # a launcher's leftovers mislead libraries
         environment.pop(name, None)
     if order.get("path"):

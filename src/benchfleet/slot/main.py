@@ -15,7 +15,6 @@ import benchfleet
 from benchfleet.engines.frames import PROTOCOL, Frame
 from benchfleet.slot.channel import Channel
 from benchfleet.slot.execute import Executor
-from benchfleet.slot.launch import SAFE_PATH
 
 
 def main() -> None:
@@ -24,8 +23,6 @@ def main() -> None:
     opening = json.loads(sys.argv[2])
     for handle in (reads, writes):
         os.set_inheritable(handle, False)
-    if os.environ.get("PYTHONSAFEPATH") == SAFE_PATH:
-        del os.environ["PYTHONSAFEPATH"]  # meant for this process, not for what a cell starts
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the runner's to answer
     channel = Channel(
         reads,
@@ -90,7 +87,3 @@ def _end_with_tree(reason: str) -> None:
         with contextlib.suppress(psutil.Error):
             child.kill()
     os._exit(0)
-
-
-if __name__ == "__main__":
-    main()

@@ -1,0 +1,80 @@
+"""Failures grouped by stage and kind, each with the way out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchfleet.domain.attempt import CellRecord
+from benchfleet.domain.failure import Failure
+from benchfleet.results.layout import Layout
+
+WAYS_OUT: Mapping[str, str] = {
+    "oom": "Set a smaller batch_size, run fewer cells at once on the device, or give it a larger "
+    "one.",
+    "timeout": "Raise limits.cell where the work is rightly that long; else the end of the log "
+    "shows what it waited for.",
+    "stuck": "The end of the log shows what it stood at; a model or a server that it waits for "
+    "may have stopped.",
+    "slot_lost": "The process ended without a word: the end of its log, or the system's own log "
+    "where it was killed for memory, says why. Fewer --max-concurrent-runs leave more memory.",
+    "host_lost": "Bring the host back or go on without it: its cells are run again elsewhere and "
+    "lose no try.",
+    "gpu_fault": "Look at the GPU with nvidia-smi, and leave it out with --gpus until it is well.",
+    "model_not_found": "Correct the model's path or name in the campaign file, or bring the model "
+    "there.",
+    "dataset_missing": "Bring the dataset to where the message looked for it, or correct its name "
+    "in the campaign file.",
+    "missing_extra": "Install what is lacking with the pip line that the message names.",
+    "bad_result": "The answers are kept but their score cannot be used: mend the benchmark's "
+    "scoring, or move what lies in the result's place.",
+    "user_error": "Correct what the message names in the campaign file.",
+    "disk_full": "Free space where the results lie, or name another folder with --results.",
+    "interrupted": "Run the same command again: it goes on after the last answer that was kept.",
+    "error": "The stack trace is in failure.json and log.txt of the attempt's folder.",
+}
+_NO_REASON = "no reason was recorded"
+
+
+@dataclass(frozen=True, kw_only=True)
+class FailureGroup:
+    """The cells that failed at one stage for one kind of reason."""
+
+    stage: str
+    kind: str
+    message: str  # of the first of them; not cleaned of what a model may have put there
+    way_out: str
+    cells: tuple[str, ...]  # ids, in the campaign's order
+    folder: str  # what the first one left, relative to the campaign's folder
+
+
+def grouped_failures(records: Iterable[CellRecord]) -> tuple[FailureGroup, ...]:
+    """The cells that ended without a whole result, the largest group first."""
+    groups: dict[tuple[str, str], list[CellRecord]] = {}
+    for record in records:
+        if record.state in {"failed", "partial"}:
+            failure = _failure(record)
+            key = (failure.stage, failure.kind) if failure else ("unknown", "error")
+            groups.setdefault(key, []).append(record)
+    return tuple(
+        _group(stage, kind, members)
+        for (stage, kind), members in sorted(groups.items(), key=lambda group: -len(group[1]))
+    )
+
+
+def _group(stage: str, kind: str, members: Sequence[CellRecord]) -> FailureGroup:
+    first = members[0]
+    failure = _failure(first)
+    return FailureGroup(
+        stage=stage,
+        kind=kind,
+        message=failure.message if failure else _NO_REASON,
+        way_out=WAYS_OUT.get(kind, WAYS_OUT["error"]),
+        cells=tuple(record.id for record in members),
+        folder=Layout(Path()).attempts_of(first.fingerprint).as_posix(),
+    )
+
+
+def _failure(record: CellRecord) -> Failure | None:
+    return record.outcome.failure if record.outcome else None

@@ -1,0 +1,133 @@
+"""A comparison as Markdown, safe to show whatever the names and messages hold."""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Callable, Iterator, Sequence
+
+from . import wording
+from .tables import Comparison, Entry
+
+_LONGEST_MESSAGE = 500
+_MOST_CELLS = 20
+_MEANT = re.compile(r"([\\`*\[\]|~#!])|(?<![^\W_])_|_(?![^\W_])")  # a _ within a word means nothing
+
+
+def render(comparison: Comparison, *, title: str) -> str:
+    """The whole report; `title` is the campaign's name."""
+    return "\n\n".join(_blocks(comparison, title)) + "\n"
+
+
+def escaped(text: str) -> str:
+    """Text of unknown origin as Markdown that shows it and means nothing else."""
+    shown = html.escape(wording.one_line(text), quote=False)
+    return _MEANT.sub(lambda found: f"\\{found.group()}", shown).replace("://", ":&#47;/")
+
+
+def code(text: str) -> str:
+    """Text of unknown origin as a code span, fenced by more backticks than it holds."""
+    line = wording.one_line(text, _LONGEST_MESSAGE)
+    fence = "`" * (max(map(len, re.findall("`+", line)), default=0) + 1)
+    return f"{fence} {line} {fence}" if "`" in line else f"{fence}{line or ' '}{fence}"
+
+
+def _blocks(comparison: Comparison, title: str) -> Iterator[str]:
+    base = escaped(comparison.baseline)
+    yield f"# {escaped(title)}"
+    yield f"{wording.counts(comparison)}."
+    if comparison.winners:
+        yield "## What won"
+        yield "\n".join(f"- {said}" for said in wording.verdicts(comparison, escaped))
+    if comparison.entries:
+        yield "## Scores"
+        yield _table(comparison, _score)
+        yield (
+            "Mean ± standard error over all samples of all repeats; where it says 1 of 2, so many "
+            "repeats have a result."
+        )
+    if any(entry.difference for entry in comparison.entries):
+        yield f"## Differences to {base}"
+        yield _table(comparison, _difference)
+        yield (
+            f"{wording.HIGHER} surely higher, {wording.LOWER} surely lower, "
+            f"{wording.NOT_SURE} not told apart."
+        )
+    if any(entry.density is not None or entry.tokens_per_second for entry in comparison.entries):
+        yield "## Density and speed"
+        yield _table(comparison, _cost)
+    if comparison.failures:
+        yield "## Failures"
+        yield "\n".join(_failures(comparison))
+    if comparison.time:
+        yield "## Where the time went"
+        yield f"In all: {wording.time_spent(comparison, escaped)}"
+        yield _time(comparison)
+    yield "## How to read the numbers"
+    yield wording.METHOD
+    if comparison.notes:
+        yield "\n".join(f"- {escaped(note)}" for note in comparison.notes)
+
+
+def _table(comparison: Comparison, shown: Callable[[Entry, int], str]) -> str:
+    """Model × config rows by benchmark columns; rows of which nothing is shown are left out."""
+    places = {name: wording.decimals(comparison, name) for name in comparison.benchmarks}
+    rows = []
+    for model in comparison.models:
+        for config in comparison.configs:
+            entries = [comparison.places.get((model, config, name)) for name in places]
+            texts = [
+                shown(entry, decimals) if entry else ""
+                for entry, decimals in zip(entries, places.values(), strict=True)
+            ]
+            if any(texts):
+                filled = [text or wording.UNMEASURED for text in texts]
+                rows.append([escaped(model), escaped(config), *filled])
+    return _drawn(["model", "config", *map(escaped, places)], rows, names=2)
+
+
+def _score(entry: Entry, places: int) -> str:
+    lacking = wording.shortfall(entry)
+    return wording.score(entry, places) + (f" ({lacking})" if lacking else "")
+
+
+def _difference(entry: Entry, places: int) -> str:
+    return wording.difference(entry, places)
+
+
+def _cost(entry: Entry, places: int) -> str:
+    density = wording.density(entry)
+    cost = (density and f"density {density}", wording.speed(entry))
+    return ", ".join(filter(None, cost))
+
+
+def _failures(comparison: Comparison) -> Iterator[str]:
+    for group in comparison.failures:
+        what = f"{escaped(group.stage)}: {escaped(group.kind)}"
+        named = ", ".join(code(cell) for cell in group.cells[:_MOST_CELLS])
+        more = len(group.cells) - _MOST_CELLS
+        yield f"- **{what}** ({wording.counted(len(group.cells), 'cell')}): {code(group.message)}"
+        yield f"  - What to do: {escaped(group.way_out)}"
+        yield f"  - Cells: {named}{f' and {more} more' if more > 0 else ''}"
+        yield f"  - What the first one left: {code(group.folder)}"
+
+
+def _time(comparison: Comparison) -> str:
+    stages = list(wording.by_stage(*comparison.time))
+    rows = []
+    for spent in comparison.time:
+        named = wording.by_stage(spent)
+        rows.append(
+            [
+                escaped(spent.model),
+                escaped(spent.config),
+                *(wording.duration(named.get(stage, 0.0)) for stage in stages),
+            ]
+        )
+    return _drawn(["model", "config", *map(escaped, stages)], rows, names=2)
+
+
+def _drawn(head: Sequence[str], rows: Sequence[Sequence[str]], *, names: int) -> str:
+    """A pipe table; the first `names` columns to the left, the others to the right."""
+    rule = ["---"] * names + ["---:"] * (len(head) - names)
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in (head, rule, *rows))

@@ -1,0 +1,245 @@
+"""The comparison that every report shows: what each config scored, what won, and whether it is
+sure."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import cached_property
+from typing import Any
+
+from benchfleet.domain.attempt import CellRecord, Outcome
+from benchfleet.domain.cell import Cell
+from benchfleet.domain.state import STATES, State
+from benchfleet.errors import UnknownName
+
+from .failures import FailureGroup, grouped_failures
+from .pooling import Pool, Row, Scores, column_names, pooled
+from .ranking import Winner, against_baseline, winners
+from .statistics import Difference, mean, standard_error
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entry:
+    """One model × config × benchmark, its repeats pooled."""
+
+    model: str
+    config: str
+    benchmark: str  # the column: the benchmark with its subset and limit
+    states: Mapping[State, int]  # repeats in each state; only those that occur
+    mean: float | None  # None where no repeat has a result
+    stderr: float | None  # None below two values
+    samples: int
+    density: float | None  # of the attention, averaged over the samples
+    tokens_per_second: float | None  # generated, over the time that the answers took
+    difference: Difference | None  # to the baseline; None for the baseline itself
+
+    @property
+    def repeats_done(self) -> int:
+        """Repeats that have a result."""
+        return self.states.get("success", 0)
+
+    @property
+    def repeats_expected(self) -> int:
+        """Repeats that the campaign asks for."""
+        return sum(self.states.values())
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON values only."""
+        return {
+            **_plain(self),
+            "states": dict(self.states),
+            "repeats_done": self.repeats_done,
+            "repeats_expected": self.repeats_expected,
+            "difference": self.difference.to_dict() if self.difference else None,
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class TimeSpent:
+    """Where the time of one model × config went: the last attempts' of its cells."""
+
+    model: str
+    config: str
+    seconds: Mapping[str, float]  # by stage: load, benchmark, …
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """All that a report says, as plain frozen values."""
+
+    baseline: str  # a config; "" where there are no cells
+    models: tuple[str, ...]
+    configs: tuple[str, ...]
+    benchmarks: tuple[str, ...]
+    counts: Mapping[str, int]  # total, and every state
+    entries: tuple[Entry, ...]  # in the campaign's order
+    winners: tuple[Winner, ...]  # one for each model × benchmark that has a result
+    failures: tuple[FailureGroup, ...]
+    time: tuple[TimeSpent, ...]
+    notes: tuple[str, ...]  # what a reader should know before trusting the numbers
+
+    @cached_property
+    def places(self) -> Mapping[tuple[str, str, str], Entry]:
+        """The entries by model, config and benchmark; what the matrix leaves out is absent."""
+        return {(entry.model, entry.config, entry.benchmark): entry for entry in self.entries}
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON values only."""
+        return {
+            **_plain(self),
+            "counts": dict(self.counts),
+            "entries": [entry.to_dict() for entry in self.entries],
+            "winners": [_plain(winner) for winner in self.winners],
+            "failures": [_plain(group) for group in self.failures],
+            "time": [{**_plain(spent), "seconds": dict(spent.seconds)} for spent in self.time],
+        }
+
+
+def compare(
+    records: Sequence[CellRecord],
+    cells: Sequence[Cell],
+    scores: Scores,
+    baseline: str | None = None,
+) -> Comparison:
+    """What the campaign's cells say, as the ledger's records have them.
+
+    `scores` reads a successful cell's score by sample id, empty where its benchmark has none.
+    The baseline is the config named, else the first without attention steps, else the first.
+    Records of other cells are passed over; cells without a record are pending. Raises
+    `UnknownName` where no config has the baseline's name.
+    """
+    cells = list(dict.fromkeys(cells))
+    held = {record.fingerprint: record for record in records}
+    pairs = [(cell, held.get(cell.fingerprint)) for cell in cells]
+    known = [record for _, record in pairs if record]
+    counts = Counter(record.state if record else "pending" for _, record in pairs)
+    columns = column_names(cells)
+    base = _baseline(cells, baseline)
+    rows = pooled(pairs, columns, scores)
+    planned = against_baseline(rows, base)
+    return Comparison(
+        baseline=base,
+        models=tuple(dict.fromkeys(cell.model.name for cell in cells)),
+        configs=tuple(dict.fromkeys(cell.config.name for cell in cells)),
+        benchmarks=tuple(dict.fromkeys(columns.values())),
+        counts={"total": len(cells), **{state: counts[state] for state in STATES}},
+        entries=tuple(
+            _entry(row, config, pool, planned.get((row.model, row.benchmark, config)))
+            for row in rows
+            for config, pool in row.pools.items()
+        ),
+        winners=winners(rows, base, planned),
+        failures=grouped_failures(known),
+        time=_time(pairs),
+        notes=tuple(_notes(rows, known)),
+    )
+
+
+def _baseline(cells: Sequence[Cell], named: str | None) -> str:
+    configs = {cell.config.name: cell.config for cell in cells}
+    if named is None:
+        dense = [name for name, config in configs.items() if not config.attention]
+        return next(iter([*dense, *configs]), "")
+    if named not in configs:
+        near = get_close_matches(named, configs, n=3)
+        hint = (
+            f"did you mean {' or '.join(map(repr, near))}?"
+            if near
+            else f"there are {', '.join(configs)}"
+        )
+        raise UnknownName(f"no config {named!r} to compare with; {hint}")
+    return named
+
+
+def _entry(row: Row, config: str, pool: Pool, difference: Difference | None) -> Entry:
+    values = [*pool.values.values()]
+    weights = [float(outcome.metrics.get("samples", 0)) for outcome in pool.outcomes]
+    return Entry(
+        model=row.model,
+        config=config,
+        benchmark=row.benchmark,
+        states=dict(pool.states),
+        mean=mean(values) if values else None,
+        stderr=standard_error(values),
+        samples=round(math.fsum(weights)),
+        density=_density(pool.outcomes, weights),
+        tokens_per_second=_ratio(
+            _total(pool.outcomes, "completion_tokens"), _total(pool.outcomes, "seconds")
+        ),
+        difference=difference,
+    )
+
+
+def _density(outcomes: Sequence[Outcome], weights: Sequence[float]) -> float | None:
+    measured = [
+        (float(outcome.metrics["density"]), weight)
+        for outcome, weight in zip(outcomes, weights, strict=True)
+        if "density" in outcome.metrics
+    ]
+    return _ratio(
+        math.fsum(density * weight for density, weight in measured),
+        math.fsum(weight for _, weight in measured),
+    )
+
+
+def _total(outcomes: Iterable[Outcome], name: str) -> float:
+    return math.fsum(float(outcome.metrics.get(name, 0)) for outcome in outcomes)
+
+
+def _ratio(above: float, below: float) -> float | None:
+    return above / below if below > 0 else None
+
+
+def _time(pairs: Iterable[tuple[Cell, CellRecord | None]]) -> tuple[TimeSpent, ...]:
+    spent: dict[tuple[str, str], dict[str, float]] = {}
+    for cell, record in pairs:
+        if record and record.outcome:
+            stages = spent.setdefault((cell.model.name, cell.config.name), {})
+            for stage, seconds in record.outcome.seconds.items():
+                stages[stage] = stages.get(stage, 0.0) + seconds
+    return tuple(
+        TimeSpent(model=model, config=config, seconds=stages)
+        for (model, config), stages in spent.items()
+        if stages
+    )
+
+
+def _notes(rows: Sequence[Row], records: Iterable[CellRecord]) -> Iterator[str]:
+    """What keeps the numbers from meaning what they seem to."""
+    headlines = dict.fromkeys(row.benchmark for row in rows if not row.by_sample)
+    if headlines:
+        yield (
+            f"The score of {', '.join(headlines)} is not the mean of its samples' scores: each "
+            "repeat counts as one value there."
+        )
+    if any(
+        values.keys() != next(iter(row.measured().values())).keys()
+        for row in rows
+        for values in row.measured().values()
+    ):
+        yield (
+            "Some configs have fewer samples than others so far: means are over what each has, "
+            "differences and ranking over the samples that both sides have."
+        )
+    places = sorted(
+        {
+            f"{record.outcome.host} ({record.outcome.device.partition(':')[0]})"
+            for record in records
+            if record.state == "success" and record.outcome and record.outcome.host
+        }
+    )
+    if len(places) > 1:
+        yield (
+            f"Results come from different machines, which may move scores a little and speed a "
+            f"lot: {', '.join(places)}."
+        )
+
+
+def _plain(value: Any) -> dict[str, Any]:
+    """A dataclass's own fields, tuples as lists."""
+    fields = {name: getattr(value, name) for name in value.__dataclass_fields__}
+    return {name: list(item) if isinstance(item, tuple) else item for name, item in fields.items()}

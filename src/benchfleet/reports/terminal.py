@@ -1,0 +1,161 @@
+"""A comparison as something that rich prints, from 80 columns up, narrower in a pinch.
+
+Everything goes through `rich.text.Text`, so that no name or message is read as markup.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from . import wording
+from .tables import Comparison, Entry
+
+if TYPE_CHECKING:
+    from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+    from rich.table import Table
+    from rich.text import Text
+
+_WIDEST_NAME = 24
+_PADDING = 2  # of a column, both sides together
+_MOST_CELLS = 4
+_LONGEST_MESSAGE = 300
+_STYLES = {wording.HIGHER: "green", wording.LOWER: "red", wording.NOT_SURE: "dim"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ComparisonView:
+    """Print it with `rich.console.Console.print`; it fits itself to the width it is given."""
+
+    comparison: Comparison
+    title: str  # the campaign's name
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        from rich.text import Text
+
+        comparison = self.comparison
+        yield Text(wording.one_line(self.title), style="bold").append(
+            f"   {wording.counts(comparison)}", style="not bold"
+        )
+        if comparison.entries:
+            yield Text()
+            for model in comparison.models:
+                yield from _tables(comparison, model, options.max_width)
+        if comparison.winners:
+            yield Text(wording.legend(comparison, wording.one_line), style="dim")
+            said = wording.verdicts(comparison, wording.one_line)
+            yield from _section("What won", ((2, sentence) for sentence in said))
+        if comparison.failures:
+            yield from _section("Failures", _failures(comparison))
+        time = wording.time_spent(comparison, wording.one_line)
+        if time:
+            yield from _section("Where the time went", [(2, time)])
+        if comparison.notes:
+            notes = map(wording.one_line, comparison.notes)
+            yield from _section("Notes", ((2, note) for note in notes))
+
+
+def _tables(comparison: Comparison, model: str, width: int) -> Iterator[Table]:
+    """The configs of a model by benchmark, in as many tables as the width makes necessary."""
+    from rich.cells import cell_len
+
+    columns = {}
+    for name in comparison.benchmarks:
+        column = _column(comparison, model, name)
+        if column:
+            columns[name] = column
+    shown = [wording.one_line(config) for config in comparison.configs]
+    left = width - _PADDING - min(_WIDEST_NAME, max(map(cell_len, shown)))
+    room, block = left, list[str]()
+    for name, column in columns.items():
+        lines = [line for lines in column.values() for line in lines]
+        wide = _PADDING + max(map(cell_len, lines))
+        if block and wide > room:
+            yield _table(comparison, model, {one: columns[one] for one in block})
+            room, block = left, []
+        block.append(name)
+        room -= wide
+    yield _table(comparison, model, {one: columns[one] for one in block})
+
+
+def _column(comparison: Comparison, model: str, benchmark: str) -> dict[str, list[str]]:
+    """The lines of each config's cell; empty where the matrix leaves the model out."""
+    decimals = wording.decimals(comparison, benchmark)
+    found = {}
+    for config in comparison.configs:
+        entry = comparison.places.get((model, config, benchmark))
+        if entry is not None:
+            found[config] = _lines(entry, decimals)
+    return found
+
+
+def _lines(entry: Entry, decimals: int) -> list[str]:
+    cost = (wording.density(entry), wording.speed(entry))
+    lines = [
+        wording.score(entry, decimals),
+        wording.difference(entry, decimals),
+        wording.shortfall(entry),
+        " · ".join(filter(None, cost)),
+    ]
+    return [line for line in lines if line]
+
+
+def _table(
+    comparison: Comparison, model: str, columns: Mapping[str, Mapping[str, Sequence[str]]]
+) -> Table:
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(
+        box=box.SIMPLE_HEAD,
+        title=Text(wording.one_line(model)),
+        title_justify="left",
+        title_style="bold",
+        leading=1,
+        pad_edge=False,
+    )
+    table.add_column(Text("config"), max_width=_WIDEST_NAME, overflow="fold")
+    for name in columns:
+        table.add_column(Text(wording.one_line(name)), overflow="fold")
+    for config in comparison.configs:
+        cells = [column.get(config, ()) for column in columns.values()]
+        if any(cells):
+            label = Text(wording.one_line(config), style="bold")
+            if config == comparison.baseline:
+                label.append("\nbaseline", style="not bold dim")
+            table.add_row(label, *map(_cell, cells))
+    return table
+
+
+def _cell(lines: Sequence[str]) -> Text:
+    from rich.text import Text
+
+    text = Text()
+    for place, line in enumerate(lines):
+        style = _STYLES.get(line[-1], "dim" if place else "")
+        text.append(("\n" if place else "") + line, style=style)
+    return text
+
+
+def _section(heading: str, lines: Iterable[tuple[int, str]]) -> Iterator[RenderableType]:
+    """A heading, and each line indented as far as it says, wrapped lines too."""
+    from rich.padding import Padding
+    from rich.text import Text
+
+    yield Text(f"\n{heading}", style="bold")
+    for indent, line in lines:
+        yield Padding(Text(line, overflow="fold"), (0, 0, 0, indent))
+
+
+def _failures(comparison: Comparison) -> Iterator[tuple[int, str]]:
+    for group in comparison.failures:
+        what = f"{wording.one_line(group.stage)}: {wording.one_line(group.kind)}"
+        message = wording.one_line(group.message, _LONGEST_MESSAGE)
+        named = ", ".join(wording.one_line(cell) for cell in group.cells[:_MOST_CELLS])
+        more = len(group.cells) - _MOST_CELLS
+        yield 2, f"{what} ({wording.counted(len(group.cells), 'cell')}): {message}"
+        yield 4, group.way_out
+        yield 4, f"cells: {named}{f' and {more} more' if more > 0 else ''}"
+        yield 4, f"left in {group.folder}"

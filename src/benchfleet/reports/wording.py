@@ -1,0 +1,235 @@
+"""The words and numbers that Markdown and terminal reports have in common."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Callable, Iterator, Sequence
+
+from benchfleet.domain.state import STATES
+
+from .ranking import Winner
+from .tables import Comparison, Entry, TimeSpent
+
+HIGHER, LOWER, NOT_SURE = "▲", "▼", "≈"
+UNMEASURED = "–"
+_INVISIBLE = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}  # Unicode categories that may mislead
+_MOST_NAMED = 8  # names in a list before the rest is counted
+_STAGES = {"load": "loading", "benchmark": "computing"}
+
+Escape = Callable[[str], str]
+
+
+def one_line(text: str, most: int | None = None) -> str:
+    """Text of unknown origin in one line of at most `most` characters, fit to be shown.
+
+    Control characters, bidirectional marks, lone surrogates and their like become escapes.
+    """
+    line = " ".join(text.split())
+    if most is not None and len(line) > most:
+        line = line[: most - 1].rstrip() + "…"
+    return "".join(
+        char.encode("unicode_escape").decode("ascii")
+        if unicodedata.category(char) in _INVISIBLE
+        else char
+        for char in line
+    )
+
+
+def listed(names: Sequence[str]) -> str:
+    """``a``, ``a and b``, ``a, b and c``; of many, the first and how many more."""
+    if len(names) > _MOST_NAMED:
+        rest = len(names) - _MOST_NAMED + 1
+        names = [*names[: _MOST_NAMED - 1], f"{rest} more"]
+    *before, last = names
+    return f"{', '.join(before)} and {last}" if before else last
+
+
+def decimals(comparison: Comparison, benchmark: str) -> int:
+    """Places after the point: three for scores up to one, one for percentages."""
+    means = [abs(e.mean) for e in comparison.entries if e.benchmark == benchmark and e.mean]
+    largest = max(means, default=0.0)
+    return 3 if largest <= 1 else 2 if largest <= 10 else 1
+
+
+def score(entry: Entry, places: int) -> str:
+    """``0.995 ± 0.004``; where there is no result, the states that say why."""
+    if entry.mean is None:
+        return _states(entry)
+    error = "?" if entry.stderr is None else f"{entry.stderr:.{places}f}"
+    return f"{_number(entry.mean, places)} ± {error}"
+
+
+def difference(entry: Entry, places: int) -> str:
+    """``−0.845 ± 0.026 ▼``; empty where there is none to state."""
+    found = entry.difference
+    if found is None or found.difference is None:
+        return ""
+    mark = HIGHER if found.surely_higher else LOWER if found.surely_lower else NOT_SURE
+    error = "?" if found.stderr is None else f"{found.stderr:.{places}f}"
+    return f"{_number(found.difference, places, signed=True)} ± {error} {mark}"
+
+
+def shortfall(entry: Entry) -> str:
+    """``1 of 2: 1 failed`` where a shown score lacks some of the repeats, or empty."""
+    if entry.mean is None or entry.repeats_done == entry.repeats_expected:
+        return ""
+    return f"{entry.repeats_done} of {entry.repeats_expected}: {_states(entry)}"
+
+
+def density(entry: Entry) -> str:
+    """``0.063``, or empty where none was measured."""
+    return "" if entry.density is None else f"{entry.density:.3f}"
+
+
+def speed(entry: Entry) -> str:
+    """``412 tok/s``, or empty where no tokens were counted."""
+    if not entry.tokens_per_second:
+        return ""
+    rate = entry.tokens_per_second
+    return f"{rate:.0f} tok/s" if rate >= 10 else f"{rate:.1f} tok/s"
+
+
+def counts(comparison: Comparison) -> str:
+    """``30 cells: 28 success, 1 pending, 1 failed``."""
+    found = [f"{comparison.counts[state]} {state}" for state in STATES if comparison.counts[state]]
+    total = comparison.counts["total"]
+    return f"{counted(total, 'cell')}: {', '.join(found)}" if found else "no cells"
+
+
+def verdicts(comparison: Comparison, escape: Escape) -> Iterator[str]:
+    """A sentence or two for each model: what leads where, and whether that is sure."""
+    groups: dict[tuple[object, ...], list[Winner]] = {}
+    for winner in comparison.winners:
+        alike = (
+            winner.model,
+            winner.config,
+            winner.better_than,
+            winner.not_told_apart_from,
+            winner.not_compared_with,
+            winner.without_result,
+        )
+        groups.setdefault(alike, []).append(winner)
+    for members in groups.values():
+        first = members[0]
+        model = f"{escape(first.model)}, " if len(comparison.models) > 1 else ""
+        where = listed([escape(winner.benchmark) for winner in members])
+        yield f"{model}{where}: {_verdict(first, escape)}"
+
+
+def _verdict(winner: Winner, escape: Escape) -> str:
+    def names(configs: Sequence[str]) -> str:
+        return listed([escape(config) for config in configs])
+
+    config, better, alike = escape(winner.config), winner.better_than, winner.not_told_apart_from
+    if better and alike:
+        said = (
+            f"{config} has the highest mean, surely better than {names(better)}; "
+            f"not told apart from {names(alike)}."
+        )
+    elif better:
+        said = f"{config} is surely better than {names(better)}."
+    elif alike:
+        said = (
+            f"nothing is sure. {config} has the highest mean, not told apart from {names(alike)}."
+        )
+    elif winner.not_compared_with:
+        said = f"nothing is sure. {config} has the highest mean."
+    else:
+        said = f"{config} is the only config with a result."
+    if winner.not_compared_with:
+        said += f" Too few samples shared to compare with {names(winner.not_compared_with)}."
+    if winner.without_result:
+        said += f" No result: {names(winner.without_result)}."
+    return said
+
+
+def legend(comparison: Comparison, escape: Escape) -> str:
+    """What the lines of a cell and the marks mean, as far as they occur."""
+    said = "Mean ± standard error of all repeats."
+    if any(difference(entry, 0) for entry in comparison.entries):
+        said += (
+            f" Below: the difference to {escape(comparison.baseline)} on the same samples, "
+            f"{HIGHER} surely higher, {LOWER} surely lower, {NOT_SURE} not told apart."
+        )
+    if any(shortfall(entry) for entry in comparison.entries):
+        said += " 1 of 2: that many repeats have a result so far."
+    costs = []
+    if any(entry.density is not None for entry in comparison.entries):
+        costs.append("attention density (1 reads every key)")
+    if any(entry.tokens_per_second for entry in comparison.entries):
+        costs.append("speed")
+    return f"{said} Last: {', '.join(costs)}." if costs else said
+
+
+METHOD = (
+    "The standard error is s/√n over all samples of all repeats, taken as independent. "
+    "Differences are paired by repeat and sample; their standard error is that of the paired "
+    "differences (arXiv 2411.00640). Sure means: p below 5 % by Student's t after Holm's "
+    "correction over all differences to the baseline in this report and, where another config "
+    "leads, over all pairs of the others: in each of the two, the chance that any sure difference "
+    "is none is at most 5 %. Of a config whose samples all scored "
+    "alike, ± 0 says that nothing varied here, not that the score is exact. A score ± ? rests on "
+    "one value."
+)
+
+
+def by_stage(*spent: TimeSpent) -> dict[str, float]:
+    """Seconds by stage, in the words of people: loading, computing."""
+    total: dict[str, float] = {}
+    for one in spent:
+        for stage, value in one.seconds.items():
+            name = _STAGES.get(stage, stage)
+            total[name] = total.get(name, 0.0) + value
+    return total
+
+
+def time_spent(comparison: Comparison, escape: Escape) -> str:
+    """``loading 12 s, computing 3 min 20 s; the longest was …``, or empty."""
+    total = by_stage(*comparison.time)
+    if not total:
+        return ""
+    parts = [f"{escape(name)} {duration(value)}" for name, value in total.items()]
+    longest = max(comparison.time, key=_all)
+    name = f"{escape(longest.model)} × " if len(comparison.models) > 1 else ""
+    said = f"{', '.join(parts)} (summed over slots)"
+    if len(comparison.time) > 1:
+        said += f"; most of it for {name}{escape(longest.config)}, {duration(_all(longest))}"
+    return said + "."
+
+
+def duration(value: float) -> str:
+    """``0.4 s``, ``12 s``, ``3 min 20 s``, ``2 h 05 min``."""
+    if value < 9.95:
+        return f"{value:.1f} s"
+    whole = round(value)
+    if whole < 60:
+        return f"{whole} s"
+    minutes, rest = divmod(whole, 60)
+    if minutes < 60:
+        return f"{minutes} min {rest:02d} s"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes:02d} min"
+
+
+def counted(count: int, noun: str) -> str:
+    """``1 cell``, ``2 cells``."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def _all(spent: TimeSpent) -> float:
+    return sum(spent.seconds.values())
+
+
+def _states(entry: Entry) -> str:
+    """``failed`` where all repeats are, else ``1 failed, 1 pending`` without the successes."""
+    states = [(state, entry.states[state]) for state in STATES if entry.states.get(state)]
+    if len(states) == 1:
+        return states[0][0]
+    return ", ".join(f"{count} {state}" for state, count in states if state != "success")
+
+
+def _number(value: float, places: int, *, signed: bool = False) -> str:
+    text = f"{value:{'+' if signed else ''}.{places}f}"
+    if not float(text):
+        text = f"{0:.{places}f}"
+    return text.replace("-", "−")

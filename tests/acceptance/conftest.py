@@ -1,0 +1,89 @@
+"""benchfleet as a user has it: the installed command, in a folder of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+COMMAND = [sys.executable, "-m", "benchfleet.cli.main"]
+
+MOCK = """\
+campaign: study
+matrix:
+  models:
+    - {name: m1, adapter: mock, model_kwargs: {answer: Ada Brandt}}
+    - {name: m2, adapter: mock, model_kwargs: {answer: Ingham}}
+  configs: {dense: null}
+  benchmarks: [mock_benchmark]
+"""
+
+
+@dataclass(frozen=True)
+class User:
+    """Somebody in an empty folder."""
+
+    folder: Path
+
+    @property
+    def environment(self) -> dict[str, str]:
+        cache = str(self.folder / ".cache")
+        return {**os.environ, "XDG_CACHE_HOME": cache, "COLUMNS": "100", "NO_COLOR": "1"}
+
+    def write(self, text: str, name: str = "study.yaml") -> Path:
+        file = self.folder / name
+        file.write_text(text)
+        return file
+
+    def run(self, *words: str, code: int | None = 0) -> subprocess.CompletedProcess[str]:
+        """Run benchfleet to its end; `code` is the exit code it must end with."""
+        done = subprocess.run(
+            [*COMMAND, *words],
+            cwd=self.folder,
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+        assert "Traceback" not in done.stderr + done.stdout, done.stderr
+        if code is not None:
+            assert done.returncode == code, done.stdout + done.stderr
+        return done
+
+    def start(self, *words: str) -> subprocess.Popen[str]:
+        """Start benchfleet and leave it running."""
+        return subprocess.Popen(
+            [*COMMAND, *words],
+            cwd=self.folder,
+            env=self.environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def json(self, *words: str, code: int | None = 0) -> Any:
+        return json.loads(self.run(*words, "--json", code=code).stdout)
+
+    @property
+    def results(self) -> Path:
+        return self.folder / "benchmark_results" / "study"
+
+    def published(self) -> dict[str, bytes]:
+        """The sealed cell.json of every published folder, by path."""
+        found = {}
+        for file in sorted(self.results.rglob("cell.json")):
+            path = file.parent.relative_to(self.results).as_posix()
+            if not path.startswith("."):
+                found[path] = file.read_bytes()
+        return found
+
+
+@pytest.fixture
+def user(tmp_path: Path) -> User:
+    return User(tmp_path)

@@ -1,0 +1,200 @@
+"""One command runs a matrix, and a second run has nothing left to do."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import pty
+import subprocess
+
+import pytest
+
+from .conftest import COMMAND, MOCK, User
+
+
+def test_a_run_publishes_every_cell_and_a_second_one_runs_nothing(user: User) -> None:
+    user.write(MOCK)
+    first = user.run("run", "study.yaml")
+    assert "m1/dense/mock_benchmark" in first.stdout
+    assert "benchmark_results/study/report.md" in first.stdout
+    before = user.published()
+    assert list(before) == ["m1/dense/mock_benchmark", "m2/dense/mock_benchmark"]
+    second = user.run("run", "study.yaml")
+    assert "every cell is done already; nothing was run" in second.stdout
+    assert user.published() == before
+
+
+def test_results_have_the_files_and_formats_that_users_know(user: User) -> None:
+    user.write(MOCK)
+    user.run("run", "study.yaml")
+    folder = user.results / "m1" / "dense" / "mock_benchmark"
+    assert {file.name for file in folder.iterdir()} == {
+        "cell.json", "config.json", "log.txt", "metrics.json", "raw_results.csv", "samples.jsonl",
+    }  # fmt: skip
+    metrics = json.loads((folder / "metrics.json").read_text())
+    assert set(metrics) == {"overall_score", "task_scores", "summary"}
+    with open(folder / "raw_results.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 5
+    assert {row["predicted_answer"] for row in rows} == {"Ada Brandt"}
+    assert (folder / "raw_results.csv").read_text().splitlines()[0].startswith('"')
+    cell = json.loads((folder / "cell.json").read_text())
+    assert {"fingerprint", "provenance", "files", "cell", "metrics"} <= set(cell)
+    assert {"benchfleet", "python", "host", "device", "seed"} <= set(cell["provenance"])
+    config = json.loads((folder / "config.json").read_text())
+    assert config["model_name"] == "m1"
+    summary = json.loads((user.results / "execution_summary.json").read_text())
+    assert summary["counts"]["success"] == 2
+    assert summary["completeness"] == 1.0
+
+
+def test_status_counts_before_and_after(user: User) -> None:
+    user.write(MOCK)
+    before = user.json("status", "study.yaml")
+    assert not (user.folder / "benchmark_results").exists()
+    user.run("run", "study.yaml")
+    after = user.json("status", "study.yaml")
+    names = "total pending running success partial failed skipped cancelled".split()
+    assert [before[name] for name in names] == [2, 2, 0, 0, 0, 0, 0, 0]
+    assert [after[name] for name in names] == [2, 0, 0, 2, 0, 0, 0, 0]
+
+
+def test_plan_lists_the_cells_and_runs_nothing(user: User) -> None:
+    user.write(MOCK)
+    cells = user.json("plan", "study.yaml")["cells"]
+    assert [(cell["cell"], cell["state"]) for cell in cells] == [
+        ("m1/dense/mock_benchmark", "pending"),
+        ("m2/dense/mock_benchmark", "pending"),
+    ]
+    assert not (user.folder / "benchmark_results").exists()
+
+
+def test_only_and_exclude_choose_by_axis(user: User) -> None:
+    user.write(MOCK)
+    user.run("run", "study.yaml", "--only", "models=m1")
+    assert list(user.published()) == ["m1/dense/mock_benchmark"]
+    assert user.json("status", "study.yaml", "--exclude", "model=m1")["pending"] == 1
+    user.run("run", "study.yaml")
+    assert len(user.published()) == 2
+
+
+def test_a_limit_makes_cells_of_their_own(user: User) -> None:
+    user.write(MOCK)
+    user.run("run", "study.yaml", "--limit", "2")
+    user.run("run", "study.yaml")
+    assert set(user.published()) == {
+        "m1/dense/mock_benchmark",
+        "m1/dense/mock_benchmark+limit2",
+        "m2/dense/mock_benchmark",
+        "m2/dense/mock_benchmark+limit2",
+    }
+    limited = user.results / "m1" / "dense" / "mock_benchmark+limit2" / "samples.jsonl"
+    assert len(limited.read_text().splitlines()) == 2
+
+
+def test_another_results_folder_and_another_ledger(user: User) -> None:
+    user.write(MOCK)
+    user.run("run", "study.yaml", "--results", "elsewhere", "--ledger", "sqlite:mine.db")
+    assert (user.folder / "elsewhere" / "study" / "m1").is_dir()
+    assert (user.folder / "mine.db").is_file()
+    assert not (user.folder / "elsewhere" / "study" / "ledger.db").exists()
+
+
+def test_changed_content_is_a_new_cell_beside_the_old_one(user: User) -> None:
+    user.write(MOCK)
+    user.run("run", "study.yaml")
+    user.write(MOCK.replace("answer: Ingham", "answer: Varn"))
+    user.run("run", "study.yaml")
+    marked = [path for path in user.published() if "@" in path]
+    assert len(user.published()) == 3
+    assert len(marked) == 1
+    assert marked[0].startswith("m2/dense/mock_benchmark@")
+
+
+def test_a_cell_that_fails_makes_the_exit_code_1_and_leaves_the_others(user: User) -> None:
+    user.write(MOCK.replace("[mock_benchmark]", "[mock_benchmark, {_hostile: {act: raise}}]"))
+    done = user.run("run", "study.yaml", code=1)
+    assert "it went wrong on purpose" in done.stdout
+    counts = user.json("status", "study.yaml")
+    assert (counts["success"], counts["partial"]) == (2, 2)
+    failures = json.loads((user.results / "execution_summary.json").read_text())["failures"]
+    assert failures[0]["stage"] == "benchmark"
+    assert "RuntimeError" in failures[0]["trace"]
+
+
+def test_retry_gives_a_failed_cell_another_chance(user: User) -> None:
+    once = user.folder / "once"
+    hostile = f"{{_hostile: {{act: raise, once: {once}}}}}"
+    user.write(MOCK.replace("[mock_benchmark]", f"[{hostile}]"))
+    user.run("run", "study.yaml", "--only", "models=m1", code=1)
+    assert "every cell is done" not in user.run("run", "study.yaml", code=1).stdout
+    assert len(user.json("retry", "study.yaml")["pending_again"]) == 1
+    user.run("run", "study.yaml")
+    assert user.json("status", "study.yaml")["success"] == 2
+
+
+def test_a_transient_failure_is_tried_again_by_itself(user: User) -> None:
+    hostile = f"{{_hostile: {{act: kill, once: {user.folder / 'once'}}}}}"
+    user.write(MOCK.replace("[mock_benchmark]", f"[{hostile}]"))
+    done = user.run("run", "study.yaml", "--only", "models=m1")
+    assert "SIGKILL" in done.stdout
+    assert "again in" in done.stdout
+    (path,) = user.published()
+    assert json.loads(user.published()[path])["provenance"]["resumed_samples"] == 1
+
+
+def test_json_goes_to_stdout_and_progress_to_stderr(user: User) -> None:
+    user.write(MOCK)
+    done = user.run("run", "study.yaml", "--json")
+    assert json.loads(done.stdout)["counts"]["success"] == 2
+    assert "m1/dense/mock_benchmark" in done.stderr
+
+
+def test_log_json_is_one_object_a_line(user: User) -> None:
+    user.write(MOCK)
+    done = user.run("run", "study.yaml", "--json", "--log-json")
+    kinds = [json.loads(line)["kind"] for line in done.stderr.splitlines()]
+    assert kinds[0] == "run_started"
+    assert kinds[-1] == "run_ended"
+    assert kinds.count("cell_done") == 2
+
+
+def test_the_report_says_what_won_in_the_terminal_and_in_markdown(user: User) -> None:
+    user.write(MOCK)
+    user.run("run", "study.yaml")
+    assert "0.200 ± 0.200" in user.run("report", "study.yaml").stdout
+    text = user.run("report", "study.yaml", "--format", "markdown").stdout
+    assert text.startswith("#")
+    assert text == (user.results / "report.md").read_text()
+    assert user.json("report", "study.yaml")["counts"]["success"] == 2
+
+
+def test_a_terminal_gets_a_live_view(user: User) -> None:
+    user.write(MOCK.replace("answer: Ada Brandt", "answer: Ada Brandt, seconds: 0.2"))
+    ours, theirs = pty.openpty()
+    environment = {**user.environment, "TERM": "xterm"}
+    environment.pop("NO_COLOR")
+    process = subprocess.Popen(
+        [*COMMAND, "run", "study.yaml"], cwd=user.folder, env=environment, stdout=theirs
+    )
+    os.close(theirs)
+    shown = b""
+    while True:
+        try:
+            piece = os.read(ours, 4096)
+        except OSError:  # how a terminal says that nobody writes any more
+            break
+        if not piece:
+            break
+        shown += piece
+    os.close(ours)
+    assert process.wait() == 0
+    assert b"cpu:0" in shown
+    assert b"ETA" in shown or b"2 cells" in shown
+    assert b"\x1b[" in shown
+
+
+@pytest.mark.parametrize("words", [("--help",), ("--version",), ("run", "--help")])
+def test_help_and_version(user: User, words: tuple[str, ...]) -> None:
+    assert "benchfleet" in user.run(*words).stdout

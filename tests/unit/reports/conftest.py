@@ -1,0 +1,98 @@
+"""A small campaign built cell by cell, with its ledger records and sample scores."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pytest
+
+from benchfleet.domain.attempt import CellRecord, Outcome
+from benchfleet.domain.cell import AttentionStep, Cell, Config, Model, Workload
+from benchfleet.domain.failure import Failure
+from benchfleet.reports.tables import Comparison, compare
+
+
+@dataclass
+class Study:
+    """Cells in the order they are told."""
+
+    cells: list[Cell] = field(default_factory=list)
+    records: list[CellRecord] = field(default_factory=list)
+    samples: dict[str, dict[str, float]] = field(default_factory=dict)
+
+    def cell(self, config="dense", *, model="tiny", subset="512", repeat=0, **workload) -> Cell:
+        steps = () if config == "dense" else (AttentionStep(name=config),)
+        cell = Cell(
+            model=Model(name=model, adapter="mock", source=model, digest=model),
+            config=Config(name=config, attention=steps),
+            workload=Workload(benchmark="recall", version="1", subset=subset, **workload),
+            repeat=repeat,
+            repeats=True,
+        )
+        self.cells.append(cell)
+        return cell
+
+    def record(self, cell, state, outcome=None) -> None:
+        self.records.append(
+            CellRecord(
+                fingerprint=cell.fingerprint,
+                id=cell.id,
+                path=cell.id,
+                state=state,
+                attempt=1,
+                tries=1,
+                token=1,
+                outcome=outcome,
+            )
+        )
+
+    def done(self, config, values, *, headline=None, host="", device="", metrics=(), **place):
+        """A successful cell whose samples are named by their position; `headline` replaces them
+        where it is given with no values."""
+        cell = self.cell(config, **place)
+        self.samples[cell.fingerprint] = {str(n): float(v) for n, v in enumerate(values)}
+        overall = sum(values) / len(values) if headline is None else headline
+        found = {"overall_score": overall, "samples": len(values), **dict(metrics)}
+        seconds = {"load": 1.0, "benchmark": 4.0}
+        outcome = Outcome(state="success", metrics=found, seconds=seconds, host=host, device=device)
+        self.record(cell, "success", outcome)
+
+    def failed(self, config, *, state="failed", stage="load", kind="oom", message="", **place):
+        cell = self.cell(config, **place)
+        failure = Failure(stage=stage, kind=kind, message=message)
+        self.record(cell, state, Outcome(state=state, failure=failure, seconds={"load": 2.0}))
+        return cell
+
+    def compared(self, baseline=None) -> Comparison:
+        return compare(
+            self.records, self.cells, lambda record: self.samples[record.fingerprint], baseline
+        )
+
+
+@pytest.fixture
+def study() -> Study:
+    return Study()
+
+
+@pytest.fixture
+def demo(study: Study) -> Study:
+    """One model × five configs × three lengths × two repeats: dense and top-k win."""
+    right = {"dense": 100, "window_32": 15, "window_128": 35, "window_256": 55, "top_k": 99}
+    for repeat in (0, 1):
+        for subset in ("128", "512", "1024"):
+            for config, of_a_hundred in right.items():
+                values = [n * 37 % 100 < of_a_hundred for n in range(100)]
+                study.done(
+                    config,
+                    [float(value) for value in values],
+                    model="tiny-recall",
+                    subset=subset,
+                    repeat=repeat,
+                    metrics={"density": 0.25, "completion_tokens": 100, "seconds": 2.0},
+                )
+    return study
+
+
+@pytest.fixture
+def study_maker() -> type[Study]:
+    return Study

@@ -1,0 +1,54 @@
+"""Failures by stage and kind, with the way out."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchfleet.domain.failure import KINDS
+from benchfleet.reports.failures import WAYS_OUT, grouped_failures
+
+
+def test_every_kind_of_failure_has_its_own_way_out():
+    assert set(WAYS_OUT) == set(KINDS)
+    assert len(set(WAYS_OUT.values())) == len(KINDS)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_way_out_is_a_sentence(kind):
+    assert WAYS_OUT[kind][0].isupper()
+    assert WAYS_OUT[kind].endswith(".")
+
+
+def test_failures_are_grouped_by_stage_and_kind_the_largest_first(study):
+    study.failed("a", stage="load", kind="model_not_found", message="no ./model")
+    first = study.failed("b", stage="benchmark", kind="oom", message="3 GB asked")
+    study.failed("c", stage="benchmark", kind="oom", message="4 GB asked", state="partial")
+    study.failed("d", stage="load", kind="oom", message="while loading")
+    large, *small = grouped_failures(study.records)
+    assert (large.stage, large.kind, large.message) == ("benchmark", "oom", "3 GB asked")
+    assert large.cells == ("tiny/b/recall_512/r0", "tiny/c/recall_512/r0")
+    assert "batch_size" in large.way_out
+    assert large.folder == f".attempts/{first.fingerprint}"
+    assert [(g.stage, g.kind) for g in small] == [("load", "model_not_found"), ("load", "oom")]
+
+
+def test_cells_that_will_be_tried_again_are_no_failures_yet(study):
+    study.failed("a", state="pending")
+    study.record(study.cell("b"), "skipped")
+    assert grouped_failures(study.records) == ()
+
+
+def test_a_failure_without_a_recorded_reason_says_so(study):
+    study.record(study.cell("a"), "failed")
+    (group,) = grouped_failures(study.records)
+    assert (group.stage, group.kind, group.message) == (
+        "unknown",
+        "error",
+        "no reason was recorded",
+    )
+
+
+def test_a_kind_of_a_newer_benchfleet_gets_the_general_way_out(study):
+    study.failed("a", kind="cosmic_ray")
+    (group,) = grouped_failures(study.records)
+    assert group.way_out == WAYS_OUT["error"]

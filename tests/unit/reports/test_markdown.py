@@ -1,0 +1,139 @@
+"""The Markdown report, read back by a Markdown parser."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from markdown_it import MarkdownIt
+
+from benchfleet.reports import markdown
+
+HOSTILE = "a|b`c` <b>*x*</b> [y](http://z) __d__ # e \\ ~~f~~ & ![g](h) \x9b31m"
+
+
+def parsed(text):
+    return MarkdownIt("gfm-like", {"linkify": False}).parse(text)
+
+
+def table_cells(text):
+    """Each table row as its cells' text, as a reader sees them."""
+    rows = []
+    for token in parsed(text):
+        if token.type == "tr_open":
+            rows.append([])
+        elif token.type == "inline" and rows and token.level >= 3:
+            rows[-1].append("".join(child.content for child in token.children))
+    return rows
+
+
+def kinds(text):
+    """Every inline construct that the text makes."""
+    return {child.type for token in parsed(text) for child in token.children or ()}
+
+
+def test_the_report_shows_scores_and_differences_by_model_and_config(demo):
+    rows = table_cells(markdown.render(demo.compared(), title="recall-demo"))
+    head = ["model", "config", "recall_128", "recall_512", "recall_1024"]
+    assert rows[0] == head
+    assert rows[1] == ["tiny-recall", "dense", *["1.000 ± 0.000"] * 3]
+    assert rows[5] == ["tiny-recall", "top_k", *["0.990 ± 0.007"] * 3]
+    assert rows[6] == head
+    assert rows[7] == ["tiny-recall", "window_32", *["−0.850 ± 0.025 ▼"] * 3]
+    assert rows[10] == ["tiny-recall", "top_k", *["−0.010 ± 0.007 ≈"] * 3]
+
+
+def test_the_report_says_what_won_and_how_it_was_computed(demo):
+    text = markdown.render(demo.compared(), title="recall-demo")
+    assert text.startswith("# recall-demo\n\n30 cells: 30 success.\n\n## What won\n\n- recall_128,")
+    assert "## Differences to dense" in text
+    assert "density 0.250, 50 tok/s" in text
+    assert "s/√n" in text
+    assert "Holm" in text
+    assert "## Failures" not in text
+
+
+def test_places_without_a_result_are_told_from_those_left_out(study):
+    study.done("dense", [1, 0], subset="128")
+    study.cell("window", subset="128")
+    study.done("dense", [1, 0], subset="512")
+    rows = table_cells(markdown.render(study.compared(), title="t"))
+    assert rows[1:3] == [
+        ["tiny", "dense", "0.500 ± 0.500", "0.500 ± 0.500"],
+        ["tiny", "window", "pending", "–"],
+    ]
+
+
+def test_failures_come_with_message_cells_and_way_out(study):
+    for repeat in range(25):
+        study.failed("dense", repeat=repeat, message="3 GB `asked`\nof 2")
+    text = markdown.render(study.compared(), title="t")
+    assert "- **load: oom** (25 cells): `` 3 GB `asked` of 2 ``" in text
+    assert "  - What to do: Set a smaller batch_size" in text
+    assert "`tiny/dense/recall_512/r19` and 5 more" in text
+    assert "`.attempts/" in text
+
+
+def test_hostile_names_are_shown_and_mean_nothing(study):
+    study.done(HOSTILE, [1, 0], model=HOSTILE)
+    study.done("x|y", [0, 0], model=HOSTILE)
+    text = markdown.render(study.compared(), title=HOSTILE)
+    shown = HOSTILE.replace("\x9b", "\\x9b")
+    assert table_cells(text)[1][:2] == [shown, shown]
+    assert {len(row) for row in table_cells(text)} == {3, 4}  # time has a column more
+    assert kinds(text) <= {"text", "text_special"}
+    assert not any(token.type == "html_block" for token in parsed(text))
+
+
+def test_hostile_messages_stay_in_their_code_span(study):
+    study.failed("dense", message="``` <script>\n\n# x | y ` z")
+    text = markdown.render(study.compared(), title="t")
+    spans = [
+        child.content
+        for token in parsed(text)
+        for child in token.children or ()
+        if child.type == "code_inline"
+    ]
+    assert spans[0] == "``` <script> # x | y ` z"
+    assert "html_inline" not in kinds(text)
+
+
+@given(st.text(min_size=1, alphabet=st.characters(codec="utf-8")))
+def test_escaped_text_reads_as_it_was(text):
+    shown = markdown.wording.one_line(text)
+    tokens = parsed(f"is {markdown.escaped(text)} it")
+    (inline,) = [token for token in tokens if token.type == "inline"]
+    assert "".join(child.content for child in inline.children) == f"is {shown} it"
+    assert {child.type for child in inline.children} <= {"text", "text_special"}
+
+
+@given(st.text(alphabet=st.sampled_from("`a |<\\")))
+def test_code_reads_as_it_was(text):
+    (inline,) = [
+        token for token in parsed(f"is {markdown.code(text)} it") if token.type == "inline"
+    ]
+    (span,) = [child.content for child in inline.children if child.type == "code_inline"]
+    assert span.strip() == markdown.wording.one_line(text)
+
+
+def test_notes_are_in_the_report(study):
+    study.done("dense", [1, 0], host="<lab1>", device="gpu:0")
+    study.done("window", [1, 0], host="lab2", device="cpu:0")
+    assert "- Results come from different machines" in markdown.render(study.compared(), title="t")
+    assert "&lt;lab1&gt; (gpu), lab2 (cpu)." in markdown.render(study.compared(), title="t")
+
+
+def test_long_messages_are_cut():
+    assert len(markdown.code("x" * 9000)) < 600
+
+
+@pytest.mark.parametrize("state", ["pending", "running", "skipped", "cancelled"])
+def test_a_campaign_without_results_still_makes_a_report(study, state):
+    study.record(study.cell("dense"), state)
+    text = markdown.render(study.compared(), title="t")
+    assert f"1 cell: 1 {state}." in text
+    assert "What won" not in text
+
+
+def test_an_empty_campaign_makes_a_report(study):
+    assert "no cells." in markdown.render(study.compared(), title="t")

@@ -1,0 +1,216 @@
+"""Standard errors, paired differences and Holm's correction."""
+
+from __future__ import annotations
+
+import math
+import random
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from benchfleet.reports.statistics import (
+    Difference,
+    holm,
+    mean,
+    paired_difference,
+    standard_error,
+    t_quantile,
+    two_sided_p,
+)
+
+P_VALUES = st.lists(st.floats(0, 1), max_size=12)
+
+
+def named(values):
+    return dict(enumerate(values))
+
+
+def test_standard_error_is_s_over_the_root_of_n():
+    values = [2.0, 4.0, 4.0, 4.0, 5.0, 5.0, 7.0, 9.0]
+    assert mean(values) == 5
+    assert standard_error(values) == pytest.approx(math.sqrt(32 / 7 / 8))
+
+
+def test_standard_error_is_unknown_below_two_values():
+    assert standard_error([]) is None
+    assert standard_error([0.5]) is None
+
+
+def test_mean_of_nothing_is_refused():
+    with pytest.raises(ValueError, match="no values"):
+        mean([])
+
+
+@pytest.mark.parametrize(
+    ("freedom", "tabulated"),
+    [(1, 12.706), (2, 4.303), (5, 2.571), (10, 2.228), (30, 2.042), (120, 1.980), (10**6, 1.960)],
+)
+def test_t_quantile_agrees_with_the_tables(freedom, tabulated):
+    assert t_quantile(0.95, freedom) == pytest.approx(tabulated, abs=6e-4)
+
+
+@pytest.mark.parametrize(("freedom", "tabulated"), [(1, 63.657), (4, 4.604), (60, 2.660)])
+def test_t_quantile_agrees_with_the_tables_at_99_percent(freedom, tabulated):
+    assert t_quantile(0.99, freedom) == pytest.approx(tabulated, abs=6e-4)
+
+
+@given(st.floats(0, 1e6))
+def test_p_value_is_the_closed_form_where_there_is_one(t):
+    assert two_sided_p(t, 1) == pytest.approx(2 / math.pi * math.atan2(1, t), abs=1e-13, rel=1e-9)
+    two = 2 / (2 + t * t) / (1 + t / math.sqrt(2 + t * t))
+    assert two_sided_p(t, 2) == pytest.approx(two, abs=1e-13, rel=1e-9)
+
+
+@given(st.floats(-50, 50), st.integers(1, 20_000))
+def test_p_value_falls_with_distance_and_knows_no_sign(t, freedom):
+    assert two_sided_p(t, freedom) == two_sided_p(-t, freedom)
+    assert two_sided_p(abs(t) + 0.1, freedom) <= two_sided_p(t, freedom)
+
+
+def test_p_value_passes_to_the_normal_without_a_step():
+    for t in (0.5, 1.96, 4.0):
+        assert two_sided_p(t, 9_999) == pytest.approx(two_sided_p(t, 10_000), rel=0.01)
+
+
+def test_p_value_at_the_ends():
+    assert two_sided_p(0.0, 7) == 1
+    assert two_sided_p(math.inf, 7) == 0
+    assert two_sided_p(1e200, 7) == 0
+
+
+@pytest.mark.parametrize("wrong", [0, -1])
+def test_students_t_wants_a_degree_of_freedom(wrong):
+    with pytest.raises(ValueError, match="degree of freedom"):
+        two_sided_p(1.0, wrong)
+
+
+@pytest.mark.parametrize("wrong", [0.0, 1.0])
+def test_a_confidence_lies_between_nothing_and_certainty(wrong):
+    with pytest.raises(ValueError, match="between 0 and 1"):
+        t_quantile(wrong, 5)
+
+
+def test_paired_difference_worked_by_hand():
+    # differences 1, 2, 3: mean 2, s = 1, t = 2 √3 with 2 degrees of freedom
+    found = paired_difference(named([2.0, 4.0, 6.0]), named([1.0, 2.0, 3.0]))
+    assert found.n == 3
+    assert found.difference == 2
+    assert found.stderr == pytest.approx(1 / math.sqrt(3))
+    assert found.interval == pytest.approx(
+        (2 - 4.3027 / math.sqrt(3), 2 + 4.3027 / math.sqrt(3)), abs=1e-4
+    )
+    assert found.p_value == pytest.approx(0.0741799, abs=1e-6)
+    assert not found.sure
+
+
+def test_pairing_takes_out_what_is_hard_for_both():
+    rng = random.Random(1)
+    hardness = [rng.random() for _ in range(50)]
+    ours = [value + 0.02 + 0.01 * rng.random() for value in hardness]
+    found = paired_difference(named(ours), named(hardness))
+    assert found.sure
+    assert found.stderr < standard_error(hardness) / 10
+
+
+def test_paired_difference_uses_shared_keys_alone():
+    found = paired_difference({"a": 1.0, "b": 0.0, "x": 100.0}, {"b": 1.0, "a": 1.0, "y": -5.0})
+    assert found.n == 2
+    assert found.difference == -0.5
+
+
+def test_difference_of_nothing_shared_is_unknown():
+    found = paired_difference({"a": 1.0}, {"b": 1.0})
+    assert found == Difference(n=0, difference=None)
+    assert not found.sure
+    assert not found.surely_higher
+    assert not found.surely_lower
+
+
+def test_difference_of_one_sample_is_never_sure():
+    found = paired_difference({"a": 1.0}, {"a": 0.0})
+    assert (found.n, found.difference, found.stderr, found.p_value) == (1, 1.0, None, None)
+    assert not found.sure
+
+
+def test_equal_scores_are_not_told_apart():
+    found = paired_difference(named([0.1, 0.7, 0.2]), named([0.1, 0.7, 0.2]))
+    assert (found.difference, found.stderr, found.p_value, found.interval) == (0, 0, 1, None)
+    assert not found.sure
+
+
+@pytest.mark.parametrize(("n", "sure"), [(2, False), (5, False), (6, True), (100, True)])
+def test_equal_differences_are_judged_by_the_sign_test(n, sure):
+    found = paired_difference(named([0.3] * n), named([0.2] * n))
+    assert found.p_value == 2.0 ** (1 - n)
+    assert found.interval is None
+    assert found.sure is sure
+
+
+def test_noise_of_the_arithmetic_is_no_difference():
+    found = paired_difference(named([0.1 + 0.2, 0.3]), named([0.3, 0.1 + 0.2]))
+    assert (found.difference, found.p_value) == (0, 1)
+
+
+@given(
+    st.lists(st.tuples(st.floats(-10, 10), st.floats(-10, 10)), min_size=2, max_size=30),
+)
+def test_sure_is_an_interval_that_excludes_zero(pairs):
+    found = paired_difference(named([a for a, _ in pairs]), named([b for _, b in pairs]))
+    assume(found.interval is not None)
+    low, high = found.interval
+    assume(min(abs(low), abs(high)) > 1e-9)
+    assert found.sure == (low > 0 or high < 0)
+    assert found.surely_higher == (low > 0)
+    assert found.surely_lower == (high < 0)
+
+
+def test_the_interval_holds_the_truth_19_times_out_of_20():
+    rng = random.Random(7)
+    held = 0
+    for _ in range(1000):
+        found = paired_difference(
+            named([rng.gauss(1, 1) for _ in range(8)]), named([rng.gauss(0, 1) for _ in range(8)])
+        )
+        held += found.interval[0] <= 1 <= found.interval[1]
+    assert 935 <= held <= 965
+
+
+def test_holm_worked_by_hand():
+    # smallest first: 4 × 0.005, 3 × 0.01, 2 × 0.03, and never below the one before
+    assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
+
+
+def test_holm_counts_comparisons_that_were_not_made():
+    assert holm([0.01, 0.02], family=10) == pytest.approx([0.1, 0.18])
+    with pytest.raises(ValueError, match="family of 1"):
+        holm([0.01, 0.02], family=1)
+
+
+def test_holm_of_nothing_is_nothing():
+    assert holm([]) == []
+
+
+@given(P_VALUES)
+def test_holm_lies_between_the_value_and_bonferronis(values):
+    for value, adjusted in zip(values, holm(values), strict=True):
+        assert value <= adjusted <= min(1.0, len(values) * value)
+
+
+@given(P_VALUES)
+def test_holm_keeps_the_order(values):
+    ranked = sorted(zip(values, holm(values), strict=True))
+    assert [adjusted for _, adjusted in ranked] == sorted(adjusted for _, adjusted in ranked)
+
+
+def test_sureness_follows_the_adjusted_p_value():
+    plain = Difference(n=9, difference=1.0, p_value=0.03)
+    assert plain.sure
+    assert not Difference(n=9, difference=1.0, p_value=0.03, adjusted_p=0.09).sure
+
+
+def test_difference_becomes_plain_values():
+    found = paired_difference(named([2.0, 4.0, 6.0]), named([1.0, 2.0, 3.0])).to_dict()
+    assert found["interval"] == [pytest.approx(-0.4841, abs=1e-4), pytest.approx(4.4841, abs=1e-4)]
+    assert found["sure"] is False
+    assert Difference(n=0, difference=None).to_dict()["interval"] is None

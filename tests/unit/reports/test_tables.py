@@ -1,0 +1,208 @@
+"""The comparison: pooled repeats, the baseline, what is missing, what is noted."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import pytest
+
+from benchfleet.errors import UnknownName
+from benchfleet.reports.tables import compare
+
+
+def only(comparison):
+    (entry,) = comparison.entries
+    return entry
+
+
+def entry(comparison, config, *, model="tiny", benchmark="recall_512"):
+    return comparison.places[model, config, benchmark]
+
+
+def test_repeats_are_pooled_over_all_their_samples(study):
+    study.done("dense", [1, 1, 0, 0], repeat=0)
+    study.done("dense", [1, 1], repeat=1)
+    found = only(study.compared())
+    assert found.mean == pytest.approx(4 / 6)
+    assert found.stderr == pytest.approx(math.sqrt((4 / 6) * (2 / 6) / 5))
+    assert (found.samples, found.repeats_done, found.repeats_expected) == (6, 2, 2)
+
+
+def test_differences_pair_a_sample_with_itself_in_the_same_repeat(study):
+    # By repeat and position ours is always 1 higher; pooled in any other way it is not.
+    for repeat, level in ((0, 0.0), (1, 10.0)):
+        study.done("dense", [level, level + 3], repeat=repeat)
+        study.done("window", [level + 1, level + 4.5], repeat=repeat)
+    difference = entry(study.compared(), "window").difference
+    assert difference.n == 4
+    assert difference.difference == pytest.approx(1.25)
+    assert difference.stderr == pytest.approx(math.sqrt(0.25 / 3 / 4))
+
+
+def test_the_baseline_itself_has_no_difference(study):
+    study.done("dense", [1, 0])
+    study.done("window", [0, 0])
+    assert entry(study.compared(), "dense").difference is None
+
+
+def test_the_first_config_without_attention_is_the_baseline(study):
+    study.done("window", [1, 0])
+    study.done("dense", [1, 0])
+    assert study.compared().baseline == "dense"
+
+
+def test_without_a_dense_config_the_first_is_the_baseline(study):
+    study.done("window", [1, 0])
+    study.done("sink", [1, 0])
+    assert study.compared().baseline == "window"
+
+
+def test_the_baseline_can_be_named(study):
+    study.done("dense", [1, 1])
+    study.done("window", [0, 1])
+    found = study.compared("window")
+    assert found.baseline == "window"
+    assert entry(found, "dense").difference.difference == 0.5
+
+
+def test_an_unknown_baseline_is_refused_with_the_near_name(study):
+    study.done("window_32", [1, 0])
+    with pytest.raises(UnknownName, match="did you mean 'window_32'"):
+        study.compared("window_23")
+    with pytest.raises(UnknownName, match="there are window_32"):
+        study.compared("quantised")
+
+
+def test_missing_cells_stay_visible_with_their_state(study):
+    study.done("dense", [1, 0], repeat=0)
+    study.failed("dense", repeat=1)
+    study.cell("window", repeat=0)
+    study.record(study.cell("window", repeat=1), "running")
+    found = study.compared()
+    assert entry(found, "dense").states == {"success": 1, "failed": 1}
+    assert entry(found, "dense").mean == 0.5
+    assert entry(found, "window").states == {"pending": 1, "running": 1}
+    assert entry(found, "window").mean is None
+    assert entry(found, "window").difference is None
+    assert (found.counts["total"], found.counts["pending"], found.counts["failed"]) == (4, 1, 1)
+
+
+def test_samples_of_a_partial_cell_are_not_scored(study):
+    study.done("dense", [1, 1], repeat=0)
+    study.failed("dense", state="partial", repeat=1)
+    assert entry(study.compared(), "dense").samples == 2
+
+
+def test_records_of_other_cells_are_passed_over(study):
+    study.done("dense", [1, 0])
+    study.done("window", [1, 0])
+    study.cells.pop()
+    assert study.compared().counts["total"] == 1
+    assert study.compared().configs == ("dense",)
+
+
+def test_a_cell_told_twice_counts_once(study):
+    study.done("dense", [1, 0])
+    study.cells *= 2
+    assert study.compared().counts["total"] == 1
+
+
+def test_two_workloads_of_one_name_are_two_columns(study):
+    study.done("dense", [1, 0], params={"records": 8})
+    study.done("dense", [0, 0], params={"records": 16})
+    first, second = study.compared().benchmarks
+    assert first == "recall_512"
+    assert second.startswith("recall_512@")
+    assert [e.mean for e in study.compared().entries] == [0.5, 0.0]
+
+
+def test_a_headline_that_is_no_mean_counts_once_for_each_repeat(study):
+    for repeat, (dense, window) in enumerate([(50.0, 40.0), (60.0, 52.0), (70.0, 61.0)]):
+        study.done("dense", [1, 0], headline=dense, repeat=repeat)
+        study.done("window", [1, 0], headline=window, repeat=repeat)
+    found = study.compared()
+    assert entry(found, "dense").mean == 60
+    assert entry(found, "dense").stderr == pytest.approx(10 / math.sqrt(3))
+    assert entry(found, "window").difference.n == 3
+    assert entry(found, "window").difference.difference == pytest.approx(-9)
+    assert "not the mean of its samples" in found.notes[0]
+
+
+def test_one_odd_headline_makes_all_configs_of_the_benchmark_count_by_headline(study):
+    study.done("dense", [1, 0])
+    study.done("window", [], headline=0.25)
+    found = study.compared()
+    assert entry(found, "dense").stderr is None
+    assert entry(found, "window").difference.difference == -0.25
+    assert entry(found, "window").difference.n == 1
+
+
+def test_density_and_speed_weigh_cells_by_what_they_did(study):
+    study.done(
+        "dense", [1] * 3, repeat=0, metrics={"density": 0.2, "completion_tokens": 30, "seconds": 1}
+    )
+    study.done(
+        "dense", [1], repeat=1, metrics={"density": 0.6, "completion_tokens": 10, "seconds": 3}
+    )
+    found = only(study.compared())
+    assert found.density == pytest.approx(0.3)
+    assert found.tokens_per_second == pytest.approx(10)
+
+
+def test_what_was_not_measured_is_unknown(study):
+    study.done("dense", [1, 0])
+    assert only(study.compared()).density is None
+    assert only(study.compared()).tokens_per_second is None
+
+
+def test_holm_counts_every_difference_of_the_report(study):
+    ours, base = [1, 1, 1, 1, 1, 0.5], [0, 0, 0, 0.5, 0.4, 0.8]
+    for subset in ("128", "512", "1024"):
+        study.done("dense", base, subset=subset)
+        study.done("window", ours, subset=subset)
+    found = entry(study.compared(), "window").difference
+    assert found.p_value < 0.05
+    assert found.adjusted_p == pytest.approx(3 * found.p_value)
+    assert not found.sure
+
+
+def test_time_is_summed_by_model_and_config(study):
+    study.done("dense", [1, 0], repeat=0)
+    study.done("dense", [1, 0], repeat=1)
+    study.failed("window")
+    study.cell("sink")
+    dense, window = study.compared().time
+    assert (dense.config, dense.seconds) == ("dense", {"load": 2.0, "benchmark": 8.0})
+    assert (window.config, window.seconds) == ("window", {"load": 2.0})
+
+
+def test_results_of_different_machines_are_noted(study):
+    study.done("dense", [1, 0], host="lab1", device="gpu:0")
+    study.done("window", [1, 0], host="lab1", device="gpu:1")
+    assert study.compared().notes == ()
+    study.done("sink", [1, 0], host="lab2", device="cpu:0")
+    assert "lab1 (gpu), lab2 (cpu)" in study.compared().notes[0]
+
+
+def test_configs_that_have_fewer_samples_are_noted(study):
+    study.done("dense", [1, 0], repeat=0)
+    study.done("dense", [1, 0], repeat=1)
+    study.done("window", [1, 0], repeat=0)
+    assert "fewer samples" in study.compared().notes[0]
+
+
+def test_a_campaign_of_nothing_compares_to_nothing():
+    found = compare([], [], lambda record: {}, None)
+    assert (found.baseline, found.entries, found.winners, found.notes) == ("", (), (), ())
+    assert found.counts["total"] == 0
+
+
+def test_the_comparison_is_json_without_loss(demo):
+    demo.failed("window_32", subset="128", repeat=2, message="out of memory")
+    found = demo.compared().to_dict()
+    assert json.loads(json.dumps(found, allow_nan=False)) == found
+    assert found["winners"][0]["config"] == "dense"
+    assert found["entries"][1]["difference"]["sure"] is True
+    assert found["failures"][0]["cells"] == ["tiny/window_32/recall_128/r2"]
+    assert found["time"][0]["seconds"] == {"load": 6.0, "benchmark": 24.0}

@@ -1,0 +1,113 @@
+"""The terminal report as rich prints it."""
+
+from __future__ import annotations
+
+import io
+import subprocess
+import sys
+
+import pytest
+from rich.cells import cell_len
+from rich.console import Console
+
+from benchfleet.reports.terminal import ComparisonView
+
+
+def printed(study, *, width=80, title="recall-demo", colour=False):
+    out = io.StringIO()
+    console = Console(
+        file=out,
+        width=width,
+        force_terminal=colour,
+        color_system="standard" if colour else None,
+        legacy_windows=False,
+    )
+    console.print(ComparisonView(comparison=study.compared(), title=title))
+    return out.getvalue()
+
+
+def test_the_demo_fits_80_columns_in_one_table(demo):
+    text = printed(demo)
+    lines = [line.rstrip() for line in text.splitlines()]
+    assert " config       recall_128         recall_512         recall_1024" in lines
+    assert " dense        1.000 ± 0.000      1.000 ± 0.000      1.000 ± 0.000" in lines
+    assert " window_32    0.150 ± 0.025      0.150 ± 0.025      0.150 ± 0.025" in lines
+    assert "              −0.850 ± 0.025 ▼   −0.850 ± 0.025 ▼   −0.850 ± 0.025 ▼" in lines
+    assert "              0.250 · 50 tok/s   0.250 · 50 tok/s   0.250 · 50 tok/s" in lines
+    assert text.count("config ") == 1
+
+
+def test_the_demo_says_what_won_and_where_the_time_went(demo):
+    text = " ".join(printed(demo).split())
+    assert text.startswith("recall-demo 30 cells: 30 success")
+    assert "dense has the highest mean, surely better than window_32" in text
+    assert "not told apart from top_k." in text
+    assert "loading 30 s, computing 2 min 00 s" in text
+
+
+@pytest.mark.parametrize("width", [30, 50, 80, 200])
+def test_no_line_is_wider_than_the_terminal(demo, width):
+    demo.failed("window_32", subset="128", repeat=2, message="long " * 200 + "x" * 500)
+    assert all(cell_len(line) <= width for line in printed(demo, width=width).splitlines())
+
+
+def test_many_benchmarks_are_split_into_tables_that_fit(study):
+    names = [str(100 + n) for n in range(12)]
+    for name in names:
+        study.done("dense", [1, 0], subset=name)
+    text = printed(study).split("Mean ±")[0]
+    assert text.count(" config ") > 1
+    assert all(text.count(f"recall_{name} ") == 1 for name in names)
+
+
+def test_a_model_is_left_out_of_benchmarks_that_it_does_not_have(study):
+    study.done("dense", [1, 0], model="a", subset="128")
+    study.done("dense", [1, 0], model="b", subset="512")
+    first, second = printed(study).split("\nb ")
+    assert "recall_512" not in first
+    assert "recall_128" not in second.split("What won")[0]
+
+
+def test_sure_differences_are_coloured(demo):
+    text = printed(demo, colour=True)
+    assert "\x1b[31m−0.850 ± 0.025 ▼" in text
+    assert "\x1b[2m−0.010 ± 0.007 ≈" in text
+
+
+def test_hostile_names_and_messages_are_only_shown(study):
+    name = "[red]x[/red]\x9b31m\u202e"
+    study.done(name, [1, 0], model=name)
+    study.failed("dense", message="\x1b]0;t\x07\r[/bogus] :smile:", model=name)
+    text = printed(study, title=name)
+    assert "[red]x[/red]\\x9b31m\\u202e" in text
+    assert "\\x1b]0;t\\x07 [/bogus] :smile:" in text
+    assert not {"\x1b", "\x9b", "\x07", "\r", "\u202e"} & set(text)
+
+
+def test_failures_come_with_their_way_out_indented(study):
+    for repeat in range(6):
+        study.failed("dense", repeat=repeat, message="3 GB asked")
+    lines = [line.rstrip() for line in printed(study, width=100).splitlines()]
+    assert "  load: oom (6 cells): 3 GB asked" in lines
+    assert any(line.startswith("    Set a smaller batch_size") for line in lines)
+    assert any(line.endswith("and 2 more") for line in lines)
+    assert any(line.startswith("    left in .attempts/") for line in lines)
+
+
+def test_notes_are_shown(study):
+    study.done("dense", [1, 0], host="lab1", device="gpu:0")
+    study.done("window", [1, 0], host="lab2", device="cpu:0")
+    assert "lab1 (gpu), lab2 (cpu)" in " ".join(printed(study).split())
+
+
+def test_an_empty_campaign_prints_that_it_is(study):
+    assert printed(study).strip() == "recall-demo   no cells"
+
+
+def test_importing_the_reports_loads_nothing_heavy():
+    code = (
+        "import sys, benchfleet.reports.terminal, benchfleet.reports.markdown;"
+        "print({'rich', 'pydantic', 'numpy', 'torch'} & {n.split('.')[0] for n in sys.modules})"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "set()"

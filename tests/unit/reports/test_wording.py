@@ -1,0 +1,183 @@
+"""The words and numbers that the reports share."""
+
+from __future__ import annotations
+
+import unicodedata
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from benchfleet.reports import wording
+
+
+def plain(text):
+    return text
+
+
+def said(study):
+    return list(wording.verdicts(study.compared(), plain))
+
+
+@given(st.text(alphabet=st.characters(exclude_categories=())))
+def test_one_line_holds_nothing_that_a_terminal_obeys(text):
+    shown = wording.one_line(text)
+    shown.encode("utf-8")
+    assert not any(unicodedata.category(char) in {"Cc", "Cf", "Cs", "Zl", "Zp"} for char in shown)
+
+
+def test_one_line_shows_what_it_takes_out():
+    assert wording.one_line("a\x1b[31mb\nc\u202ed") == "a\\x1b[31mb c\\u202ed"
+
+
+def test_one_line_is_cut_with_a_mark():
+    assert wording.one_line("word " * 9, 12) == "word word w…"
+
+
+@pytest.mark.parametrize(
+    ("count", "expected"),
+    [(1, "a"), (2, "a and b"), (3, "a, b and c"), (12, "a, b, c, d, e, f, g and 5 more")],
+)
+def test_names_are_listed_and_many_are_counted(count, expected):
+    assert wording.listed("abcdefghijkl"[:count]) == expected
+
+
+@pytest.mark.parametrize(
+    ("seconds", "expected"),
+    [
+        (0, "0.0 s"),
+        (9.96, "10 s"),
+        (59.7, "1 min 00 s"),
+        (200, "3 min 20 s"),
+        (7500, "2 h 05 min"),
+    ],
+)
+def test_durations_are_written_as_people_say_them(seconds, expected):
+    assert wording.duration(seconds) == expected
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ([1, 0], "0.500 ± 0.500"),
+        ([74, 75], "74.5 ± 0.5"),
+        ([4, 5], "4.50 ± 0.50"),
+        ([1], "1.000 ± ?"),
+    ],
+)
+def test_scores_have_the_places_of_their_scale(study, values, expected):
+    study.done("dense", values)
+    (entry,) = study.compared().entries
+    assert wording.score(entry, wording.decimals(study.compared(), "recall_512")) == expected
+
+
+def test_differences_are_signed_and_marked(study):
+    study.done("dense", [0.5, 0.5, 0.5, 0.5, 0.5, 0.5])
+    study.done("higher", [0.9, 0.9, 0.9, 0.9, 0.9, 0.9])
+    study.done("lower", [0.1, 0.1, 0.1, 0.1, 0.2, 0.1])
+    study.done("alike", [0.5, 0.5, 0.5, 0.5, 0.5, 0.499])
+    found = [wording.difference(entry, 2) for entry in study.compared().entries]
+    assert found[0] == ""
+    assert found[1:] == ["+0.40 ± 0.00 ≈", "−0.38 ± 0.02 ▼", "0.00 ± 0.00 ≈"]
+
+
+def test_many_equal_differences_are_marked_as_sure(study):
+    study.done("dense", [0.5] * 20)
+    study.done("higher", [0.9] * 20)
+    assert wording.difference(study.compared().entries[1], 2) == "+0.40 ± 0.00 ▲"
+
+
+def test_counts_name_the_states_that_occur(study):
+    study.done("dense", [1, 0])
+    study.failed("window")
+    assert wording.counts(study.compared()) == "2 cells: 1 success, 1 failed"
+
+
+def test_a_missing_repeat_is_named_beside_the_score(study):
+    study.done("dense", [1, 0], repeat=0)
+    study.failed("dense", repeat=1)
+    (entry,) = study.compared().entries
+    assert wording.shortfall(entry) == "1 of 2: 1 failed"
+
+
+def test_one_state_needs_no_number(study):
+    study.failed("dense", repeat=0)
+    study.failed("dense", repeat=1)
+    (entry,) = study.compared().entries
+    assert wording.score(entry, 3) == "failed"
+
+
+def test_benchmarks_with_one_verdict_share_a_sentence(demo):
+    assert said(demo) == [
+        "recall_128, recall_512 and recall_1024: dense has the highest mean, surely better than "
+        "window_32, window_128 and window_256; not told apart from top_k."
+    ]
+
+
+def test_a_verdict_says_when_all_are_beaten(study):
+    study.done("dense", [1.0] * 20)
+    study.done("window", [0.0] * 20)
+    study.failed("sink")
+    assert said(study) == ["recall_512: dense is surely better than window. No result: sink."]
+
+
+def test_a_verdict_says_when_nothing_is_sure(study):
+    study.done("dense", [1.0, 0.0])
+    study.done("window", [0.0, 0.0])
+    assert said(study) == [
+        "recall_512: nothing is sure. dense has the highest mean, not told apart from window."
+    ]
+
+
+def test_a_verdict_on_one_config_claims_nothing(study):
+    study.done("dense", [1.0, 0.0])
+    assert said(study) == ["recall_512: dense is the only config with a result."]
+
+
+def test_a_verdict_says_when_there_is_nothing_to_compare(study):
+    study.done("dense", [1.0, 1.0], repeat=0)
+    study.done("window", [0.0, 0.0], repeat=1)
+    assert said(study) == [
+        "recall_512: nothing is sure. dense has the highest mean. "
+        "Too few samples shared to compare with window."
+    ]
+
+
+def test_several_models_are_named_in_their_verdicts(study):
+    study.done("dense", [1.0, 0.0], model="a")
+    study.done("dense", [1.0, 0.0], model="b")
+    assert [sentence.split(":")[0] for sentence in said(study)] == [
+        "a, recall_512",
+        "b, recall_512",
+    ]
+
+
+def test_the_time_names_stages_and_the_longest(study):
+    study.done("dense", [1, 0])
+    study.done("window", [1, 0], subset="128")
+    study.done("window", [1, 0], subset="512")
+    assert wording.time_spent(study.compared(), plain) == (
+        "loading 3.0 s, computing 12 s (summed over slots); most of it for window, 10 s."
+    )
+
+
+def test_no_time_is_said_where_none_was_spent(study):
+    study.cell("dense")
+    assert wording.time_spent(study.compared(), plain) == ""
+
+
+def test_the_legend_explains_only_what_is_shown(study, demo):
+    study.cell("dense")
+    whole = wording.legend(demo.compared(), plain)
+    assert "dense" in whole
+    assert "density" in whole
+    assert "speed" in whole
+    assert "1 of 2" not in whole
+
+
+def test_the_legend_explains_a_lack_of_repeats(study):
+    study.done("dense", [1, 0], repeat=0)
+    study.failed("dense", repeat=1)
+    assert wording.legend(study.compared(), plain) == (
+        "Mean ± standard error of all repeats. 1 of 2: that many repeats have a result so far."
+    )
