@@ -55,7 +55,7 @@ def test_status_counts_before_and_after(user: User) -> None:
     assert not (user.folder / "benchmark_results").exists()
     user.run("run", "study.yaml")
     after = user.json("status", "study.yaml")
-    names = "total pending running success partial failed skipped cancelled".split()
+    names = ["total", "pending", "running", "success", "partial", "failed", "skipped", "cancelled"]
     assert [before[name] for name in names] == [2, 2, 0, 0, 0, 0, 0, 0]
     assert [after[name] for name in names] == [2, 0, 0, 2, 0, 0, 0, 0]
 

@@ -12,7 +12,7 @@ from difflib import get_close_matches
 from importlib import import_module
 
 import benchfleet
-from benchfleet.errors import BenchfleetError, LedgerError
+from benchfleet.errors import BenchfleetError, CampaignError, LedgerError
 
 VERBS = {
     "run": "run what is not done yet, and show what won",
@@ -43,7 +43,9 @@ def main(words: Sequence[str] | None = None) -> int:
     except BenchfleetError as error:
         if "--debug" in words:
             raise
-        print(f"benchfleet: {error}", file=sys.stderr)
+        print(
+            error if isinstance(error, CampaignError) else f"benchfleet: {error}", file=sys.stderr
+        )
         return 3 if isinstance(error, LedgerError) else 2
 
 

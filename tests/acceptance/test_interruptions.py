@@ -1,0 +1,185 @@
+"""Ctrl-C, kill -9 and two runners at once: nothing is lost and nothing runs twice."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+
+import psutil
+import pytest
+
+from .conftest import User
+
+SLOW = """\
+campaign: study
+matrix:
+  models: [{name: m1, adapter: mock}]
+  configs: {dense: null}
+  benchmarks: [{_hostile: {samples: 60, seconds: 0.02}}]
+defaults: {repeats: 6}
+"""
+
+
+def until(condition: Callable[[], bool]) -> None:
+    """Wait for something that must come, a minute at most."""
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def samples_kept(user: User) -> int:
+    return sum(
+        len(file.read_bytes().splitlines())
+        for file in (user.results / ".attempts").glob("*/*/samples.jsonl")
+    )
+
+
+def slots_of(process: subprocess.Popen[str]) -> list[psutil.Process]:
+    return psutil.Process(process.pid).children()
+
+
+def finished_and_content(user: User) -> dict[str, list[dict[str, object]]]:
+    """The answers of every published cell, without what differs from run to run."""
+    found = {}
+    for path in user.published():
+        lines = (user.results / path / "samples.jsonl").read_text().splitlines()
+        records = [json.loads(line) for line in lines]
+        found[path] = [{**record, "seconds": 0, "columns": {}} for record in records]
+    return found
+
+
+def undisturbed(user: User) -> dict[str, list[dict[str, object]]]:
+    """What a run that nobody disturbs ends with."""
+    other = User(user.folder / "undisturbed")
+    other.folder.mkdir()
+    other.write(SLOW)
+    other.run("run", "study.yaml")
+    return finished_and_content(other)
+
+
+def attempts_that_finished(user: User) -> list[str]:
+    """The fingerprint of every attempt that the ledger has as finished well."""
+    import sqlite3
+
+    ledger = sqlite3.connect(user.results / "ledger.db")
+    rows = ledger.execute("select fingerprint, data from event where kind = 'finished'").fetchall()
+    ledger.close()
+    return [f for f, data in rows if json.loads(data)["outcome"]["state"] == "success"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_one_signal_keeps_the_samples_and_the_next_run_goes_on(
+    user: User, number: signal.Signals
+) -> None:
+    user.write(SLOW)
+    process = user.start("run", "study.yaml")
+    until(lambda: samples_kept(user) > 10)
+    slots = slots_of(process)
+    process.send_signal(number)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    assert "stop after the sample at hand" in out
+    assert "nothing is lost; go on with: benchfleet run study.yaml" in out
+    assert not any(slot.is_running() for slot in slots)
+    status = user.json("status", "study.yaml")
+    assert status["running"] == 0
+    kept = samples_kept(user)
+    assert kept > 10
+    user.run("run", "study.yaml")
+    resumed = [
+        json.loads(content)["provenance"]["resumed_samples"]
+        for content in user.published().values()
+    ]
+    assert sum(resumed) >= kept
+    assert finished_and_content(user) == undisturbed(user)
+
+
+def test_two_signals_end_at_once_and_lose_nothing(user: User) -> None:
+    user.write(SLOW.replace("seconds: 0.02", "act: hang, at: 5"))
+    process = user.start("run", "study.yaml")
+    until(lambda: samples_kept(user) >= 10)
+    slots = slots_of(process)
+    process.send_signal(signal.SIGINT)
+    time.sleep(0.2)
+    process.send_signal(signal.SIGINT)
+    out, _ = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "ended now" in out
+    assert not any(slot.is_running() for slot in slots)
+    assert user.json("status", "study.yaml")["pending"] == 6
+    assert samples_kept(user) >= 10
+
+
+def test_a_runner_killed_leaves_no_slot_and_the_next_run_completes(user: User) -> None:
+    user.write(SLOW)
+    process = user.start("run", "study.yaml")
+    until(lambda: len(user.published()) >= 1)
+    slots = slots_of(process)
+    process.kill()
+    process.communicate()
+    psutil.wait_procs(slots, timeout=60)
+    assert not any(slot.is_running() for slot in slots)
+    before = user.published()
+    _let_leases_run_out(user)
+    user.run("run", "study.yaml")
+    after = user.published()
+    assert before.items() <= after.items()
+    assert len(after) == 6
+    finished = attempts_that_finished(user)
+    assert len(finished) == len(set(finished)) == 6
+    assert finished_and_content(user) == undisturbed(user)
+
+
+def _let_leases_run_out(user: User) -> None:
+    """Sets the dead runner's leases back, as if their minute had passed."""
+    import sqlite3
+
+    ledger = sqlite3.connect(user.results / "ledger.db")
+    ledger.execute("update cell set expires = 0 where state = 'running'")
+    ledger.commit()
+    ledger.close()
+
+
+def test_slots_killed_in_the_middle_are_replaced_and_their_cells_resumed(user: User) -> None:
+    user.write(SLOW)
+    process = user.start("run", "study.yaml")
+    for _ in range(3):
+        until(lambda: len(slots_of(process)) > 0 and samples_kept(user) > 5)
+        slots_of(process)[0].kill()
+        time.sleep(0.3)
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == 0, out + err
+    assert "SIGKILL" in out
+    assert finished_and_content(user) == undisturbed(user)
+
+
+def test_two_runners_share_a_campaign_and_run_no_cell_twice(user: User) -> None:
+    user.write(SLOW)
+    processes = [user.start("run", "study.yaml") for _ in range(2)]
+    outs = [process.communicate(timeout=120) for process in processes]
+    assert [process.returncode for process in processes] == [0, 0], outs
+    finished = attempts_that_finished(user)
+    assert len(finished) == len(set(finished)) == 6
+    assert finished_and_content(user) == undisturbed(user)
+
+
+def test_a_runner_stopped_past_its_lease_publishes_nothing_it_no_longer_holds(
+    user: User,
+) -> None:
+    user.write(SLOW.replace("repeats: 6", "repeats: 1"))
+    zombie = user.start("run", "study.yaml")
+    until(lambda: samples_kept(user) > 5)
+    runner = psutil.Process(zombie.pid)
+    runner.suspend()
+    _let_leases_run_out(user)
+    user.run("run", "study.yaml")
+    before = user.published()
+    runner.resume()
+    out, err = zombie.communicate(timeout=120)
+    assert user.published() == before
+    assert len(attempts_that_finished(user)) == 1
+    assert zombie.returncode == 0, out + err

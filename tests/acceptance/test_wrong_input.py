@@ -1,0 +1,164 @@
+"""Every mistake has a message that names file and key and what to do, and loses nothing."""
+
+from __future__ import annotations
+
+import sqlite3
+
+import pytest
+
+from .conftest import MOCK, User
+
+RECALL = """\
+campaign: study
+matrix:
+  models: [{name: m1, adapter: mock}]
+  configs: {dense: null}
+  benchmarks: [{recall: ["128"]}]
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("", ["study.yaml: 1 mistake", "is empty"]),
+        ("campaign: [", ["study.yaml", "line"]),
+        ("- a\n- b\n", ["study.yaml", "mapping"]),
+        (MOCK.replace("configs:", "confgs:"), ["matrix.confgs", "did you mean 'configs'"]),
+        (MOCK.replace("mock_benchmark", "mock_bench"), ["did you mean 'mock_benchmark'"]),
+        (MOCK.replace("adapter: mock", "adapter: mok"), ["adapter", "did you mean 'mock'"]),
+        (MOCK + "max_concurrent_runs: 0\n", ["max_concurrent_runs", "1 or more"]),
+        (MOCK + "gpus: [7]\n", ["GPU", "7"]),
+        (MOCK.replace("campaign: study", "campaign: ../x"), ["campaign", "../x"]),
+        (MOCK.replace("campaign: study", "campaign: ."), ["campaign", "'.'"]),
+        (MOCK.replace("name: m1", "name: ../x"), ["matrix.models[0].name", "../x"]),
+        (MOCK.replace("{dense: null}", "{..: null}"), ["matrix.configs", "'..'"]),
+        (MOCK.replace("name: m1", "name: a/b").replace("name: m2", "name: a:b"), ["a/b", "a:b"]),
+        (RECALL.replace('"128"', '"12x"'), ["matrix.benchmarks[0].recall", "12x"]),
+        (MOCK.replace("adapter: mock", "adapter: transformers, path: ./nowhere", 1), ["nowhere"]),
+    ],
+    ids=lambda value: None if isinstance(value, str) else "-".join(value)[:40],
+)  # fmt: skip
+def test_a_wrong_campaign_is_refused_by_file_and_key(
+    user: User, text: str, parts: list[str]
+) -> None:
+    user.write(text)
+    done = user.run("run", "study.yaml", code=2)
+    for part in parts:
+        assert part in done.stderr, done.stderr
+    assert not (user.folder / "benchmark_results").exists()
+
+
+def test_all_mistakes_are_told_at_once_with_their_lines(user: User) -> None:
+    user.write(MOCK.replace("configs:", "confgs:").replace("mock_benchmark", "mock_bench"))
+    told = user.run("run", "study.yaml", code=2).stderr
+    assert "nothing was run" in told
+    assert "line 6" in told
+    assert "line 7" in told
+
+
+def test_a_missing_file_and_a_folder_are_named(user: User) -> None:
+    assert "there is no such file" in user.run("run", "nowhere.yaml", code=2).stderr
+    assert "is a folder" in user.run("plan", ".", code=2).stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "part"),
+    [
+        (("runn", "study.yaml"), "did you mean 'run'"),
+        (("run",), "CAMPAIGN"),
+        (("run", "study.yaml", "--max-concurrent-runs", "0"), "--max-concurrent-runs"),
+        (("run", "study.yaml", "--cpu-slots", "none"), "--cpu-slots"),
+        (("run", "study.yaml", "--gpus", "7"), "GPU"),
+        (("run", "study.yaml", "--gpus", "zero"), "--gpus"),
+        (("run", "study.yaml", "--only", "modls=m1"), "did you mean 'models'"),
+        (("run", "study.yaml", "--only", "models=nobody"), "leaves no cell"),
+        (("run", "study.yaml", "--limit", "-1"), "--limit"),
+        (("run", "study.yaml", "--ledger", "sqllite:///x.db"), "did you mean 'sqlite'"),
+        (("report", "study.yaml", "--baseline", "dens"), "did you mean 'dense'"),
+        (("run", "study.yaml", "--nonsense"), "--nonsense"),
+    ],
+)
+def test_a_wrong_command_line_is_refused_by_option(
+    user: User, words: tuple[str, ...], part: str
+) -> None:
+    user.write(MOCK)
+    assert part in user.run(*words, code=2).stderr
+
+
+def test_a_results_folder_that_cannot_be_written_is_named(user: User) -> None:
+    user.write(MOCK)
+    (user.folder / "file").write_text("in the way")
+    done = user.run("run", "study.yaml", "--results", "file/below", code=2)
+    assert "file/below/study cannot be written" in done.stderr
+    assert "--results" in done.stderr
+
+
+def test_a_damaged_ledger_is_said_and_rebuilt_from_the_results(user: User) -> None:
+    user.write(MOCK)
+    user.run("run", "study.yaml")
+    before = user.published()
+    ledger = user.results / "ledger.db"
+    for companion in user.results.glob("ledger.db-*"):
+        companion.unlink()
+    ledger.write_bytes(b"this is no database at all" * 100)
+    for verb in ("run", "status", "report", "plan"):
+        done = user.run(verb, "study.yaml", code=3)
+        assert "ledger.db" in done.stderr
+        assert "benchfleet ledger rebuild" in done.stderr
+    rebuilt = user.run("ledger", "rebuild", "study.yaml")
+    assert "2 results taken in" in rebuilt.stdout
+    assert (user.results / "ledger.db.damaged-1").exists()
+    assert "nothing was run" in user.run("run", "study.yaml").stdout
+    assert user.published() == before
+
+
+def test_a_ledger_that_is_gone_does_not_run_everything_again(user: User) -> None:
+    user.write(MOCK)
+    user.run("run", "study.yaml")
+    before = user.published()
+    for file in user.results.glob("ledger.db*"):
+        file.unlink()
+    assert "ledger rebuild" in user.run("run", "study.yaml", code=3).stderr
+    user.run("ledger", "rebuild", "study.yaml")
+    assert "nothing was run" in user.run("run", "study.yaml").stdout
+    assert user.published() == before
+
+
+def test_a_ledger_of_a_newer_schema_is_left_alone(user: User) -> None:
+    user.write(MOCK)
+    user.run("run", "study.yaml")
+    ledger = sqlite3.connect(user.results / "ledger.db")
+    ledger.execute("update meta set value = '99' where key = 'schema'")
+    ledger.commit()
+    ledger.close()
+    before = (user.results / "ledger.db").read_bytes()
+    done = user.run("run", "study.yaml", code=3)
+    assert "99" in done.stderr
+    assert "newer" in done.stderr
+    user.run("ledger", "rebuild", "study.yaml", code=3)
+    assert (user.results / "ledger.db").read_bytes() == before
+
+
+def test_a_ledger_of_another_campaign_is_refused(user: User) -> None:
+    user.write(MOCK)
+    user.run("run", "study.yaml", "--ledger", "sqlite:one.db")
+    user.write(MOCK.replace("campaign: study", "campaign: other"))
+    done = user.run("run", "study.yaml", "--ledger", "sqlite:one.db", code=3)
+    assert "study" in done.stderr
+    assert "other" in done.stderr
+
+
+def test_a_missing_extra_says_what_to_install(user: User, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An interpreter without torch, as a plain install is."""
+    bars = user.folder / "bars"
+    bars.mkdir()
+    (bars / "sitecustomize.py").write_text(
+        "from importlib.machinery import PathFinder\n"
+        "found = PathFinder.find_spec\n"
+        "PathFinder.find_spec = lambda name, *rest: (\n"
+        "    None if name.split('.')[0] in ('torch', 'transformers') else found(name, *rest))\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", str(bars))
+    user.write(MOCK.replace("m1, adapter: mock", "m1, adapter: transformers, path: ."))
+    done = user.run("run", "study.yaml", code=2)
+    assert "pip install 'benchfleet[hf]'" in done.stderr
