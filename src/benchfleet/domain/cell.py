@@ -79,6 +79,12 @@ class Workload:
     batch_size: int = 1
     limit: int | None = None  # samples; None: all
 
+    @property
+    def label(self) -> str:
+        """``<benchmark>[_<subset>][+limit<n>]``: how people and folders call it."""
+        name = self.benchmark if self.subset is None else f"{self.benchmark}_{self.subset}"
+        return name if self.limit is None else f"{name}+limit{self.limit}"
+
     def identity(self) -> dict[str, Any]:
         return {
             "benchmark": self.benchmark,
@@ -133,11 +139,8 @@ class Cell:
 
     @property
     def path_parts(self) -> tuple[str, ...]:
-        work = self.workload
-        name = work.benchmark if work.subset is None else f"{work.benchmark}_{work.subset}"
-        if work.limit is not None:
-            name += f"+limit{work.limit}"
-        parts = (path_part(self.model.name), path_part(self.config.name), path_part(name))
+        names = (self.model.name, self.config.name, self.workload.label)
+        parts = tuple(path_part(name) for name in names)
         return (*parts, f"r{self.repeat}") if self.repeats else parts
 
     def path(self, *, marked: bool) -> str:

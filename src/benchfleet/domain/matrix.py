@@ -31,15 +31,20 @@ class Rule:
             (self.subsets, cell.workload.subset or ""),
             (self.repeats, str(cell.repeat)),
         )
-        return all(_agrees(patterns, name) for patterns, name in named if patterns)
+        return all(agrees(patterns, name) for patterns, name in named if patterns)
 
 
-def _agrees(patterns: tuple[str, ...], name: str) -> bool:
+def agrees(patterns: tuple[str, ...], name: str) -> bool:
     """Any plain pattern matches (or there is none), and no negated one does."""
     plain = [p for p in patterns if not p.startswith("!")]
     barred = [p[1:] for p in patterns if p.startswith("!")]
-    wanted = not plain or any(fnmatch.fnmatchcase(name, p) for p in plain)
-    return wanted and not any(fnmatch.fnmatchcase(name, p) for p in barred)
+    wanted = not plain or any(_matches(p, name) for p in plain)
+    return wanted and not any(_matches(p, name) for p in barred)
+
+
+def _matches(pattern: str, name: str) -> bool:
+    """By name first: a name may hold the letters that a glob reads otherwise."""
+    return pattern == name or fnmatch.fnmatchcase(name, pattern)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,6 +54,7 @@ class ModelEntry:
     model: Model
     need: Need = field(default_factory=Need)
     priority: int = 0
+    workloads: tuple[Workload, ...] = ()  # as asked of this model; () for the matrix's own
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,27 +84,28 @@ class Matrix:
         cell replaces its plain form, so that all its repeats lie side by side.
         """
         cells: dict[Fingerprint, Cell] = {}
-        for cell in self._product(self.repeats):
+        for cell in self.product(self.repeats):
             if not any(rule.matches(cell) for rule in self.exclude):
                 cells[cell.fingerprint] = cell
         for include in self.include:
-            for cell in self._product(include.repeats):
-                if include.rule.matches(cell):
+            for cell in self.product(include.repeats):
+                if include.rule.matches(cell) and (cell.repeats or cell.fingerprint not in cells):
                     cells[cell.fingerprint] = cell
         order = {entry.model.name: place for place, entry in enumerate(self.models)}
         return sorted(cells.values(), key=lambda cell: order[cell.model.name])
 
-    def _product(self, repeats: int) -> Iterator[Cell]:
+    def product(self, repeats: int) -> Iterator[Cell]:
+        """models × configs × workloads × `repeats`, no rule applied."""
         for entry in self.models:
             for config in self.configs:
-                for workload in self.workloads:
+                for workload in entry.workloads or self.workloads:
                     for repeat in range(repeats):
                         yield Cell(
                             model=entry.model,
                             config=config,
                             workload=workload,
                             repeat=repeat,
-                            repeats=repeats > 1,
+                            repeats=max(repeats, self.repeats) > 1,
                             need=entry.need,
                             limits=self.limits,
                             priority=entry.priority,

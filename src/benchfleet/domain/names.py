@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 _FORBIDDEN = str.maketrans(dict.fromkeys('/\\:*?"<>|', "_"))
 MAX_PART = 200  # bytes; leaves room for an '@fingerprint' within the usual limit of 255
 
 
+@lru_cache(maxsize=4096)  # a matrix has many cells and few names
 def path_part(name: str) -> str:
     """`name` as one path part: ``meta-llama/Llama-3.1-8B`` becomes ``meta-llama_Llama-3.1-8B``.
 

@@ -5,7 +5,12 @@ from __future__ import annotations
 from benchfleet.domain.failure import KINDS, STAGES, Failure, Kind, Stage
 from benchfleet.errors import CellFailure, MissingExtra, UnknownName
 
-_OUT_OF_MEMORY = ("out of memory", "cuda_error_out_of_memory", "cannot allocate memory")
+_OUT_OF_MEMORY = (
+    "out of memory",
+    "cuda_error_out_of_memory",
+    "cannot allocate memory",
+    "can't allocate",
+)
 _GPU_FAULT = ("illegal memory access", "device-side assert", "uncorrectable ecc", "xid")
 
 

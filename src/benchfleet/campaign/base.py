@@ -1,0 +1,44 @@
+"""A campaign as the rest of benchfleet sees it: read, checked and ready to run."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from benchfleet.domain.matrix import Matrix
+from benchfleet.domain.names import path_part
+
+
+@dataclass(frozen=True, kw_only=True)
+class Machine:
+    """What the campaign asks of the machine that runs it; None leaves it to the command line."""
+
+    gpus: tuple[int, ...] | None = None
+    cpu_slots: int | None = None
+    max_concurrent_runs: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Campaign:
+    """One named study."""
+
+    name: str
+    file: Path  # where it was read from, absolute
+    results: Path  # the folder of this campaign alone, absolute
+    matrix: Matrix
+    machine: Machine = field(default_factory=Machine)
+
+    def with_results(self, base: str | Path) -> Campaign:
+        """The same campaign with its folder under `base`, which is relative to the current one."""
+        return replace(self, results=results_folder(Path.cwd(), base, self.name))
+
+
+def results_folder(start: Path, base: str | Path, name: str) -> Path:
+    """The folder of the campaign `name` under `base`, itself taken from `start`."""
+    return absolute(start, base) / path_part(name)
+
+
+def absolute(start: Path, path: str | Path) -> Path:
+    """`path` seen from the folder `start`; ``~`` is the home, and symlinks stay as they are."""
+    return Path(os.path.abspath(start / os.path.expanduser(path)))

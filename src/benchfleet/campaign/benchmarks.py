@@ -1,0 +1,129 @@
+"""The ``benchmarks`` of a matrix: what may be written of one, and the workloads it becomes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from typing import Any
+
+from benchfleet.domain.cell import Workload
+
+from .defaults import Defaults
+from .entry import Entry
+from .plugins import plugin
+
+KEYS = ("subsets", "generation", "batch_size", "limit")
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeclaredWorkload:
+    """A benchmark's subset as the file names it, and what it is where nothing is wrong with it."""
+
+    benchmark: str
+    subset: str | None
+    entry: Entry
+    base: Mapping[str, Any]  # generation kwargs beneath the model's
+    own: Mapping[str, Any]  # generation kwargs above the model's
+    workload: Workload | None
+
+
+def read_benchmarks(entry: Entry, defaults: Defaults) -> list[DeclaredWorkload]:
+    """Every benchmark of the list, one workload for each of its subsets."""
+    found = [workload for item in entry.items() for workload in _read(item, defaults)]
+    if not found and entry.right:
+        entry.wrong("name at least one benchmark, such as - mock_benchmark")
+    return found
+
+
+def _read(entry: Entry, defaults: Defaults) -> list[DeclaredWorkload]:
+    if isinstance(entry.value, str):
+        return _workloads(entry.value, entry, entry.like({}), defaults)
+    pairs = entry.pairs("a name, or a name with its subsets such as {longbench: [qasper]}")
+    if len(pairs) == 1:
+        ((name, body),) = pairs
+        return _workloads(name, body, body, defaults)
+    if pairs:
+        first, *others = (name for name, _ in pairs)
+        entry.wrong(
+            f"holds {len(pairs)} names; indent {', '.join(map(repr, others))} below {first!r} "
+            "where they belong to it, or begin an item with '- ' for each benchmark"
+        )
+    elif entry.right:
+        entry.wrong("names no benchmark")
+    return []
+
+
+def _workloads(name: str, entry: Entry, body: Entry, defaults: Defaults) -> list[DeclaredWorkload]:
+    """The workloads of one item; `body` is a mapping of settings, or the subsets themselves."""
+    settings = body if isinstance(body.value, dict) else body.like({})
+    subsets = settings.inside("subsets") if settings is body else body
+    params = {key: value for key, value in settings.kwargs().items() if key not in KEYS}
+    if params.pop("repeats", None) is not None:
+        settings.inside("repeats").wrong("belongs in 'defaults', or in an include rule")
+    own = settings.inside("generation").kwargs()
+    batch_size = settings.inside("batch_size").whole(defaults.batch_size)
+    limit = settings.inside("limit")
+    limited = None if limit.absent else limit.whole(1)
+    benchmark = _benchmark(name, params, entry)
+    if benchmark is None:
+        shared, base = None, {}
+    else:
+        base = {**benchmark.default_generation, **defaults.generation}
+        shared = Workload(
+            benchmark=name,
+            version=benchmark.version,
+            params=dict(benchmark.params()),
+            generation={**base, **own},
+            batch_size=batch_size,
+            limit=limited,
+        )
+    return [
+        DeclaredWorkload(
+            benchmark=name,
+            subset=subset,
+            entry=place,
+            base=base,
+            own=own,
+            workload=shared and _of_subset(shared, benchmark, subset, place, subsets),
+        )
+        for subset, place in _subsets(subsets, entry)
+    ]
+
+
+def _subsets(listing: Entry, entry: Entry) -> list[tuple[str | None, Entry]]:
+    """Each subset with its place; the whole benchmark where none is named."""
+    items = listing.items(single=True)
+    if not items and not listing.absent:
+        listing.wrong("names no subset; remove the empty list to run the whole benchmark")
+    return [(item.label(), item) for item in items] or [(None, entry)]
+
+
+def _benchmark(name: str, params: dict[str, Any], entry: Entry) -> Any:
+    """The benchmark made from its parameters, or None with the mistake noted."""
+    made = plugin("benchmarks", name, entry)
+    if made is None:
+        return None
+    try:
+        return made(params)
+    except ValueError as error:
+        near = [get_close_matches(key, KEYS, n=1, cutoff=0.75) for key in params]
+        meant = [f" (or is it {word!r} that you mean?)" for words in near for word in words]
+        entry.wrong(str(error) + "".join(meant))
+        return None
+
+
+def _of_subset(
+    shared: Workload, benchmark: Any, subset: str | None, place: Entry, listing: Entry
+) -> Workload | None:
+    """The workload of one subset, or None with the mistake noted."""
+    if not place.right:
+        return None
+    if subset is not None and (message := benchmark.check_subset(subset)):
+        listing.wrong(message, at=place)
+        return None
+    try:
+        return replace(shared, subset=subset, data_digest=benchmark.data_digest(subset))
+    except (ValueError, OSError) as error:
+        place.wrong(str(error))
+        return None

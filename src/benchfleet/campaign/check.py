@@ -1,0 +1,125 @@
+"""What can only be seen of a matrix as a whole: names and contents that fall together, and
+configs that an adapter cannot run."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from benchfleet.domain.canonical import content_digest
+from benchfleet.domain.cell import Config
+from benchfleet.domain.matrix import Matrix, ModelEntry
+from benchfleet.domain.names import path_part
+
+from .benchmarks import DeclaredWorkload
+from .configs import DeclaredConfig
+from .entry import Entry
+from .models import DeclaredModel
+from .plugins import plugin
+
+DENSE = Config(name="dense")
+
+
+def check_names(
+    models: Sequence[DeclaredModel],
+    configs: Sequence[DeclaredConfig],
+    workloads: Sequence[DeclaredWorkload],
+) -> None:
+    """Refuse names that would share a folder, also where file systems ignore case."""
+    _apart((model.name, repr(model.name), model.entry) for model in models)
+    _apart((config.name, repr(config.name), config.entry) for config in configs)
+    labels = []
+    for declared in workloads:
+        spoken = f"benchmark {declared.benchmark!r}"
+        if declared.subset is not None:
+            spoken += f" with subset {declared.subset!r}"
+        labels.append(
+            (declared.workload.label if declared.workload else "", spoken, declared.entry)
+        )
+    _apart(labels)
+
+
+def _apart(named: Iterable[tuple[str, str, Entry]]) -> None:
+    seen: dict[str, str] = {}
+    for name, spoken, entry in named:
+        try:
+            folder = path_part(name)
+        except ValueError as error:
+            if name and entry.right:
+                entry.wrong(str(error))
+            continue
+        key = unicodedata.normalize("NFC", folder).casefold()
+        other = seen.setdefault(key, spoken)
+        if other is spoken:
+            continue
+        if other == spoken:
+            entry.wrong(f"{spoken} stands twice; remove one, or give it another name")
+        else:
+            entry.wrong(f"{other} and {spoken} would share the folder {folder!r}; rename one")
+
+
+def check_contents(models: Sequence[DeclaredModel], configs: Sequence[DeclaredConfig]) -> None:
+    """Refuse two names for one content: cells are told apart by content alone."""
+    _differ(
+        "models",
+        [
+            (m.name, m.entry, [m.model.model.identity(), dict(m.generation)])
+            for m in models
+            if m.model
+        ],
+    )
+    _differ("configs", [(c.name, c.entry, c.config.identity()) for c in configs if c.config])
+
+
+def _differ(axis: str, declared: Iterable[tuple[str, Entry, object]]) -> None:
+    seen: dict[str, str] = {}
+    for name, entry, content in declared:
+        other = seen.setdefault(content_digest(content), name)
+        if other != name:
+            entry.wrong(
+                f"{other!r} and {name!r} are the same {axis[:-1]} under two names, so their cells "
+                "would be one; remove one"
+            )
+
+
+def check_pairs(
+    matrix: Matrix, models: Sequence[DeclaredModel], configs: Sequence[DeclaredConfig]
+) -> None:
+    """Refuse what an adapter cannot run: a model at all, or a config that some cell asks of it."""
+    refused: dict[tuple[str, str], list[str]] = {}
+    for declared in models:
+        entry = declared.model
+        if entry is None:
+            continue
+        adapter = plugin("models", entry.model.adapter, declared.entry)
+        if message := adapter.check(entry.model, DENSE):
+            declared.entry.wrong(message)
+            continue
+        for config in matrix.configs:
+            message = adapter.check(entry.model, config)
+            if message and _any_cell(matrix, entry, config):
+                refused.setdefault((config.name, message), []).append(repr(declared.name))
+    places = {declared.name: declared.entry for declared in configs}
+    for (name, message), unable in refused.items():
+        places[name].wrong(f"{message} (model {', '.join(unable)}); change it, or exclude the pair")
+
+
+def leaves_cells(matrix: Matrix) -> bool:
+    """Whether the rules leave anything to run."""
+    return any(
+        _any_cell(matrix, entry, config) for entry in matrix.models for config in matrix.configs
+    )
+
+
+def _any_cell(matrix: Matrix, entry: ModelEntry, config: Config) -> bool:
+    """Whether some cell of this model and config is neither excluded nor left out."""
+    pair = replace(matrix, models=(entry,), configs=(config,))
+    return any(
+        not any(rule.matches(cell) for rule in matrix.exclude)
+        for cell in pair.product(matrix.repeats)
+    ) or any(
+        include.rule.matches(cell)
+        for include in matrix.include
+        for cell in pair.product(include.repeats)
+    )

@@ -1,0 +1,69 @@
+"""The ``configs`` of a matrix: attention settings by name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from benchfleet.domain.cell import AttentionStep, Config
+
+from .defaults import Defaults
+from .entry import Entry
+from .plugins import plugin
+from .units import with_fractions
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeclaredConfig:
+    """A config as the file names it, and what it is where nothing is wrong with it."""
+
+    name: str
+    entry: Entry
+    config: Config | None
+
+
+def read_configs(entry: Entry, defaults: Defaults) -> list[DeclaredConfig]:
+    """Every config of the mapping; no mapping at all means dense alone."""
+    if entry.absent:
+        return [DeclaredConfig(name="dense", entry=entry, config=Config(name="dense"))]
+    found = [_read(key, item, defaults) for key, item in entry.pairs("a mapping of names")]
+    if not found and entry.right:
+        entry.wrong("name at least one config, such as dense: null")
+    return found
+
+
+def _read(name: str, entry: Entry, defaults: Defaults) -> DeclaredConfig:
+    entry.like(name).name()
+    fields = entry.fields(("attention", "everywhere"))
+    if fields["attention"].value == []:
+        fields["attention"].wrong("names no step; write null for dense")
+    steps = [step for item in fields["attention"].items(single=True) if (step := _step(item))]
+    dense = [step.name for step in steps] == ["dense"]
+    config = Config(
+        name=name,
+        attention=() if dense else tuple(steps),
+        everywhere=fields["everywhere"].truth(defaults.everywhere),
+    )
+    return DeclaredConfig(name=name, entry=entry, config=config if entry.right else None)
+
+
+def _step(entry: Entry) -> AttentionStep | None:
+    """One ``{name: value}``, or a bare name for one whose parameters all have defaults."""
+    pairs = [(entry.value, entry.like({}))]
+    if not isinstance(entry.value, str):
+        pairs = entry.pairs("a name with its parameters, such as {local: 128}")
+    if len(pairs) != 1:
+        if pairs or entry.right:
+            entry.wrong("must be one name with its parameters; put each in an item of the list")
+        return None
+    name, parameters = pairs[0]
+    attention = plugin("attention", name, parameters)
+    if attention is None:
+        return None
+    try:
+        params: Mapping[str, Any] = attention.parse(with_fractions(parameters.value)).params()
+    except ValueError as error:
+        parameters.wrong(str(error))
+        return None
+    return AttentionStep(name=name, params=dict(params))

@@ -1,0 +1,157 @@
+"""A campaign file, read and checked: `load_campaign` is the one way in."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from benchfleet.domain.matrix import Matrix, ModelEntry
+from benchfleet.errors import CampaignError
+
+from .base import Campaign, Machine, results_folder
+from .benchmarks import DeclaredWorkload, read_benchmarks
+from .check import check_contents, check_names, check_pairs, leaves_cells
+from .configs import read_configs
+from .defaults import Defaults, read_defaults
+from .entry import Entry, Mistakes
+from .models import DeclaredModel, read_models
+from .rules import Axes, read_exclude, read_include
+from .source import Flaw, Source
+from .yaml_reader import read_yaml
+
+__all__ = ["Campaign", "load_campaign"]
+
+RESULTS = "./benchmark_results"
+MACHINE = ("gpus", "cpu_slots", "max_concurrent_runs")
+MAX_BYTES = 10_000_000
+_READERS: dict[str, Callable[[str], Source]] = {".yaml": read_yaml, ".yml": read_yaml}
+
+
+def load_campaign(path: str | Path) -> Campaign:
+    """The campaign in the file. Raises `CampaignError` with every mistake in it at once."""
+    file = Path(os.path.abspath(path))
+    source = _read(file)
+    mistakes = Mistakes(source)
+    root = Entry(source.data, (), mistakes)
+    if source.data is None and not source.flaws:
+        root.wrong("is empty; a campaign begins with 'campaign: NAME' and a 'matrix'")
+    campaign = _campaign(root, file) if isinstance(source.data, dict) else None
+    if campaign is None:
+        root.pairs("a mapping that begins with 'campaign: NAME'")
+    if campaign is None or mistakes.listed():
+        raise CampaignError(str(path), mistakes.listed())
+    return campaign
+
+
+def _read(file: Path) -> Source:
+    reader = _READERS.get(file.suffix.lower())
+    try:
+        if file.is_dir():
+            problem = "is a folder; name the campaign file in it"
+        elif not file.exists():
+            problem = "there is no such file"
+        elif reader is None:
+            problem = f"is no campaign file; its name must end in {' or '.join(_READERS)}"
+        elif not file.is_file():
+            problem = "is no ordinary file"
+        elif file.stat().st_size > MAX_BYTES:
+            problem = f"is larger than {MAX_BYTES // 1_000_000} MB; is it a campaign file?"
+        else:
+            return reader(file.read_text(encoding="utf-8-sig"))
+    except UnicodeDecodeError as error:
+        line = error.object.count(b"\n", 0, error.start) + 1
+        return Source(flaws=(Flaw(message="is not UTF-8 text; save it as UTF-8", line=line),))
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else None
+        problem = f"cannot be read: {reason or error}"
+    return Source(flaws=(Flaw(message=problem),))
+
+
+def _campaign(root: Entry, file: Path) -> Campaign | None:
+    """What the file says, or None where it holds a mistake that leaves no campaign to speak of."""
+    fields = root.fields(("campaign", "results", *MACHINE, "defaults", "matrix"))
+    if fields["campaign"].absent:
+        fields["campaign"].wrong("the campaign needs a name, such as campaign: my-study")
+    name = fields["campaign"].name()
+    base = _results(fields["results"])
+    machine = _machine(*(fields[key] for key in MACHINE))
+    defaults = read_defaults(fields["defaults"])
+    if fields["matrix"].absent:
+        fields["matrix"].wrong("is missing; it says what to run: models, configs and benchmarks")
+        return None
+    matrix = _matrix(fields["matrix"], defaults, file.parent)
+    if not name:
+        return None
+    return Campaign(
+        name=name,
+        file=file,
+        results=results_folder(file.parent, base, name),
+        matrix=matrix,
+        machine=machine,
+    )
+
+
+def _machine(gpus: Entry, cpu_slots: Entry, max_concurrent_runs: Entry) -> Machine:
+    ids = [one.whole(0, least=0) for one in gpus.items()]
+    return Machine(
+        gpus=tuple(ids) if ids else None,
+        cpu_slots=None if cpu_slots.absent else cpu_slots.whole(1),
+        max_concurrent_runs=None if max_concurrent_runs.absent else max_concurrent_runs.whole(1),
+    )
+
+
+def _results(entry: Entry) -> str:
+    base = entry.text(RESULTS)
+    if "://" in base:
+        entry.wrong(f"results go to a folder of this machine, not to {base}; name one")
+    elif not base:
+        entry.wrong(f"names no folder; remove it for {RESULTS}")
+    return base
+
+
+def _matrix(entry: Entry, defaults: Defaults, folder: Path) -> Matrix:
+    """The matrix of all that is right in it; what is not is noted, and none of it is run."""
+    fields = entry.fields(("models", "configs", "benchmarks", "exclude", "include"))
+    models = read_models(fields["models"], defaults, folder)
+    configs = read_configs(fields["configs"], defaults)
+    workloads = read_benchmarks(fields["benchmarks"], defaults)
+    axes = Axes(
+        models=[model.name for model in models],
+        configs=[config.name for config in configs],
+        workloads=[(one.benchmark, one.subset or "") for one in workloads],
+        repeats=defaults.repeats,
+    )
+    matrix = Matrix(
+        models=tuple(found for one in models if (found := _with_generation(one, workloads))),
+        configs=tuple(one.config for one in configs if one.config),
+        workloads=tuple(one.workload for one in workloads if one.workload),
+        repeats=defaults.repeats,
+        limits=defaults.limits,
+        exclude=read_exclude(fields["exclude"], axes),
+        include=read_include(fields["include"], axes),
+    )
+    check_names(models, configs, workloads)
+    check_contents(models, configs)
+    if fields["exclude"].right and fields["include"].right:
+        check_pairs(matrix, models, configs)
+    if entry.right and not leaves_cells(matrix):
+        fields["exclude"].wrong("the rules leave no cell to run")
+    return matrix
+
+
+def _with_generation(
+    declared: DeclaredModel, workloads: list[DeclaredWorkload]
+) -> ModelEntry | None:
+    """The model, with workloads of its own where its generation kwargs change them."""
+    if declared.model is None or not declared.generation:
+        return declared.model
+    return replace(
+        declared.model,
+        workloads=tuple(
+            replace(one.workload, generation={**one.base, **declared.generation, **one.own})
+            for one in workloads
+            if one.workload
+        ),
+    )

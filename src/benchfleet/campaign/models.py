@@ -1,0 +1,157 @@
+"""The ``models`` of a matrix: what may be written of one, and the model it becomes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchfleet.domain.cell import Model
+from benchfleet.domain.matrix import ModelEntry
+from benchfleet.domain.resource import Need
+
+from .base import absolute
+from .defaults import ADAPTER, Defaults
+from .entry import Entry
+from .plugins import plugin
+
+KEYS = (
+    "name",
+    "adapter",
+    "path",
+    "model",
+    "revision",
+    "python",
+    "model_kwargs",
+    "tokenizer_kwargs",
+    "generation",
+    "needs",
+    "priority",
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeclaredModel:
+    """A model as the file names it, and what it is where nothing is wrong with it."""
+
+    name: str
+    entry: Entry
+    generation: Mapping[str, Any]  # its own, over the defaults
+    model: ModelEntry | None
+
+
+def read_models(entry: Entry, defaults: Defaults, folder: Path) -> list[DeclaredModel]:
+    """Every model of the list; paths are taken from `folder`."""
+    found = [_read(item, defaults, folder) for item in entry.items()]
+    if not found and entry.right:
+        entry.wrong("name at least one model, such as - meta-llama/Llama-3.1-8B-Instruct")
+    return found
+
+
+def _read(entry: Entry, defaults: Defaults, folder: Path) -> DeclaredModel:
+    if isinstance(entry.value, str):
+        fields = entry.like({}).fields(KEYS)
+        name, source, origin = _hub_name(entry), entry.value, entry
+    else:
+        fields = entry.fields(KEYS)
+        name, source, origin = _name_and_source(entry, fields, folder)
+    if not source and entry.right:
+        entry.wrong("names nothing to open; give it a 'path' or a 'model'")
+    adapter, adapter_entry = _adapter(entry, fields["adapter"], defaults)
+    kwargs, tokenizer_kwargs = fields["model_kwargs"].kwargs(), fields["tokenizer_kwargs"].kwargs()
+    if adapter == _default_adapter(defaults):
+        kwargs = {**defaults.model_kwargs, **kwargs}
+        tokenizer_kwargs = {**defaults.tokenizer_kwargs, **tokenizer_kwargs}
+    generation = fields["generation"].kwargs()
+    python = _python(fields["python"], folder)
+    need, priority = _need(fields["needs"]), fields["priority"].whole(0, least=-1_000_000)
+    opened = plugin("models", adapter, adapter_entry)
+    digest = _digest(opened, source, origin) if opened and origin.right else ""
+    model = ModelEntry(
+        model=Model(
+            name=name,
+            adapter=adapter,
+            source=source,
+            digest=digest,
+            model_kwargs=kwargs,
+            tokenizer_kwargs=tokenizer_kwargs,
+            python=python,
+        ),
+        need=need,
+        priority=priority,
+    )
+    return DeclaredModel(
+        name=name,
+        entry=entry,
+        generation=generation,
+        model=model if digest and entry.right else None,
+    )
+
+
+def _hub_name(entry: Entry) -> str:
+    if entry.value.startswith((".", "/", "~")):
+        entry.wrong(f"to open a folder, write {{name: …, path: {entry.value}}}")
+        return ""
+    return entry.name()
+
+
+def _name_and_source(
+    entry: Entry, fields: dict[str, Entry], folder: Path
+) -> tuple[str, str, Entry]:
+    """Its name, what the adapter is to open, and the entry that says so."""
+    path, model, revision = fields["path"], fields["model"], fields["revision"]
+    if isinstance(entry.value, dict) and fields["name"].absent and model.absent:
+        entry.wrong("has no name; write {name: …, path: …} or {name: …, model: …}")
+    named = model if fields["name"].absent else fields["name"]
+    name = named.name()
+    if path.absent:
+        source = model.text(name)
+        if source and not revision.absent:
+            source += f"@{revision.label()}"
+        return name, source, named if model.absent else model
+    if not model.absent:
+        path.wrong("stands beside 'model'; a model is a folder or a name, so remove one")
+    if not revision.absent:
+        revision.wrong("a folder has no revision; remove it, or name the model by 'model'")
+    return name, str(absolute(folder, path.text())) if path.text() else "", path
+
+
+def _default_adapter(defaults: Defaults) -> str:
+    value = defaults.adapter.value
+    return value if isinstance(value, str) else ADAPTER
+
+
+def _adapter(entry: Entry, own: Entry, defaults: Defaults) -> tuple[str, Entry]:
+    """The adapter's name, and the entry that chose it."""
+    if not own.absent:
+        return own.text(ADAPTER), own
+    return defaults.adapter.text(ADAPTER), entry if defaults.adapter.absent else defaults.adapter
+
+
+def _digest(adapter: Any, source: str, origin: Entry) -> str:
+    try:
+        digest: str = adapter.digest(source)
+    except (ValueError, OSError) as error:
+        origin.wrong(str(error))
+        return ""
+    return digest
+
+
+def _python(entry: Entry, folder: Path) -> str:
+    """The interpreter for its slots; never resolved, since a venv's is known by its link."""
+    text = entry.text()
+    if not text:
+        return ""
+    import shutil  # seldom needed, and slow to import
+
+    place = str(absolute(folder, text)) if "/" in text else shutil.which(text)
+    if place is None or shutil.which(place) is None:
+        entry.wrong(f"there is no interpreter {place or text}; create its environment first")
+    return place or ""
+
+
+def _need(entry: Entry) -> Need:
+    fields = entry.fields(("gpus", "vram"))
+    vram = fields["vram"].size()
+    return Need(gpus=fields["gpus"].whole(1 if vram else 0, least=0, most=1_024), vram=vram)

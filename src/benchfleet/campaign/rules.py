@@ -1,0 +1,90 @@
+"""The ``exclude`` and ``include`` rules of a matrix, held against the names on its axes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from benchfleet.domain.matrix import AXES, Include, Rule, agrees
+
+from .entry import Entry, hint
+
+_SINGULAR = {
+    "models": "model",
+    "configs": "config",
+    "benchmarks": "benchmark",
+    "subsets": "subset",
+    "repeats": "repeat",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Axes:
+    """Every name in the file's matrix, right or wrong, so that a rule is not blamed for both."""
+
+    models: Sequence[str]
+    configs: Sequence[str]
+    workloads: Sequence[tuple[str, str]]  # benchmark and subset, "" for the whole
+    repeats: int
+
+    def names(self, axis: str) -> list[str]:
+        """The names on an axis, each once, in the order of the file."""
+        by_axis: dict[str, Iterable[str]] = {
+            "models": self.models,
+            "configs": self.configs,
+            "benchmarks": (benchmark for benchmark, _ in self.workloads),
+            "subsets": (subset for _, subset in self.workloads),
+            "repeats": map(str, range(self.repeats)),
+        }
+        return [name for name in dict.fromkeys(by_axis[axis]) if name]
+
+    def meet(self, rule: Rule) -> bool:
+        """Whether the rule matches any cell of the product."""
+        return (
+            any(agrees(rule.models, name) for name in self.models)
+            and any(agrees(rule.configs, name) for name in self.configs)
+            and any(agrees(rule.repeats, name) for name in self.names("repeats"))
+            and any(
+                agrees(rule.benchmarks, benchmark) and agrees(rule.subsets, subset)
+                for benchmark, subset in self.workloads
+            )
+        )
+
+
+def read_exclude(entry: Entry, axes: Axes) -> tuple[Rule, ...]:
+    """The rules of the list; one that matches nothing is a mistake."""
+    return tuple(_rule(item, axes, AXES) for item in entry.items(single=True))
+
+
+def read_include(entry: Entry, axes: Axes) -> tuple[Include, ...]:
+    """The includes of the list, with as many repeats as the matrix where one states none."""
+    found = []
+    for item in entry.items(single=True):
+        repeats = item.inside("repeats").whole(axes.repeats, most=10_000)
+        found.append(Include(rule=_rule(item, axes, AXES[:-1]), repeats=repeats))
+    return tuple(found)
+
+
+def _rule(entry: Entry, axes: Axes, spoken: Sequence[str]) -> Rule:
+    """A rule over the axes that it may speak of; an include's ``repeats`` is no pattern."""
+    fields = entry.fields(AXES)
+    patterns = {axis: tuple(_patterns(fields[axis], axis, axes)) for axis in spoken}
+    rule = Rule(**patterns)
+    if entry.right:
+        if not any(patterns.values()):
+            entry.wrong(f"names no axis; a rule speaks of {', '.join(spoken)}")
+        elif not axes.meet(rule):
+            entry.wrong("matches no cell: each name is known, but not together")
+    return rule
+
+
+def _patterns(entry: Entry, axis: str, axes: Axes) -> Iterable[str]:
+    known = axes.names(axis)
+    for item in entry.items(single=True):
+        pattern = item.label()
+        name = pattern.removeprefix("!")
+        if item.right and not any(agrees((name,), one) for one in known):
+            entry.wrong(
+                f"no {_SINGULAR[axis]} {name!r} in this matrix; {hint(name, known)}", at=item
+            )
+        yield pattern

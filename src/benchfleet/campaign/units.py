@@ -1,0 +1,57 @@
+"""Units as people write them: ``22GB``, ``1h30m``, ``10%``."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+_NUMBER = r"[0-9]{1,9}(?:\.[0-9]{1,9})?"
+_SIZE = re.compile(rf"({_NUMBER}) ?([kmgt]?i?)b", re.IGNORECASE)
+_POWERS = {letter: power for power, letter in enumerate("kmgt", start=1)}
+_TIME = re.compile(
+    "".join(rf"(?:({_NUMBER}) ?{unit})? ?" for unit in "dhm") + rf"(?:({_NUMBER}) ?s)?"
+)
+_SECONDS = (86_400, 3_600, 60, 1)
+_PERCENT = re.compile(rf"({_NUMBER}) ?%")
+
+
+def size(value: Any) -> int:
+    """Bytes of ``22GB`` (decimal) or ``22GiB`` (binary). Raises ValueError."""
+    match = _SIZE.fullmatch(value) if isinstance(value, str) else None
+    if match and match[2].lower() != "i":
+        prefix = match[2].lower()
+        step = 1024 if prefix.endswith("i") else 1000
+        found: int = round(float(match[1]) * step ** _POWERS.get(prefix[:1], 0))
+        if 0 < found < 2**63:
+            return found
+    raise ValueError(f"{value!r} is not a size; write {_leading(value, '22')}GB")
+
+
+def duration(value: Any) -> float:
+    """Seconds of ``6h``, ``10m``, ``90s`` or ``1h30m``. Raises ValueError."""
+    match = _TIME.fullmatch(value) if isinstance(value, str) else None
+    if match:
+        found = sum(
+            float(part) * unit for part, unit in zip(match.groups(), _SECONDS, strict=True) if part
+        )
+        if found > 0:
+            return found
+    number = _leading(value, "6")
+    raise ValueError(f"{value!r} is not a time; write {number}h, {number}m or {number}s")
+
+
+def with_fractions(value: Any) -> Any:
+    """The same value with each ``10%`` in it as 0.1."""
+    if isinstance(value, str) and (match := _PERCENT.fullmatch(value)):
+        return float(f"{match[1]}e-2")  # read, not divided: 0.7% is 0.007
+    if isinstance(value, list):
+        return [with_fractions(item) for item in value]
+    if isinstance(value, dict):
+        return {key: with_fractions(item) for key, item in value.items()}
+    return value
+
+
+def _leading(value: Any, otherwise: str) -> str:
+    """The number that `value` begins with: most often only its unit is wrong."""
+    match = re.match(_NUMBER, str(value))
+    return match[0] if match and float(match[0]) > 0 else otherwise

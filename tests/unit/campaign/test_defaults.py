@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from benchfleet.campaign.defaults import read_defaults
+from benchfleet.campaign.entry import Entry
+from benchfleet.domain.cell import Limits
+
+Read = Callable[[str], Entry]
+Said = Callable[[Entry], dict[str, str]]
+
+
+def test_without_defaults_benchfleets_own_hold(read: Read) -> None:
+    defaults = read_defaults(read("~"))
+    assert defaults.adapter.absent
+    assert defaults.generation == defaults.model_kwargs == defaults.tokenizer_kwargs == {}
+    assert (defaults.batch_size, defaults.repeats, defaults.everywhere) == (1, 1, False)
+    assert defaults.limits == Limits(cell=None, tries=3)
+
+
+def test_every_default_is_read(read: Read, said: Said) -> None:
+    entry = read(
+        """\
+        adapter: mock
+        model_kwargs: {dtype: bfloat16}
+        tokenizer_kwargs: {use_fast: true}
+        generation: {max_new_tokens: 256, temperature: 0}
+        batch_size: 8
+        repeats: 2
+        limits: {cell: 6h, tries: 5}
+        everywhere: true
+        """
+    )
+    defaults = read_defaults(entry)
+    assert said(entry) == {}
+    assert defaults.adapter.text() == "mock"
+    assert defaults.model_kwargs == {"dtype": "bfloat16"}
+    assert defaults.tokenizer_kwargs == {"use_fast": True}
+    assert defaults.generation == {"max_new_tokens": 256, "temperature": 0}
+    assert (defaults.batch_size, defaults.repeats, defaults.everywhere) == (8, 2, True)
+    assert defaults.limits == Limits(cell=21_600, tries=5)
+
+
+def test_every_wrong_default_is_told_at_its_key(read: Read, said: Said) -> None:
+    entry = read(
+        """\
+        model_kwargs: [a]
+        generation: 3
+        batch_size: 0
+        repeats: 20000
+        limits: {cell: 90, tries: 0, generations: 1m}
+        everywhere: yes
+        batchsize: 2
+        """
+    )
+    read_defaults(entry)
+    assert said(entry) == {
+        "model_kwargs": "must be a mapping of names to values, not a list",
+        "generation": "must be a mapping of names to values, not 3",
+        "batch_size": "must be a whole number, 1 or more, not 0",
+        "repeats": "must be at most 10000, not 20000",
+        "limits.cell": "90 is not a time; write 90h, 90m or 90s",
+        "limits.tries": "must be a whole number, 1 or more, not 0",
+        "limits.generations": "no key 'generations' here; there are cell, tries",
+        "everywhere": "must be true or false, not 'yes'",
+        "batchsize": "no key 'batchsize' here; did you mean 'batch_size'?",
+    }

@@ -1,0 +1,106 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from benchfleet.campaign.units import duration, size, with_fractions
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("22GB", 22 * 10**9),
+        ("22 gb", 22 * 10**9),
+        ("22GiB", 22 * 2**30),
+        ("1.5TB", 15 * 10**11),
+        ("1.1GB", 11 * 10**8),
+        ("512KiB", 512 * 1024),
+        ("7MB", 7 * 10**6),
+        ("100B", 100),
+    ],
+)
+def test_a_size_is_read_in_bytes(text: str, expected: int) -> None:
+    assert size(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("value", "advice"),
+    [
+        ("22XB", "'22XB' is not a size; write 22GB"),
+        (22, "22 is not a size; write 22GB"),
+        ("1.5", "'1.5' is not a size; write 1.5GB"),
+        ("much", "'much' is not a size; write 22GB"),
+        ("22iB", "'22iB' is not a size; write 22GB"),
+        ("0GB", "'0GB' is not a size; write 22GB"),
+        ("-4GB", "'-4GB' is not a size; write 22GB"),
+        (True, "True is not a size; write 22GB"),
+        (None, "None is not a size; write 22GB"),
+    ],
+)
+def test_what_is_no_size_is_told_with_its_own_number(value: object, advice: str) -> None:
+    with pytest.raises(ValueError) as caught:  # noqa: PT011 (the whole message is compared)
+        size(value)
+    assert str(caught.value) == advice
+
+
+def test_a_size_that_no_ledger_could_hold_is_refused() -> None:
+    with pytest.raises(ValueError, match="is not a size"):
+        size("99999999999TB")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("6h", 21_600),
+        ("10m", 600),
+        ("90s", 90),
+        ("1h30m", 5_400),
+        ("1h 30m", 5_400),
+        ("2d", 172_800),
+        ("0.5h", 1_800),
+        ("1.5 s", 1.5),
+    ],
+)
+def test_a_time_is_read_in_seconds(text: str, expected: float) -> None:
+    assert duration(text) == expected
+
+
+@pytest.mark.parametrize("value", ["", "6", "0s", "30m1h", "6 weeks", "-1h", 90, None, "h", "1h1h"])
+def test_what_is_no_time_is_refused(value: object) -> None:
+    with pytest.raises(ValueError, match="is not a time; write "):
+        duration(value)
+
+
+def test_a_bare_number_of_time_is_told_the_units() -> None:
+    with pytest.raises(ValueError, match=r"^90 is not a time; write 90h, 90m or 90s$"):
+        duration(90)
+
+
+def test_percentages_become_fractions_wherever_they_stand() -> None:
+    assert with_fractions({"a": ["10%", 3], "b": {"c": "0.7 %"}}) == {
+        "a": [0.1, 3],
+        "b": {"c": 0.007},
+    }
+
+
+def test_other_text_with_a_percent_sign_stays_text() -> None:
+    assert with_fractions(["top-10%", "%", "10%%"]) == ["top-10%", "%", "10%%"]
+
+
+@settings(deadline=None)
+@given(st.integers(1, 999), st.integers(1, 999), st.integers(1, 999))
+def test_parts_of_a_time_add_up(hours: int, minutes: int, seconds: int) -> None:
+    written = f"{hours}h{minutes}m{seconds}s"
+    assert duration(written) == hours * 3_600 + minutes * 60 + seconds
+
+
+@settings(deadline=None)
+@given(st.text(max_size=12))
+def test_any_text_is_a_size_and_a_time_or_a_value_error(text: str) -> None:
+    for parse in (size, duration):
+        try:
+            found = parse(text)
+        except ValueError:
+            continue
+        assert found > 0

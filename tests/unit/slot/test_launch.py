@@ -1,0 +1,33 @@
+"""A slot's environment binds it before anything is imported."""
+
+from __future__ import annotations
+
+from benchfleet.slot.launch import slot_environment
+
+ORDER = {"slot": "s1", "gpus": "2,3", "threads": 4}
+
+
+def test_devices_and_threads_are_set_and_nothing_inherited_overrides_them() -> None:
+    inherited = {"CUDA_VISIBLE_DEVICES": "0,1,2,3", "OMP_NUM_THREADS": "64", "HOME": "/home/u"}
+    environment = slot_environment(inherited, ORDER)
+    assert environment["CUDA_VISIBLE_DEVICES"] == "2,3"
+    assert environment["OMP_NUM_THREADS"] == environment["MKL_NUM_THREADS"] == "4"
+    assert environment["CUDA_DEVICE_ORDER"] == "PCI_BUS_ID"
+    assert environment["HOME"] == "/home/u"
+    assert inherited["OMP_NUM_THREADS"] == "64"
+
+
+def test_a_cpu_slot_sees_no_gpu() -> None:
+    environment = slot_environment({"CUDA_VISIBLE_DEVICES": "0"}, {**ORDER, "gpus": ""})
+    assert environment["CUDA_VISIBLE_DEVICES"] == ""
+
+
+def test_leftovers_of_a_launcher_do_not_mislead_libraries() -> None:
+    environment = slot_environment({"LOCAL_RANK": "3", "WORLD_SIZE": "8"}, ORDER)
+    assert "LOCAL_RANK" not in environment
+    assert "WORLD_SIZE" not in environment
+
+
+def test_benchfleet_is_put_before_the_users_own_path() -> None:
+    environment = slot_environment({"PYTHONPATH": "/mine"}, {**ORDER, "path": "/benchfleet/src"})
+    assert environment["PYTHONPATH"] == "/benchfleet/src:/mine"
