@@ -138,7 +138,22 @@ def test_a_failed_attempt_leaves_its_reason(layout: Layout) -> None:
     assert (left["stage"], left["kind"], left["message"]) == ("load", "oom", "no room")
 
 
-@pytest.mark.parametrize("name", ["../x", "a/b", "", ".", "..", "cell.json", "samples.jsonl"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "../x",
+        "a/../b",
+        "/etc/x",
+        "a//b",
+        "",
+        ".",
+        "..",
+        ".x",
+        "cell.json",
+        "samples.jsonl",
+        "log.txt",
+    ],
+)
 def test_a_file_from_a_slot_cannot_leave_its_folder(layout: Layout, name: str) -> None:
     folder = AttemptFolder(layout.attempt(LEASE))
     with pytest.raises(ResultsError):
@@ -148,10 +163,19 @@ def test_a_file_from_a_slot_cannot_leave_its_folder(layout: Layout, name: str) -
 
 def test_files_from_a_slot_arrive_in_pieces(layout: Layout) -> None:
     folder = AttemptFolder(layout.attempt(LEASE))
-    folder.append("plot.bin", b"one ")
-    folder.append("plot.bin", b"two")
-    folder.close()
-    assert (folder.folder / "plot.bin").read_bytes() == b"one two"
+    folder.append("plots/plot.bin", b"one ")
+    folder.append("plots/plot.bin", b"two")
+    folder.record(line(0))
+    folder.seal(CELL, CELL.id, verdict(1.0))
+    assert (folder.folder / "plots/plot.bin").read_bytes() == b"one two"
+    assert "plots/plot.bin" in sealed(folder.folder)[0]["files"]
+
+
+def test_a_benchmark_that_writes_its_own_results_keeps_them(layout: Layout) -> None:
+    folder = AttemptFolder(layout.attempt(LEASE))
+    folder.append("raw_results.csv", b"mine")
+    folder.seal(CELL, CELL.id, verdict())
+    assert (folder.folder / "raw_results.csv").read_bytes() == b"mine"
 
 
 def test_links_out_of_the_tree_are_not_followed(layout: Layout, tmp_path: Path) -> None:

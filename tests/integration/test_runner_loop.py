@@ -88,7 +88,9 @@ class ScriptedEngine:
         if self.dead_on_arrival == spec.python != "" or self.dead_on_arrival == "all":
             self.inbox.post(SlotLost(slot=spec.slot, reason="exit code 1", exit_code=1))
         else:
-            self.inbox.post(SlotReady(slot=spec.slot, hello={"pid": 1}))
+            self.inbox.post(
+                SlotReady(slot=spec.slot, hello={"slot": spec.slot, "cell": "", "pid": 1})
+            )
 
     def run(self, slot: SlotId, order: Order) -> None:
         self.orders.append((slot, order.cell.id))
@@ -119,6 +121,7 @@ def good(slot: SlotId, order: Order) -> list[tuple[float, SlotEvent]]:
     """Two samples and an end, over ten seconds."""
     score = {"overall": 1.0, "per_sample": [1.0, 1.0], "tasks": {}, "summary": {}}
     known = order.recorded.count(b"\n")
+    score["summary"] = {"cell": "a name that the loop uses too"}
     return [
         (0, Started(slot=slot, attempt=order.attempt, stage="benchmark")),
         *[(4.0 * (i + 1), sample(order, slot, i)) for i in range(known, 2)],
@@ -376,7 +379,7 @@ def test_a_score_that_is_no_number_is_a_bad_result(stage: Stage) -> None:
     assert (record.outcome.failure.stage, record.outcome.failure.kind) == ("collect", "bad_result")
 
 
-@pytest.mark.parametrize("name", ["../escaped", "cell.json", "samples.jsonl", "", "a/b"])
+@pytest.mark.parametrize("name", ["../escaped", "cell.json", "samples.jsonl", "", "a/../b"])
 def test_a_slot_cannot_write_where_it_should_not(stage: Stage, name: str) -> None:
     stage.engine.script = lambda slot, order: [
         (1, FileSent(slot=slot, attempt=order.attempt, name=name, data=b"evil")),

@@ -16,8 +16,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
+from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
+from benchfleet.domain.cell import Config, Model
 from benchfleet.models.base import Adapter, Prompt
 
 
@@ -67,6 +69,8 @@ class Session(Protocol):
     """What a running benchmark is given. Made by the slot."""
 
     adapter: Adapter
+    model: Model  # as declared
+    config: Config  # already configured on the adapter
     subset: str | None
     seed: int
     limit: int | None  # samples at most
@@ -74,10 +78,17 @@ class Session(Protocol):
     generation: Mapping[str, Any]
     recorded: Sequence[Record]  # from an earlier attempt: not to be asked again
 
+    @property
+    def scratch(self) -> Path:
+        """A folder of this attempt's own, empty at first. What is left in it when `run` returns
+        or raises is kept with the results; links are not."""
+        ...
+
     def record(self, record: Record) -> None:
         """Hand over one answer; it is kept at once, before anything is scored.
 
-        Raises `Cancelled` where the cell is to stop here.
+        Ends the benchmark here where the cell is to stop, with an exception that is no
+        `Exception`: let it pass.
         """
         ...
 

@@ -16,7 +16,7 @@ Fencing. A cell's `token` grows with every claim and every release, never falls,
 each lease. `renew` and `finish` touch a cell only while its token is the lease's:
 
 * `renew` of a lease that ran out is good while nobody reaped it.
-* `finish` is good while no newer token exists, even after the lease ran out or was reaped.
+* `finish` is good once, while no newer token exists, even after the lease ran out or was reaped.
 * Asked again with the same lease and the same outcome digest and state, `finish` is silent:
   whoever does not know whether a commit went through may ask again.
 * Anything else raises `ClaimLost`; the writer stops and publishes nothing.
@@ -25,7 +25,8 @@ So at no time do two unexpired leases hold one cell, and a cell never has two re
 
 Paths. Each cell's results path is allotted at enrolment and kept for ever. The first holder
 keeps `cell.path(marked=False)`; where that equals, holds or lies inside a path already allotted
-to another fingerprint, the cell gets `cell.path(marked=True)`.
+to another fingerprint, the cell gets `cell.path(marked=True)`. Where that is taken too, which
+takes a name made to look like one, the whole enrolment is refused with `LedgerError`.
 
 Events. `record` appends a fact and returns its sequence number. Two kinds act on the cell that
 they name, in the same transaction; every other kind is only kept:
@@ -60,8 +61,9 @@ class Ledger(Protocol):
     """Where every cell's truth is kept; see the module for the whole contract."""
 
     def enroll(self, cells: Iterable[Cell]) -> int:
-        """Record the cells not yet known and return how many were new. Known ones stay as is,
-        except that needs, limits and priority of cells that have not ended follow the campaign."""
+        """Record the cells not yet known and return how many were new. Known ones stay as is, but
+        while they have not ended, what is no part of their identity and does not name them follows
+        the campaign: needs, limits, priority, the model's source and its interpreter."""
         ...
 
     def claim(self, runner: RunnerId, offer: Offer, limit: int = 1) -> Sequence[Claim]:
@@ -106,10 +108,14 @@ class Ledger(Protocol):
         ...
 
     def events(self, since: int = 0) -> Sequence[Event]:
-        """The events with a sequence number above `since`, oldest first. The ledger itself
-        records ``enrolled``, ``claimed``, ``finished``, ``released`` and ``reaped`` with the
-        cell's fingerprint and, where there is one, ``data`` with attempt, token, runner, and for
-        ``finished`` the whole outcome: this is a cell's history of attempts."""
+        """The events with a sequence number above `since`, oldest first.
+
+        The ledger itself records ``claimed``, ``finished``, ``released`` and ``reaped`` with the
+        cell's fingerprint and, as ``data``, attempt, token and runner, for ``finished`` the whole
+        outcome too, for ``released`` the reason: this is a cell's history of attempts. One
+        ``enrolled`` stands for a whole enrolment that changed something: how many cells were
+        ``new``, and of how many known ones the needs and the like ``changed``.
+        """
         ...
 
     def close(self) -> None:

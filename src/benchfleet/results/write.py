@@ -20,11 +20,13 @@ from typing import Any
 
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.failure import Failure
+from benchfleet.domain.names import path_part
 from benchfleet.errors import ResultsError
 from benchfleet.results import layout as names
 from benchfleet.results.summary import summarise
 
 FORMAT = 1  # of cell.json and its neighbours
+_OURS = frozenset({names.CELL, names.SAMPLES, names.LOG, names.FAILURE})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,11 +60,19 @@ class AttemptFolder:
         self._samples.write(lines)
 
     def append(self, name: str, data: bytes) -> None:
-        """Append a piece of a file that the slot sent. Refuses names that leave the folder."""
-        if name != os.path.basename(name) or name in {"", ".", "..", names.CELL, names.SAMPLES}:
+        """Append a piece of a file that the slot sent. Refuses names that leave the folder, and
+        those that are the runner's to write."""
+        parts = name.split("/")
+        try:
+            safe = [path_part(part) for part in parts] == parts and name not in _OURS
+        except ValueError:
+            safe = False
+        if not safe:
             raise ResultsError(f"a slot may not write a result file named {name!r}")
-        with open(self.folder / name, "ab") as file:
-            file.write(data)
+        file = self.folder / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with open(file, "ab") as opened:
+            opened.write(data)
 
     def fail(self, failure: Failure) -> None:
         """Leave the reason beside what the attempt wrote."""
@@ -98,11 +108,17 @@ class AttemptFolder:
             names.CONFIG: _pretty(_config(cell)),
         }
         for name, text in files.items():
-            _write(self.folder / name, text)
+            if (
+                name == names.SAMPLES or not (self.folder / name).exists()
+            ):  # else the benchmark's own
+                _write(self.folder / name, text)
         self.log.touch()
         digests = {}
-        for file in sorted(self.folder.iterdir()):
-            digests[file.name] = _sync_and_digest(file)
+        for file in sorted(self.folder.rglob("*")):
+            if file.is_dir():
+                _sync_folder(file)
+            else:
+                digests[file.relative_to(self.folder).as_posix()] = _sync_and_digest(file)
         sealed = _pretty(
             {
                 "format": FORMAT,

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import shutil
 import time
 import traceback
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from benchfleet import registry
@@ -17,6 +19,8 @@ from benchfleet.models.base import Adapter
 from benchfleet.slot.channel import Channel
 from benchfleet.slot.classify import classify
 from benchfleet.slot.memory import Memory
+
+_PIECE = 2**20  # bytes of a file in one frame
 
 
 class Stop(BaseException):
@@ -108,8 +112,12 @@ class Executor:
             adapter=adapter,
             cell=cell,
             recorded=[Record.from_dict(json.loads(line)) for line in lines],
+            place=Path(order.fields["log"] + ".scratch"),
         )
-        score: Score = benchmark.run(session)
+        try:
+            score: Score = benchmark.run(session)
+        finally:
+            session.hand_over()
         return score
 
     def _recover(self, failure: Failure) -> bool:
@@ -128,11 +136,16 @@ class SlotSession:
         adapter: Adapter,
         cell: Cell,
         recorded: Sequence[Record],
+        place: Path,
     ) -> None:
         self._channel = channel
         self._attempt = attempt
         self._done, self._total = len(recorded), 0
+        self._place = place
+        self._scratch: Path | None = None
         self.adapter = adapter
+        self.model = cell.model
+        self.config = cell.config
         self.recorded = recorded
         self.subset = cell.workload.subset
         self.seed = cell.data_seed
@@ -148,6 +161,30 @@ class SlotSession:
         )
         if self._attempt in self._channel.stopping:
             raise Stop
+
+    @property
+    def scratch(self) -> Path:
+        if self._scratch is None:
+            self._scratch = self._place
+            self._scratch.mkdir(parents=True)
+        return self._scratch
+
+    def hand_over(self) -> None:
+        """Send the files of the scratch folder, in pieces, and remove it."""
+        if self._scratch is None:
+            return
+        for file in sorted(self._scratch.rglob("*")):
+            if file.is_symlink() or not file.is_file():
+                continue
+            name = file.relative_to(self._scratch).as_posix()
+            with open(file, "rb") as opened:
+                piece = opened.read(_PIECE)
+                while True:
+                    self._channel.send("file", (piece,), attempt=self._attempt, name=name)
+                    if not (piece := opened.read(_PIECE)):
+                        break
+        shutil.rmtree(self._scratch, ignore_errors=True)
+        self._scratch = None
 
     def expect(self, total: int) -> None:
         self._total = total

@@ -1,1 +1,11 @@
 """Contract suites and test doubles for those who extend benchfleet."""
+
+import pytest
+
+pytest.register_assert_rewrite("benchfleet.testing.ledger_contract")
+
+from .clock import FakeClock  # noqa: E402
+from .ledger_contract import LedgerContract  # noqa: E402
+from .samples import sample_cell  # noqa: E402
+
+__all__ = ["FakeClock", "LedgerContract", "sample_cell"]

@@ -25,6 +25,7 @@ from benchfleet.engines.base import (
     Done,
     Engine,
     Failed,
+    FileSent,
     Order,
     Recorded,
     SlotEvent,
@@ -216,6 +217,16 @@ class EngineContract:
         bench.run(act="flood", size=100 * 2**20)
         bench.until(Done)
         assert len(bench.log()) >= 100 * 2**20
+
+    def test_files_left_by_a_benchmark_arrive_whole_and_links_do_not(self, bench: Bench) -> None:
+        bench.open()
+        size = 5 * 2**20 + 7
+        bench.run(act="files", size=size)
+        sent: dict[str, bytes] = {}
+        for event in bench.until(Done):
+            if isinstance(event, FileSent):
+                sent[event.name] = sent.get(event.name, b"") + event.data
+        assert sent == {"nested/big.bin": b"x" * size, "empty.txt": b""}
 
     def test_hostile_text_in_an_answer_arrives_as_it_is(self, bench: Bench) -> None:
         bench.open()

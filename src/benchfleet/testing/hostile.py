@@ -47,7 +47,7 @@ class Hostile:
         known = {record.index for record in session.recorded}
         for index in range(params["samples"]):
             if index == params["at"] and self._is_due():
-                self._act(params["act"])
+                self._act(params["act"], session.scratch)
             if index not in known:
                 time.sleep(params["seconds"])
                 session.record(
@@ -72,7 +72,7 @@ class Hostile:
         Path(once).touch()
         return True
 
-    def _act(self, act: str) -> None:
+    def _act(self, act: str, scratch: Path) -> None:
         if act == "kill":
             os.kill(os.getpid(), signal.SIGKILL)
         elif act == "exit":
@@ -96,6 +96,11 @@ class Hostile:
         elif act == "flood":
             for _ in range(max(1, self._params["size"] // 2**20)):
                 os.write(1, b"x" * 2**20)
+        elif act == "files":
+            (scratch / "nested").mkdir()
+            (scratch / "nested" / "big.bin").write_bytes(b"x" * self._params["size"])
+            (scratch / "empty.txt").touch()
+            (scratch / "link").symlink_to("/etc/passwd")
         elif act == "hang":
             time.sleep(3600)
         elif act == "child":

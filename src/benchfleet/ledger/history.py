@@ -1,0 +1,94 @@
+"""The reading side of a ledger, for reports: counts, and the attempts of a cell."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from benchfleet.domain.attempt import CellRecord, Outcome
+from benchfleet.domain.event import Event
+from benchfleet.domain.state import STATES
+from benchfleet.ledger.base import Ledger
+
+Ending = Literal["", "finished", "released", "reaped", "cancelled"]
+_ENDINGS: dict[str, Ending] = {
+    "finished": "finished",
+    "released": "released",
+    "reaped": "reaped",
+    "cancel_asked": "cancelled",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Counts:
+    """How many cells are in each state; they add up to `total`."""
+
+    total: int
+    pending: int
+    running: int
+    success: int
+    partial: int
+    failed: int
+    skipped: int
+    cancelled: int
+
+    @property
+    def done(self) -> int:
+        """Cells in a final state."""
+        return self.total - self.pending - self.running
+
+
+def counts(records: Iterable[CellRecord]) -> Counts:
+    """Count the records by state."""
+    found = Counter(record.state for record in records)
+    return Counts(total=sum(found.values()), **{state: found[state] for state in STATES})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attempt:
+    """One try of a cell, as the events tell it."""
+
+    attempt: int  # 1 for the first
+    token: int
+    runner: str
+    claimed_at: float  # seconds since the epoch by the ledger's clock
+    ended_at: float | None = None  # None while it runs
+    how: Ending = ""  # "" while it runs
+    outcome: Outcome | None = None  # where it was finished
+
+
+def attempts(ledger: Ledger, fingerprint: str) -> list[Attempt]:
+    """The attempts of one cell, oldest first."""
+    events = (event for event in ledger.events() if event.fingerprint == fingerprint)
+    return attempts_by_cell(events).get(fingerprint, [])
+
+
+def attempts_by_cell(events: Iterable[Event]) -> dict[str, list[Attempt]]:
+    """The attempts of every cell that the events tell of, in one pass over them.
+
+    An attempt that was reaped and finished late after all counts as finished.
+    """
+    found: dict[str, list[Attempt]] = {}
+    for event in events:
+        if event.kind == "claimed":
+            found.setdefault(event.fingerprint, []).append(
+                Attempt(
+                    attempt=event.data["attempt"],
+                    token=event.data["token"],
+                    runner=event.data["runner"],
+                    claimed_at=event.at,
+                )
+            )
+        elif event.kind in _ENDINGS and found.get(event.fingerprint):
+            last = found[event.fingerprint][-1]
+            if last.ended_at is None or event.kind == "finished":
+                outcome = event.data["outcome"] if event.kind == "finished" else None
+                found[event.fingerprint][-1] = replace(
+                    last,
+                    ended_at=event.at,
+                    how=_ENDINGS[event.kind],
+                    outcome=Outcome.from_dict(outcome) if outcome is not None else None,
+                )
+    return found

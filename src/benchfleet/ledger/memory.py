@@ -1,0 +1,278 @@
+"""A ledger that lives and ends with its process: for tests, simulations and trying things out."""
+
+from __future__ import annotations
+
+import heapq
+import threading
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from benchfleet.domain.attempt import CellRecord, Claim, Lease, Outcome, RunnerId
+from benchfleet.domain.cell import Cell, Fingerprint
+from benchfleet.domain.event import Event
+from benchfleet.domain.resource import Offer
+from benchfleet.domain.state import FINAL_STATES, State
+from benchfleet.errors import ClaimLost, LedgerError
+from benchfleet.ledger.base import DEFAULT_LEASE
+
+
+@dataclass(kw_only=True)
+class _Entry:
+    """A cell and what became of it."""
+
+    cell: Cell
+    id: str
+    path: str
+    ordinal: int
+    state: State = "pending"
+    ready: float = 0.0
+    attempt: int = 0
+    tries: int = 0
+    token: int = 0
+    ended_token: int = 0
+    runner: str = ""
+    expires: float = 0.0
+    outcome: Outcome | None = None
+
+    def holds(self, lease: Lease) -> bool:
+        return self.state == "running" and self.token == lease.token
+
+    def facts(self) -> dict[str, object]:
+        return {"attempt": self.attempt, "token": self.token, "runner": self.runner}
+
+
+class MemoryLedger:
+    """The whole contract in one process; nothing is durable."""
+
+    def __init__(
+        self, clock: Callable[[], float] = time.time, lease: float = DEFAULT_LEASE
+    ) -> None:
+        self._clock = clock
+        self._lease = lease
+        self._lock = threading.RLock()
+        self._entries: dict[str, _Entry] = {}
+        self._pending: dict[str, _Entry] = {}
+        self._paths: set[str] = set()
+        self._folders: set[str] = set()  # every folder above an allotted path
+        self._events: list[Event] = []
+
+    def enroll(self, cells: Iterable[Cell]) -> int:
+        cells = list(cells)
+        with self._lock:
+            # Copies, so that an enrolment that fails leaves nothing behind.
+            paths, folders = set(self._paths), set(self._folders)
+            fresh: dict[str, _Entry] = {}
+            for cell in cells:
+                if cell.fingerprint not in self._entries and cell.fingerprint not in fresh:
+                    fresh[cell.fingerprint] = _Entry(
+                        cell=cell,
+                        id=cell.id,
+                        path=_allot(cell, paths, folders),
+                        ordinal=len(self._entries) + len(fresh),
+                    )
+            self._paths, self._folders = paths, folders
+            self._entries.update(fresh)
+            self._pending.update(fresh)
+            changed = 0
+            for cell in cells:
+                entry = self._entries[cell.fingerprint]
+                if entry.state not in FINAL_STATES and _terms(cell) != _terms(entry.cell):
+                    changed += 1
+                    entry.cell = _following(entry.cell, cell)
+            if fresh or changed:
+                self._append("enrolled", "", {"new": len(fresh), "changed": changed})
+        return len(fresh)
+
+    def claim(self, runner: RunnerId, offer: Offer, limit: int = 1) -> Sequence[Claim]:
+        with self._lock:
+            now = self._clock()
+            places = {key: place for place, key in reversed([*enumerate(offer.loaded)])}
+
+            def order(entry: _Entry) -> tuple[int, int, int]:
+                place = places.get(entry.cell.model.load_key, len(offer.loaded))
+                return place, -entry.cell.priority, entry.ordinal
+
+            fit = (
+                entry
+                for fingerprint, entry in self._pending.items()
+                if entry.ready <= now
+                and entry.cell.need.gpus <= offer.gpus
+                and entry.cell.need.vram <= offer.vram
+                and (offer.among is None or fingerprint in offer.among)
+            )
+            return [self._take(entry, runner, now) for entry in heapq.nsmallest(limit, fit, order)]
+
+    def _take(self, entry: _Entry, runner: RunnerId, now: float) -> Claim:
+        self._move(entry, "running")
+        entry.attempt += 1
+        entry.token += 1
+        entry.runner = runner
+        entry.expires = now + self._lease
+        self._append("claimed", entry.cell.fingerprint, entry.facts())
+        lease = Lease(
+            fingerprint=entry.cell.fingerprint,
+            attempt=entry.attempt,
+            token=entry.token,
+            expires_in=self._lease,
+        )
+        return Claim(lease=lease, cell=entry.cell, path=entry.path, tries=entry.tries)
+
+    def renew(self, leases: Sequence[Lease]) -> Sequence[Lease]:
+        held = []
+        with self._lock:
+            for lease in leases:
+                entry = self._entries.get(lease.fingerprint)
+                if entry is not None and entry.holds(lease):
+                    entry.expires = self._clock() + self._lease
+                    held.append(replace(lease, expires_in=self._lease))
+        return held
+
+    def finish(self, lease: Lease, outcome: Outcome) -> None:
+        with self._lock:
+            entry = self._entries.get(lease.fingerprint)
+            if entry is None:
+                raise ClaimLost(f"the ledger knows no cell {lease.fingerprint[:8]}")
+            name = f"attempt {lease.attempt} of cell {lease.fingerprint[:8]}"
+            if entry.ended_token == lease.token and entry.outcome is not None:
+                had = entry.outcome
+                if (had.state, had.digest) == (outcome.state, outcome.digest):
+                    return
+                raise ClaimLost(f"{name} has ended already, as {had.state}")
+            if entry.token != lease.token:
+                raise ClaimLost(
+                    f"{name} holds no longer: its token is {lease.token}, the cell's is "
+                    f"{entry.token}"
+                )
+            self._move(entry, outcome.state if outcome.retry_in is None else "pending")
+            entry.ready = self._clock() + (outcome.retry_in or 0.0)
+            entry.tries += outcome.charged
+            entry.ended_token = lease.token
+            entry.outcome = outcome
+            self._append(
+                "finished", lease.fingerprint, {**entry.facts(), "outcome": outcome.to_dict()}
+            )
+
+    def release(self, leases: Sequence[Lease], reason: str) -> None:
+        with self._lock:
+            for lease in leases:
+                entry = self._entries.get(lease.fingerprint)
+                if entry is not None and entry.holds(lease):
+                    self._append("released", lease.fingerprint, {**entry.facts(), "reason": reason})
+                    self._move(entry, "pending")
+                    entry.token += 1
+
+    def reap(self) -> Sequence[Fingerprint]:
+        with self._lock:
+            now = self._clock()
+            expired = [
+                entry
+                for entry in self._entries.values()
+                if entry.state == "running" and entry.expires <= now
+            ]
+            for entry in expired:
+                self._move(entry, "pending")
+                self._append("reaped", entry.cell.fingerprint, entry.facts())
+            return [entry.cell.fingerprint for entry in expired]
+
+    def cells(
+        self,
+        *,
+        states: Collection[State] | None = None,
+        among: Collection[str] | None = None,
+        whole: bool = False,
+    ) -> Iterator[CellRecord]:
+        wanted = None if among is None else frozenset(among)
+        with self._lock:
+            now = self._clock()
+            records = [
+                _record(entry, now, whole)
+                for fingerprint, entry in self._entries.items()
+                if (states is None or entry.state in states)
+                and (wanted is None or fingerprint in wanted)
+            ]
+        yield from records
+
+    def record(self, event: Event) -> int:
+        with self._lock:
+            entry = self._entries.get(event.fingerprint)
+            if entry is not None:
+                final = entry.state in FINAL_STATES
+                if event.kind == "retry_asked" and final:
+                    self._move(entry, "pending")
+                    entry.ready = 0.0
+                    entry.tries = 0
+                elif event.kind == "cancel_asked" and not final:
+                    self._move(entry, "cancelled")
+                    entry.token += 1
+            return self._append(event.kind, event.fingerprint, dict(event.data))
+
+    def events(self, since: int = 0) -> Sequence[Event]:
+        with self._lock:
+            return self._events[max(0, since) :]
+
+    def close(self) -> None:
+        """There is nothing to let go of."""
+
+    def _move(self, entry: _Entry, state: State) -> None:
+        entry.state = state
+        if state == "pending":
+            self._pending[entry.cell.fingerprint] = entry
+        else:
+            self._pending.pop(entry.cell.fingerprint, None)
+
+    def _append(self, kind: str, fingerprint: str, data: dict[str, object]) -> int:
+        seq = len(self._events) + 1
+        self._events.append(
+            Event(kind=kind, fingerprint=fingerprint, data=data, seq=seq, at=self._clock())
+        )
+        return seq
+
+
+def _allot(cell: Cell, paths: set[str], folders: set[str]) -> str:
+    """The first of the cell's two paths that is free, entered in both sets."""
+    for marked in (False, True):
+        path = cell.path(marked=marked)
+        parts = path.split("/")
+        above = {"/".join(parts[:length]) for length in range(1, len(parts))}
+        if path not in paths and path not in folders and above.isdisjoint(paths):
+            paths.add(path)
+            folders |= above
+            return path
+    raise LedgerError(
+        f"the results path {path} belongs to another cell; give the model or the subset of "
+        f"{cell.id} another name"
+    )
+
+
+def _terms(cell: Cell) -> tuple[object, ...]:
+    return cell.need, cell.limits, cell.priority, cell.model.source, cell.model.python
+
+
+def _following(known: Cell, declared: Cell) -> Cell:
+    """The known cell, with what is no part of its identity as the campaign says it now."""
+    return replace(
+        known,
+        model=replace(known.model, source=declared.model.source, python=declared.model.python),
+        need=declared.need,
+        limits=declared.limits,
+        priority=declared.priority,
+    )
+
+
+def _record(entry: _Entry, now: float, whole: bool) -> CellRecord:
+    running = entry.state == "running"
+    return CellRecord(
+        fingerprint=entry.cell.fingerprint,
+        id=entry.id,
+        path=entry.path,
+        state=entry.state,
+        attempt=entry.attempt,
+        tries=entry.tries,
+        token=entry.token,
+        runner=entry.runner if running else "",
+        expires_in=entry.expires - now if running else None,
+        ready_in=max(0.0, entry.ready - now) if entry.state == "pending" else 0.0,
+        outcome=entry.outcome,
+        cell=entry.cell if whole else None,
+    )

@@ -1,0 +1,282 @@
+"""A ledger against a simple model, in any order of calls that Hypothesis can think of.
+
+    class MyMachine(LedgerMachine):
+        def make_ledger(self, folder, clock, lease):
+            return MyLedger(folder / "my.ledger", clock=clock, lease=lease)
+
+    TestMyMachine = MyMachine.TestCase
+
+The model knows no tokens: it remembers which lease may still write to a cell, and why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    Bundle,
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    multiple,
+    rule,
+)
+
+from benchfleet.domain.attempt import Lease, Outcome, RunnerId
+from benchfleet.domain.cell import Cell
+from benchfleet.domain.event import Event
+from benchfleet.domain.resource import Offer
+from benchfleet.domain.state import FINAL_STATES, State
+from benchfleet.errors import ClaimLost
+from benchfleet.ledger.base import Ledger
+from benchfleet.ledger.history import attempts_by_cell, counts
+
+from .clock import FakeClock
+from .samples import sample_cell
+
+LEASE = 60.0
+CELLS = [  # one path holds another, two have equal names; models, needs and priorities differ
+    sample_cell(0, model="a"),
+    sample_cell(0, model="a", version="2", priority=1),
+    sample_cell(0, model="a", version="3", repeats=True, repeat=1),
+    sample_cell(1, model="b", gpus=1),
+    sample_cell(2, model="b", gpus=1, vram=40, priority=1),
+    sample_cell(3, model="c", gpus=2),
+]
+FINGERPRINTS = [cell.fingerprint for cell in CELLS]
+LOAD_KEYS = sorted({cell.model.load_key for cell in CELLS})
+OUTCOMES = [
+    Outcome(state="success", digest="one"),
+    Outcome(state="success", digest="two"),
+    Outcome(state="failed"),
+    Outcome(state="failed", charged=False, retry_in=0.0),
+    Outcome(state="failed", retry_in=LEASE / 2),
+]
+
+some_cells = st.lists(st.sampled_from(CELLS), max_size=4)
+any_fingerprint = st.sampled_from(FINGERPRINTS)
+offers = st.builds(
+    Offer,
+    gpus=st.sampled_from([0, 1, 2]),
+    vram=st.sampled_from([0, 40]),
+    loaded=st.lists(st.sampled_from(LOAD_KEYS), max_size=2).map(tuple),
+    among=st.none() | st.frozensets(any_fingerprint, min_size=3),
+)
+
+
+@dataclass(kw_only=True)
+class _Known:
+    """A cell as the model has it."""
+
+    cell: Cell
+    path: str
+    state: State = "pending"
+    ready: float = 0.0
+    expires: float = 0.0
+    attempt: int = 0
+    tries: int = 0
+    writer: Lease | None = None  # the one lease that may still finish
+    ended: Lease | None = None  # the last one that did
+    outcome: Outcome | None = None
+    token: int = 0  # the largest that was seen
+
+
+class LedgerMachine(RuleBasedStateMachine):
+    """Derive from it, and run its `TestCase`."""
+
+    leases = Bundle("leases")
+
+    def make_ledger(self, folder: Path, clock: Callable[[], float], lease: float) -> Ledger:
+        """The ledger of that folder: a fresh one where there is none yet."""
+        raise NotImplementedError
+
+    def open_again(self) -> Ledger:
+        """The same store after its handle was closed; a ledger without a store is kept."""
+        return self.ledger
+
+    @initialize()
+    def start(self) -> None:
+        self.folder = TemporaryDirectory()
+        self.clock = FakeClock()
+        self.ledger = self.make_ledger(Path(self.folder.name), self.clock, LEASE)
+        self.known: dict[str, _Known] = {}
+        self.rights: dict[str, float] = {}  # when the newest lease of a cell runs out
+        self.final: dict[str, tuple[State, Outcome | None]] = {}
+
+    def teardown(self) -> None:
+        if hasattr(self, "ledger"):
+            self.ledger.close()
+            self.folder.cleanup()
+
+    @rule(cells=some_cells)
+    def enroll(self, cells: list[Cell]) -> None:
+        new = 0
+        for cell in cells:
+            if cell.fingerprint not in self.known:
+                new += 1
+                taken = [known.path for known in self.known.values()]
+                plain = cell.path(marked=False)
+                clash = any(
+                    f"{path}/".startswith(f"{plain}/") or f"{plain}/".startswith(f"{path}/")
+                    for path in taken
+                )
+                path = cell.path(marked=True) if clash else plain
+                self.known[cell.fingerprint] = _Known(cell=cell, path=path)
+        assert self.ledger.enroll(cells) == new
+
+    @rule(
+        target=leases,
+        runner=st.sampled_from([RunnerId("one"), RunnerId("two")]),
+        offer=offers,
+        limit=st.integers(1, 3),
+    )
+    def claim(self, runner: RunnerId, offer: Offer, limit: int):  # type: ignore[no-untyped-def]
+        wanted = sorted(filter(self.fits(offer), self.known.values()), key=self.order(offer))
+        claims = self.ledger.claim(runner, offer, limit)
+        assert [c.lease.fingerprint for c in claims] == [
+            known.cell.fingerprint for known in wanted[:limit]
+        ]
+        for claim, known in zip(claims, wanted, strict=False):
+            until = self.rights.get(claim.lease.fingerprint, 0.0)
+            assert until <= self.clock.now, "two unexpired leases on one cell"
+            self.rights[claim.lease.fingerprint] = self.clock.now + LEASE
+            assert claim.lease.token > known.token
+            assert (claim.path, claim.tries) == (known.path, known.tries)
+            known.state, known.expires = "running", self.clock.now + LEASE
+            known.attempt += 1
+            known.writer = claim.lease
+            assert claim.lease.attempt == known.attempt
+            assert claim.lease.expires_in == LEASE
+        return multiple(*(claim.lease for claim in claims))
+
+    def fits(self, offer: Offer) -> Callable[[_Known], bool]:
+        return lambda known: (
+            known.state == "pending"
+            and known.ready <= self.clock.now
+            and known.cell.need.gpus <= offer.gpus
+            and known.cell.need.vram <= offer.vram
+            and (offer.among is None or known.cell.fingerprint in offer.among)
+        )
+
+    def order(self, offer: Offer) -> Callable[[_Known], tuple[int, int, int]]:
+        enrolled = list(self.known)
+
+        def place(known: _Known) -> tuple[int, int, int]:
+            key = known.cell.model.load_key
+            loaded = offer.loaded.index(key) if key in offer.loaded else len(offer.loaded)
+            return loaded, -known.cell.priority, enrolled.index(known.cell.fingerprint)
+
+        return place
+
+    @rule(lease=leases)
+    def renew(self, lease: Lease) -> None:
+        known = self.known[lease.fingerprint]
+        held = known.state == "running" and known.writer == lease
+        assert list(self.ledger.renew([lease])) == [lease] * held
+        if held:
+            known.expires = self.rights[lease.fingerprint] = self.clock.now + LEASE
+
+    @rule(lease=leases, outcome=st.sampled_from(OUTCOMES))
+    def finish(self, lease: Lease, outcome: Outcome) -> None:
+        known = self.known[lease.fingerprint]
+        had = known.outcome if known.ended == lease else None
+        again = had is not None and (had.state, had.digest) == (outcome.state, outcome.digest)
+        good = known.writer == lease
+        with nullcontext() if again or good else pytest.raises(ClaimLost):
+            self.ledger.finish(lease, outcome)
+        if good:
+            del self.rights[lease.fingerprint]
+            known.writer, known.ended, known.outcome = None, lease, outcome
+            known.state = outcome.state if outcome.retry_in is None else "pending"
+            known.ready = self.clock.now + (outcome.retry_in or 0.0)
+            known.tries += outcome.charged
+
+    @rule(lease=leases)
+    def release(self, lease: Lease) -> None:
+        known = self.known[lease.fingerprint]
+        self.ledger.release([lease], "given back")
+        if known.state == "running" and known.writer == lease:
+            del self.rights[lease.fingerprint]
+            known.state, known.writer = "pending", None
+
+    @rule()
+    def reap(self) -> None:
+        expired = [
+            known
+            for known in self.known.values()
+            if known.state == "running" and known.expires <= self.clock.now
+        ]
+        assert sorted(self.ledger.reap()) == sorted(k.cell.fingerprint for k in expired)
+        for known in expired:
+            known.state = "pending"  # its writer may still finish
+
+    @rule(fingerprint=any_fingerprint)
+    def ask_for_a_retry(self, fingerprint: str) -> None:
+        self.ledger.record(Event(kind="retry_asked", fingerprint=fingerprint))
+        self.final.pop(fingerprint, None)
+        known = self.known.get(fingerprint)
+        if known is not None and known.state in FINAL_STATES:
+            known.state, known.ready, known.tries = "pending", 0.0, 0
+
+    @rule(fingerprint=any_fingerprint)
+    def cancel(self, fingerprint: str) -> None:
+        self.ledger.record(Event(kind="cancel_asked", fingerprint=fingerprint))
+        known = self.known.get(fingerprint)
+        if known is not None and known.state not in FINAL_STATES:
+            self.rights.pop(fingerprint, None)
+            known.state, known.writer = "cancelled", None
+
+    @rule(seconds=st.sampled_from([1.0, LEASE / 2, LEASE]))
+    def wait(self, seconds: float) -> None:
+        self.clock.advance(seconds)
+
+    @rule()
+    def reopen(self) -> None:
+        self.ledger = self.open_again()
+
+    @invariant()
+    def the_ledger_and_the_model_agree(self) -> None:
+        if not hasattr(self, "known"):
+            return  # before `start`
+        records = list(self.ledger.cells())
+        assert [record.fingerprint for record in records] == list(self.known)
+        for record in records:
+            known = self.known[record.fingerprint]
+            if record.state in FINAL_STATES:
+                result = (record.state, record.outcome)
+                assert self.final.setdefault(record.fingerprint, result) == result
+            assert record.fingerprint not in self.final or record.state in FINAL_STATES
+            assert record.token >= known.token, "a token fell"
+            known.token = record.token
+            assert (record.state, record.path) == (known.state, known.path)
+            assert (record.attempt, record.tries) == (known.attempt, known.tries)
+            assert record.outcome == known.outcome
+            left = known.expires - self.clock.now if known.state == "running" else None
+            assert record.expires_in == left
+            waits = known.state == "pending" and known.ready > self.clock.now
+            assert record.ready_in == (known.ready - self.clock.now if waits else 0.0)
+        shown = counts(records)
+        states = [known.state for known in self.known.values()]
+        assert shown.total == len(states)
+        assert all(getattr(shown, state) == states.count(state) for state in set(states))
+
+    @invariant()
+    def the_events_tell_every_attempt(self) -> None:
+        if not hasattr(self, "known"):
+            return
+        events = self.ledger.events()
+        assert [e.seq for e in events] == sorted({e.seq for e in events})
+        told = attempts_by_cell(events)
+        for fingerprint, known in self.known.items():
+            attempts = told.get(fingerprint, [])
+            assert [a.attempt for a in attempts] == list(range(1, known.attempt + 1))
+            outcomes = [a.outcome for a in attempts if a.outcome is not None]
+            assert outcomes[-1:] == ([] if known.outcome is None else [known.outcome])
+            under_way = [a.attempt for a in attempts if a.how == ""]
+            assert under_way == [known.attempt] * (known.state == "running")

@@ -1,0 +1,109 @@
+"""Counts and attempts, as reports read them from any ledger."""
+
+from __future__ import annotations
+
+from benchfleet.domain.attempt import Claim, Outcome, RunnerId
+from benchfleet.domain.event import Event
+from benchfleet.domain.resource import Offer
+from benchfleet.ledger.history import Attempt, Counts, attempts, attempts_by_cell, counts
+from benchfleet.ledger.memory import MemoryLedger
+from benchfleet.testing import FakeClock, sample_cell
+
+CELL = sample_cell()
+SUCCESS = Outcome(state="success", digest="abc", metrics={"overall": 1.0})
+
+
+class Story:
+    """A ledger of one cell, one second after another."""
+
+    def __init__(self) -> None:
+        self.clock = FakeClock(0.0)
+        self.ledger = MemoryLedger(clock=self.clock, lease=10.0)
+        self.ledger.enroll([CELL])
+
+    def claim(self, runner: str) -> Claim:
+        self.clock.advance(1)
+        (claim,) = self.ledger.claim(RunnerId(runner), Offer())
+        self.clock.advance(1)
+        return claim
+
+
+def test_counts_add_up_and_name_every_state() -> None:
+    ledger = MemoryLedger(clock=FakeClock(), lease=10.0)
+    ledger.enroll([sample_cell(number) for number in range(8)])
+    claims = ledger.claim(RunnerId("me"), Offer(), 6)
+    for claim, state in zip(claims, ("success", "success", "partial", "failed"), strict=False):
+        ledger.finish(claim.lease, Outcome(state=state))  # type: ignore[arg-type]
+    ledger.finish(claims[4].lease, Outcome(state="skipped"))
+    ledger.record(Event(kind="cancel_asked", fingerprint=sample_cell(7).fingerprint))
+    shown = counts(ledger.cells())
+    assert shown == Counts(
+        total=8, pending=1, running=1, success=2, partial=1, failed=1, skipped=1, cancelled=1
+    )
+    assert shown.done == 6
+
+
+def test_nothing_counts_as_nothing() -> None:
+    assert counts([]).total == counts([]).done == 0
+
+
+def test_every_attempt_is_told_with_how_it_ended() -> None:
+    story = Story()
+    given_back = story.claim("one")
+    story.ledger.release([given_back.lease], "no room")
+    story.claim("two")
+    story.clock.advance(10)
+    story.ledger.reap()
+    retried = story.claim("three")
+    failed = Outcome(state="failed", retry_in=0.0)
+    story.ledger.finish(retried.lease, failed)
+    done = story.claim("four")
+    story.ledger.finish(done.lease, SUCCESS)
+    assert attempts(story.ledger, CELL.fingerprint) == [
+        Attempt(attempt=1, token=1, runner="one", claimed_at=1, ended_at=2, how="released"),
+        Attempt(attempt=2, token=3, runner="two", claimed_at=3, ended_at=14, how="reaped"),
+        Attempt(
+            attempt=3, token=4, runner="three", claimed_at=15, ended_at=16, how="finished",
+            outcome=failed,
+        ),
+        Attempt(
+            attempt=4, token=5, runner="four", claimed_at=17, ended_at=18, how="finished",
+            outcome=SUCCESS,
+        ),
+    ]  # fmt: skip
+
+
+def test_an_attempt_under_way_has_no_end() -> None:
+    story = Story()
+    story.claim("one")
+    (attempt,) = attempts(story.ledger, CELL.fingerprint)
+    assert (attempt.ended_at, attempt.how, attempt.outcome) == (None, "", None)
+
+
+def test_an_attempt_that_was_reaped_and_finished_late_counts_as_finished() -> None:
+    story = Story()
+    claim = story.claim("one")
+    story.clock.advance(10)
+    story.ledger.reap()
+    story.clock.advance(5)
+    story.ledger.finish(claim.lease, SUCCESS)
+    (attempt,) = attempts(story.ledger, CELL.fingerprint)
+    assert (attempt.how, attempt.ended_at, attempt.outcome) == ("finished", 17, SUCCESS)
+
+
+def test_only_an_attempt_under_way_is_cancelled() -> None:
+    story = Story()
+    claim = story.claim("one")
+    story.ledger.release([claim.lease], "no room")
+    story.ledger.record(Event(kind="cancel_asked", fingerprint=CELL.fingerprint))
+    story.ledger.record(Event(kind="retry_asked", fingerprint=CELL.fingerprint))
+    story.claim("two")
+    story.ledger.record(Event(kind="cancel_asked", fingerprint=CELL.fingerprint))
+    assert [a.how for a in attempts(story.ledger, CELL.fingerprint)] == ["released", "cancelled"]
+
+
+def test_a_cell_that_was_never_claimed_has_no_attempts() -> None:
+    story = Story()
+    story.ledger.record(Event(kind="cancel_asked", fingerprint=CELL.fingerprint))
+    assert attempts(story.ledger, CELL.fingerprint) == []
+    assert attempts_by_cell(story.ledger.events()) == {}
