@@ -11,8 +11,13 @@ import pytest
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
 from transformers import (
+    AutoModelForCausalLM,
+    BloomConfig,
+    BloomForCausalLM,
     GPT2Config,
     GPT2LMHeadModel,
+    Lfm2Config,
+    Lfm2ForCausalLM,
     LlamaConfig,
     LlamaForCausalLM,
     MambaConfig,
@@ -95,6 +100,13 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
                         eos_token_id=2,
                     )
                 )
+            elif kind == "bloom":
+                model = BloomForCausalLM(
+                    BloomConfig(vocab_size=259, hidden_size=32, n_layer=2, n_head=4)
+                )
+            elif kind == "hybrid":
+                layers = ["conv", "full_attention"]
+                model = Lfm2ForCausalLM(Lfm2Config(**SIZES, layer_types=layers))
             else:
                 model = MambaForCausalLM(
                     MambaConfig(vocab_size=259, hidden_size=32, num_hidden_layers=1, eos_token_id=2)
@@ -170,12 +182,13 @@ class Watched:
         self.logits.append(output.logits.clone())
 
 
-def test_dense_is_what_the_model_generates_by_itself(adapter, checkpoint):
-    mine = adapter()
+@pytest.mark.parametrize("kind", ["gqa", "sliding", "gpt2", "bloom", "hybrid"])
+def test_dense_is_what_the_model_generates_by_itself(adapter, checkpoint, kind):
+    mine = adapter(kind)
     mine.configure(DENSE)
-    model = LlamaForCausalLM.from_pretrained(checkpoint(), dtype=torch.float32)
+    model = AutoModelForCausalLM.from_pretrained(checkpoint(kind), dtype=torch.float32)
+    tokens = PreTrainedTokenizerFast.from_pretrained(checkpoint(kind))
     for prompt in PROMPTS:
-        tokens = PreTrainedTokenizerFast.from_pretrained(checkpoint())
         ids = [1, *tokens(prompt.context + prompt.question, add_special_tokens=False)["input_ids"]]
         wanted = model.generate(torch.tensor([ids]), max_new_tokens=6, do_sample=False)
         (answer,) = mine.answer([prompt], SHORT)
@@ -270,6 +283,26 @@ def test_a_batch_answers_as_its_prompts_do_alone(adapter, kind, given):
         assert batched.prompt_tokens == single.prompt_tokens
         assert batched.completion_tokens == single.completion_tokens
         assert batched.measures == pytest.approx(single.measures, rel=1e-4)
+
+
+@pytest.mark.parametrize("kind", ["bloom", "hybrid"])
+def test_a_model_that_takes_no_attention_configs_runs_densely_and_says_so(adapter, kind):
+    mine = adapter(kind)
+    mine.configure(DENSE)
+    together, alone = mine.answer(PROMPTS, SHORT), one_by_one(mine, PROMPTS)
+    assert texts(together) == texts(alone)
+    with pytest.raises(CellFailure, match="ForCausalLM takes no attention configs; leave c out"):
+        mine.configure(STREAMING)
+    mine.configure(DENSE)
+    assert texts(mine.answer(PROMPTS, SHORT)) == texts(alone)
+
+
+def test_a_config_that_the_model_never_called_is_no_result(adapter):
+    mine = adapter()
+    mine.configure(STREAMING)
+    mine._loaded.model.set_attn_implementation("sdpa")
+    with pytest.raises(CellFailure, match="LlamaForCausalLM never called the attention config"):
+        mine.answer(PROMPTS, SHORT)
 
 
 @pytest.mark.parametrize(
@@ -538,6 +571,12 @@ def test_lacking_weights_are_refused_and_not_made_up(checkpoint, tmp_path):
     assert failure.kind == "user_error"
     assert "lacks weights" in str(failure)
     assert "model.layers.1.mlp.up_proj.weight" in str(failure)
+
+
+def test_wrong_model_kwargs_are_the_users_error(checkpoint):
+    failure = failure_of(declared(checkpoint(), dtype="half"))
+    assert failure.kind == "user_error"
+    assert "dtype must be one of" in str(failure)
 
 
 def test_an_unknown_model_kwarg_is_the_users_error(checkpoint):

@@ -151,7 +151,7 @@ class SlotSession:
         self.seed = cell.data_seed
         self.limit = cell.workload.limit
         self.batch_size = cell.workload.batch_size
-        self.generation = cell.workload.generation
+        self.generation = {"seed": cell.data_seed, **cell.workload.generation}
 
     def record(self, record: Record) -> None:
         line = json.dumps(record.to_dict(), allow_nan=False).encode() + b"\n"

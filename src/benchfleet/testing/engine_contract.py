@@ -76,6 +76,8 @@ class Bench:
             seen.append(event)
             if isinstance(event, kinds):
                 return seen
+            if isinstance(event, SlotLost) and not event.expected:
+                raise AssertionError(f"the slot was lost while waiting: {event.reason}")
 
     def log(self, number: int = 1) -> bytes:
         return (self.folder / f"{number}.log").read_bytes()

@@ -1,0 +1,131 @@
+"""The attention function that transformers calls in each layer, and what it counts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from benchfleet.models.attention.base import AttentionConfig, View
+from benchfleet.models.attention.compose import kept_keys
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+_BLOCK = 2**26  # batch × heads × queries × keys that are scored at once
+
+
+class Tally:
+    """Density and attention error by prompt, summed over layers and queries."""
+
+    def __init__(self, rows: int, device: Any) -> None:
+        import torch
+
+        exact = torch.float32 if torch.device(device).type == "mps" else torch.float64
+        self._sums = torch.zeros(rows, 3, dtype=exact, device=device)
+
+    def add(self, counted: Tensor, density: Tensor, error: Tensor) -> None:
+        """One layer's mean over heads for each query, all [batch, queries], where `counted`."""
+        import torch
+
+        values = torch.stack((density, error, torch.ones_like(density)), -1)
+        values = values.masked_fill(~counted.unsqueeze(-1), 0.0)
+        self._sums += values.to(self._sums).sum(1)
+
+    def chosen(self, rows: Sequence[int]) -> Tally:
+        """A tally of its own that starts from those rows."""
+        twin = Tally(0, self._sums.device)
+        twin._sums = self._sums[list(rows)].clone()
+        return twin
+
+    def means(self) -> list[tuple[float, float] | None]:
+        """Density and attention error of each prompt, or None where nothing was counted."""
+        return [(d / n, e / n) if n else None for d, e, n in self._sums.tolist()]
+
+
+class SparseAttention:
+    """Dense attention as transformers' ``sdpa`` has it, or sparse by steps while `counting`.
+
+    Sparse, both are computed: a query of a head that keeps all it sees has the dense output bit
+    for bit, and the others' relative L2 distance from it is the attention error.
+    """
+
+    def __init__(self, *, block: int = _BLOCK) -> None:
+        self.steps: tuple[AttentionConfig, ...] = ()
+        self._block = block
+        self._tally: Tally | None = None
+        self._counted: Tensor | None = None
+
+    @contextmanager
+    def counting(self, tally: Tally | None, counted: Tensor) -> Iterator[None]:
+        """Be sparse for one pass of the model over `counted` queries, bool [batch, queries];
+        dense where there is no tally or there are no steps."""
+        self._tally, self._counted = tally, counted
+        try:
+            yield
+        finally:
+            self._tally = self._counted = None
+
+    def __call__(
+        self,
+        module: Any,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        attention_mask: Tensor | None,
+        **kwargs: Any,
+    ) -> tuple[Tensor, None]:
+        """Called by each layer: query [batch, heads, queries, dim], key and value [batch, key
+        heads, keys, dim], the mask bool or None for plain causality; [batch, queries, heads, dim]
+        comes back."""
+        import torch
+        from transformers.integrations.sdpa_attention import sdpa_attention_forward
+
+        dense, _ = sdpa_attention_forward(module, query, key, value, attention_mask, **kwargs)
+        tally, counted = self._tally, self._counted
+        if tally is None or counted is None or not self.steps:
+            return dense, None
+        batch, heads, queries, dim = query.shape
+        visible = _visible(attention_mask, query, key)
+        scaling = kwargs.get("scaling") or dim**-0.5
+        counted = counted.to(query.device)
+        result = torch.empty_like(dense)
+        rows = max(1, self._block // (batch * heads * key.shape[2]))
+        for start in range(0, queries, rows):
+            part = slice(start, start + rows)
+            seen = visible[:, :, part]
+            view = View(
+                query=query[:, :, part],
+                key=key,
+                visible=seen,
+                kept=torch.zeros_like(seen),
+                scaling=scaling,
+            )
+            kept = kept_keys(self.steps, view)
+            sparse, _ = sdpa_attention_forward(module, view.query, key, value, kept, **kwargs)
+            same = (kept == seen).all(-1).expand(batch, heads, -1).transpose(1, 2)
+            result[:, part] = torch.where(same.unsqueeze(-1), dense[:, part], sparse)
+            tally.add(
+                counted[:, part],
+                (kept.sum(-1) / seen.sum(-1).clamp(min=1)).mean(1),
+                _distance(result[:, part], dense[:, part]).mean(-1),
+            )
+        return result, None
+
+
+def _visible(mask: Tensor | None, query: Tensor, key: Tensor) -> Tensor:
+    """What each query sees, as a mask: without one, all keys up to the query's own."""
+    import torch
+
+    batch, _, queries, _ = query.shape
+    keys = key.shape[2]
+    if mask is not None:
+        return mask
+    every = torch.ones(queries, keys, dtype=torch.bool, device=query.device)
+    return every.tril(keys - queries).expand(batch, 1, queries, keys)
+
+
+def _distance(result: Tensor, dense: Tensor) -> Tensor:
+    """The relative L2 distance of two attention outputs: [batch, queries, heads]."""
+    off = (result.float() - dense.float()).norm(dim=-1)
+    return off / dense.float().norm(dim=-1).clamp(min=1e-12)

@@ -1,0 +1,24 @@
+"""Attention sinks: the first keys."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from benchfleet.models.attention.base import AttentionConfig, Size, View, check_size
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sink(AttentionConfig):
+    """Keep the first `sink_size` keys of the text (arXiv 2309.17453)."""
+
+    sink_size: Size
+
+    def __post_init__(self) -> None:
+        check_size("sink_size", self.sink_size)
+
+    def keep(self, view: View) -> Tensor:
+        return view.rank <= view.count(self.sink_size)

@@ -1,0 +1,209 @@
+"""Continuing a batch of prompts on loaded weights: prefill, question, one token after another.
+
+A batch lies in memory as ``[padding, context] [padding, question] answer``, padded on the left
+in both parts. Positions count a row's own tokens only, so that padding shifts nothing. Contexts
+are prefilled apart from their questions, and their keys and values are kept for the next batch:
+what question and answer added is cropped off again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from inspect import signature
+from typing import TYPE_CHECKING, Any
+
+from benchfleet.errors import CellFailure
+from benchfleet.models.attention.forward import SparseAttention, Tally
+from benchfleet.models.encoding import Encoded
+from benchfleet.models.generation import Generation
+
+if TYPE_CHECKING:
+    from torch import Generator, Tensor
+
+Ids = tuple[int, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Continuation:
+    """What followed a prompt, and what the sparse phase looked at."""
+
+    ids: Ids
+    density: float | None = None  # None where nothing was sparse
+    attention_error: float | None = None
+
+
+@dataclass(kw_only=True)
+class _Contexts:
+    """Prefilled contexts, one a row."""
+
+    rows: list[Ids]
+    cache: Any  # transformers' Cache, holding these rows' keys and values
+    mask: Tensor  # 1 for a token, 0 for padding: [batch, longest context]
+    tally: Tally  # of the prefill; empty where that was dense
+
+
+class Decoder:
+    """A causal language model with the contexts that it has in memory."""
+
+    def __init__(self, model: Any, attention: SparseAttention, *, ends: Sequence[int]) -> None:
+        from transformers import DynamicCache
+        from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer
+
+        self._model = model
+        self._attention = attention
+        self._ends = frozenset(ends)
+        self._contexts: _Contexts | None = None
+        self.everywhere = False  # sparse in the contexts' prefill too
+        accepted = signature(model.forward).parameters
+        if "past_key_values" not in accepted:
+            raise CellFailure(
+                stage="load",
+                kind="user_error",
+                message=f"{type(model).__name__} keeps no keys and values, so this adapter"
+                " cannot continue its texts; name a model with attention",
+            )
+        self._takes_positions = "position_ids" in accepted
+        layers = {type(layer) for layer in DynamicCache(config=model.config).layers}
+        # A sliding window counts padding as keys, a recurrent state swallows it, and neither can
+        # be cropped: such models answer one by one and keep no context.
+        self._plain = layers <= {DynamicLayer}
+        self.recurrent = not layers <= {DynamicLayer, DynamicSlidingWindowLayer}
+
+    def forget(self) -> None:
+        """Drop the contexts in memory."""
+        self._contexts = None
+
+    def continue_all(
+        self,
+        batch: Sequence[Encoded],
+        generation: Generation,
+        generators: Sequence[Generator],
+        ended: Callable[[Sequence[int]], bool],
+    ) -> list[Continuation]:
+        """Continue each prompt until `ended` says so of its new tokens, or the model ends."""
+        import torch
+
+        if len(batch) > 1 and not self._plain:
+            return [
+                self.continue_all([prompt], generation, generators[row : row + 1], ended)[0]
+                for row, prompt in enumerate(batch)
+            ]
+        if self.recurrent:  # a state takes up many tokens at once only where it is empty
+            batch = [replace(p, context=(), question=p.context + p.question) for p in batch]
+        with torch.inference_mode():
+            return self._continue(batch, generation, generators, ended)
+
+    def _continue(
+        self,
+        batch: Sequence[Encoded],
+        generation: Generation,
+        generators: Sequence[Generator],
+        ended: Callable[[Sequence[int]], bool],
+    ) -> list[Continuation]:
+        import torch
+
+        contexts = self._prefilled([prompt.context for prompt in batch])
+        tally = contexts.tally.chosen(range(len(batch)))
+        ids, asked = self._padded([prompt.question for prompt in batch])
+        mask = torch.cat((contexts.mask, asked), 1)
+        logits = self._pass(ids, mask, asked.bool(), contexts.cache, tally)
+        answers: list[list[int]] = [[] for _ in batch]
+        alive = [True] * len(batch)
+        added = ids.shape[1]
+        for left in reversed(range(generation.max_new_tokens)):
+            tokens = generation.choose(logits, generators)
+            for row, token in enumerate(tokens):
+                if alive[row] and token not in self._ends:
+                    answers[row].append(token)
+                    alive[row] = not ended(answers[row])
+                else:
+                    alive[row] = False
+            if not left or not any(alive):
+                break
+            new = torch.tensor(tokens, device=ids.device).unsqueeze(1)
+            mask = torch.cat((mask, torch.ones_like(new)), 1)
+            running = torch.tensor(alive, device=ids.device).unsqueeze(1)
+            logits = self._pass(new, mask, running, contexts.cache, tally)
+            added += 1
+        self._keep(contexts, added)
+        return [
+            Continuation(ids=tuple(answer), density=mean[0], attention_error=mean[1])
+            if mean
+            else Continuation(ids=tuple(answer))
+            for answer, mean in zip(answers, tally.means(), strict=True)
+        ]
+
+    def _prefilled(self, wanted: list[Ids]) -> _Contexts:
+        """The contexts in memory, one row for each wanted one; the caller keeps them from here,
+        so that a pass that fails leaves none behind."""
+        contexts, self._contexts = self._contexts, None
+        if contexts is None or not set(wanted) <= set(contexts.rows):
+            contexts = None  # the old keys and values go before the new ones come
+            contexts = self._prefill(list(dict.fromkeys(wanted)))
+        if contexts.rows != wanted:
+            rows = [contexts.rows.index(context) for context in wanted]
+            index = contexts.mask.new_tensor(rows)
+            contexts.cache.batch_select_indices(index)
+            contexts = _Contexts(
+                rows=wanted,
+                cache=contexts.cache,
+                mask=contexts.mask[index],
+                tally=contexts.tally.chosen(rows),
+            )
+        return contexts
+
+    def _prefill(self, rows: list[Ids]) -> _Contexts:
+        from transformers import DynamicCache
+
+        ids, mask = self._padded(rows)
+        cache = DynamicCache(config=self._model.config)
+        tally = Tally(len(rows), ids.device)
+        if ids.shape[1]:
+            self._pass(ids, mask, mask.bool(), cache, tally if self.everywhere else None)
+        return _Contexts(rows=rows, cache=cache, mask=mask, tally=tally)
+
+    def _keep(self, contexts: _Contexts, added: int) -> None:
+        if self._plain and contexts.mask.shape[1]:
+            contexts.cache.crop(-added)
+            self._contexts = contexts
+
+    def _padded(self, rows: Sequence[Ids]) -> tuple[Tensor, Tensor]:
+        """The rows as ids and mask, padded on the left with a token that nothing looks at."""
+        import torch
+
+        width = max(len(row) for row in rows)
+        device = self._model.get_input_embeddings().weight.device
+        ids = torch.zeros(len(rows), width, dtype=torch.long)
+        mask = torch.zeros_like(ids)
+        for place, row in enumerate(rows):
+            ids[place, width - len(row) :] = torch.tensor(row, dtype=torch.long)
+            mask[place, width - len(row) :] = 1
+        return ids.to(device), mask.to(device)
+
+    def _pass(
+        self, ids: Tensor, mask: Tensor, counted: Tensor, cache: Any, tally: Tally | None
+    ) -> Tensor:
+        """Run the model over new tokens; the logits after the last, [batch, vocabulary]."""
+        import torch
+
+        places = {}
+        if self._takes_positions:
+            places["position_ids"] = (mask.cumsum(-1) - 1).clamp(min=0)[:, -ids.shape[1] :]
+        with self._attention.counting(tally, counted):
+            logits: Tensor = self._model(
+                input_ids=ids,
+                attention_mask=mask,
+                past_key_values=cache,
+                use_cache=True,
+                logits_to_keep=1,
+                **places,
+            ).logits[:, -1]
+        if bool(torch.isnan(logits).any()):
+            raise CellFailure(
+                stage="benchmark",
+                kind="bad_result",
+                message="the model's logits are not numbers; load it with another dtype,"
+                " such as model_kwargs: {dtype: bfloat16} or float32",
+            )
+        return logits

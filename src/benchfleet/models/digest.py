@@ -1,0 +1,173 @@
+"""What a model folder holds, as a digest: of files once hashed, or of a hub snapshot's commit.
+
+A digest of a large file is computed once: it is remembered by device, inode, size and
+modification time under ``$XDG_CACHE_HOME/benchfleet/digests``, one small file each, so that any
+number of processes may read and write at once. Where nothing can be remembered, it is only slower.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from benchfleet.domain.canonical import content_digest
+
+_KINDS = {".safetensors", ".bin", ".pt", ".pth", ".json", ".model", ".txt", ".tiktoken"}
+_KINDS |= {".jinja", ".py", ".gguf"}
+_NOT_THE_MODEL = re.compile(
+    r"(readme|license|licence|notice|use_policy|requirements|training_args|trainer_state"
+    r"|optimizer|scheduler|scaler|rng_state)\b.*|rng_state_.*",
+    re.IGNORECASE,
+)
+_TEMPLATES = "additional_chat_templates"
+_HUB_NAME = re.compile(
+    r"(?P<name>\w[\w.-]*(?:/\w[\w.-]*)?)(?:@(?P<revision>\w[\w./-]*))?", re.ASCII
+)
+_SHA256 = re.compile("[0-9a-f]{64}")
+_SETTLED = 2.0  # seconds: a younger file may change again without a change of its time
+
+
+def model_digest(source: str, *, environ: Mapping[str, str] | None = None) -> str:
+    """The identity of the model that `source` names: a folder's content, or a hub commit.
+
+    Raises ValueError with what to do where there is no such model here.
+    """
+    environ = os.environ if environ is None else environ
+    folder = model_folder(source, environ=environ)
+    if _is_hub_name(source):
+        return folder.name
+    cache = _home(environ, "XDG_CACHE_HOME", "~/.cache") / "benchfleet" / "digests"
+    return content_digest(
+        [[name, file_digest(path, cache=cache)] for name, path in _files(folder).items()]
+    )
+
+
+def model_folder(source: str, *, environ: Mapping[str, str] | None = None) -> Path:
+    """Where the files of `source` lie: itself, or the snapshot in the Hugging Face cache.
+
+    Raises ValueError with what to do where it is no model or is not complete.
+    """
+    if _is_hub_name(source):
+        folder = _snapshot(source, os.environ if environ is None else environ)
+    else:
+        folder = Path(source).expanduser()
+        if not folder.is_dir():
+            what = "is a file" if folder.exists() else "is not there"
+            raise ValueError(f"{folder} {what}; name the folder that holds config.json")
+    if not (folder / "config.json").is_file():
+        raise ValueError(f"{folder} holds no config.json; name the folder of a saved model")
+    lacking = _lacking_weights(folder)
+    if lacking:
+        raise ValueError(f"{folder} holds {lacking}; download or save the model again")
+    return folder
+
+
+def file_digest(path: Path, *, cache: Path, now: Callable[[], float] = time.time) -> str:
+    """The SHA-256 of a file, from `cache` where it was computed before."""
+    before = path.stat()
+    key = "-".join(
+        f"{part:x}" for part in (before.st_dev, before.st_ino, before.st_size, before.st_mtime_ns)
+    )
+    kept = cache / key
+    with suppress(OSError, UnicodeDecodeError):
+        if _SHA256.fullmatch(known := kept.read_text("ascii")):
+            return known
+    with path.open("rb") as stream:
+        sha = hashlib.sha256()
+        while block := stream.read(2**20):
+            sha.update(block)
+    found = sha.hexdigest()
+    after = path.stat()
+    unchanged = (before.st_size, before.st_mtime_ns) == (after.st_size, after.st_mtime_ns)
+    if unchanged and abs(now() - after.st_mtime) > _SETTLED:
+        _remember(kept, found)
+    return found
+
+
+def _remember(kept: Path, digest: str) -> None:
+    # A cache that cannot be written costs time and nothing else.
+    with suppress(OSError):
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        draft = kept.with_name(f".{kept.name}-{os.getpid()}")
+        draft.write_text(digest, "ascii")
+        os.replace(draft, kept)
+
+
+def _files(folder: Path) -> dict[str, Path]:
+    """The files that make the model what it is, by their names within the folder, sorted."""
+    places = [*folder.iterdir(), *(folder / _TEMPLATES).glob("*.jinja")]
+    return {
+        str(path.relative_to(folder)): path
+        for path in sorted(places)
+        if path.suffix in _KINDS
+        and not path.name.startswith(".")
+        and not _NOT_THE_MODEL.fullmatch(path.name)
+        and path.is_file()
+    }
+
+
+def _lacking_weights(folder: Path) -> str:
+    """What of the weights is not there, in words; ``""`` where all are."""
+    indexes = sorted(folder.glob("*.safetensors.index.json")) or sorted(
+        folder.glob("*.bin.index.json")
+    )
+    for index in indexes:
+        try:
+            shards = set(json.loads(index.read_text("utf-8"))["weight_map"].values())
+        except (ValueError, KeyError, TypeError, AttributeError):
+            return f"an index of weights that cannot be read, {index.name}"
+        gone = sorted(shard for shard in shards if not (folder / shard).is_file())
+        if gone:
+            return f"{len(shards) - len(gone)} of its {len(shards)} files of weights"
+    if any(folder.glob("*.safetensors")) or any(folder.glob("pytorch_model*.bin")):
+        return ""
+    return "no weights (*.safetensors)"
+
+
+def _is_hub_name(source: str) -> bool:
+    if source.startswith((".", "/", "~")) or Path(source).is_dir():
+        return False
+    return _HUB_NAME.fullmatch(source) is not None
+
+
+def _snapshot(source: str, environ: Mapping[str, str]) -> Path:
+    match = _HUB_NAME.fullmatch(source)
+    name, revision = (match["name"], match["revision"]) if match else (source, None)
+    cache = _hub_cache(environ)
+    repository = cache / f"models--{name.replace('/', '--')}"
+    asked = revision or "main"
+    if ".." in asked.split("/"):
+        raise ValueError(f"{asked!r} is no revision; name a branch, a tag or a commit")
+    with suppress(OSError):
+        asked = (repository / "refs" / asked).read_text("utf-8").strip()
+    folder = repository / "snapshots" / asked
+    if "/" in asked or not folder.is_dir():
+        option = f" --revision {revision}" if revision else ""
+        raise ValueError(
+            f"there is no folder {source}, and {source} is not in the Hugging Face cache {cache};"
+            f" download it first: hf download {name}{option}"
+        )
+    return folder
+
+
+def _hub_cache(environ: Mapping[str, str]) -> Path:
+    for name in ("HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"):
+        if environ.get(name):
+            return _expanded(environ[name])
+    if environ.get("HF_HOME"):
+        return _expanded(environ["HF_HOME"]) / "hub"
+    return _home(environ, "XDG_CACHE_HOME", "~/.cache") / "huggingface" / "hub"
+
+
+def _home(environ: Mapping[str, str], name: str, otherwise: str) -> Path:
+    return _expanded(environ.get(name) or otherwise)
+
+
+def _expanded(path: str) -> Path:
+    return Path(os.path.expandvars(path)).expanduser()

@@ -1,0 +1,119 @@
+"""Bringing a checkpoint into memory, and the names of what may go wrong with it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from traceback import clear_frames
+from typing import Any
+
+from benchfleet.domain.failure import Stage
+from benchfleet.errors import CellFailure
+
+_DTYPES = ("auto", "float32", "bfloat16", "float16", "float64")
+_DTYPE_KEYS = ("dtype", "torch_dtype")
+_OURS = {
+    "revision": "write it with the model's name, as name@revision",
+    "cache_dir": "set HF_HOME instead",
+    "local_files_only": "nothing is ever downloaded",
+    "output_loading_info": "it is for benchfleet to ask",
+}
+_OUT_OF_MEMORY = ("out of memory", "can't allocate memory", "cannot allocate memory")
+
+
+def check_kwargs(kwargs: Mapping[str, Any]) -> str | None:
+    """What is wrong with a model's `model_kwargs` and what to do about it, or None."""
+    for name, instead in _OURS.items():
+        if name in kwargs:
+            return f"model_kwargs may not hold {name}; {instead}"
+    given = [name for name in _DTYPE_KEYS if name in kwargs]
+    if len(given) > 1:
+        return "dtype and torch_dtype are one setting; remove torch_dtype"
+    for name in given:
+        value = kwargs[name]
+        if not isinstance(value, str) or value.removeprefix("torch.") not in _DTYPES:
+            return f"{name} must be one of {', '.join(_DTYPES)}; not {value!r}"
+    return None
+
+
+def load_checkpoint(
+    folder: str, model_kwargs: Mapping[str, Any], tokenizer_kwargs: Mapping[str, Any]
+) -> tuple[Any, Any]:
+    """The model, ready to answer, and its tokenizer.
+
+    A CPU takes float32 and a GPU the checkpoint's own dtype unless `model_kwargs` name one. All
+    the devices in sight are used: a model is spread over several GPUs.
+    """
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    wrong = check_kwargs(model_kwargs)
+    if wrong is not None:
+        raise ValueError(wrong)
+    kwargs = {name: value for name, value in model_kwargs.items() if name not in _DTYPE_KEYS}
+    device = _device()
+    spread = "device_map" not in kwargs and device == "cuda"
+    if spread:
+        kwargs["device_map"] = {"": 0} if torch.cuda.device_count() == 1 else "auto"
+    named = next((model_kwargs[name] for name in _DTYPE_KEYS if name in model_kwargs), None)
+    dtype = (named or ("float32" if device == "cpu" else "auto")).removeprefix("torch.")
+    tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, **tokenizer_kwargs)
+    model, info = AutoModelForCausalLM.from_pretrained(
+        folder, dtype=dtype, local_files_only=True, output_loading_info=True, **kwargs
+    )
+    if info["missing_keys"]:
+        some = ", ".join(sorted(info["missing_keys"])[:3])
+        raise ValueError(
+            f"the checkpoint lacks weights, which would be random ({some}, …);"
+            " save the whole model again"
+        )
+    if spread and {"cpu", "disk"} & {str(part) for part in model.hf_device_map.values()}:
+        raise MemoryError("the model does not fit into the memory of this slot's GPUs")
+    return (model if "device_map" in kwargs else model.to(device)).eval(), tokenizer
+
+
+def ends_of(model: Any, tokenizer: Any) -> list[int]:
+    """Every token that ends an answer, by the model's account and the tokenizer's."""
+    ends = model.generation_config.eos_token_id if model.generation_config else None
+    found = list(ends) if isinstance(ends, (list, tuple)) else [ends]
+    return [end for end in (*found, tokenizer.eos_token_id) if end is not None]
+
+
+@contextmanager
+def named_failures(stage: Stage) -> Iterator[None]:
+    """Give what is raised while a model is loaded or switched its kind."""
+    try:
+        with out_of_memory(stage):
+            yield
+    except ImportError as error:
+        message = f"{error}; pip install 'benchfleet[hf]' brings what most models need"
+        raise CellFailure(stage=stage, kind="missing_extra", message=message) from error
+    except FileNotFoundError as error:
+        raise CellFailure(stage=stage, kind="model_not_found", message=str(error)) from error
+    except (ValueError, TypeError) as error:
+        raise CellFailure(stage=stage, kind="user_error", message=str(error)) from error
+
+
+@contextmanager
+def out_of_memory(stage: Stage) -> Iterator[None]:
+    """Turn the ways in which memory ends into one failure, which may be tried again."""
+    try:
+        yield
+    except (MemoryError, RuntimeError) as error:
+        # torch.OutOfMemoryError is a RuntimeError, and what the CPU raises is only that.
+        text = str(error).lower()
+        if not isinstance(error, MemoryError) and not any(sign in text for sign in _OUT_OF_MEMORY):
+            raise
+        # The frames that failed hold tensors for as long as the error is looked at.
+        clear_frames(error.__traceback__)
+        raise CellFailure(
+            stage=stage, kind="oom", message=str(error) or "out of memory", retryable=True
+        ) from error
+
+
+def _device() -> str:
+    import torch
+
+    if torch.cuda.is_available():
+        return "cuda"
+    return "mps" if torch.backends.mps.is_available() else "cpu"

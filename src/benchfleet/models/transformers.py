@@ -1,0 +1,207 @@
+"""Hugging Face models from the local disk, with attention configs switched on loaded weights."""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import count
+from typing import Any, ClassVar
+
+from benchfleet.domain.cell import Config, Model
+from benchfleet.errors import CellFailure
+from benchfleet.models.attention.compose import build_steps, check_steps
+from benchfleet.models.attention.forward import SparseAttention
+from benchfleet.models.base import Answer, Prompt
+from benchfleet.models.decoding import Continuation, Decoder
+from benchfleet.models.digest import model_digest, model_folder
+from benchfleet.models.encoding import Encoded, Encoder
+from benchfleet.models.generation import Generation
+from benchfleet.models.loading import (
+    check_kwargs,
+    ends_of,
+    load_checkpoint,
+    named_failures,
+    out_of_memory,
+)
+
+# transformers keeps what is registered for ever, so each adapter registers a name of its own;
+# "sdpa" in it makes transformers refuse models that cannot take that kernel.
+_NAMES = (f"benchfleet_sdpa_{number}" for number in count())
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Loaded:
+    model: Any
+    encoder: Encoder
+    decoder: Decoder
+    own: str  # the attention implementation that it was loaded with
+
+
+class TransformersAdapter:
+    """A causal language model of transformers, from a folder or the local hub cache.
+
+    `model_kwargs` and `tokenizer_kwargs` go to ``from_pretrained`` as they are, but for `dtype`
+    (or `torch_dtype`), which is written as a name such as ``bfloat16``. Generation takes the
+    settings of `benchfleet.models.generation.Generation`. Each answer's measures are
+    ``truncated`` (1 where the middle of the context was cut out), ``density`` (kept / visible
+    keys in the sparse phase; 1 for dense) and, where sparse, ``attention_error``.
+    """
+
+    requires: ClassVar[tuple[str, ...]] = ("torch", "transformers")
+    extra: ClassVar[str] = "hf"
+
+    def __init__(self, model: Model, *, clock: Callable[[], float] = time.perf_counter) -> None:
+        self._declared = model
+        self._clock = clock
+        self._attention = SparseAttention()
+        self._loaded: _Loaded | None = None
+        self._name = next(_NAMES)
+
+    @classmethod
+    def digest(cls, source: str) -> str:
+        """A folder's content, or the commit of a hub name's snapshot in the local cache."""
+        return model_digest(source)
+
+    @classmethod
+    def check(cls, model: Model, config: Config) -> str | None:
+        own = model.model_kwargs.get("attn_implementation", "sdpa")
+        if _is_sparse(config) and own != "sdpa":
+            return f"attention configs run on sdpa; remove attn_implementation: {own}"
+        return check_kwargs(model.model_kwargs) or check_steps(config.attention)
+
+    def load(self) -> None:
+        """Bring the model into memory. Raises CellFailure of stage ``load``."""
+        declared = self._declared
+        try:
+            folder, digest = model_folder(declared.source), model_digest(declared.source)
+        except ValueError as error:
+            raise CellFailure(stage="load", kind="model_not_found", message=str(error)) from error
+        with named_failures("load"):
+            if digest != declared.digest:
+                raise ValueError(
+                    f"{declared.source} has changed since the campaign was read; run it again"
+                )
+            model, tokenizer = load_checkpoint(
+                str(folder), declared.model_kwargs, declared.tokenizer_kwargs
+            )
+            limit = getattr(model.config.get_text_config(), "max_position_embeddings", None)
+            self._loaded = _Loaded(
+                model=model,
+                encoder=Encoder(tokenizer, max_length=limit),
+                decoder=Decoder(model, self._attention, ends=ends_of(model, tokenizer)),
+                own=model.config._attn_implementation,
+            )
+            _register(self._name, self._attention)
+
+    def configure(self, config: Config) -> None:
+        """Switch to the config on the loaded weights."""
+        loaded, sparse = self._ready(), _is_sparse(config)
+        loaded.decoder.forget()
+        loaded.decoder.everywhere = config.everywhere
+        name = self._name if sparse else loaded.own
+        with named_failures("load"):
+            self._attention.steps = build_steps(config.attention) if sparse else ()
+            loaded.model.set_attn_implementation(name)
+            # Models of the older kind only log that they did not switch.
+            switched = loaded.model.config._attn_implementation == name
+            if not switched or (sparse and loaded.decoder.recurrent):
+                raise ValueError(
+                    f"{type(loaded.model).__name__} takes no attention configs;"
+                    f" leave {config.name} out for this model"
+                )
+
+    def answer(self, prompts: Sequence[Prompt], generation: Mapping[str, Any]) -> list[Answer]:
+        """Answer the prompts as one batch, in order.
+
+        Raises ValueError for a setting or a prompt that cannot be, CellFailure where memory ends.
+        """
+        loaded, begun = self._ready(), self._clock()
+        encoder, device = loaded.encoder, loaded.model.get_input_embeddings().weight.device
+        settings = Generation.parse(generation)
+        batch = [encoder.encode(p, max_new_tokens=settings.max_new_tokens) for p in prompts]
+        if not batch:
+            return []
+        with out_of_memory("benchmark"):
+            continuations = loaded.decoder.continue_all(
+                batch,
+                settings,
+                settings.generators([p.context + p.question for p in prompts], device),
+                encoder.stopper(settings.stop),
+            )
+        texts = [settings.cut(encoder.decode(found.ids)) for found in continuations]
+        seconds = (self._clock() - begun) / len(batch)
+        return [
+            Answer(
+                text=text,
+                prompt_tokens=encoded.length,
+                completion_tokens=len(found.ids),
+                seconds=seconds,
+                measures=self._measures(encoded, found),
+            )
+            for text, encoded, found in zip(texts, batch, continuations, strict=True)
+        ]
+
+    def unload(self) -> None:
+        """Let the memory go."""
+        self._loaded = None
+        self._attention.steps = ()
+        gc.collect()
+        import torch
+
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()
+        elif torch.backends.mps.is_available():
+            torch.mps.empty_cache()
+
+    def provenance(self) -> Mapping[str, Any]:
+        """What was effective: versions, dtype, devices, attention implementation."""
+        import torch
+        import transformers
+
+        loaded = self._ready()
+        places = sorted({str(weight.device) for weight in loaded.model.parameters()})
+        return {
+            "adapter": "transformers",
+            "torch": torch.__version__,
+            "transformers": transformers.__version__,
+            "model_digest": self._declared.digest,
+            "dtype": str(loaded.model.dtype).removeprefix("torch."),
+            "devices": [
+                torch.cuda.get_device_name(place) if place.startswith("cuda") else place
+                for place in places
+            ],
+            "attn_implementation": "sdpa" if self._attention.steps else loaded.own,
+        }
+
+    def _ready(self) -> _Loaded:
+        if self._loaded is None:
+            raise RuntimeError("the model is not loaded; call load first")
+        return self._loaded
+
+    def _measures(self, encoded: Encoded, found: Continuation) -> dict[str, float]:
+        measures = {"truncated": float(encoded.truncated), "density": 1.0}
+        if self._attention.steps:
+            if found.density is None or found.attention_error is None:
+                kind = type(self._ready().model).__name__
+                raise CellFailure(
+                    stage="benchmark",
+                    kind="user_error",
+                    message=f"{kind} never called the attention config; leave it out here",
+                )
+            measures |= {"density": found.density, "attention_error": found.attention_error}
+        return measures
+
+
+def _is_sparse(config: Config) -> bool:
+    return any(step.name != "dense" for step in config.attention)
+
+
+def _register(name: str, attention: SparseAttention) -> None:
+    from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
+    from transformers.modeling_utils import AttentionInterface
+
+    AttentionInterface.register(name, attention)
+    # Without a mask of its own the model would hand over none: causality and padding lost.
+    AttentionMaskInterface.register(name, sdpa_mask)

@@ -1,0 +1,77 @@
+"""Queries, keys and masks as a model's layer has them, padded as batches are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from benchfleet.models.attention.base import View
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scene:
+    """One call of a layer's attention. `tokens` says which columns are no padding."""
+
+    query: torch.Tensor  # [batch, heads, queries, dim]
+    key: torch.Tensor  # [batch, key heads, keys, dim]
+    value: torch.Tensor
+    tokens: torch.Tensor  # bool [batch, keys]
+    scaling: float = 0.25
+
+    @property
+    def visible(self) -> torch.Tensor:
+        """[batch, 1, queries, keys]: no padding, nothing after the query."""
+        queries, keys = self.query.shape[2], self.key.shape[2]
+        causal = torch.ones(queries, keys, dtype=torch.bool).tril(keys - queries)
+        return causal & self.tokens[:, None, None, :]
+
+    @property
+    def counted(self) -> torch.Tensor:
+        """The queries that are no padding: [batch, queries]."""
+        return self.tokens[:, -self.query.shape[2] :]
+
+    @property
+    def view(self) -> View:
+        visible = self.visible
+        return View(
+            query=self.query,
+            key=self.key,
+            visible=visible,
+            kept=torch.zeros_like(visible),
+            scaling=self.scaling,
+        )
+
+    @property
+    def module(self) -> Any:
+        """What transformers hands over as the layer."""
+        groups = self.query.shape[1] // self.key.shape[1]
+        return SimpleNamespace(num_key_value_groups=groups, is_causal=True)
+
+
+@pytest.fixture
+def scene() -> Callable[..., Scene]:
+    """Makes a scene of two key heads under `heads` heads.
+
+    `rows` draws each row's columns: ``.`` is padding, anything else a token; the last `queries`
+    of them are the queries.
+    """
+
+    def made(*rows: str, queries: int, heads: int = 4, seed: int = 0) -> Scene:
+        random = torch.Generator().manual_seed(seed)
+
+        def drawn(heads: int, length: int) -> torch.Tensor:
+            return torch.randn(len(rows), heads, length, 8, generator=random)
+
+        return Scene(
+            query=drawn(heads, queries),
+            key=drawn(2, len(rows[0])),
+            value=drawn(2, len(rows[0])),
+            tokens=torch.tensor([[column != "." for column in row] for row in rows]),
+        )
+
+    return made

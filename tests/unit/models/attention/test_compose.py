@@ -1,0 +1,105 @@
+"""Putting attention configs in a row."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+import torch
+
+from benchfleet import registry
+from benchfleet.domain.cell import AttentionStep
+from benchfleet.models.attention.base import AttentionConfig
+from benchfleet.models.attention.compose import build_steps, check_steps, kept_keys
+from benchfleet.models.attention.local import Local
+from benchfleet.models.attention.oracle_top_k import OracleTopK
+from benchfleet.models.attention.sink import Sink
+
+
+def steps(*named) -> list[AttentionStep]:
+    return [AttentionStep(name=name, params=params) for name, params in named]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Drawn(AttentionConfig):
+    """Stands for a sampler: it keeps nothing."""
+
+    samples = True
+    rate: float = 0.5
+
+    def keep(self, view):
+        return torch.zeros_like(view.visible)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Greedy(AttentionConfig):
+    """Says that it keeps everything, the invisible too."""
+
+    def keep(self, view):
+        return torch.ones_like(view.visible)
+
+
+def test_right_compositions_have_nothing_wrong():
+    assert check_steps([]) is None
+    assert check_steps(steps(("dense", {}))) is None
+    assert check_steps(steps(("sink", {"sink_size": 4}), ("local", {"window_size": 0.5}))) is None
+
+
+@pytest.mark.parametrize(
+    ("named", "wrong"),
+    [
+        ([("sinks", {})], "no attention config 'sinks'; did you mean 'sink'"),
+        ([("sink", {"sink_size": -1})], "sink: sink_size may not be negative"),
+        ([("sink", {})], "sink: sink_size is missing"),
+        ([("dense", {}), ("sink", {"sink_size": 4})], "dense keeps every key, so it stands alone"),
+        ([("dense", {}), ("dense", {})], "it stands alone"),
+    ],
+)
+def test_a_wrong_composition_says_what_to_do(named, wrong):
+    assert wrong in check_steps(steps(*named))
+
+
+def test_two_samplers_are_refused(monkeypatch):
+    found = {"drawn": Drawn, "local": Local}
+    monkeypatch.setattr(registry, "load", lambda family, name: found[name])
+    assert check_steps(steps(("drawn", {}), ("local", {"window_size": 4}))) is None
+    assert check_steps(steps(("drawn", {}), ("drawn", {}))) == (
+        "drawn and drawn both draw keys at random; leave only one of them"
+    )
+
+
+def test_steps_are_built_in_their_order():
+    built = build_steps(steps(("local", {"window_size": 2}), ("sink", {"sink_size": 1})))
+    assert built == (Local(window_size=2), Sink(sink_size=1))
+
+
+def test_each_step_adds_to_what_earlier_ones_kept(scene):
+    given = scene("kkkkkkkkqqq", queries=3)
+    alone = kept_keys([OracleTopK(heavy_size=2)], given.view)
+    after = kept_keys([Local(window_size=3), OracleTopK(heavy_size=2)], given.view)
+    window = kept_keys([Local(window_size=3)], given.view)
+    assert alone.sum(-1).unique().tolist() == [2]
+    assert after.sum(-1).unique().tolist() == [5]
+    assert bool((window <= after).all())
+
+
+def test_what_is_not_visible_is_never_kept(scene):
+    given = scene("..kkk.qq", "kkkkk.qq", queries=3)
+    assert torch.equal(kept_keys([Greedy()], given.view), given.visible)
+
+
+def test_a_query_left_without_keys_keeps_its_own(scene):
+    given = scene("..kk.qq", queries=3)
+    kept = kept_keys([Sink(sink_size=0)], given.view)
+    assert kept[0, 0].int().tolist() == [
+        [0, 0, 0, 1, 0, 0, 0],  # padding between: the last token that it sees
+        [0, 0, 0, 0, 0, 1, 0],
+        [0, 0, 0, 0, 0, 0, 1],
+    ]
+
+
+def test_a_query_that_sees_nothing_keeps_nothing(scene):
+    given = scene("...", "kkk", queries=3)
+    kept = kept_keys([Sink(sink_size=1)], given.view)
+    assert not bool(kept[0].any())
+    assert kept[1, 0, :, 0].tolist() == [True, True, True]

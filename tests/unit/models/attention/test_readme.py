@@ -1,0 +1,94 @@
+"""The "add one" recipe of the family's README, followed to the letter.
+
+It touches the disk: the package that the recipe makes is laid out in a temporary folder, as an
+installer would.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+
+import benchfleet.models.attention
+from benchfleet import registry
+from benchfleet.domain.cell import AttentionStep
+from benchfleet.models.attention.compose import build_steps, check_steps, kept_keys
+
+FOLDER = Path(benchfleet.models.attention.__file__).parent
+README = (FOLDER / "README.md").read_text(encoding="utf-8")
+
+
+def block(language: str) -> str:
+    """The one fenced block of that language, without the indent of its step."""
+    (found,) = re.findall(rf"^   ```{language}\n(.*?)^   ```$", README, re.DOTALL | re.MULTILINE)
+    return re.sub("^   ", "", found, flags=re.MULTILINE)
+
+
+@pytest.fixture
+def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The recipe's module and entry point, as if its package had been installed."""
+    (section,) = re.findall(r'^\[project\.entry-points\."(.+)"\]$', block("toml"), re.MULTILINE)
+    ((name, place),) = re.findall(r'^(\w+) = "(.+)"$', block("toml"), re.MULTILINE)
+    module = place.partition(":")[0]
+    (tmp_path / f"{module}.py").write_text(block("python"), encoding="utf-8")
+    marks = tmp_path / f"{module}-1.0.dist-info"
+    marks.mkdir()
+    (marks / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {module}\nVersion: 1.0\n")
+    (marks / "entry_points.txt").write_text(f"[{section}]\n{name} = {place}\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    registry._entry_points.cache_clear()
+    yield
+    registry._entry_points.cache_clear()
+    monkeypatch.delitem(sys.modules, module, raising=False)
+
+
+def written() -> list[AttentionStep]:
+    """The steps of the recipe's campaign file, as a campaign reads them."""
+    (config,) = yaml.safe_load(block("yaml"))["configs"].values()
+    steps = []
+    for step in config["attention"]:
+        ((name, value),) = step.items()
+        steps.append(
+            AttentionStep(name=name, params=registry.load("attention", name).parse(value).params())
+        )
+    return steps
+
+
+def test_the_recipe_has_at_most_six_steps():
+    steps = re.findall(r"^(\d+)\. ", README, re.MULTILINE)
+    assert steps == [str(number) for number in range(1, len(steps) + 1)]
+    assert 1 <= len(steps) <= 6
+
+
+def test_the_table_names_every_built_in_config():
+    rows = re.findall(r"^\| (`.+?) \|", README, re.MULTILINE)
+    named = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
+    assert named == set(registry._BUILT_IN["attention"])
+
+
+@pytest.mark.usefixtures("installed")
+def test_a_config_made_by_the_recipe_is_found_checked_and_composed(scene):
+    steps = written()
+    assert steps[-1] == AttentionStep(name="strided", params={"stride": 8, "offset": 0})
+    assert check_steps(steps) is None
+    given = scene("....kkkkkkkkkkkkkkkkkkkkkkqq", queries=2)
+    kept = kept_keys(build_steps(steps), given.view)[0, 0]
+    columns = [torch.nonzero(query).flatten().tolist() for query in kept]
+    assert columns == [[4, 5, 6, 7, 10, 18, 26], [4, 5, 6, 7, 11, 19, 27]]
+
+
+@pytest.mark.usefixtures("installed")
+def test_a_config_made_by_the_recipe_refuses_what_it_does_not_take():
+    parse = registry.load("attention", "strided").parse
+    with pytest.raises(ValueError, match="stride must be a whole number from 1 up, not 0"):
+        parse(0)
+    with pytest.raises(ValueError, match=r"no parameter 'strid'; did you mean 'stride'\?"):
+        parse({"strid": 4})
+    with pytest.raises(ValueError, match="stride is missing; give it a value"):
+        parse(None)

@@ -1,0 +1,102 @@
+"""Prompts as token ids, with tokenizers of the common habits."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchfleet.models.base import Prompt
+from benchfleet.models.encoding import Encoder
+
+BOS, EOS, CLS = 1, 2, 3
+
+
+class Letters:
+    """A tokenizer of one token a letter; ``<s>`` in a text is its BOS, as with real ones."""
+
+    def __init__(self, before=(BOS,), after=(), model_max_length=10**30):
+        self._before, self._after = list(before), list(after)
+        self.model_max_length = model_max_length
+
+    def __call__(self, text, *, add_special_tokens, verbose):
+        marked = text.replace("<s>", chr(BOS))
+        ids = [ord(letter) for letter in marked]
+        return {"input_ids": self._before + ids + self._after if add_special_tokens else ids}
+
+    def decode(self, ids, *, skip_special_tokens, clean_up_tokenization_spaces):
+        return "".join(chr(token) for token in ids if token > CLS)
+
+
+def encoded(tokenizer, context, question="", *, limit=None, new=4):
+    found = Encoder(tokenizer, max_length=limit).encode(
+        Prompt(context=context, question=question), max_new_tokens=new
+    )
+    text = ["".join(map(chr, part)) for part in (found.context, found.question)]
+    return (*text, found.truncated)
+
+
+def test_special_tokens_lead_the_context_once_and_never_the_question():
+    assert encoded(Letters(), "abc", "de") == ("\x01abc", "de", False)
+
+
+def test_what_a_tokenizer_puts_after_a_text_is_left_out():
+    assert encoded(Letters(after=[EOS]), "abc", "de") == ("\x01abc", "de", False)
+    assert encoded(Letters(before=[CLS, BOS], after=[EOS]), "a", "b")[0] == "\x03\x01a"
+
+
+def test_a_tokenizer_without_special_tokens_adds_none():
+    assert encoded(Letters(before=[]), "abc", "de") == ("abc", "de", False)
+
+
+def test_a_templated_text_gets_no_second_set():
+    assert encoded(Letters(), "<s>abc", "de") == ("\x01abc", "de", False)
+
+
+def test_without_a_question_the_last_token_of_the_context_stands_for_it():
+    assert encoded(Letters(), "abc") == ("\x01ab", "c", False)
+    assert encoded(Letters(), "") == ("", "\x01", False)
+
+
+def test_without_a_context_the_special_tokens_are_all_of_it():
+    assert encoded(Letters(), "", "de") == ("\x01", "de", False)
+    assert encoded(Letters(before=[]), "", "de") == ("", "de", False)
+
+
+def test_an_empty_prompt_is_refused_where_nothing_leads_a_text():
+    with pytest.raises(ValueError, match="the prompt is empty"):
+        encoded(Letters(before=[]), "", "")
+
+
+@pytest.mark.parametrize(
+    ("limit", "context", "truncated"),
+    [
+        (17, "\x01abcdefghij", False),
+        (16, "\x01abcdfghij", True),
+        (11, "\x01abij", True),
+        (10, "\x01aij", True),
+        (7, "\x01", True),
+        (6, "", True),
+    ],
+)
+def test_too_long_a_context_loses_its_middle(limit, context, truncated):
+    assert encoded(Letters(), "abcdefghij", "de", limit=limit) == (context, "de", truncated)
+
+
+def test_a_tokenizers_own_limit_holds_too():
+    short = Letters(model_max_length=11)
+    assert encoded(short, "abcdefghij", "de") == ("\x01abij", "de", True)
+    assert encoded(short, "abcdefghij", "de", limit=10)[0] == "\x01aij"
+    assert encoded(short, "abcdefghij", "de", limit=4000)[0] == "\x01abij"
+
+
+def test_a_question_that_leaves_no_room_is_refused():
+    with pytest.raises(ValueError, match=r"question and answer take 7 tokens, but .* room for 6"):
+        encoded(Letters(), "abc", "def", limit=6)
+
+
+def test_a_stop_is_seen_in_the_last_tokens_even_across_them():
+    stopped = Encoder(Letters(), max_length=None).stopper(["END", "\n"])
+    ids = [ord(letter) for letter in "some words and then the E"]
+    assert not stopped(ids)
+    assert stopped([*ids, ord("N"), ord("D")])
+    assert stopped([*ids, ord("\n")])
+    assert not Encoder(Letters(), max_length=None).stopper([])(ids)

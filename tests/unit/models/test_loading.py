@@ -1,0 +1,119 @@
+"""What may be written of a model's loading, and the names of its failures."""
+
+from __future__ import annotations
+
+import re
+from weakref import ReferenceType, ref
+
+import pytest
+import torch
+
+from benchfleet.domain.cell import AttentionStep, Config, Model
+from benchfleet.errors import CellFailure
+from benchfleet.models.loading import check_kwargs, named_failures, out_of_memory
+from benchfleet.models.transformers import TransformersAdapter
+
+
+@pytest.mark.parametrize(
+    "kwargs",
+    [
+        {},
+        {"dtype": "bfloat16"},
+        {"torch_dtype": "torch.float16"},
+        {"dtype": "auto", "attn_implementation": "eager", "device_map": "auto"},
+    ],
+)
+def test_right_kwargs_have_nothing_wrong(kwargs):
+    assert check_kwargs(kwargs) is None
+
+
+@pytest.mark.parametrize(
+    ("kwargs", "wrong"),
+    [
+        ({"dtype": "bf16"}, "dtype must be one of auto, float32, bfloat16, float16, float64"),
+        ({"torch_dtype": 16}, "torch_dtype must be one of .*; not 16"),
+        ({"dtype": "int8"}, "not 'int8'"),
+        ({"dtype": "float32", "torch_dtype": "float32"}, "are one setting; remove torch_dtype"),
+        ({"revision": "main"}, "may not hold revision; write it with the model's name"),
+        ({"local_files_only": False}, "may not hold local_files_only"),
+    ],
+)
+def test_wrong_kwargs_say_what_to_do(kwargs, wrong):
+    assert re.search(wrong, check_kwargs(kwargs))
+
+
+def model(**kwargs) -> Model:
+    return Model(name="m", adapter="transformers", source="x", digest="d", model_kwargs=kwargs)
+
+
+def config(*names: str, **params) -> Config:
+    steps = tuple(AttentionStep(name=name, params=params) for name in names)
+    return Config(name="c", attention=steps)
+
+
+def test_check_finds_nothing_wrong_with_what_can_run():
+    assert TransformersAdapter.check(model(), config()) is None
+    assert TransformersAdapter.check(model(dtype="float32"), config("sink", sink_size=4)) is None
+    assert TransformersAdapter.check(model(attn_implementation="eager"), config()) is None
+    assert TransformersAdapter.check(model(attn_implementation="eager"), config("dense")) is None
+
+
+def test_check_names_what_cannot_run():
+    check = TransformersAdapter.check
+    eager = check(model(attn_implementation="eager"), config("sink", sink_size=4))
+    assert eager == "attention configs run on sdpa; remove attn_implementation: eager"
+    assert "sink_size may not be negative" in check(model(), config("sink", sink_size=-1))
+    assert "no attention config 'sinc'" in check(model(), config("sinc"))
+    assert "dtype must be one of" in check(model(dtype="half"), config())
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "retryable"),
+    [
+        (torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB"), "oom", True),
+        (RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory"), "oom", True),
+        (MemoryError(), "oom", True),
+        (ImportError("no module named tiktoken"), "missing_extra", False),
+        (FileNotFoundError("no such file"), "model_not_found", False),
+        (ValueError("unrecognised model"), "user_error", False),
+        (TypeError("unexpected keyword"), "user_error", False),
+        (CellFailure(stage="load", kind="timeout", message="late"), "timeout", False),
+    ],
+)
+def test_what_is_raised_while_loading_gets_its_kind(error, kind, retryable):
+    with pytest.raises(CellFailure) as caught, named_failures("load"):
+        raise error
+    assert (caught.value.stage, caught.value.kind) == ("load", kind)
+    assert caught.value.is_retryable is retryable
+    assert str(caught.value)
+
+
+class Weights:
+    """Stands for what takes memory."""
+
+
+def test_where_memory_ended_the_frames_that_failed_hold_nothing_more():
+    taken: list[ReferenceType[Weights]] = []
+
+    def fails() -> None:
+        weights = Weights()
+        taken.append(ref(weights))
+        raise MemoryError
+
+    with pytest.raises(CellFailure) as caught, out_of_memory("benchmark"):
+        fails()
+    assert taken[0]() is None
+    assert caught.value.__cause__ is not None
+
+
+def test_what_has_no_name_passes_as_it_is():
+    with pytest.raises(RuntimeError, match="shapes"), named_failures("load"):
+        raise RuntimeError("shapes do not fit")
+    with pytest.raises(ValueError, match="prompt"), out_of_memory("benchmark"):
+        raise ValueError("the prompt is empty")
+
+
+def test_an_adapter_asked_before_it_is_loaded_says_so():
+    adapter = TransformersAdapter(model())
+    with pytest.raises(RuntimeError, match="call load first"):
+        adapter.answer([], {})
