@@ -23,6 +23,7 @@ from benchfleet.domain.event import Event
 from benchfleet.domain.resource import Offer
 from benchfleet.errors import LedgerError, LedgerTooNew, LedgerUnreachable
 from benchfleet.ledger.history import counts
+from benchfleet.ledger.sql import migrations, read_statements
 from benchfleet.ledger.sqlite import SqliteLedger
 from benchfleet.testing import FakeClock, sample_cell
 
@@ -416,6 +417,8 @@ def test_a_folder_where_no_ledger_can_be_made_is_named(inside: str) -> None:
 
 def as_an_ordinary_user(action: Callable[[], None]) -> str:
     """What the action raises, as text; root, whom no permission stops, becomes nobody for it."""
+    read_statements("sqlite")  # while we may: nobody may not be let near the repository
+    migrations("sqlite")
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:

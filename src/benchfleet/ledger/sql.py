@@ -10,6 +10,7 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
+from functools import cache
 from importlib.resources import files
 from typing import Any, Protocol
 
@@ -48,12 +49,14 @@ def named_statements(text: str) -> dict[str, str]:
     return found
 
 
+@cache
 def read_statements(database: str) -> dict[str, str]:
     """The named statements of a database."""
     file = files("benchfleet.ledger").joinpath(f"queries/{database}.sql")
     return named_statements(file.read_text(encoding="utf-8"))
 
 
+@cache
 def migrations(database: str) -> list[str]:
     """The migration scripts of a database, in their order: the first one makes schema 1."""
     folder = files("benchfleet.ledger").joinpath(f"migrations/{database}")
