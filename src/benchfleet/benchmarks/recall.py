@@ -74,6 +74,10 @@ class Recall(SampleBenchmark):
             )
         return None
 
+    def longest_prompt(self, subset: str | None) -> int:
+        """The text and the question, ``?K``."""
+        return max(int(length) for length in (_LENGTHS if subset is None else (subset,))) + 2
+
     def samples(self, subset: str | None, seed: int) -> Iterator[Sample]:
         lengths = _LENGTHS if subset is None else (subset,)
         for place, length in enumerate(lengths):
@@ -102,7 +106,7 @@ class Recall(SampleBenchmark):
             question = f"?{key}"
             yield Sample(
                 index=first + number,
-                id=f"{length}-{number}",
+                id=f"{seed:08x}-{length}-{number}",
                 prompt=Prompt(context=context, question=question),
                 columns={
                     "context": context,

@@ -21,7 +21,7 @@ from benchfleet.domain.state import State
 from .statistics import mean
 
 Scores = Callable[[CellRecord], Mapping[str, float]]
-Key = tuple[int, str]  # repeat and sample id; "" for the repeat's headline
+Key = tuple[int, str]  # 0 and a sample's id, or a repeat and "" for its headline
 _HEADLINE = ""
 
 
@@ -52,12 +52,19 @@ class Pool:
         )
 
     def settle(self, *, by_sample: bool) -> None:
-        """Take the samples, or the headlines, as the values."""
-        self.values = {
-            (repeat, name): value
-            for repeat, headline, samples in self.scored
-            for name, value in (samples if by_sample else {_HEADLINE: headline}).items()
-        }
+        """Take the samples, or the headlines, as the values.
+
+        A sample that several repeats asked again, under one id, is one value, their mean: asking
+        the same thing ten times does not make ten independent answers.
+        """
+        if not by_sample:
+            self.values = {(repeat, _HEADLINE): headline for repeat, headline, _ in self.scored}
+            return
+        asked: dict[str, list[float]] = {}
+        for _, _, samples in self.scored:
+            for name, value in samples.items():
+                asked.setdefault(name, []).append(value)
+        self.values = {(0, name): mean(values) for name, values in asked.items()}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -162,8 +162,9 @@ def legend(comparison: Comparison, escape: Escape) -> str:
 
 
 METHOD = (
-    "The standard error is s/√n over all samples of all repeats, taken as independent. "
-    "Differences are paired by repeat and sample; their standard error is that of the paired "
+    "The standard error is s/√n over the different samples of all repeats, taken as independent; "
+    "a sample that several repeats asked is one value, its mean. "
+    "Differences are paired by sample; their standard error is that of the paired "
     "differences (arXiv 2411.00640). Sure means: p below 5 % by Student's t after Holm's "
     "correction over all differences to the baseline in this report and, where another config "
     "leads, over all pairs of the others: in each of the two, the chance that any sure difference "

@@ -46,11 +46,14 @@ class Study:
             )
         )
 
-    def done(self, config, values, *, headline=None, host="", device="", metrics=(), **place):
-        """A successful cell whose samples are named by their position; `headline` replaces them
-        where it is given with no values."""
+    def done(
+        self, config, values, *, headline=None, host="", device="", metrics=(), same=False, **place
+    ):
+        """A successful cell whose samples are named by repeat and position, or, where repeats ask
+        the `same` again, by position; `headline` replaces them where it is given with no values."""
         cell = self.cell(config, **place)
-        self.samples[cell.fingerprint] = {str(n): float(v) for n, v in enumerate(values)}
+        data = 0 if same else cell.repeat
+        self.samples[cell.fingerprint] = {f"{data}-{n}": float(v) for n, v in enumerate(values)}
         overall = sum(values) / len(values) if headline is None else headline
         found = {"overall_score": overall, "samples": len(values), **dict(metrics)}
         seconds = {"load": 1.0, "benchmark": 4.0}

@@ -40,6 +40,25 @@ def test_differences_pair_a_sample_with_itself_in_the_same_repeat(study):
     assert difference.stderr == pytest.approx(math.sqrt(0.25 / 3 / 4))
 
 
+def test_asking_the_same_again_makes_nothing_surer(study):
+    """Ten copies of five answers are five answers; found by a user whose mock became significant."""
+    for repeat in range(10):
+        study.done("dense", [1, 0, 0, 0, 0], repeat=repeat, same=True)
+        study.done("window", [0, 0, 0, 0, 0], repeat=repeat, same=True)
+    found = entry(study.compared(), "window").difference
+    assert found.n == 5
+    assert found.difference == pytest.approx(-0.2)
+    assert found.stderr == pytest.approx(0.2)
+
+
+def test_answers_that_vary_over_repeats_of_one_question_are_averaged(study):
+    study.done("dense", [1, 0], repeat=0, same=True)
+    study.done("dense", [0, 0], repeat=1, same=True)
+    found = only(study.compared())
+    assert found.mean == 0.25
+    assert found.stderr == pytest.approx(0.25)
+
+
 def test_the_baseline_itself_has_no_difference(study):
     study.done("dense", [1, 0])
     study.done("window", [0, 0])
