@@ -4,24 +4,33 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test check format constraints
+.PHONY: demo test check format constraints system
 
 demo: $(VENV)/demo.stamp
 	$(BIN)/benchfleet run examples/recall/campaign.yaml
 
 test: check
 
+# Where CI=true, the browser that one test looks at a report with; elsewhere it is skipped by name.
+ifeq ($(CI),true)
+system:
+	command -v chromium > /dev/null || \
+	  (apt-get -qq update && apt-get -qq install --yes --no-install-recommends chromium)
+else
+system:
+endif
+
 # What CI runs: every check in turn; the last line is the test runner's.
-check: $(VENV)/dev.stamp
-	$(BIN)/ruff format --check src tests examples
-	$(BIN)/ruff check src tests examples
+check: $(VENV)/dev.stamp system
+	$(BIN)/ruff format --check src tests examples perf
+	$(BIN)/ruff check src tests examples perf
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/pytest --cov --cov-report=term:skip-covered
 
 format: $(VENV)/dev.stamp
-	$(BIN)/ruff format src tests examples
-	$(BIN)/ruff check --fix src tests examples
+	$(BIN)/ruff format src tests examples perf
+	$(BIN)/ruff check --fix src tests examples perf
 
 # Pinned versions for every Python we support; holds no address, and leaves torch's own pins to torch.
 constraints: $(VENV)/dev.stamp
@@ -39,7 +48,7 @@ $(VENV)/torch.stamp: constraints.txt | $(VENV)/bin/python
 	touch $@
 
 $(VENV)/demo.stamp: pyproject.toml $(VENV)/torch.stamp
-	$(PIP) --editable '.[hf]'
+	$(PIP) --editable '.[lm-eval]'
 	touch $@
 
 $(VENV)/dev.stamp: pyproject.toml $(VENV)/torch.stamp

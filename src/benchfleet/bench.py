@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import uuid
 from collections.abc import Iterable
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,10 +13,10 @@ from benchfleet import registry
 from benchfleet.campaign.base import Campaign
 from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.cell import Cell
-from benchfleet.errors import LedgerError, LedgerUnreachable, ResultsError, UnknownName
+from benchfleet.errors import LedgerDamaged, LedgerError, ResultsError, UnknownName
 from benchfleet.ledger.base import Ledger
-from benchfleet.results.layout import Layout
-from benchfleet.results.read import published_folders
+from benchfleet.results.layout import CELL, Layout
+from benchfleet.results.read import is_published, published_folders, sealed_attempts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,30 +28,31 @@ class Bench:
     url: str  # of the ledger; "" for the embedded one in the results folder
 
     @property
-    def embedded(self) -> Path | None:
-        """The embedded ledger's file, or None where another ledger is named."""
-        scheme, rest = split_url(self.url) if self.url else ("sqlite", str(self.layout.ledger))
-        return Path(rest) if scheme == "sqlite" else None
+    def _ledger_file(self) -> Path:
+        return Path(split_url(self.url)[1]) if self.url else self.layout.ledger
 
     def ledger(self, *, known_results: bool = False) -> Ledger:
         """Open the ledger, making it where there is none yet.
 
         Raises LedgerError where results lie beside a ledger that is gone, unless they are known.
         """
-        file = self.embedded
-        if file is None:
-            opened: Ledger = registry.load("ledgers", split_url(self.url)[0])()
-            return opened
+        file = self._ledger_file
         if not known_results and not file.exists():
             self._refuse_to_forget(file)
         make_folder(file.parent)
-        embedded: Ledger = registry.load("ledgers", "sqlite")(file, campaign=self.campaign.name)
-        return embedded
+        return self._opened(file)
 
     def existing_ledger(self) -> Ledger | None:
         """Open the ledger to look at it; None where nothing was run yet."""
-        file = self.embedded
-        return None if file is not None and not file.exists() else self.ledger()
+        file = self._ledger_file
+        if file.exists():
+            return self._opened(file)
+        self._refuse_to_forget(file)
+        return None
+
+    def _opened(self, file: Path) -> Ledger:
+        ledger: Ledger = registry.load("ledgers", "sqlite")(file, campaign=self.campaign.name)
+        return ledger
 
     def records(self, cells: Iterable[Cell]) -> list[CellRecord]:
         """The cells as the ledger has them; empty where nothing was run yet."""
@@ -62,21 +64,60 @@ class Bench:
         finally:
             ledger.close()
 
+    def gone(self, records: Iterable[CellRecord]) -> list[CellRecord]:
+        """The cells that the ledger has as done and whose results are nowhere."""
+        absent = [r for r in records if r.state == "success" and not self._has_results(r)]
+        waiting = self._waiting(absent)
+        # Asked again: another runner may have published one between the two looks.
+        return [r for r in absent if r.fingerprint not in waiting and not self._has_results(r)]
+
+    def unpublished(self, records: Iterable[CellRecord]) -> list[CellRecord]:
+        """The cells that are done and sealed, and that the next run puts at their public path."""
+        done = [record for record in records if record.state == "success"]
+        waiting = self._waiting(done)
+        return [
+            record
+            for record in done
+            if (digest := waiting.get(record.fingerprint)) is not None
+            and not is_published(self.layout, record.path, digest)
+        ]
+
+    def _has_results(self, record: CellRecord) -> bool:
+        return (self.layout.published(record.path) / CELL).exists()
+
+    def _waiting(self, records: Iterable[CellRecord]) -> dict[str, str]:
+        """The digests of the sealed attempts that the ledger took, by fingerprint."""
+        taken = {str(r.fingerprint): r.outcome.digest for r in records if r.outcome}
+        found = sealed_attempts(self.layout, taken) if taken else {}
+        return {
+            folder.parent.name: digest
+            for folder, digest in found.items()
+            if taken[folder.parent.name] == digest
+        }
+
     def set_aside_damaged_ledger(self) -> Path | None:
-        """Move an embedded ledger that cannot be opened out of the way; where it is kept."""
-        file = self.embedded
-        if file is None or not file.exists():
+        """Move an embedded ledger that is damaged out of the way; where it is kept.
+
+        Raises LedgerError where it cannot be used for another reason, or somebody uses it still.
+        """
+        file = self._ledger_file
+        if not file.exists():
             return None
+        held: list[str] = []
         try:
-            self.ledger().close()
-        except LedgerUnreachable:
-            number = 1
-            while (kept := file.with_name(f"{file.name}.damaged-{number}")).exists():
-                number += 1
-            for suffix in ("-wal", "-shm", ""):
-                if (part := file.with_name(file.name + suffix)).exists():
-                    os.rename(part, kept.with_name(kept.name + suffix))
-            return kept
+            ledger = self._opened(file)
+            with closing(ledger):
+                running = ledger.cells(states=["running"])
+                held += (record.path for record in running if (record.expires_in or 0.0) > 0.0)
+                for _ in ledger.cells(whole=True):
+                    pass  # to the end: damage shows where it is read
+        except LedgerDamaged as error:
+            if held:
+                raise LedgerError(
+                    f"{error}\nIt is left there while a runner may hold {held[0]}: end that runner,"
+                    " or wait until its lease ran out."
+                ) from error
+            return _set_aside(file)
         return None
 
     def _refuse_to_forget(self, file: Path) -> None:
@@ -87,6 +128,16 @@ class Bench:
                 f"`benchfleet ledger rebuild {self.campaign.file}` makes one from them;"
                 " or name another --results folder."
             )
+
+
+def _set_aside(file: Path) -> Path:
+    number = 1
+    while (kept := file.with_name(f"{file.name}.damaged-{number}")).exists():
+        number += 1
+    for suffix in ("-wal", "-shm", ""):
+        if (part := file.with_name(file.name + suffix)).exists():
+            os.rename(part, kept.with_name(kept.name + suffix))
+    return kept
 
 
 def split_url(url: str) -> tuple[str, str]:

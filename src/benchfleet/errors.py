@@ -5,9 +5,11 @@ BenchfleetError
 ├── UnknownName          no plugin of that name; lists the near ones
 ├── MissingExtra         a plugin needs packages that are not installed
 ├── DeviceError          a device asked for is absent or unfit
+│   └── NoGpu                there is none on this machine at all
 ├── ResultsError         the results tree cannot be written or read
 ├── LedgerError          the ledger cannot be used
-│   ├── LedgerUnreachable    it cannot be opened, or is damaged
+│   ├── LedgerUnreachable    it cannot be opened or written
+│   │   └── LedgerDamaged        what it holds cannot be read any more
 │   └── LedgerTooNew         a newer benchfleet wrote it
 ├── ClaimLost            the lease is no longer held; its writer publishes nothing
 ├── ProtocolError        the other end of a slot's channel speaks something else
@@ -73,6 +75,10 @@ class DeviceError(BenchfleetError):
     """A device that was asked for cannot be used."""
 
 
+class NoGpu(DeviceError):
+    """There is no GPU on this machine, nor the means to ask for one."""
+
+
 class ResultsError(BenchfleetError):
     """The results folder cannot be used."""
 
@@ -85,6 +91,12 @@ class LedgerUnreachable(LedgerError):
     """The ledger cannot be opened."""
 
     retryable = True
+
+
+class LedgerDamaged(LedgerUnreachable):
+    """The ledger's file is empty, malformed or no database at all."""
+
+    retryable = False
 
 
 class LedgerTooNew(LedgerError):

@@ -15,11 +15,15 @@ Family = Literal["models", "benchmarks", "attention", "ledgers", "engines"]
 _BUILT_IN: dict[str, dict[str, str]] = {
     "models": {
         "mock": "benchfleet.models.mock:MockAdapter",
+        "none": "benchfleet.models.none:NoAdapter",
         "transformers": "benchfleet.models.transformers:TransformersAdapter",
     },
     "benchmarks": {
         "_hostile": "benchfleet.testing.hostile:Hostile",
+        "command": "benchfleet.benchmarks.command:Command",
+        "lm_eval": "benchfleet.benchmarks.lm_eval.benchmark:LmEval",
         "mock_benchmark": "benchfleet.benchmarks.mock_benchmark:MockBenchmark",
+        "python": "benchfleet.benchmarks.python:Python",
         "recall": "benchfleet.benchmarks.recall:Recall",
     },
     "attention": {
@@ -31,7 +35,6 @@ _BUILT_IN: dict[str, dict[str, str]] = {
         "streaming": "benchfleet.models.attention.sink_local:Streaming",
     },
     "ledgers": {
-        "memory": "benchfleet.ledger.memory:MemoryLedger",
         "sqlite": "benchfleet.ledger.sqlite:SqliteLedger",
     },
     "engines": {"local": "benchfleet.engines.local:LocalEngine"},

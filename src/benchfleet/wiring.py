@@ -5,26 +5,31 @@ from __future__ import annotations
 import random
 import uuid
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 from benchfleet import registry
 from benchfleet.bench import Bench, make_folder
 from benchfleet.domain.attempt import RunnerId
 from benchfleet.domain.cell import Cell
-from benchfleet.ledger.base import DEFAULT_LEASE
 from benchfleet.machines.devices import chosen_devices, cores
 from benchfleet.machines.provenance import provenance
-from benchfleet.runner.inbox import Inbox, LeaseLost
+from benchfleet.runner.inbox import Broken, Inbox, LeaseLost
 from benchfleet.runner.leases import LeaseKeeper
 from benchfleet.runner.loop import RunEnd, Runner
 from benchfleet.runner.place import Pool
 from benchfleet.runner.progress import Observer
+
+WRITERS = 2  # threads that write and sync results; more would only wait for the same disk
 
 
 def choose_pool(
     gpu_ids: Sequence[int] | None, cpu_slots: int | None, max_concurrent_runs: int | None
 ) -> Pool:
     """The devices of a run and how many slots share them. Raises DeviceError."""
-    devices = chosen_devices(gpu_ids, cpu_slots)
+    if cpu_slots is None and not gpu_ids:
+        devices = chosen_devices(gpu_ids, None, cpu_default=max_concurrent_runs)
+    else:
+        devices = chosen_devices(gpu_ids, cpu_slots)
     slots = max_concurrent_runs or len(devices)
     if devices[0].kind == "cpu":
         devices = devices[:slots]
@@ -39,12 +44,12 @@ def run_cells(
     *,
     inbox: Inbox,
     observer: Observer,
-    lease: float = DEFAULT_LEASE,
     random: Callable[[], float] = random.random,
 ) -> RunEnd:
     """Run the cells on this machine's pool and return how it ended."""
     make_folder(bench.layout.root)
     ledger = bench.ledger()
+    background = ThreadPoolExecutor(WRITERS, thread_name_prefix="results")
     try:
         runner = Runner(
             runner=RunnerId(uuid.uuid4().hex),
@@ -56,11 +61,15 @@ def run_cells(
             cells=cells,
             observer=observer,
             keeper=LeaseKeeper(
-                ledger, lambda lost: inbox.post(LeaseLost(lease=lost)), every=lease / 5
+                ledger,
+                lambda lease: inbox.post(LeaseLost(lease=lease)),
+                lambda error: inbox.post(Broken(error=error)),
             ),
             provenance=provenance(bench.campaign.file.parent),
             random=random,
+            background=background.submit,
         )
         return runner.run()
     finally:
+        background.shutdown()
         ledger.close()

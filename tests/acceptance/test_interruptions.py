@@ -124,7 +124,7 @@ def test_a_runner_killed_leaves_no_slot_and_the_next_run_completes(user: User) -
     psutil.wait_procs(slots, timeout=60)
     assert not any(slot.is_running() for slot in slots)
     before = user.published()
-    _let_leases_run_out(user)
+    let_leases_run_out(user)
     user.run("run", "study.yaml")
     after = user.published()
     assert before.items() <= after.items()
@@ -134,7 +134,7 @@ def test_a_runner_killed_leaves_no_slot_and_the_next_run_completes(user: User) -
     assert finished_and_content(user) == undisturbed(user)
 
 
-def _let_leases_run_out(user: User) -> None:
+def let_leases_run_out(user: User) -> None:
     """Sets the dead runner's leases back, as if their minute had passed."""
     import sqlite3
 
@@ -175,7 +175,7 @@ def test_a_runner_stopped_past_its_lease_publishes_nothing_it_no_longer_holds(
     until(lambda: samples_kept(user) > 5)
     runner = psutil.Process(zombie.pid)
     runner.suspend()
-    _let_leases_run_out(user)
+    let_leases_run_out(user)
     user.run("run", "study.yaml")
     before = user.published()
     runner.resume()

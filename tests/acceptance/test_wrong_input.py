@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import time
 
 import pytest
 
@@ -31,6 +32,7 @@ matrix:
         (MOCK.replace("campaign: study", "campaign: ../x"), ["campaign", "../x"]),
         (MOCK.replace("campaign: study", "campaign: ."), ["campaign", "'.'"]),
         (MOCK.replace("name: m1", "name: ../x"), ["matrix.models[0].name", "../x"]),
+        (MOCK.replace("name: m1", "name: ledger.db"), ["matrix.models[0]", "'ledger.db'"]),
         (MOCK.replace("{dense: null}", "{..: null}"), ["matrix.configs", "'..'"]),
         (MOCK.replace("name: m1", "name: a/b").replace("name: m2", "name: a:b"), ["a/b", "a:b"]),
         (RECALL.replace('"128"', '"12x"'), ["matrix.benchmarks[0].recall", "12x"]),
@@ -71,7 +73,7 @@ def test_a_missing_file_and_a_folder_are_named(user: User) -> None:
         (("run", "study.yaml", "--gpus", "7"), "GPU"),
         (("run", "study.yaml", "--gpus", "zero"), "--gpus"),
         (("run", "study.yaml", "--only", "modls=m1"), "did you mean 'models'"),
-        (("run", "study.yaml", "--only", "models=nobody"), "leaves no cell"),
+        (("run", "study.yaml", "--only", "models=nobody"), "no model is called 'nobody'"),
         (("run", "study.yaml", "--limit", "-1"), "--limit"),
         (("run", "study.yaml", "--ledger", "sqllite:///x.db"), "did you mean 'sqlite'"),
         (("report", "study.yaml", "--baseline", "dens"), "did you mean 'dense'"),
@@ -110,6 +112,59 @@ def test_a_damaged_ledger_is_said_and_rebuilt_from_the_results(user: User) -> No
     assert (user.results / "ledger.db.damaged-1").exists()
     assert "nothing was run" in user.run("run", "study.yaml").stdout
     assert user.published() == before
+
+
+def spoil_the_cells_but_not_who_holds_them(user: User, *, expires: float) -> bytes:
+    """One cell of the ledger runs until then, and a page with what the cells are is overwritten."""
+    file = user.results / "ledger.db"
+    ledger = sqlite3.connect(file, isolation_level=None)
+    ledger.execute("update cell set state = 'running', expires = ? where ordinal = 1", (expires,))
+    ledger.execute("pragma wal_checkpoint(truncate)")
+    size = ledger.execute("pragma page_size").fetchone()[0]
+    page = ledger.execute("select rootpage from sqlite_master where name = 'spec'").fetchone()[0]
+    ledger.close()
+    with file.open("r+b") as opened:
+        opened.seek((page - 1) * size)
+        opened.write(b"\x5a" * size)
+    return file.read_bytes()
+
+
+def test_a_damaged_ledger_stays_while_a_runner_holds_a_cell_of_it(user: User) -> None:
+    user.write(MOCK)
+    user.run("run", "study.yaml")
+    before = spoil_the_cells_but_not_who_holds_them(user, expires=time.time() + 3600)
+    told = user.run("ledger", "rebuild", "study.yaml", code=3).stderr
+    assert "malformed" in told
+    assert "while a runner may hold m1/dense/mock_benchmark" in told
+    assert (user.results / "ledger.db").read_bytes() == before
+    spoil_the_cells_but_not_who_holds_them(user, expires=0.0)
+    assert "2 results taken in" in user.run("ledger", "rebuild", "study.yaml").stdout
+    assert (user.results / "ledger.db.damaged-1").exists()
+
+
+def test_somebody_s_database_is_not_set_aside(user: User) -> None:
+    user.write(MOCK)
+    other = sqlite3.connect(user.folder / "other.db")
+    other.execute("create table precious (x)")
+    other.commit()
+    other.close()
+    where = ("--ledger", "sqlite:other.db")
+    told = user.run("ledger", "rebuild", "study.yaml", *where, code=3).stderr
+    assert "is a database but no ledger" in told
+    assert [file.name for file in user.folder.glob("other.db*")] == ["other.db"]
+
+
+def test_a_ledger_that_cannot_be_reached_is_not_set_aside(user: User) -> None:
+    user.write(MOCK)
+    user.run("run", "study.yaml")
+    ledger = user.results / "ledger.db"
+    kept = ledger.rename(user.folder / "kept.db")
+    ledger.mkdir()
+    assert "ledger.db is no file" in user.run("ledger", "rebuild", "study.yaml", code=3).stderr
+    assert ledger.is_dir()
+    ledger.rmdir()
+    kept.rename(ledger)
+    assert "2 were known" in user.run("ledger", "rebuild", "study.yaml").stdout
 
 
 def test_a_ledger_that_is_gone_does_not_run_everything_again(user: User) -> None:

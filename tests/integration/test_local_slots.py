@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import queue
+import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,9 +17,19 @@ from pathlib import Path
 import psutil
 import pytest
 
+import benchfleet
 from benchfleet.domain.cell import Cell, Config, Model, Workload
 from benchfleet.domain.resource import Device
-from benchfleet.engines.base import Done, Order, Recorded, SlotEvent, SlotId, SlotLost, SlotReady
+from benchfleet.engines.base import (
+    Done,
+    Order,
+    Progressed,
+    Recorded,
+    SlotEvent,
+    SlotId,
+    SlotLost,
+    SlotReady,
+)
 from benchfleet.engines.base import SlotSpec as Spec
 from benchfleet.engines.local import LocalEngine
 
@@ -32,6 +45,40 @@ for name in ("one", "two"):
                     log=f"{sys.argv[1]}/{name}.log")
     engine.open(spec)
     print(events.get(timeout=60).hello["pid"], flush=True)
+sys.stdin.read()
+"""
+
+
+PARENT = """
+import os, subprocess, sys, time
+nap = [sys.executable, "-c", "import time; time.sleep(600)"]
+twice = "import os, subprocess, sys; subprocess.Popen(sys.argv[1:], start_new_session=True)"
+subprocess.Popen(nap)
+subprocess.Popen(nap, start_new_session=True)
+subprocess.Popen([sys.executable, "-c", twice, *nap], start_new_session=True, env={})
+time.sleep(600)
+"""
+
+OWNER_OF_A_CELL = """
+import queue, sys
+from pathlib import Path
+from benchfleet.domain.cell import Cell, Config, Model, Workload
+from benchfleet.domain.resource import Device
+from benchfleet.engines.base import Order, SlotReady, SlotSpec
+from benchfleet.engines.local import LocalEngine
+folder, program = sys.argv[1:]
+events = queue.SimpleQueue()
+engine = LocalEngine(events.put)
+cpu = (Device(kind="cpu", index=0),)
+engine.open(SlotSpec(slot="one", devices=cpu, threads=1, log=f"{folder}/one.log"))
+assert isinstance(events.get(timeout=60), SlotReady)
+work = Workload(
+    benchmark="command", version="1", outside={"folder": folder},
+    params={"name": "parent", "argv": [sys.executable, "-c", program, folder]},
+)
+model = Model(name="mock", adapter="mock", source="", digest="mock")
+cell = Cell(model=model, config=Config(name="dense"), workload=work)
+engine.run("one", Order(attempt="f/1-1", cell=cell, log=f"{folder}/log.txt"))
 sys.stdin.read()
 """
 
@@ -100,7 +147,7 @@ def test_slots_end_with_their_owner_however_it_ends(tmp_path: Path, number: int)
 
 def test_a_slot_that_hears_nothing_ends_itself(tmp_path: Path) -> None:
     events: queue.SimpleQueue[SlotEvent] = queue.SimpleQueue()
-    engine = LocalEngine(events.put, heartbeat=3600, silence=0.3)
+    engine = LocalEngine(events.put, heartbeat=3600, patience=0.3)
     engine.open(spec(tmp_path))
     ready = until(events, SlotReady)
     assert isinstance(ready, SlotReady)
@@ -173,3 +220,210 @@ def test_samples_sent_before_a_kill_are_not_lost(tmp_path: Path, impatient: Open
     while not isinstance(event := events.get(timeout=60), SlotLost):
         count += isinstance(event, Recorded)
     assert count == 499
+
+
+def supervisor_of(ready: SlotEvent) -> psutil.Process:
+    assert isinstance(ready, SlotReady)
+    return psutil.Process(ready.hello["pid"]).parent()  # type: ignore[return-value]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs a subreaper")
+def test_what_a_benchmark_started_ends_with_a_killed_runner(tmp_path: Path) -> None:
+    owner = subprocess.Popen(
+        [sys.executable, "-c", OWNER_OF_A_CELL, str(tmp_path), PARENT], stdin=subprocess.PIPE
+    )
+    with owner:
+        deadline = time.monotonic() + 60
+        naps: set[int] = set()
+        while len(naps) < 3 and time.monotonic() < deadline:
+            time.sleep(0.05)
+            family = psutil.Process(owner.pid).children(recursive=True)
+            naps = {each.pid for each in family if is_nap(each)}
+        assert len(naps) == 3
+        owner.kill()
+    assert all(gone(pid) for pid in naps)
+
+
+def is_nap(process: psutil.Process) -> bool:
+    try:
+        return process.cmdline()[-1:] == ["import time; time.sleep(600)"]
+    except psutil.Error:
+        return False
+
+
+def test_a_killed_supervisor_takes_its_slot_along(tmp_path: Path, impatient: Opened) -> None:
+    engine, events = impatient
+    engine.open(spec(tmp_path))
+    ready = until(events, SlotReady)
+    assert isinstance(ready, SlotReady)
+    engine.run(SlotId("slot"), hostile(tmp_path, act="hang"))
+    until(events, Recorded)
+    supervisor_of(ready).kill()
+    lost = until(events, SlotLost)
+    assert isinstance(lost, SlotLost)
+    assert not lost.expected
+    assert gone(ready.hello["pid"])
+
+
+def test_an_order_to_a_slot_that_just_died_harms_no_other(tmp_path: Path) -> None:
+    events: queue.SimpleQueue[SlotEvent] = queue.SimpleQueue()
+    busy, go_on = threading.Event(), threading.Event()
+
+    def post(event: SlotEvent) -> None:
+        events.put(event)
+        if isinstance(event, SlotReady) and event.slot == "second":
+            busy.set()
+            go_on.wait(60)
+
+    engine = LocalEngine(post)
+    engine.open(spec(tmp_path, slot="first"))
+    first = until(events, SlotReady)
+    supervisor = supervisor_of(first)
+    engine.open(spec(tmp_path, slot="second"))
+    assert busy.wait(60)
+    supervisor.kill()
+    assert gone(supervisor.pid)
+    engine.run(SlotId("first"), hostile(tmp_path))
+    go_on.set()
+    assert until(events, SlotLost).slot == "first"
+    engine.run(SlotId("second"), hostile(tmp_path, samples=1))
+    assert until(events, Done).slot == "second"
+    engine.shutdown()
+
+
+def test_an_error_over_one_slot_ends_that_slot_alone(tmp_path: Path) -> None:
+    events: queue.SimpleQueue[SlotEvent] = queue.SimpleQueue()
+
+    def post(event: SlotEvent) -> None:
+        if isinstance(event, Progressed) and event.slot == "first":
+            raise RuntimeError("nobody foresaw this")
+        events.put(event)
+
+    engine = LocalEngine(post)
+    for name in ("first", "second"):
+        engine.open(spec(tmp_path, slot=name))
+        until(events, SlotReady)
+    engine.run(SlotId("first"), hostile(tmp_path))
+    lost = until(events, SlotLost)
+    assert isinstance(lost, SlotLost)
+    assert "nobody foresaw this" in lost.reason
+    assert "Traceback" in (tmp_path / "slot.log").read_text()
+    engine.run(SlotId("second"), hostile(tmp_path, samples=1))
+    assert until(events, Done).slot == "second"
+    engine.shutdown()
+
+
+def test_a_slot_without_file_descriptors_to_spare_is_lost_with_a_remedy(tmp_path: Path) -> None:
+    program = """
+import os, queue, resource, sys
+from benchfleet.domain.resource import Device
+from benchfleet.engines.base import SlotSpec
+from benchfleet.engines.local import LocalEngine
+events = queue.SimpleQueue()
+engine = LocalEngine(events.put)
+soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+resource.setrlimit(resource.RLIMIT_NOFILE, (os.dup(0) + 3, hard))
+cpu = (Device(kind="cpu", index=0),)
+engine.open(SlotSpec(slot="s", devices=cpu, threads=1, log=f"{sys.argv[1]}/s.log"))
+print(events.get(timeout=60).reason)
+engine.shutdown()
+"""
+    ran = subprocess.run(
+        [sys.executable, "-c", program, str(tmp_path)], capture_output=True, text=True, check=False
+    )
+    assert "Too many open files" in ran.stdout, ran.stderr
+    assert "ulimit -n" in ran.stdout
+
+
+def test_a_system_without_pidfd_serves_as_well(
+    tmp_path: Path, impatient: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(pid: int) -> int:
+        raise OSError(errno.ENOSYS, "Function not implemented")
+
+    monkeypatch.setattr(os, "pidfd_open", refused, raising=False)
+    engine, events = impatient
+    engine.open(spec(tmp_path))
+    until(events, SlotReady)
+    engine.run(SlotId("slot"), hostile(tmp_path, act="exit"))
+    lost = until(events, SlotLost)
+    assert isinstance(lost, SlotLost)
+    assert lost.exit_code == 7
+
+
+def test_a_launcher_that_fails_leaves_its_words_in_the_slots_log(
+    tmp_path: Path, impatient: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("benchfleet.engines.child._LAUNCHER", "/nowhere/launch.py")
+    engine, events = impatient
+    engine.open(spec(tmp_path))
+    until(events, SlotLost)
+    assert "/nowhere/launch.py" in (tmp_path / "slot.log").read_text()
+
+
+def test_the_log_of_a_slot_that_ended_well_is_kept_only_where_it_says_something(
+    tmp_path: Path, impatient: Opened
+) -> None:
+    engine, events = impatient
+    log = tmp_path / "slot.log"
+    for said in ("", "a word"):
+        engine.open(spec(tmp_path))
+        until(events, SlotReady)
+        assert log.exists()
+        log.write_text(said)
+        engine.close(SlotId("slot"))
+        until(events, SlotLost)
+        assert log.exists() is bool(said)
+
+
+def test_another_interpreter_is_given_benchfleet_and_nothing_that_lies_beside_it(
+    tmp_path: Path,
+) -> None:
+    """The layout of an installed benchfleet, whose neighbours are of another Python."""
+    site, bare = tmp_path / "site", tmp_path / "bare"
+    shutil.copytree(
+        Path(benchfleet.__file__).parent,
+        site / "benchfleet",
+        ignore=shutil.ignore_patterns("__pycache__"),
+    )
+    for name in ("torch", "transformers", "yaml", "psutil", "rich"):
+        (site / f"{name}.py").write_text(f"raise SystemExit('the runner''s own {name}')")
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(bare)], check=True)
+    program = """
+import sys
+site, python, folder = sys.argv[1:]
+import psutil, yaml  # the runner's, for what lies in the folder is spoilt
+sys.path.insert(0, site)
+import queue
+import benchfleet
+from benchfleet.domain.cell import Cell, Config, Model, Workload
+from benchfleet.domain.resource import Device
+from benchfleet.engines.base import *
+from benchfleet.engines.local import LocalEngine
+assert benchfleet.__file__.startswith(site), benchfleet.__file__
+events = queue.SimpleQueue()
+engine = LocalEngine(events.put)
+cpu = (Device(kind="cpu", index=0),)
+engine.open(SlotSpec(slot="s", devices=cpu, threads=1, log=f"{folder}/s.log", python=python))
+ready = events.get(timeout=60)
+assert isinstance(ready, SlotReady), ready
+for number, adapter in enumerate(("mock", "transformers")):
+    model = Model(name="m", adapter=adapter, source="m", digest="m", python=python)
+    work = Workload(benchmark="mock_benchmark", version="1", params={"rows": 2})
+    cell = Cell(model=model, config=Config(name="dense"), workload=work)
+    engine.run("s", Order(attempt=f"f/{number}", cell=cell, log=f"{folder}/{number}.log"))
+    while not isinstance(event := events.get(timeout=60), (Done, Failed, SlotLost)):
+        pass
+    kind = event.failure.kind if isinstance(event, Failed) else event
+    print(type(event).__name__, kind)
+engine.shutdown()
+"""
+    ran = subprocess.run(
+        [sys.executable, "-c", program, str(site), str(bare / "bin" / "python"), str(tmp_path)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    told = [line.split()[:2] for line in ran.stdout.splitlines()]
+    assert [line[0] for line in told] == ["Done", "Failed"], ran.stdout + ran.stderr
+    assert told[1][1] == "missing_extra"

@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from benchfleet.domain.attempt import RunnerId
+from benchfleet.domain.attempt import Lease, RunnerId
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.failure import Failure
 from benchfleet.domain.resource import Device, Offer
@@ -43,11 +45,15 @@ CPU = Pool(devices=tuple(Device(kind="cpu", index=i) for i in range(2)), slots=2
 GPUS = Pool(devices=tuple(Device(kind="gpu", index=i, memory=8 * 10**9) for i in range(2)), slots=2)
 
 
+HORIZON = 10_000.0  # virtual seconds after which a run that goes on has hung
+
+
 class VirtualInbox:
     """Arrivals at times of their own; taking one moves the clock to it."""
 
     def __init__(self, clock: FakeClock) -> None:
         self.clock = clock
+        self.began = clock()
         self._due: list[tuple[float, int, Arrival]] = []
         self._count = 0
 
@@ -56,6 +62,7 @@ class VirtualInbox:
         heapq.heappush(self._due, (self.clock() + after, self._count, arrival))
 
     def take(self, wait: float) -> Arrival | None:
+        assert self.clock() < self.began + HORIZON, "the run does not end"
         until = self.clock() + max(0.0, wait)
         if self._due and self._due[0][0] <= until:
             at, _, arrival = heapq.heappop(self._due)
@@ -78,6 +85,8 @@ class ScriptedEngine:
     opened: list[SlotSpec] = field(default_factory=list)
     orders: list[tuple[str, str]] = field(default_factory=list)
     dead_on_arrival: str = ""  # interpreter whose slots never start
+    dead_devices: set[int] = field(default_factory=set)  # devices on which none starts
+    start_takes: float = 0.0  # seconds
 
     def slots(self) -> Sequence[SlotId]:
         return [SlotId(name) for name in self.specs]
@@ -85,12 +94,12 @@ class ScriptedEngine:
     def open(self, spec: SlotSpec) -> None:
         self.specs[spec.slot] = spec
         self.opened.append(spec)
-        if self.dead_on_arrival == spec.python != "" or self.dead_on_arrival == "all":
+        dead = self.dead_on_arrival == spec.python != "" or self.dead_on_arrival == "all"
+        if dead or self.dead_devices & {device.index for device in spec.devices}:
             self.inbox.post(SlotLost(slot=spec.slot, reason="exit code 1", exit_code=1))
         else:
-            self.inbox.post(
-                SlotReady(slot=spec.slot, hello={"slot": spec.slot, "cell": "", "pid": 1})
-            )
+            hello = {"slot": spec.slot, "cell": "", "pid": 1}
+            self.inbox.post(SlotReady(slot=spec.slot, hello=hello), after=self.start_takes)
 
     def run(self, slot: SlotId, order: Order) -> None:
         self.orders.append((slot, order.cell.id))
@@ -142,14 +151,21 @@ class Stage:
         self.ledger = MemoryLedger(clock=self.clock, lease=60)
         self.engine = ScriptedEngine(self.inbox, good)
         self.layout = Layout(self.folder)
-        self.lost: list[LeaseLost] = []
+        self.thief: object = None
 
     def watch(self, notice: Notice, progress: Progress) -> None:
         self.notices.append(notice)
         if notice.kind != "run_started":
             assert sum(progress.states.values()) == progress.total
+            assert min(progress.states.values()) >= 0
 
     def runner(self, cells: Sequence[Cell], pool: Pool = CPU) -> Runner:
+        self.keeper = LeaseKeeper(
+            self.ledger,
+            lambda lease: self.inbox.post(LeaseLost(lease=lease)),
+            lambda error: None,
+            every=1e9,
+        )
         return Runner(
             runner=RunnerId("us" * 16),
             ledger=self.ledger,
@@ -159,9 +175,10 @@ class Stage:
             pool=pool,
             cells=cells,
             observer=self.watch,
-            keeper=LeaseKeeper(self.ledger, lambda lease: None, every=1e9),
+            keeper=self.keeper,
             provenance={},
             random=lambda: 1.0,
+            background=lambda work: work(),
         )
 
     def run(self, cells: Sequence[Cell], pool: Pool = CPU) -> RunEnd:
@@ -416,6 +433,112 @@ def test_an_interpreter_that_does_not_start_fails_its_cell_only(stage: Stage) ->
     (record,) = stage.ledger.cells(states=["failed"])
     assert record.outcome is not None
     assert "nowhere/python" in str(record.outcome.failure)
+
+
+def mixed_gpus(slots: int = 2) -> Pool:
+    """A small GPU and a large one."""
+    sizes = (24, 80)
+    devices = [Device(kind="gpu", index=n, memory=gb * 10**9) for n, gb in enumerate(sizes)]
+    return Pool(devices=tuple(devices), slots=slots)
+
+
+@pytest.mark.parametrize("slots", [1, 2, 4])
+def test_a_large_cell_finds_the_large_gpu(stage: Stage, slots: int) -> None:
+    end = stage.run([sample_cell(1, vram=40 * 10**9)], mixed_gpus(slots))
+    assert end.progress.states == {"success": 1}
+
+
+def test_small_and_large_cells_all_end_on_mixed_gpus(stage: Stage) -> None:
+    wanted = [sample_cell(n, vram=gb * 10**9) for n, gb in enumerate((10, 40, 40, 10))]
+    end = stage.run(wanted, mixed_gpus())
+    assert end.progress.states["success"] == 4
+
+
+def test_a_wide_cell_that_comes_back_gets_its_devices_again(stage: Stage) -> None:
+    failure = Failure(stage="benchmark", kind="oom", message="no room", retryable=True)
+
+    def wide_fails_once(slot: SlotId, order: Order) -> Sequence[tuple[float, SlotEvent]]:
+        first = sum("benchmark-9" in cell for _, cell in stage.engine.orders) == 1
+        if "benchmark-9" in order.cell.id and first:
+            return [(1, Failed(slot=slot, attempt=order.attempt, failure=failure))]
+        return good(slot, order)
+
+    stage.engine.script = wide_fails_once
+    end = stage.run([sample_cell(9, gpus=2), *cells(2)], GPUS)
+    assert end.progress.states["success"] == 3
+
+
+_NEEDS = st.lists(
+    st.tuples(st.integers(0, 3), st.sampled_from([0, 5, 30, 60])), min_size=1, max_size=6
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(needs=_NEEDS, sizes=st.lists(st.sampled_from([8, 24, 80]), min_size=1, max_size=4),
+       slots=st.integers(1, 6), failing=st.integers(0, 2))  # fmt: skip
+def test_a_run_ends_whatever_its_cells_need(
+    tmp_path_factory: pytest.TempPathFactory,
+    needs: list[tuple[int, int]],
+    sizes: list[int],
+    slots: int,
+    failing: int,
+) -> None:
+    stage = Stage(tmp_path_factory.mktemp("run"))
+    failure = Failure(stage="benchmark", kind="slot_lost", message="no", retryable=True)
+    tries: dict[str, int] = {}
+
+    def script(slot: SlotId, order: Order) -> Sequence[tuple[float, SlotEvent]]:
+        tries[order.cell.id] = tries.get(order.cell.id, 0) + 1
+        if tries[order.cell.id] <= failing:
+            return [(1, Failed(slot=slot, attempt=order.attempt, failure=failure))]
+        return good(slot, order)
+
+    stage.engine.script = script
+    devices = tuple(Device(kind="gpu", index=n, memory=gb * 10**9) for n, gb in enumerate(sizes))
+    wanted = [sample_cell(n, gpus=g, vram=gb * 10**9) for n, (g, gb) in enumerate(needs)]
+    end = stage.run(wanted, Pool(devices=devices, slots=max(slots, 1)))
+    possible = len(wanted) - len(end.impossible)
+    assert end.progress.states.get("success", 0) == possible
+    assert end.progress.states.get("pending", 0) == len(end.impossible)
+
+
+def test_a_device_on_which_slots_do_not_start_is_left_out(stage: Stage) -> None:
+    stage.engine.dead_devices = {1}
+    end = stage.run(cells(4), GPUS)
+    assert end.progress.states["success"] == 4
+    assert "gpu:1 is left out" in stage.said("warning")[0].message
+    assert end.broken == ""
+
+
+def test_an_interrupt_while_a_slot_starts_for_a_cell_begins_nothing(stage: Stage) -> None:
+    stage.inbox.post(Interrupted(signal="SIGINT"), after=0.5)
+    stage.engine.start_takes = 5.0
+    end = stage.run([sample_cell(2, model="kv", python="envs/kv/bin/python")])
+    assert end.interrupted
+    assert stage.engine.orders == []
+    assert stage.ledger.claim(RunnerId("other"), Offer(), 1)
+
+
+def test_a_lease_lost_in_the_middle_ends_its_slot_and_publishes_nothing(stage: Stage) -> None:
+    stage.ledger.enroll(cells(1))
+    runner = stage.runner(cells(1))
+    held: list[Lease] = []
+
+    def robbed(slot: SlotId, order: Order) -> Sequence[tuple[float, SlotEvent]]:
+        if not held:
+            (lease,) = stage.keeper.held()
+            held.append(lease)
+            stage.ledger.release([lease], "taken away behind our back")
+            (claim,) = stage.ledger.claim(RunnerId("thief"), Offer(), 1)
+            stage.inbox.post(LeaseLost(lease=lease), after=3)
+            stage.thief = claim
+        return good(slot, order)
+
+    stage.engine.script = robbed
+    runner.run()
+    assert stage.said("claim_lost")
+    (record,) = stage.ledger.cells()
+    assert (record.state, record.attempt) == ("success", 3)
 
 
 def test_slots_that_never_start_end_the_run_with_the_reason(stage: Stage) -> None:

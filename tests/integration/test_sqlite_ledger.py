@@ -21,11 +21,12 @@ import pytest
 from benchfleet.domain.attempt import Outcome, RunnerId
 from benchfleet.domain.event import Event
 from benchfleet.domain.resource import Offer
-from benchfleet.errors import LedgerError, LedgerTooNew, LedgerUnreachable
+from benchfleet.errors import LedgerDamaged, LedgerError, LedgerTooNew, LedgerUnreachable
 from benchfleet.ledger.history import counts
-from benchfleet.ledger.sql import migrations, read_statements
 from benchfleet.ledger.sqlite import SqliteLedger
 from benchfleet.testing import FakeClock, sample_cell
+
+OrdinaryUser = Callable[[Callable[[], object]], str]
 
 ME = RunnerId("me")
 SUCCESS = Outcome(state="success", digest="abc")
@@ -306,6 +307,30 @@ def test_a_damaged_ledger_is_named_with_what_to_do(
     assert "`benchfleet ledger rebuild CAMPAIGN`" in message
 
 
+@pytest.mark.parametrize(
+    ("harm", "damaged"),
+    [
+        (cut_in_half, True),
+        (cut_to_a_few_bytes, True),
+        (cut_to_nothing, True),
+        (overwrite_the_head, True),
+        (overwrite_all_but_the_head, True),
+        (replace_by_text, True),
+        (replace_by_a_folder, False),
+        (replace_by_another_database, False),  # somebody's, and perhaps a whole one
+    ],
+)
+def test_only_what_cannot_be_read_any_more_is_called_damaged(
+    tmp_path: Path, harm: Callable[[Path], None], damaged: bool
+) -> None:
+    path = filled(tmp_path / "ledger.db")
+    use(path)
+    harm(path)
+    with pytest.raises(LedgerUnreachable) as caught:
+        use(path)
+    assert isinstance(caught.value, LedgerDamaged) == damaged
+
+
 def test_a_ledger_that_is_damaged_while_it_is_open_says_so(tmp_path: Path) -> None:
     path = filled(tmp_path / "ledger.db")
     with closing(open_ledger(path)) as ledger:
@@ -358,8 +383,9 @@ def test_a_full_disk_is_named_and_loses_nothing(tmp_path: Path) -> None:
     with closing(open_ledger(path)) as ledger:
         pages = ledger._connection.execute("pragma page_count").fetchone()[0]
         ledger._connection.execute(f"pragma max_page_count = {pages}")
-        with pytest.raises(LedgerUnreachable, match="make room on the disk"):
+        with pytest.raises(LedgerUnreachable, match="make room on the disk") as caught:
             ledger.enroll(sample_cell(number, config="more") for number in range(500))
+        assert not isinstance(caught.value, LedgerDamaged)
         assert counts(ledger.cells()).total == len(CELLS)
         ledger._connection.execute("pragma max_page_count = 100000")
         assert ledger.enroll([sample_cell(0, config="more")]) == 1
@@ -372,8 +398,9 @@ def test_another_writer_that_does_not_end_is_named(tmp_path: Path) -> None:
         closing(SqliteLedger(path, campaign="study", busy=0.0)) as ledger,
     ):
         writer.execute("begin immediate")
-        with pytest.raises(LedgerUnreachable, match="another process has been writing"):
+        with pytest.raises(LedgerUnreachable, match="another process has been writing") as caught:
             ledger.claim(ME, Offer())
+        assert not isinstance(caught.value, LedgerDamaged)
         assert counts(ledger.cells()).total == len(CELLS)
         writer.execute("rollback")
         assert ledger.claim(ME, Offer())
@@ -382,7 +409,9 @@ def test_another_writer_that_does_not_end_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("file_mode", "folder_mode"), [(0o444, 0o777), (0o000, 0o777), (0o666, 0o555), (0o666, 0o000)]
 )
-def test_a_ledger_without_permissions_is_named(file_mode: int, folder_mode: int) -> None:
+def test_a_ledger_without_permissions_is_named(
+    ordinary_user: OrdinaryUser, file_mode: int, folder_mode: int
+) -> None:
     outer = Path(tempfile.mkdtemp())
     try:
         outer.chmod(0o755)
@@ -391,7 +420,7 @@ def test_a_ledger_without_permissions_is_named(file_mode: int, folder_mode: int)
         path = filled(folder / "ledger.db")
         path.chmod(file_mode)
         folder.chmod(folder_mode)
-        message = as_an_ordinary_user(lambda: use(path))
+        message = ordinary_user(lambda: use(path))
         assert message.startswith("LedgerUnreachable")
         assert str(folder) in message
         assert "ermission" in message
@@ -401,11 +430,13 @@ def test_a_ledger_without_permissions_is_named(file_mode: int, folder_mode: int)
 
 
 @pytest.mark.parametrize("inside", ["ledger.db", "results/ledger.db"])
-def test_a_folder_where_no_ledger_can_be_made_is_named(inside: str) -> None:
+def test_a_folder_where_no_ledger_can_be_made_is_named(
+    ordinary_user: OrdinaryUser, inside: str
+) -> None:
     outer = Path(tempfile.mkdtemp())
     try:
         outer.chmod(0o555)
-        message = as_an_ordinary_user(lambda: use(outer / inside))
+        message = ordinary_user(lambda: use(outer / inside))
         assert message.startswith("LedgerUnreachable")
         assert str(outer) in message
         assert "ermission" in message
@@ -413,28 +444,3 @@ def test_a_folder_where_no_ledger_can_be_made_is_named(inside: str) -> None:
     finally:
         outer.chmod(0o755)
         shutil.rmtree(outer)
-
-
-def as_an_ordinary_user(action: Callable[[], None]) -> str:
-    """What the action raises, as text; root, whom no permission stops, becomes nobody for it."""
-    read_statements("sqlite")  # while we may: nobody may not be let near the repository
-    migrations("sqlite")
-    reading, writing = os.pipe()
-    child = os.fork()
-    if child == 0:
-        try:
-            if os.geteuid() == 0:
-                os.setgroups([])
-                os.setresgid(65534, 65534, 65534)
-                os.setresuid(65534, 65534, 65534)
-            action()
-            said = "nothing was raised"
-        except Exception as error:  # noqa: BLE001 - whatever it is, the parent judges it
-            said = f"{type(error).__name__}: {error}"
-        os.write(writing, said.encode())
-        os._exit(0)
-    os.close(writing)
-    with os.fdopen(reading) as pipe:
-        said = pipe.read()
-    os.waitpid(child, 0)
-    return said

@@ -8,6 +8,22 @@ does batching, resuming and recording; they write `samples` and `score` only.
 The data of a cell follow from version, parameters, subset, the digest of local files and the
 seed alone: the same for every model and config, and different for each repeat. Importing a
 benchmark's module imports nothing heavy.
+
+A benchmark that knows it without opening its data may say how long its prompts get, by a method
+``longest_prompt(subset: str | None) -> int`` in characters: the memory of a cell is estimated
+by it, and otherwise by the longest text that the model takes.
+
+A benchmark that stands for many, such as a user's scripts, has a ``name``, by which results and
+rules call it. One that asks no model through the adapter says ``needs_model = False``: its slot
+then holds no model while it runs. One that reads files of the campaign's own says
+``takes_folder = True``: it is made with the campaign's folder as the parameter ``folder``. What of
+its parameters is no part of the identity, such as that folder, it tells by ``outside()``.
+
+A benchmark whose subsets go by another word in a campaign, such as tasks, says so by
+``subsets_named``.
+
+Before a cell runs, the slot asks for `data_digest` again where there was one: data or code that
+changed since the campaign was read are refused.
 """
 
 from __future__ import annotations
@@ -28,7 +44,7 @@ class Sample:
     """One question of a benchmark."""
 
     index: int  # 0 for the first; the sample's place, whatever was resumed
-    id: str  # the same in every config, so that answers can be paired
+    id: str  # of the question itself: the same in every config, another for other data
     prompt: Prompt
     columns: Mapping[str, Any] = field(default_factory=dict)  # the dataset's own, for the CSV
 
@@ -68,15 +84,25 @@ class Score:
 class Session(Protocol):
     """What a running benchmark is given. Made by the slot."""
 
-    adapter: Adapter
     model: Model  # as declared
     config: Config  # already configured on the adapter
     subset: str | None
+    repeat: int  # 0 for the first
     seed: int
     limit: int | None  # samples at most
     batch_size: int
     generation: Mapping[str, Any]
     recorded: Sequence[Record]  # from an earlier attempt: not to be asked again
+
+    @property
+    def adapter(self) -> Adapter:
+        """The loaded model. Raises RuntimeError where the benchmark said that it needs none."""
+        ...
+
+    @property
+    def model_path(self) -> str:
+        """Where the model's files lie on this host, or the name that its adapter knows."""
+        ...
 
     @property
     def scratch(self) -> Path:
@@ -94,6 +120,11 @@ class Session(Protocol):
 
     def expect(self, total: int) -> None:
         """Say how many samples there will be, for the progress shown."""
+        ...
+
+    def check_stop(self) -> None:
+        """End the benchmark here where the cell is to stop, as `record` does: for what runs long
+        without recording."""
         ...
 
 
@@ -162,8 +193,8 @@ class SampleBenchmark(ABC):
         """Ask what was not recorded yet, batch by batch, then score all of it."""
         samples = list(islice(self.samples(session.subset, session.seed), session.limit))
         session.expect(len(samples))
-        wanted = {sample.index for sample in samples}
-        records = {r.index: r for r in session.recorded if r.index in wanted}
+        wanted = {(sample.index, sample.id) for sample in samples}  # data may have changed since
+        records = {r.index: r for r in session.recorded if (r.index, r.id) in wanted}
         left = [sample for sample in samples if sample.index not in records]
         for start in range(0, len(left), session.batch_size):
             batch = left[start : start + session.batch_size]

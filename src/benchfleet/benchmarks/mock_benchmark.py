@@ -68,6 +68,10 @@ class MockBenchmark(SampleBenchmark):
     def params(self) -> Mapping[str, Any]:
         return {"rows": self._rows}
 
+    def longest_prompt(self, subset: str | None) -> int:
+        prompts = (sample.prompt for sample in self.samples(subset, seed=0))
+        return max(len(prompt.context) + len(prompt.question) for prompt in prompts)
+
     def samples(self, subset: str | None, seed: int) -> Iterator[Sample]:
         for index in range(self._rows):
             context, question, answer = _ROWS[index % len(_ROWS)]

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from difflib import get_close_matches
 from typing import Any
+
+_TIME = re.compile("".join(rf"(?:([0-9]+(?:\.[0-9]+)?) ?{unit})? ?" for unit in "dhms"))
 
 
 def with_defaults(params: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
@@ -43,3 +46,42 @@ def _hint(name: str, defaults: Mapping[str, Any]) -> str:
         return "this benchmark takes none; remove it"
     near = get_close_matches(name, list(defaults), n=1)
     return f"did you mean {near[0]!r}?" if near else f"there are {', '.join(defaults)}"
+
+
+def text(name: str, value: Any) -> str:
+    """`value` where it is text that is not empty, or ValueError."""
+    if value is None:
+        raise ValueError(f"{name} is missing")
+    if isinstance(value, str) and value and "\0" not in value:
+        return value
+    raise ValueError(f"{name} must be text, not {value!r}")
+
+
+def texts(name: str, value: Any) -> list[str]:
+    """`value` where it is a list of texts; numbers among them become text. Or ValueError."""
+    if not isinstance(value, (list, tuple)):
+        raise ValueError(f"{name} must be a list, not {value!r}; write [ ] around it")
+    return [worded(f"each of {name}", item) for item in value]
+
+
+def worded(name: str, value: Any) -> str:
+    """`value` as text where it is text or a number, or ValueError."""
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return str(value)
+    if isinstance(value, str) and "\0" not in value:
+        return value
+    raise ValueError(f"{name} must be text or a number, not {value!r}; put it in quotes")
+
+
+def seconds(name: str, value: Any) -> float:
+    """Seconds of ``90s``, ``10m`` or ``1h30m``, or ValueError."""
+    match = _TIME.fullmatch(value) if isinstance(value, str) else None
+    units = (86_400, 3_600, 60, 1)
+    found = (
+        sum(float(part) * unit for part, unit in zip(match.groups(), units, strict=True) if part)
+        if match
+        else 0.0
+    )
+    if found > 0:
+        return found
+    raise ValueError(f"{name} must be a time such as 90s, 10m or 1h30m, not {value!r}")

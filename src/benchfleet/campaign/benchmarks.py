@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
+from pathlib import Path
 from typing import Any
 
 from benchfleet.domain.cell import Workload
@@ -12,8 +13,36 @@ from benchfleet.domain.cell import Workload
 from .defaults import Defaults
 from .entry import Entry
 from .plugins import plugin
+from .shapes import (
+    LABEL,
+    MAPPING,
+    Shape,
+    either,
+    listing,
+    mapping,
+    named,
+    nullable,
+    one_or_list,
+    told,
+    whole,
+)
+from .shapes import plugin as plugin_name
 
-KEYS = ("subsets", "generation", "batch_size", "limit")
+_SUBSETS = one_or_list(LABEL)
+KEYS: Mapping[str, Shape] = {
+    "subsets": told(_SUBSETS, "one cell for each; the whole where none is named"),
+    "generation": told(MAPPING, "over all other generation kwargs"),
+    "batch_size": told(whole(), "samples asked at once (defaults.batch_size)"),
+    "limit": told(whole(), "only the first so many samples"),
+}
+_SETTINGS = {**mapping(KEYS), "additionalProperties": True}  # what the benchmark itself takes
+_NAME = plugin_name("benchmarks")
+SHAPE = told(
+    listing(
+        either(_NAME, named(nullable(either(_SUBSETS, _SETTINGS)), _NAME, single=True)), least=1
+    ),
+    "the benchmarks: names, names with their subsets, or names with mappings",
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,44 +57,52 @@ class DeclaredWorkload:
     workload: Workload | None
 
 
-def read_benchmarks(entry: Entry, defaults: Defaults) -> list[DeclaredWorkload]:
-    """Every benchmark of the list, one workload for each of its subsets."""
-    found = [workload for item in entry.items() for workload in _read(item, defaults)]
+def read_benchmarks(
+    entry: Entry, defaults: Defaults, folder: Path = Path()
+) -> list[DeclaredWorkload]:
+    """Every benchmark of the list, one workload for each of its subsets; the files that one reads
+    are taken from `folder`."""
+    found = [workload for item in entry.items() for workload in _read(item, defaults, folder)]
     if not found and entry.right:
-        entry.wrong("name at least one benchmark, such as - mock_benchmark")
+        entry.wrong("name at least one benchmark, such as mock_benchmark")
     return found
 
 
-def _read(entry: Entry, defaults: Defaults) -> list[DeclaredWorkload]:
+def _read(entry: Entry, defaults: Defaults, folder: Path) -> list[DeclaredWorkload]:
     if isinstance(entry.value, str):
-        return _workloads(entry.value, entry, entry.like({}), defaults)
+        return _workloads(entry.value, entry, entry.like({}), defaults, folder)
     pairs = entry.pairs("a name, or a name with its subsets such as {longbench: [qasper]}")
     if len(pairs) == 1:
         ((name, body),) = pairs
-        return _workloads(name, body, body, defaults)
+        return _workloads(name, body, body, defaults, folder)
     if pairs:
         first, *others = (name for name, _ in pairs)
         entry.wrong(
             f"holds {len(pairs)} names; indent {', '.join(map(repr, others))} below {first!r} "
-            "where they belong to it, or begin an item with '- ' for each benchmark"
+            "where they belong to it, or make each an item of its own"
         )
     elif entry.right:
         entry.wrong("names no benchmark")
     return []
 
 
-def _workloads(name: str, entry: Entry, body: Entry, defaults: Defaults) -> list[DeclaredWorkload]:
+def _workloads(
+    name: str, entry: Entry, body: Entry, defaults: Defaults, folder: Path
+) -> list[DeclaredWorkload]:
     """The workloads of one item; `body` is a mapping of settings, or the subsets themselves."""
     settings = body if isinstance(body.value, dict) else body.like({})
-    subsets = settings.inside("subsets") if settings is body else body
-    params = {key: value for key, value in settings.kwargs().items() if key not in KEYS}
+    own_word = getattr(plugin("benchmarks", name, entry), "subsets_named", "subsets")
+    subsets = _listing(settings, own_word) if settings is body else body
+    ours = {*KEYS, own_word}
+    params = {key: value for key, value in settings.kwargs().items() if key not in ours}
     if params.pop("repeats", None) is not None:
         settings.inside("repeats").wrong("belongs in 'defaults', or in an include rule")
     own = settings.inside("generation").kwargs()
     batch_size = settings.inside("batch_size").whole(defaults.batch_size)
     limit = settings.inside("limit")
     limited = None if limit.absent else limit.whole(1)
-    benchmark = _benchmark(name, params, entry)
+    benchmark = _benchmark(name, params, entry, folder)
+    called = getattr(benchmark, "name", "")
     if benchmark is None:
         shared, base = None, {}
     else:
@@ -77,10 +114,12 @@ def _workloads(name: str, entry: Entry, body: Entry, defaults: Defaults) -> list
             generation={**base, **own},
             batch_size=batch_size,
             limit=limited,
+            called=called,
+            outside=dict(benchmark.outside()) if hasattr(benchmark, "outside") else {},
         )
     return [
         DeclaredWorkload(
-            benchmark=name,
+            benchmark=called or name,
             subset=subset,
             entry=place,
             base=base,
@@ -91,6 +130,16 @@ def _workloads(name: str, entry: Entry, body: Entry, defaults: Defaults) -> list
     ]
 
 
+def _listing(settings: Entry, own_word: str) -> Entry:
+    """Where the subsets are named: under the benchmark's own word for them, or ours."""
+    subsets, own = settings.inside("subsets"), settings.inside(own_word)
+    if own.absent:
+        return subsets
+    if own.path != subsets.path and not subsets.absent:
+        own.wrong("stands beside 'subsets', which says the same here; remove one")
+    return own
+
+
 def _subsets(listing: Entry, entry: Entry) -> list[tuple[str | None, Entry]]:
     """Each subset with its place; the whole benchmark where none is named."""
     items = listing.items(single=True)
@@ -99,11 +148,15 @@ def _subsets(listing: Entry, entry: Entry) -> list[tuple[str | None, Entry]]:
     return [(item.label(), item) for item in items] or [(None, entry)]
 
 
-def _benchmark(name: str, params: dict[str, Any], entry: Entry) -> Any:
+def _benchmark(name: str, params: dict[str, Any], entry: Entry, folder: Path) -> Any:
     """The benchmark made from its parameters, or None with the mistake noted."""
     made = plugin("benchmarks", name, entry)
     if made is None:
         return None
+    if getattr(made, "takes_folder", False):
+        if "folder" in params:
+            entry.inside("folder").wrong("relative paths start at the campaign's folder; remove it")
+        params = {**params, "folder": str(folder)}
     try:
         return made(params)
     except ValueError as error:

@@ -19,6 +19,7 @@ from .models import DeclaredModel
 from .plugins import plugin
 
 DENSE = Config(name="dense")
+_BESIDE_MODELS = frozenset({"report.md", "report.html", "execution_summary.json"})
 
 
 def check_names(
@@ -26,7 +27,12 @@ def check_names(
     configs: Sequence[DeclaredConfig],
     workloads: Sequence[DeclaredWorkload],
 ) -> None:
-    """Refuse names that would share a folder, also where file systems ignore case."""
+    """Refuse names that would share a folder, also where file systems ignore case, and those
+    of the campaign's own files."""
+    for model in models:
+        folder = model.name.casefold()
+        if folder.startswith("ledger.db") or folder in _BESIDE_MODELS:
+            model.entry.wrong(f"{model.name!r} is a file of the results folder; name it otherwise")
     _apart((model.name, repr(model.name), model.entry) for model in models)
     _apart((config.name, repr(config.name), config.entry) for config in configs)
     labels = []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from difflib import get_close_matches
 
 from benchfleet.domain.cell import Cell
@@ -29,6 +29,10 @@ def choose(
         raise CampaignError("command line", mistakes)
     together = Rule(**{axis: sum((getattr(r, axis) for r in wanted), ()) for axis in AXES})
     left = chosen(cells, only=[together] if wanted else (), exclude=barred)
+    for option, texts in (("--only", only), ("--exclude", exclude)):
+        mistakes += _idle_patterns(option, texts, cells)
+    if mistakes:
+        raise CampaignError("command line", mistakes)
     if cells and not left:
         names = sorted({cell.id for cell in cells})
         some = ", ".join(names[:3]) + (", …" if len(names) > 3 else "")
@@ -37,6 +41,33 @@ def choose(
             "command line", [Mistake(key=asked, message=f"leaves no cell of {some}")]
         )
     return left if limit is None else with_limit(left, limit)
+
+
+def _idle_patterns(option: str, texts: Sequence[str], cells: Sequence[Cell]) -> list[Mistake]:
+    """The names and globs that no cell of the campaign has on their axis."""
+    found = []
+    for text in texts:
+        axis, _, names = text.partition("=")
+        plural = axis if axis.endswith("s") else f"{axis}s"
+        for name in names.split(","):
+            rule = Rule(**{plural: (name.removeprefix("!"),)})
+            if cells and not any(rule.matches(cell) for cell in cells):
+                near = get_close_matches(name, sorted(_names(plural, cells)), n=1)
+                hint = f"; did you mean {near[0]!r}?" if near else ""
+                message = f"no {plural.removesuffix('s')} is called {name!r}{hint}"
+                found.append(Mistake(key=f"{option} {text}", message=message))
+    return found
+
+
+def _names(axis: str, cells: Sequence[Cell]) -> set[str]:
+    by_axis: dict[str, Callable[[Cell], str]] = {
+        "models": lambda cell: cell.model.name,
+        "configs": lambda cell: cell.config.name,
+        "benchmarks": lambda cell: cell.workload.benchmark,
+        "subsets": lambda cell: cell.workload.subset or "",
+        "repeats": lambda cell: str(cell.repeat),
+    }
+    return {by_axis[axis](cell) for cell in cells}
 
 
 def _rules(option: str, texts: Sequence[str], mistakes: list[Mistake]) -> list[Rule]:

@@ -11,7 +11,19 @@ from benchfleet.domain.cell import AttentionStep, Config
 from .defaults import Defaults
 from .entry import Entry
 from .plugins import plugin
+from .shapes import NAME, TRUTH, Shape, either, mapping, named, nullable, one_or_list, told
+from .shapes import plugin as plugin_name
 from .units import with_fractions
+
+_STEP = either(plugin_name("attention"), named({}, plugin_name("attention"), single=True))
+KEYS: Mapping[str, Shape] = {
+    "attention": told(one_or_list(_STEP), "which keys each query may look at; steps add up"),
+    "everywhere": told(TRUTH, "sparse in the context's prefill too (defaults.everywhere)"),
+}
+SHAPE = told(
+    named(nullable(mapping(KEYS)), NAME),
+    "attention settings by name; null is dense",
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,15 +41,15 @@ def read_configs(entry: Entry, defaults: Defaults) -> list[DeclaredConfig]:
         return [DeclaredConfig(name="dense", entry=entry, config=Config(name="dense"))]
     found = [_read(key, item, defaults) for key, item in entry.pairs("a mapping of names")]
     if not found and entry.right:
-        entry.wrong("name at least one config, such as dense: null")
+        entry.wrong("name at least one config, such as dense")
     return found
 
 
 def _read(name: str, entry: Entry, defaults: Defaults) -> DeclaredConfig:
     entry.like(name).name()
-    fields = entry.fields(("attention", "everywhere"))
+    fields = entry.fields(KEYS)
     if fields["attention"].value == []:
-        fields["attention"].wrong("names no step; write null for dense")
+        fields["attention"].wrong("names no step; leave it out for dense")
     steps = [step for item in fields["attention"].items(single=True) if (step := _step(item))]
     dense = [step.name for step in steps] == ["dense"]
     config = Config(

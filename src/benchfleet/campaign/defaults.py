@@ -9,18 +9,23 @@ from typing import Any
 from benchfleet.domain.cell import Limits
 
 from .entry import Entry
+from .shapes import MAPPING, REPEATS, TIME, TRUTH, Shape, mapping, plugin, told, whole
 
 ADAPTER = "transformers"
-KEYS = (
-    "adapter",
-    "model_kwargs",
-    "tokenizer_kwargs",
-    "generation",
-    "batch_size",
-    "repeats",
-    "limits",
-    "everywhere",
-)
+LIMITS: Mapping[str, Shape] = {
+    "cell": told(TIME, "how long a cell may take; no limit where none is named"),
+    "tries": told(whole(), "how often a cell may fail before it is given up (3)"),
+}
+KEYS: Mapping[str, Shape] = {
+    "adapter": told(plugin("models"), f"what opens the models ({ADAPTER})"),
+    "model_kwargs": told(MAPPING, "for the default adapter, when it opens a model"),
+    "tokenizer_kwargs": told(MAPPING, "for the default adapter, when it opens a tokenizer"),
+    "generation": told(MAPPING, "how answers are generated: max_new_tokens, temperature, …"),
+    "batch_size": told(whole(), "samples asked at once (1)"),
+    "repeats": told(whole(most=REPEATS), "how often each cell is run, on other data (1)"),
+    "limits": told(mapping(LIMITS), "how long and how often a cell may be tried"),
+    "everywhere": told(TRUTH, "sparse attention in the context's prefill too (false)"),
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,14 +45,14 @@ class Defaults:
 def read_defaults(entry: Entry) -> Defaults:
     """The defaults, each that is absent or wrong at benchfleet's own value."""
     fields = entry.fields(KEYS)
-    limits = fields["limits"].fields(("cell", "tries"))
+    limits = fields["limits"].fields(LIMITS)
     return Defaults(
         adapter=fields["adapter"],
         model_kwargs=fields["model_kwargs"].kwargs(),
         tokenizer_kwargs=fields["tokenizer_kwargs"].kwargs(),
         generation=fields["generation"].kwargs(),
         batch_size=fields["batch_size"].whole(1),
-        repeats=fields["repeats"].whole(1, most=10_000),
+        repeats=fields["repeats"].whole(1, most=REPEATS),
         limits=Limits(
             cell=limits["cell"].duration(Limits.cell),
             tries=limits["tries"].whole(Limits.tries),

@@ -97,12 +97,12 @@ class Entry:
             found = [self.inside(place) for place in range(len(self.value))]
             for item in found:
                 if item.absent:
-                    item.wrong("is empty; write something after the '-', or remove it")
+                    item.wrong("is empty; write something there, or remove it")
             return found
         if single and not self.absent:
             return [self]
         if not self.absent:
-            self.wrong(f"must be a list, not {shown(self.value)}; put '- ' before each item")
+            self.wrong(f"must be a list, not {shown(self.value)}; write [ ] around it")
         return []
 
     def text(self, default: str = "") -> str:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
 from benchfleet.domain.matrix import Matrix, ModelEntry
 from benchfleet.errors import CampaignError
 
+from . import benchmarks, configs, defaults, models, rules
 from .base import Campaign, Machine, results_folder
 from .benchmarks import DeclaredWorkload, read_benchmarks
 from .check import check_contents, check_names, check_pairs, leaves_cells
@@ -17,22 +18,60 @@ from .configs import read_configs
 from .defaults import Defaults, read_defaults
 from .entry import Entry, Mistakes
 from .models import DeclaredModel, read_models
+from .python_reader import read_python
 from .rules import Axes, read_exclude, read_include
+from .shapes import NAME, TEXT, Shape, listing, mapping, told, whole
 from .source import Flaw, Source
+from .toml_reader import read_toml
 from .yaml_reader import read_yaml
 
-__all__ = ["Campaign", "load_campaign"]
+__all__ = ["Campaign", "load_campaign", "read_campaign"]
 
 RESULTS = "./benchmark_results"
-MACHINE = ("gpus", "cpu_slots", "max_concurrent_runs")
+MACHINE: Mapping[str, Shape] = {
+    "gpus": told(listing(whole(0)), "the GPUs to use, as --gpus"),
+    "cpu_slots": told(whole(), "slots without a GPU, as --cpu-slots"),
+    "max_concurrent_runs": told(whole(), "cells at a time, as --max-concurrent-runs"),
+}
+MATRIX: Mapping[str, Shape] = {
+    "models": models.SHAPE,
+    "configs": configs.SHAPE,
+    "benchmarks": benchmarks.SHAPE,
+    "exclude": rules.EXCLUDE,
+    "include": rules.INCLUDE,
+}
+KEYS: Mapping[str, Shape] = {
+    "campaign": told(NAME, "names the results folder, and the campaign in its ledger"),
+    "results": told(TEXT, f"results go to <results>/<campaign>/ ({RESULTS})"),
+    **MACHINE,
+    "defaults": told(mapping(defaults.KEYS), "what holds where an axis says nothing else"),
+    "matrix": told(mapping(MATRIX, required=("models", "benchmarks")), "what to run"),
+}
+REQUIRED = ("campaign", "matrix")
 MAX_BYTES = 10_000_000
-_READERS: dict[str, Callable[[str], Source]] = {".yaml": read_yaml, ".yml": read_yaml}
+_READERS: dict[str, Callable[[str, Path], Source]] = {
+    ".yaml": lambda text, _: read_yaml(text),
+    ".yml": lambda text, _: read_yaml(text),
+    ".toml": lambda text, _: read_toml(text),
+    ".py": read_python,
+}
 
 
 def load_campaign(path: str | Path) -> Campaign:
     """The campaign in the file. Raises `CampaignError` with every mistake in it at once."""
     file = Path(os.path.abspath(path))
-    source = _read(file)
+    return read_campaign(_read(file), file=file, shown=str(path))
+
+
+def read_campaign(
+    source: Source, *, file: Path, shown: str, results: Path | None = None
+) -> Campaign:
+    """The campaign that plain data say, wherever they come from.
+
+    Relative paths start at the folder of `file`; `shown` is what its mistakes are told under, and
+    `results` is the campaign's own folder where the data are not to name it.
+    Raises `CampaignError` with every mistake at once.
+    """
     mistakes = Mistakes(source)
     root = Entry(source.data, (), mistakes)
     if source.data is None and not source.flaws:
@@ -41,8 +80,8 @@ def load_campaign(path: str | Path) -> Campaign:
     if campaign is None:
         root.pairs("a mapping that begins with 'campaign: NAME'")
     if campaign is None or mistakes.listed():
-        raise CampaignError(str(path), mistakes.listed())
-    return campaign
+        raise CampaignError(shown, mistakes.listed())
+    return campaign if results is None else replace(campaign, results=results)
 
 
 def _read(file: Path) -> Source:
@@ -53,13 +92,13 @@ def _read(file: Path) -> Source:
         elif not file.exists():
             problem = "there is no such file"
         elif reader is None:
-            problem = f"is no campaign file; its name must end in {' or '.join(_READERS)}"
+            problem = f"is no campaign file; its name must end in {', '.join(_READERS)}"
         elif not file.is_file():
             problem = "is no ordinary file"
         elif file.stat().st_size > MAX_BYTES:
             problem = f"is larger than {MAX_BYTES // 1_000_000} MB; is it a campaign file?"
         else:
-            return reader(file.read_text(encoding="utf-8-sig"))
+            return reader(file.read_text(encoding="utf-8-sig"), file)
     except UnicodeDecodeError as error:
         line = error.object.count(b"\n", 0, error.start) + 1
         return Source(flaws=(Flaw(message="is not UTF-8 text; save it as UTF-8", line=line),))
@@ -71,17 +110,17 @@ def _read(file: Path) -> Source:
 
 def _campaign(root: Entry, file: Path) -> Campaign | None:
     """What the file says, or None where it holds a mistake that leaves no campaign to speak of."""
-    fields = root.fields(("campaign", "results", *MACHINE, "defaults", "matrix"))
+    fields = root.fields(KEYS)
     if fields["campaign"].absent:
         fields["campaign"].wrong("the campaign needs a name, such as campaign: my-study")
     name = fields["campaign"].name()
     base = _results(fields["results"])
     machine = _machine(*(fields[key] for key in MACHINE))
-    defaults = read_defaults(fields["defaults"])
+    found = read_defaults(fields["defaults"])
     if fields["matrix"].absent:
         fields["matrix"].wrong("is missing; it says what to run: models, configs and benchmarks")
         return None
-    matrix = _matrix(fields["matrix"], defaults, file.parent)
+    matrix = _matrix(fields["matrix"], found, file.parent)
     if not name:
         return None
     return Campaign(
@@ -111,32 +150,32 @@ def _results(entry: Entry) -> str:
     return base
 
 
-def _matrix(entry: Entry, defaults: Defaults, folder: Path) -> Matrix:
+def _matrix(entry: Entry, preset: Defaults, folder: Path) -> Matrix:
     """The matrix of all that is right in it; what is not is noted, and none of it is run."""
-    fields = entry.fields(("models", "configs", "benchmarks", "exclude", "include"))
-    models = read_models(fields["models"], defaults, folder)
-    configs = read_configs(fields["configs"], defaults)
-    workloads = read_benchmarks(fields["benchmarks"], defaults)
+    fields = entry.fields(MATRIX)
+    named = read_models(fields["models"], preset, folder)
+    settings = read_configs(fields["configs"], preset)
+    workloads = read_benchmarks(fields["benchmarks"], preset, folder)
     axes = Axes(
-        models=[model.name for model in models],
-        configs=[config.name for config in configs],
+        models=[model.name for model in named],
+        configs=[config.name for config in settings],
         workloads=[(one.benchmark, one.subset or "") for one in workloads],
-        repeats=defaults.repeats,
+        repeats=preset.repeats,
     )
     matrix = Matrix(
-        models=tuple(found for one in models if (found := _with_generation(one, workloads))),
-        configs=tuple(one.config for one in configs if one.config),
+        models=tuple(found for one in named if (found := _with_generation(one, workloads))),
+        configs=tuple(one.config for one in settings if one.config),
         workloads=tuple(one.workload for one in workloads if one.workload),
-        repeats=defaults.repeats,
-        limits=defaults.limits,
+        repeats=preset.repeats,
+        limits=preset.limits,
         exclude=read_exclude(fields["exclude"], axes),
         include=read_include(fields["include"], axes),
     )
-    check_names(models, configs, workloads)
-    check_contents(models, configs)
+    check_names(named, settings, workloads)
+    check_contents(named, settings)
     if fields["exclude"].right and fields["include"].right:
-        check_pairs(matrix, models, configs)
-    if entry.right and not leaves_cells(matrix):
+        check_pairs(matrix, named, settings)
+    if entry.right and matrix.models and not leaves_cells(matrix):
         fields["exclude"].wrong("the rules leave no cell to run")
     return matrix
 

@@ -13,21 +13,45 @@ from benchfleet.domain.resource import Need
 
 from .base import absolute
 from .defaults import ADAPTER, Defaults
-from .entry import Entry
-from .plugins import plugin
+from .entry import MANY, Entry
+from .plugins import plugin as opened_plugin
+from .shapes import (
+    LABEL,
+    MAPPING,
+    NAME,
+    SIZE,
+    TEXT,
+    Shape,
+    either,
+    listing,
+    mapping,
+    plugin,
+    told,
+    whole,
+)
 
-KEYS = (
-    "name",
-    "adapter",
-    "path",
-    "model",
-    "revision",
-    "python",
-    "model_kwargs",
-    "tokenizer_kwargs",
-    "generation",
-    "needs",
-    "priority",
+_GPUS = 1_024  # at most, for one cell
+
+NEEDS: Mapping[str, Shape] = {
+    "gpus": told(whole(0, _GPUS), "GPUs that one cell is bound to (1 with vram, else 0)"),
+    "vram": told(SIZE, "memory on each of them"),
+}
+KEYS: Mapping[str, Shape] = {
+    "name": told(NAME, "how results, rules and reports call it (as 'model')"),
+    "adapter": told(plugin("models"), "what opens it (defaults.adapter)"),
+    "path": told(TEXT, "a folder to open"),
+    "model": told(TEXT, "a name to open, such as that of a hub (as 'name')"),
+    "revision": told(LABEL, "of 'model': a commit, tag or branch"),
+    "python": told(TEXT, "interpreter for its slots (the runner's own)"),
+    "model_kwargs": told(MAPPING, "over those of the defaults"),
+    "tokenizer_kwargs": told(MAPPING, "over those of the defaults"),
+    "generation": told(MAPPING, "over that of the defaults"),
+    "needs": told(mapping(NEEDS), "what one cell asks of a machine"),
+    "priority": told(whole(-MANY), "larger goes first (0)"),
+}
+SHAPE = told(
+    listing(either(NAME, mapping(KEYS)), least=1),
+    "the models: names that the adapter knows, or mappings",
 )
 
 
@@ -45,7 +69,7 @@ def read_models(entry: Entry, defaults: Defaults, folder: Path) -> list[Declared
     """Every model of the list; paths are taken from `folder`."""
     found = [_read(item, defaults, folder) for item in entry.items()]
     if not found and entry.right:
-        entry.wrong("name at least one model, such as - meta-llama/Llama-3.1-8B-Instruct")
+        entry.wrong("name at least one model, such as meta-llama/Llama-3.1-8B-Instruct")
     return found
 
 
@@ -65,8 +89,8 @@ def _read(entry: Entry, defaults: Defaults, folder: Path) -> DeclaredModel:
         tokenizer_kwargs = {**defaults.tokenizer_kwargs, **tokenizer_kwargs}
     generation = fields["generation"].kwargs()
     python = _python(fields["python"], folder)
-    need, priority = _need(fields["needs"]), fields["priority"].whole(0, least=-1_000_000)
-    opened = plugin("models", adapter, adapter_entry)
+    need, priority = _need(fields["needs"]), fields["priority"].whole(0, least=-MANY)
+    opened = opened_plugin("models", adapter, adapter_entry)
     digest = _digest(opened, source, origin) if opened and origin.right else ""
     model = ModelEntry(
         model=Model(
@@ -152,6 +176,6 @@ def _python(entry: Entry, folder: Path) -> str:
 
 
 def _need(entry: Entry) -> Need:
-    fields = entry.fields(("gpus", "vram"))
+    fields = entry.fields(NEEDS)
     vram = fields["vram"].size()
-    return Need(gpus=fields["gpus"].whole(1 if vram else 0, least=0, most=1_024), vram=vram)
+    return Need(gpus=fields["gpus"].whole(1 if vram else 0, least=0, most=_GPUS), vram=vram)

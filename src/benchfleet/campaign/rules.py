@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from benchfleet.domain.matrix import AXES, Include, Rule, agrees
 
 from .entry import Entry, hint
+from .shapes import LABEL, REPEATS, Shape, mapping, one_or_list, told, whole
 
 _SINGULAR = {
     "models": "model",
@@ -16,6 +17,15 @@ _SINGULAR = {
     "subsets": "subset",
     "repeats": "repeat",
 }
+
+_PATTERN = told(one_or_list(LABEL), "a name, a glob, or a list of them; ! in front negates")
+EXCLUDE_KEYS: Mapping[str, Shape] = dict.fromkeys(AXES, _PATTERN)
+INCLUDE_KEYS: Mapping[str, Shape] = {
+    **EXCLUDE_KEYS,
+    "repeats": told(whole(most=REPEATS), "as many for the cells that match (defaults.repeats)"),
+}
+EXCLUDE = told(one_or_list(mapping(EXCLUDE_KEYS)), "cells taken out of the product")
+INCLUDE = told(one_or_list(mapping(INCLUDE_KEYS)), "cells put back, or given repeats of their own")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,14 +70,14 @@ def read_include(entry: Entry, axes: Axes) -> tuple[Include, ...]:
     """The includes of the list, with as many repeats as the matrix where one states none."""
     found = []
     for item in entry.items(single=True):
-        repeats = item.inside("repeats").whole(axes.repeats, most=10_000)
+        repeats = item.inside("repeats").whole(axes.repeats, most=REPEATS)
         found.append(Include(rule=_rule(item, axes, AXES[:-1]), repeats=repeats))
     return tuple(found)
 
 
 def _rule(entry: Entry, axes: Axes, spoken: Sequence[str]) -> Rule:
     """A rule over the axes that it may speak of; an include's ``repeats`` is no pattern."""
-    fields = entry.fields(AXES)
+    fields = entry.fields(EXCLUDE_KEYS)
     patterns = {axis: tuple(_patterns(fields[axis], axis, axes)) for axis in spoken}
     rule = Rule(**patterns)
     if entry.right:

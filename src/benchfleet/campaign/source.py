@@ -7,6 +7,28 @@ from dataclasses import dataclass, field
 from typing import Any
 
 KeyPath = tuple[str | int, ...]  # ("matrix", "models", 2, "needs", "vram")
+MAX_DEPTH = 50
+MAX_VALUES = 200_000  # aliases unfolded: a few lines can name billions
+TOO_DEEP = f"is nested more than {MAX_DEPTH} deep; a campaign needs no more than ten"
+
+
+class TooMuch(Exception):
+    """More than a campaign file may hold; reading on could take for ever."""
+
+
+class Bounds:
+    """Counts the values of one file. Raises TooMuch, with what to do, beyond what it may hold."""
+
+    def __init__(self) -> None:
+        self._values = 0
+
+    def count(self, depth: int) -> None:
+        """One more value, `depth` deep."""
+        self._values += 1
+        if depth > MAX_DEPTH:
+            raise TooMuch(TOO_DEEP)
+        if self._values > MAX_VALUES:
+            raise TooMuch(f"unfolds to more than {MAX_VALUES:,} values; use fewer aliases (*name)")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,11 +6,12 @@ import re
 from typing import Any
 
 _NUMBER = r"[0-9]{1,9}(?:\.[0-9]{1,9})?"
-_SIZE = re.compile(rf"({_NUMBER}) ?([kmgt]?i?)b", re.IGNORECASE)
+# Patterns that JSON Schema can take too, so without flags.
+SIZE_PATTERN = rf"({_NUMBER}) ?([kmgtKMGT]?[iI]?)[bB]"
+TIME_PATTERN = "".join(rf"(?:({_NUMBER}) ?{unit})? ?" for unit in "dhm") + rf"(?:({_NUMBER}) ?s)?"
+_SIZE = re.compile(SIZE_PATTERN)
 _POWERS = {letter: power for power, letter in enumerate("kmgt", start=1)}
-_TIME = re.compile(
-    "".join(rf"(?:({_NUMBER}) ?{unit})? ?" for unit in "dhm") + rf"(?:({_NUMBER}) ?s)?"
-)
+_TIME = re.compile(TIME_PATTERN)
 _SECONDS = (86_400, 3_600, 60, 1)
 _PERCENT = re.compile(rf"({_NUMBER}) ?%")
 

@@ -13,10 +13,7 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
-from .source import Flaw, KeyPath, Source
-
-MAX_DEPTH = 50
-MAX_VALUES = 200_000  # aliases unfolded: a few lines can name billions
+from .source import MAX_DEPTH, TOO_DEEP, Bounds, Flaw, KeyPath, Source, TooMuch
 
 _TAG = "tag:yaml.org,2002:"
 _SCALARS = (
@@ -44,7 +41,7 @@ def read_yaml(text: str) -> Source:
             depth -= isinstance(event, yaml.CollectionEndEvent)
             if depth > MAX_DEPTH:  # composing recurses in C, where too deep is a crash
                 mark = event.start_mark
-                return Source(flaws=(Flaw(message=_TOO_DEEP, line=mark.line + 1 if mark else 1),))
+                return Source(flaws=(Flaw(message=TOO_DEEP, line=mark.line + 1 if mark else 1),))
         root = yaml.compose(text, Loader=_loader())
     except yaml.YAMLError as error:
         return Source(flaws=(_flaw(error, text),))
@@ -53,14 +50,13 @@ def read_yaml(text: str) -> Source:
     reading = _Reading()
     try:
         data = reading.value(root, (), 0)
-    except _TooMuch as error:
+    except TooMuch as error:
         return Source(flaws=(Flaw(message=str(error)),))
     return Source(data=data, lines=reading.lines, flaws=tuple(reading.flaws))
 
 
 _KINDS = ("null", "bool", "int", "float", "str")
 _LINE_END = re.compile("\r\n|[\n\r\x85\u2028\u2029]")
-_TOO_DEEP = f"is nested more than {MAX_DEPTH} deep; a campaign needs no more than ten"
 
 
 @cache
@@ -91,20 +87,16 @@ def _flaw(error: Exception, text: str) -> Flaw:
     return Flaw(message=f"is not YAML: {problem}", line=mark.line + 1 if mark else None)
 
 
-class _TooMuch(Exception):
-    """More than a campaign file may hold; reading on could take for ever."""
-
-
 class _Reading:
     """One walk over the nodes of a document."""
 
     def __init__(self) -> None:
         self.lines: dict[KeyPath, int] = {}
         self.flaws: list[Flaw] = []
-        self.count = 0
+        self.bounds = Bounds()
 
     def value(self, node: Any, path: KeyPath, depth: int) -> Any:
-        self._count(depth)
+        self.bounds.count(depth)
         self.lines.setdefault(path, node.start_mark.line + 1)
         kind = node.tag.removeprefix(_TAG)
         if node.id == "mapping" and kind == "map":
@@ -121,13 +113,6 @@ class _Reading:
                 message = f"{node.value[:40]!r} is no text, number or truth that results can keep"
         self.flaws.append(Flaw(message=message, path=path))
         return None
-
-    def _count(self, depth: int) -> None:
-        self.count += 1
-        if depth > MAX_DEPTH:
-            raise _TooMuch(_TOO_DEEP)
-        if self.count > MAX_VALUES:
-            raise _TooMuch(f"unfolds to more than {MAX_VALUES:,} values; use fewer aliases (*name)")
 
     def _mapping(self, node: Any, path: KeyPath, depth: int) -> dict[str, Any]:
         """The node's own keys over those it merges in (``<<``), where earlier sources win."""
@@ -154,7 +139,7 @@ class _Reading:
 
     def _with_merged(self, node: Any, path: KeyPath, depth: int) -> Iterator[Any]:
         """The mapping node, and after it those that it merges in."""
-        self._count(depth)
+        self.bounds.count(depth)
         yield node
         for key, item in node.value:
             if key.tag == _TAG + "merge":

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import shlex
+import argparse
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TextIO
 
 from benchfleet.bench import Bench
+from benchfleet.cli import options
 from benchfleet.cli.words import printable
 from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.cell import Cell
@@ -48,7 +50,13 @@ def write_report(bench: Bench, comparison: Comparison) -> None:
     bench.layout.report.write_text(text, encoding="utf-8")
 
 
-def show_end(bench: Bench, comparison: Comparison, end: RunEnd) -> None:
+def show_end(
+    arguments: argparse.Namespace,
+    bench: Bench,
+    comparison: Comparison,
+    end: RunEnd,
+    gone: Sequence[CellRecord],
+) -> None:
     """Print what a run ended with; a person who reads only this knows what to do next."""
     counts = comparison.counts
     if not end.interrupted and not end.broken and end.progress.reused == counts["total"]:
@@ -56,21 +64,28 @@ def show_end(bench: Bench, comparison: Comparison, end: RunEnd) -> None:
     print()
     show(comparison, bench.campaign.name)
     print()
-    for cell, why in end.impossible:
-        print(printable(f"cannot run here  {cell.id}: {why}"))
+    for why, cells in sorted(Counter(why for _, why in end.impossible).items()):
+        first = next(cell.id for cell, reason in end.impossible if reason == why)
+        others = f" and {cells - 1} more" if cells > 1 else ""
+        print(printable(f"cannot run here: {first}{others}: {why}"))
+    for record in gone:
+        print(printable(f"done, but its results are not there: {record.path}"))
     if end.broken:
         print(printable(f"ended early: {end.broken}"))
-    again = shlex.quote(str(_shown(bench.campaign.file)))
+    again = options.same_choice(arguments, "run")
+    retry = options.same_choice(arguments, "retry")
+    if gone:
+        print(printable(f"run those again: {retry} --gone && {again}"))
     if counts["failed"] or counts["partial"]:
-        print(f"try the failed ones again: benchfleet retry {again} && benchfleet run {again}")
+        print(printable(f"try the failed ones again: {retry} && {again}"))
     if end.interrupted:
-        print(f"nothing is lost; go on with: benchfleet run {again}")
-    print(printable(f"results  {_shown(bench.layout.root)}"))
-    print(printable(f"report   {_shown(bench.layout.report)}"))
-    print(printable(f"summary  {_shown(bench.layout.summary)}"))
+        print(printable(f"nothing is lost; go on with: {again}"))
+    print(printable(f"results  {shown_path(bench.layout.root)}"))
+    print(printable(f"report   {shown_path(bench.layout.report)}"))
+    print(printable(f"summary  {shown_path(bench.layout.summary)}"))
 
 
-def _shown(path: Path) -> Path:
+def shown_path(path: Path) -> Path:
     """The path as seen from here, where it lies below."""
     here = Path.cwd()
     return path.relative_to(here) if path.is_relative_to(here) else path

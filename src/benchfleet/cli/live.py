@@ -14,7 +14,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from benchfleet.cli.watch import counted, told
+from benchfleet.cli.telling import counted, told
 from benchfleet.cli.words import duration, printable
 from benchfleet.runner.progress import Notice, Observer, Progress
 
@@ -36,10 +36,16 @@ def live(campaign: str, stream: TextIO) -> Iterator[Observer]:
     """Draw the run until the block ends."""
     console = Console(file=stream)
     view = View(campaign)
-    with Live(get_renderable=view.draw, console=console, refresh_per_second=5, transient=True):
+    drawn = Live(get_renderable=view.draw, console=console, refresh_per_second=5, transient=True)
+    with contextlib.suppress(OSError):  # the terminal may go away at any moment
+        drawn.start()
+    try:
         yield view
-    for line in view.troubles:
-        console.print(line)
+    finally:
+        with contextlib.suppress(OSError):
+            drawn.stop()
+            for line in view.troubles:
+                console.print(line)
 
 
 class View:

@@ -18,6 +18,8 @@ VERBS = {
     "run": "run what is not done yet, and show what won",
     "plan": "check a campaign and list its cells; runs nothing",
     "status": "how far a campaign is, who runs what, and what failed",
+    "init": "write a campaign file for what this machine can run",
+    "schema": "print the JSON Schema of a campaign file, for editors",
     "report": "what won, by how much, and whether it is sure",
     "retry": "give cells that ended badly another chance",
     "ledger": "care for the ledger: rebuild it from the results",
@@ -30,9 +32,7 @@ ends with 0 where all cells succeeded, 1 where some did not, 2 on bad usage or a
 def main(words: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code."""
     words = sys.argv[1:] if words is None else words
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")  # a terminal without ± still gets the rest
+    _make_streams_bearable()
     try:
         return _run(words)
     except KeyboardInterrupt:
@@ -40,13 +40,23 @@ def main(words: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # the reader left; nothing more to say
         return 128 + signal.SIGPIPE
-    except BenchfleetError as error:
+    except (BenchfleetError, OSError) as error:
         if "--debug" in words:
             raise
         print(
             error if isinstance(error, CampaignError) else f"benchfleet: {error}", file=sys.stderr
         )
         return 3 if isinstance(error, LedgerError) else 2
+
+
+def _make_streams_bearable() -> None:
+    """A closed stream swallows what is written, and one without ± still gets the rest."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115 - for as long as we run
+        stream = getattr(sys, name)
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
 
 
 def _run(words: Sequence[str]) -> int:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 from pathlib import Path
 
 from benchfleet.bench import Bench, open_bench
+from benchfleet.campaign.base import Campaign
 from benchfleet.campaign.choose import choose
 from benchfleet.campaign.load import load_campaign
 from benchfleet.domain.cell import Cell
+from benchfleet.errors import CampaignError, Mistake
 
 
 def campaign(parser: argparse.ArgumentParser, *, example: str) -> None:
@@ -40,13 +43,63 @@ def choice(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def devices(parser: argparse.ArgumentParser) -> None:
+    """What of the machine to use."""
+    parser.add_argument("--gpus", metavar="0,1", type=_ids, help="run on these GPUs")
+    parser.add_argument("--cpu-slots", metavar="N", type=count, help="run on N slots of the CPU")
+    parser.add_argument(
+        "--max-concurrent-runs",
+        metavar="N",
+        type=count,
+        help="slots over all devices; more than there are GPUs share them",
+    )
+
+
+def asked_devices(
+    arguments: argparse.Namespace, found: Campaign
+) -> tuple[tuple[int, ...] | None, int | None, int | None]:
+    """GPUs, CPU slots and slots in all: the command line's over the campaign's."""
+    asked = found.machine
+    given = (arguments.gpus, arguments.cpu_slots)
+    if all(given):
+        message = "a run takes GPUs or slots of the CPU, not both; leave one of the two out"
+        raise CampaignError("command line", [Mistake(key="--gpus --cpu-slots", message=message)])
+    gpus, cpu_slots = given if any(given) else (asked.gpus, asked.cpu_slots)
+    return gpus, cpu_slots, arguments.max_concurrent_runs or asked.max_concurrent_runs
+
+
+def _ids(text: str) -> tuple[int, ...]:
+    try:
+        ids = tuple(int(part) for part in text.split(","))
+    except ValueError:
+        ids = (-1,)
+    if min(ids) < 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is no list of GPU ids; write 0,1")
+    return ids
+
+
+def same_choice(arguments: argparse.Namespace, verb: str) -> str:
+    """The command of another verb on the same campaign, folder, ledger and cells, to be copied."""
+    words = ["benchfleet", *verb.split(), str(arguments.campaign)]
+    if arguments.results is not None:
+        words += ["--results", str(arguments.results)]
+    if arguments.ledger:
+        words += ["--ledger", arguments.ledger]
+    for option in ("only", "exclude"):
+        for text in getattr(arguments, option, ()):
+            words += [f"--{option}", text]
+    if getattr(arguments, "limit", None) is not None:
+        words += ["--limit", str(arguments.limit)]
+    return shlex.join(words)
+
+
 def count(text: str) -> int:
     """A whole number from 1."""
     try:
         number = int(text)
     except ValueError:
         number = 0
-    if number < 1:
+    if not 1 <= number <= 10**9:
         raise argparse.ArgumentTypeError(f"{text!r} is no count; write a whole number from 1")
     return number
 

@@ -1,52 +1,94 @@
-"""``benchfleet plan``: the cells of a campaign, what is done, and what each needs."""
+"""``benchfleet plan``: the cells of a campaign, what each takes, and what a run would be like."""
 
 from __future__ import annotations
 
 import argparse
 import json
-from typing import Any
+from collections.abc import Sequence
 
+from benchfleet.bench import Bench
 from benchfleet.cli import options
+from benchfleet.cli.explain import differences, earlier, find
+from benchfleet.cli.plan_text import explained, overview
+from benchfleet.cli.planning import as_json, known_records, planned, with_paths
 from benchfleet.cli.words import printable
 from benchfleet.domain.cell import Cell
+from benchfleet.errors import DeviceError
+from benchfleet.machines.devices import cores
+from benchfleet.machines.memory import available_memory
+from benchfleet.wiring import choose_pool
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """What the verb takes."""
     options.campaign(parser, example="benchfleet plan study.yaml --only configs=dense")
     options.choice(parser)
+    options.devices(parser)
+    parser.add_argument("--cells", action="store_true", help="list every cell, however many")
+    parser.add_argument(
+        "--explain",
+        metavar="CELL",
+        help="what makes this cell (path, id or fingerprint) another than an earlier one",
+    )
 
 
 def main(arguments: argparse.Namespace) -> int:
-    """Check the campaign and list its cells: what is done, what would run. Runs nothing."""
+    """Check the campaign and say what a run of it would be like. Runs nothing."""
     bench, cells = options.opened(arguments)
-    records = {record.fingerprint: record for record in bench.records(cells)}
-    rows: list[dict[str, Any]] = []
-    for cell in cells:
-        record = records.get(cell.fingerprint)
-        rows.append(
-            {
-                "cell": record.path if record else cell.id,
-                "state": record.state if record else "pending",
-                "fingerprint": cell.fingerprint,
-                "needs": _needs(cell),
-            }
-        )
+    if arguments.explain is not None:
+        return _explain(arguments, bench, cells)
+    pool, missing = None, ""
+    try:
+        pool = choose_pool(*options.asked_devices(arguments, bench.campaign))
+    except DeviceError as error:
+        missing = str(error)
+    plan = planned(
+        cells,
+        known_records(bench, cells),
+        pool,
+        missing=missing,
+        ram=available_memory(),
+        cores=cores(),
+    )
     if arguments.json:
-        print(json.dumps({"campaign": bench.campaign.name, "cells": rows}, indent=2))
-        return 0
-    done = sum(row["state"] == "success" for row in rows)
-    print(printable(f"{bench.campaign.name}: {len(rows)} cells, {done} done → {bench.layout.root}"))
-    for row in rows:
-        needs = "  ".join(f"{name} {value}" for name, value in row["needs"].items())
-        print(printable(f"  {row['state']:<9} {row['cell']}  {needs}".rstrip()))
+        print(json.dumps(as_json(bench, plan), indent=2))
+    else:
+        _print(overview(bench, plan, every_cell=arguments.cells))
     return 0
 
 
-def _needs(cell: Cell) -> dict[str, Any]:
-    needs: dict[str, Any] = {}
-    if cell.need.gpus:
-        needs["gpus"] = cell.need.gpus
-    if cell.need.vram:
-        needs["vram"] = f"{cell.need.vram / 1e9:g} GB"
-    return needs
+def _explain(arguments: argparse.Namespace, bench: Bench, cells: Sequence[Cell]) -> int:
+    records = known_records(bench, cells)
+    named = find(arguments.explain, list(with_paths(cells, records)), records)
+    states = {record.fingerprint: record.state for record in records}
+    state = states.get(named.cell.fingerprint, "pending")
+    before = [
+        (record, differences(record.cell.identity(), named.cell.identity()))
+        for record in earlier(named.cell, records)
+        if record.cell
+    ]
+    if not arguments.json:
+        _print(explained(named, state, before))
+        return 0
+    found = {
+        "cell": named.path,
+        "fingerprint": named.cell.fingerprint,
+        "state": state,
+        "identity": named.cell.identity(),
+        "earlier": [
+            {
+                "cell": record.path,
+                "fingerprint": record.fingerprint,
+                "state": record.state,
+                "differences": [vars(one) for one in differing],
+            }
+            for record, differing in before
+        ],
+    }
+    print(json.dumps(found, indent=2))
+    return 0
+
+
+def _print(lines: Sequence[str]) -> None:
+    for line in lines:
+        print(printable(line).rstrip())

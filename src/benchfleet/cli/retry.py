@@ -15,6 +15,10 @@ from benchfleet.domain.failure import KINDS
 def configure(parser: argparse.ArgumentParser) -> None:
     """What the verb takes."""
     options.campaign(parser, example="benchfleet retry study.yaml --kind oom")
+    options.choice(parser)
+    parser.add_argument(
+        "--gone", action="store_true", help="only done cells whose published results are gone"
+    )
     parser.add_argument("--kind", choices=KINDS, help="only failures of this kind")
     parser.add_argument("--cell", metavar="GLOB", default="*", help="only cells whose path matches")
 
@@ -23,21 +27,22 @@ def main(arguments: argparse.Namespace) -> int:
     """Put failed, partial and cancelled cells back to pending; the next run takes them."""
     bench, cells = options.opened(arguments)
     again = []
-    book = bench.existing_ledger()
-    if book is not None:
-        wanted = {each.fingerprint for each in cells}
-        for record in list(book.cells(states=["failed", "partial", "cancelled"], among=wanted)):
+    records = bench.records(cells)
+    ended = [record for record in records if record.state in ("failed", "partial", "cancelled")]
+    ledger = bench.existing_ledger()
+    if ledger is not None:
+        for record in bench.gone(records) if arguments.gone else ended:
             failure = record.outcome.failure if record.outcome else None
             of_kind = arguments.kind in (None, failure.kind if failure else "")
             if of_kind and fnmatch.fnmatchcase(record.path, arguments.cell):
-                book.record(Event(kind="retry_asked", fingerprint=record.fingerprint))
+                ledger.record(Event(kind="retry_asked", fingerprint=record.fingerprint))
                 again.append(record.path)
-        book.close()
+        ledger.close()
     if arguments.json:
         print(json.dumps({"campaign": bench.campaign.name, "pending_again": again}, indent=2))
         return 0
     for path in again:
         print(printable(f"  pending again  {path}"))
-    go = f"{len(again)} cells go again with: benchfleet run {arguments.campaign}"
-    print(go if again else "nothing to retry")
+    go = f"{len(again)} cells go again with: {options.same_choice(arguments, 'run')}"
+    print(printable(go) if again else "nothing to retry")
     return 0

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import signal
 import sys
+from collections.abc import Iterator
 
+from benchfleet.bench import Bench
 from benchfleet.cli import options
 from benchfleet.cli.ending import compared, show_end, write_report
-from benchfleet.cli.summary import summarised, write_summary
 from benchfleet.cli.watch import watch
-from benchfleet.runner.inbox import Interrupted, RealInbox
+from benchfleet.runner.inbox import Inbox, Interrupted, RealInbox
+from benchfleet.runner.loop import RunEnd
+from benchfleet.summary import summarised, write_summary
 from benchfleet.wiring import choose_pool, run_cells
 
 
@@ -19,53 +23,64 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """What the verb takes."""
     options.campaign(parser, example="benchfleet run study.yaml --gpus 0,1 --max-concurrent-runs 4")
     options.choice(parser)
-    parser.add_argument("--gpus", metavar="0,1", type=_ids, help="run on these GPUs")
-    parser.add_argument(
-        "--cpu-slots", metavar="N", type=options.count, help="run on N slots of the CPU"
-    )
-    parser.add_argument(
-        "--max-concurrent-runs",
-        metavar="N",
-        type=options.count,
-        help="slots over all devices; more than there are GPUs share them",
-    )
+    options.devices(parser)
     parser.add_argument("--log-json", action="store_true", help="show progress as JSON lines")
 
 
 def main(arguments: argparse.Namespace) -> int:
     """Run the campaign's cells that are not done yet."""
     bench, cells = options.opened(arguments)
-    asked = bench.campaign.machine
-    pool = choose_pool(
-        arguments.gpus or asked.gpus,
-        arguments.cpu_slots or asked.cpu_slots,
-        arguments.max_concurrent_runs or asked.max_concurrent_runs,
-    )
+    pool = choose_pool(*options.asked_devices(arguments, bench.campaign))
     inbox = RealInbox()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda n, _: inbox.post(Interrupted(signal=signal.Signals(n).name)))
     stream = sys.stderr if arguments.json else sys.stdout
-    with watch(bench.campaign.name, stream, as_json=arguments.log_json) as observer:
+    with (
+        _answering_signals(inbox),
+        watch(bench.campaign.name, stream, as_json=arguments.log_json) as observer,
+    ):
         end = run_cells(bench, cells, pool, inbox=inbox, observer=observer)
+    try:
+        _write_files(bench, arguments, end)
+    except OSError as error:
+        print(f"benchfleet: summary and report could not be written: {error}", file=sys.stderr)
     records = bench.records(cells)
-    summary = summarised(bench, records, end)
+    gone = bench.gone(records)
     comparison = compared(bench, cells, records)
-    write_summary(bench, summary)
-    write_report(bench, comparison)
-    if arguments.json:
-        print(json.dumps(summary, indent=2))
-    else:
-        show_end(bench, comparison, end)
+    with contextlib.suppress(OSError):  # nobody listens any more; the files and the code remain
+        if arguments.json:
+            print(json.dumps(summarised(bench, cells, records, end), indent=2), flush=True)
+        else:
+            show_end(arguments, bench, comparison, end, gone)
+            sys.stdout.flush()
     if end.interrupted:
         return 128 + signal.SIGINT
-    return 0 if comparison.counts["success"] == comparison.counts["total"] else 1
+    all_there = not gone and not bench.unpublished(records)
+    complete = comparison.counts["success"] == comparison.counts["total"] and all_there
+    return 0 if complete else 1
 
 
-def _ids(text: str) -> tuple[int, ...]:
+def _write_files(bench: Bench, arguments: argparse.Namespace, end: RunEnd) -> None:
+    """Summary and report speak of the whole campaign, whatever part of it was run; a trial over
+    a few samples is no part of it."""
+    if arguments.limit is not None:
+        return
+    cells = bench.campaign.matrix.expand()
+    records = bench.records(cells)
+    write_summary(bench, summarised(bench, cells, records, end))
+    write_report(bench, compared(bench, cells, records))
+
+
+@contextlib.contextmanager
+def _answering_signals(inbox: Inbox) -> Iterator[None]:
+    """Ctrl-C, SIGTERM and a closed terminal reach the runner; where one is ignored (nohup) it
+    stays so."""
+    before = {}
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            before[number] = signal.signal(
+                number, lambda n, _: inbox.post(Interrupted(signal=signal.Signals(n).name))
+            )
     try:
-        ids = tuple(int(part) for part in text.split(","))
-    except ValueError:
-        ids = (-1,)
-    if min(ids) < 0:
-        raise argparse.ArgumentTypeError(f"{text!r} is no list of GPU ids; write 0,1")
-    return ids
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

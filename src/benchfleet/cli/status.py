@@ -25,6 +25,7 @@ def main(arguments: argparse.Namespace) -> int:
         counts[record.state] += 1
     running = [record for record in records if record.state == "running"]
     failed = [record for record in records if record.state in ("failed", "partial")]
+    gone, unpublished = bench.gone(records), bench.unpublished(records)
     counts["pending"] = len(cells) - sum(counts[s] for s in STATES if s != "pending")
     if arguments.json:
         found = {
@@ -33,6 +34,8 @@ def main(arguments: argparse.Namespace) -> int:
             "holders": [
                 {"cell": r.path, "runner": r.runner, "lease_seconds": r.expires_in} for r in running
             ],
+            "gone": [record.path for record in gone],
+            "unpublished": [record.path for record in unpublished],
             "failures": [
                 {"cell": r.path, "state": r.state, "reason": str(r.outcome.failure)}
                 for r in failed
@@ -51,5 +54,12 @@ def main(arguments: argparse.Namespace) -> int:
         reason = record.outcome.failure if record.outcome else ""
         print(printable(f"  {record.state}  {record.path}  {reason}"))
     if failed:
-        print(f"try them again: benchfleet retry {arguments.campaign}")
+        print(printable(f"try them again: {options.same_choice(arguments, 'retry')}"))
+    for record in unpublished:
+        print(printable(f"  waits    {record.path}  done; the next run puts it at its place"))
+    for record in gone:
+        print(printable(f"  gone     {record.path}  done, but its results are not there"))
+    if gone:
+        again = f"{options.same_choice(arguments, 'retry')} --gone"
+        print(printable(f"run them again: {again}"))
     return 0

@@ -78,11 +78,18 @@ class Workload:
     generation: Kwargs = field(default_factory=dict)
     batch_size: int = 1
     limit: int | None = None  # samples; None: all
+    called: str = ""  # its own name, where one benchmark stands for many, such as scripts
+    outside: Kwargs = field(default_factory=dict)  # parameters that are no part of identity
+
+    @property
+    def name(self) -> str:
+        """How people call the benchmark: by its own name where it has one."""
+        return self.called or self.benchmark
 
     @property
     def label(self) -> str:
-        """``<benchmark>[_<subset>][+limit<n>]``: how people and folders call it."""
-        name = self.benchmark if self.subset is None else f"{self.benchmark}_{self.subset}"
+        """``<name>[_<subset>][+limit<n>]``: how people and folders call it."""
+        name = self.name if self.subset is None else f"{self.name}_{self.subset}"
         return name if self.limit is None else f"{name}+limit{self.limit}"
 
     def identity(self) -> dict[str, Any]:

@@ -27,7 +27,7 @@ class Rule:
         named = (
             (self.models, cell.model.name),
             (self.configs, cell.config.name),
-            (self.benchmarks, cell.workload.benchmark),
+            (self.benchmarks, cell.workload.name),
             (self.subsets, cell.workload.subset or ""),
             (self.repeats, str(cell.repeat)),
         )

@@ -24,6 +24,7 @@ class Device:
     index: int
     name: str = ""
     memory: int = 0  # bytes; 0: unknown
+    uuid: str = ""  # as the driver knows it
 
     @property
     def label(self) -> str:

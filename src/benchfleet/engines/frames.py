@@ -16,7 +16,7 @@ from typing import Any
 
 from benchfleet.errors import ProtocolError
 
-PROTOCOL = 1
+PROTOCOL = 2
 MAX_HEAD = 64 * 2**20  # bytes; a larger head is noise, not a frame
 MAX_ATTACHED = 256 * 2**20  # bytes over all attachments of one frame; files go in pieces
 _LENGTH = struct.Struct(">I")
@@ -32,12 +32,26 @@ class Frame:
 
 
 def encode(type: str, attached: Sequence[bytes] = (), **fields: Any) -> bytes:
-    """The bytes of one frame."""
+    """The bytes of one frame. Raises `ProtocolError` where a `Decoder` would refuse it."""
     head: dict[str, Any] = {"type": type, **fields}
     if attached:
         head["attached"] = [len(part) for part in attached]
     text = json.dumps(head, separators=(",", ":")).encode()
+    if len(text) > MAX_HEAD or sum(map(len, attached)) > MAX_ATTACHED:
+        raise ProtocolError(
+            f"frame {type!r} is too large: {len(text)} bytes of fields ({MAX_HEAD} at most), "
+            f"{sum(map(len, attached))} of attachments ({MAX_ATTACHED} at most)"
+        )
     return b"".join((_LENGTH.pack(len(text)), text, *attached))
+
+
+def whole_lines(data: bytes, size: int) -> Iterator[bytes]:
+    """Pieces of `data` that end where a line ends: about `size` bytes, or one longer line."""
+    start = 0
+    while start < len(data):
+        end = data.find(b"\n", start + size - 1) + 1 or len(data)
+        yield data[start:end]
+        start = end
 
 
 class Decoder:

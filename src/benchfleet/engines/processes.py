@@ -7,17 +7,19 @@ import os
 import signal
 
 
-def end_tree(pid: int, slot: str) -> None:
-    """Kill the slot's process, its descendants, and whatever else carries its marker.
+def end_tree(pid: int | None, slot: str) -> None:
+    """Kill the process (None: waited for already), its descendants, and all with that marker.
 
     A child that called ``setsid`` and whose parent died is no descendant any more; it still
     bears ``BENCHFLEET_SLOT`` in its environment (seen on Linux).
     """
     import psutil
 
-    doomed: set[int] = {pid} if psutil.pid_exists(pid) else set()
-    with contextlib.suppress(psutil.Error):
-        doomed |= {child.pid for child in psutil.Process(pid).children(recursive=True)}
+    doomed: set[int] = set()
+    if pid is not None:
+        doomed.add(pid)
+        with contextlib.suppress(psutil.Error):
+            doomed |= {child.pid for child in psutil.Process(pid).children(recursive=True)}
     for each in doomed | marked(slot):
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(each, signal.SIGKILL)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from benchfleet.domain.failure import Failure
+from collections.abc import Mapping
+from typing import Any
+
+from benchfleet.domain.failure import KINDS, STAGES, Failure
 from benchfleet.engines.base import (
     Done,
     Failed,
@@ -17,48 +20,103 @@ from benchfleet.engines.base import (
 from benchfleet.engines.frames import Frame
 from benchfleet.errors import ProtocolError
 
+_SCORE = {"overall", "per_sample", "tasks", "summary"}
+
 
 def to_event(slot: SlotId, frame: Frame) -> SlotEvent:
     """The event that a frame stands for. Raises `ProtocolError` for one that stands for none."""
-    fields = frame.fields
-    try:
-        attempt = fields["attempt"]
-        if frame.type == "started":
-            return Started(slot=slot, attempt=attempt, stage=fields["stage"])
-        if frame.type == "progress":
-            return Progressed(
-                slot=slot, attempt=attempt, done=fields["done"], total=fields["total"]
-            )
-        if frame.type == "sample":
-            return Recorded(
-                slot=slot,
-                attempt=attempt,
-                lines=b"".join(frame.attached),
-                done=fields["done"],
-                total=fields["total"],
-            )
-        if frame.type == "file":
-            return FileSent(
-                slot=slot, attempt=attempt, name=fields["name"], data=b"".join(frame.attached)
-            )
-        if frame.type == "done":
-            return Done(
-                slot=slot,
-                attempt=attempt,
-                score=fields["score"],
-                seconds=fields["seconds"],
-                provenance=fields["provenance"],
-            )
-        if frame.type == "failed":
-            return Failed(
-                slot=slot,
-                attempt=attempt,
-                failure=Failure.from_dict(fields["failure"]),
-                seconds=fields["seconds"],
-                fit=fields["fit"],
-            )
-        if frame.type == "stopped":
-            return Stopped(slot=slot, attempt=attempt, reason=fields["reason"], fit=fields["fit"])
-    except (KeyError, TypeError) as error:
-        raise ProtocolError(f"frame {frame.type!r} lacks {error}") from None
+    attempt = _field(frame, "attempt", str)
+    if frame.type == "started":
+        stage = _field(frame, "stage", str)
+        if stage not in STAGES:
+            raise ProtocolError(f"frame 'started': there is no stage {stage!r}")
+        return Started(slot=slot, attempt=attempt, stage=stage)
+    if frame.type == "progress":
+        return Progressed(
+            slot=slot, attempt=attempt, done=_count(frame, "done"), total=_count(frame, "total")
+        )
+    if frame.type == "sample":
+        return Recorded(
+            slot=slot,
+            attempt=attempt,
+            lines=b"".join(frame.attached),
+            done=_count(frame, "done"),
+            total=_count(frame, "total"),
+        )
+    if frame.type == "file":
+        name = _field(frame, "name", str)
+        return FileSent(slot=slot, attempt=attempt, name=name, data=b"".join(frame.attached))
+    if frame.type == "done":
+        return Done(
+            slot=slot,
+            attempt=attempt,
+            score=_score(frame),
+            seconds=_seconds(frame),
+            provenance=_field(frame, "provenance", dict),
+        )
+    if frame.type == "failed":
+        return Failed(
+            slot=slot,
+            attempt=attempt,
+            failure=_failure(frame),
+            seconds=_seconds(frame),
+            fit=_field(frame, "fit", bool),
+        )
+    if frame.type == "stopped":
+        return Stopped(
+            slot=slot,
+            attempt=attempt,
+            reason=_field(frame, "reason", str),
+            fit=_field(frame, "fit", bool),
+        )
     raise ProtocolError(f"there is no frame {frame.type!r}")
+
+
+def _field(frame: Frame, name: str, kind: type) -> Any:
+    value = frame.fields.get(name)
+    if not isinstance(value, kind):
+        raise ProtocolError(
+            f"frame {frame.type!r}: {name} must be of type {kind.__name__}, not {value!r:.100}"
+        )
+    return value
+
+
+def _count(frame: Frame, name: str) -> int:
+    value: int = _field(frame, name, int)
+    if isinstance(value, bool) or value < 0:
+        raise ProtocolError(f"frame {frame.type!r}: {name} must be a count, not {value!r}")
+    return value
+
+
+def _seconds(frame: Frame) -> Mapping[str, float]:
+    value: Mapping[str, Any] = _field(frame, "seconds", dict)
+    if not all(type(spent) in (int, float) for spent in value.values()):
+        raise ProtocolError(f"frame {frame.type!r}: seconds must be numbers, not {value!r:.100}")
+    return value
+
+
+def _score(frame: Frame) -> Mapping[str, Any]:
+    """What its parts hold is judged where the attempt is sealed: a cell's bad result is its own."""
+    score: Mapping[str, Any] = _field(frame, "score", dict)
+    if set(score) != _SCORE:
+        raise ProtocolError(
+            f"frame 'done': a score has {', '.join(sorted(_SCORE))}, not {list(score)!r:.100}"
+        )
+    return score
+
+
+def _failure(frame: Frame) -> Failure:
+    value: dict[str, Any] = _field(frame, "failure", dict)
+    try:
+        failure = Failure.from_dict(value)
+    except TypeError as error:
+        raise ProtocolError(f"frame 'failed': {error}") from None
+    texts = (failure.message, failure.trace, failure.log_tail)
+    if (
+        failure.stage not in STAGES
+        or failure.kind not in KINDS
+        or type(failure.retryable) is not bool
+        or not all(isinstance(text, str) for text in texts)
+    ):
+        raise ProtocolError(f"frame 'failed': {value!r:.300} is no failure")
+    return failure

@@ -26,7 +26,9 @@ So at no time do two unexpired leases hold one cell, and a cell never has two re
 Paths. Each cell's results path is allotted at enrolment and kept for ever. The first holder
 keeps `cell.path(marked=False)`; where that equals, holds or lies inside a path already allotted
 to another fingerprint, the cell gets `cell.path(marked=True)`. Where that is taken too, which
-takes a name made to look like one, the whole enrolment is refused with `LedgerError`.
+takes a name made to look like one, the whole enrolment is refused with `LedgerError`. A cell
+whose results lie somewhere already is enrolled with that path, and gets it or is refused the same
+way.
 
 Events. `record` appends a fact and returns its sequence number. Two kinds act on the cell that
 they name, in the same transaction; every other kind is only kept:
@@ -39,13 +41,14 @@ they name, in the same transaction; every other kind is only kept:
 Atomicity. Each call is one transaction: all of it or nothing, durable when it returns. Calls
 may come from several threads and processes at once.
 
-Errors. `LedgerUnreachable` where the store cannot be reached, `LedgerTooNew` where a newer
-benchfleet wrote it, `ClaimLost` as said above.
+Errors. `LedgerUnreachable` where the store cannot be reached, its `LedgerDamaged` only where what
+was kept cannot be read any more, `LedgerTooNew` where a newer benchfleet wrote it, `ClaimLost` as
+said above.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
 
 from benchfleet.domain.attempt import CellRecord, Claim, Lease, Outcome, RunnerId
@@ -60,10 +63,11 @@ DEFAULT_LEASE = 60.0  # seconds; at least four heartbeats
 class Ledger(Protocol):
     """Where every cell's truth is kept; see the module for the whole contract."""
 
-    def enroll(self, cells: Iterable[Cell]) -> int:
+    def enroll(self, cells: Iterable[Cell], *, paths: Mapping[Fingerprint, str] = {}) -> int:
         """Record the cells not yet known and return how many were new. Known ones stay as is, but
         while they have not ended, what is no part of their identity and does not name them follows
-        the campaign: needs, limits, priority, the model's source and its interpreter."""
+        the campaign: needs, limits, priority, the model's source and its interpreter, and what
+        a benchmark is told outside its identity. `paths` are those where results lie already."""
         ...
 
     def claim(self, runner: RunnerId, offer: Offer, limit: int = 1) -> Sequence[Claim]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from benchfleet.domain.attempt import CellRecord, Claim, Lease, Outcome, RunnerId
@@ -57,21 +57,21 @@ class MemoryLedger:
         self._folders: set[str] = set()  # every folder above an allotted path
         self._events: list[Event] = []
 
-    def enroll(self, cells: Iterable[Cell]) -> int:
+    def enroll(self, cells: Iterable[Cell], *, paths: Mapping[Fingerprint, str] = {}) -> int:
         cells = list(cells)
         with self._lock:
             # Copies, so that an enrolment that fails leaves nothing behind.
-            paths, folders = set(self._paths), set(self._folders)
+            allotted, folders = set(self._paths), set(self._folders)
             fresh: dict[str, _Entry] = {}
             for cell in cells:
                 if cell.fingerprint not in self._entries and cell.fingerprint not in fresh:
                     fresh[cell.fingerprint] = _Entry(
                         cell=cell,
                         id=cell.id,
-                        path=_allot(cell, paths, folders),
+                        path=_allot(cell, paths.get(cell.fingerprint), allotted, folders),
                         ordinal=len(self._entries) + len(fresh),
                     )
-            self._paths, self._folders = paths, folders
+            self._paths, self._folders = allotted, folders
             self._entries.update(fresh)
             self._pending.update(fresh)
             changed = 0
@@ -229,10 +229,10 @@ class MemoryLedger:
         return seq
 
 
-def _allot(cell: Cell, paths: set[str], folders: set[str]) -> str:
-    """The first of the cell's two paths that is free, entered in both sets."""
-    for marked in (False, True):
-        path = cell.path(marked=marked)
+def _allot(cell: Cell, given: str | None, paths: set[str], folders: set[str]) -> str:
+    """The given path, or the first of the cell's two, that is free, entered in both sets."""
+    wanted = [given] if given else [cell.path(marked=False), cell.path(marked=True)]
+    for path in wanted:
         parts = path.split("/")
         above = {"/".join(parts[:length]) for length in range(1, len(parts))}
         if path not in paths and path not in folders and above.isdisjoint(paths):
@@ -246,7 +246,8 @@ def _allot(cell: Cell, paths: set[str], folders: set[str]) -> str:
 
 
 def _terms(cell: Cell) -> tuple[object, ...]:
-    return cell.need, cell.limits, cell.priority, cell.model.source, cell.model.python
+    model, outside = cell.model, cell.workload.outside
+    return cell.need, cell.limits, cell.priority, model.source, model.python, dict(outside)
 
 
 def _following(known: Cell, declared: Cell) -> Cell:
@@ -254,6 +255,7 @@ def _following(known: Cell, declared: Cell) -> Cell:
     return replace(
         known,
         model=replace(known.model, source=declared.model.source, python=declared.model.python),
+        workload=replace(known.workload, outside=declared.workload.outside),
         need=declared.need,
         limits=declared.limits,
         priority=declared.priority,

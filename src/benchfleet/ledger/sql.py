@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import cache
 from importlib.resources import files
@@ -85,7 +85,7 @@ class SqlLedger(ABC):
     def close(self) -> None:
         """Let go of files and connections; leases are left as they are."""
 
-    def enroll(self, cells: Iterable[Cell]) -> int:
+    def enroll(self, cells: Iterable[Cell], *, paths: Mapping[Fingerprint, str] = {}) -> int:
         new = changed = 0
         lanes: dict[tuple[str, int, int], int] = {}
         with self._writing() as do:
@@ -101,7 +101,7 @@ class SqlLedger(ABC):
                         ordinal=ordinal,
                         fingerprint=cell.fingerprint,
                         id=cell.id,
-                        path=_allot(do, cell),
+                        path=_allot(do, cell, paths.get(cell.fingerprint)),
                         lane=_lane(do, lanes, cell),
                         priority=cell.priority,
                     )
@@ -297,10 +297,10 @@ def _lane(do: Do, lanes: dict[tuple[str, int, int], int], cell: Cell) -> int:
     return lanes[key]
 
 
-def _allot(do: Do, cell: Cell) -> str:
-    """The first of the cell's two paths that is free."""
-    for marked in (False, True):
-        path = cell.path(marked=marked)
+def _allot(do: Do, cell: Cell, given: str | None) -> str:
+    """The given path, or the first of the cell's two, that is free."""
+    wanted = [given] if given else [cell.path(marked=False), cell.path(marked=True)]
+    for path in wanted:
         parts = path.split("/")
         lineage = ["/".join(parts[:length]) for length in range(1, len(parts) + 1)]
         if not do("path_taken", path=path, lineage=json.dumps(lineage)).fetchone()[0]:
@@ -314,15 +314,17 @@ def _allot(do: Do, cell: Cell) -> str:
 def _split(cell: Cell) -> tuple[dict[str, Any], str]:
     """What the cell is, and as JSON what follows the campaign while it has not ended."""
     spec = cell.to_dict()
-    model = spec["model"]
+    model, workload = spec["model"], spec["workload"]
     terms = {name: spec.pop(name) for name in ("need", "limits", "priority")}
     terms["model"] = {name: model.pop(name) for name in ("source", "python")}
+    terms["workload"] = {"outside": dict(workload.pop("outside"))}
     return spec, json.dumps(terms)
 
 
 def _joined(spec: str, terms: str) -> Cell:
     value, current = json.loads(spec), json.loads(terms)
-    current["model"] = {**value["model"], **current["model"]}
+    for part in ("model", "workload"):
+        current[part] = {**value[part], **current.get(part, {})}
     return Cell.from_dict({**value, **current})
 
 

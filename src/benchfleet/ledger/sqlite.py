@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import quote
 from uuid import uuid4
 
-from benchfleet.errors import LedgerError, LedgerTooNew, LedgerUnreachable
+from benchfleet.errors import LedgerDamaged, LedgerError, LedgerTooNew, LedgerUnreachable
 from benchfleet.ledger.base import DEFAULT_LEASE
 from benchfleet.ledger.sql import Clock, Do, Rows, SqlLedger, migrations, read_statements
 
@@ -217,7 +217,7 @@ class SqliteLedger(SqlLedger):
         if not self.path.is_file():
             raise LedgerUnreachable(f"{self.path} is no file; {self._rebuild()}")
         if self.path.stat().st_size == 0:
-            raise LedgerUnreachable(f"{self.path} is empty, so it lost data; {self._rebuild()}")
+            raise LedgerDamaged(f"{self.path} is empty, so it lost data; {self._rebuild()}")
         for place in (self.path, self.path.parent):
             if not os.access(place, os.R_OK | os.W_OK):
                 raise LedgerUnreachable(
@@ -237,15 +237,16 @@ class SqliteLedger(SqlLedger):
             raise
         except sqlite3.DatabaseError as error:
             text = str(error)
-            if "locked" in text:
+            kind: type[LedgerUnreachable] = LedgerUnreachable
+            if "malformed" in text or "not a database" in text:
+                kind, advice = LedgerDamaged, self._rebuild()
+            elif "locked" in text:
                 advice = f"another process has been writing for {self._busy:g} s; try again"
             elif "full" in text:
                 advice = "make room on the disk; what was committed is safe"
             else:
-                advice = self._rebuild()
-            raise LedgerUnreachable(
-                f"the ledger {self.path} cannot be used: {text}; {advice}"
-            ) from error
+                advice = f"see that its disk is well and try again, or {self._rebuild()}"
+            raise kind(f"the ledger {self.path} cannot be used: {text}; {advice}") from error
 
 
 def migrate(connection: sqlite3.Connection, scripts: Sequence[str]) -> None:

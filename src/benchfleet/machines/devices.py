@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Sequence
 
 from benchfleet.domain.resource import Device
-from benchfleet.errors import DeviceError
+from benchfleet.errors import DeviceError, NoGpu
 
 CPU_SLOTS = 2  # by default, where there is no GPU and there are as many cores
 
@@ -15,19 +15,20 @@ def nvml_gpus() -> tuple[Device, ...]:
     """The NVIDIA GPUs here, in NVML's order; raises DeviceError where NVML cannot be asked."""
     import pynvml
 
+    absent = (pynvml.NVML_ERROR_LIBRARY_NOT_FOUND, pynvml.NVML_ERROR_DRIVER_NOT_LOADED)
     try:
         pynvml.nvmlInit()
     except pynvml.NVMLError as error:
-        raise DeviceError(
-            f"this machine has no NVIDIA GPU that can be used (NVML: {error})"
-        ) from None
+        kind = NoGpu if error.value in absent else DeviceError
+        raise kind(f"this machine has no NVIDIA GPU that can be used (NVML: {error})") from None
     try:
         found = []
         for index in range(pynvml.nvmlDeviceGetCount()):
             handle = pynvml.nvmlDeviceGetHandleByIndex(index)
             name = pynvml.nvmlDeviceGetName(handle)
             memory = int(pynvml.nvmlDeviceGetMemoryInfo(handle).total)
-            found.append(Device(kind="gpu", index=index, name=str(name), memory=memory))
+            uuid = str(pynvml.nvmlDeviceGetUUID(handle))
+            found.append(Device(kind="gpu", index=index, name=str(name), memory=memory, uuid=uuid))
         return tuple(found)
     except pynvml.NVMLError as error:
         raise DeviceError(f"a GPU does not answer (NVML: {error})") from None
@@ -46,6 +47,7 @@ def chosen_devices(
     gpu_ids: Sequence[int] | None,
     cpu_slots: int | None,
     *,
+    cpu_default: int | None = None,
     gpus: Callable[[], tuple[Device, ...]] = nvml_gpus,
 ) -> tuple[Device, ...]:
     """The devices that a run asks for: the GPUs named, or CPU slots, or what is here.
@@ -56,14 +58,26 @@ def chosen_devices(
         return _named_gpus(gpu_ids, gpus)
     if gpu_ids is None and cpu_slots is None:
         try:
-            if found := gpus():
+            if found := _allowed(gpus(), os.environ.get("CUDA_VISIBLE_DEVICES")):
                 return found
-        except DeviceError:
-            cpu_slots = None  # no GPU, and none was asked for
-    count = cpu_slots if cpu_slots is not None else min(CPU_SLOTS, cores())
+        except NoGpu:
+            cpu_slots = None  # and none was asked for
+    count = cpu_slots if cpu_slots is not None else cpu_default or min(CPU_SLOTS, cores())
     if count < 1:
         raise DeviceError(f"{count} CPU slots cannot run anything; ask for at least 1")
     return tuple(Device(kind="cpu", index=index) for index in range(count))
+
+
+def _allowed(gpus: tuple[Device, ...], visible: str | None) -> tuple[Device, ...]:
+    """The GPUs that an environment restricted by CUDA_VISIBLE_DEVICES leaves to us."""
+    if visible is None:
+        return gpus
+    named = [part.strip() for part in visible.split(",") if part.strip()]
+    return tuple(
+        gpu
+        for gpu in gpus
+        if any(part == str(gpu.index) or gpu.uuid.startswith(part) for part in named)
+    )
 
 
 def _named_gpus(

@@ -5,15 +5,27 @@ adapter never chooses a device by number: it takes all that it sees. `load` is c
 `configure` before each cell, `answer` for each batch, `unload` at most once. Importing an
 adapter's module imports nothing heavy: torch and friends are imported inside `load`.
 
+An adapter that opens a checkpoint in the usual layout (config.json, *.safetensors) may say where
+it lies, by a classmethod ``folder(source: str) -> Path`` that raises ValueError where there is
+none: what a cell takes of memory is then estimated before it runs.
+
+One that has such files on this host may also say where they are by a classmethod
+``folder_of(model: Model) -> Path``, called in a slot, which fetches them where they are not here
+yet: scripts that open a model by themselves are told that path.
+
+An adapter that holds a model of transformers may lend it to a harness that makes its own passes:
+it is a `Lender` then.
+
 Everything an adapter raises becomes the cell's failure. A `CellFailure` names its stage and
 kind; any other exception in `load` is a failure of stage ``load``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 from benchfleet.domain.cell import Config, Model
 
@@ -77,4 +89,22 @@ class Adapter(Protocol):
 
     def provenance(self) -> Mapping[str, Any]:
         """What was effective: versions, dtype, device name, revision."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Loan:
+    """A loaded model in the hands of a harness, the config's attention in all of its passes."""
+
+    model: Any  # of transformers
+    tokenizer: Any  # a copy: the harness may change it
+    measures: Callable[[], Mapping[str, float]]  # density, … of the passes since the last call
+
+
+@runtime_checkable
+class Lender(Protocol):
+    """An adapter that lets others run the model it has loaded."""
+
+    def lend(self) -> AbstractContextManager[Loan]:
+        """The loaded model, configured, for as long as the context lasts."""
         ...

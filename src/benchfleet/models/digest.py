@@ -33,6 +33,32 @@ _SHA256 = re.compile("[0-9a-f]{64}")
 _SETTLED = 2.0  # seconds: a younger file may change again without a change of its time
 
 
+def hub_name(source: str) -> tuple[str, str] | None:
+    """The name and the revision where `source` names a model of the hub; None for a folder."""
+    if source.startswith((".", "/", "~")) or Path(source).is_dir():
+        return None
+    match = _HUB_NAME.fullmatch(source)
+    return (match["name"], match["revision"] or "main") if match else None
+
+
+def own_cache(environ: Mapping[str, str]) -> Path:
+    """Where benchfleet keeps what it could find out again."""
+    return _home(environ, "XDG_CACHE_HOME", "~/.cache") / "benchfleet"
+
+
+def files_digest(place: Path) -> str:
+    """The digest of a file, or of every file in a folder. Raises ValueError where there is none."""
+    if not place.exists():
+        raise ValueError(f"{place} is not there")
+    cache = own_cache(os.environ) / "digests"
+    if place.is_file():
+        return file_digest(place, cache=cache)
+    files = sorted(path for path in place.rglob("*") if path.is_file())
+    return content_digest(
+        [[path.relative_to(place).as_posix(), file_digest(path, cache=cache)] for path in files]
+    )
+
+
 def model_digest(source: str, *, environ: Mapping[str, str] | None = None) -> str:
     """The identity of the model that `source` names: a folder's content, or a hub commit.
 
@@ -40,9 +66,9 @@ def model_digest(source: str, *, environ: Mapping[str, str] | None = None) -> st
     """
     environ = os.environ if environ is None else environ
     folder = model_folder(source, environ=environ)
-    if _is_hub_name(source):
+    if hub_name(source):
         return folder.name
-    cache = _home(environ, "XDG_CACHE_HOME", "~/.cache") / "benchfleet" / "digests"
+    cache = own_cache(environ) / "digests"
     return content_digest(
         [[name, file_digest(path, cache=cache)] for name, path in _files(folder).items()]
     )
@@ -53,7 +79,7 @@ def model_folder(source: str, *, environ: Mapping[str, str] | None = None) -> Pa
 
     Raises ValueError with what to do where it is no model or is not complete.
     """
-    if _is_hub_name(source):
+    if hub_name(source):
         folder = _snapshot(source, os.environ if environ is None else environ)
     else:
         folder = Path(source).expanduser()
@@ -66,6 +92,22 @@ def model_folder(source: str, *, environ: Mapping[str, str] | None = None) -> Pa
     if lacking:
         raise ValueError(f"{folder} holds {lacking}; download or save the model again")
     return folder
+
+
+def cached_models(*, environ: Mapping[str, str] | None = None) -> list[str]:
+    """The names of the complete models in the local Hugging Face cache, each as `model_folder`
+    takes it: with a revision where no ``main`` is there."""
+    environ = os.environ if environ is None else environ
+    found = []
+    for repository in sorted(hub_cache(environ).glob("models--*")):
+        name = repository.name.removeprefix("models--").replace("--", "/")
+        pinned = sorted(f"{name}@{folder.name}" for folder in repository.glob("snapshots/*"))
+        for source in (name, *pinned):
+            with suppress(ValueError, OSError):  # one that is not complete is no model yet
+                model_folder(source, environ=environ)
+                found.append(source)
+                break
+    return found
 
 
 def file_digest(path: Path, *, cache: Path, now: Callable[[], float] = time.time) -> str:
@@ -130,16 +172,10 @@ def _lacking_weights(folder: Path) -> str:
     return "no weights (*.safetensors)"
 
 
-def _is_hub_name(source: str) -> bool:
-    if source.startswith((".", "/", "~")) or Path(source).is_dir():
-        return False
-    return _HUB_NAME.fullmatch(source) is not None
-
-
 def _snapshot(source: str, environ: Mapping[str, str]) -> Path:
     match = _HUB_NAME.fullmatch(source)
     name, revision = (match["name"], match["revision"]) if match else (source, None)
-    cache = _hub_cache(environ)
+    cache = hub_cache(environ)
     repository = cache / f"models--{name.replace('/', '--')}"
     asked = revision or "main"
     if ".." in asked.split("/"):
@@ -156,7 +192,8 @@ def _snapshot(source: str, environ: Mapping[str, str]) -> Path:
     return folder
 
 
-def _hub_cache(environ: Mapping[str, str]) -> Path:
+def hub_cache(environ: Mapping[str, str]) -> Path:
+    """The local Hugging Face cache."""
     for name in ("HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"):
         if environ.get(name):
             return _expanded(environ[name])

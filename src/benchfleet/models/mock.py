@@ -23,7 +23,7 @@ class MockAdapter:
 
     @classmethod
     def digest(cls, source: str) -> str:
-        return "mock"
+        return f"mock:{source}"
 
     @classmethod
     def check(cls, model: Model, config: Config) -> str | None:

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from copy import deepcopy
 from dataclasses import dataclass
 from itertools import count
+from pathlib import Path
 from typing import Any, ClassVar
 
 from benchfleet.domain.cell import Config, Model
 from benchfleet.errors import CellFailure
 from benchfleet.models.attention.compose import build_steps, check_steps
-from benchfleet.models.attention.forward import SparseAttention
-from benchfleet.models.base import Answer, Prompt
+from benchfleet.models.attention.forward import SparseAttention, Tally
+from benchfleet.models.base import Answer, Loan, Prompt
 from benchfleet.models.decoding import Continuation, Decoder
-from benchfleet.models.digest import model_digest, model_folder
+from benchfleet.models.digest import model_folder
 from benchfleet.models.encoding import Encoded, Encoder
+from benchfleet.models.fetch import declared_digest, fetched_folder, is_current
 from benchfleet.models.generation import Generation
 from benchfleet.models.loading import (
     check_kwargs,
@@ -34,6 +38,7 @@ _NAMES = (f"benchfleet_sdpa_{number}" for number in count())
 @dataclass(frozen=True, kw_only=True)
 class _Loaded:
     model: Any
+    tokenizer: Any
     encoder: Encoder
     decoder: Decoder
     own: str  # the attention implementation that it was loaded with
@@ -61,8 +66,24 @@ class TransformersAdapter:
 
     @classmethod
     def digest(cls, source: str) -> str:
-        """A folder's content, or the commit of a hub name's snapshot in the local cache."""
-        return model_digest(source)
+        """A folder's content, or the commit of a hub name: of its snapshot in the local cache,
+        and where there is none, of the hub itself."""
+        return declared_digest(source)
+
+    @classmethod
+    def folder(cls, source: str) -> Path:
+        """Where the files of `source` lie; see `benchfleet.models.base`."""
+        return model_folder(source)
+
+    @classmethod
+    def folder_of(cls, model: Model) -> Path:
+        """Where its files lie on this host, fetched from the hub where they are not here yet.
+
+        Raises CellFailure where it cannot be had."""
+        try:
+            return fetched_folder(model.source, model.digest)
+        except ValueError as error:
+            raise CellFailure(stage="load", kind="model_not_found", message=str(error)) from error
 
     @classmethod
     def check(cls, model: Model, config: Config) -> str | None:
@@ -74,12 +95,9 @@ class TransformersAdapter:
     def load(self) -> None:
         """Bring the model into memory. Raises CellFailure of stage ``load``."""
         declared = self._declared
-        try:
-            folder, digest = model_folder(declared.source), model_digest(declared.source)
-        except ValueError as error:
-            raise CellFailure(stage="load", kind="model_not_found", message=str(error)) from error
+        folder = self.folder_of(declared)
         with named_failures("load"):
-            if digest != declared.digest:
+            if not is_current(declared.source, declared.digest):
                 raise ValueError(
                     f"{declared.source} has changed since the campaign was read; run it again"
                 )
@@ -89,6 +107,7 @@ class TransformersAdapter:
             limit = getattr(model.config.get_text_config(), "max_position_embeddings", None)
             self._loaded = _Loaded(
                 model=model,
+                tokenizer=tokenizer,
                 encoder=Encoder(tokenizer, max_length=limit),
                 decoder=Decoder(model, self._attention, ends=ends_of(model, tokenizer)),
                 own=model.config._attn_implementation,
@@ -143,6 +162,27 @@ class TransformersAdapter:
             for text, encoded, found in zip(texts, batch, continuations, strict=True)
         ]
 
+    @contextmanager
+    def lend(self) -> Iterator[Loan]:
+        """The loaded model for a harness that makes its own passes.
+
+        These know of no context and no question, so a sparse config is sparse in all of them.
+        """
+        loaded = self._ready()
+        loaded.decoder.forget()
+        tally = Tally(1, loaded.model.get_input_embeddings().weight.device)
+        found = Continuation(ids=())
+
+        def measures() -> Mapping[str, float]:
+            nonlocal found
+            if mean := tally.means()[0]:
+                found = Continuation(ids=(), density=mean[0], attention_error=mean[1])
+            tally.clear()
+            return self._attention_measures(found)
+
+        with out_of_memory("benchmark"), self._attention.counting_all(tally):
+            yield Loan(model=loaded.model, tokenizer=deepcopy(loaded.tokenizer), measures=measures)
+
     def unload(self) -> None:
         """Let the memory go."""
         self._loaded = None
@@ -181,7 +221,10 @@ class TransformersAdapter:
         return self._loaded
 
     def _measures(self, encoded: Encoded, found: Continuation) -> dict[str, float]:
-        measures = {"truncated": float(encoded.truncated), "density": 1.0}
+        return {"truncated": float(encoded.truncated), **self._attention_measures(found)}
+
+    def _attention_measures(self, found: Continuation) -> dict[str, float]:
+        measures = {"density": 1.0}
         if self._attention.steps:
             if found.density is None or found.attention_error is None:
                 kind = type(self._ready().model).__name__

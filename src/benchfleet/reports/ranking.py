@@ -30,6 +30,12 @@ class Winner:
     not_compared_with: tuple[str, ...]  # fewer than two samples are shared
     without_result: tuple[str, ...]
 
+    @property
+    def is_sure(self) -> bool:
+        """It is surely better than every other config that has a result."""
+        others = self.not_told_apart_from or self.not_compared_with
+        return bool(self.better_than) and not others
+
 
 def against_baseline(rows: Sequence[Row], baseline: str) -> dict[Place, Difference]:
     """Every config with values less the baseline, where the baseline has values too."""

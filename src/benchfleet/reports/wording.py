@@ -1,8 +1,9 @@
-"""The words and numbers that Markdown and terminal reports have in common."""
+"""The words and numbers that all reports have in common."""
 
 from __future__ import annotations
 
 import unicodedata
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
 from benchfleet.domain.state import STATES
@@ -56,7 +57,7 @@ def score(entry: Entry, places: int) -> str:
     if entry.mean is None:
         return _states(entry)
     error = "?" if entry.stderr is None else f"{entry.stderr:.{places}f}"
-    return f"{_number(entry.mean, places)} ± {error}"
+    return f"{number(entry.mean, places)} ± {error}"
 
 
 def difference(entry: Entry, places: int) -> str:
@@ -66,7 +67,21 @@ def difference(entry: Entry, places: int) -> str:
         return ""
     mark = HIGHER if found.surely_higher else LOWER if found.surely_lower else NOT_SURE
     error = "?" if found.stderr is None else f"{found.stderr:.{places}f}"
-    return f"{_number(found.difference, places, signed=True)} ± {error} {mark}"
+    return f"{number(found.difference, places, signed=True)} ± {error} {mark}"
+
+
+def number(value: float, places: int, *, signed: bool = False) -> str:
+    """``0.995``, ``−0.845``, ``+0.010``; what rounds to 0 has no sign."""
+    text = f"{value:{'+' if signed else ''}.{places}f}"
+    if not float(text):
+        text = f"{0:.{places}f}"
+    return text.replace("-", "−")
+
+
+def interval(entry: Entry, places: int) -> str:
+    """``−0.896 to −0.794``, where 95 % of such intervals hold the difference; or empty."""
+    found = entry.difference and entry.difference.interval
+    return " to ".join(number(end, places, signed=True) for end in found) if found else ""
 
 
 def shortfall(entry: Entry) -> str:
@@ -141,6 +156,21 @@ def _verdict(winner: Winner, escape: Escape) -> str:
     if winner.without_result:
         said += f" No result: {names(winner.without_result)}."
     return said
+
+
+def led(comparison: Comparison, escape: Escape) -> str:
+    """``dense leads 12 of 20, 3 of them surely; top_k leads 8 of 20.``, the most first."""
+    leads = Counter(winner.config for winner in comparison.winners)
+    sure = Counter(winner.config for winner in comparison.winners if winner.is_sure)
+    total = len(comparison.winners)
+    parts = [
+        f"{escape(config)} leads {count} of {total}"
+        + (f", {sure[config]} of them surely ahead of all others" if sure[config] else "")
+        for config, count in leads.most_common(_MOST_NAMED)
+    ]
+    if len(leads) > _MOST_NAMED:
+        parts.append(f"{len(leads) - _MOST_NAMED} more lead the rest")
+    return "; ".join(parts) + "."
 
 
 def legend(comparison: Comparison, escape: Escape) -> str:
@@ -227,10 +257,3 @@ def _states(entry: Entry) -> str:
     if len(states) == 1:
         return states[0][0]
     return ", ".join(f"{count} {state}" for state, count in states if state != "success")
-
-
-def _number(value: float, places: int, *, signed: bool = False) -> str:
-    text = f"{value:{'+' if signed else ''}.{places}f}"
-    if not float(text):
-        text = f"{0:.{places}f}"
-    return text.replace("-", "−")

@@ -3,7 +3,7 @@
 ::
 
     <root>/                                     <base_result_dir>/<campaign>
-      execution_summary.json  report.md  ledger.db
+      execution_summary.json  report.md  report.html  ledger.db
       <model>/<config>/<benchmark>[_<subset>][/r<repeat>]/   published: complete by construction
       .attempts/<fingerprint>/<attempt>-<token>/             at work, or what a failed one left
       .slots/<slot>.log                                      what a slot printed between cells
@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchfleet.domain.attempt import Lease
+
+FORMAT = 1  # of cell.json and its neighbours
 
 CELL = "cell.json"
 SAMPLES = "samples.jsonl"
@@ -42,6 +44,10 @@ class Layout:
     @property
     def report(self) -> Path:
         return self.root / "report.md"
+
+    @property
+    def report_page(self) -> Path:
+        return self.root / "report.html"
 
     @property
     def attempts(self) -> Path:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
+import os
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from benchfleet.errors import ResultsError
 from benchfleet.results import layout as names
-from benchfleet.results.write import read_samples
+from benchfleet.results.disk import digest_of, open_plain, read_plain
+from benchfleet.results.layout import Layout
+from benchfleet.results.samples import read_samples
 
 
 def sample_scores(folder: Path) -> dict[str, float]:
@@ -20,15 +23,76 @@ def sample_scores(folder: Path) -> dict[str, float]:
 
 
 def sealed(folder: Path) -> tuple[dict[str, Any], str]:
-    """A folder's cell.json and its digest. Raises ResultsError where there is none to read."""
+    """A folder's cell.json and its digest.
+
+    Raises ResultsError where there is none to read, or one of another format.
+    """
+    file = folder / names.CELL
     try:
-        content = (folder / names.CELL).read_bytes()
+        content = read_plain(file)
         found = json.loads(content)
-    except (OSError, ValueError) as error:
-        raise ResultsError(f"{folder / names.CELL} cannot be read: {error}") from error
+    except (OSError, ValueError, RecursionError) as error:
+        raise ResultsError(f"{file} cannot be read: {error}") from error
     if not isinstance(found, dict) or "fingerprint" not in found:
-        raise ResultsError(f"{folder / names.CELL} is no cell of benchfleet")
+        raise ResultsError(f"{file} is no cell of benchfleet")
+    if found.get("format") != names.FORMAT:
+        raise ResultsError(
+            f"{file} has the results format {found.get('format')!r}, and this benchfleet knows"
+            f" {names.FORMAT} alone; use the benchfleet that wrote it"
+        )
     return found, hashlib.sha256(content).hexdigest()
+
+
+def damage(folder: Path, content: Mapping[str, Any]) -> str:
+    """What of a published folder is not as it was sealed; ``""`` where all of it is.
+
+    Only plain files inside the folder are looked at, whatever the content names.
+    """
+    for name, digest in content.get("files", {}).items():
+        if _leaves(folder, name):
+            return f"{name!r} is no file of its folder"
+        try:
+            found = digest_of(folder / name)
+        except OSError:
+            return f"{name} is missing"
+        if found != digest:
+            return f"{name} is not as it was sealed"
+    return ""
+
+
+def _leaves(folder: Path, name: str) -> bool:
+    """Whether a name leads out of the folder, by its parts or through a link."""
+    parts = name.split("/")
+    if any(part in ("", ".", "..") for part in parts) or "\0" in name:
+        return True
+    return any(folder.joinpath(*parts[:end]).is_symlink() for end in range(1, len(parts)))
+
+
+def is_published(layout: Layout, path: str, digest: str) -> bool:
+    """Whether what lies at a public path is the result with that digest of its cell.json."""
+    try:
+        return digest_of(layout.published(path) / names.CELL) == digest
+    except OSError:
+        return False
+
+
+def sealed_attempts(layout: Layout, among: Collection[str] | None = None) -> dict[Path, str]:
+    """The attempts that are sealed and not published, with the digest of their cell.json;
+    `among` are the fingerprints to look for, None for all."""
+    found = {}
+    try:
+        cells = os.listdir(layout.attempts)
+    except FileNotFoundError:
+        return {}
+    for fingerprint in cells:
+        if among is not None and fingerprint not in among:
+            continue
+        for file in layout.attempts_of(fingerprint).glob(f"*/{names.CELL}"):
+            try:
+                found[file.parent] = digest_of(file)
+            except FileNotFoundError:
+                continue  # its own runner publishes it just now
+    return found
 
 
 def published_folders(root: Path) -> Iterator[Path]:
@@ -40,3 +104,15 @@ def published_folders(root: Path) -> Iterator[Path]:
             if relative.parts[0].startswith(".") or any(part.is_symlink() for part in inside):
                 continue
             yield file.parent
+
+
+def log_tail(log: Path, *, lines: int = 20, most: int = 8192) -> str:
+    """The last lines of a log, at most `most` bytes of them: a log may be one huge line."""
+    try:
+        with open_plain(log) as file:
+            end = file.seek(0, os.SEEK_END)
+            file.seek(max(0, end - most))
+            text = file.read().decode("utf-8", "replace")
+    except FileNotFoundError:
+        return ""
+    return "\n".join(text.splitlines()[-lines:])

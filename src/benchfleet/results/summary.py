@@ -10,28 +10,49 @@ from typing import Any
 def summarise(score: Mapping[str, Any], records: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     """Headline, samples, standard error s/√n, tokens and the mean of each measure.
 
-    Raises ValueError where the headline or a sample's score is not a finite number.
+    Raises ValueError where one of them is not a finite number, or is made of what is none.
     """
-    overall = _finite(score["overall"])
-    scores = [_finite(value) for value in score["per_sample"]]
+    overall = _finite("the score", score["overall"])
+    scores = [_finite("a sample's score", value) for value in score["per_sample"]]
     metrics: dict[str, float] = {"overall_score": overall, "samples": len(records)}
     if len(scores) > 1:
-        mean = math.fsum(scores) / len(scores)
-        squares = math.fsum((value - mean) ** 2 for value in scores)
-        metrics["stderr"] = math.sqrt(squares / (len(scores) - 1) / len(scores))
+        metrics["stderr"] = _standard_error(scores)
     for name in ("prompt_tokens", "completion_tokens", "seconds"):
-        metrics[name] = math.fsum(record.get(name, 0) for record in records)
+        values = [_finite(name, record.get(name, 0)) for record in records]
+        metrics[name] = _finite(name, sum(values))
     measures: dict[str, list[float]] = {}
     for record in records:
-        for name, value in record.get("measures", {}).items():
-            measures.setdefault(name, []).append(value)
+        found = record.get("measures", {})
+        if not isinstance(found, Mapping):
+            raise ValueError(f"the measures of a sample are {found!r:.60}, not numbers by name")
+        for name, value in found.items():
+            measures.setdefault(name, []).append(_finite(name, value))
     for name, values in sorted(measures.items()):
-        metrics[name] = math.fsum(values) / len(values)
+        metrics.setdefault(name, _mean(values))
     return metrics
 
 
-def _finite(value: Any) -> float:
-    number = float(value)
+def _mean(values: Sequence[float]) -> float:
+    try:
+        return math.fsum(values) / len(values)
+    except OverflowError:  # of the sum; the mean of floats is one
+        return math.fsum(value / len(values) for value in values)
+
+
+def _standard_error(scores: Sequence[float]) -> float:
+    """s/√n, of scores brought below one first: their squares may be beyond what a float holds."""
+    largest = max(map(abs, scores)) or 1.0
+    scaled = [score / largest for score in scores]
+    mean = math.fsum(scaled) / len(scaled)
+    squares = math.fsum((value - mean) ** 2 for value in scaled)
+    return largest * math.sqrt(squares / (len(scaled) - 1) / len(scaled))
+
+
+def _finite(what: str, value: Any) -> float:
+    try:
+        number = float(value)
+    except (TypeError, ValueError, OverflowError):
+        number = math.nan
     if not math.isfinite(number):
-        raise ValueError(f"a score of {value!r} is not a finite number")
+        raise ValueError(f"{what} of {value!r:.60} is not a finite number")
     return number

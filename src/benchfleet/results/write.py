@@ -1,18 +1,18 @@
-"""An attempt's folder: filled while the cell runs, sealed, then published by one rename.
+"""An attempt's folder: filled while the cell runs, and sealed.
 
 Publication has three steps, and the ledger's is the middle one: `AttemptFolder.seal` writes and
 syncs everything with a manifest of digests, the ledger commits the manifest's digest, and
-`publish` renames the folder to its public path. A crash after the second step is mended by
-doing the third again; a crash before it leaves an unpublished folder.
+`benchfleet.results.publish` renames the folder to its public path. A crash after the second step
+is mended by doing the third again; a crash before it leaves an unpublished folder.
 """
 
 from __future__ import annotations
 
 import csv
-import hashlib
 import io
 import json
 import os
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,13 +20,21 @@ from typing import Any
 
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.failure import Failure
-from benchfleet.domain.names import path_part
 from benchfleet.errors import ResultsError
 from benchfleet.results import layout as names
+from benchfleet.results.disk import (
+    digest_of,
+    make_folders,
+    replace_synced,
+    sync_folder,
+    write_synced,
+)
+from benchfleet.results.samples import by_index, sample_lines
 from benchfleet.results.summary import summarise
 
-FORMAT = 1  # of cell.json and its neighbours
-_OURS = frozenset({names.CELL, names.SAMPLES, names.LOG, names.FAILURE})
+_DRAFT = f".{names.SAMPLES}.draft"  # the sealed samples, before they take the recorded ones' place
+_OURS = frozenset({names.CELL, names.SAMPLES, names.LOG, names.FAILURE, _DRAFT})
+_UNFIT = re.compile(r'[\\:*?"<>|\x00-\x1f\x7f]')  # in a file's name; some file system takes none
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,28 +59,42 @@ class AttemptFolder:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        folder.mkdir(parents=True, exist_ok=True)
+        self._changed = make_folders(folder.parent)  # folders with a new name in them, to be synced
+        try:
+            folder.mkdir()
+        except FileExistsError:  # of a ledger that is gone: the tokens of a rebuilt one begin anew
+            _move_aside(folder)
+            folder.mkdir()
+        self._changed.append(folder.parent)
         self.log = folder / names.LOG
         self._samples = open(folder / names.SAMPLES, "ab", buffering=0)  # noqa: SIM115
+        self._recorded = 0  # samples
+        self._named: dict[str, str] = {}  # what a file is called here, and what the slot calls it
 
     def record(self, lines: bytes) -> None:
         """Append samples, as JSON lines; with the kernel when this returns."""
-        self._samples.write(lines)
+        left = memoryview(lines)
+        while left:
+            left = left[self._samples.write(left) :]  # a disk that gets full takes a part
+        self._recorded += lines.count(b"\n")
 
     def append(self, name: str, data: bytes) -> None:
-        """Append a piece of a file that the slot sent. Refuses names that leave the folder, and
-        those that are the runner's to write."""
-        parts = name.split("/")
-        try:
-            safe = [path_part(part) for part in parts] == parts and name not in _OURS
-        except ValueError:
-            safe = False
-        if not safe:
-            raise ResultsError(f"a slot may not write a result file named {name!r}")
-        file = self.folder / name
+        """Append a piece of a file that the slot sent; what no file system takes in its name
+        becomes ``_``. Refuses names that leave the folder, and those that are the runner's."""
+        file = self.folder / self._name_of(name)
         file.parent.mkdir(parents=True, exist_ok=True)
         with open(file, "ab") as opened:
             opened.write(data)
+
+    def _name_of(self, name: str) -> str:
+        safe = _UNFIT.sub("_", name)
+        ours = safe.partition("/")[0].casefold() in _OURS
+        if ours or any(part in ("", ".", "..") for part in name.split("/")):
+            raise ResultsError(f"a slot may not write a result file named {name!r}")
+        free, number = safe, 1
+        while self._named.setdefault(free, name) != name:  # another file's name became the same
+            free, number = f"{safe}~{number}", number + 1
+        return free
 
     def fail(self, failure: Failure) -> None:
         """Leave the reason beside what the attempt wrote."""
@@ -84,19 +106,18 @@ class AttemptFolder:
         self._samples.close()
 
     def seal(self, cell: Cell, path: str, verdict: Verdict) -> Sealed:
-        """Write what remains, and sync all of it.
+        """Write what remains, and sync all of it; the recorded samples are lost at no moment.
 
-        Raises ValueError, KeyError or TypeError where the score is not what a score must be.
+        Raises ValueError, KeyError or TypeError where the score is not what a score must be, or
+        where samples that were recorded or scored cannot be read any more.
         """
         self._samples.close()
-        records = list(read_samples(self.folder / names.SAMPLES).values())
-        records.sort(key=lambda record: int(record["index"]))
-        scores = verdict.score["per_sample"]
+        files, folders = self._plain_content()
+        records = self._read_back(len(verdict.score["per_sample"]))
         metrics = summarise(verdict.score, records)
-        if len(scores) == len(records):
+        if scores := verdict.score["per_sample"]:
             records = [{**r, "score": s} for r, s in zip(records, scores, strict=True)]
-        files = {
-            names.SAMPLES: "".join(json.dumps(record) + "\n" for record in records),
+        texts = {
             names.RAW_RESULTS: _raw_results(records),
             names.METRICS: _pretty(
                 {
@@ -107,21 +128,20 @@ class AttemptFolder:
             ),
             names.CONFIG: _pretty(_config(cell)),
         }
-        for name, text in files.items():
-            if (
-                name == names.SAMPLES or not (self.folder / name).exists()
-            ):  # else the benchmark's own
-                _write(self.folder / name, text)
-        self.log.touch()
+        lines = "".join(json.dumps(record) + "\n" for record in records)
         digests = {}
-        for file in sorted(self.folder.rglob("*")):
-            if file.is_dir():
-                _sync_folder(file)
-            else:
-                digests[file.relative_to(self.folder).as_posix()] = _sync_and_digest(file)
+        for name in files:
+            if name not in (names.SAMPLES, names.CELL):
+                texts.pop(name, None)  # the benchmark wrote its own
+                digests[name] = digest_of(self.folder / name, synced=True)
+        for name, text in texts.items():
+            digests[name] = write_synced(self.folder / name, text)
+        digests[names.SAMPLES] = replace_synced(
+            self.folder / names.SAMPLES, lines, beside=self.folder / _DRAFT
+        )
         sealed = _pretty(
             {
-                "format": FORMAT,
+                "format": names.FORMAT,
                 "id": cell.id,
                 "fingerprint": cell.fingerprint,
                 "path": path,
@@ -132,67 +152,60 @@ class AttemptFolder:
                 "files": digests,
             }
         )
-        _write(self.folder / names.CELL, sealed)
-        digest = _sync_and_digest(self.folder / names.CELL)
-        _sync_folder(self.folder)
+        digest = write_synced(self.folder / names.CELL, sealed)
+        for folder in (*reversed(folders), *reversed(self._changed)):
+            sync_folder(folder)
         return Sealed(digest=digest, metrics=metrics)
 
+    def _plain_content(self) -> tuple[list[str], list[Path]]:
+        """The names of the files, and the folders. Links, pipes and the like are removed, which
+        the log tells: nothing of them is published."""
+        files, folders, dropped = [names.LOG], [self.folder], []
+        for folder in folders:  # it grows as we go
+            inside = "" if folder is self.folder else f"{folder.relative_to(self.folder)}/"
+            with os.scandir(folder) as entries:
+                for entry in entries:
+                    name = inside + entry.name
+                    if entry.is_dir(follow_symlinks=False):
+                        folders.append(folder / entry.name)
+                    elif not entry.is_file(follow_symlinks=False):
+                        os.unlink(entry.path)
+                        dropped.append(f"benchfleet: {name!r} is no plain file and was left out\n")
+                    elif name != names.LOG:
+                        files.append(name)
+        with open(self.log, "ab") as log:  # and make it where nothing was said
+            log.write("".join(dropped).encode())
+        return files, folders
 
-def publish(folder: Path, public: Path) -> None:
-    """Rename a sealed folder to its public path; durable when this returns.
-
-    Raises ResultsError where something else lies there: nothing is ever overwritten.
-    """
-    public.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        os.rename(folder, public)
-    except OSError as error:
-        if not folder.exists() and public.exists():
-            return  # another runner, opening the campaign, was quicker
-        raise ResultsError(
-            f"{public} cannot be published ({error.strerror}); the sealed result waits in {folder}."
-            " Move what lies there and run again."
-        ) from error
-    _sync_folder(public.parent)
-    try:
-        folder.parent.rmdir()
-    except OSError:
-        return  # earlier attempts of the cell lie there; they are evidence
-
-
-def read_samples(file: Path) -> dict[int, dict[str, Any]]:
-    """The samples recorded in a file, by index; a line torn by a crash is passed over."""
-    records: dict[int, dict[str, Any]] = {}
-    try:
-        lines = file.read_bytes().splitlines()
-    except FileNotFoundError:
+    def _read_back(self, scored: int) -> list[dict[str, Any]]:
+        """The samples in their order. Raises ValueError where some are not there."""
+        lines = list(sample_lines(self.folder / names.SAMPLES))
+        if len(lines) != self._recorded:
+            raise ValueError(
+                f"{self._recorded} samples were recorded, and {len(lines)} of them can be read"
+            )
+        records = [record for _, record in sorted(by_index(lines).items())]
+        if scored and scored != len(records):
+            raise ValueError(f"{scored} samples were scored, and {len(records)} were recorded")
         return records
-    for line in lines:
-        try:
-            record = json.loads(line)
-        except ValueError:
-            continue
-        if isinstance(record, dict) and isinstance(record.get("index"), int):
-            records[record["index"]] = record
-    return records
 
 
-def earlier_samples(folder: Path) -> bytes:
-    """What earlier attempts of a cell recorded, as JSON lines: the attempt that got furthest."""
-    best: dict[int, dict[str, Any]] = {}
-    if folder.is_dir():
-        for attempt in folder.iterdir():
-            found = read_samples(attempt / names.SAMPLES)
-            if len(found) > len(best):
-                best = found
-    return "".join(json.dumps(record) + "\n" for record in best.values()).encode()
+def _move_aside(folder: Path) -> None:
+    number = 1
+    while (aside := folder.with_name(f"{folder.name}.{number}")).exists():
+        number += 1
+    os.rename(folder, aside)
 
 
 def write_atomically(file: Path, value: Any) -> None:
     """Replace a JSON file in one step, so that no reader sees half of it."""
     beside = file.with_name(f".{file.name}.{os.getpid()}")
-    _write(beside, _pretty(value))
-    os.replace(beside, file)
+    try:
+        _write(beside, _pretty(value))
+        os.replace(beside, file)
+    except OSError:
+        beside.unlink(missing_ok=True)
+        raise
 
 
 def _config(cell: Cell) -> dict[str, Any]:
@@ -235,38 +248,15 @@ def _field(value: Any) -> str:
     return text.replace("\\", "\\\\").replace("\r", "\\r").replace("\n", "\\n")
 
 
-def _pretty(value: Any) -> str:
-    return json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n"
+def _pretty(value: Mapping[str, Any]) -> str:
+    """JSON with a line for each key: as readable as it need be, at the speed of the C encoder."""
+    lines = (f"  {json.dumps(name)}: {_compact(value[name])}" for name in sorted(value))
+    return "{\n" + ",\n".join(lines) + "\n}\n"
+
+
+def _compact(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, ensure_ascii=False, allow_nan=False)
 
 
 def _write(file: Path, text: str) -> None:
-    file.write_text(text, encoding="utf-8", errors="backslashreplace", newline="")
-
-
-def _sync_and_digest(file: Path) -> str:
-    digest = hashlib.sha256()
-    with open(file, "rb") as opened:
-        while piece := opened.read(2**20):
-            digest.update(piece)
-        os.fsync(opened.fileno())
-    return digest.hexdigest()
-
-
-def _sync_folder(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
-def log_tail(log: Path, *, lines: int = 20, most: int = 8192) -> str:
-    """The last lines of a log, at most `most` bytes of them: a log may be one huge line."""
-    try:
-        with open(log, "rb") as file:
-            end = file.seek(0, os.SEEK_END)
-            file.seek(max(0, end - most))
-            text = file.read().decode("utf-8", "replace")
-    except FileNotFoundError:
-        return ""
-    return "\n".join(text.splitlines()[-lines:])
+    file.write_bytes(text.encode("utf-8", "backslashreplace"))

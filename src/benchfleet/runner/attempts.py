@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -13,13 +14,10 @@ from benchfleet.engines.base import Done
 from benchfleet.errors import ResultsError
 from benchfleet.ledger.base import Ledger
 from benchfleet.results.layout import Layout
-from benchfleet.results.write import (
-    AttemptFolder,
-    Verdict,
-    earlier_samples,
-    log_tail,
-    publish,
-)
+from benchfleet.results.publish import publish
+from benchfleet.results.read import log_tail
+from benchfleet.results.samples import earlier_samples
+from benchfleet.results.write import AttemptFolder, Verdict
 from benchfleet.runner.leases import LeaseKeeper
 from benchfleet.runner.retry import charged, retry_in
 
@@ -122,7 +120,8 @@ class Attempts:
         Samples kept make the final state ``partial``. Raises `ClaimLost`.
         """
         failure = replace(failure, log_tail=log_tail(attempt.folder.log))
-        attempt.folder.fail(failure)
+        with contextlib.suppress(OSError):  # a full disk; the ledger keeps the reason too
+            attempt.folder.fail(failure)
         uses_try = charged(failure)
         tries = attempt.claim.tries + uses_try
         outcome = Outcome(

@@ -7,8 +7,9 @@ import time
 from dataclasses import dataclass
 from typing import Protocol
 
-from benchfleet.domain.attempt import Lease
+from benchfleet.domain.attempt import Lease, Outcome
 from benchfleet.engines.base import SlotEvent
+from benchfleet.runner.attempts import Attempt
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,7 +26,24 @@ class LeaseLost:
     lease: Lease
 
 
-Arrival = SlotEvent | Interrupted | LeaseLost
+@dataclass(frozen=True, kw_only=True)
+class Concluded:
+    """An attempt ended in folder and ledger, or could not."""
+
+    attempt: Attempt
+    took: float  # seconds from its start to its last word
+    outcome: Outcome | None = None
+    error: Exception | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Broken:
+    """A thread of the runner ended by an error that nobody foresaw."""
+
+    error: Exception
+
+
+Arrival = SlotEvent | Interrupted | LeaseLost | Concluded | Broken
 
 
 class Inbox(Protocol):

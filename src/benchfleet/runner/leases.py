@@ -11,17 +11,23 @@ from benchfleet.ledger.base import DEFAULT_LEASE, Ledger
 
 
 class LeaseKeeper:
-    """Renews what is held, every quarter of a lease, from a thread of its own.
+    """Renews what is held, every fifth of a lease, from a thread of its own.
 
-    `lost` is called, from that thread, for each lease that the ledger no longer honours. While
-    the ledger cannot be reached the leases are asked for again: they hold until they run out,
-    and a finish is good even after that while nobody else claimed the cell.
+    `lost` is called, from that thread, for each lease that the ledger no longer honours, and
+    `broken` with an error that nobody foresaw, which ends the renewing. While the ledger cannot
+    be reached the leases are asked for again: they hold until they run out, and a finish is good
+    even after that while nobody else claimed the cell.
     """
 
     def __init__(
-        self, ledger: Ledger, lost: Callable[[Lease], None], *, every: float = DEFAULT_LEASE / 5
+        self,
+        ledger: Ledger,
+        lost: Callable[[Lease], None],
+        broken: Callable[[Exception], None],
+        *,
+        every: float = DEFAULT_LEASE / 5,
     ) -> None:
-        self._ledger, self._lost, self._every = ledger, lost, every
+        self._ledger, self._lost, self._broken, self._every = ledger, lost, broken, every
         self._held: dict[str, Lease] = {}
         self._lock = threading.Lock()
         self._end = threading.Event()
@@ -42,7 +48,8 @@ class LeaseKeeper:
 
     def drop(self, lease: Lease) -> None:
         with self._lock:
-            self._held.pop(lease.fingerprint, None)
+            if self._held.get(lease.fingerprint) == lease:  # else a later attempt holds its own
+                del self._held[lease.fingerprint]
 
     def held(self) -> list[Lease]:
         with self._lock:
@@ -69,3 +76,6 @@ class LeaseKeeper:
                 self.renew()
             except LedgerUnreachable:
                 continue  # it is asked again; the runner's own calls report it
+            except Exception as error:  # noqa: BLE001 - the runner must hear of it
+                self._broken(error)
+                return

@@ -24,19 +24,19 @@ from benchfleet.engines.base import (
     Started,
     Stopped,
 )
-from benchfleet.errors import ClaimLost, LedgerUnreachable, ResultsError
+from benchfleet.errors import ClaimLost, LedgerError, LedgerUnreachable, ResultsError
 from benchfleet.ledger.base import Ledger
 from benchfleet.results.layout import Layout
 from benchfleet.runner.attempts import Attempt, Attempts, unwritable
-from benchfleet.runner.inbox import Arrival, Inbox, Interrupted, LeaseLost
+from benchfleet.runner.fill import Filler
+from benchfleet.runner.inbox import Arrival, Broken, Concluded, Inbox, Interrupted, LeaseLost
 from benchfleet.runner.leases import LeaseKeeper
-from benchfleet.runner.place import Pool, impossible
+from benchfleet.runner.place import Pool
 from benchfleet.runner.progress import Notice, NoticeKind, Observer, Progress
 from benchfleet.runner.recover import publish_what_was_committed
 from benchfleet.runner.slots import Slot, Slots, label
 
 LOOK_EVERY = 1.0  # seconds between looks at what became claimable without an arrival
-MAX_BAD_STARTS = 3  # slots in a row that never said hello before the run gives up
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,6 +45,7 @@ class RunEnd:
 
     progress: Progress
     seconds: float
+    ran: int = 0  # attempts that ended in this run, well or badly
     interrupted: bool = False
     impossible: tuple[tuple[Cell, str], ...] = ()  # cells that no slot here can take, and why
     broken: str = ""  # why no slot could be started, where that ended the run
@@ -54,7 +55,8 @@ class Runner:
     """Runs the chosen cells of a campaign until each has a final state, or it is interrupted.
 
     The ledger decides every claim; other runners on the same ledger share the work. Time comes
-    from the inbox, so that the same loop runs against a simulated fleet.
+    from the inbox, so that the same loop runs against a simulated fleet. Results are written and
+    synced by `background`, which runs what it is given soon, here or in another thread.
     """
 
     def __init__(
@@ -71,33 +73,37 @@ class Runner:
         keeper: LeaseKeeper,
         provenance: Mapping[str, Any],
         random: Callable[[], float],
+        background: Callable[[Callable[[], None]], object],
     ) -> None:
         self._runner, self._ledger, self._engine, self._inbox = runner, ledger, engine, inbox
         self._layout, self._observer, self._keeper = layout, observer, keeper
-        self._cells = {str(cell.fingerprint): cell for cell in cells}
-        self._all = frozenset(self._cells)
-        self._impossible = [(cell, why) for cell in cells if (why := impossible(cell, pool))]
-        barred = {str(cell.fingerprint) for cell, _ in self._impossible}
-        self._able = self._all - barred
-        widths = {max(1, self._cells[f].need.gpus) for f in self._able}
-        self._among = {
-            width: frozenset(f for f in self._able if max(1, self._cells[f].need.gpus) == width)
-            for width in sorted(widths, reverse=True)
-        }
-        self._progress = Progress(total=len(self._cells))
+        self._all = frozenset(str(cell.fingerprint) for cell in cells)
+        self._enrolled = cells
+        self._progress = Progress(total=len(self._all))
         self._slots = Slots(runner[:8], engine, pool, layout, self._progress)
+        self._filler = Filler(
+            runner=runner,
+            ledger=ledger,
+            keeper=keeper,
+            slots=self._slots,
+            pool=pool,
+            cells=cells,
+            begin=self._begin,
+        )
         self._attempts = Attempts(ledger, layout, keeper, provenance=provenance, random=random)
+        self._background = background
+        self._concluding = 0  # attempts that are being written
+        self._ran = 0
         self._next_look = 0.0
         self._interrupts = 0
-        self._bad_starts = 0
         self._broken = ""
         self._waits_for = ""
 
     def run(self) -> RunEnd:
         """Run to the end. Raises `LedgerUnreachable` when the ledger is gone."""
         began = self._progress.began = self._inbox.now()
-        self._enroll()
         try:
+            self._enroll()
             if self._unfinished():
                 self._keeper.start()
                 self._fill()
@@ -109,6 +115,7 @@ class Runner:
                         self._look()
         finally:
             self._engine.shutdown()
+            self._let_writers_end()
             self._keeper.stop()
             with contextlib.suppress(LedgerUnreachable):  # then the leases run out by themselves
                 self._ledger.release(self._keeper.held(), "its runner ended")
@@ -117,20 +124,29 @@ class Runner:
         self._say("run_ended", seconds=seconds)
         return RunEnd(
             progress=self._progress,
+            ran=self._ran,
             interrupted=bool(self._interrupts),
-            impossible=tuple(self._impossible),
+            impossible=tuple(self._filler.impossible),
             broken=self._broken,
             seconds=seconds,
         )
 
+    def _let_writers_end(self) -> None:
+        """What is being sealed and finished is not to be released."""
+        while self._concluding:
+            if isinstance(arrival := self._inbox.take(LOOK_EVERY), Concluded):
+                with contextlib.suppress(LedgerError):  # one such error ends the run already
+                    self._concluded(arrival)
+
     def _enroll(self) -> None:
-        self._ledger.enroll(self._cells.values())
+        self._ledger.enroll(self._enrolled)
         self._ledger.reap()
         self._count()
         self._progress.reused = self._progress.states.get("success", 0)
         self._say("run_started")
-        for path in publish_what_was_committed(self._ledger, self._layout):
-            self._say("published_late", cell=path)
+        for found in publish_what_was_committed(self._ledger, self._layout):
+            kind: NoticeKind = "warning" if found.problem else "published_late"
+            self._say(kind, cell=found.path, message=found.problem)
 
     def _count(self) -> None:
         """Take the counts from the ledger, where other runners' work shows too."""
@@ -141,7 +157,7 @@ class Runner:
     # Between arrivals
 
     def _goes_on(self) -> bool:
-        if any(slot.attempt for slot in self._slots):
+        if self._concluding or any(slot.attempt for slot in self._slots):
             return True
         if self._broken or self._interrupts:
             return False
@@ -149,16 +165,20 @@ class Runner:
 
     def _unfinished(self) -> bool:
         """Whether a cell is left that this runner could still see to its end."""
-        for record in self._ledger.cells(states=["pending", "running"], among=self._able):
+        for record in self._ledger.cells(states=["pending", "running"], among=self._filler.able):
             if record.runner not in ("", self._runner, self._waits_for):
                 self._waits_for = record.runner
+                self._count()
                 self._say("waiting", cell=record.path, message=f"runner {record.runner} holds it")
             return True
         return False
 
     def _look(self) -> None:
         """See to what nobody tells: leases that ran out, back-offs over, cells too slow."""
+        late = self._inbox.now() - self._next_look
         self._next_look = self._inbox.now() + LOOK_EVERY
+        if late > LOOK_EVERY:  # suspended, or a slow disk: what is ours is not to be reaped
+            self._keeper.renew()
         for fingerprint in self._ledger.reap():
             self._say("warning", message=f"the lease of {fingerprint[:8]} ran out; taken back")
         for slot in self._slots:
@@ -167,62 +187,32 @@ class Runner:
             if attempt and limit is not None and self._inbox.now() - attempt.began > limit:
                 why = f"it ran longer than its limit of {limit:g} s"
                 self._slots.kill(slot)
-                self._fail(attempt, "benchmark", "timeout", why)
+                self._fail(attempt, attempt.stage, "timeout", why)
         self._fill()
 
     # Claiming and placing
 
     def _fill(self) -> None:
-        """Give every idle slot a cell, and open slots while there is room and work: the widest
-        first, since they need whole devices."""
         if self._interrupts or self._broken:
             return
-        for width, among in self._among.items():
-            if all(self._claim_for(slot, among) for slot in self._slots if self._is(slot, width)):
-                self._open_more(width, among)
-            elif width > min(self._among):
-                for slot in self._slots:
-                    if self._is(slot, width):
-                        self._slots.retire(slot)
-
-    @staticmethod
-    def _is(slot: Slot, width: int) -> bool:
-        return slot.idle and slot.width == width
-
-    def _claim_for(self, slot: Slot, among: frozenset[str]) -> bool:
-        """Claim a cell for an idle slot; False where the ledger has none for it."""
-        for claim in self._ledger.claim(self._runner, slot.offer(among), 1):
-            self._progress.move("pending", "running")
-            if claim.cell.model.python == slot.spec.python:
-                self._begin(slot, claim)
-            else:  # it wants another interpreter: a new slot on these devices takes it
-                self._keeper.hold(claim.lease)
-                slot.reserved = claim
-                self._slots.retire(slot)
-            return True
-        return False
-
-    def _open_more(self, width: int, among: frozenset[str]) -> None:
-        """Open slots of one width while there is room, never more than cells wait for."""
-        devices = self._slots.room_for(width)
-        if devices is None:
-            return
-        records = self._ledger.cells(states=["pending"], among=among)
-        waiting = sum(record.ready_in <= 0 for record in records)
-        waiting -= sum(slot.width == width and not slot.ready for slot in self._slots)
-        while devices is not None and waiting > 0:
-            slot = self._slots.open(devices, width)
+        for slot in self._filler.fill():
             self._say("slot_opening", slot=slot.id, devices=slot.shown.devices)
-            waiting -= 1
-            devices = self._slots.room_for(width)
 
     def _begin(self, slot: Slot, claim: Claim) -> None:
-        self._slots.start(slot, self._attempt(slot, claim))
-        self._say("cell_started", cell=claim.path, slot=slot.id, attempt=claim.lease.attempt)
+        attempt = self._attempt(slot, claim)
+        if attempt is not None:
+            self._slots.start(slot, attempt)
+            self._say("cell_started", cell=claim.path, slot=slot.id, attempt=claim.lease.attempt)
 
-    def _attempt(self, slot: Slot, claim: Claim) -> Attempt:
+    def _attempt(self, slot: Slot, claim: Claim) -> Attempt | None:
+        """An attempt with its folder; None where that cannot be made, which ends the run."""
         device, now = label(slot.spec.devices), self._inbox.now()
-        return self._attempts.begin(claim, host=socket.gethostname(), device=device, now=now)
+        try:
+            return self._attempts.begin(claim, host=socket.gethostname(), device=device, now=now)
+        except OSError as error:
+            self._let_go(claim, f"its folder cannot be made: {error}")
+            self._broken = f"results cannot be written: {error}"
+            return None
 
     # What arrives
 
@@ -231,6 +221,10 @@ class Runner:
             self._interrupt(arrival)
         elif isinstance(arrival, LeaseLost):
             self._lose(arrival)
+        elif isinstance(arrival, Concluded):
+            self._concluded(arrival)
+        elif isinstance(arrival, Broken):
+            raise arrival.error
         elif (slot := self._slots.get(arrival.slot)) is None:
             return
         elif isinstance(arrival, SlotReady):
@@ -255,12 +249,12 @@ class Runner:
             slot.shown.done, slot.shown.total = event.done, event.total
         elif isinstance(event, Done):
             slot.free()
-            self._fill()  # the slot computes on while this runner writes and syncs
             self._end(attempt, lambda: self._attempts.succeed(attempt, event))
+            self._fill()
         elif isinstance(event, Failed):
             slot.free()
             slot.closing = not event.fit
-            slot.load_key = "" if event.failure.stage == "load" else slot.load_key
+            slot.forget_model_after(event.failure)
             failure, seconds = event.failure, event.seconds
             self._end(attempt, lambda: self._attempts.fail(attempt, failure, seconds))
             self._fill()
@@ -287,12 +281,15 @@ class Runner:
 
     def _slot_ready(self, slot: Slot, event: SlotReady) -> None:
         slot.ready = True
-        self._bad_starts = 0
+        self._filler.started_well(slot)
         slot.shown.rest()
         self._say("slot_ready", slot=slot.id, hello=event.hello)
-        if slot.reserved is not None:
-            claim, slot.reserved = slot.reserved, None
-            self._begin(slot, claim)
+        claim, slot.reserved = slot.reserved, None
+        if claim is not None:
+            if self._interrupts or self._broken:
+                self._let_go(claim, "its runner ends")
+            else:
+                self._begin(slot, claim)
         self._fill()
 
     def _slot_lost(self, slot: Slot, event: SlotLost) -> None:
@@ -302,23 +299,40 @@ class Runner:
         why = f"its slot ended: {event.reason}"
         if slot.attempt is not None:
             self._fail(slot.attempt, slot.attempt.stage, "slot_lost", why)
+        elif slot.reserved is not None and (self._interrupts or self._broken):
+            self._let_go(slot.reserved, "its runner ends")
         elif slot.reserved is not None and slot.ready:
             self._slots.open(slot.spec.devices, slot.width, reserved=slot.reserved)
         elif slot.reserved is not None:
-            attempt = self._attempt(slot, slot.reserved)
-            self._fail(attempt, "setup", "slot_lost", f"no slot with {slot.spec.python!r}: {why}")
-        elif not slot.ready and not event.expected:
-            self._bad_starts += 1
-            if self._bad_starts >= MAX_BAD_STARTS:
+            self._fail_unstarted(slot, slot.reserved, why)
+        elif not slot.ready and not event.expected and self._filler.started_badly(slot):
+            out = f"{slot.shown.devices} is left out: slots do not start there ({event.reason})"
+            self._say("warning", message=f"{out}; see {slot.spec.log}")
+            if not self._filler.able:
                 self._broken = f"slots do not start ({event.reason}); see {slot.spec.log}"
         self._fill()
+
+    def _fail_unstarted(self, slot: Slot, claim: Claim, why: str) -> None:
+        """The interpreter that a cell asks for does not start."""
+        attempt = self._attempt(slot, claim)
+        if attempt is not None:
+            self._fail(attempt, "setup", "slot_lost", f"no slot with {slot.spec.python!r}: {why}")
+
+    def _let_go(self, claim: Claim, reason: str) -> None:
+        """Give back a cell that was claimed and never begun."""
+        self._keeper.drop(claim.lease)
+        self._ledger.release([claim.lease], reason)
+        self._progress.move("running", "pending")
 
     def _interrupt(self, event: Interrupted) -> None:
         self._interrupts += 1
         busy = [(slot, slot.attempt) for slot in self._slots if slot.attempt is not None]
         for slot, attempt in busy:
-            if self._interrupts == 1:
+            if self._interrupts == 1 and attempt.stage == "benchmark":
                 self._engine.stop(slot.id, attempt.key)
+            elif self._interrupts == 1:  # it only loads: nothing is lost by ending it now
+                self._slots.kill(slot)
+                self._give_back(attempt, event.signal)
             else:
                 self._slots.kill(slot)
                 self._give_back(attempt, f"{event.signal} twice")
@@ -340,28 +354,47 @@ class Runner:
         self._end(attempt, lambda: self._attempts.fail(attempt, failure, seconds))
 
     def _end(self, attempt: Attempt, conclude: Callable[[], Outcome]) -> None:
-        path, took = attempt.claim.path, self._inbox.now() - attempt.began
-        try:
-            outcome = conclude()
-        except ClaimLost:
+        """Have the attempt written and finished while its slot computes on."""
+        took = self._inbox.now() - attempt.began
+        self._concluding += 1
+
+        def work() -> None:
+            try:
+                concluded = Concluded(attempt=attempt, took=took, outcome=conclude())
+            except Exception as error:  # noqa: BLE001 - the loop judges it, in its own thread
+                concluded = Concluded(attempt=attempt, took=took, error=error)
+            self._inbox.post(concluded)
+
+        self._background(work)
+
+    def _concluded(self, event: Concluded) -> None:
+        self._concluding -= 1
+        self._ran += 1
+        attempt, outcome, path = event.attempt, event.outcome, event.attempt.claim.path
+        if isinstance(event.error, ClaimLost):
             self._abandon(attempt)
-            return
-        except ResultsError as error:
+        elif isinstance(event.error, ResultsError):
             self._progress.move("running", "success")
-            self._say("warning", cell=path, message=str(error))
-            return
-        self._progress.move("running", "pending" if outcome.retry_in is not None else outcome.state)
-        if outcome.failure is None:
-            self._progress.spent.append(took)
-            self._say("cell_done", cell=path, took=took, metrics=outcome.metrics)
-        else:
+            self._say("warning", cell=path, message=str(event.error))
+        elif event.error is not None:
+            raise event.error
+        elif outcome is not None and outcome.failure is None:
+            self._progress.move("running", outcome.state)
+            self._progress.spent.append(event.took)
+            self._say("cell_done", cell=path, took=event.took, metrics=outcome.metrics)
+        elif outcome is not None:
+            again = outcome.retry_in
+            if outcome.failure is not None and outcome.failure.kind == "disk_full":
+                self._broken = "the disk is full; make room and run again"
+            self._progress.move("running", outcome.state if again is None else "pending")
             self._say(
                 "cell_failed",
                 cell=path,
                 message=str(outcome.failure),
-                retry_in=outcome.retry_in,
+                retry_in=again,
                 attempt=attempt.claim.lease.attempt,
             )
+            self._fill()
 
     def _give_back(self, attempt: Attempt, reason: str) -> None:
         self._attempts.give_back(attempt, reason)
@@ -370,7 +403,7 @@ class Runner:
 
     def _abandon(self, attempt: Attempt) -> None:
         self._attempts.abandon(attempt)
-        self._progress.move("running", "pending")
+        self._count()
         self._say("claim_lost", cell=attempt.claim.path, message="another runner holds it now")
 
     def _say(

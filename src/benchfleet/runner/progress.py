@@ -75,7 +75,10 @@ class Progress:
         )
 
     def move(self, old: str, new: str) -> None:
-        """One cell went from one state to another."""
+        """One cell went from one state to another. Other runners' cells move unseen, so that it
+        may have been counted elsewhere: no count falls below zero."""
+        if self.states.get(old, 0) <= 0:
+            old = next((s for s in ("running", "pending") if self.states.get(s, 0) > 0), old)
         self.states[old] = self.states.get(old, 0) - 1
         self.states[new] = self.states.get(new, 0) + 1
 

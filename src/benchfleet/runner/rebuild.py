@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
-from benchfleet.domain.attempt import Outcome, RunnerId
+from benchfleet.domain.attempt import CellRecord, Outcome, RunnerId
 from benchfleet.domain.cell import Cell
+from benchfleet.domain.event import Event
 from benchfleet.domain.resource import Offer
+from benchfleet.domain.state import FINAL_STATES
 from benchfleet.errors import ResultsError
 from benchfleet.ledger.base import Ledger
 from benchfleet.results.layout import Layout
-from benchfleet.results.read import published_folders, sealed
+from benchfleet.results.read import damage, published_folders, sealed
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,58 +31,128 @@ class Rebuilt:
         return asdict(self)
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Published:
+    """A published result, as its cell.json tells it."""
+
+    path: str
+    cell: Cell
+    outcome: Outcome
+
+
 def rebuild(ledger: Ledger, layout: Layout) -> Rebuilt:
     """Enter every published result into the ledger, each as the success that it is.
 
-    Folders whose cell.json cannot be read, or whose path belongs to another cell, are left out
-    by name.
+    Left out by name: folders that are not as they were sealed, whose place the ledger has given
+    to another cell, or whose cell another runner holds.
     """
     found, refused = _published(layout.root)
-    with_plain_paths_first = sorted(found.items(), key=lambda item: "@" in item[0])
-    ledger.enroll(cell for _, (cell, _, _) in with_plain_paths_first)
-    records = {record.path: record for record in ledger.cells()}
+    found, misplaced = _placed(found, ledger.cells())
+    ledger.enroll(
+        (result.cell for result in found),
+        paths={result.cell.fingerprint: result.path for result in found},
+    )
+    ledger.reap()
+    records = {record.fingerprint: record for record in ledger.cells()}
     taken = known = 0
-    for path, (cell, cell_json, digest) in with_plain_paths_first:
-        record = records.get(path)
-        if record is None or record.fingerprint != cell.fingerprint:
-            refused.append((path, "the ledger has another path for this cell"))
-        elif record.state == "success":
-            known += 1
-        else:
-            _enter(ledger, cell, cell_json, digest)
+    refused += misplaced
+    for result in found:
+        record = records[result.cell.fingerprint]
+        if record.state == "success":
+            if record.outcome and record.outcome.digest == result.outcome.digest:
+                known += 1
+            else:
+                refused.append((result.path, "the ledger has another result for this cell"))
+        elif _enter(ledger, record, result):
             taken += 1
+        else:
+            refused.append((result.path, "another runner holds its cell; rebuild when it ended"))
     return Rebuilt(taken=taken, known=known, refused=tuple(refused))
 
 
-def _published(
-    root: Path,
-) -> tuple[dict[str, tuple[Cell, dict[str, Any], str]], list[tuple[str, str]]]:
-    found, refused = {}, []
+def _published(root: Path) -> tuple[list[_Published], list[tuple[str, str]]]:
+    found, refused = [], []
     for folder in published_folders(root):
         path = folder.relative_to(root).as_posix()
         try:
-            cell_json, digest = sealed(folder)
-            cell = Cell.from_dict(cell_json["cell"])
-        except (ResultsError, KeyError, TypeError) as error:
+            found.append(_read(folder, path))
+        except ResultsError as error:
             refused.append((path, str(error)))
-            continue
-        if cell.fingerprint != cell_json["fingerprint"]:
-            refused.append((path, "its fingerprint is not that of its cell"))
-        else:
-            found[path] = (cell, cell_json, digest)
+        except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError) as error:
+            refused.append((path, f"its cell.json is not as it must be: {error!r}"))
     return found, refused
 
 
-def _enter(ledger: Ledger, cell: Cell, cell_json: dict[str, Any], digest: str) -> None:
-    """Claim and finish a cell that is done, by the verbs that every ledger has."""
-    offer = Offer(gpus=2**31, vram=2**62, among=frozenset({cell.fingerprint}))
-    for claim in ledger.claim(RunnerId("rebuild"), offer, 1):
-        outcome = Outcome(
+def _read(folder: Path, path: str) -> _Published:
+    """The result in a folder. Raises ResultsError for one that is damaged, and all that parsing
+    raises where cell.json has another shape."""
+    content, digest = sealed(folder)
+    cell = Cell.from_dict(content["cell"])
+    if cell.fingerprint != content["fingerprint"]:
+        raise ResultsError("its fingerprint is not that of its cell")
+    if content["path"] != path:
+        raise ResultsError(f"it was published as {content['path']!r}, and was moved since")
+    if wrong := damage(folder, content):
+        raise ResultsError(wrong)
+    need, limits = cell.need, cell.limits
+    if {*map(type, (need.gpus, need.vram, limits.tries, cell.priority))} != {int}:
+        raise ValueError("its needs, tries and priority are whole numbers")
+    metrics, provenance = _numbers(content["metrics"]), content["provenance"]
+    if "overall_score" not in metrics:
+        raise ValueError("it has an overall_score")
+    return _Published(
+        path=path,
+        cell=cell,
+        outcome=Outcome(
             state="success",
             digest=digest,
-            metrics=cell_json["metrics"],
-            seconds=cell_json["seconds"],
-            host=cell_json["provenance"].get("host", ""),
-            device=cell_json["provenance"].get("device", ""),
-        )
-        ledger.finish(claim.lease, outcome)
+            metrics=metrics,
+            seconds=_numbers(content["seconds"]),
+            host=str(provenance.get("host", "")),
+            device=str(provenance.get("device", "")),
+        ),
+    )
+
+
+def _numbers(value: Mapping[str, Any]) -> dict[str, float]:
+    if not all(type(number) in (int, float) and isfinite(number) for number in value.values()):
+        raise ValueError("its metrics and seconds are finite numbers")
+    return dict(value)
+
+
+def _placed(
+    found: Iterable[_Published], records: Iterable[CellRecord]
+) -> tuple[list[_Published], list[tuple[str, str]]]:
+    """The results that lie where the ledger has their cells, or may have them, and the others."""
+    paths = {record.path: record.fingerprint for record in records}
+    places = {fingerprint: path for path, fingerprint in paths.items()}
+    folders = {path.rpartition("/")[0] for path in paths}
+    placed, misplaced = [], []
+    for result in found:
+        path, fingerprint = result.path, result.cell.fingerprint
+        above = path.rpartition("/")[0]
+        if places.get(fingerprint, path) != path:
+            misplaced.append((path, f"the ledger has its cell at {places[fingerprint]}"))
+        elif fingerprint not in places and (path in paths or path in folders or above in paths):
+            misplaced.append((path, "the ledger gave this place to another cell"))
+        else:
+            paths[path], places[fingerprint] = fingerprint, path
+            folders.add(above)
+            placed.append(result)
+    return placed, misplaced
+
+
+def _enter(ledger: Ledger, record: CellRecord, result: _Published) -> bool:
+    """Claim and finish a cell that is done, by the verbs that every ledger has; whether nobody
+    else held it."""
+    state = record.state
+    if record.ready_in > 0:  # it waits for its next try: cancelled and asked for again, it does not
+        ledger.record(Event(kind="cancel_asked", fingerprint=record.fingerprint))
+        state = "cancelled"
+    if state in FINAL_STATES:
+        ledger.record(Event(kind="retry_asked", fingerprint=record.fingerprint))
+    offer = Offer(gpus=2**31, vram=2**62, among=frozenset({record.fingerprint}))
+    for claim in ledger.claim(RunnerId("rebuild"), offer, 1):
+        ledger.finish(claim.lease, result.outcome)
+        return True
+    return False

@@ -2,36 +2,44 @@
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
 from collections.abc import Iterator
+from dataclasses import dataclass
 
+from benchfleet.errors import ResultsError
 from benchfleet.ledger.base import Ledger
-from benchfleet.results import layout as names
 from benchfleet.results.layout import Layout
-from benchfleet.results.write import publish
+from benchfleet.results.publish import publish
+from benchfleet.results.read import is_published, sealed_attempts
 
 
-def publish_what_was_committed(ledger: Ledger, layout: Layout) -> Iterator[str]:
-    """Rename each sealed attempt that the ledger took but nobody published; yields their paths.
+@dataclass(frozen=True, kw_only=True)
+class Recovered:
+    """A result that the ledger took and nobody had published."""
+
+    path: str
+    problem: str = ""  # why it waits still; "" where it is published now
+
+
+def publish_what_was_committed(ledger: Ledger, layout: Layout) -> Iterator[Recovered]:
+    """Rename each sealed attempt that the ledger took but nobody published.
 
     Cheap where there is nothing to do: published attempts are no longer under ``.attempts``.
     """
-    if not layout.attempts.is_dir():
+    waiting = sealed_attempts(layout)
+    if not waiting:
         return
-    sealed = {}
-    for file in layout.attempts.glob(f"*/*/{names.CELL}"):
-        with contextlib.suppress(FileNotFoundError):  # its own runner publishes it just now
-            sealed[file.parent] = hashlib.sha256(file.read_bytes()).hexdigest()
-    if not sealed:
-        return
-    fingerprints = {folder.parent.name for folder in sealed}
-    records = {record.fingerprint: record for record in ledger.cells(among=fingerprints)}
-    for folder, digest in sealed.items():
-        record = records.get(folder.parent.name)  # type: ignore[call-overload]
+    fingerprints = {folder.parent.name for folder in waiting}
+    records = ledger.cells(states=["success"], among=fingerprints)
+    known = {str(record.fingerprint): record for record in records}
+    for folder, digest in waiting.items():
+        record = known.get(folder.parent.name)
         if record is None or record.outcome is None or record.outcome.digest != digest:
             continue
-        public = layout.published(record.path)
-        if not public.exists():
-            publish(folder, public)
-            yield record.path
+        if is_published(layout, record.path, digest):
+            continue  # by another runner, a moment ago
+        try:
+            publish(folder, layout.published(record.path))
+        except ResultsError as error:
+            yield Recovered(path=record.path, problem=str(error))
+        else:
+            yield Recovered(path=record.path)

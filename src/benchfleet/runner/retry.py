@@ -8,7 +8,7 @@ from benchfleet.domain.failure import Failure
 
 FIRST_DELAY = 2.0  # seconds
 LONGEST_DELAY = 600.0
-INFRASTRUCTURE = frozenset({"host_lost", "interrupted"})  # kinds that use up no try
+INFRASTRUCTURE = frozenset({"host_lost", "interrupted", "disk_full"})  # kinds that use up no try
 
 
 def charged(failure: Failure) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from benchfleet.domain.attempt import Claim
+from benchfleet.domain.failure import Failure
 from benchfleet.domain.resource import Device, Offer
 from benchfleet.engines.base import Engine, Order, SlotId, SlotSpec
 from benchfleet.results.layout import Layout
@@ -35,15 +36,30 @@ class Slot:
     def idle(self) -> bool:
         return self.ready and not self.closing and self.attempt is None
 
+    @property
+    def will_claim(self) -> bool:
+        """It is idle, or about to be."""
+        return not self.closing and self.attempt is None and self.reserved is None
+
+    @property
+    def memory(self) -> int:
+        """Bytes of the smallest of its GPUs; 0 on the CPU."""
+        return min((d.memory for d in self.spec.devices if d.kind == "gpu"), default=0)
+
     def offer(self, among: frozenset[str]) -> Offer:
         """What the slot can take now."""
         gpus = [device for device in self.spec.devices if device.kind == "gpu"]
         return Offer(
             gpus=len(gpus),
-            vram=min((device.memory for device in gpus), default=0),
+            vram=self.memory,
             loaded=(self.load_key,) if self.load_key else (),
             among=among,
         )
+
+    def forget_model_after(self, failure: Failure) -> None:
+        """A slot that failed to load, or starts clean after a fault, has nothing in memory."""
+        if failure.stage == "load" or failure.kind in {"oom", "gpu_fault"}:
+            self.load_key = ""
 
     def free(self) -> None:
         """It has nothing to do; whoever calls this ends the attempt."""
@@ -58,7 +74,7 @@ class Slots:
         self, prefix: str, engine: Engine, pool: Pool, layout: Layout, progress: Progress
     ) -> None:
         self._prefix, self._engine, self._pool = prefix, engine, pool
-        self._layout, self._progress = layout, progress
+        self._layout, self.progress = layout, progress
         self._open: dict[SlotId, Slot] = {}
         self._opened = 0
 
@@ -68,9 +84,13 @@ class Slots:
     def get(self, slot: SlotId) -> Slot | None:
         return self._open.get(slot)
 
-    def room_for(self, width: int) -> tuple[Device, ...] | None:
-        """The devices that one more slot of this width would have."""
-        return next_group(self._pool, [slot.spec.devices for slot in self], width)
+    def use(self, pool: Pool) -> None:
+        """Open further slots on this pool alone."""
+        self._pool = pool
+
+    def room_for(self, width: int, memory: int = 0) -> tuple[Device, ...] | None:
+        """The devices that one more slot would have, of this width and least memory (bytes)."""
+        return next_group(self._pool, [slot.spec.devices for slot in self], width, memory)
 
     def open(
         self, devices: tuple[Device, ...], width: int, *, reserved: Claim | None = None
@@ -87,7 +107,7 @@ class Slots:
         shown = Running(slot=name, devices=label(devices))
         slot = Slot(spec=spec, width=width, shown=shown, reserved=reserved)
         self._open[name] = slot
-        self._progress.slots[name] = shown
+        self.progress.slots[name] = shown
         self._engine.open(spec)
         return slot
 
@@ -118,7 +138,7 @@ class Slots:
     def gone(self, slot: Slot) -> None:
         """Its process ended: its devices are free."""
         self._open.pop(slot.id, None)
-        self._progress.slots.pop(slot.id, None)
+        self.progress.slots.pop(slot.id, None)
 
 
 def label(devices: tuple[Device, ...]) -> str:

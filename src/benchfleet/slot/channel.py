@@ -19,8 +19,8 @@ class Channel:
     """Frames over two file descriptors.
 
     A thread reads, so that pings are heard while a cell computes; another says "here" every
-    `heartbeat` seconds. When nothing is heard for `silence` seconds, or the other end is
-    closed, `gone` is called from the reading thread.
+    `heartbeat` seconds. When nothing is heard for `silence` seconds, or what is heard makes no
+    sense, or the other end is closed, `gone` is called with the reason.
     """
 
     def __init__(
@@ -60,6 +60,12 @@ class Channel:
             self.send("ping")
 
     def _listen(self) -> None:
+        try:
+            self._hear()
+        except BaseException as error:  # noqa: BLE001 - a slot that is deaf must not seem alive
+            self._gone(f"cannot listen any more: {error!r}")
+
+    def _hear(self) -> None:
         decoder = Decoder()
         while True:
             ready, _, _ = select.select([self._reads], [], [], self._silence)

@@ -11,6 +11,7 @@ _OUT_OF_MEMORY = (
     "cannot allocate memory",
     "can't allocate",
 )
+_MOST = 2**16  # characters of a message or a trace; both ends of a longer one are kept
 _GPU_FAULT = ("illegal memory access", "device-side assert", "uncorrectable ecc", "xid")
 
 
@@ -20,12 +21,13 @@ def classify(error: BaseException, stage: Stage, *, trace: str) -> Failure:
     A `CellFailure` says its stage and kind itself; everything else is known by type, then by
     what the GPU's libraries write into their messages.
     """
-    message = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    trace, said = _bounded(trace), _bounded(str(error))
+    message = f"{type(error).__name__}: {said}" if said else type(error).__name__
     if isinstance(error, CellFailure):
         named: Stage = next((s for s in STAGES if s == error.stage), stage)
         kind: Kind = next((k for k in KINDS if k == error.kind), "error")
         return Failure(
-            stage=named, kind=kind, message=str(error), retryable=error.is_retryable, trace=trace
+            stage=named, kind=kind, message=said, retryable=error.is_retryable, trace=trace
         )
     kind, retryable = _kind(error, message.lower())
     return Failure(stage=stage, kind=kind, message=message, retryable=retryable, trace=trace)
@@ -45,3 +47,8 @@ def _kind(error: BaseException, text: str) -> tuple[Kind, bool]:
     if isinstance(error, OSError) and error.errno == 28:
         return "disk_full", True
     return "error", False
+
+
+def _bounded(text: str) -> str:
+    half = _MOST // 2
+    return text if len(text) <= _MOST else f"{text[:half]}\n[…]\n{text[-half:]}"

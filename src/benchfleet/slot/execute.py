@@ -6,15 +6,16 @@ import json
 import shutil
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from benchfleet import registry
-from benchfleet.benchmarks.base import Record, Score
-from benchfleet.domain.cell import Cell
+from benchfleet.benchmarks.base import Benchmark, Record, Score
+from benchfleet.domain.cell import Cell, Workload
 from benchfleet.domain.failure import Failure, Stage
 from benchfleet.engines.frames import Frame
+from benchfleet.errors import CellFailure
 from benchfleet.models.base import Adapter
 from benchfleet.slot.channel import Channel
 from benchfleet.slot.classify import classify
@@ -34,43 +35,49 @@ class Executor:
         self._channel = channel
         self._memory = Memory()
         self._adapter: Adapter | None = None
-        self._loaded = ""  # the load key of what is in memory
+        self._loaded = ""  # the load key of what is in memory, once it is all there
+        self._fit = True  # whether all that was unloaded gave its memory back
 
     def run(self, order: Frame) -> bool:
         """Run one order; False where this slot should take no other."""
         attempt = order.fields["attempt"]
         cell = Cell.from_dict(order.fields["cell"])
-        stage: Stage = "load"
+        stage: Stage = "setup"
         seconds = {"load": 0.0, "benchmark": 0.0}
         begun = time.perf_counter()
         try:
-            self._channel.send("started", attempt=attempt, stage=stage)
-            if self._loaded and self._loaded != cell.model.load_key and not self.unload():
+            self._channel.send("started", attempt=attempt, stage="load")
+            kind = registry.load("benchmarks", cell.workload.benchmark)
+            benchmark = _made(kind, cell.workload)
+            stage, needs_model = "load", getattr(kind, "needs_model", True)
+            if not self._make_room(cell, needs_model=needs_model):
                 why = "the memory of the model before did not come back"
                 self._channel.send("stopped", attempt=attempt, reason=why, fit=False)
                 return False
-            adapter = self._load(cell)
-            adapter.configure(cell.config)
+            adapter = self._load(cell) if needs_model else None
+            if adapter:
+                adapter.configure(cell.config)
             seconds["load"] = time.perf_counter() - begun
             if attempt in self._channel.stopping:
                 raise Stop
             stage, begun = "benchmark", time.perf_counter()
             self._channel.send("started", attempt=attempt, stage=stage)
-            score = self._benchmark(order, cell, adapter)
+            score = self._run(benchmark, order, cell, adapter)
             seconds["benchmark"] = time.perf_counter() - begun
             self._channel.send(
                 "done",
                 attempt=attempt,
                 score=_plain(score),
                 seconds=seconds,
-                provenance=dict(adapter.provenance()),
+                provenance=dict(adapter.provenance()) if adapter else {},
             )
             return True
         except Stop:
             self._channel.send("stopped", attempt=attempt, reason="asked to", fit=True)
             return True
         except BaseException as error:  # noqa: BLE001 - a cell's error, sys.exit too, is its outcome
-            seconds[stage] = time.perf_counter() - begun
+            spent = "benchmark" if stage == "benchmark" else "load"
+            seconds[spent] = time.perf_counter() - begun
             failure = classify(error, stage, trace=traceback.format_exc())
             traceback.print_exc()
         fit = self._recover(failure)  # outside the handler, whose traceback holds on to tensors
@@ -80,32 +87,43 @@ class Executor:
         return fit
 
     def unload(self) -> bool:
-        """Let the model go; whether its memory came back."""
+        """Let the model go; whether its memory came back. What it raises goes to the log."""
         if self._adapter is None:
-            return True
+            return self._fit
         adapter, self._adapter, self._loaded = self._adapter, None, ""
-        adapter.unload()
+        try:
+            adapter.unload()
+        except BaseException:  # noqa: BLE001 - the reason to unload, if any, is the one to tell
+            traceback.print_exc()
+            self._fit = False
         del adapter
-        return self._memory.came_back()
+        try:
+            self._fit = self._fit and self._memory.came_back()
+        except Exception:  # noqa: BLE001 - a GPU that was lost cannot be asked any more
+            traceback.print_exc()
+            self._fit = False
+        return self._fit
+
+    def _make_room(self, cell: Cell, *, needs_model: bool) -> bool:
+        """Unload what the cell has no use for; whether its memory came back."""
+        keep = self._loaded == cell.model.load_key if needs_model else False
+        return keep or self.unload()
 
     def _load(self, cell: Cell) -> Adapter:
         if self._adapter is not None and self._loaded == cell.model.load_key:
             return self._adapter
         self._memory.note_before_load()
         adapter: Adapter = registry.load("models", cell.model.adapter)(cell.model)
-        self._adapter, self._loaded = adapter, cell.model.load_key
-        try:
-            adapter.load()
-        except BaseException:
-            self.unload()
-            raise
+        self._adapter = adapter
+        adapter.load()  # where it fails, `_recover` unloads what is there
+        self._loaded = cell.model.load_key
         self._memory.note_after_load()
         return adapter
 
-    def _benchmark(self, order: Frame, cell: Cell, adapter: Adapter) -> Score:
-        work = cell.workload
-        benchmark = registry.load("benchmarks", work.benchmark)(work.params)
-        lines = order.attached[0].splitlines() if order.attached else []
+    def _run(
+        self, benchmark: Benchmark, order: Frame, cell: Cell, adapter: Adapter | None
+    ) -> Score:
+        lines = (line for piece in order.attached for line in piece.splitlines())
         session = SlotSession(
             channel=self._channel,
             attempt=order.fields["attempt"],
@@ -116,13 +134,20 @@ class Executor:
         )
         try:
             score: Score = benchmark.run(session)
-        finally:
-            session.hand_over()
+        except BaseException:
+            try:
+                session.hand_over()
+            except Exception:  # noqa: BLE001 - what ended the benchmark is the reason to tell
+                traceback.print_exc()
+            raise
+        session.hand_over()
         return score
 
     def _recover(self, failure: Failure) -> bool:
-        """After a failure that may have left memory behind, start clean."""
-        return self.unload() if failure.kind in {"oom", "gpu_fault"} else True
+        """After a failure that may have left memory behind, start clean; whether it is."""
+        if not self._loaded or failure.kind in {"oom", "gpu_fault"}:
+            return self.unload()
+        return self._fit
 
 
 class SlotSession:
@@ -133,7 +158,7 @@ class SlotSession:
         *,
         channel: Channel,
         attempt: str,
-        adapter: Adapter,
+        adapter: Adapter | None,
         cell: Cell,
         recorded: Sequence[Record],
         place: Path,
@@ -143,15 +168,27 @@ class SlotSession:
         self._done, self._total = len(recorded), 0
         self._place = place
         self._scratch: Path | None = None
-        self.adapter = adapter
+        self._adapter = adapter
         self.model = cell.model
         self.config = cell.config
         self.recorded = recorded
         self.subset = cell.workload.subset
+        self.repeat = cell.repeat
         self.seed = cell.data_seed
         self.limit = cell.workload.limit
         self.batch_size = cell.workload.batch_size
-        self.generation = {"seed": cell.data_seed, **cell.workload.generation}
+        self.generation: Mapping[str, Any] = {"seed": cell.data_seed, **cell.workload.generation}
+
+    @property
+    def adapter(self) -> Adapter:
+        if self._adapter is None:
+            raise RuntimeError("this benchmark said that it needs no model, so none is loaded")
+        return self._adapter
+
+    @property
+    def model_path(self) -> str:
+        folder = getattr(registry.load("models", self.model.adapter), "folder_of", None)
+        return str(folder(self.model)) if folder else self.model.source
 
     def record(self, record: Record) -> None:
         line = json.dumps(record.to_dict(), allow_nan=False).encode() + b"\n"
@@ -159,6 +196,9 @@ class SlotSession:
         self._channel.send(
             "sample", (line,), attempt=self._attempt, done=self._done, total=self._total
         )
+        self.check_stop()
+
+    def check_stop(self) -> None:
         if self._attempt in self._channel.stopping:
             raise Stop
 
@@ -189,6 +229,23 @@ class SlotSession:
     def expect(self, total: int) -> None:
         self._total = total
         self._channel.send("progress", attempt=self._attempt, done=self._done, total=total)
+
+
+def _made(kind: Any, work: Workload) -> Benchmark:
+    """The benchmark from what the cell says. Raises CellFailure where its local files are not
+    those that the campaign was read with."""
+    try:
+        benchmark: Benchmark = kind({**work.params, **work.outside})
+        found = benchmark.data_digest(work.subset) if work.data_digest else ""
+    except (ValueError, OSError) as error:
+        raise CellFailure(stage="setup", kind="user_error", message=str(error)) from error
+    if found != work.data_digest:
+        raise CellFailure(
+            stage="setup",
+            kind="user_error",
+            message=f"{work.name} has changed since the campaign was read; run it again",
+        )
+    return benchmark
 
 
 def _plain(score: Score) -> dict[str, Any]:

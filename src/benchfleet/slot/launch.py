@@ -1,21 +1,35 @@
-"""The first program of a slot: binds it to its devices, then becomes it.
+"""The first program of a slot: binds it to its devices, starts it, and sees to its end.
 
 Run by path with a bare interpreter (``python -S -E launch.py``), so that nothing is imported
 before the environment is set. Its first frame, ``open``, says devices, threads, log, and which
-interpreter becomes the slot. Only the standard library; imports nothing of benchfleet.
+interpreter becomes the slot. What stays of it supervises: when the slot ends, or the runner is
+gone, it ends all that the slot started, and then ends as the slot did. Only the standard library;
+imports nothing of benchfleet.
 """
 
+import contextlib
 import ctypes
 import json
 import os
+import select
 import signal
 import struct
 import sys
+import time
 
 _PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
+_GRACE = 10.0  # seconds that killed processes are waited for
 _SLOT = """\
 import sys
 sys.path[:] = [part for part in sys.path if part]  # no module of the working folder's
+if folder := sys.argv[3]:  # this package alone: what lies beside it is another interpreter's
+    from importlib.util import module_from_spec, spec_from_file_location
+    spec = spec_from_file_location(
+        "benchfleet", folder + "/__init__.py", submodule_search_locations=[folder]
+    )
+    sys.modules["benchfleet"] = module_from_spec(spec)
+    spec.loader.exec_module(sys.modules["benchfleet"])
 from benchfleet.slot.main import main
 main()
 """
@@ -30,21 +44,24 @@ _THREADS = (
 
 
 def main() -> None:
-    """Read the first frame, set the environment, exec the slot."""
+    """Read the first frame, set the environment, start the slot and outlive it."""
     order = _first_frame(0)
-    if order.get("parent") is not None:
-        _die_with(order["parent"])
-    environment = slot_environment(dict(os.environ), order)
-    reads, writes = os.dup(0), os.dup(1)
-    os.set_inheritable(reads, True)
-    os.set_inheritable(writes, True)
+    reads, writes = os.dup(0), os.dup(1)  # held to the end: the channel closes with this process
     nothing = os.open(os.devnull, os.O_RDONLY)
     log = os.open(order["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     for source, target in ((nothing, 0), (log, 1), (log, 2)):
         os.dup2(source, target)
-    python = order.get("python") or sys.executable
-    channel = f"{reads},{writes}"
-    os.execve(python, [python, "-c", _SLOT, channel, json.dumps(order)], environment)  # noqa: S606
+    signals = _hear_signals()
+    parent, supervisor = order.get("parent"), os.getpid()
+    _ask_kernel(_PR_SET_CHILD_SUBREAPER, 1)
+    if parent is not None:
+        _ask_kernel(_PR_SET_PDEATHSIG, signal.SIGUSR1)
+        if os.getppid() != parent:
+            raise SystemExit(0)  # it died before the request stood
+    slot = os.fork()
+    if slot == 0:
+        _become_slot(order, reads, writes, supervisor)
+    _end_like(_end_all(slot, _wait_for_end(slot, reads, signals, parent)))
 
 
 def slot_environment(inherited: dict, order: dict) -> dict:  # type: ignore[type-arg]
@@ -58,10 +75,113 @@ def slot_environment(inherited: dict, order: dict) -> dict:  # type: ignore[type
     environment["BENCHFLEET_SLOT"] = order["slot"]
     for name in ("LOCAL_RANK", "RANK", "WORLD_SIZE"):  # a launcher's leftovers mislead libraries
         environment.pop(name, None)
-    if order.get("path"):
-        before = environment.get("PYTHONPATH")
-        environment["PYTHONPATH"] = os.pathsep.join(filter(None, (order["path"], before)))
     return environment
+
+
+def _become_slot(order: dict, reads: int, writes: int, supervisor: int) -> None:  # type: ignore[type-arg]
+    """Exec the slot, in a session of its own, to be killed with its supervisor."""
+    signal.set_wakeup_fd(-1)
+    _ask_kernel(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != supervisor:
+        os._exit(0)
+    os.setsid()
+    os.set_inheritable(reads, True)
+    os.set_inheritable(writes, True)
+    python = order.get("python") or sys.executable
+    told = [f"{reads},{writes}", json.dumps(order), order.get("package", "")]
+    environment = slot_environment(dict(os.environ), order)
+    try:
+        os.execve(python, [python, "-c", _SLOT, *told], environment)  # noqa: S606
+    except OSError as error:
+        os.write(2, f"the interpreter {python} cannot be started: {error.strerror}\n".encode())
+        os._exit(1)
+
+
+def _wait_for_end(slot: int, reads: int, signals: int, parent: "int | None") -> "int | None":
+    """The wait status of the slot; None where it still runs and is to be ended."""
+    watch = select.poll()
+    watch.register(reads, 0)  # its hang-up alone: what the runner writes is the slot's to read
+    watch.register(signals, select.POLLIN)
+    while True:
+        ready = dict(watch.poll())
+        heard = os.read(signals, 4096) if signals in ready else b""
+        pid = -1
+        while pid != 0:  # what lost its parent is buried here too
+            pid, status = os.waitpid(-1, os.WNOHANG)
+            if pid == slot:
+                return status
+        if reads in ready or (parent is not None and os.getppid() != parent):
+            os.write(2, b"slot ends: its runner is gone\n")
+            return None
+        if signal.SIGTERM in heard:
+            return None
+
+
+def _end_all(slot: int, status: "int | None") -> int:
+    """Kill the slot and all that it started; the slot's wait status.
+
+    On Linux a process that lost its parent becomes a child of this one, whatever session it went
+    into, so that nothing is left when this process has no child any more.
+    """
+    until, pause = time.monotonic() + _GRACE, 0.001
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(slot, signal.SIGKILL)
+    while time.monotonic() < until:
+        try:
+            pid, ended = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            break
+        if pid == slot:
+            status = ended
+        if pid == 0:
+            for child in _children():
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.kill(child, signal.SIGKILL)
+            time.sleep(pause)
+            pause = min(0.1, 2 * pause)
+    else:
+        os.write(2, f"killed, and still there: {_children()}\n".encode())
+    return signal.SIGKILL if status is None else status
+
+
+def _children() -> "list[int]":
+    """The children of this process, as Linux tells them; none elsewhere."""
+    found = []
+    for entry in os.listdir("/proc") if sys.platform == "linux" else ():
+        if entry.isdigit():
+            with contextlib.suppress(OSError), open(f"/proc/{entry}/stat", "rb") as file:
+                parent = file.read().rpartition(b")")[2].split()[1]  # the name may hold anything
+                if int(parent) == os.getpid():
+                    found.append(int(entry))
+    return found
+
+
+def _end_like(status: int) -> None:
+    """End this process in the way of the slot, which is all that its runner can see."""
+    if os.WIFSIGNALED(status):
+        import resource
+
+        number = os.WTERMSIG(status)
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # the slot has left its own
+        if number != signal.SIGKILL:
+            signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)
+    os._exit(os.WEXITSTATUS(status))
+
+
+def _hear_signals() -> int:
+    """Have the signals that matter here arrive as bytes of a pipe; its end to read."""
+    hears, told = os.pipe()
+    os.set_blocking(told, False)
+    signal.set_wakeup_fd(told, warn_on_full_buffer=False)
+    for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGUSR1):
+        signal.signal(number, lambda number, frame: None)
+    return hears
+
+
+def _ask_kernel(request: int, value: int) -> None:
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(request, value)
 
 
 def _first_frame(handle: int) -> dict:  # type: ignore[type-arg]
@@ -80,14 +200,6 @@ def _exactly(handle: int, count: int) -> bytes:
             raise SystemExit(0)  # the engine went away before it said anything
         data += piece
     return data
-
-
-def _die_with(parent: int) -> None:
-    """Ask the kernel to end this process with its parent; holds across exec (Linux)."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:
-        raise SystemExit(0)  # it died before the request stood
 
 
 if __name__ == "__main__":

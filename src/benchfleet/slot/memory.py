@@ -6,59 +6,100 @@ import ctypes
 import gc
 import os
 import sys
+from collections.abc import Callable
+from dataclasses import dataclass
 
 _SLACK = 768 * 2**20  # bytes: a CUDA context, libraries and their workspaces stay
 _SHARE = 0.10  # of what the model took
 
 
-class Memory:
-    """What this process held before and after the model was loaded."""
+@dataclass(frozen=True, kw_only=True)
+class Held:
+    """Bytes held at one moment."""
 
-    def __init__(self) -> None:
-        self._before = (0, 0)
-        self._after = (0, 0)
+    ram: int  # by this process
+    gpu: int = 0  # by this process, as NVML counts its pid; 0 where NVML tells pids of the host
+    device: int = 0  # by everybody on the GPUs of this slot
+
+
+class Memory:
+    """What was held before and after the model was loaded.
+
+    In a container NVML tells the pids of the host, among which this process does not find
+    itself; then what everybody holds on the slot's GPUs is compared, and a neighbour that took
+    memory meanwhile costs a slot that might have stayed.
+    """
+
+    def __init__(self, measure: Callable[[], Held] | None = None) -> None:
+        self._measure = measure or held
+        self._before = self._after = Held(ram=0)
 
     def note_before_load(self) -> None:
-        self._before = held()
+        self._before = self._after = self._measure()
 
     def note_after_load(self) -> None:
-        self._after = held()
+        self._after = self._measure()
 
     def came_back(self) -> bool:
-        """Whether no more than a tenth of the model (and some slack) is still held."""
+        """Whether no more than a tenth of the model (and some slack) is still held; what is,
+        and by which count, goes to the log."""
         gc.collect()
         _trim()
-        return all(
-            now <= before + _SLACK + _SHARE * max(0, after - before)
-            for now, before, after in zip(held(), self._before, self._after, strict=True)
-        )
+        now, before, after = self._measure(), self._before, self._after
+        kept = {"RAM of this process": _kept(now.ram, before.ram, after.ram)}
+        if now.gpu or before.gpu or after.gpu:
+            kept["GPU memory of this process, by NVML"] = _kept(now.gpu, before.gpu, after.gpu)
+        else:
+            word = "GPU memory of the whole device, by NVML, which does not tell this process apart"
+            kept[word] = _kept(now.device, before.device, after.device)
+        for what, size in kept.items():
+            if size:
+                print(f"unloaded, yet {size / 2**30:.1f} GiB are held: {what}", file=sys.stderr)
+        return not any(kept.values())
 
 
-def held() -> tuple[int, int]:
-    """Bytes of RAM and of GPU memory that this process holds now."""
-    return _resident(), _on_gpus() if os.environ.get("CUDA_VISIBLE_DEVICES") else 0
+def _kept(now: int, before: int, after: int) -> int:
+    """Bytes more than before, where they are more than may stay."""
+    return now - before if now > before + _SLACK + _SHARE * max(0, after - before) else 0
+
+
+def held() -> Held:
+    """What is held now; of GPUs only where this slot has some."""
+    indices = [int(part) for part in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if part]
+    gpu, device = _on_gpus(indices) if indices else (0, 0)
+    return Held(ram=_resident(), gpu=gpu, device=device)
 
 
 def _resident() -> int:
-    import psutil
+    try:
+        with open("/proc/self/statm") as file:
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except OSError:  # not Linux
+        import psutil
 
-    return int(psutil.Process().memory_info().rss)
+        return int(psutil.Process().memory_info().rss)
 
 
-def _on_gpus() -> int:
-    import pynvml
-
-    total = 0
+def _on_gpus(indices: list[int]) -> tuple[int, int]:
+    """Bytes that this process, and that everybody, holds on these GPUs, by NVML's numbers."""
+    try:
+        import pynvml
+    except ImportError:
+        told = "GPU memory is not checked: this interpreter lacks nvidia-ml-py (pip install it)"
+        print(told, file=sys.stderr)
+        return 0, 0
+    own = used = 0
     pynvml.nvmlInit()
     try:
-        for index in range(pynvml.nvmlDeviceGetCount()):
+        for index in indices:
             device = pynvml.nvmlDeviceGetHandleByIndex(index)
+            used += int(pynvml.nvmlDeviceGetMemoryInfo(device).used)
             for process in pynvml.nvmlDeviceGetComputeRunningProcesses(device):
                 if process.pid == os.getpid():
-                    total += process.usedGpuMemory or 0
+                    own += process.usedGpuMemory or 0
     finally:
         pynvml.nvmlShutdown()
-    return total
+    return own, used
 
 
 def _trim() -> None:

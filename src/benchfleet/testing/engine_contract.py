@@ -36,6 +36,7 @@ from benchfleet.engines.base import (
     Started,
     Stopped,
 )
+from benchfleet.engines.frames import MAX_ATTACHED
 
 _LONG = 60.0  # seconds: a bound on the wait for an event that must come, never a measure
 
@@ -132,6 +133,34 @@ class EngineContract:
         recorded = [event for event in seen if isinstance(event, Recorded)]
         assert [json.loads(event.lines)["index"] for event in recorded] == [1]
         assert recorded[0].done == 2
+
+    def test_earlier_samples_larger_than_a_frame_are_taken_up(self, bench: Bench) -> None:
+        bench.open()
+        column = "x" * (16 * 2**20)
+        line = {"index": 0, "id": "a", "columns": {"context": column}, "predicted_answer": ""}
+        whole = json.dumps(line).encode() + b"\n"
+        bench.run(samples=2, recorded=whole * (MAX_ATTACHED // len(whole) + 2))
+        recorded = [event for event in bench.until(Done) if isinstance(event, Recorded)]
+        assert [json.loads(event.lines)["index"] for event in recorded] == [1]
+
+    def test_an_order_too_large_to_be_sent_fails_and_harms_nothing(self, bench: Bench) -> None:
+        bench.open()
+        bench.run(recorded=bytes(MAX_ATTACHED + 1))
+        failed = bench.until(Failed)[-1]
+        assert isinstance(failed, Failed)
+        assert "too large" in failed.failure.message
+        bench.run(samples=1)
+        bench.until(Done)
+
+    def test_a_slot_that_cannot_start_is_lost_with_a_reason(self, bench: Bench) -> None:
+        (bench.folder / "taken").touch()
+        log = str(bench.folder / "taken" / "slot.log")
+        cpu = (Device(kind="cpu", index=0),)
+        bench.engine.open(SlotSpec(slot=SlotId("slot-1"), devices=cpu, threads=1, log=log))
+        lost = bench.events.get(timeout=_LONG)
+        assert isinstance(lost, SlotLost)
+        assert not lost.expected
+        assert str(bench.folder / "taken") in lost.reason
 
     def test_an_error_is_a_failure_with_its_trace_and_the_slot_lives_on(self, bench: Bench) -> None:
         bench.open()

@@ -150,7 +150,14 @@ class LedgerContract(ABC):
     def test_needs_limits_priority_and_place_of_the_model_follow_the_campaign(self) -> None:
         self.enroll(sample_cell(1), sample_cell(2))
         changed = sample_cell(
-            2, gpus=2, vram=5, tries=9, priority=4, source="elsewhere", python="env/python"
+            2,
+            gpus=2,
+            vram=5,
+            tries=9,
+            priority=4,
+            source="elsewhere",
+            python="env/python",
+            outside={"timeout": "2h"},
         )
         assert self.ledger.enroll([sample_cell(1), changed]) == 0
         assert self.ledger.claim(ME, Offer(gpus=2, vram=4), 2)[0].cell == sample_cell(1)
@@ -224,6 +231,29 @@ class LedgerContract(ABC):
         assert len(list(self.ledger.cells())) == 2
         self.enroll(sample_cell(5))
         assert self.record_of(sample_cell(5).fingerprint).path == sample_cell(5).path(marked=False)
+
+    def test_a_cell_whose_results_lie_somewhere_is_enrolled_with_that_path(self) -> None:
+        first, second = sample_cell(version="1"), sample_cell(version="2")
+        marked = {second.fingerprint: second.path(marked=True)}
+        assert self.ledger.enroll([second], paths=marked) == 1
+        self.enroll(first)
+        paths = [record.path for record in self.ledger.cells()]
+        assert paths == [second.path(marked=True), first.path(marked=False)]
+
+    def test_a_path_that_is_given_for_a_known_cell_changes_nothing(self) -> None:
+        cell = sample_cell()
+        self.enroll(cell)
+        assert self.ledger.enroll([cell], paths={cell.fingerprint: cell.path(marked=True)}) == 0
+        assert self.only_record().path == cell.path(marked=False)
+
+    @pytest.mark.parametrize("given", ["tiny/dense/benchmark-0", "tiny/dense/benchmark-0/r1"])
+    def test_a_given_path_that_is_taken_refuses_the_enrolment(self, given: str) -> None:
+        self.enroll(sample_cell(0))
+        with pytest.raises(LedgerError, match=f"{given} belongs to another cell"):
+            self.ledger.enroll(
+                [sample_cell(1), sample_cell(2)], paths={sample_cell(2).fingerprint: given}
+            )
+        assert len(list(self.ledger.cells())) == 1
 
     def test_a_path_is_kept_whatever_is_enrolled_later(self) -> None:
         second = sample_cell(version="2")

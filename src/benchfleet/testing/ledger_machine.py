@@ -114,8 +114,9 @@ class LedgerMachine(RuleBasedStateMachine):
             self.ledger.close()
             self.folder.cleanup()
 
-    @rule(cells=some_cells)
-    def enroll(self, cells: list[Cell]) -> None:
+    @rule(cells=some_cells, marked=st.booleans())
+    def enroll(self, cells: list[Cell], marked: bool) -> None:
+        paths = {cell.fingerprint: cell.path(marked=True) for cell in cells if marked}
         new = 0
         for cell in cells:
             if cell.fingerprint not in self.known:
@@ -126,9 +127,9 @@ class LedgerMachine(RuleBasedStateMachine):
                     f"{path}/".startswith(f"{plain}/") or f"{plain}/".startswith(f"{path}/")
                     for path in taken
                 )
-                path = cell.path(marked=True) if clash else plain
+                path = cell.path(marked=True) if clash or marked else plain
                 self.known[cell.fingerprint] = _Known(cell=cell, path=path)
-        assert self.ledger.enroll(cells) == new
+        assert self.ledger.enroll(cells, paths=paths) == new
 
     @rule(
         target=leases,

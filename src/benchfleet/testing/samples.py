@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from benchfleet.domain.cell import AttentionStep, Cell, Config, Limits, Model, Workload
 from benchfleet.domain.resource import Need
 
@@ -24,6 +27,7 @@ def sample_cell(
     vram: int = 0,
     tries: int = 3,
     priority: int = 0,
+    outside: Mapping[str, Any] | None = None,
 ) -> Cell:
     """A cell of the mock adapter. Another `number` is another benchmark; another `version` is
     another content under the same readable name."""
@@ -43,6 +47,7 @@ def sample_cell(
             version=version,
             subset=subset,
             limit=limit,
+            outside=outside or {},
         ),
         repeat=repeat,
         repeats=repeats,

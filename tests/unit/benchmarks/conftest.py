@@ -62,6 +62,10 @@ class HeldSession:
     def expect(self, total: int) -> None:
         self.expected = total
 
+    def check_stop(self) -> None:
+        if self.stop_after == 0:
+            raise KeyboardInterrupt
+
 
 @pytest.fixture
 def session() -> Callable[..., HeldSession]:

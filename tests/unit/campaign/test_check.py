@@ -48,6 +48,17 @@ def test_names_and_contents_apart_are_no_mistake(
 
 
 @pytest.mark.parametrize(
+    "name", ["ledger.db", "Ledger.db-wal", "report.md", "report.html", "execution_summary.json"]
+)
+def test_a_model_named_as_a_file_of_the_results_folder_is_refused(
+    read: Read, said: Said, mock_defaults: Defaults, name: str
+) -> None:
+    found = said(_checked(read, mock_defaults, _text(models=f"[{{name: {name}}}]")))
+    assert list(found) == ["models[0]"]
+    assert f"{name!r} is a file of the results folder" in found["models[0]"]
+
+
+@pytest.mark.parametrize(
     ("first", "second"),
     [("a/b", "a_b"), ("Llama", "llama"), ("é", "e\N{COMBINING ACUTE ACCENT}"), ("ß", "SS")],
 )
@@ -98,7 +109,7 @@ def test_equal_configs_under_two_names_are_refused_naming_both(
 def test_equal_models_under_two_names_are_refused_naming_both(
     read: Read, said: Said, mock_defaults: Defaults
 ) -> None:
-    top = _checked(read, mock_defaults, _text(models="[m, {name: n, needs: {gpus: 1}}]"))
+    top = _checked(read, mock_defaults, _text(models="[m, {name: n, model: m, needs: {gpus: 1}}]"))
     assert list(said(top)) == ["models[1]"]
     assert "'m' and 'n' are the same model" in said(top)["models[1]"]
 

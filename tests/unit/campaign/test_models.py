@@ -32,7 +32,7 @@ def test_a_bare_name_is_a_model_of_the_default_adapter(
         name="meta-llama/Llama-3.1-8B-Instruct@0e9e39f",
         adapter="mock",
         source="meta-llama/Llama-3.1-8B-Instruct@0e9e39f",
-        digest="mock",
+        digest="mock:meta-llama/Llama-3.1-8B-Instruct@0e9e39f",
     )
 
 
@@ -59,7 +59,7 @@ def test_a_mapping_says_all_there_is_to_say(
         name="r1",
         adapter="mock",
         source="deepseek-r1:32b@12",
-        digest="mock",
+        digest="mock:deepseek-r1:32b@12",
         model_kwargs={"answer": "4"},
         tokenizer_kwargs={"a": 1},
         python=sys.executable,
@@ -122,7 +122,7 @@ def test_stated_memory_alone_asks_for_one_gpu(read: Read, mock_defaults: Default
         ("../x", "[0]", "to open a folder, write {name: …, path: ../x}"),
         ("./model", "[0]", "to open a folder, write {name: …, path: ./model}"),
         ("7", "[0]", "must be a mapping of name, adapter, path, …, not 7"),
-        ("", "[0]", "is empty; write something after the '-', or remove it"),
+        ("", "[0]", "is empty; write something there, or remove it"),
         ("{name: ..}", "[0].name", "'..' may not start with a dot"),
         ("{model: {a: 1}}", "[0].model", "must be text, not a mapping"),
         ("{name: 7}", "[0].name", "must be text, not 7; put it in quotes"),

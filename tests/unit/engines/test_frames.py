@@ -6,7 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchfleet.engines.frames import MAX_HEAD, Decoder, Frame, encode
+from benchfleet.engines.frames import (
+    MAX_ATTACHED,
+    MAX_HEAD,
+    Decoder,
+    Frame,
+    encode,
+    whole_lines,
+)
 from benchfleet.errors import ProtocolError
 
 _FIELDS = st.dictionaries(
@@ -49,3 +56,19 @@ def test_any_frames_cut_anywhere_arrive_as_they_were_sent(
 def test_what_is_no_frame_is_refused(noise: bytes) -> None:
     with pytest.raises(ProtocolError):
         list(Decoder().feed(noise))
+
+
+def test_what_a_decoder_would_refuse_is_not_encoded() -> None:
+    half = bytes(MAX_ATTACHED // 2 + 1)
+    with pytest.raises(ProtocolError, match=r"frame 'x' is too large"):
+        encode("x", (half, half))
+    with pytest.raises(ProtocolError, match=r"frame 'x' is too large"):
+        encode("x", text="x" * MAX_HEAD)
+
+
+@given(data=st.binary(max_size=200), size=st.integers(min_value=1, max_value=50))
+def test_pieces_of_whole_lines_make_up_the_text(data: bytes, size: int) -> None:
+    pieces = list(whole_lines(data, size))
+    assert b"".join(pieces) == data
+    assert all(piece.endswith(b"\n") for piece in pieces[:-1])
+    assert all(piece.find(b"\n", size - 1) in (-1, len(piece) - 1) for piece in pieces)

@@ -5,14 +5,21 @@ from __future__ import annotations
 import pytest
 
 from benchfleet.domain.resource import Device
-from benchfleet.errors import DeviceError
+from benchfleet.errors import DeviceError, NoGpu
 from benchfleet.machines.devices import chosen_devices
 
-TWO = tuple(Device(kind="gpu", index=i, name="H200", memory=150 * 10**9) for i in range(2))
+TWO = tuple(
+    Device(kind="gpu", index=i, name="H200", memory=150 * 10**9, uuid=f"GPU-{i}abc") for i in (0, 1)
+)
+
+
+@pytest.fixture(autouse=True)
+def _no_restriction(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
 
 
 def no_gpu() -> tuple[Device, ...]:
-    raise DeviceError("this machine has no NVIDIA GPU that can be used (NVML: not found)")
+    raise NoGpu("this machine has no NVIDIA GPU that can be used (NVML: not found)")
 
 
 def test_named_gpus_come_in_the_order_they_were_named() -> None:
@@ -52,3 +59,31 @@ def test_cpu_slots_are_as_many_as_asked_for() -> None:
     ]
     with pytest.raises(DeviceError, match="at least 1"):
         chosen_devices(None, 0, gpus=lambda: TWO)
+
+
+@pytest.mark.parametrize(("visible", "left"), [("1", [1]), ("GPU-0a", [0]), ("1,0", [0, 1])])
+def test_an_environment_that_was_given_some_gpus_takes_no_others(
+    monkeypatch: pytest.MonkeyPatch, visible: str, left: list[int]
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    assert [device.index for device in chosen_devices(None, None, gpus=lambda: TWO)] == left
+
+
+def test_an_environment_that_was_given_no_gpu_takes_the_cpu(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    found = chosen_devices(None, None, gpus=lambda: TWO)
+    assert {device.kind for device in found} == {"cpu"}
+
+
+def test_a_gpu_that_does_not_answer_is_no_reason_to_run_on_the_cpu() -> None:
+    def broken() -> tuple[Device, ...]:
+        raise DeviceError("a GPU does not answer (NVML: Unknown Error)")
+
+    with pytest.raises(DeviceError, match="does not answer"):
+        chosen_devices(None, None, gpus=broken)
+
+
+def test_slots_asked_for_without_a_gpu_are_cpu_slots() -> None:
+    assert len(chosen_devices(None, None, cpu_default=4, gpus=no_gpu)) == 4

@@ -41,7 +41,7 @@ def test_differences_pair_a_sample_with_itself_in_the_same_repeat(study):
 
 
 def test_asking_the_same_again_makes_nothing_surer(study):
-    """Ten copies of five answers are five answers; found by a user whose mock became significant."""
+    """Ten copies of five answers are five answers; a user found a mock significant by them."""
     for repeat in range(10):
         study.done("dense", [1, 0, 0, 0, 0], repeat=repeat, same=True)
         study.done("window", [0, 0, 0, 0, 0], repeat=repeat, same=True)

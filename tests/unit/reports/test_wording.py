@@ -181,3 +181,25 @@ def test_the_legend_explains_a_lack_of_repeats(study):
     assert wording.legend(study.compared(), plain) == (
         "Mean ± standard error of all repeats. 1 of 2: that many repeats have a result so far."
     )
+
+
+def test_an_interval_is_written_from_its_lower_to_its_higher_end(demo):
+    places = demo.compared().places
+    assert wording.interval(places["tiny-recall", "top_k", "recall_512"], 2) == "−0.02 to 0.00"
+    assert wording.interval(places["tiny-recall", "dense", "recall_512"], 2) == ""
+
+
+def test_who_leads_most_is_said_first_with_how_often_it_is_sure(study):
+    for model, (dense, window) in enumerate([(0, 1), (0, 1), (1, 0)]):
+        study.done("dense", [dense] * 30 + [0, 1], model=f"m{model}")
+        study.done("window", [window] * 30 + [1, 0], model=f"m{model}")
+    assert wording.led(study.compared(), plain) == (
+        "window leads 2 of 3, 2 of them surely ahead of all others; "
+        "dense leads 1 of 3, 1 of them surely ahead of all others."
+    )
+
+
+def test_of_many_leaders_the_rest_is_counted(study):
+    for model in range(10):
+        study.done(f"c{model}", [1, 0], model=f"m{model}")
+    assert wording.led(study.compared(), plain).endswith("c7 leads 1 of 10; 2 more lead the rest.")

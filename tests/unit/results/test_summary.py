@@ -29,10 +29,45 @@ def test_tokens_add_up_and_measures_are_averaged() -> None:
     assert metrics["density"] == pytest.approx(0.3)
 
 
-@pytest.mark.parametrize("bad", [float("nan"), float("inf"), "no number", None])
-def test_a_score_that_is_no_number_is_refused(bad: object) -> None:
-    with pytest.raises((ValueError, TypeError)):
-        summarise({"overall": bad, "per_sample": []}, [])
+@pytest.mark.parametrize(
+    "bad", [float("nan"), float("inf"), "no number", None, [1.0], 10**400, -(10**400)]
+)
+def test_what_is_no_finite_number_is_refused_wherever_it_stands(bad: object) -> None:
+    for given, record in [
+        ({"overall": bad, "per_sample": []}, {}),
+        ({"overall": 1.0, "per_sample": [bad]}, {}),
+        ({"overall": 1.0, "per_sample": []}, {"seconds": bad}),
+        ({"overall": 1.0, "per_sample": []}, {"measures": {"density": bad}}),
+    ]:
+        with pytest.raises(ValueError, match="is not a finite number"):
+            summarise(given, [record])
+
+
+@pytest.mark.parametrize("bad", [[1.0], "density", 0.5, None])
+def test_measures_that_have_no_names_are_refused(bad: object) -> None:
+    with pytest.raises(ValueError, match="the measures of a sample are"):
+        summarise(score(1.0), [{"measures": bad}])
+
+
+@pytest.mark.parametrize("size", [1e200, 1e308, 1e-200])
+def test_scores_and_measures_of_any_size_are_summarised(size: float) -> None:
+    records = [{"measures": {"loss": size}}] * 4
+    metrics = summarise(score(size, 0, size, 0, size), records)
+    assert metrics["stderr"] / size == pytest.approx(math.sqrt((4 * 0.25) / 3 / 4))
+    assert metrics["loss"] == pytest.approx(size)
+
+
+def test_sums_beyond_what_a_float_holds_are_refused() -> None:
+    with pytest.raises(ValueError, match="seconds of inf"):
+        summarise(score(1.0), [{"seconds": 1e308}] * 2)
+
+
+def test_a_measure_takes_no_headline_s_place() -> None:
+    assert summarise(score(1.0), [{"measures": {"overall_score": 9.0}}])["overall_score"] == 1.0
+
+
+def test_equal_scores_have_no_error() -> None:
+    assert summarise(score(0.0, 0.0, 0.0), [{}, {}])["stderr"] == 0.0
 
 
 def test_one_sample_has_no_standard_error() -> None:

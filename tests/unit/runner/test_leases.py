@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import queue
+
 from benchfleet.domain.attempt import Lease, RunnerId
 from benchfleet.domain.resource import Offer
 from benchfleet.ledger.memory import MemoryLedger
@@ -10,13 +12,17 @@ from benchfleet.testing.clock import FakeClock
 from benchfleet.testing.samples import sample_cell
 
 
+def unforeseen(error: Exception) -> None:
+    raise error
+
+
 def test_what_is_held_does_not_run_out_and_what_is_lost_is_said_once() -> None:
     clock = FakeClock()
     ledger = MemoryLedger(clock=clock, lease=60)
     ledger.enroll([sample_cell(n) for n in range(2)])
     claims = ledger.claim(RunnerId("us"), Offer(), 2)
     lost: list[Lease] = []
-    keeper = LeaseKeeper(ledger, lost.append)
+    keeper = LeaseKeeper(ledger, lost.append, unforeseen)
     for claim in claims:
         keeper.hold(claim.lease)
     clock.advance(50)
@@ -35,9 +41,40 @@ def test_a_dropped_lease_is_renewed_no_more() -> None:
     ledger = MemoryLedger(clock=clock, lease=60)
     ledger.enroll([sample_cell()])
     (claim,) = ledger.claim(RunnerId("us"), Offer(), 1)
-    keeper = LeaseKeeper(ledger, lambda lease: None)
+    keeper = LeaseKeeper(ledger, lambda lease: None, unforeseen)
     keeper.hold(claim.lease)
     keeper.drop(claim.lease)
     clock.advance(61)
     keeper.renew()
     assert list(ledger.reap()) == [claim.lease.fingerprint]
+
+
+def test_ending_an_attempt_drops_no_later_lease_of_the_same_cell() -> None:
+    ledger = MemoryLedger(clock=FakeClock(), lease=60)
+    ledger.enroll([sample_cell()])
+    keeper = LeaseKeeper(ledger, lambda lease: None, unforeseen)
+    leases = []
+    for _ in range(2):
+        (claim,) = ledger.claim(RunnerId("us"), Offer(), 1)
+        keeper.hold(claim.lease)
+        leases.append(claim.lease)
+        if len(leases) == 1:
+            ledger.release([claim.lease], "again")
+    keeper.drop(leases[0])
+    assert keeper.held() == [leases[1]]
+
+
+def test_an_error_that_nobody_foresaw_is_told_and_not_swallowed() -> None:
+    class Faulty(MemoryLedger):
+        def renew(self, leases: object) -> list[Lease]:
+            raise ZeroDivisionError
+
+    told: queue.SimpleQueue[Exception] = queue.SimpleQueue()
+    ledger = Faulty(clock=FakeClock(), lease=60)
+    ledger.enroll([sample_cell()])
+    keeper = LeaseKeeper(ledger, lambda lease: None, told.put, every=0.01)
+    (claim,) = ledger.claim(RunnerId("us"), Offer(), 1)
+    keeper.hold(claim.lease)
+    keeper.start()
+    assert isinstance(told.get(timeout=60), ZeroDivisionError)
+    keeper.stop()

@@ -45,3 +45,10 @@ def test_a_failure_that_names_itself_is_believed() -> None:
 def test_a_name_that_is_none_falls_back_to_what_was_going_on() -> None:
     failure = classify(CellFailure(stage="nap", kind="tired", message="x"), "load", trace="")
     assert (failure.stage, failure.kind) == ("load", "error")
+
+
+def test_a_message_without_end_is_cut_in_its_middle() -> None:
+    failure = classify(ValueError("first" + "x" * 10**6 + "last"), "load", trace="y" * 10**6)
+    assert len(failure.message) + len(failure.trace) < 140_000
+    assert "first" in failure.message
+    assert failure.message.endswith("last")

@@ -28,6 +28,7 @@ def test_leftovers_of_a_launcher_do_not_mislead_libraries() -> None:
     assert "WORLD_SIZE" not in environment
 
 
-def test_benchfleet_is_put_before_the_users_own_path() -> None:
-    environment = slot_environment({"PYTHONPATH": "/mine"}, {**ORDER, "path": "/benchfleet/src"})
-    assert environment["PYTHONPATH"] == "/benchfleet/src:/mine"
+def test_the_users_own_python_path_stays_as_it_is() -> None:
+    environment = slot_environment({"PYTHONPATH": "/mine"}, {**ORDER, "package": "/benchfleet"})
+    assert environment["PYTHONPATH"] == "/mine"
+    assert "PYTHONPATH" not in slot_environment({}, {**ORDER, "package": "/benchfleet"})

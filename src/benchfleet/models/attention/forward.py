@@ -16,7 +16,8 @@ _BLOCK = 2**26  # batch × heads × queries × keys that are scored at once
 
 
 class Tally:
-    """Density and attention error by prompt, summed over layers and queries."""
+    """Density and attention error by prompt, summed over layers and queries; with one row, of all
+    prompts together."""
 
     def __init__(self, rows: int, device: Any) -> None:
         import torch
@@ -29,8 +30,8 @@ class Tally:
         import torch
 
         values = torch.stack((density, error, torch.ones_like(density)), -1)
-        values = values.masked_fill(~counted.unsqueeze(-1), 0.0)
-        self._sums += values.to(self._sums).sum(1)
+        values = values.masked_fill(~counted.unsqueeze(-1), 0.0).to(self._sums)
+        self._sums += values.reshape(len(self._sums), -1, 3).sum(1)
 
     def chosen(self, rows: Sequence[int]) -> Tally:
         """A tally of its own that starts from those rows."""
@@ -41,6 +42,10 @@ class Tally:
     def means(self) -> list[tuple[float, float] | None]:
         """Density and attention error of each prompt, or None where nothing was counted."""
         return [(d / n, e / n) if n else None for d, e, n in self._sums.tolist()]
+
+    def clear(self) -> None:
+        """Begin anew."""
+        self._sums.zero_()
 
 
 class SparseAttention:
@@ -66,6 +71,15 @@ class SparseAttention:
         finally:
             self._tally = self._counted = None
 
+    @contextmanager
+    def counting_all(self, tally: Tally) -> Iterator[None]:
+        """Be sparse in every pass, whoever makes it; each query that sees some key is counted."""
+        self._tally = tally
+        try:
+            yield
+        finally:
+            self._tally = None
+
     def __call__(
         self,
         module: Any,
@@ -82,12 +96,13 @@ class SparseAttention:
         from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
         dense, _ = sdpa_attention_forward(module, query, key, value, attention_mask, **kwargs)
-        tally, counted = self._tally, self._counted
-        if tally is None or counted is None or not self.steps:
+        tally = self._tally
+        if tally is None or not self.steps:
             return dense, None
         batch, heads, queries, dim = query.shape
         visible = _visible(attention_mask, query, key)
         scaling = kwargs.get("scaling") or dim**-0.5
+        counted = visible.any(-1).any(1) if self._counted is None else self._counted
         counted = counted.to(query.device)
         result = torch.empty_like(dense)
         rows = max(1, self._block // (batch * heads * key.shape[2]))

@@ -157,3 +157,22 @@ def test_a_chosen_tally_starts_from_its_rows_and_goes_its_own_way():
     twin.add(torch.ones(3, 1, dtype=torch.bool), torch.ones(3, 1), torch.zeros(3, 1))
     assert twin.means() == [(0.75, 0.125), (0.75, 0.125), (1.0, 0.0)]
     assert tally.means() == [(0.5, 0.25), None]
+
+
+def test_counting_all_counts_each_query_that_sees_a_key_and_no_padding(scene):
+    given = scene("....kkkk", "kkkkkkkk", queries=8)
+    attention = SparseAttention()
+    attention.steps = (Local(window_size=2),)
+    tally = Tally(1, "cpu")
+    arguments = (given.module, given.query, given.key, given.value, given.visible)
+    with attention.counting_all(tally):
+        sparse, _ = attention(*arguments, scaling=given.scaling)
+    seen = [*range(1, 5), *range(1, 9)]
+    ((density, error),) = tally.means()
+    assert density == pytest.approx(sum(min(n, 2) / n for n in seen) / len(seen))
+    assert error > 0
+    tally.clear()
+    assert tally.means() == [None]
+    dense, _ = attention(*arguments, scaling=given.scaling)
+    assert torch.equal(dense, dense_of(given, given.visible))
+    assert not torch.equal(sparse, dense)

@@ -9,15 +9,18 @@ from typing import Any
 import benchfleet
 from benchfleet.bench import Bench
 from benchfleet.domain.attempt import CellRecord
+from benchfleet.domain.cell import Cell
 from benchfleet.domain.state import STATES
 from benchfleet.results.write import write_atomically
 from benchfleet.runner.loop import RunEnd
 
 
-def summarised(bench: Bench, records: Sequence[CellRecord], end: RunEnd) -> dict[str, Any]:
+def summarised(
+    bench: Bench, cells: Sequence[Cell], records: Sequence[CellRecord], end: RunEnd
+) -> dict[str, Any]:
     """What is to be said of the campaign at the end of a run; devices and failures are those of
     all its runs, as the ledger has them."""
-    counts: dict[str, int] = {"total": len(records), **dict.fromkeys(STATES, 0)}
+    counts: dict[str, int] = {"total": len(cells), **dict.fromkeys(STATES, 0)}
     devices: dict[str, dict[str, float]] = {}
     for record in records:
         counts[record.state] += 1
@@ -26,12 +29,14 @@ def summarised(bench: Bench, records: Sequence[CellRecord], end: RunEnd) -> dict
             use["cells"] += 1
             for stage, seconds in record.outcome.seconds.items():
                 use[f"{stage}_seconds"] = use.get(f"{stage}_seconds", 0.0) + seconds
+    counts["pending"] += len(cells) - len(records)  # what was never enrolled
     return {
         "campaign": bench.campaign.name,
         "benchfleet": benchfleet.__version__,
         "results": str(bench.layout.root),
         "ended_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "execution_time": end.seconds,
+        "ran": end.ran,
         "interrupted": end.interrupted,
         "broken": end.broken,
         "counts": {**counts, "reused": end.progress.reused},
@@ -53,8 +58,5 @@ def summarised(bench: Bench, records: Sequence[CellRecord], end: RunEnd) -> dict
 
 def write_summary(bench: Bench, summary: dict[str, Any]) -> None:
     """Write ``execution_summary.json``; a run that ran nothing leaves the one before."""
-    if (
-        summary["counts"]["reused"] < summary["counts"]["total"]
-        or not bench.layout.summary.exists()
-    ):
+    if summary["ran"] or not bench.layout.summary.exists():
         write_atomically(bench.layout.summary, summary)

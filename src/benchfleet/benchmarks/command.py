@@ -1,0 +1,236 @@
+"""A script of one's own as a benchmark: a command that writes its metrics as JSON."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, ClassVar
+
+from benchfleet.benchmarks.base import Score, Session
+from benchfleet.benchmarks.leftovers import make_keepable
+from benchfleet.benchmarks.parameters import seconds, text, texts, with_defaults, worded
+from benchfleet.benchmarks.process import run_process
+from benchfleet.benchmarks.reported import METRICS, bad_result, read_file, read_report
+from benchfleet.benchmarks.sources import matching, source_digest
+
+_DEFAULTS: dict[str, Any] = {
+    "name": None,
+    "argv": None,
+    "environment": {},
+    "cwd": ".",
+    "metric": None,
+    "timeout": None,
+    "files": (),
+    "folder": ".",
+}
+FIELDS = (
+    "config",
+    "result",
+    "model",
+    "model_path",
+    "subset",
+    "repeat",
+    "seed",
+    "limit",
+    "scratch",
+)
+_FIELD = re.compile(r"\{\{(\w+)\}\}|\{([A-Za-z_]\w*)\}")
+
+
+class Command:
+    """Runs `argv` once for a cell, without a shell, on the slot's devices.
+
+    Parameters: `name` (how results call it), `argv`, `environment`, `cwd` (from the campaign's
+    folder), `metric` (the headline's name), `timeout`, and `files`: patterns of further source
+    files, whose content is part of the identity beside that of the files named in `argv`.
+    """
+
+    version: ClassVar[str] = "1"
+    default_generation: ClassVar[Mapping[str, Any]] = {}
+    needs_model: ClassVar[bool] = False
+    takes_folder: ClassVar[bool] = True
+
+    def __init__(self, params: Mapping[str, Any]) -> None:
+        given = with_defaults(params, _DEFAULTS)
+        self.name = text("name", given["name"])
+        self._argv = texts("argv", given["argv"] or None)
+        if not self._argv[0]:
+            raise ValueError("argv must begin with a command, such as python")
+        self._environment = _environment(given["environment"])
+        self._cwd = text("cwd", given["cwd"])
+        self._metric = None if given["metric"] is None else text("metric", given["metric"])
+        self._declared_timeout = given["timeout"]
+        self._timeout = None if given["timeout"] is None else seconds("timeout", given["timeout"])
+        self._files = texts("files", given["files"])
+        self._folder = Path(given["folder"]).absolute()
+        for part in (*self._argv, *self._environment.values()):
+            _check_fields(part)
+
+    def params(self) -> Mapping[str, Any]:
+        return {
+            "name": self.name,
+            "argv": self._argv,
+            "environment": self._environment,
+            "cwd": self._cwd,
+            "metric": self._metric,
+        }
+
+    def outside(self) -> Mapping[str, Any]:
+        """Where it lies, how long it may take, and what the digest is made of."""
+        return {
+            "folder": str(self._folder),
+            "timeout": self._declared_timeout,
+            "files": self._files,
+        }
+
+    def subsets(self) -> Sequence[str]:
+        return ()
+
+    def check_subset(self, subset: str) -> str | None:
+        return None  # the script alone knows which there are
+
+    def data_digest(self, subset: str | None) -> str:
+        """The digest of the files named in `files` and in `argv`.
+
+        Raises ValueError where one, or the command itself, is not there.
+        """
+        if not self._place.is_dir():
+            raise ValueError(f"cwd: there is no folder {self._place}")
+        self._check_command()
+        return source_digest(
+            self._folder, [*matching(self._folder, self._files), *self._named_files()]
+        )
+
+    def run(self, session: Session) -> Score:
+        scratch = session.scratch.absolute()
+        request, result = scratch / "request.json", scratch / "result.json"
+        request.write_text(json.dumps(self._request(session, scratch, result), indent=2) + "\n")
+        fields = {
+            "config": request,
+            "result": result,
+            "model": session.model.name,
+            "model_path": session.model_path,
+            "subset": _or_empty(session.subset),
+            "repeat": session.repeat,
+            "seed": session.seed,
+            "limit": _or_empty(session.limit),
+            "scratch": scratch,
+        }
+        own = {name: _filled(value, fields) for name, value in self._environment.items()}
+        try:
+            said = run_process(
+                [_filled(part, fields) for part in self._argv],
+                folder=self._place,
+                environment={**os.environ, "PATH": _path(), **own},
+                timeout=self._timeout,
+                check_stop=session.check_stop,
+            )
+            report = read_report(_reported(result, scratch, said), metric=self._metric)
+        finally:
+            make_keepable(scratch)
+        return report.hand_over(session)
+
+    def _request(self, session: Session, scratch: Path, result: Path) -> dict[str, Any]:
+        """What the script is told of its cell."""
+        model, config = session.model, session.config
+        return {
+            "model": {
+                "name": model.name,
+                "path": session.model_path,
+                "adapter": model.adapter,
+                "model_kwargs": dict(model.model_kwargs),
+                "tokenizer_kwargs": dict(model.tokenizer_kwargs),
+            },
+            "config": {
+                "name": config.name,
+                "attention": [{step.name: dict(step.params)} for step in config.attention],
+                "everywhere": config.everywhere,
+            },
+            "benchmark": self.name,
+            "subset": session.subset,
+            "repeat": session.repeat,
+            "seed": session.seed,
+            "limit": session.limit,
+            "batch_size": session.batch_size,
+            "generation": dict(session.generation),
+            "scratch": str(scratch),
+            "result": str(result),
+        }
+
+    @property
+    def _place(self) -> Path:
+        return self._folder / self._cwd
+
+    def _check_command(self) -> None:
+        import shutil  # seldom needed, and slow to import
+
+        command = self._argv[0]
+        place = str(self._place / command) if "/" in command else command
+        if not _FIELD.search(command) and shutil.which(place, path=_path()) is None:
+            raise ValueError(f"argv: there is no command {command!r} that could be run here")
+
+    def _named_files(self) -> list[Path]:
+        """The files of the campaign's folder that `argv` names, as ``eval.py`` or ``--x=y.py``."""
+        root = self._folder.resolve()
+        words = [word for part in self._argv for word in {part, part.partition("=")[2]} if word]
+        places = [self._place / word for word in words if len(word) < 1024]
+        return [
+            place
+            for place in places
+            if os.path.isfile(place) and place.resolve().is_relative_to(root)
+        ]
+
+
+def _environment(value: Any) -> dict[str, str]:
+    if not isinstance(value, Mapping):
+        raise ValueError(f"environment must be a mapping of names to text, not {value!r}")
+    for name in value:
+        if not isinstance(name, str) or not name or "=" in name or "\0" in name:
+            raise ValueError(f"environment: {name!r} cannot name a variable")
+    return {name: worded(f"environment.{name}", item) for name, item in value.items()}
+
+
+def _check_fields(part: str) -> None:
+    for match in _FIELD.finditer(part):
+        field = match[2]
+        if field is not None and field not in FIELDS:
+            near = get_close_matches(field, FIELDS, n=1)
+            hint = f"did you mean {{{near[0]}}}?" if near else f"there are {', '.join(FIELDS)}"
+            raise ValueError(
+                f"no field {{{field}}}; {hint} (write {{{{{field}}}}} for the braces themselves)"
+            )
+
+
+def _filled(part: str, fields: Mapping[str, Any]) -> str:
+    return _FIELD.sub(lambda m: f"{{{m[1]}}}" if m[1] else str(fields[m[2]]), part)
+
+
+def _or_empty(value: Any) -> Any:
+    return "" if value is None else value
+
+
+def _path() -> str:
+    """The search path of commands: ``python`` is the slot's own interpreter."""
+    return os.pathsep.join((os.path.dirname(sys.executable), os.environ.get("PATH", os.defpath)))
+
+
+def _reported(result: Path, scratch: Path, said: bytes) -> Any:
+    """What it reported: its result file, else metrics.json, else its last line of JSON."""
+    for file in (result, scratch / METRICS):
+        if file.exists():
+            return read_file(file)
+    for line in reversed(said.decode("utf-8", "replace").splitlines()):
+        if line.lstrip().startswith("{"):
+            try:
+                return json.loads(line)
+            except ValueError:
+                continue  # a line that only looks like JSON, such as a printed mapping
+    raise bad_result(
+        f"it reported nothing: write JSON to {{result}}, or {METRICS} to the folder {{scratch}}, "
+        "or print a line of JSON"
+    )

@@ -1,0 +1,118 @@
+"""lm-eval as a benchmark whose subsets are its tasks, each run by one call on the loaded model."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+from benchfleet.benchmarks.base import Score, Session
+from benchfleet.benchmarks.parameters import whole_number, with_defaults
+from benchfleet.errors import CellFailure
+from benchfleet.models.base import Lender
+
+from .harness import alone, build_task, evaluate_task
+from .score import scored
+from .tasks import TaskFile, built_in_digest, check_built_in, own_task
+
+_DEFAULTS: dict[str, Any] = {
+    "include_path": None,
+    "num_fewshot": None,
+    "metric": None,
+    "metadata": None,
+    "apply_chat_template": False,
+    "fewshot_as_multiturn": True,
+    "system_instruction": None,
+    "add_bos_token": None,
+    "max_length": None,
+}
+_KINDS: dict[str, tuple[type, str]] = {
+    "include_path": (str, "a folder, such as ./tasks"),
+    "metric": (str, "the name of a metric, such as acc"),
+    "metadata": (dict, "a mapping, such as {max_seq_lengths: [4096]}"),
+    "apply_chat_template": (bool, "true or false"),
+    "fewshot_as_multiturn": (bool, "true or false"),
+    "system_instruction": (str, "a text"),
+    "add_bos_token": (bool, "true or false"),
+}
+
+
+class LmEval:
+    """Any task of lm-eval; a subset is a task's name.
+
+    Parameters: `include_path`, a folder with tasks of one's own; `num_fewshot`; `metric` that
+    makes the headline; and as lm-eval has them, `metadata`, `apply_chat_template`,
+    `fewshot_as_multiturn`, `system_instruction`, `add_bos_token` and `max_length`.
+    """
+
+    version: ClassVar[str] = "1"
+    default_generation: ClassVar[Mapping[str, Any]] = {}
+    requires: ClassVar[tuple[str, ...]] = ("lm_eval", "torch", "transformers")
+    extra: ClassVar[str] = "lm-eval"
+    takes_folder: ClassVar[bool] = True
+    subsets_named: ClassVar[str] = "tasks"
+
+    def __init__(
+        self, params: Mapping[str, Any], *, clock: Callable[[], float] = time.perf_counter
+    ) -> None:
+        given = {key: value for key, value in params.items() if key != "folder"}
+        self._folder = str(params.get("folder", ""))
+        self._params = with_defaults(given, _DEFAULTS)
+        for name, (kind, wanted) in _KINDS.items():
+            value = self._params[name]
+            if value != _DEFAULTS[name] and not isinstance(value, kind):
+                raise ValueError(f"{name} must be {wanted}, not {value!r}")
+        for name, least in (("num_fewshot", 0), ("max_length", 1)):
+            if self._params[name] is not None:
+                whole_number(name, self._params[name], least=least)
+        self._clock = clock
+
+    def params(self) -> Mapping[str, Any]:
+        """All but where the tasks lie, whose content enters by `data_digest`."""
+        return {name: value for name, value in self._params.items() if name != "include_path"}
+
+    def outside(self) -> Mapping[str, Any]:
+        """Where the tasks lie."""
+        return {"folder": self._folder, "include_path": self._params["include_path"]}
+
+    def subsets(self) -> Sequence[str]:
+        return ()
+
+    def check_subset(self, subset: str) -> str | None:
+        try:
+            return None if self._own(subset) else check_built_in(subset)
+        except ValueError as error:
+            return str(error)
+
+    def data_digest(self, subset: str | None) -> str:
+        if subset is None:
+            raise ValueError("names no task; write tasks: [gsm8k], one cell for each")
+        own = self._own(subset)
+        return own.digest() if own else built_in_digest()
+
+    def run(self, session: Session) -> Score:
+        """Ask, record and score; what an earlier attempt recorded is asked again."""
+        if not isinstance(session.adapter, Lender):
+            raise CellFailure(
+                stage="benchmark",
+                kind="user_error",
+                message="lm-eval makes the model's passes itself, which the adapter "
+                f"{session.model.adapter!r} cannot let it; exclude {session.model.name} here",
+            )
+        name = session.subset or ""
+        with alone(), session.adapter.lend() as loan:
+            task = build_task(name, self._own(name), session, loan, self._params)
+            results = evaluate_task(task, session, loan, self._params, clock=self._clock)
+        score = scored(results, task.task_name, metric=self._params["metric"])
+        sparse = any(step.name != "dense" for step in session.config.attention)
+        how = "sparse in every pass" if sparse else "dense"
+        return replace(score, summary={**score.summary, "attention": how})
+
+    def _own(self, name: str) -> TaskFile | None:
+        path = self._params["include_path"]
+        if path is None:
+            return None
+        return own_task(Path(os.path.abspath(Path(self._folder, os.path.expanduser(path)))), name)

@@ -1,0 +1,162 @@
+"""lm-eval itself: a task built with its data, and one evaluation of it on a loaded model."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from benchfleet.benchmarks.base import Session
+from benchfleet.domain.failure import Kind
+from benchfleet.errors import CellFailure
+from benchfleet.models.base import Loan
+
+from .answers import Answers
+from .tasks import TaskFile, built_in_file
+
+_GENERATION = {
+    "max_new_tokens": "max_gen_toks",
+    "temperature": "temperature",
+    "top_p": "top_p",
+    "top_k": "top_k",
+    "stop": "until",
+}
+_SEED = 1234  # lm-eval's own for few-shot examples and sampled answers; its own for `random` is 0
+
+
+@contextmanager
+def alone() -> Iterator[None]:
+    """lm-eval gives nothing back in a process that it takes for one of many."""
+    rank = os.environ.pop("LOCAL_RANK", None)
+    try:
+        yield
+    finally:
+        if rank is not None:
+            os.environ["LOCAL_RANK"] = rank
+
+
+def build_task(
+    name: str, own: TaskFile | None, session: Session, loan: Loan, settings: Mapping[str, Any]
+) -> Any:
+    """The task with its data, set as the campaign says. Raises CellFailure where it cannot be."""
+    # Tasks that make their data for a tokenizer, as RULER's do, look for it under `pretrained`.
+    metadata = {"pretrained": loan.model.name_or_path, **(settings["metadata"] or {})}
+    with _named_failures(name), TemporaryDirectory() as folder:
+        from lm_eval.tasks import TaskManager
+
+        if own is None:
+            file = built_in_file(name)
+        else:
+            file = Path(folder, "task.yaml")
+            file.write_text(own.whole(), encoding="utf-8")
+        manager = TaskManager(include_defaults=file is None, metadata=metadata)
+        (task,) = manager.load([str(file or name)])["tasks"].values()
+    if getattr(task, "UNSAFE_CODE", False):
+        raise _failure("user_error", f"{name} runs code that the model writes; leave it out")
+    generation = _generation(session)
+    if generation and task.get_config("output_type") == "generate_until":
+        task.set_config(key="generation_kwargs", value=generation, update=True)
+    own_shots, shots = task.get_config("num_fewshot"), settings["num_fewshot"]
+    if own_shots is None or (own_shots and shots is not None):  # a task that says 0 means it
+        task.set_config(key="num_fewshot", value=shots or 0)
+    task.set_fewshot_seed(seed=_SEED + session.repeat)
+    return task
+
+
+def evaluate_task(
+    task: Any,
+    session: Session,
+    loan: Loan,
+    settings: Mapping[str, Any],
+    *,
+    clock: Callable[[], float],
+) -> Mapping[str, Any]:
+    """What lm-eval's `evaluate` says of the task, with every answer recorded as it came."""
+    from lm_eval import evaluate
+    from lm_eval.models.huggingface import HFLM
+
+    if settings["apply_chat_template"] and not loan.tokenizer.chat_template:
+        raise _failure("user_error", "this model has no chat template; remove apply_chat_template")
+    lm = HFLM(
+        pretrained=loan.model,
+        tokenizer=loan.tokenizer,
+        backend="causal",
+        batch_size=session.batch_size,
+        add_bos_token=settings["add_bos_token"],
+        max_length=settings["max_length"],
+    )
+    answers = Answers(
+        task=task,
+        session=session,
+        tokens=lambda text, **kwargs: len(lm.tok_encode(text, **kwargs)),
+        measures=loan.measures,
+        clock=clock,
+    )
+    lm.set_cache_hook(answers)
+    total = len(task.eval_docs)
+    session.expect(total if session.limit is None else min(total, session.limit))
+    _seed(session)
+    # Not simple_evaluate, which beyond this asks the machine about itself for 1.3 s each time.
+    results: Mapping[str, Any] = evaluate(
+        lm,
+        {"tasks": {task.task_name: task}},
+        limit=session.limit,
+        bootstrap_iters=0,
+        log_samples=True,
+        system_instruction=settings["system_instruction"],
+        apply_chat_template=settings["apply_chat_template"],
+        fewshot_as_multiturn=settings["fewshot_as_multiturn"],
+    )
+    answers.finish()
+    return results
+
+
+def _generation(session: Session) -> dict[str, Any]:
+    """The session's generation settings in lm-eval's words: over those of the task itself."""
+    wanted: dict[str, Any] = {}
+    for name, value in session.generation.items():
+        if name in _GENERATION:
+            wanted[_GENERATION[name]] = value
+        elif name != "seed":
+            known = ", ".join((*_GENERATION, "seed"))
+            raise _failure("user_error", f"no generation setting {name!r} for lm-eval; use {known}")
+    if "temperature" in wanted:
+        wanted["do_sample"] = wanted["temperature"] > 0
+    return wanted
+
+
+def _seed(session: Session) -> None:
+    """Chance as lm-eval has it in the first repeat, and another in each of the others."""
+    import numpy
+    import torch
+
+    random.seed(session.repeat)
+    numpy.random.seed(_SEED + session.repeat)
+    named = session.generation.get("seed", session.seed)
+    torch.manual_seed(_SEED + session.repeat if named == session.seed else named)
+
+
+@contextmanager
+def _named_failures(name: str) -> Iterator[None]:
+    """Say what a task lacks that cannot be built."""
+    try:
+        yield
+    except ImportError as error:
+        message = f"{name} needs a package that is not installed: {error}"
+        raise _failure("missing_extra", message) from error
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        if isinstance(error, OSError) or "cache" in str(error):
+            raise _failure(
+                "dataset_missing",
+                f"the data of {name} are not on this host and cannot be fetched ({error}); run it "
+                "once where the network can be reached, or point its dataset_path to local files",
+            ) from error
+        raise _failure("user_error", f"{name} cannot be built: {error}") from error
+
+
+def _failure(kind: Kind, message: str) -> CellFailure:
+    return CellFailure(stage="benchmark", kind=kind, message=message)

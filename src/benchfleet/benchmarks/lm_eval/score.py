@@ -1,0 +1,103 @@
+"""From lm-eval's results of one task to a score."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from importlib.metadata import version
+from numbers import Real
+from typing import Any
+
+from benchfleet.benchmarks.base import Score
+from benchfleet.domain.canonical import content_digest
+from benchfleet.domain.failure import Kind
+from benchfleet.errors import CellFailure
+
+from .answers import plain
+
+_FAVOURED = "acc_norm"  # where a task has it, beside acc, papers report it
+_NOT_MEASURED = -1  # how RULER's tasks say that a length was not asked
+_OF_THIS_HOST = ("metadata", "dataset_path", "dataset_kwargs", "custom_dataset")
+
+
+def scored(results: Mapping[str, Any], task: str, *, metric: str | None = None) -> Score:
+    """The score of one task in what lm-eval's `evaluate` gave back.
+
+    The headline is `metric`, written ``name`` or ``name,filter``, or else ``acc_norm``, or else
+    the task's first metric of which more is better. Where less is better of all, it is the
+    negative of the first. A metric keeps lm-eval's own scale, 0 to 1 for nearly all. Raises
+    CellFailure where there is no such metric, or where it is not a number.
+    """
+    found = {key: float(v) for key, v in results["results"][task].items() if _is_metric(key, v)}
+    better = results["higher_is_better"].get(task, {})
+    chosen = _chosen(found, better, metric)
+    if chosen is None:
+        there = ", ".join(map(_called, found)) or "none"
+        raise _failure("user_error", f"{task} has no metric {metric or ''!r}; there are {there}")
+    sign = -1.0 if better.get(_name(chosen)) is False else 1.0
+    if not math.isfinite(found[chosen]):
+        raise _failure("bad_result", f"{_called(chosen)} of {task} is {found[chosen]}")
+    config = results["configs"][task]
+    return Score(
+        overall=sign * found[chosen],
+        per_sample=_per_sample(results["samples"][task], chosen, sign),
+        tasks={_called(key): value for key, value in found.items() if math.isfinite(value)},
+        summary={
+            "metric": _called(chosen),
+            "lm_eval": version("lm_eval"),
+            "task_version": plain(results["versions"].get(task)),
+            "num_fewshot": plain(results["n-shot"].get(task)),
+            "task_digest": content_digest(
+                {key: _named(value) for key, value in config.items() if key not in _OF_THIS_HOST}
+            ),
+        },
+    )
+
+
+def _is_metric(key: str, value: Any) -> bool:
+    number = isinstance(value, Real) and not isinstance(value, bool)
+    return number and "," in key and not _name(key).endswith("_stderr")
+
+
+def _chosen(
+    found: Mapping[str, float], better: Mapping[str, bool | None], metric: str | None
+) -> str | None:
+    """The headline's key in `found`."""
+    if metric is not None:
+        return next((key for key in found if metric in (key, _name(key))), None)
+    measured = [key for key in found if found[key] != _NOT_MEASURED] or list(found)
+    more = [key for key in measured if better.get(_name(key)) is not False]
+    favoured = [key for key in more if _name(key) == _FAVOURED]
+    return next(iter([*favoured, *more, *measured]), None)
+
+
+def _per_sample(samples: Sequence[Mapping[str, Any]], key: str, sign: float) -> list[float]:
+    """The headline of each document in their order; empty where it is not one number for each."""
+    name, _, chosen_filter = key.partition(",")
+    ours = [sample for sample in samples if sample["filter"] == chosen_filter]
+    values = [sample.get(name) for sample in sorted(ours, key=lambda one: int(one["doc_id"]))]
+    numbers = [sign * float(v) for v in values if isinstance(v, Real) and v != _NOT_MEASURED]
+    whole = len(numbers) == len(values) and all(map(math.isfinite, numbers))
+    return numbers if whole else []
+
+
+def _name(key: str) -> str:
+    return key.partition(",")[0]
+
+
+def _called(key: str) -> str:
+    """``acc,none`` without the filter that is none."""
+    return key.removesuffix(",none")
+
+
+def _named(value: Any) -> Any:
+    """A task's setting as JSON, each function by its name."""
+    if isinstance(value, Mapping):
+        return {str(key): _named(inner) for key, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_named(inner) for inner in value]
+    return getattr(value, "__qualname__", "function") if callable(value) else plain(value)
+
+
+def _failure(kind: Kind, message: str) -> CellFailure:
+    return CellFailure(stage="benchmark", kind=kind, message=message)

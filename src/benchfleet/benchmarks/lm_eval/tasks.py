@@ -1,0 +1,223 @@
+"""lm-eval's tasks as files: where one is defined, what it is made of, and which data it reads.
+
+All of it is read without importing lm-eval, so that a campaign is checked at once.
+"""
+
+from __future__ import annotations
+
+import glob
+import hashlib
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from importlib.metadata import version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from benchfleet.domain.canonical import content_digest
+
+# The readers of `datasets` whose `data_files` lie where the task says, not in a repository.
+_READERS = ("arrow", "csv", "json", "parquet", "text", "xml")
+_HERE = ("./", "../", "/", "~")
+_IGNORED = {"__pycache__", ".ipynb_checkpoints"}  # by lm-eval, too
+_FUNCTION = "!function"
+_NAMED = re.compile(
+    rb"^['\"]?(task|group)['\"]?:[ \t]*['\"]?([^\s'\"#]+)['\"]?[ \t]*(?:#.*)?\r?$", re.MULTILINE
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskFile:
+    """A task of the user's own: the YAML file that names it, and all that it reads."""
+
+    name: str
+    file: Path
+    sources: tuple[Path, ...]  # the YAML files, and the Python files beside those with functions
+    data: tuple[Path, ...]  # local data files
+    dataset: Mapping[str, Any] = field(default_factory=dict)  # its keys, with whole paths
+
+    def digest(self) -> str:
+        """Of the content of every file; not of where they lie."""
+        return content_digest([[path.name, _sha256(path)] for path in (*self.sources, *self.data)])
+
+    def whole(self) -> str:
+        """YAML of the same task that can be read from any folder."""
+        import yaml
+
+        text: str = yaml.safe_dump({"include": str(self.file), "task": self.name, **self.dataset})
+        return text
+
+
+def own_task(folder: Path, name: str) -> TaskFile | None:
+    """The task of that name below `folder`; as in lm-eval, the first by path.
+
+    A relative path of data starts at the file that says it, as those of ``include`` and
+    ``!function`` do. Raises ValueError with what to do where it cannot be used.
+    """
+    if not folder.is_dir():
+        raise ValueError(f"{folder} is not a folder; let include_path name the one of your tasks")
+    for file in sorted(folder.rglob("*.yaml"), key=Path.as_posix):
+        if _IGNORED & set(file.parts) or name.encode() not in file.read_bytes():
+            continue
+        said, sources = _read(file, ())
+        if said.get("group", (None,))[0] == name:
+            raise ValueError(f"{name!r} is a group of tasks ({file}); name its tasks")
+        if "group" not in said and said.get("task", (None,))[0] == name:
+            return _task(name, file, said, sources)
+    return None
+
+
+def check_built_in(name: str) -> str | None:
+    """What is wrong with the name of a task that lm-eval is to bring along, or None."""
+    known = []
+    for kind, found in _built_in(first=name):
+        if found == name:
+            return f"{name!r} is a group of lm-eval's; name its tasks" if kind == "group" else None
+        known.append(found)
+    near = get_close_matches(name, sorted(set(known)), n=3)
+    hint = f"did you mean {' or '.join(map(repr, near))}?" if near else "see lm-eval ls tasks"
+    return f"lm-eval has no task {name!r}, and include_path brings none of that name; {hint}"
+
+
+def built_in_file(name: str) -> Path | None:
+    """The file of a task that lm-eval brings along: its index of them all takes it 5 s to make.
+
+    The first by path, as in that index; None for a name that no file says by itself.
+    """
+    for home in _homes():
+        for file in sorted(home.rglob("*.yaml"), key=Path.as_posix):
+            if (b"task", name.encode()) in _NAMED.findall(file.read_bytes()):
+                return file
+    return None
+
+
+def built_in_digest() -> str:
+    """Of the tasks that lm-eval brings along: they change with its version."""
+    return content_digest(["lm_eval", version("lm_eval")])
+
+
+def _built_in(*, first: str) -> Iterator[tuple[str, str]]:
+    """The kind and name of everything that lm-eval defines, `first` where `first` should be."""
+    for home in _homes():
+        folders = (entry for entry in home.iterdir() if entry.is_dir())
+        # A task mostly lies in a folder that its name begins with, and there are 14,000 files.
+        for folder in sorted(folders, key=lambda one: (not first.startswith(one.name), one.name)):
+            for file in sorted(folder.rglob("*.yaml")):
+                for kind, name in _NAMED.findall(file.read_bytes()):
+                    yield kind.decode(), name.decode("utf-8", "replace")
+
+
+def _homes() -> list[Path]:
+    spec = find_spec("lm_eval")
+    return [Path(place, "tasks") for place in (spec and spec.submodule_search_locations) or ()]
+
+
+def _task(
+    name: str, file: Path, said: Mapping[str, tuple[Any, Path]], sources: list[Path]
+) -> TaskFile:
+    dataset: dict[str, Any] = {}
+    data: list[Path] = []
+    reader, base = said.get("dataset_path", ("", file.parent))
+    kwargs, kwargs_base = said.get("dataset_kwargs", (None, file.parent))
+    if isinstance(reader, str) and reader.startswith(_HERE):
+        dataset["dataset_path"] = _whole(reader, base)
+        data += _files(dataset["dataset_path"])
+    elif reader in _READERS and isinstance(kwargs, dict):
+        key = "data_dir" if kwargs.get("data_dir") else "data_files"  # files lie in the folder
+        places = _each(kwargs.get(key), lambda path: _whole(path, kwargs_base))
+        dataset["dataset_kwargs"] = {**kwargs, key: places}
+        data += [found for place in _texts(places) for found in _files(place)]
+    code = [
+        beside
+        for source in sources
+        if _FUNCTION.encode() in source.read_bytes()
+        for beside in sorted(source.parent.glob("*.py"))
+    ]
+    return TaskFile(
+        name=name,
+        file=file,
+        sources=(*sources, *dict.fromkeys(code)),
+        data=tuple(dict.fromkeys(data)),
+        dataset=dataset,
+    )
+
+
+def _read(file: Path, outer: tuple[Path, ...]) -> tuple[dict[str, tuple[Any, Path]], list[Path]]:
+    """Each key with the folder of the file that says it, and the files, includes resolved."""
+    if file in outer:
+        raise ValueError(f"{file} includes itself")
+    said = _yaml(file)
+    includes = said.pop("include", None) or []
+    merged: dict[str, tuple[Any, Path]] = {}
+    sources = [file]
+    for included in [includes] if isinstance(includes, str) else includes:
+        inner, files = _read(Path(os.path.abspath(file.parent / included)), (*outer, file))
+        merged.update(inner)
+        sources += files
+    merged.update({key: (value, file.parent) for key, value in said.items()})
+    return merged, sources
+
+
+def _yaml(file: Path) -> dict[str, Any]:
+    import yaml
+
+    class Loader(yaml.SafeLoader):
+        """Takes lm-eval's functions for the text that names them."""
+
+    Loader.add_constructor(_FUNCTION, lambda loader, node: str(node.value))
+    try:
+        said = yaml.load(file.read_bytes(), Loader)  # noqa: S506 - it is a SafeLoader
+    except OSError as error:
+        raise ValueError(f"{file} cannot be read ({error.strerror})") from error
+    except yaml.YAMLError as error:
+        raise ValueError(f"{file} is not YAML: {' '.join(str(error).split())}") from error
+    if not isinstance(said, dict):
+        raise ValueError(f"{file} is no task of lm-eval; it must be a mapping")
+    return said
+
+
+def _whole(path: str, base: Path) -> str:
+    return path if "://" in path else os.path.abspath(base / os.path.expanduser(path))
+
+
+def _files(place: str) -> list[Path]:
+    """The local files that a path, a folder or a pattern stands for; none for an address."""
+    if "://" in place:
+        return []
+    if os.path.isdir(place):
+        found = sorted(path for path in Path(place).rglob("*") if path.is_file())
+    elif os.path.isfile(place):
+        found = [Path(place)]
+    else:
+        found = sorted(Path(path) for path in glob.glob(place, recursive=True))
+    if not found:
+        raise ValueError(f"its data are not there: {place}")
+    return found
+
+
+def _each(value: Any, change: Any) -> Any:
+    """The same nest of lists and mappings with each text changed."""
+    if isinstance(value, dict):
+        return {key: _each(inner, change) for key, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_each(inner, change) for inner in value]
+    return change(value) if isinstance(value, str) else value
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    inside: Iterable[Any] = value.values() if isinstance(value, dict) else ()
+    for inner in value if isinstance(value, list) else inside:
+        yield from _texts(inner)
+
+
+def _sha256(path: Path) -> str:
+    sha = hashlib.sha256()
+    with path.open("rb") as stream:
+        while piece := stream.read(2**20):
+            sha.update(piece)
+    return sha.hexdigest()

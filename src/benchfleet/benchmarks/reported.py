@@ -1,0 +1,186 @@
+"""What a user's own script or callable reported, as a `Score` and the records of its samples.
+
+A report is a number, or a mapping. In a mapping the headline is what `metric` names (dots go
+into nested mappings), else ``overall_score``, ``accuracy`` or ``score``, else the first number,
+else the mean of the samples' scores, else ``passed`` as 1 or 0. ``task_scores`` holds the scores
+of parts, and ``samples`` a list of mappings with ``id``, ``score`` and whatever else they have.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchfleet.benchmarks.base import Record, Score, Session
+from benchfleet.benchmarks.scoring import mean
+from benchfleet.errors import CellFailure
+
+METRICS = "metrics.json"
+_HEADLINES = ("overall_score", "accuracy", "score")
+_TEXT = 200  # characters; longer text is no summary
+_MEASURED = {"prompt_tokens", "completion_tokens", "seconds"}
+_KNOWN = {"id", "score", "predicted_answer", *_MEASURED}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """A report as it was understood."""
+
+    score: Score
+    records: Sequence[Record]
+
+    def hand_over(self, session: Session) -> Score:
+        """Record the samples, and give the score back."""
+        session.expect(len(self.records))
+        for record in self.records:
+            session.record(record)
+        return self.score
+
+
+def read_file(file: Path) -> Any:
+    """The JSON in a file. Raises CellFailure where it holds none."""
+    try:
+        return json.loads(file.read_text("utf-8-sig"))
+    except (OSError, ValueError) as error:
+        raise bad_result(f"{file.name} cannot be read as JSON: {error}") from error
+
+
+def plain(value: Any) -> Any:
+    """The value as JSON knows it; numbers of numpy and the like become plain ones."""
+    try:
+        return json.loads(json.dumps(value, default=lambda other: other.item()))
+    except (TypeError, ValueError, AttributeError) as error:
+        raise bad_result(f"what was returned is no JSON: {error}") from error
+
+
+def read_report(value: Any, *, metric: str | None) -> Report:
+    """The report that the value is. Raises CellFailure where it has no finite headline."""
+    if isinstance(value, Mapping):
+        samples = _samples(value.get("samples"))
+        scores = [score for _, score in samples if score is not None]
+        whole = scores if len(scores) == len(samples) else []
+        overall = _headline(value, metric, whole)
+        score = Score(
+            overall=overall, per_sample=whole, tasks=_tasks(value), summary=_summary(value)
+        )
+        return Report(score=score, records=[record for record, _ in samples])
+    if metric is not None or value is None:
+        raise bad_result(f"reported {_shown(value)}; a mapping of names to numbers is wanted")
+    return Report(score=Score(overall=_finite("the result", value)), records=())
+
+
+def bad_result(message: str) -> CellFailure:
+    """The failure of a result that is none."""
+    return CellFailure(stage="collect", kind="bad_result", message=message)
+
+
+def _headline(value: Mapping[str, Any], metric: str | None, scores: Sequence[float]) -> float:
+    if metric is not None:
+        return _finite(metric, _at(value, metric))
+    for name in _HEADLINES:
+        if name in value:
+            return _finite(name, value[name])
+    for name, item in value.items():
+        if _is_number(item):
+            return _finite(name, item)
+    if scores:
+        return mean(scores)
+    if isinstance(value.get("passed"), bool):
+        return float(value["passed"])
+    raise bad_result(
+        f"there is no number among {', '.join(map(str, value)) or 'nothing'}; "
+        "report overall_score, or name another with 'metric'"
+    )
+
+
+def _at(value: Mapping[str, Any], metric: str) -> Any:
+    found: Any = value
+    for part in [metric] if metric in value else metric.split("."):
+        if not isinstance(found, Mapping) or part not in found:
+            numbers = [name for name, item in value.items() if _is_number(item)]
+            raise bad_result(
+                f"no metric {metric!r} was reported; there are {', '.join(numbers) or 'none'}"
+            )
+        found = found[part]
+    return found
+
+
+def _samples(items: Any) -> list[tuple[Record, float | None]]:
+    if not isinstance(items, list) or not all(isinstance(item, Mapping) for item in items):
+        if items is None or isinstance(items, (int, float)):  # how many there were
+            return []
+        raise bad_result("'samples' must be a list of mappings with 'id' and 'score'")
+    return [_sample(index, item) for index, item in enumerate(items)]
+
+
+def _sample(index: int, item: Mapping[str, Any]) -> tuple[Record, float | None]:
+    def measured(name: str) -> float:
+        return _finite(f"samples[{index}].{name}", item.get(name) or 0)
+
+    answer = item.get("predicted_answer", "")
+    record = Record(
+        index=index,
+        id=str(item.get("id", index)),
+        columns={name: _finite_only(part) for name, part in item.items() if name not in _KNOWN},
+        predicted_answer=answer if isinstance(answer, str) else json.dumps(_finite_only(answer)),
+        prompt_tokens=int(measured("prompt_tokens")),
+        completion_tokens=int(measured("completion_tokens")),
+        seconds=measured("seconds"),
+    )
+    if item.get("score") is None:
+        return record, None
+    return record, _finite(f"samples[{index}].score", item["score"])
+
+
+def _tasks(value: Mapping[str, Any]) -> dict[str, float]:
+    tasks = value.get("task_scores")
+    return _finite_numbers(tasks) if isinstance(tasks, Mapping) else {}
+
+
+def _summary(value: Mapping[str, Any]) -> dict[str, Any]:
+    """Single numbers, truths and short texts, from the top and from ``summary``."""
+    inner = value.get("summary")
+    found = {**(inner if isinstance(inner, Mapping) else {}), **value}
+    short = {
+        name: item
+        for name, item in found.items()
+        if isinstance(item, bool) or (isinstance(item, str) and len(item) <= _TEXT)
+    }
+    return {**short, **_finite_numbers(found)}
+
+
+def _finite_numbers(values: Mapping[str, Any]) -> dict[str, float]:
+    return {name: v for name, v in values.items() if _is_number(v) and math.isfinite(v)}
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _finite(name: str, value: Any) -> float:
+    """The number; a truth counts as 1 or 0."""
+    try:
+        if isinstance(value, (int, float)) and math.isfinite(value):
+            return float(value)
+    except OverflowError:
+        pass  # a whole number beyond what a float holds is told like any other that is none
+    raise bad_result(f"{name} is {_shown(value)}, not a finite number")
+
+
+def _finite_only(value: Any) -> Any:
+    """The value with None for what JSON has no number for."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, list):
+        return [_finite_only(item) for item in value]
+    if isinstance(value, Mapping):
+        return {name: _finite_only(item) for name, item in value.items()}
+    return value
+
+
+def _shown(value: Any) -> str:
+    return f"{value!r:.60}"

@@ -1,0 +1,37 @@
+"""The files of a user's own that a benchmark is made of: which they are, and their digest."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from benchfleet.domain.canonical import content_digest
+
+
+def matching(folder: Path, patterns: Sequence[str]) -> list[Path]:
+    """The files in `folder` that the patterns name. Raises ValueError for one that names none."""
+    found: list[Path] = []
+    for pattern in patterns:
+        if Path(pattern).is_absolute() or ".." in Path(pattern).parts:
+            raise ValueError(f"files are taken from the campaign's folder; {pattern!r} leaves it")
+        files = [file for file in folder.glob(pattern) if file.is_file() and is_source(file)]
+        if not files:
+            raise ValueError(f"files: nothing matches {pattern!r} in {folder}")
+        found += files
+    return found
+
+
+def is_source(file: Path) -> bool:
+    """Whether a file is somebody's own, not what Python made of it."""
+    return "__pycache__" not in file.parts
+
+
+def source_digest(folder: Path, files: Iterable[Path]) -> str:
+    """The digest of the files' contents under their names within `folder`, in any order."""
+    contents = {
+        Path(os.path.relpath(file, folder)).as_posix(): hashlib.sha256(file.read_bytes())
+        for file in files
+    }
+    return content_digest([[name, sha.hexdigest()] for name, sha in sorted(contents.items())])

@@ -1,0 +1,87 @@
+"""What makes a cell another one than an earlier cell of the same readable name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from itertools import zip_longest
+from typing import Any
+
+from benchfleet.domain.attempt import CellRecord
+from benchfleet.domain.cell import Cell
+from benchfleet.errors import CampaignError, Mistake
+
+ABSENT = "(absent)"
+_SHORTEST = 4  # digits of a fingerprint that are taken for its beginning
+
+
+@dataclass(frozen=True, kw_only=True)
+class Difference:
+    """One key of the identity that is not what it was."""
+
+    key: str  # dotted, such as model.model_kwargs.dtype
+    old: Any  # ABSENT where the earlier cell had no such key
+    new: Any
+
+
+@dataclass(frozen=True, kw_only=True)
+class Named:
+    """A cell with the path that its results have, or will have."""
+
+    cell: Cell
+    path: str
+
+
+def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[Difference]:
+    """What differs between two identities, key by key; a list is compared item by item."""
+    return list(_differing(old, new, ""))
+
+
+def earlier(cell: Cell, records: Sequence[CellRecord]) -> list[CellRecord]:
+    """The cells of the same readable name that the ledger knows beside this one, latest first."""
+    return [
+        record
+        for record in reversed(records)
+        if record.id == cell.id and record.fingerprint != cell.fingerprint and record.cell
+    ]
+
+
+def find(word: str, cells: Sequence[Named], records: Sequence[CellRecord]) -> Named:
+    """The cell that is meant: by id, by path, or by the beginning of its fingerprint; one of the
+    campaign before one that only the ledger knows. Raises CampaignError with the near ones."""
+    known = [
+        *cells,
+        *(Named(cell=record.cell, path=record.path) for record in records if record.cell),
+    ]
+    for one in known:
+        if word.strip("/") in (one.cell.id, one.path):
+            return one
+    short = word.lower()
+    if len(short) >= _SHORTEST:
+        begun = {n.cell.fingerprint: n for n in known if n.cell.fingerprint.startswith(short)}
+        if len(begun) == 1:
+            return next(iter(begun.values()))
+        if begun:
+            raise _unknown(word, f"{len(begun)} cells begin so; write more of the fingerprint")
+    names = list(dict.fromkeys(one.path for one in known))
+    near = get_close_matches(word, names, n=3) or [name for name in names if word in name][:3]
+    hint = f"did you mean {' or '.join(near)}?" if near else "see the list: benchfleet plan --cells"
+    raise _unknown(word, f"there is no such cell; {hint}")
+
+
+def _unknown(word: str, message: str) -> CampaignError:
+    return CampaignError("command line", [Mistake(key=f"--explain {word}", message=message)])
+
+
+def _differing(old: Any, new: Any, path: str) -> Iterator[Difference]:
+    if isinstance(old, Mapping) and isinstance(new, Mapping):
+        for key in dict.fromkeys([*new, *old]):
+            at = f"{path}.{key}" if path else str(key)
+            yield from _differing(old.get(key, ABSENT), new.get(key, ABSENT), at)
+    elif isinstance(old, (list, tuple)) and isinstance(new, (list, tuple)):
+        for place, (one, other) in enumerate(zip_longest(old, new, fillvalue=ABSENT)):
+            yield from _differing(one, other, f"{path}[{place}]")
+    # True and 1 are two values in a fingerprint, though Python calls them equal.
+    elif repr(old) != repr(new):
+        yield Difference(key=path, old=old, new=new)

@@ -1,0 +1,24 @@
+"""``benchfleet schema``: the JSON Schema of a campaign file, for editors."""
+
+from __future__ import annotations
+
+import argparse
+import json
+
+from benchfleet.campaign.schema import campaign_schema
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """What the verb takes."""
+    parser.epilog = (
+        "example: benchfleet schema > campaign.schema.json\n"
+        "then begin a YAML campaign with  # yaml-language-server: $schema=campaign.schema.json\n"
+        "and one in TOML with             #:schema ./campaign.schema.json"
+    )
+    parser.add_argument("--json", action="store_true", help="as without it: it is JSON")
+
+
+def main(arguments: argparse.Namespace) -> int:
+    """Print the schema."""
+    print(json.dumps(campaign_schema(), indent=2, ensure_ascii=False))
+    return 0

@@ -1,0 +1,52 @@
+"""What happened in a run, as sentences for a person."""
+
+from __future__ import annotations
+
+from benchfleet.cli.words import duration
+from benchfleet.runner.progress import Notice, Progress
+
+
+def counted(progress: Progress) -> str:
+    """``30 cells · 12 done (12 reused) · 2 failed``"""
+    states = progress.states
+    parts = [f"{progress.total} cells", f"{progress.ended} done"]
+    if progress.reused:
+        parts[-1] += f" ({progress.reused} reused)"
+    for state in ("failed", "partial", "skipped", "cancelled", "running"):
+        if states.get(state):
+            parts.append(f"{states[state]} {state}")
+    return " · ".join(parts)
+
+
+def told(notice: Notice, progress: Progress) -> str:
+    """A notice as one sentence."""
+    data = notice.data
+    if notice.kind == "cell_done":
+        metrics = data["metrics"]
+        error = f" ± {metrics['stderr']:.3f}" if "stderr" in metrics else ""
+        score = f"{metrics['overall_score']:.3f}{error}"
+        return f"✓ {notice.cell}  {score}  {duration(data['took'])}"
+    if notice.kind == "cell_failed":
+        again = data["retry_in"]
+        after = f"; again in {duration(again)}" if again is not None else ""
+        return f"✗ {notice.cell}  {notice.message}{after}"
+    if notice.kind == "cell_released":
+        return f"↩ {notice.cell}  given back with {data['samples']} samples ({notice.message})"
+    if notice.kind == "claim_lost":
+        return f"↩ {notice.cell}  {notice.message}"
+    if notice.kind == "slot_lost":
+        return f"! slot {notice.slot} ended: {notice.message}; another takes its place"
+    if notice.kind == "published_late":
+        return f"✓ {notice.cell}  published now; the run before ended too early"
+    if notice.kind == "waiting":
+        return f"… waiting for {notice.cell}: {notice.message}"
+    if notice.kind == "interrupted":
+        if data["times"] > 1:
+            return f"{notice.message} again: ended now"
+        if not data["cells"]:
+            return f"{notice.message}: ending"
+        return (
+            f"{notice.message}: {data['cells']} running cells stop after the sample at hand and"
+            " keep what they have; again to end now"
+        )
+    return f"! {notice.cell} {notice.message}".replace("  ", " ")

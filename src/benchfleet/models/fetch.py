@@ -1,0 +1,166 @@
+"""Models of the hub on this host: known by their commit, and fetched once for all who want them."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TextIO
+
+from benchfleet.domain.canonical import content_digest
+from benchfleet.errors import CellFailure
+from benchfleet.models.digest import hub_cache, hub_name, model_digest, model_folder, own_cache
+from benchfleet.models.hub import HubUnreachable, commit_of, gated, hub_token, offline
+
+Download = Callable[[str, str, Path], None]  # name, commit, cache
+_TEXTS = {".json", ".txt", ".model", ".tiktoken", ".jinja", ".py"}
+_OTHER_WEIGHTS = {".bin", ".pt", ".pth"}
+
+
+def declared_digest(source: str, *, environ: Mapping[str, str] | None = None) -> str:
+    """The identity of what `source` names: a folder's content or a hub commit, which the hub is
+    asked for where the local cache does not hold it.
+
+    Raises ValueError with what to do where there is no such model.
+    """
+    environ = os.environ if environ is None else environ
+    try:
+        return model_digest(source, environ=environ)
+    except ValueError as error:
+        named = hub_name(source)
+        if named is None:
+            raise
+        try:
+            return commit_of(*named, environ=environ)
+        except HubUnreachable as why:
+            raise ValueError(f"{error} (the hub could not be asked: {why})") from None
+
+
+def is_current(source: str, digest: str) -> bool:
+    """Whether `source` still is what `digest` says; a hub commit always is."""
+    return hub_name(source) is not None or model_digest(source) == digest
+
+
+def fetched_folder(
+    source: str,
+    commit: str,
+    *,
+    environ: Mapping[str, str] | None = None,
+    download: Download | None = None,
+) -> Path:
+    """Where the files of `source` lie: a folder itself, or the hub's snapshot of the commit.
+
+    What is not here yet is fetched under a lock: whoever else on this host wants the same waits
+    for it, and takes over where the one who fetches dies. Raises ValueError with what to do where
+    it cannot be had, and CellFailure where trying again may help.
+    """
+    environ = os.environ if environ is None else environ
+    named = hub_name(source)
+    if named is None:
+        return model_folder(source, environ=environ)
+    (name, revision), cache = named, hub_cache(environ)
+    pinned = f"{name}@{commit}"
+    lock = _lock_file(environ, cache, pinned)
+    if folder := _complete(pinned, lock, environ):
+        return folder
+    if variable := offline(environ):
+        try:
+            return model_folder(pinned, environ=environ)
+        except ValueError as error:
+            raise ValueError(f"{error} ({variable} is set, so it was not fetched)") from None
+    with _held(lock) as state:
+        if folder := _complete(pinned, lock, environ):
+            return folder
+        _mark(state, "unfinished\n")
+        (download or _from_hub)(name, commit, cache)
+        folder = model_folder(pinned, environ=environ)
+        _mark(state, "")
+        _refer(source, cache, name, revision, commit, environ)
+    return folder
+
+
+def wanted(files: Sequence[str]) -> list[str]:
+    """The files of a repository that transformers needs: one format of weights, not all."""
+    top = [file for file in files if "/" not in file]
+    weights = [file for file in top if file.endswith(".safetensors")]
+    sharded = [file for file in weights if not file.startswith("consolidated")] or weights
+    others = [file for file in top if Path(file).suffix in _OTHER_WEIGHTS]
+    texts = [
+        file
+        for file in files
+        if Path(file).suffix in _TEXTS
+        and ("/" not in file or file.startswith("additional_chat_templates/"))
+    ]
+    return sorted({*texts, *(sharded or others)})
+
+
+def _lock_file(environ: Mapping[str, str], cache: Path, pinned: str) -> Path:
+    where = content_digest(str(cache))[:8]  # another cache is another fetch
+    return own_cache(environ) / "locks" / f"{pinned.replace('/', '--')}-{where}"
+
+
+def _complete(pinned: str, lock: Path, environ: Mapping[str, str]) -> Path | None:
+    """The folder, unless it lacks something or a fetch of it is, or was, cut short."""
+    with suppress(FileNotFoundError):
+        if lock.stat().st_size:
+            return None
+    try:
+        return model_folder(pinned, environ=environ)
+    except ValueError:
+        return None
+
+
+@contextmanager
+def _held(lock: Path) -> Iterator[TextIO]:
+    """The lock, waited for. The kernel frees it when its holder dies; what stands in the file
+    then tells the next one that the work was not done."""
+    lock.parent.mkdir(parents=True, exist_ok=True)
+    with open(lock, "a", encoding="ascii") as state:
+        fcntl.flock(state, fcntl.LOCK_EX)
+        yield state
+
+
+def _mark(state: TextIO, text: str) -> None:
+    state.seek(0)
+    state.truncate()
+    state.write(text)
+    state.flush()
+
+
+def _refer(
+    source: str, cache: Path, name: str, revision: str, commit: str, environ: Mapping[str, str]
+) -> None:
+    """Let the name mean this commit where it means nothing yet, so that it is found offline."""
+    reference = cache / f"models--{name.replace('/', '--')}" / "refs" / revision
+    with suppress(ValueError):
+        model_folder(source, environ=environ)
+        return
+    if revision != commit and ".." not in revision.split("/"):
+        reference.parent.mkdir(parents=True, exist_ok=True)
+        reference.write_text(commit, "ascii")
+
+
+def _from_hub(name: str, commit: str, cache: Path) -> None:
+    from huggingface_hub import HfApi, snapshot_download
+    from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError
+
+    token = hub_token(os.environ) or None
+    try:
+        files = wanted(HfApi(token=token).list_repo_files(name, revision=commit))
+        snapshot_download(name, revision=commit, cache_dir=cache, allow_patterns=files, token=token)
+    except GatedRepoError as error:
+        raise ValueError(gated(name, token is not None)) from error
+    except RepositoryNotFoundError as error:
+        raise ValueError(f"the hub has no model {name} for this user; is HF_TOKEN set?") from error
+    except Exception as error:
+        if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+            raise
+        raise CellFailure(
+            stage="load",
+            kind="error",
+            message=f"fetching {name} from the hub broke off: {type(error).__name__}: {error}",
+            retryable=True,
+        ) from error

@@ -1,0 +1,104 @@
+"""Asking the Hugging Face hub which commit a name means: two small requests, nothing heavy."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+_ENDPOINT = "https://huggingface.co"
+_WAIT = 10.0  # seconds for one answer
+_TRUE = {"1", "on", "yes", "true"}
+
+
+class HubRefused(ValueError):
+    """The hub does not give the model away; nothing to wait for."""
+
+
+class HubUnreachable(ValueError):
+    """The hub could not be asked."""
+
+
+def offline(environ: Mapping[str, str]) -> str:
+    """The variable that forbids asking the hub; ``""`` where none does."""
+    names = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
+    return next((name for name in names if environ.get(name, "").lower() in _TRUE), "")
+
+
+def commit_of(name: str, revision: str, *, environ: Mapping[str, str]) -> str:
+    """The commit that the revision means now, of a model whose files may be had.
+
+    Raises HubRefused where there is none or it is not for this user, HubUnreachable where the
+    hub cannot be asked.
+    """
+    from urllib.parse import quote
+
+    if variable := offline(environ):
+        raise HubUnreachable(f"{variable} is set")
+    base = environ.get("HF_ENDPOINT", "").rstrip("/") or _ENDPOINT
+    what = f"{name}@{revision}"
+    about = f"{base}/api/models/{quote(name)}/revision/{quote(revision, safe='')}"
+    try:
+        commit = str(json.loads(_ask("GET", about, what, environ))["sha"])
+    except (KeyError, TypeError, json.JSONDecodeError):
+        raise HubUnreachable(f"{base} does not answer as a hub does") from None
+    # What a gated model is, everyone may know; its files tell whether they may be had.
+    _ask("HEAD", f"{base}/{quote(name)}/resolve/{commit}/config.json", what, environ)
+    return commit
+
+
+def hub_token(environ: Mapping[str, str]) -> str:
+    """The user's token: from the environment, or where ``hf auth login`` left it."""
+    for variable in ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"):
+        if token := environ.get(variable, "").strip():
+            return token
+    cache = Path(environ.get("XDG_CACHE_HOME") or "~/.cache") / "huggingface"
+    home = Path(environ.get("HF_HOME") or cache)
+    with suppress(OSError, UnicodeDecodeError):
+        file = Path(environ.get("HF_TOKEN_PATH") or home / "token").expanduser()
+        return file.read_text("utf-8").strip()
+    return ""
+
+
+def _ask(method: str, url: str, what: str, environ: Mapping[str, str]) -> bytes:
+    from urllib.error import HTTPError
+    from urllib.request import Request, urlopen
+
+    if not url.startswith(("http://", "https://")):
+        raise HubUnreachable(f"HF_ENDPOINT is no web address: {url}")
+    request = Request(url, method=method, headers={"User-Agent": "benchfleet"})  # noqa: S310
+    if token := hub_token(environ):
+        # Not sent on where the answer sends to another host.
+        request.add_unredirected_header("Authorization", f"Bearer {token}")
+    try:
+        with urlopen(request, timeout=_WAIT) as answer:  # noqa: S310 - the scheme is checked
+            return bytes(answer.read())
+    except HTTPError as error:
+        with error:
+            raise _refusal(error, what, bool(token)) from None
+    except (OSError, ValueError) as error:
+        raise HubUnreachable(str(getattr(error, "reason", error))) from None
+
+
+def _refusal(error: Any, what: str, has_token: bool) -> ValueError:
+    code = error.headers.get("X-Error-Code", "")
+    name, _, revision = what.partition("@")
+    if code == "RevisionNotFound":
+        return HubRefused(f"the hub has no revision {revision!r} of {name}")
+    if code == "EntryNotFound":
+        return HubRefused(f"{name} on the hub holds no config.json; name a model of transformers")
+    if code == "GatedRepo" or error.code == 403:
+        return HubRefused(gated(name, has_token))
+    if error.code in (401, 404):
+        more = "" if has_token else "; if it is private, set HF_TOKEN"
+        return HubRefused(f"the hub has no model {name}{more}")
+    return HubUnreachable(f"it answered {error.code} {error.reason}")
+
+
+def gated(name: str, has_token: bool) -> str:
+    """What to do about a model that is given to those alone who asked."""
+    if has_token:
+        return f"{name} is gated: ask for access on its page, as the user whose HF_TOKEN is set"
+    return f"{name} is gated: ask for access on its page, then set HF_TOKEN to a token of yours"

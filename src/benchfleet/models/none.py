@@ -1,0 +1,54 @@
+"""A model that is only named: for scripts that open it, or ask a server for it, by themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+from benchfleet.domain.cell import Config, Model
+from benchfleet.errors import CellFailure
+from benchfleet.models.base import Answer, Prompt
+from benchfleet.models.digest import files_digest
+
+
+class NoAdapter:
+    """Opens nothing; `command` benchmarks run with it, and no others.
+
+    A name is its own identity; a file or folder is known by its content.
+    """
+
+    requires: ClassVar[tuple[str, ...]] = ()
+    extra: ClassVar[str] = ""
+
+    def __init__(self, model: Model) -> None:
+        self._model = model
+
+    @classmethod
+    def digest(cls, source: str) -> str:
+        return files_digest(Path(source)) if Path(source).is_absolute() else f"name:{source}"
+
+    @classmethod
+    def check(cls, model: Model, config: Config) -> str | None:
+        return None  # configs are the script's to follow
+
+    def load(self) -> None:
+        raise CellFailure(
+            stage="load",
+            kind="user_error",
+            message=f"{self._model.name} has the adapter 'none', which opens nothing: it serves "
+            "'command' benchmarks alone; give it another adapter, or leave this benchmark out",
+        )
+
+    def configure(self, config: Config) -> None:
+        self.load()
+
+    def answer(self, prompts: Sequence[Prompt], generation: Mapping[str, Any]) -> list[Answer]:
+        self.load()
+        return []
+
+    def unload(self) -> None:
+        """There is nothing to let go of."""
+
+    def provenance(self) -> Mapping[str, Any]:
+        return {"adapter": "none"}

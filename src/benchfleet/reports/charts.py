@@ -1,0 +1,115 @@
+"""A figure's heat maps as Vega-Lite, made by Altair, and the script that draws them offline.
+
+Names reach a chart as data and as the domains of its scales, never within an expression.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+from .figures import Figure
+
+DATA = "entries"  # what the charts call their data
+LOWER, SAME, HIGHER = "#b35806", "#f7f7f7", "#2166ac"  # told apart by colour-blind readers too
+
+_SCHEME = "viridis"
+_LIGHT_FROM = 0.4  # of the scheme: its colours call for black text from there on
+_DARK_FROM = 0.9  # of the largest difference: its colours call for white text from there on
+_ROW = 24  # pixels
+_LETTER = 6.2  # pixels of a cell's text
+_WIDEST = 120  # pixels of a column
+_LONGEST_LABEL = 220  # pixels; the pointer shows the whole name
+_SLANTED = {"labelAngle": -40, "labelAlign": "left"}
+_MOST_LEVEL = 8  # letters of a config whose name is not slanted
+_TOLD = ("score", "samples", "difference", "interval", "density", "speed")
+
+
+def scores(figure: Figure) -> dict[str, Any]:
+    """The heat map of the scores."""
+    import altair as alt
+
+    means = [entry["mean"] for entry in figure.entries if "mean" in entry]
+    low, high = min(means), max(means)
+    if low == high:
+        low, high = low - 0.5, high + 0.5
+    colour = alt.Color("mean:Q", legend=None).scale(scheme=_SCHEME, domain=[low, high])
+    light = alt.datum.mean > low + _LIGHT_FROM * (high - low)
+    return _heat_map(figure, "mean", figure.columns, colour, light)
+
+
+def differences(figure: Figure) -> dict[str, Any] | None:
+    """The heat map of the differences to the baseline, the unsure ones pale; or None."""
+    import altair as alt
+
+    changes = [abs(entry["change"]) for entry in figure.entries if "change" in entry]
+    if not changes:
+        return None
+    reach = max(changes) or 1.0
+    colour = alt.Color("change:Q", legend=None).scale(
+        domain=[-reach, 0, reach], range=[LOWER, SAME, HIGHER], interpolate="lab"
+    )
+    light = (abs(alt.datum.change) < _DARK_FROM * reach) | ~alt.datum.sure
+    return _heat_map(figure, "change", figure.others, colour, light)
+
+
+@cache  # making it takes a second
+def script(snippet: str) -> str:
+    """The snippet with all that it needs to call `vegaEmbed` without a network."""
+    import vl_convert
+
+    return str(vl_convert.javascript_bundle(snippet))
+
+
+def _heat_map(
+    figure: Figure, value: str, columns: Sequence[str], colour: Any, light: Any
+) -> dict[str, Any]:
+    """A value of each entry; `light` says where its colour calls for black text."""
+    import altair as alt
+
+    text = f"{value}_text"
+    level = max(map(len, columns)) <= _MOST_LEVEL
+    written = [entry[text] for entry in figure.entries if text in entry]
+    longest = max(map(len, [*written, *(columns if level else ())]))
+    place = alt.Chart(alt.NamedData(name=DATA)).encode(
+        x=alt.X("column:N", title=None)
+        .scale(domain=list(columns), paddingInner=0.04)
+        .axis(orient="top", **({"labelAngle": 0} if level else _SLANTED)),
+        y=alt.Y("row:N", title=None).scale(domain=list(figure.rows), paddingInner=0.06),
+        tooltip=[
+            alt.Tooltip("row:N", title=figure.kind),
+            alt.Tooltip("column:N", title="config"),
+            *(f"{name}:N" for name in _TOLD),
+        ],
+    )
+    cells = place.transform_filter(f"isValid(datum.{value})")
+    without = place.transform_filter(f"!isValid(datum.{value}) && isValid(datum.{text})")
+    layers = [
+        cells.mark_rect().encode(color=colour),
+        cells.mark_text(fontSize=11).encode(
+            text=f"{text}:N",
+            color=alt.when(light).then(alt.value("black")).otherwise(alt.value("white")),
+        ),
+        without.mark_rect(color="#888888", opacity=0.25),
+        without.mark_text(fontSize=11, color="currentColor").encode(text=f"{text}:N"),
+    ]
+    if value == "change":
+        pale = cells.transform_filter("!datum.sure").mark_rect(color="white", opacity=0.6)
+        layers.insert(1, pale)
+    chart = (
+        alt.layer(*layers)
+        .properties(
+            width=alt.Step(min(_WIDEST, round(14 + _LETTER * longest))), height=alt.Step(_ROW)
+        )
+        .configure(font="system-ui, sans-serif", background="transparent")
+        .configure_view(stroke=None)
+        .configure_axis(
+            labelColor="currentColor",
+            labelLimit=_LONGEST_LABEL,
+            labelFontSize=12,
+            domain=False,
+            ticks=False,
+        )
+    )
+    return dict(chart.to_dict())

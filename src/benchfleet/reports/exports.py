@@ -1,0 +1,85 @@
+"""A comparison for other programs: CSV with a row an entry, and JSON with all of it."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from typing import Any
+
+from benchfleet.domain.state import STATES
+
+from . import wording
+from .statistics import Difference
+from .tables import Comparison, Entry
+
+COLUMNS = (
+    "model",
+    "config",
+    "benchmark",
+    "mean",
+    "stderr",
+    "samples",
+    "baseline",
+    "difference",
+    "difference_stderr",
+    "difference_low",
+    "difference_high",
+    "difference_n",
+    "p_value",
+    "adjusted_p",
+    "sure",
+    "density",
+    "tokens_per_second",
+    "repeats",
+    *STATES,
+)
+_NONE = Difference(n=0, difference=None)
+_FORMULA = ("=", "+", "-", "@", "\t")  # how a cell begins that a spreadsheet would compute
+
+
+def to_json(comparison: Comparison, *, title: str) -> str:
+    """The comparison under its campaign's name, indented; numbers unrounded."""
+    return json.dumps({"campaign": title, **comparison.to_dict()}, indent=2) + "\n"
+
+
+def to_csv(comparison: Comparison) -> str:
+    """A row for each model × config × benchmark; numbers unrounded, empty where there is none."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
+    writer.writeheader()
+    for entry in comparison.entries:
+        writer.writerow(_row(entry, comparison.baseline))
+    return text.getvalue()
+
+
+def _row(entry: Entry, baseline: str) -> dict[str, Any]:
+    found = entry.difference or _NONE
+    low, high = found.interval or (None, None)
+    return {
+        "model": _named(entry.model),
+        "config": _named(entry.config),
+        "benchmark": _named(entry.benchmark),
+        "mean": entry.mean,
+        "stderr": entry.stderr,
+        "samples": entry.samples,
+        "baseline": _named(baseline),
+        "difference": found.difference,
+        "difference_stderr": found.stderr,
+        "difference_low": low,
+        "difference_high": high,
+        "difference_n": found.n if entry.difference else None,
+        "p_value": found.p_value,
+        "adjusted_p": found.adjusted_p,
+        "sure": str(found.sure).lower() if entry.difference else None,
+        "density": entry.density,
+        "tokens_per_second": entry.tokens_per_second,
+        "repeats": entry.repeats_expected,
+        **{state: entry.states.get(state, 0) for state in STATES},
+    }
+
+
+def _named(text: str) -> str:
+    """A name in one line; an apostrophe keeps a spreadsheet from computing it."""
+    line = wording.one_line(text)
+    return f"'{line}" if line.startswith(_FORMULA) else line

@@ -1,0 +1,128 @@
+"""What the page's tables show: model × config rows, cell by cell, as plain values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from . import wording
+from .ranking import Winner
+from .tables import Comparison, Entry
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cell:
+    """What one cell says."""
+
+    text: str = wording.UNMEASURED
+    mark: str = ""  # a class of the page's style
+    hint: str = ""  # where the pointer rests
+    name: str = ""  # above the text; not cleaned of what a name may hold
+
+
+@dataclass(frozen=True, kw_only=True)
+class Group:
+    """The rows of one model: each config's cells."""
+
+    model: str
+    rows: Mapping[str, Sequence[Cell]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Grid:
+    """A table of model × config rows; rows of which nothing is known are left out."""
+
+    head: Sequence[str]
+    groups: Sequence[Group]
+
+
+def page_tables(comparison: Comparison) -> dict[str, Grid | None]:
+    """The tables of a page by name; None for those that would be empty."""
+    return {
+        "scores": _by_benchmark(comparison, _score),
+        "differences": _by_benchmark(comparison, _difference),
+        "costs": _by_benchmark(comparison, _cost),
+        "time": _time(comparison),
+    }
+
+
+def leaders(comparison: Comparison) -> Grid:
+    """Which config leads each model × benchmark; one row for each model."""
+    found = {(winner.model, winner.benchmark): winner for winner in comparison.winners}
+    rows = {
+        model: [_leader(found.get((model, name))) for name in comparison.benchmarks]
+        for model in comparison.models
+    }
+    return Grid(
+        head=comparison.benchmarks,
+        groups=[Group(model=model, rows={"": cells}) for model, cells in rows.items()],
+    )
+
+
+def _leader(winner: Winner | None) -> Cell:
+    if winner is None:
+        return Cell()
+    better = f"{wording.HIGHER} {len(winner.better_than)}" if winner.better_than else ""
+    alike = len(winner.not_told_apart_from) + len(winner.not_compared_with)
+    counts = (better, f"{wording.NOT_SURE} {alike}" if alike else "")
+    return Cell(
+        name=winner.config,
+        text=" ".join(filter(None, counts)) or "alone",
+        mark="higher" if winner.is_sure else "",
+    )
+
+
+def _by_benchmark(
+    comparison: Comparison, shown: Callable[[Entry, int], Cell | None]
+) -> Grid | None:
+    places = {name: wording.decimals(comparison, name) for name in comparison.benchmarks}
+    groups = []
+    for model in comparison.models:
+        rows = {}
+        for config in comparison.configs:
+            entries = [comparison.places.get((model, config, name)) for name in places]
+            cells = [
+                shown(entry, decimals) if entry else None
+                for entry, decimals in zip(entries, places.values(), strict=True)
+            ]
+            if any(cells):
+                rows[config] = [cell or Cell() for cell in cells]
+        if rows:
+            groups.append(Group(model=model, rows=rows))
+    return Grid(head=comparison.benchmarks, groups=groups) if groups else None
+
+
+def _score(entry: Entry, places: int) -> Cell:
+    lacking = wording.shortfall(entry)
+    text = wording.score(entry, places) + (f" ({lacking})" if lacking else "")
+    return Cell(text=text, mark="state" if entry.mean is None or lacking else "")
+
+
+def _difference(entry: Entry, places: int) -> Cell | None:
+    found = entry.difference
+    text = wording.difference(entry, places)
+    if found is None or not text:
+        return None
+    interval = wording.interval(entry, places)
+    return Cell(
+        text=text,
+        mark="higher" if found.surely_higher else "lower" if found.surely_lower else "unsure",
+        hint=f"{interval} on {wording.counted(found.n, 'value')}" if interval else "",
+    )
+
+
+def _cost(entry: Entry, places: int) -> Cell | None:
+    text = " · ".join(filter(None, (wording.density(entry), wording.speed(entry))))
+    return Cell(text=text) if text else None
+
+
+def _time(comparison: Comparison) -> Grid | None:
+    stages = [*wording.by_stage(*comparison.time)]
+    rows: dict[str, dict[str, list[Cell]]] = {}
+    for spent in comparison.time:
+        named = wording.by_stage(spent)
+        rows.setdefault(spent.model, {})[spent.config] = [
+            Cell(text=wording.duration(named.get(stage, 0.0))) for stage in stages
+        ]
+    groups = [Group(model=model, rows=configs) for model, configs in rows.items()]
+    return Grid(head=stages, groups=groups) if groups else None

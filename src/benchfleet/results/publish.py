@@ -1,0 +1,48 @@
+"""The third step of publication: one rename of a sealed attempt to its public path."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+from pathlib import Path
+
+from benchfleet.errors import ResultsError
+from benchfleet.results import layout as names
+from benchfleet.results.disk import make_folders, sync_folder
+
+
+def publish(folder: Path, public: Path) -> None:
+    """Rename a sealed folder to its public path; durable when this returns.
+
+    Raises ResultsError where something else lies there: nothing is ever overwritten.
+    """
+    try:
+        changed = make_folders(public.parent)
+        os.rename(folder, public)
+    except OSError as error:
+        if not folder.exists() and public.exists():
+            return  # another runner, opening the campaign, was quicker
+        raise ResultsError(
+            f"{public} cannot be published ({error.strerror}); the sealed result waits in {folder}."
+            " Move what lies there and run again."
+        ) from error
+    try:
+        for part in (*changed, public.parent):
+            sync_folder(part)
+    except OSError as error:
+        raise ResultsError(
+            f"{public} is published, but its disk does not say that it keeps it ({error.strerror})"
+        ) from error
+    with contextlib.suppress(OSError):  # what cannot be removed takes room and does no other harm
+        _tidy(folder.parent)
+
+
+def _tidy(attempts: Path) -> None:
+    """Remove attempts of a published cell that only hold samples which the result has too; what
+    failed stays, as evidence."""
+    for other in attempts.iterdir():
+        if not (other / names.FAILURE).exists():
+            shutil.rmtree(other, ignore_errors=True)
+    if not any(attempts.iterdir()):
+        attempts.rmdir()

@@ -1,0 +1,47 @@
+"""The samples of an attempt, as they were recorded line by line."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from benchfleet.results import layout as names
+from benchfleet.results.disk import read_plain
+
+
+def sample_lines(file: Path) -> Iterator[dict[str, Any]]:
+    """The samples recorded in a file, in their order; a line torn by a crash is passed over."""
+    try:
+        lines = read_plain(file).splitlines()
+    except FileNotFoundError:
+        return
+    for line in lines:
+        try:
+            record = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(record, dict) and isinstance(record.get("index"), int):
+            yield record
+
+
+def read_samples(file: Path) -> dict[int, dict[str, Any]]:
+    """The samples recorded in a file, by index: what was recorded last counts."""
+    return by_index(sample_lines(file))
+
+
+def by_index(records: Iterable[dict[str, Any]]) -> dict[int, dict[str, Any]]:
+    """Records by the place of their sample; the last one of a sample counts."""
+    return {record["index"]: record for record in records}
+
+
+def earlier_samples(folder: Path) -> bytes:
+    """What earlier attempts of a cell recorded, as JSON lines: the attempt that got furthest."""
+    best: dict[int, dict[str, Any]] = {}
+    if folder.is_dir():
+        for attempt in folder.iterdir():
+            found = read_samples(attempt / names.SAMPLES)
+            if len(found) > len(best):
+                best = found
+    return "".join(json.dumps(record) + "\n" for record in best.values()).encode()

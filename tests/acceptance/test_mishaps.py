@@ -1,0 +1,248 @@
+"""What happens to people: results deleted, disks full, terminals gone, parts of a campaign run."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from .conftest import COMMAND, MOCK, User
+from .test_interruptions import SLOW, let_leases_run_out, samples_kept, until
+
+
+def summary(user: User) -> dict[str, object]:
+    found: dict[str, object] = json.loads((user.results / "execution_summary.json").read_text())
+    return found
+
+
+def test_a_published_result_that_is_gone_is_named_and_can_be_run_again(user: User) -> None:
+    user.write(MOCK)
+    user.run("run", "study.yaml")
+    shutil.rmtree(user.results / "m1" / "dense" / "mock_benchmark")
+    again = user.run("run", "study.yaml", code=1)
+    assert "its results are not there: m1/dense/mock_benchmark" in again.stdout
+    assert user.json("status", "study.yaml")["gone"] == ["m1/dense/mock_benchmark"]
+    assert "retry study.yaml --gone" in again.stdout
+    user.run("retry", "study.yaml", "--gone")
+    user.run("run", "study.yaml")
+    assert len(user.published()) == 2
+
+
+def unpublish(user: User, path: str) -> Path:
+    """As if the runner had been killed between the ledger's commit and the rename."""
+    public = user.results / path
+    fingerprint = json.loads((public / "cell.json").read_text())["fingerprint"]
+    waits = user.results / ".attempts" / fingerprint / "1-1"
+    waits.parent.mkdir(parents=True)
+    public.rename(waits)
+    return waits
+
+
+def test_a_result_that_waits_for_its_rename_is_not_gone_and_runs_no_second_time(
+    user: User,
+) -> None:
+    user.write(MOCK)
+    user.run("run", "study.yaml")
+    before = user.published()
+    unpublish(user, "m1/dense/mock_benchmark")
+    status = user.json("status", "study.yaml")
+    assert (status["gone"], status["unpublished"]) == ([], ["m1/dense/mock_benchmark"])
+    told = user.run("status", "study.yaml").stdout
+    assert "m1/dense/mock_benchmark  done; the next run puts it at its place" in told
+    assert "retry" not in told
+    assert user.json("retry", "study.yaml", "--gone")["pending_again"] == []
+    assert "published now" in user.run("run", "study.yaml").stdout
+    assert user.published() == before
+    assert user.json("status", "study.yaml")["unpublished"] == []
+
+
+def test_an_occupied_place_is_told_by_every_run_and_ends_none(user: User) -> None:
+    user.write(MOCK)
+    user.run("run", "study.yaml", "--only", "models=m1")
+    waits = unpublish(user, "m1/dense/mock_benchmark")
+    public = user.results / "m1/dense/mock_benchmark"
+    public.mkdir()
+    (public / "mine.txt").touch()
+    for _ in range(2):
+        told = user.run("run", "study.yaml", code=1).stdout.replace("\n", "")
+        assert "cannot be published" in told
+    assert "m2/dense/mock_benchmark" in user.published()
+    assert waits.exists()
+    (public / "mine.txt").rename(user.folder / "mine.txt")
+    public.rmdir()
+    user.run("run", "study.yaml")
+    assert len(user.published()) == 2
+
+
+def test_a_ledger_that_is_gone_is_said_by_every_verb(user: User) -> None:
+    user.write(MOCK)
+    user.run("run", "study.yaml")
+    for file in user.results.glob("ledger.db*"):
+        file.unlink()
+    for verb in ("status", "plan", "report", "retry"):
+        assert "ledger rebuild" in user.run(verb, "study.yaml", code=3).stderr
+
+
+def test_rebuilding_leaves_out_what_was_changed(user: User) -> None:
+    user.write(MOCK)
+    user.run("run", "study.yaml")
+    for file in user.results.glob("ledger.db*"):
+        file.unlink()
+    (user.results / "m1/dense/mock_benchmark/metrics.json").write_text("{}")
+    (user.results / "m2/dense/mock_benchmark/samples.jsonl").unlink()
+    told = user.run("ledger", "rebuild", "study.yaml", code=1).stdout
+    assert "metrics.json is not as it was sealed" in told
+    assert "samples.jsonl is missing" in told
+    assert user.json("status", "study.yaml")["success"] == 0
+
+
+def test_hints_name_the_same_folder_ledger_and_cells(user: User) -> None:
+    user.write(MOCK.replace("[mock_benchmark]", "[{_hostile: {act: raise}}]"))
+    where = ("--results", "other place", "--ledger", "sqlite:my ledger.db", "--limit", "2")
+    told = user.run("run", "study.yaml", *where, "--only", "models=m1", code=1).stdout
+    same = "study.yaml --results 'other place' --ledger 'sqlite:my ledger.db' --only models=m1"
+    assert f"benchfleet retry {same} --limit 2 && benchfleet run {same} --limit 2" in told
+    words = ("study.yaml", *where, "--only", "models=m1")
+    assert len(user.json("retry", *words)["pending_again"]) == 1
+
+
+def test_summary_and_report_speak_of_the_whole_campaign_whatever_was_run(user: User) -> None:
+    user.write(MOCK)
+    user.run("run", "study.yaml", "--only", "models=m1")
+    assert summary(user)["counts"]["total"] == 2  # type: ignore[index]
+    user.run("run", "study.yaml", "--limit", "1")
+    assert summary(user)["counts"]["success"] == 1  # type: ignore[index]
+    user.run("run", "study.yaml")
+    assert summary(user)["counts"]["success"] == 2  # type: ignore[index]
+    assert "2 cells: 2 success" in (user.results / "report.md").read_text()
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        "| head -n 1",
+        "> /dev/full",
+        ">&- 2>&-",
+        "| true",
+        "--json 2>&- > /dev/null",
+    ],
+)
+def test_losing_the_screen_ends_no_run(user: User, end: str) -> None:
+    user.write(SLOW.replace("repeats: 6", "repeats: 2").replace("samples: 60", "samples: 5"))
+    command = f"{' '.join(COMMAND)} run study.yaml {end}"
+    done = subprocess.run(
+        ["bash", "-c", f"set -o pipefail; {command}"],
+        cwd=user.folder,
+        env=user.environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert "Traceback" not in done.stderr + done.stdout
+    assert done.returncode in (0, 141)  # 141: the shell's own word on a pipe that nobody reads
+    assert len(user.published()) == 2
+    assert summary(user)["counts"]["success"] == 2  # type: ignore[index]
+
+
+def test_a_closed_terminal_ends_the_run_in_good_order(user: User) -> None:
+    user.write(SLOW)
+    process = user.start("run", "study.yaml")
+    until(lambda: samples_kept(user) > 5)
+    process.send_signal(signal.SIGHUP)
+    process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert user.json("status", "study.yaml")["running"] == 0
+
+
+def test_a_run_under_nohup_ignores_a_closed_terminal(user: User) -> None:
+    user.write(SLOW.replace("repeats: 6", "repeats: 2"))
+    process = subprocess.Popen(
+        ["nohup", *COMMAND, "run", "study.yaml"],
+        cwd=user.folder,
+        env=user.environment,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        stdin=subprocess.DEVNULL,
+    )
+    until(lambda: samples_kept(user) > 5)
+    process.send_signal(signal.SIGHUP)
+    assert process.wait(timeout=60) == 0
+
+
+def test_ctrl_c_while_a_model_loads_does_not_wait_for_it(user: User) -> None:
+    user.write(MOCK.replace("answer: Ada Brandt", "answer: Ada Brandt, load_seconds: 600"))
+    process = user.start("run", "study.yaml", "--only", "models=m1")
+    until(lambda: bool(list((user.results / ".attempts").glob("*/*/log.txt"))))
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 130, out + err
+    assert user.json("status", "study.yaml")["pending"] == 2
+
+
+def test_a_suspended_runner_goes_on_with_its_own_cells(user: User) -> None:
+    """Ctrl-Z for longer than a lease, and nobody else there: nothing is taken from it."""
+    user.write(SLOW.replace("repeats: 6", "repeats: 2"))
+    process = user.start("run", "study.yaml")
+    until(lambda: samples_kept(user) > 5)
+    runner = psutil.Process(process.pid)
+    runner.suspend()
+    let_leases_run_out(user)
+    time.sleep(2.5)  # so long that the runner notices that it was away
+    runner.resume()
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == 0, out + err
+    assert "another runner holds it" not in out
+    assert "ran out" not in out
+
+
+def test_a_disk_that_is_full_fails_cells_by_name_and_loses_none(user: User) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("needs root, to mount a small disk")
+    small = user.folder / "small"
+    small.mkdir()
+    mounted = ["mount", "-t", "tmpfs", "-o", "size=400k", "tmpfs", str(small)]
+    if subprocess.run(mounted, capture_output=True).returncode:
+        pytest.skip("a small disk cannot be mounted here")
+    try:
+        user.write(
+            MOCK.replace("[mock_benchmark]", '[{recall: {subsets: ["4096"], samples: 10}}]')
+            + "defaults: {repeats: 6, limits: {tries: 1}}\n"
+        )
+        where = ("--results", "small", "--ledger", "sqlite:ledger.db")
+        done = user.run("run", "study.yaml", *where, code=1)
+        assert "disk_full" in done.stdout
+        assert "the disk is full; make room and run again" in done.stdout
+        counts = user.json("status", "study.yaml", *where)
+        assert counts["success"] >= 1
+        assert counts["success"] + counts["pending"] == 12
+        subprocess.run(["mount", "-o", "remount,size=8m", str(small)], check=True)
+        user.run("run", "study.yaml", *where)
+        assert user.json("status", "study.yaml", *where)["success"] == 12
+    finally:
+        subprocess.run(["umount", str(small)], check=True)
+
+
+def test_the_module_runs_like_the_command(user: User) -> None:
+    user.write(MOCK)
+    done = subprocess.run(
+        [COMMAND[0], "-m", "benchfleet", "status", "study.yaml"],
+        cwd=user.folder,
+        env=user.environment,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0
+    assert "2 pending" in done.stdout
+
+
+def test_only_a_name_that_exists_is_a_choice(user: User) -> None:
+    user.write(MOCK)
+    told = user.run("run", "study.yaml", "--only", "models=m1,mm2", code=2).stderr
+    assert "no model is called 'mm2'; did you mean 'm2'" in told

@@ -1,0 +1,219 @@
+"""What a user is told before anything runs."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from .conftest import MOCK, User
+
+ROOT = Path(__file__).parents[2]
+MODEL = ROOT / "examples" / "recall" / "model"
+RECALL = f"""\
+campaign: study
+cpu_slots: 2
+matrix:
+  models:
+    - {{name: tiny, path: {MODEL}}}
+    - {{name: two-gpus, path: {MODEL}, model_kwargs: {{dtype: float32}}, needs: {{gpus: 2}}}}
+  configs:
+    dense: null
+    local: {{attention: {{local: 8}}}}
+  benchmarks:
+    - recall: {{subsets: [128, 512], samples: 3}}
+"""
+
+
+def test_a_plan_says_what_each_cell_needs_takes_and_whether_it_can_run(user: User) -> None:
+    user.write(RECALL)
+    plan = user.json("plan", "study.yaml")
+    cells = {cell["cell"]: cell for cell in plan["cells"]}
+    assert len(cells) == 8
+    tiny = cells["tiny/dense/recall_512"]
+    assert tiny["state"] == "pending"
+    assert tiny["expected"] is None
+    memory = tiny["memory"]
+    parameters = MODEL.joinpath("model.safetensors").stat().st_size // 2
+    assert memory["weights"] == pytest.approx(4 * parameters, rel=0.05)
+    # 2 layers × 2 key heads of 32, keys and values in float32: 1 kB a token.
+    assert memory["cache"] == 1024 * memory["tokens"]
+    assert 515 <= memory["tokens"] <= 550
+    assert memory["bounded_by"] == "benchmark"
+    barred = cells["two-gpus/dense/recall_512"]
+    assert barred["needs"] == {"gpus": 2, "vram": 0}
+    assert barred["impossible"] == "needs 2 GPUs, this run has 0"
+    assert plan["counts"] | {"to_run": 4, "impossible": 4} == plan["counts"]
+    assert plan["suggestion"]["max_concurrent_runs"] == 2
+    assert plan["expected_seconds"] is None
+    assert plan["cells_of_unknown_time"] == 4
+    assert not (user.folder / "benchmark_results").exists()
+
+
+def test_a_plan_is_readable_and_names_what_cannot_run(user: User) -> None:
+    user.write(RECALL)
+    told = user.run("plan", "study.yaml").stdout
+    assert "study: 8 cells · 4 to run · 0 reused · 4 cannot run here" in told
+    assert "needs 2 GPUs, this run has 0: two-gpus/dense/recall_128" in told
+    assert "and 1 more" in told
+    assert "time     unknown: no cell like these has ended yet" in told
+    assert "suggest  max_concurrent_runs: 2" in told
+
+
+def test_after_a_part_ran_the_plan_knows_what_is_reused_and_how_long_the_rest_takes(
+    user: User,
+) -> None:
+    user.write(MOCK.replace("[mock_benchmark]", "[recall: {subsets: [64, 128], samples: 4}]"))
+    user.run("run", "study.yaml", "--only", "models=m1", "--only", "subsets=64")
+    cells = {cell["cell"]: cell for cell in user.json("plan", "study.yaml")["cells"]}
+    assert cells["m1/dense/recall_64"]["state"] == "reused"
+    assert cells["m1/dense/recall_128"]["expected"]["like"] == "same benchmark"
+    assert cells["m2/dense/recall_128"]["expected"] is None
+    plan = user.json("plan", "study.yaml", "--only", "models=m1")
+    assert plan["counts"]["reused"] == 1
+    assert plan["cells_of_unknown_time"] == 0
+    assert plan["expected_seconds"] >= plan["cells"][1]["expected"]["seconds"]  # and loading
+    assert "1 reused" in user.run("plan", "study.yaml").stdout
+
+
+def test_a_large_matrix_is_summed_up_and_listed_only_when_asked(user: User) -> None:
+    answers = "\n".join(
+        f"    - {{name: m{n}, adapter: mock, model_kwargs: {{answer: a{n}}}}}" for n in range(60)
+    )
+    user.write(
+        f"campaign: study\ndefaults: {{repeats: 5}}\nmatrix:\n  models:\n{answers}\n"
+        "  configs: {dense: null, local: {attention: {local: 4}}}\n"
+        "  benchmarks: [mock_benchmark, recall: [64, 128]]\n"
+    )
+    told = user.run("plan", "study.yaml").stdout.splitlines()
+    assert len(told) < 60
+    assert told[0].startswith("study: 1800 cells · 1800 to run")
+    assert [line.split()[:3] for line in told if " m0 " in line] == [["m0", "30", "30"]]
+    assert "… and 20 more" in "\n".join(told)
+    smaller = user.run("plan", "study.yaml", "--only", "models=m[12]?").stdout
+    assert [line.split()[:3] for line in smaller.splitlines() if " m10 " in line] == [
+        ["m10", "mock_benchmark", "10"],
+        ["m10", "recall", "20"],
+    ]
+    listed = user.run("plan", "study.yaml", "--cells").stdout
+    assert listed.count("m0/dense/recall_64/r") == 5
+    assert len(listed.splitlines()) > 1800
+    assert len(user.json("plan", "study.yaml")["cells"]) == 1800
+
+
+def test_memory_that_will_be_short_is_warned_of(user: User) -> None:
+    shutil.copytree(MODEL, user.folder / "model")
+    config = user.folder / "model" / "config.json"
+    huge = {**json.loads(config.read_text()), "num_hidden_layers": 10**7}
+    config.write_text(json.dumps(huge))
+    user.write(RECALL.replace(str(MODEL), "./model"))
+    told = user.run("plan", "study.yaml", "--only", "models=tiny").stdout
+    assert "warning  memory is short: one cell may take" in told
+    assert "suggest  max_concurrent_runs: 1 (bounded by memory)" in told
+
+
+def test_gpus_that_are_not_here_bar_every_cell_and_the_plan_still_stands(user: User) -> None:
+    user.write(MOCK + "gpus: [77]\n")
+    plan = user.json("plan", "study.yaml")
+    assert plan["counts"]["to_run"] == 0
+    assert "77" in plan["cells"][0]["impossible"]
+    assert plan["suggestion"] is None
+    assert "cannot run here" in user.run("plan", "study.yaml").stdout
+    assert user.json("plan", "study.yaml", "--cpu-slots", "1", code=0)["counts"]["impossible"] == 2
+
+
+def test_explain_tells_key_by_key_what_makes_a_cell_a_new_one(user: User) -> None:
+    user.write(MOCK)
+    user.run("run", "study.yaml")
+    user.write(
+        MOCK.replace("answer: Ingham", "answer: Varn, seconds: 0").replace(
+            "[mock_benchmark]", "[mock_benchmark: {rows: 6}]"
+        )
+    )
+    found = user.json("plan", "study.yaml", "--explain", "m2/dense/mock_benchmark")
+    assert found["cell"].startswith("m2/dense/mock_benchmark@")
+    assert found["state"] == "pending"
+    (before,) = found["earlier"]
+    assert (before["cell"], before["state"]) == ("m2/dense/mock_benchmark", "success")
+    assert before["differences"] == [
+        {"key": "model.model_kwargs.answer", "old": "Ingham", "new": "Varn"},
+        {"key": "model.model_kwargs.seconds", "old": "(absent)", "new": 0},
+        {"key": "workload.params.rows", "old": 5, "new": 6},
+    ]
+    for word in (found["cell"], found["fingerprint"][:8]):
+        told = user.run("plan", "study.yaml", "--explain", word).stdout
+        assert '  model.model_kwargs.answer: "Ingham" → "Varn"' in told
+        assert "  workload.params.rows: 5 → 6" in told
+    planned = {cell["cell"] for cell in user.json("plan", "study.yaml")["cells"]}
+    user.run("run", "study.yaml")
+    assert planned <= set(user.published())
+
+
+def test_explain_of_a_cell_without_a_history_says_so(user: User) -> None:
+    user.write(MOCK)
+    told = user.run("plan", "study.yaml", "--explain", "m1/dense/mock_benchmark").stdout
+    assert "no other cell of this name is in the ledger" in told
+
+
+def test_explain_of_an_unknown_cell_names_the_near_ones(user: User) -> None:
+    user.write(MOCK)
+    told = user.run("plan", "study.yaml", "--explain", "m1/dense/mock", code=2).stderr
+    assert "did you mean m1/dense/mock_benchmark" in told
+
+
+@pytest.mark.parametrize("verb", ["plan", "init", "schema"])
+def test_looking_ahead_imports_nothing_heavy(user: User, verb: str) -> None:
+    user.write(RECALL)
+    words = {"plan": ["plan", "study.yaml"], "init": ["init"], "schema": ["schema"]}[verb]
+    code = (
+        "import sys; from benchfleet.cli.main import main; code = main(sys.argv[1:]); "
+        "print({'torch', 'transformers', 'numpy', 'pydantic', 'rich'} & set(sys.modules), "
+        "file=sys.stderr); sys.exit(code)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, *words],
+        cwd=user.folder,
+        env=user.environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stderr == "set()\n"
+
+
+def test_a_campaign_in_toml_and_in_python_runs_as_one_in_yaml(user: User) -> None:
+    toml = (
+        'campaign = "study"\n[[matrix.models]]\nname = "m1"\nadapter = "mock"\n'
+        'model_kwargs = {answer = "Ada Brandt"}\n[[matrix.models]]\nname = "m2"\n'
+        'adapter = "mock"\nmodel_kwargs.answer = "Ingham"\n[matrix]\n'
+    )
+    user.write(toml.replace("[matrix]\n", "") + "[matrix.configs.dense]\n", "broken.toml")
+    assert "name at least one benchmark" in user.run("run", "broken.toml", code=2).stderr
+    user.write(
+        'matrix.benchmarks = ["mock_benchmark"]\n' + toml.replace("[matrix]\n", ""), "s.toml"
+    )
+    user.write(
+        "print('made')\n"
+        "def campaign():\n"
+        "    models = [dict(name=n, adapter='mock', model_kwargs={'answer': a})\n"
+        "              for n, a in (('m1', 'Ada Brandt'), ('m2', 'Ingham'))]\n"
+        "    return {'campaign': 'study',\n"
+        "            'matrix': {'models': models, 'benchmarks': ['mock_benchmark']}}\n",
+        "s.py",
+    )
+    user.write(MOCK)
+    user.run("run", "study.yaml")
+    for name in ("s.toml", "s.py"):
+        assert user.json("plan", name)["counts"]["reused"] == 2
+        assert "every cell is done already" in user.run("run", name).stdout
+
+
+def test_a_python_campaign_that_goes_wrong_is_refused_at_its_line(user: User) -> None:
+    user.write("import sys\n\nsys.exit(0)\n", "study.py")
+    told = user.run("plan", "study.py", code=2).stderr
+    assert "line 3" in told
+    assert "ends itself" in told

@@ -1,0 +1,41 @@
+"""What integration tests share: being somebody whom permissions stop."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+import pytest
+
+from benchfleet.ledger.sql import migrations, read_statements
+
+
+@pytest.fixture
+def ordinary_user() -> Callable[[Callable[[], object]], str]:
+    """Runs an action as somebody who is not root, and tells what it raised."""
+    return _as_an_ordinary_user
+
+
+def _as_an_ordinary_user(action: Callable[[], object]) -> str:
+    """What the action raises, as text; root, whom no permission stops, becomes nobody for it."""
+    read_statements("sqlite")  # while we may: nobody may not be let near the repository
+    migrations("sqlite")
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            if os.geteuid() == 0:
+                os.setgroups([])
+                os.setresgid(65534, 65534, 65534)
+                os.setresuid(65534, 65534, 65534)
+            action()
+            said = "nothing was raised"
+        except Exception as error:  # noqa: BLE001 - whatever it is, the parent judges it
+            said = f"{type(error).__name__}: {error}"
+        os.write(writing, said.encode())
+        os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading) as pipe:
+        said = pipe.read()
+    os.waitpid(child, 0)
+    return said

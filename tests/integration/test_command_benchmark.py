@@ -1,0 +1,371 @@
+"""Scripts of one's own as cells: real processes, real slots, the installed command line."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from benchfleet.benchmarks.process import run_process
+from benchfleet.campaign.load import load_campaign
+from benchfleet.errors import CampaignError, CellFailure
+
+HEAD = """\
+campaign: study
+defaults: {limits: {tries: 1}}
+matrix:
+  models: [{name: org/model-8B, adapter: none}]
+  configs: {dense: null}
+  benchmarks:
+"""
+
+
+class Study:
+    """A campaign file in a folder of its own, with its scripts."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.file = folder / "study.yaml"
+
+    def write(self, benchmarks: str, head: str = HEAD) -> Path:
+        self.file.write_text(head + textwrap.indent(textwrap.dedent(benchmarks), "    "))
+        return self.file
+
+    def script(self, name: str, text: str) -> None:
+        (self.folder / name).write_text(textwrap.dedent(text))
+
+    def run(self, *words: str, code: int = 0) -> str:
+        done = subprocess.run(
+            [sys.executable, "-m", "benchfleet", "run", str(self.file), "--cpu-slots", "1", *words],
+            cwd=self.folder,
+            env={**os.environ, "XDG_CACHE_HOME": str(self.folder / ".cache")},
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+        assert done.returncode == code, done.stdout + done.stderr
+        return done.stdout + done.stderr
+
+    def result(self, place: str) -> Any:
+        folder = self.folder / "benchmark_results" / "study" / "org_model-8B" / "dense"
+        return json.loads((folder / place).read_text())
+
+    def text(self, place: str) -> str:
+        folder = self.folder / "benchmark_results" / "study" / "org_model-8B" / "dense"
+        return (folder / place).read_text()
+
+    def failures(self) -> dict[str, dict[str, Any]]:
+        """By the benchmark's name."""
+        attempts = self.folder / "benchmark_results" / "study" / ".attempts"
+        cells = {str(c.fingerprint): c for c in load_campaign(self.file).matrix.expand()}
+        return {
+            cells[file.parts[-3]].workload.name: json.loads(file.read_text())
+            for file in attempts.rglob("failure.json")
+        }
+
+
+@pytest.fixture
+def study(tmp_path: Path) -> Study:
+    return Study(tmp_path)
+
+
+def test_a_script_that_reads_a_config_and_writes_a_result_runs_as_it_is(study: Study):
+    """The kind of script that a worker of S1 starts: ``run_p1.py --config FILE --out FILE``."""
+    study.script(
+        "run_p1.py",
+        """\
+        import argparse, json, os, random
+        parser = argparse.ArgumentParser()
+        parser.add_argument("--config")
+        parser.add_argument("--out")
+        given = parser.parse_args()
+        config = json.load(open(given.config))
+        random.seed(config["seed"])
+        print("running", config["benchmark"], config["subset"], os.environ["LEVEL"])
+        rows = [{"id": str(i), "score": i % 2, "question": f"q{i}"} for i in range(config["limit"])]
+        with open(given.out, "w") as out:
+            json.dump({"passed": True, "accuracy": 0.5, "config": config, "samples": rows}, out)
+        """,
+    )
+    study.write(
+        """\
+        - command:
+            name: p1
+            argv: [python, run_p1.py, --config, "{config}", --out, "{result}"]
+            environment: {LEVEL: "{subset}-{repeat}"}
+            subsets: [easy, hard]
+            limit: 4
+            generation: {temperature: 0}
+        """
+    )
+    study.run()
+    metrics = study.result("p1_easy+limit4/metrics.json")
+    assert metrics["overall_score"] == 0.5
+    assert metrics["summary"]["passed"] is True
+    assert metrics["summary"]["samples"] == 4
+    lines = study.text("p1_hard+limit4/samples.jsonl").splitlines()
+    assert [json.loads(line)["score"] for line in lines] == [0, 1, 0, 1]
+    assert "running p1 hard hard-0" in study.text("p1_hard+limit4/log.txt")
+    told = study.result("p1_hard+limit4/result.json")["config"]
+    assert told["model"]["name"] == told["model"]["path"] == "org/model-8B"
+    assert told["config"] == {"name": "dense", "attention": [], "everywhere": False}
+    assert (told["subset"], told["repeat"], told["limit"]) == ("hard", 0, 4)
+    assert told["generation"]["temperature"] == 0
+    assert "nothing" in study.run() or "reused" in study.run()
+
+
+def test_a_script_that_writes_into_its_runs_folder_runs_as_it_is(study: Study):
+    """The kind of runner of S0: one result file a run, named by the entry, in a folder."""
+    study.script(
+        "single_run.py",
+        """\
+        import json, os, pathlib, socket, sys
+        level, model, rerun, root = sys.argv[1:]
+        runs = pathlib.Path(root)
+        entry = f"{level}_{model.split('/')[-1]}_baseline_{rerun}"
+        (runs / "raw").mkdir()
+        (runs / "raw" / f"{entry}_raw.txt").write_text("what the model said")
+        (runs / ".state").write_text("hidden")
+        (runs / "log.txt").write_text("a log of its own")
+        run = {"configuration": "baseline", "model": model, "level": level}
+        metrics = {"total_time_s": 1.5, "success_rate": 0.75, "run": run}
+        (runs / "metrics.json").write_text(json.dumps(metrics))
+        """,
+    )
+    study.write(
+        """\
+        - command:
+            name: levels
+            argv: [python, single_run.py, "{subset}", "{model}", "{repeat}", "{scratch}"]
+            metric: success_rate
+            subsets: [carrot-easy]
+        """
+    )
+    study.run()
+    folder = "levels_carrot-easy"
+    assert study.result(f"{folder}/cell.json")["metrics"]["overall_score"] == 0.75
+    assert study.result(f"{folder}/metrics.json")["run"]["level"] == "carrot-easy"
+    assert "said" in study.text(f"{folder}/raw/carrot-easy_model-8B_baseline_0_raw.txt")
+    assert study.text(f"{folder}/own_.state") == "hidden"
+    assert study.text(f"{folder}/own_log.txt") == "a log of its own"
+
+
+def test_the_last_line_of_json_counts_where_no_file_was_written(study: Study):
+    study.write(
+        """\
+        - command: {name: said, argv: [echo, '{"score": 0.25}']}
+        - command: {name: devices, argv: [sh, -c, 'printf "[%s]" "$CUDA_VISIBLE_DEVICES";
+            echo; echo "{\\"score\\": 1}"; echo bye']}
+        """
+    )
+    study.run()
+    assert study.result("said/metrics.json")["overall_score"] == 0.25
+    assert study.text("devices/log.txt").startswith("[]\n")
+
+
+def test_each_way_to_fail_has_its_name_and_the_others_go_on(study: Study):
+    study.script("sleeps.py", "import time; print('asleep', flush=True); time.sleep(600)")
+    study.write(
+        """\
+        - command: {name: exits, argv: [sh, -c, "echo some words >&2; exit 3"]}
+        - command: {name: dies, argv: [sh, -c, "kill -9 $$"]}
+        - command: {name: slow, argv: [python, sleeps.py], timeout: 1s}
+        - command: {name: silent, argv: ["true"]}
+        - command: {name: torn, argv: [sh, -c, "echo '{' > {result}"]}
+        - command: {name: nan, argv: [echo, '{"accuracy": NaN}']}
+        - command: {name: fine, argv: [echo, '{"accuracy": 1}']}
+        """
+    )
+    study.run(code=1)
+    found = study.failures()
+    assert {name: (f["stage"], f["kind"]) for name, f in found.items()} == {
+        "exits": ("benchmark", "error"),
+        "dies": ("benchmark", "error"),
+        "slow": ("benchmark", "timeout"),
+        "silent": ("collect", "bad_result"),
+        "torn": ("collect", "bad_result"),
+        "nan": ("collect", "bad_result"),
+    }
+    assert "exit code 3" in found["exits"]["message"]
+    assert "some words" in found["exits"]["log_tail"]
+    assert "signal 9 (SIGKILL)" in found["dies"]["message"]
+    assert "asleep" in found["slow"]["log_tail"]
+    assert study.result("fine/metrics.json")["overall_score"] == 1
+
+
+def test_a_changed_script_makes_a_new_cell_and_one_changed_meanwhile_is_refused(study: Study):
+    study.script("eval.py", "print('{\"score\": 1}')")
+    study.write("- command: {name: mine, argv: [python, eval.py]}\n")
+    before = [cell.fingerprint for cell in load_campaign(study.file).matrix.expand()]
+    study.script("eval.py", "print('{\"score\": 2}')")
+    after = [cell.fingerprint for cell in load_campaign(study.file).matrix.expand()]
+    assert before != after
+    study.write(
+        """\
+        - command: {name: first, argv: [sh, -c, "echo >> eval.py; echo '{\\"score\\": 1}'"]}
+        - command: {name: mine, argv: [python, eval.py]}
+        """
+    )
+    study.run(code=1)
+    (file,) = study.folder.rglob("failure.json")
+    failure = json.loads(file.read_text())
+    assert (failure["stage"], failure["kind"]) == ("setup", "user_error")
+    assert "mine has changed since the campaign was read" in failure["message"]
+
+
+def test_what_bounds_a_command_may_change_without_making_a_new_cell(study: Study):
+    study.script("eval.py", "")
+    fingerprints = set()
+    for more in ("timeout: 1m", "timeout: 2h", "files: [eval.py]"):
+        study.write(f"- command: {{name: mine, argv: [python, eval.py], {more}}}\n")
+        fingerprints |= {cell.fingerprint for cell in load_campaign(study.file).matrix.expand()}
+    assert len(fingerprints) == 1
+
+
+def test_rules_call_a_command_by_its_name(study: Study):
+    rules = '[{benchmarks: one, subsets: a}, {benchmarks: "!one", subsets: b}]'
+    study.write(
+        """\
+        - command: {name: one, argv: [echo, "{subset}"], subsets: [a, b]}
+        - command: {name: two, argv: [echo, "{subset}"], subsets: [a, b]}
+        """,
+        HEAD.replace("  benchmarks:", f"  exclude: {rules}\n  benchmarks:"),
+    )
+    labels = [cell.workload.label for cell in load_campaign(study.file).matrix.expand()]
+    assert labels == ["one_b", "two_a"]
+
+
+def test_mistakes_are_told_when_the_campaign_is_read(study: Study):
+    study.write(
+        """\
+        - command: {name: one, argv: [python, "{reslt}"]}
+        - command: {name: two, argv: [python, x], folder: /tmp}
+        - command: {name: three, argv: [no-such-command-here]}
+        - command: {name: four, argv: ["true"]}
+        - command: {name: four, argv: ["false"]}
+        - command: {argv: ["true"]}
+        - command
+        """
+    )
+    with pytest.raises(CampaignError) as caught:
+        load_campaign(study.file)
+    said = str(caught.value)
+    for part in (
+        "did you mean {result}?",
+        "remove it",
+        "no command 'no-such-command-here'",
+        "stands twice",
+        "name is missing",
+    ):
+        assert part in said, said
+
+
+def test_a_loaded_model_is_let_go_before_a_command_runs(study: Study):
+    head = HEAD.replace("adapter: none", "adapter: mock")
+    study.write("- mock_benchmark\n- command: {name: mine, argv: [echo, '{\"score\": 1}']}\n", head)
+    study.run()
+    assert study.result("mock_benchmark/cell.json")["provenance"]["model"] == {"adapter": "mock"}
+    assert study.result("mine/cell.json")["provenance"]["model"] == {}
+
+
+def test_a_benchmark_that_needs_a_model_cannot_have_one_that_is_only_named(study: Study):
+    study.write("- mock_benchmark\n")
+    study.run(code=1)
+    failure = study.failures()["mock_benchmark"]
+    assert (failure["stage"], failure["kind"]) == ("load", "user_error")
+    assert "serves 'command' benchmarks alone" in failure["message"]
+
+
+# A command's process, without a slot around it
+
+STUBBORN = """\
+import os, signal, subprocess, sys, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+open(sys.argv[1], "w").write(f"{os.getpid()} {child.pid}")
+os.rename(sys.argv[1], sys.argv[1] + ".ready")
+time.sleep(600)
+"""
+
+
+def _run(argv: list[str], folder: Path, **given: Any) -> bytes:
+    settings = {"timeout": None, "check_stop": lambda: None, "grace": 0.2, **given}
+    return run_process(argv, folder=folder, environment=dict(os.environ), **settings)
+
+
+def _gone(pids: list[int]) -> bool:
+    """Whether none of them runs; a process just killed may take a moment to be so."""
+    until = time.monotonic() + 20
+    while time.monotonic() < until:
+        if not any(_runs(pid) for pid in pids):
+            return True
+        time.sleep(0.01)
+    return False
+
+
+def _runs(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+class AskedToStop(BaseException):
+    pass
+
+
+@pytest.mark.parametrize("by", ["stop", "time"])
+def test_a_command_and_its_children_end_even_where_they_do_not_listen(tmp_path: Path, by: str):
+    marker = tmp_path / "pids"
+    ready = tmp_path / "pids.ready"
+
+    def stop() -> None:
+        if by == "stop" and ready.exists():
+            raise AskedToStop
+
+    def clock() -> float:
+        return 100.0 if by == "time" and ready.exists() else 0.0
+
+    argv = [sys.executable, "-c", STUBBORN, str(marker)]
+    with pytest.raises((AskedToStop, CellFailure)) as caught:
+        _run(argv, tmp_path, check_stop=stop, clock=clock, timeout=50.0)
+    if by == "time":
+        assert isinstance(caught.value, CellFailure)
+        assert caught.value.kind == "timeout"
+    else:
+        assert isinstance(caught.value, AskedToStop)
+    assert _gone([int(pid) for pid in ready.read_text().split()])
+
+
+def test_what_a_command_leaves_behind_ends_with_it(tmp_path: Path):
+    left = "sleep 600 & echo $! > pid; echo done"
+    assert _run(["sh", "-c", left], tmp_path) == b"done\n"
+    assert _gone([int((tmp_path / "pid").read_text())])
+
+
+def test_a_command_that_closes_its_output_is_waited_for(tmp_path: Path):
+    closed = "exec >&- ; sleep 0.3; touch here"
+    assert _run(["sh", "-c", closed], tmp_path) == b""
+    assert (tmp_path / "here").exists()
+
+
+def test_only_the_end_of_a_long_output_is_kept_and_all_of_it_is_logged(tmp_path: Path, capfd):
+    text = "import sys; sys.stdout.write('x' * 3_000_000 + 'END')"
+    kept = _run([sys.executable, "-c", text], tmp_path)
+    assert len(kept) == 2**20
+    assert kept.endswith(b"xEND")
+    assert len(capfd.readouterr().out) == 3_000_003
+
+
+def test_a_command_that_cannot_start_is_the_users_to_mend(tmp_path: Path):
+    with pytest.raises(CellFailure, match=r"cannot be started: No such file") as caught:
+        _run(["no-such-command-here"], tmp_path)
+    assert caught.value.kind == "user_error"

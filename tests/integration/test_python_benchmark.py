@@ -1,0 +1,316 @@
+"""Callables and classes of one's own as cells: real slots, the installed command line."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import textwrap
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchfleet.benchmarks.python import Python
+from benchfleet.campaign.load import load_campaign
+from benchfleet.domain.cell import Config, Model
+from benchfleet.errors import CellFailure
+from benchfleet.models.mock import MockAdapter
+
+HEAD = """\
+campaign: study
+defaults: {limits: {tries: 1}}
+matrix:
+  models: [{name: m, adapter: mock, model_kwargs: {answer: Paris}}]
+  configs: {dense: null}
+  benchmarks:
+"""
+
+# A user's own class as the earlier tool ran it: nothing of benchfleet is in it.
+OWN_CLASS = """\
+import csv, json, os
+from dataclasses import dataclass
+from questions import QUESTIONS
+
+
+@dataclass
+class Request:
+    context: str
+    questions: list
+    answer_prefix: str = "Answer: "
+
+
+class Capitals:
+    all_datasets = ["europe", "africa"]
+
+    def __init__(self, subsets_to_run=None):
+        self.subsets_to_run = subsets_to_run or self.all_datasets
+
+    def run_benchmark(self, adapter, result_dir, generation_kwargs=None, request_kwargs=None):
+        rows = [(part, *row) for part in self.subsets_to_run for row in QUESTIONS[part]]
+        answers = []
+        for _, question, _ in rows:
+            request = Request(context="Capitals.", questions=[question])
+            response = adapter.process_request(request, generation_kwargs, request_kwargs)
+            answers.append(response.responses[0])
+        right = [float(answer == said) for (*_, answer), said in zip(rows, answers)]
+        with open(os.path.join(result_dir, "raw_results.csv"), "w", newline="") as out:
+            writer = csv.writer(out)
+            writer.writerow(["task", "question", "answer", "predicted_answer"])
+            writer.writerows((*row, said) for row, said in zip(rows, answers))
+        metrics = {"overall_score": sum(right) / len(right), "task_scores": {"all": right[0]}}
+        with open(os.path.join(result_dir, "metrics.json"), "w") as out:
+            json.dump(metrics, out)
+        return {"ignored": True}
+"""
+QUESTIONS = """\
+QUESTIONS = {
+    "europe": [("France?", "Paris"), ("Norway?", "Oslo")],
+    "africa": [("Kenya?", "Nairobi")],
+}
+"""
+
+
+class Study:
+    """A campaign file in a folder of its own, with its modules."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.file = folder / "study.yaml"
+        self.results = folder / "benchmark_results" / "study"
+
+    def write(self, benchmarks: str) -> None:
+        self.file.write_text(HEAD + textwrap.indent(textwrap.dedent(benchmarks), "    "))
+
+    def module(self, name: str, text: str) -> None:
+        file = self.folder / name
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(textwrap.dedent(text))
+
+    def run(self, *words: str, code: int = 0) -> None:
+        done = subprocess.run(
+            [sys.executable, "-m", "benchfleet", "run", str(self.file), "--cpu-slots", "1", *words],
+            cwd=self.folder.parent,
+            env={**os.environ, "XDG_CACHE_HOME": str(self.folder / ".cache")},
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+        assert done.returncode == code, done.stdout + done.stderr
+
+    def text(self, place: str) -> str:
+        return (self.results / "m" / "dense" / place).read_text()
+
+    def failures(self) -> dict[str, dict[str, Any]]:
+        cells = {str(c.fingerprint): c for c in load_campaign(self.file).matrix.expand()}
+        return {
+            cells[file.parts[-3]].workload.label: json.loads(file.read_text())
+            for file in (self.results / ".attempts").rglob("failure.json")
+        }
+
+
+@pytest.fixture
+def study(tmp_path: Path) -> Study:
+    (tmp_path / "campaign").mkdir()
+    return Study(tmp_path / "campaign")
+
+
+def test_a_benchmark_class_of_the_earlier_tool_runs_as_it_is(study: Study):
+    study.module("own/capitals.py", OWN_CLASS)
+    study.module("own/questions.py", QUESTIONS)
+    study.write(
+        """\
+        - python:
+            name: capitals
+            call: capitals:Capitals
+            path: own
+            files: [own/questions.py]
+            subsets: [europe, africa]
+            generation: {max_new_tokens: 4}
+        """
+    )
+    study.run()
+    assert json.loads(study.text("capitals_europe/cell.json"))["metrics"]["overall_score"] == 0.5
+    metrics = json.loads(study.text("capitals_africa/metrics.json"))
+    assert metrics == {"overall_score": 0.0, "task_scores": {"all": 0.0}}
+    rows = study.text("capitals_europe/raw_results.csv").splitlines()
+    assert rows == [
+        "task,question,answer,predicted_answer",
+        "europe,France?,Paris,Paris",
+        "europe,Norway?,Oslo,Paris",
+    ]
+    assert not list((study.folder / "own").rglob("*.pyc"))
+
+
+def test_a_function_is_called_with_the_model_and_its_parameters(study: Study):
+    study.module(
+        "my_eval.py",
+        """\
+        def evaluate(adapter, rows, subset, seed, generation):
+            print(open("data.txt").read(), generation["temperature"])
+            said = adapter.generate(["France?"] * rows, max_new_tokens=2)
+            samples = [
+                {"id": str(i), "score": float(text == "Paris"), "predicted_answer": text}
+                for i, text in enumerate(said)
+            ]
+            return {"accuracy": 1.0, "subset": subset, "seed": seed, "samples": samples}
+
+        def number(adapter):
+            return 0.25
+        """,
+    )
+    study.module("data.txt", "some data")
+    study.write(
+        """\
+        - python: {name: mine, call: my_eval:evaluate, params: {rows: 3}, subsets: [a],
+            generation: {temperature: 0}}
+        - python: {name: short, call: my_eval:number}
+        """
+    )
+    study.run()
+    summary = json.loads(study.text("mine_a/metrics.json"))["summary"]
+    cells = {c.workload.label: c for c in load_campaign(study.file).matrix.expand()}
+    assert (summary["subset"], summary["seed"]) == ("a", cells["mine_a"].data_seed)
+    lines = [json.loads(line) for line in study.text("mine_a/samples.jsonl").splitlines()]
+    assert [(line["predicted_answer"], line["score"]) for line in lines] == [("Paris", 1.0)] * 3
+    assert "some data 0" in study.text("mine_a/log.txt")
+    assert json.loads(study.text("short/metrics.json"))["overall_score"] == 0.25
+
+
+def test_an_error_in_the_users_code_is_a_failure_with_its_trace(study: Study):
+    study.module(
+        "mine.py",
+        """\
+        import sys
+        def raises(adapter):
+            return inner()
+        def inner():
+            raise KeyError("a bug of mine")
+        def leaves(adapter):
+            sys.exit(3)
+        def nothing(adapter):
+            pass
+        def fine(adapter):
+            return 1
+        class Empty:
+            pass
+        """,
+    )
+    study.module("broken.py", "import no_such_module_here\ndef run(adapter): return 1\n")
+    study.module("json/__init__.py", "def run(adapter): return 1\n")
+    study.write(
+        """\
+        - python: {name: raises, call: mine:raises}
+        - python: {name: leaves, call: mine:leaves}
+        - python: {name: nothing, call: mine:nothing}
+        - python: {name: subsets, call: mine:fine, subsets: [a]}
+        - python: {name: empty, call: mine:Empty}
+        - python: {name: broken, call: broken:run}
+        - python: {name: taken, call: json:run}
+        - python: {name: fine, call: mine:fine}
+        """
+    )
+    study.run(code=1)
+    found = study.failures()
+    assert {name: (f["stage"], f["kind"]) for name, f in found.items()} == {
+        "raises": ("benchmark", "error"),
+        "leaves": ("benchmark", "error"),
+        "nothing": ("collect", "bad_result"),
+        "subsets_a": ("benchmark", "user_error"),
+        "empty": ("benchmark", "user_error"),
+        "broken": ("benchmark", "error"),
+        "taken": ("benchmark", "user_error"),
+    }
+    assert "a bug of mine" in found["raises"]["message"]
+    assert 'mine.py", line 5, in inner' in found["raises"]["trace"]
+    assert "no_such_module_here" in found["broken"]["message"]
+    assert "takes no subset" in found["subsets_a"]["message"]
+    assert "run_benchmark" in found["empty"]["message"]
+    assert "'json' is taken" in found["taken"]["message"]
+    assert json.loads(study.text("fine/metrics.json"))["overall_score"] == 1
+
+
+# The benchmark itself, in this process
+
+
+@dataclass
+class HeldSession:
+    """A session with a mock model and a real scratch folder."""
+
+    scratch: Path
+    subset: str | None = None
+    repeat: int = 0
+    seed: int = 7
+    limit: int | None = None
+    batch_size: int = 1
+    generation: dict[str, Any] = field(default_factory=dict)
+    recorded: tuple[()] = ()
+    kept: list[Any] = field(default_factory=list)
+
+    adapter = MockAdapter(Model(name="m", adapter="mock", source="m", digest="mock"))
+    config = Config(name="dense")
+
+    def record(self, record: Any) -> None:
+        self.kept.append(record)
+
+    def expect(self, total: int) -> None:
+        pass
+
+    def check_stop(self) -> None:
+        pass
+
+
+def _score(folder: Path, call: str, scratch: Path, **given: Any) -> float:
+    made = Python({"name": "x", "call": call, "folder": str(folder)})
+    scratch.mkdir(exist_ok=True)
+    return made.run(HeldSession(scratch, **given)).overall  # type: ignore[arg-type]
+
+
+def test_each_cell_imports_the_source_as_it_is_now_and_leaves_no_trace(tmp_path: Path):
+    folder, other = tmp_path / "a", tmp_path / "b"
+    for place in (folder, other):
+        place.mkdir()
+        (place / "own_part.py").write_text(f"VALUE = {len(place.name)}\n")
+    (folder / "own_eval.py").write_text("from own_part import VALUE\ndef run(a): return VALUE\n")
+    (other / "own_eval.py").write_text("def run(a):\n    import own_part\n    return 5\n")
+    before, path, here = set(sys.modules), list(sys.path), os.getcwd()
+    assert _score(folder, "own_eval:run", tmp_path / "s") == 1
+    assert _score(other, "own_eval:run", tmp_path / "s") == 5
+    (folder / "own_part.py").write_text("VALUE = 9\n")  # as long, and within the same second
+    assert _score(folder, "own_eval:run", tmp_path / "s") == 9
+    assert {name for name in set(sys.modules) - before if name.startswith("own_")} == set()
+    assert (sys.path, os.getcwd()) == (path, here)
+
+
+def test_a_written_metrics_file_goes_before_what_is_returned(tmp_path: Path):
+    (tmp_path / "own.py").write_text(
+        "def run(adapter, result_dir):\n"
+        "    with open(result_dir + '/metrics.json', 'w') as out:\n"
+        "        out.write('{\"score\": 2}')\n"
+        "    return {'score': 1}\n"
+    )
+    assert _score(tmp_path, "own:run", tmp_path / "s") == 2
+
+
+def test_a_callable_in_a_class_and_one_behind_a_wrapper_are_found(tmp_path: Path):
+    (tmp_path / "own.py").write_text(
+        "import functools\n"
+        "class Suite:\n    @staticmethod\n    def run(adapter): return 3\n"
+        "def two(adapter, extra): return extra\n"
+        "partial = functools.partial(two, extra=4)\n"
+    )
+    assert _score(tmp_path, "own:Suite.run", tmp_path / "s") == 3
+    assert _score(tmp_path, "own:partial", tmp_path / "s") == 4
+    with pytest.raises(CellFailure, match=r"own has no 'Suite\.walk'"):
+        _score(tmp_path, "own:Suite.walk", tmp_path / "s")
+
+
+def test_a_request_reaches_the_slots_own_adapter(tmp_path: Path):
+    (tmp_path / "own.py").write_text(
+        "def run(adapter):\n"
+        "    assert adapter.provenance() == {'adapter': 'mock'}\n"
+        "    return float(adapter.generate('x') == 'mock')\n"
+    )
+    assert _score(tmp_path, "own:run", tmp_path / "s") == 1

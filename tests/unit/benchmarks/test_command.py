@@ -1,0 +1,113 @@
+"""The parameters of a command and its digest; the digest reads files in a temporary folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchfleet.benchmarks.command import Command
+
+GOOD: dict[str, Any] = {"name": "mine", "argv": ["python", "eval.py", "--out", "{result}"]}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "eval.py").write_text("print(1)\n")
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "lib" / "a.py").write_text("a = 1\n")
+    return tmp_path
+
+
+def _digest(folder: Path, **params: Any) -> str:
+    return Command({**GOOD, **params, "folder": str(folder)}).data_digest(None)
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"name": None}, "name is missing"),
+        ({"name": 3}, "name must be text"),
+        ({"argv": None}, "argv must be a list"),
+        ({"argv": "python eval.py"}, "argv must be a list"),
+        ({"argv": []}, "argv must be a list"),
+        ({"argv": [""]}, "argv must begin with a command"),
+        ({"argv": ["python", True]}, "each of argv must be text or a number, not True"),
+        ({"argv": ["a\0b"]}, "each of argv must be text"),
+        ({"argv": ["x", "{reslt}"]}, r"no field {reslt}; did you mean {result}\?"),
+        ({"argv": ["x", "{qqqq}"]}, r"no field {qqqq}; there are config, result,"),
+        ({"environment": {"A": "{modle}"}}, r"did you mean {model}\?"),
+        ({"environment": ["A"]}, "environment must be a mapping"),
+        ({"environment": {"A=B": "1"}}, "'A=B' cannot name a variable"),
+        ({"environment": {"A": None}}, "environment.A must be text or a number"),
+        ({"timeout": 600}, "timeout must be a time such as 90s"),
+        ({"timeout": "0s"}, "timeout must be a time"),
+        ({"timeout": "soon"}, "timeout must be a time"),
+        ({"metric": 1}, "metric must be text"),
+        ({"files": "a.py"}, "files must be a list"),
+        ({"cwd": ""}, "cwd must be text"),
+        ({"arg": 1}, r"no parameter 'arg'; did you mean 'argv'\?"),
+    ],
+)
+def test_a_wrong_parameter_says_what_to_do(changed, said):
+    with pytest.raises(ValueError, match=said):
+        Command({**GOOD, **changed})
+
+
+def test_braces_that_are_no_field_stay():
+    Command({"name": "x", "argv": ["awk", "{print $1}", '{"a": {"b": 1}}', "{{model}}"]})
+
+
+def test_what_is_no_identity_comes_apart_and_both_make_it_again(folder: Path):
+    given = {**GOOD, "folder": str(folder), "timeout": "1h30m", "files": ["lib/*.py"], "cwd": "lib"}
+    made = Command(given)
+    assert made.outside() == {"folder": str(folder), "timeout": "1h30m", "files": ["lib/*.py"]}
+    assert not made.params().keys() & made.outside().keys()
+    again = Command({**made.params(), **made.outside()})
+    assert (again.params(), again.outside()) == (made.params(), made.outside())
+
+
+def test_the_digest_follows_the_files_in_argv_and_files(folder: Path):
+    first = _digest(folder)
+    assert _digest(folder) == first
+    assert _digest(folder, files=["lib/*.py"]) != first
+    (folder / "lib" / "a.py").write_text("a = 2\n")
+    assert _digest(folder) == first
+    (folder / "eval.py").write_text("print(2)\n")
+    assert _digest(folder) != first
+
+
+def test_the_digest_knows_files_behind_an_equals_sign_and_from_the_working_folder(folder: Path):
+    argv = ["python", "--script=a.py"]
+    before = _digest(folder, argv=argv, cwd="lib")
+    (folder / "lib" / "a.py").write_text("a = 2\n")
+    assert _digest(folder, argv=argv, cwd="lib") != before
+
+
+def test_the_digest_is_the_same_in_another_folder(folder: Path, tmp_path_factory):
+    other = tmp_path_factory.mktemp("other")
+    (other / "eval.py").write_text("print(1)\n")
+    assert _digest(other) == _digest(folder)
+
+
+def test_files_outside_the_folder_are_not_read(folder: Path):
+    argv = ["python", "/etc/hostname", "../../etc/hostname"]
+    assert _digest(folder, argv=argv) == _digest(folder, argv=["python", "no-such-file"])
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"files": ["*.toml"]}, r"nothing matches '\*.toml'"),
+        ({"files": ["../x.py"]}, "leaves it"),
+        ({"files": ["/etc/*"]}, "leaves it"),
+        ({"cwd": "nowhere"}, "there is no folder"),
+        ({"argv": ["no-such-command-here"]}, "no command 'no-such-command-here'"),
+        ({"argv": ["./run.sh"]}, r"no command './run.sh'"),
+        ({"argv": ["./eval.py"]}, r"no command './eval.py' that could be run"),
+    ],
+)
+def test_what_is_not_there_is_told_before_anything_runs(folder: Path, changed, said):
+    with pytest.raises(ValueError, match=said):
+        _digest(folder, **changed)

@@ -1,0 +1,225 @@
+"""`Answers`: what a harness answers in any order, recorded document by document."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import count
+from types import SimpleNamespace
+from typing import Any
+
+import numpy
+import pytest
+
+from benchfleet.benchmarks.base import Record
+from benchfleet.benchmarks.lm_eval.answers import Answers, plain
+
+
+@dataclass
+class Request:
+    """What of lm-eval's `Instance` counts here."""
+
+    doc_id: int
+    args: tuple[Any, ...]
+    doc: Mapping[str, Any]
+    idx: int = 0
+    request_type: str = "loglikelihood"
+    repeats: int = 1
+    resps: list[Any] = field(default_factory=list)
+
+
+class Task:
+    """A task whose documents hold their own choices and target."""
+
+    def __init__(self, instances: Sequence[Request], *, choices: bool = True) -> None:
+        self.instances = instances
+        self.config = SimpleNamespace(doc_to_choice="choices" if choices else None)
+        self.multiple_input = 0
+
+    def doc_to_choice(self, doc: Mapping[str, Any]) -> Any:
+        return doc["choices"]
+
+    def doc_to_target(self, doc: Mapping[str, Any]) -> Any:
+        return doc["gold"]
+
+    def doc_to_text(self, doc: Mapping[str, Any]) -> Any:
+        return doc["right"]
+
+
+@dataclass
+class Session:
+    """Keeps records; `stop_after` checks it ends."""
+
+    recorded: Sequence[Record] = ()
+    stop_after: int | None = None
+    kept: list[Record] = field(default_factory=list)
+    checks: int = 0
+
+    def record(self, record: Record) -> None:
+        json.dumps(record.to_dict(), allow_nan=False)
+        self.kept.append(record)
+
+    def check_stop(self) -> None:
+        self.checks += 1
+        if self.checks == self.stop_after:
+            raise KeyboardInterrupt
+
+
+def answers(task: Task, session: Session) -> Answers:
+    ticks, densities = count(), count(1)
+    return Answers(
+        task=task,
+        session=session,  # type: ignore[arg-type]
+        tokens=lambda text, add_special_tokens=True: len(text) + add_special_tokens,
+        measures=lambda: {"density": next(densities) / 10},
+        clock=lambda: float(next(ticks)),
+    )
+
+
+def choice_requests(*docs: Mapping[str, Any]) -> list[Request]:
+    return [
+        Request(number, (doc["q"], f" {choice}"), doc, idx=place)
+        for number, doc in enumerate(docs)
+        for place, choice in enumerate(doc["choices"])
+    ]
+
+
+RED = {"q": "colour?", "choices": ["red", "blue"], "gold": 0}
+ONE = {"q": "number?", "choices": ["two", "one"], "gold": [1]}
+
+
+def test_a_document_is_recorded_when_its_last_request_is_answered() -> None:
+    session = Session()
+    told = answers(Task(choice_requests(RED, ONE)), session)
+    told.add_partial("loglikelihood", ("number?", " one"), (-1.0, True))
+    told.add_partial("loglikelihood", ("colour?", " red"), (-3.0, False))
+    assert session.kept == []
+    told.add_partial("loglikelihood", ("number?", " two"), (-2.0, False))
+    (record,) = session.kept
+    assert (record.index, record.predicted_answer) == (1, "one")
+    assert record.columns["loglikelihoods"] == [-2.0, -1.0]
+    assert record.columns["target"] == ["one"]
+    assert (record.prompt_tokens, record.completion_tokens) == (len("number?") + 1, 0)
+    assert (record.seconds, record.measures) == (1.0, {"density": 0.3})
+    told.add_partial("loglikelihood", ("colour?", " blue"), (-1.0, False))
+    assert [(r.index, r.predicted_answer) for r in session.kept] == [(1, "one"), (0, "blue")]
+    assert session.kept[1].columns["target"] == "red"
+
+
+def test_equal_requests_of_two_documents_are_answered_apart() -> None:
+    session = Session()
+    twin = {**RED, "gold": 1}
+    told = answers(Task(choice_requests(RED, twin)), session)
+    for choice, value in ((" red", -1.0), (" red", -1.5), (" blue", -2.0), (" blue", -2.5)):
+        told.add_partial("loglikelihood", ("colour?", choice), (value, False))
+    assert [r.columns["loglikelihoods"] for r in session.kept] == [[-1.0, -2.0], [-1.5, -2.5]]
+    assert [r.columns["target"] for r in session.kept] == ["red", "blue"]
+
+
+def test_generated_text_is_the_answer_and_its_tokens_are_counted() -> None:
+    session, settings = Session(), {"until": ["\n"], "max_gen_toks": 3}
+    doc = {"q": "?K", "gold": "7", "choices": None}
+    request = Request(0, ("?K", settings), doc, request_type="generate_until", repeats=2)
+    told = answers(Task([request], choices=False), session)
+    told.add_partial("generate_until", ("?K", dict(settings)), "7 and")
+    assert session.kept == []
+    told.add_partial("generate_until", ("?K", dict(settings)), "8")
+    (record,) = session.kept
+    assert (record.predicted_answer, record.completion_tokens) == ("7 and", 5)
+    assert record.columns == {**doc, "target": "7"}
+
+
+@pytest.mark.parametrize(("greedy", "said"), [(True, "end"), (False, "")])
+def test_a_single_text_is_the_answer_where_the_model_would_say_it(greedy: bool, said: str) -> None:
+    session = Session()
+    task = Task([Request(0, ("The", " end"), {"gold": "end"})], choices=False)
+    answers(task, session).add_partial("loglikelihood", ("The", " end"), (-0.5, greedy))
+    assert session.kept[0].predicted_answer == said
+
+
+def test_rolling_likelihoods_have_no_answer() -> None:
+    session = Session()
+    doc = {"gold": "a page"}
+    task = Task([Request(0, ("a page",), doc, request_type="loglikelihood_rolling")], choices=False)
+    answers(task, session).add_partial("loglikelihood_rolling", ("a page",), -12.5)
+    (record,) = session.kept
+    assert (record.predicted_answer, record.columns["loglikelihoods"]) == ("", [-12.5])
+
+
+def test_choices_that_stand_in_the_question_have_a_target_too() -> None:
+    session = Session()
+    doc = {"choices": ["he fell", "it fell"], "gold": "down", "right": 1}
+    requests = [Request(0, (context, " down"), doc, idx=i) for i, context in enumerate("ab")]
+    task = Task(requests)
+    task.multiple_input = 2
+    told = answers(task, session)
+    told.add_partial("loglikelihood", ("a", " down"), (-1.0, False))
+    told.add_partial("loglikelihood", ("b", " down"), (-2.0, False))
+    (record,) = session.kept
+    assert (record.predicted_answer, record.columns["target"]) == ("he fell", "it fell")
+
+
+def test_a_stop_is_heard_between_the_requests_of_one_document() -> None:
+    session = Session(stop_after=1)
+    told = answers(Task(choice_requests(RED)), session)
+    with pytest.raises(KeyboardInterrupt):
+        told.add_partial("loglikelihood", ("colour?", " red"), (-3.0, False))
+    assert session.kept == []
+
+
+def test_what_lm_eval_did_not_tell_of_is_recorded_in_the_end() -> None:
+    session = Session()
+    requests = choice_requests(RED, ONE)
+    told = answers(Task(requests), session)
+    told.add_partial("loglikelihood", ("never asked", ""), (-3.0, False))
+    for request, value in zip(requests, (-1.0, -2.0, -3.0, -4.0), strict=True):
+        request.resps = [(value, False)]
+        if request.doc_id == 0:
+            told.add_partial("loglikelihood", request.args, (value, False))
+    told.finish()
+    told.finish()
+    assert [(r.index, r.predicted_answer) for r in session.kept] == [(0, "red"), (1, "two")]
+
+
+def test_an_answer_that_an_earlier_attempt_recorded_is_not_recorded_again() -> None:
+    def run(session: Session, value: float) -> Session:
+        told = answers(Task(choice_requests(RED)), session)
+        told.add_partial("loglikelihood", ("colour?", " red"), (value, False))
+        told.add_partial("loglikelihood", ("colour?", " blue"), (-2.0, False))
+        return session
+
+    (first,) = run(Session(), -1.0).kept
+    earlier = Record.from_dict(json.loads(json.dumps(first.to_dict())))
+    assert run(Session(recorded=[earlier]), -1.0).kept == []
+    assert len(run(Session(recorded=[earlier]), -1.5).kept) == 1
+    assert len(run(Session(recorded=[replace(earlier, id="0-other")]), -1.0).kept) == 1
+
+
+def test_ids_are_the_same_for_a_document_and_others_for_another() -> None:
+    def of(doc: Mapping[str, Any]) -> str:
+        session = Session()
+        told = answers(Task(choice_requests(doc)), session)
+        for choice in doc["choices"]:
+            told.add_partial("loglikelihood", (doc["q"], f" {choice}"), (-1.0, False))
+        return session.kept[0].id
+
+    assert of(RED) == of(dict(RED))
+    assert of(RED) != of({**RED, "gold": 1})
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ({1: (2, {"a"})}, {"1": [2, ["a"]]}),
+        (float("nan"), "nan"),
+        (numpy.float32(0.5), 0.5),
+        (numpy.array([1, 2]), "[1 2]"),
+        (b"bytes", "b'bytes'"),
+        (True, True),
+        (None, None),
+    ],
+)
+def test_columns_are_json_whatever_a_document_holds(value: Any, text: Any) -> None:
+    assert plain(value) == text
+    json.dumps(plain(value), allow_nan=False)

@@ -1,0 +1,111 @@
+"""The parameters of a callable and its digest; the digest reads files in a temporary folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchfleet.benchmarks.python import Python
+
+
+def _made(folder: Path, **params: Any) -> Python:
+    return Python({"name": "mine", "call": "my_eval:run", **params, "folder": str(folder)})
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "my_eval.py").write_text("def run(adapter): return 1\nif 1:\n    X = run\n")
+    (tmp_path / "pack" / "inner").mkdir(parents=True)
+    (tmp_path / "pack" / "__init__.py").write_text("from .inner.own import evaluate\n")
+    (tmp_path / "pack" / "inner" / "__init__.py").touch()
+    (tmp_path / "pack" / "inner" / "own.py").write_text("def evaluate(adapter): return 1\n")
+    (tmp_path / "data.json").write_text("[]")
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"name": ""}, "name must be text"),
+        ({"call": None}, "call must be module:name"),
+        ({"call": "my_eval"}, "call must be module:name"),
+        ({"call": "my-eval:run"}, "call must be module:name"),
+        ({"call": "my_eval:run()"}, "call must be module:name"),
+        ({"params": [1]}, "params must be a mapping"),
+        ({"pth": "."}, r"did you mean 'path'\?"),
+    ],
+)
+def test_a_wrong_parameter_says_what_to_do(tmp_path: Path, changed, said):
+    with pytest.raises(ValueError, match=said):
+        _made(tmp_path, **changed)
+
+
+@pytest.mark.parametrize(
+    "call", ["my_eval:run", "my_eval:X", "pack:evaluate", "pack.inner.own:evaluate"]
+)
+def test_a_module_or_a_package_in_the_folder_is_found_without_running_it(folder: Path, call):
+    assert len(_made(folder, call=call).data_digest(None)) == 64
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"call": "my_evil:run"}, "there is no module my_evil in"),
+        ({"call": "json:loads"}, "there is no module json in"),
+        ({"call": "pack.inner.none:x"}, "there is no module"),
+        ({"path": "pack"}, "there is no module my_eval in .*pack"),
+        ({"call": "my_eval:rn"}, r"my_eval has no 'rn'; did you mean 'run'\?"),
+        ({"call": "my_eval:print"}, "my_eval has no 'print'; it has run, X"),
+        ({"files": ["*.csv"]}, "nothing matches"),
+    ],
+)
+def test_what_is_not_there_is_told_before_anything_runs(folder: Path, changed, said):
+    with pytest.raises(ValueError, match=said):
+        _made(folder, **changed).data_digest(None)
+
+
+def test_an_error_of_syntax_is_told_with_its_line(folder: Path):
+    (folder / "my_eval.py").write_text("x = 1\ndef run(:\n")
+    with pytest.raises(ValueError, match=r"my_eval\.py, line 2"):
+        _made(folder).data_digest(None)
+
+
+def test_a_star_import_may_bring_any_name(folder: Path):
+    (folder / "my_eval.py").write_text("from other import *\n")
+    _made(folder, call="my_eval:whatever").data_digest(None)
+
+
+@pytest.mark.parametrize(
+    ("changed", "file"),
+    [
+        ({}, "my_eval.py"),
+        ({"call": "pack:evaluate"}, "pack/inner/own.py"),
+        ({"files": ["data.json"]}, "data.json"),
+    ],
+)
+def test_the_digest_follows_the_source_and_nothing_else(folder: Path, changed, file):
+    before = _made(folder, **changed).data_digest(None)
+    (folder / "pack" / "__pycache__").mkdir()
+    (folder / "pack" / "__pycache__" / "x.py").touch()
+    (folder / "unrelated.py").touch()
+    assert _made(folder, **changed).data_digest(None) == before
+    (folder / file).write_text((folder / file).read_text() + "\n")
+    assert _made(folder, **changed).data_digest(None) != before
+
+
+def test_where_it_lies_is_no_part_of_the_identity(folder: Path, tmp_path_factory):
+    other = tmp_path_factory.mktemp("other")
+    (other / "code").mkdir()
+    (other / "code" / "my_eval.py").write_text((folder / "my_eval.py").read_text())
+    here, there = _made(folder), _made(other, path="code")
+    assert here.params() == there.params()
+    assert here.data_digest(None) == there.data_digest(None)
+    assert here.outside() != there.outside()
+
+
+def test_both_halves_make_it_again(folder: Path):
+    made = _made(folder, params={"rows": 2}, metric="f1", files=["data.json"])
+    again = Python({**made.params(), **made.outside()})
+    assert (again.params(), again.outside()) == (made.params(), made.outside())

@@ -1,0 +1,213 @@
+"""The HTML report, read back by a parser."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+import sys
+from html.parser import HTMLParser
+
+import pytest
+
+from benchfleet.errors import MissingExtra
+from benchfleet.reports import html
+
+HOSTILE = "</script><script>alert(1)</script><img src=x onerror=\"alert('2')\">{{ 7*7 }}\u202e]]>"
+VOID = {"meta", "br", "img", "link", "input", "hr"}
+
+
+class Page(HTMLParser):
+    """The page's elements, attributes and texts; raises where a tag is not closed."""
+
+    def __init__(self, text):
+        super().__init__(convert_charrefs=True)
+        self.open, self.tags, self.attributes, self.tables, self.scripts = [], [], [], [], []
+        self.feed(text)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        self.attributes += attrs
+        if tag not in VOID:
+            self.open.append(tag)
+        if tag == "table":
+            self.tables.append([])
+        elif tag == "tr":
+            self.tables[-1].append([])
+        elif tag in {"td", "th"}:
+            self.tables[-1][-1].append("")
+        elif tag == "script":
+            self.scripts.append("")
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        if {"td", "th"} & set(self.open):
+            self.tables[-1][-1][-1] += data.strip("\n")
+        elif self.open and self.open[-1] == "script":
+            self.scripts[-1] += data
+
+
+def text(study, title="t"):
+    return html.render(study.compared(), title=title)
+
+
+def page(study, title="t"):
+    return Page(text(study, title))
+
+
+def figures(found):
+    """The figures as the page's script reads them."""
+    return json.loads(found.scripts[0])
+
+
+@pytest.fixture
+def hostile(study):
+    for model in (HOSTILE, "tiny"):
+        study.done("dense", [1, 0], model=model, host="<h1>", device="cpu:0")
+        study.done(HOSTILE, [1, 1], model=model, host="lab", device="cpu:0")
+        study.failed("x", model=model, stage=HOSTILE, message=HOSTILE)
+    return study
+
+
+def test_the_tables_hold_scores_differences_cost_and_time(demo):
+    scores, differences, costs, time = page(demo).tables
+    head = ["model", "config", "recall_128", "recall_512", "recall_1024"]
+    assert scores[0] == head
+    assert scores[1] == ["tiny-recall", "dense", *["1.000 ± 0.000"] * 3]
+    assert scores[5] == ["top_k", *["0.990 ± 0.007"] * 3]
+    assert differences[1] == ["tiny-recall", "window_32", *["−0.850 ± 0.025 ▼"] * 3]
+    assert costs[1] == ["tiny-recall", "dense", *["0.250 · 50 tok/s"] * 3]
+    assert time[0:2] == [
+        ["model", "config", "loading", "computing"],
+        ["tiny-recall", "dense", "6.0 s", "24 s"],
+    ]
+
+
+def test_the_page_says_what_won_and_how_it_was_computed(demo):
+    found = re.sub(r"</?bdi>", "", text(demo))
+    assert "30 cells: 30 success." in found
+    assert "dense has the highest mean, surely better than window_32" in found
+    assert "Holm" in found
+    assert "Failures" not in found
+
+
+def test_the_page_asks_nothing_of_anyone(hostile):
+    found = page(hostile)
+    asking = {"src", "href", "action", "data", "poster", "srcset", "background", "xlink:href"}
+    wanted = [value for name, value in found.attributes if name in asking]
+    assert wanted
+    assert all(value.startswith("#") for value in wanted)
+    assert "url(" not in text(hostile).split("<body>")[0]
+    assert "@import" not in text(hostile).split("<body>")[0]
+
+
+def test_the_policy_allows_the_pages_own_script_alone(hostile):
+    found = page(hostile)
+    (policy,) = [value for _, value in found.attributes if value and "default-src" in value]
+    data, script = found.scripts
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    assert policy.startswith("default-src 'none'; ")
+    assert f"script-src 'sha256-{digest}';" in policy
+    assert "unsafe-eval" not in policy
+    assert json.loads(data)
+    assert not set("<>&") & set(data)
+
+
+def test_hostile_names_are_shown_and_mean_nothing(hostile):
+    found = page(hostile, title=HOSTILE)
+    shown = HOSTILE.replace("\u202e", "\\u202e")
+    assert found.tags.count("script") == 2
+    assert "img" not in found.tags
+    assert not any(name.startswith("on") for name, _ in found.attributes)
+    assert any(shown in cell for table in found.tables for row in table for cell in row)
+    assert "\u202e" not in text(hostile, title=HOSTILE)
+    rows = [dict(zip(f["fields"], v, strict=True)) for f in figures(found) for v in f["values"]]
+    assert {row["column"] for row in rows} == {"dense", shown, "x"}
+
+
+def test_the_script_finds_every_chart_that_the_page_has_a_place_for(hostile):
+    found = page(hostile)
+    places = [
+        (int(number), chart)
+        for (name, number), (other, chart) in zip(
+            found.attributes, found.attributes[1:], strict=False
+        )
+        if (name, other) == ("data-figure", "data-chart")
+    ]
+    assert places == [(0, "scores"), (0, "differences")]
+    for number, chart in places:
+        assert figures(found)[number][chart]["layer"]
+
+
+def test_failures_come_with_message_cells_and_way_out(study):
+    for repeat in range(25):
+        study.failed("dense", repeat=repeat, message="3 GB asked\nof 2")
+    found = re.sub(r"</?bdi>", "", text(study))
+    assert "<pre>3 GB asked of 2</pre>" in found
+    assert "Set a smaller batch_size" in found
+    assert "<code>tiny/dense/recall_512/r19</code> and 5 more." in found
+
+
+def test_differences_have_their_interval_and_a_colour_where_they_are_sure(demo):
+    found = text(demo)
+    assert found.count('<td class="lower"') == 9
+    assert found.count('<td class="unsure"') == 3
+    assert re.search(r'<td class="lower" title="−0\.\d{3} to −0\.\d{3} on \d+ values">', found)
+
+
+def test_many_verdicts_become_a_table_of_who_leads_where(study):
+    for model in range(13):
+        study.done("dense", [1] * 30 + [0], model=f"m{model}")
+        study.done("window", [0] * 31, model=f"m{model}")
+        study.done("top_k", [1] * 30 + [0], model=f"m{model}")
+    found = page(study)
+    assert found.tables[0][:2] == [["model", "recall_512"], ["m0", "dense▲ 1 ≈ 1"]]
+    assert "details" in found.tags
+    assert "dense leads 13 of 13." in re.sub(r"</?bdi>", "", text(study))
+
+
+def test_a_page_of_many_cells_stays_below_two_megabytes(study):
+    for model in range(20):
+        for config in ("dense", *(f"streaming-{n}" for n in range(11))):
+            for subset in range(8):
+                study.done(
+                    config,
+                    [(model * 7 + n * subset) % 10 / 9 for n in range(4)],
+                    model=f"org/model-{model}-instruct",
+                    subset=f"subset-{subset}",
+                    metrics={"density": 0.25, "completion_tokens": 100, "seconds": 2.0},
+                )
+    written = text(study)
+    assert len(written.encode()) < 2_000_000
+    found = page(study)
+    assert sum(len(figure["values"]) for figure in figures(found)) == 20 * 12 * 8
+    assert [len(table) for table in found.tables[1:4]] == [241, 221, 241]
+
+
+@pytest.mark.parametrize("state", ["pending", "running", "skipped", "cancelled"])
+def test_a_campaign_without_results_still_makes_a_page(study, state):
+    study.record(study.cell("dense"), state)
+    found = page(study)
+    assert found.scripts == []
+    assert found.tables[0][1] == ["tiny", "dense", state]
+
+
+def test_an_empty_campaign_makes_a_page(study):
+    assert "no cells." in text(study)
+    assert page(study).tables == []
+
+
+def test_the_same_results_make_the_same_page(demo):
+    assert text(demo) == text(demo)
+
+
+@pytest.mark.parametrize("package", ["altair", "vl_convert", "jinja2"])
+def test_without_the_extra_the_page_is_refused_with_the_pip_line(demo, monkeypatch, package):
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(MissingExtra, match=rf"needs {package}; pip install 'benchfleet\[report\]'"):
+        text(demo)
