@@ -1,3 +1,34 @@
 """Runs a matrix of LLM benchmarks on whatever machines you have, and never a cell twice."""
 
 __version__ = "0.1.0"
+
+# Fetched from where they live when they are first asked for, so that importing benchfleet stays
+# light; `__init__.pyi` says the same to type checkers.
+_HOMES = {
+    "AdapterConfig": "executor",
+    "BenchfleetError": "errors",
+    "BenchmarkConfig": "executor",
+    "BenchmarkExecutor": "executor",
+    "BenchmarkFailure": "executor",
+    "BenchmarkResult": "executor",
+    "BenchmarkStub": "executor",
+    "CampaignError": "errors",
+    "ExecutionProgress": "executor",
+    "ExecutionResults": "executor",
+    "load_campaign": "campaign.load",
+}
+__all__ = sorted(_HOMES)
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    found = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,27 @@
+from .campaign.load import load_campaign
+from .errors import BenchfleetError, CampaignError
+from .executor import (
+    AdapterConfig,
+    BenchmarkConfig,
+    BenchmarkExecutor,
+    BenchmarkFailure,
+    BenchmarkResult,
+    BenchmarkStub,
+    ExecutionProgress,
+    ExecutionResults,
+)
+
+__version__: str
+__all__ = [
+    "AdapterConfig",
+    "BenchfleetError",
+    "BenchmarkConfig",
+    "BenchmarkExecutor",
+    "BenchmarkFailure",
+    "BenchmarkResult",
+    "BenchmarkStub",
+    "CampaignError",
+    "ExecutionProgress",
+    "ExecutionResults",
+    "load_campaign",
+]

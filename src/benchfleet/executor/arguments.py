@@ -1,0 +1,234 @@
+"""A call's arguments as the data of a campaign, so that one set of rules checks both."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from benchfleet.campaign.base import Campaign, absolute
+from benchfleet.campaign.load import read_campaign
+from benchfleet.campaign.plain import plain
+from benchfleet.campaign.source import Flaw, KeyPath, Source, TooMuch, dotted
+from benchfleet.errors import CampaignError, Mistake
+
+CALL = "BenchmarkExecutor.run_benchmark_matrix"
+CAMPAIGN = "benchmark_matrix"  # one name for all, so that a results folder may be renamed
+MODELS, CONFIGS, BENCHMARKS = "model_names", "sparse_attention_configs", "benchmark_configs"
+ADAPTER, GENERATION = "adapter_config", "generation_kwargs"
+_ORDER = (MODELS, CONFIGS, BENCHMARKS, ADAPTER, GENERATION)
+_ADAPTERS = {"huggingface": "transformers"}  # as the earlier tool called it
+
+
+@dataclass(kw_only=True)
+class Arguments:
+    """What a call asks for, what was wrong with it at first sight, and who said what."""
+
+    folder: Path  # relative paths start here
+    matrix: dict[str, Any] = field(default_factory=dict)
+    defaults: dict[str, Any] = field(default_factory=dict)
+    flaws: list[Flaw] = field(default_factory=list)  # under the names of the arguments
+    models: dict[str, str] = field(default_factory=dict)  # name in the results → as it was given
+    configs: dict[str, Any] = field(default_factory=dict)  # name → what was given for it
+    keys: dict[str, str] = field(default_factory=dict)  # the campaign's key → the argument's
+    places: list[str] = field(default_factory=list)  # arguments' items that are a line of their own
+    lines: dict[KeyPath, int] = field(default_factory=dict)  # where each of those stands, from 1
+
+    def campaign(self, results: Path) -> Campaign:
+        """The campaign that they make. Raises CampaignError with every mistake in them."""
+        data = {"campaign": CAMPAIGN, "defaults": self.defaults, "matrix": self.matrix}
+        try:
+            found, flaws = plain(data)
+        except TooMuch as error:
+            raise CampaignError(CALL, [Mistake(key="", message=str(error))]) from None
+        source = Source(data=found, lines=self.lines, flaws=(*self.flaws, *flaws))
+        try:
+            return read_campaign(source, file=self.folder / CALL, shown=CALL, results=results)
+        except CampaignError as error:
+            raise CampaignError(CALL, self._in_our_words(error.mistakes)) from None
+
+    def wrong(self, path: KeyPath, message: str) -> None:
+        """Note a mistake under the name of an argument."""
+        self.flaws.append(Flaw(message=message, path=path))
+
+    def _in_our_words(self, mistakes: Iterable[Mistake]) -> list[Mistake]:
+        """The mistakes under the names of the arguments, without what only follows from ours."""
+        own = [(dotted(flaw.path), flaw.message) for flaw in self.flaws]
+        found = []
+        for mistake in mistakes:
+            line = mistake.line
+            key = self._argument(mistake.key) if line is None else self.places[line - 1]
+            follows = (key, mistake.message) not in own and any(
+                where == key or where.startswith((f"{key}[", f"{key}.")) for where, _ in own
+            )
+            if not follows:
+                found.append(Mistake(key=key, message=mistake.message))
+        return sorted(found, key=lambda mistake: _place(mistake.key))
+
+    def _argument(self, key: str) -> str:
+        for ours in sorted(self.keys, key=len, reverse=True):
+            if key == ours or key.startswith((f"{ours}[", f"{ours}.")):
+                return self.keys[ours] + key[len(ours) :]
+        return key
+
+
+def _place(key: str) -> int:
+    """The place of the argument that a key begins with."""
+    return next((n for n, name in enumerate(_ORDER) if key.startswith(name)), len(_ORDER))
+
+
+def read_arguments(
+    folder: Path,
+    model_names: Any,
+    sparse_attention_configs: Any,
+    benchmark_configs: Any,
+    adapter_config: Any,
+    generation_kwargs: Any,
+) -> Arguments:
+    """The arguments of a call; mistakes are noted in what is returned, not raised."""
+    read = Arguments(folder=folder)
+    read.keys = {
+        "matrix.models": MODELS,
+        "matrix.configs": CONFIGS,
+        "matrix.benchmarks": BENCHMARKS,
+        "defaults.adapter": f"{ADAPTER}.adapter_name",
+        "defaults.model_kwargs": f"{ADAPTER}.model_kwargs",
+        "defaults.tokenizer_kwargs": f"{ADAPTER}.tokenizer_kwargs",
+        "defaults.generation": GENERATION,
+    }
+    _read_models(read, model_names)
+    _read_configs(read, sparse_attention_configs)
+    _read_benchmarks(read, benchmark_configs)
+    _read_adapter(read, adapter_config)
+    read.defaults["generation"] = generation_kwargs
+    return read
+
+
+def _read_models(read: Arguments, given: Any) -> None:
+    items = _listed(read, MODELS, given, "['org/name', './folder']")
+    folders = [_folder(read.folder, item) for item in items]
+    called = _called([folder for folder in folders if folder is not None])
+    listed: list[Any] = []
+    for place, (item, folder) in enumerate(zip(items, folders, strict=True)):
+        ours, here = f"matrix.models[{len(listed)}]", f"{MODELS}[{place}]"
+        read.keys[ours] = here
+        if isinstance(item, Mapping):
+            name = item.get("name", item.get("model"))
+            listed.append(item)
+            read.models[str(name)] = str(name)
+        elif not isinstance(item, (str, os.PathLike)):
+            read.wrong((MODELS, place), f"must be a name or a folder, not {item!r:.60}")
+        elif folder is None:
+            listed.append(item)
+            read.models[str(item)] = str(item)
+        else:
+            as_given = os.fsdecode(item)
+            name = as_given if _named_as_a_hub_model(item) else called[folder]
+            listed.append({"name": name, "path": str(folder)})
+            read.keys |= {f"{ours}.name": here, f"{ours}.path": here}
+            read.models[name] = as_given
+    read.matrix["models"] = listed
+
+
+def _folder(start: Path, item: Any) -> Path | None:
+    """The folder that an item names, or None where it is a name for the adapter."""
+    if isinstance(item, os.PathLike):
+        return absolute(start, os.fsdecode(item))
+    if not isinstance(item, str) or not item:
+        return None
+    place = absolute(start, item)
+    return place if not _named_as_a_hub_model(item) or os.path.isdir(place) else None
+
+
+def _named_as_a_hub_model(item: Any) -> bool:
+    """Whether it could be a hub's name too: those keep the folder names that users know."""
+    return isinstance(item, str) and not item.startswith((".", "/", "~"))
+
+
+def _called(folders: Sequence[Path]) -> dict[Path, str]:
+    """Each folder by its last part, or by as many of the last as tell it from the others."""
+    names = {}
+    for folder in folders:
+        length = 1
+        while length < len(folder.parts) and any(
+            other != folder and other.parts[-length:] == folder.parts[-length:] for other in folders
+        ):
+            length += 1
+        names[folder] = "/".join(folder.parts[-length:])
+    return names
+
+
+def _read_configs(read: Arguments, given: Any) -> None:
+    pairs = given.items() if isinstance(given, Mapping) else given
+    named: dict[str, Any] = {}
+    for place, item in enumerate(_listed(read, CONFIGS, pairs, "[('dense', None)]")):
+        if not isinstance(item, (tuple, list)) or len(item) != 2:
+            message = f"must be a pair such as ('dense', None), not {item!r:.60}"
+            read.wrong((CONFIGS, place), message)
+            continue
+        name, config = item
+        if not isinstance(name, str):
+            read.wrong((CONFIGS, place, 0), f"must be a name, not {name!r:.60}")
+        elif name in named:
+            message = f"{name!r} stands twice; give each config a name of its own"
+            read.wrong((CONFIGS, place, 0), message)
+        else:
+            whole = isinstance(config, Mapping) and {"attention", "everywhere"} & config.keys()
+            named[name] = config if config is None or whole else {"attention": config}
+            read.configs[name] = config
+            ours, here = dotted(("matrix", "configs", name)), f"{CONFIGS}[{place}]"
+            read.keys[ours] = f"{here}[1]" if whole else here
+            if not whole:
+                read.keys[f"{ours}.attention"] = f"{here}[1]"
+    read.matrix["configs"] = named
+
+
+def _read_benchmarks(read: Arguments, given: Any) -> None:
+    listed: list[Any] = []
+    example = "[BenchmarkConfig('mock_benchmark')]"
+    for place, item in enumerate(_listed(read, BENCHMARKS, given, example)):
+        name = getattr(item, "benchmark_name", None)
+        if isinstance(item, (str, Mapping)):
+            body = item
+            name = next(iter(item), "") if isinstance(item, Mapping) else item
+        elif isinstance(name, str):
+            settings = getattr(item, "settings", None) or {}
+            if not isinstance(settings, Mapping):
+                read.wrong((BENCHMARKS, place, "settings"), "must be a mapping of names to values")
+                settings = {}
+            subsets = getattr(item, "subsets", None)
+            body = {name: {**settings, **({} if subsets is None else {"subsets": subsets})}}
+            for number in range(len(subsets) if isinstance(subsets, (list, tuple)) else 0):
+                read.places.append(f"{BENCHMARKS}[{place}].subsets[{number}]")
+                path = ("matrix", "benchmarks", len(listed), name, "subsets", number)
+                read.lines[path] = len(read.places)
+        else:
+            message = "must be a BenchmarkConfig, or have a benchmark_name that is text"
+            read.wrong((BENCHMARKS, place), f"{message}; not {item!r:.60}")
+            continue
+        ours = ("matrix", "benchmarks", len(listed))
+        read.keys[dotted(ours)] = f"{BENCHMARKS}[{place}]"
+        read.keys[dotted((*ours, str(name)))] = f"{BENCHMARKS}[{place}]"
+        listed.append(body)
+    read.matrix["benchmarks"] = listed
+
+
+def _read_adapter(read: Arguments, given: Any) -> None:
+    name = getattr(given, "adapter_name", None)
+    if name is None:
+        message = f"must be an AdapterConfig, or have its attributes; not {given!r:.60}"
+        read.wrong((ADAPTER,), message)
+        return
+    read.defaults["adapter"] = _ADAPTERS.get(name, name) if isinstance(name, str) else name
+    for kwargs in ("model_kwargs", "tokenizer_kwargs"):
+        read.defaults[kwargs] = getattr(given, kwargs, None)
+
+
+def _listed(read: Arguments, argument: str, given: Any, example: str) -> list[Any]:
+    """The items of an argument that must be a list; any iterable but text is one."""
+    if isinstance(given, Iterable) and not isinstance(given, (str, bytes, Mapping)):
+        return list(given)
+    read.wrong((argument,), f"must be a list such as {example}, not {given!r:.60}")
+    return []

@@ -1,0 +1,101 @@
+"""From cells and their records to what a call shows while it runs and gives back in the end."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from benchfleet.domain.attempt import CellRecord
+from benchfleet.domain.cell import Cell
+from benchfleet.results import layout as names
+from benchfleet.results.layout import Layout
+from benchfleet.runner.progress import Notice, Progress
+
+from .arguments import Arguments
+from .values import BenchmarkFailure, BenchmarkResult, BenchmarkStub, ExecutionProgress
+
+ProgressCallback = Callable[[ExecutionProgress], object]
+
+
+class Watch:
+    """Tells a caller how far a run is, and keeps what the runner warned of, by cell."""
+
+    def __init__(self, tell: ProgressCallback | None, now: Callable[[], float]) -> None:
+        self._tell, self._now = tell, now
+        self.warnings: dict[str, str] = {}
+
+    def __call__(self, notice: Notice, progress: Progress) -> None:
+        if notice.kind == "warning" and notice.cell:
+            self.warnings[notice.cell] = notice.message
+        if self._tell is not None:
+            self._tell(snapshot(progress, self._now()))
+
+
+def snapshot(progress: Progress, now: float) -> ExecutionProgress:
+    """The runner's counts in the words of the earlier tool."""
+    success = progress.states.get("success", 0)
+    running: dict[int, list[str]] = {}
+    for slot in progress.slots.values():
+        if slot.cell:
+            state = f"{slot.done}/{slot.total}" if slot.total else slot.stage
+            for index in slot.devices.partition(":")[2].split("+"):
+                running.setdefault(int(index), []).append(f"{slot.cell} {state}")
+    return ExecutionProgress(
+        total_stubs=progress.total,
+        skipped_stubs=progress.reused,
+        completed_stubs=success - progress.reused,
+        failed_stubs=progress.ended - success,
+        current_executions={index: ", ".join(cells) for index, cells in sorted(running.items())},
+        seconds_left=progress.seconds_left(now),
+    )
+
+
+def stub(
+    cell: Cell, record: CellRecord, asked: Arguments, adapter_config: Any, layout: Layout
+) -> BenchmarkStub:
+    """The cell as its caller described it."""
+    return BenchmarkStub(
+        model_name=asked.models[cell.model.name],
+        sparse_config_name=cell.config.name,
+        sparse_attention_config=asked.configs[cell.config.name],
+        benchmark_name=cell.workload.benchmark,
+        subset=cell.workload.subset,
+        adapter_config=adapter_config,
+        generation_kwargs=dict(cell.workload.generation),
+        result_dir=str(layout.published(record.path)),
+    )
+
+
+def result(
+    described: BenchmarkStub, record: CellRecord, layout: Layout, *, reused: bool
+) -> BenchmarkResult:
+    """A success with the metrics that are published. Raises OSError or ValueError without them."""
+    outcome = record.outcome
+    file = layout.published(record.path) / names.METRICS
+    metrics: Mapping[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    return BenchmarkResult(
+        stub=described,
+        metrics=metrics,
+        execution_time=sum(outcome.seconds.values()) if outcome else 0.0,
+        reused=reused,
+        host=outcome.host if outcome else "",
+        device=outcome.device if outcome else "",
+    )
+
+
+def failure(described: BenchmarkStub, record: CellRecord, why: str) -> BenchmarkFailure:
+    """A cell without a result; `why` is the reason where no attempt has told one."""
+    outcome = record.outcome
+    told = outcome.failure if outcome and record.state in ("failed", "partial") else None
+    return BenchmarkFailure(
+        stub=described,
+        state=record.state,
+        stage=told.stage if told else "collect" if record.state == "success" else "provision",
+        error_type=told.kind if told else "bad_result" if record.state == "success" else "error",
+        error_message=told.message if told else why or f"the cell is {record.state}",
+        execution_time=sum(outcome.seconds.values()) if outcome else 0.0,
+        attempts=record.attempt,
+        traceback=told.trace if told else "",
+        log_tail=told.log_tail if told else "",
+    )

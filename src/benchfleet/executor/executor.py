@@ -1,0 +1,276 @@
+"""`BenchmarkExecutor`: runs a matrix on this machine's GPUs or CPU, and never a cell twice."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from numbers import Integral
+from pathlib import Path
+from typing import Any
+
+from benchfleet.bench import Bench, open_bench, split_url
+from benchfleet.campaign.base import absolute
+from benchfleet.domain.attempt import CellRecord
+from benchfleet.domain.cell import Cell
+from benchfleet.domain.event import Event
+from benchfleet.errors import CampaignError, DeviceError, Mistake, UnknownName
+from benchfleet.results import layout as names
+from benchfleet.results.layout import Layout
+from benchfleet.results.read import published_folders
+from benchfleet.runner.inbox import RealInbox
+from benchfleet.runner.loop import RunEnd
+from benchfleet.runner.place import Pool
+from benchfleet.runner.rebuild import rebuild
+from benchfleet.runner.recover import publish_what_was_committed
+from benchfleet.summary import summarised, write_summary
+from benchfleet.wiring import choose_pool, run_cells
+
+from .arguments import CALL, Arguments, read_arguments
+from .collect import ProgressCallback, Watch, failure, result, stub
+from .interrupt import raised_at_the_end
+from .values import (
+    AdapterConfig,
+    BenchmarkConfig,
+    BenchmarkFailure,
+    BenchmarkResult,
+    ExecutionResults,
+)
+
+
+class BenchmarkExecutor:
+    """Runs matrices of models × attention configs × benchmarks × subsets on this machine.
+
+    `gpu_ids` are the GPUs to use, as ``nvidia-smi`` numbers them; ``[]`` runs on the CPU.
+    `max_concurrent_runs` cells run at a time over all devices; where that is more than there are
+    GPUs, they share them. `base_result_dir` holds the results and, unless a `ledger` is named
+    (such as ``sqlite:///local/ledger.db``), the ledger. `progress` is called with an
+    `ExecutionProgress` whenever something happened.
+
+    Raises CampaignError for wrong arguments, all at once.
+    """
+
+    def __init__(
+        self,
+        gpu_ids: Sequence[int],
+        max_concurrent_runs: int,
+        base_result_dir: str | os.PathLike[str] = "./benchmark_results",
+        *,
+        ledger: str = "",
+        progress: ProgressCallback | None = None,
+    ) -> None:
+        mistakes: list[Mistake] = []
+        self.gpu_ids = _gpu_ids(gpu_ids, mistakes)
+        self.max_concurrent_runs = _count(max_concurrent_runs, mistakes)
+        self.base_result_dir = _folder(base_result_dir, mistakes)
+        self._ledger, self._progress = _ledger(ledger, mistakes), progress
+        _check_callback(progress, mistakes)
+        if mistakes:
+            raise CampaignError("BenchmarkExecutor", mistakes)
+
+    def run_benchmark_matrix(
+        self,
+        model_names: Sequence[str | os.PathLike[str] | Mapping[str, Any]],
+        sparse_attention_configs: Sequence[tuple[str, Any]],
+        benchmark_configs: Sequence[BenchmarkConfig | str | Mapping[str, Any]],
+        adapter_config: AdapterConfig,
+        generation_kwargs: Mapping[str, Any] | None = None,
+        *,
+        progress: ProgressCallback | None = None,
+        retry_failed: bool = True,
+    ) -> ExecutionResults:
+        """Run every combination that has no result yet, and return what there is of all of them.
+
+        A cell that fails is in `failed_executions`, with its reason, and stops nothing. A later
+        call reuses what is done, tries again what failed (unless `retry_failed` is false), and
+        runs again what was deleted.
+
+        Raises CampaignError for wrong arguments, all at once and before anything runs;
+        LedgerError or ResultsError where ledger or folder cannot be used; and KeyboardInterrupt
+        after a Ctrl-C, once running cells have stopped and were given back with their samples.
+        """
+        asked = read_arguments(
+            Path.cwd(),
+            model_names,
+            sparse_attention_configs,
+            benchmark_configs,
+            adapter_config,
+            generation_kwargs,
+        )
+        pool, bench = self._checked(asked, progress)
+        cells = bench.campaign.matrix.expand()
+        inbox = RealInbox()
+        watch = Watch(progress or self._progress, inbox.now)
+        with raised_at_the_end(inbox):
+            done = _prepare(bench, cells, retry_failed=retry_failed)
+            end = run_cells(bench, cells, pool, inbox=inbox, observer=watch)
+            records = bench.records(cells)
+            summary = summarised(bench, cells, records, end)
+            write_summary(bench, summary)
+        results, failures = _collected(
+            bench, cells, records, asked, adapter_config, done, _reasons(records, end, watch)
+        )
+        return ExecutionResults(
+            execution_summary=summary,
+            individual_results=results,
+            failed_executions=failures,
+            execution_time=end.seconds,
+        )
+
+    def _checked(self, asked: Arguments, progress: Any) -> tuple[Pool, Bench]:
+        """The devices and the campaign, or every mistake in executor and call at once."""
+        mistakes: list[Mistake] = []
+        _check_callback(progress, mistakes)
+        if self.base_result_dir.exists() and not self.base_result_dir.is_dir():
+            message = f"{self.base_result_dir} is a file; name a folder"
+            mistakes.append(Mistake(key="base_result_dir", message=message))
+        try:
+            slots = None if self.gpu_ids else self.max_concurrent_runs
+            pool = choose_pool(self.gpu_ids, slots, self.max_concurrent_runs)
+        except DeviceError as error:
+            message = str(error).replace("leave --gpus out", "give gpu_ids=[]")
+            mistakes.append(Mistake(key="gpu_ids", message=message))
+        try:
+            campaign = asked.campaign(self.base_result_dir)
+        except CampaignError as error:
+            raise CampaignError(CALL, [*mistakes, *error.mistakes]) from None
+        if mistakes:
+            raise CampaignError(CALL, mistakes)
+        return pool, open_bench(campaign, ledger=self._ledger)
+
+
+def _prepare(bench: Bench, cells: Sequence[Cell], *, retry_failed: bool) -> set[str]:
+    """Put the ledger in accord with the folder and the caller's wish; what is done already.
+
+    Where the ledger is gone it is made again from the results. A cell is tried again where it
+    failed, and where its folder was deleted: whoever deletes a result wants it anew.
+    """
+    layout = bench.layout
+    ledger = bench.ledger(known_results=True)
+    try:
+        if not any(True for _ in ledger.cells()) and _holds_results(layout):
+            rebuild(ledger, layout)
+        for _ in publish_what_was_committed(ledger, layout):
+            pass  # a crash kept them from their place; they are no news to this caller
+        records = list(ledger.cells(among={str(cell.fingerprint) for cell in cells}))
+        again = _deleted(bench, records)
+        if retry_failed:
+            again += [record for record in records if record.state in ("failed", "partial")]
+        for record in again:
+            ledger.record(Event(kind="retry_asked", fingerprint=record.fingerprint))
+    finally:
+        ledger.close()
+    done = {str(record.fingerprint) for record in records if record.state == "success"}
+    return done - {record.fingerprint for record in again}
+
+
+def _holds_results(layout: Layout) -> bool:
+    """Whether results of the folder itself lie here: those of campaigns in it lie deeper."""
+    folders = published_folders(layout.root)
+    return any(len(folder.relative_to(layout.root).parts) == 3 for folder in folders)
+
+
+def _deleted(bench: Bench, records: Iterable[CellRecord]) -> list[CellRecord]:
+    """The results that are not at their place, nor just about to be put there by another runner."""
+    absent = [
+        record
+        for record in bench.gone(records)
+        if not any(bench.layout.attempts_of(record.fingerprint).glob(f"*/{names.CELL}"))
+    ]
+    return bench.gone(absent)  # asked again: one may have been put there between the two looks
+
+
+def _reasons(records: Iterable[CellRecord], end: RunEnd, watch: Watch) -> dict[str, str]:
+    """Why cells have no result although no attempt of theirs says so, by fingerprint."""
+    found = {str(r.fingerprint): watch.warnings.get(r.path) or end.broken for r in records}
+    for cell, why in end.impossible:
+        found[cell.fingerprint] = f"it cannot run here: {why}"
+    return found
+
+
+def _collected(
+    bench: Bench,
+    cells: Iterable[Cell],
+    records: Iterable[CellRecord],
+    asked: Arguments,
+    adapter_config: Any,
+    done: set[str],
+    reasons: Mapping[str, str],
+) -> tuple[list[BenchmarkResult], list[BenchmarkFailure]]:
+    """Every cell as a result or as a failure, in the order of the matrix."""
+    by_fingerprint = {record.fingerprint: record for record in records}
+    results, failures = [], []
+    for cell in cells:
+        record = by_fingerprint[cell.fingerprint]
+        described = stub(cell, record, asked, adapter_config, bench.layout)
+        why = reasons.get(cell.fingerprint, "")
+        if record.state == "success":
+            try:
+                reused = cell.fingerprint in done
+                results.append(result(described, record, bench.layout, reused=reused))
+                continue
+            except (OSError, ValueError) as error:
+                why = why or f"its metrics cannot be read: {error}; delete the folder and run again"
+        failures.append(failure(described, record, why))
+    return results, failures
+
+
+def _gpu_ids(given: Any, mistakes: list[Mistake]) -> tuple[int, ...]:
+    example = "must be a list of GPU ids such as [0, 1], or [] for the CPU"
+    if not isinstance(given, Iterable) or isinstance(given, (str, bytes, Mapping)):
+        mistakes.append(Mistake(key="gpu_ids", message=f"{example}; not {given!r:.60}"))
+        return ()
+    ids: list[int] = []
+    for place, one in enumerate(given):
+        key, number = f"gpu_ids[{place}]", _whole(one)
+        if number is None or number < 0:
+            message = f"must be the number of a GPU, not {one!r:.60}"
+            mistakes.append(Mistake(key=key, message=message))
+        elif number in ids:
+            mistakes.append(Mistake(key=key, message=f"GPU {number} stands twice; remove one"))
+        else:
+            ids.append(number)
+    return tuple(ids)
+
+
+def _count(given: Any, mistakes: list[Mistake]) -> int:
+    number = _whole(given)
+    if number is None or number < 1:
+        message = f"must be a whole number, 1 or more, not {given!r:.60}"
+        mistakes.append(Mistake(key="max_concurrent_runs", message=message))
+        return 1
+    return number
+
+
+def _whole(given: Any) -> int | None:
+    """The whole number that it is, NumPy's too; truths are none."""
+    if isinstance(given, bool) or not isinstance(given, Integral):
+        return None
+    return int(given)
+
+
+def _folder(given: Any, mistakes: list[Mistake]) -> Path:
+    named = isinstance(given, (str, os.PathLike)) and os.fspath(given)
+    if named and isinstance(named, str) and "://" not in named:
+        return absolute(Path.cwd(), named)
+    message = f"must be a folder of this machine, not {given!r:.60}"
+    mistakes.append(Mistake(key="base_result_dir", message=message))
+    return Path.cwd()
+
+
+def _ledger(given: Any, mistakes: list[Mistake]) -> str:
+    message = f"must be text such as 'sqlite:///local/ledger.db', not {given!r:.60}"
+    if isinstance(given, str):
+        try:
+            split_url(given)
+        except UnknownName as error:
+            message = str(error)
+        else:
+            return given
+    mistakes.append(Mistake(key="ledger", message=message))
+    return ""
+
+
+def _check_callback(given: Any, mistakes: list[Mistake]) -> None:
+    if given is not None and not callable(given):
+        message = f"must be something to call with an ExecutionProgress, not {given!r:.60}"
+        mistakes.append(Mistake(key="progress", message=message))

@@ -1,0 +1,40 @@
+"""Ctrl-C while a library call runs: the run ends in good order first, and then it is raised."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+from benchfleet.runner.inbox import Inbox, Interrupted
+
+
+@contextmanager
+def raised_at_the_end(inbox: Inbox) -> Iterator[None]:
+    """Post each Ctrl-C to the inbox while the block runs, and raise KeyboardInterrupt after it.
+
+    Only the main thread is sent signals: in any other this does nothing. Nor does it where Ctrl-C
+    is ignored, or left to the system. The handler that was there before is called first when it
+    is time to raise, since the Ctrl-C was meant for it.
+    """
+    before = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or not callable(before):
+        yield
+        return
+    asked = False
+
+    def ask(number: int, frame: FrameType | None) -> None:
+        nonlocal asked
+        asked = True
+        inbox.post(Interrupted(signal=signal.Signals(number).name))
+
+    signal.signal(signal.SIGINT, ask)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if asked:
+        signal.raise_signal(signal.SIGINT)
+        raise KeyboardInterrupt

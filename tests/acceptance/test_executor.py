@@ -1,0 +1,389 @@
+"""The library as its users have it: a script in a folder of their own, run and run again."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .conftest import MOCK, User
+
+DEMO = Path(__file__).parents[2] / "examples" / "recall" / "model"
+
+START = """\
+import json
+from benchfleet import AdapterConfig, BenchmarkConfig, BenchmarkExecutor, CampaignError
+
+def told(results):
+    print(json.dumps({
+        "done": [r.stub.result_dir for r in results.individual_results],
+        "reused": [r.stub.result_dir for r in results.individual_results if r.reused],
+        "failed": [[f.stub.result_dir, f.state, f.error_type, f.error_message]
+                   for f in results.failed_executions],
+        "scores": [r.metrics["overall_score"] for r in results.individual_results],
+        "counts": results.execution_summary["counts"],
+    }))
+
+MODELS = [
+    {"name": "meta-llama/m1", "model_kwargs": {"answer": "Ada Brandt"}},
+    {"name": "m2", "model_kwargs": {"answer": "Ingham"}},
+]
+ADAPTER = AdapterConfig("mock")
+executor = BenchmarkExecutor(gpu_ids=[], max_concurrent_runs=2)
+"""
+
+MATRIX = """
+told(executor.run_benchmark_matrix(
+    MODELS, [("dense", None), ("streaming", {"streaming": 32})],
+    [BenchmarkConfig("recall", ["128", 256], {"samples": 2}), BenchmarkConfig("mock_benchmark")],
+    ADAPTER, generation_kwargs={"max_new_tokens": 4},
+))
+"""
+
+SLOW = """
+def say(progress):
+    if any("10/60" in text for text in progress.current_executions.values()):
+        print(json.dumps("ten samples"), flush=True)
+
+told(executor.run_benchmark_matrix(
+    MODELS, [("dense", None)], [{"_hostile": {"samples": 60, "seconds": 0.05}}], ADAPTER,
+    progress=say))
+"""
+
+
+def run(user: User, text: str, *, code: int = 0) -> subprocess.CompletedProcess[str]:
+    """Run a script to its end; `code` is the exit code it must end with."""
+    done = subprocess.run(
+        [sys.executable, "-W", "error", user.write(START + text, "script.py")],
+        cwd=user.folder,
+        env={**user.environment, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=200,
+    )
+    assert done.returncode == code, done.stdout + done.stderr
+    return done
+
+
+def lines(user: User, text: str) -> list[Any]:
+    """What a script printed, a JSON value on each line."""
+    return [json.loads(line) for line in run(user, text).stdout.splitlines()]
+
+
+def published(user: User) -> dict[str, bytes]:
+    root = user.folder / "benchmark_results"
+    files = {file.parent.relative_to(root).as_posix(): file for file in root.rglob("cell.json")}
+    return {path: files[path].read_bytes() for path in sorted(files) if path[0] != "."}
+
+
+def states(user: User) -> list[str]:
+    ledger = sqlite3.connect(user.folder / "benchmark_results" / "ledger.db")
+    rows = ledger.execute("select state from cell").fetchall()
+    ledger.close()
+    return sorted(state for (state,) in rows)
+
+
+def test_a_matrix_is_run_once_and_a_second_script_reuses_all_of_it(user: User) -> None:
+    (first,) = lines(user, MATRIX)
+    before = published(user)
+    assert len(before) == len(first["done"]) == 12
+    assert not first["reused"]
+    assert [str(user.folder / "benchmark_results" / path) for path in before] == sorted(
+        first["done"]
+    )
+    assert "meta-llama_m1/streaming/recall_256" in before
+    assert set(first["scores"]) == {0.0, 0.2}
+    (second,) = lines(user, MATRIX)
+    assert second["reused"] == first["done"]
+    assert second["scores"] == first["scores"]
+    assert second["counts"]["reused"] == 12
+    assert published(user) == before
+
+
+def test_the_tree_has_the_files_that_users_know(user: User) -> None:
+    run(user, MATRIX)
+    root = user.folder / "benchmark_results"
+    names = {entry.name for entry in root.iterdir() if not entry.name.startswith(".")}
+    assert names - {"ledger.db-wal", "ledger.db-shm"} == {
+        "execution_summary.json", "ledger.db", "m2", "meta-llama_m1",
+    }  # fmt: skip
+    assert json.loads((root / "execution_summary.json").read_text())["counts"]["success"] == 12
+    cell = root / "m2" / "dense" / "mock_benchmark"
+    assert {file.name for file in cell.iterdir()} == {
+        "cell.json", "config.json", "log.txt", "metrics.json", "raw_results.csv", "samples.jsonl",
+    }  # fmt: skip
+
+
+def test_the_documents_second_matrix_has_thirty_two_cells(user: User) -> None:
+    (told,) = lines(
+        user,
+        """
+told(executor.run_benchmark_matrix(
+    MODELS,
+    [("dense", None), ("streaming", {"streaming": 32}), ("oracle", [{"oracle_top_k": 0.1}]),
+     ("sink_local", {"sink_local": {"window_size": 32, "sink_size": 2}})],
+    [BenchmarkConfig("recall", ["64", "128", "256"], {"samples": 1}),
+     BenchmarkConfig("mock_benchmark")],
+    ADAPTER, generation_kwargs={"max_new_tokens": 4},
+))
+""",
+    )
+    assert len(set(told["done"])) == told["counts"]["total"] == 32
+
+
+def test_the_documents_first_call_runs_on_local_folders_with_objects(user: User) -> None:
+    for name in ("microsoft/Phi-4-mini-instruct", "meta-llama/Llama-3.1-8B-Instruct"):
+        shutil.copytree(DEMO, user.folder / name)
+    other = user.folder / "microsoft" / "Phi-4-mini-instruct" / "generation_config.json"
+    other.write_text(json.dumps({**json.loads(other.read_text()), "top_k": 7}))  # another content
+    call = """
+import torch
+from benchfleet.models.attention.sink_local import Streaming
+streaming_config = Streaming(window_size=32)
+results = executor.run_benchmark_matrix(
+    model_names=["microsoft/Phi-4-mini-instruct", "meta-llama/Llama-3.1-8B-Instruct"],
+    sparse_attention_configs=[("dense", None), ("streaming", streaming_config)],
+    benchmark_configs=[
+        BenchmarkConfig("recall", ["128", "512"], {"samples": 4}),
+        BenchmarkConfig("mock_benchmark"),
+    ],
+    adapter_config=AdapterConfig(
+        model_kwargs={"torch_dtype": torch.bfloat16}, tokenizer_kwargs={"padding_side": "left"}
+    ),
+    generation_kwargs={"max_new_tokens": 2},
+)
+told(results)
+assert all(r.stub.model_name.count("/") == 1 for r in results.individual_results)
+assert {r.stub.sparse_attention_config for r in results.individual_results} == {
+    None, streaming_config}
+"""
+    (first,) = lines(user, call)
+    before = published(user)
+    assert len(first["done"]) == 12, first["failed"]
+    assert "microsoft_Phi-4-mini-instruct/dense/recall_128" in before
+    assert "meta-llama_Llama-3.1-8B-Instruct/streaming/mock_benchmark" in before
+    cell = json.loads(before["microsoft_Phi-4-mini-instruct/streaming/recall_512"])
+    assert cell["cell"]["model"]["model_kwargs"] == {"torch_dtype": "bfloat16"}
+    assert cell["provenance"]["model"]["dtype"] == "bfloat16"
+    (second,) = lines(user, call)
+    assert second["reused"] == first["done"]
+    assert published(user) == before
+
+
+FAILING = """
+told(executor.run_benchmark_matrix(
+    MODELS[:1], [("dense", None)],
+    ["mock_benchmark", {"_hostile": {"act": "raise", "once": "tried", "samples": 2}}],
+    ADAPTER, **MORE))
+"""
+
+
+def test_a_failed_cell_is_told_with_its_reason_and_the_next_call_tries_it_again(user: User) -> None:
+    (first,) = lines(user, "MORE = {}" + FAILING)
+    assert [Path(path).name for path in first["done"]] == ["mock_benchmark"]
+    ((path, state, kind, message),) = first["failed"]
+    assert (Path(path).name, state, kind) == ("_hostile", "partial", "error")
+    assert "it went wrong on purpose" in message
+    (left,) = lines(user, "MORE = {'retry_failed': False}" + FAILING)
+    assert left["failed"] == first["failed"]
+    (again,) = lines(user, "MORE = {}" + FAILING)
+    assert len(again["done"]) == 2
+    assert not again["failed"]
+
+
+def test_a_cell_that_fits_no_slot_here_says_so(user: User) -> None:
+    (told,) = lines(
+        user,
+        """
+MODELS[1]["needs"] = {"gpus": 2}
+told(executor.run_benchmark_matrix(MODELS, [("dense", None)], ["mock_benchmark"], ADAPTER))
+""",
+    )
+    assert len(told["done"]) == 1
+    assert told["failed"][0][1:] == [
+        "pending", "error", "it cannot run here: needs 2 GPUs, this run has 0",
+    ]  # fmt: skip
+
+
+def test_a_deleted_result_is_run_again_and_nothing_else(user: User) -> None:
+    run(user, MATRIX)
+    before = published(user)
+    shutil.rmtree(user.folder / "benchmark_results" / "m2" / "dense" / "recall_128")
+    (again,) = lines(user, MATRIX)
+    assert len(again["reused"]) == 11
+    after = published(user)
+    assert {path for path in after if after[path] != before[path]} == {"m2/dense/recall_128"}
+
+
+def test_a_lost_ledger_is_made_again_from_the_results(user: User) -> None:
+    run(user, MATRIX)
+    before = published(user)
+    for file in (user.folder / "benchmark_results").glob("ledger.db*"):
+        file.unlink()
+    (again,) = lines(user, MATRIX)
+    assert len(again["reused"]) == 12
+    assert published(user) == before
+
+
+def test_campaigns_in_the_same_folder_are_left_alone(user: User) -> None:
+    user.write(MOCK)
+    user.run("run", "study.yaml")
+    before = published(user)
+    (told,) = lines(user, MATRIX)
+    assert (len(told["done"]), told["reused"]) == (12, [])
+    assert states(user) == ["success"] * 12
+    assert before.items() <= published(user).items()
+    assert "every cell is done already" in user.run("run", "study.yaml").stdout
+
+
+def test_a_folder_that_was_renamed_is_still_known(user: User) -> None:
+    run(user, MATRIX)
+    os.rename(user.folder / "benchmark_results", user.folder / "kept")
+    (again,) = lines(user, "executor = BenchmarkExecutor([], 1, 'kept')" + MATRIX)
+    assert len(again["reused"]) == 12
+
+
+def test_the_ledger_may_lie_elsewhere(user: User) -> None:
+    (told,) = lines(user, "executor = BenchmarkExecutor([], 1, ledger='sqlite:own.db')" + MATRIX)
+    assert len(told["done"]) == 12
+    assert (user.folder / "own.db").is_file()
+    assert not (user.folder / "benchmark_results" / "ledger.db").exists()
+
+
+def test_ctrl_c_gives_back_what_ran_and_the_next_call_goes_on_from_there(user: User) -> None:
+    script = user.write(START + SLOW, "script.py")
+    process = subprocess.Popen(
+        [sys.executable, script],
+        cwd=user.folder,
+        env=user.environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert json.loads(process.stdout.readline()) == "ten samples"
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert err.rstrip().endswith("KeyboardInterrupt"), out + err
+    assert states(user) == ["pending", "pending"]
+    summary = json.loads((user.folder / "benchmark_results" / "execution_summary.json").read_text())
+    assert summary["interrupted"]
+    *_, again = lines(user, SLOW)
+    assert len(again["done"]) == 2
+    resumed = [
+        json.loads(cell)["provenance"]["resumed_samples"] for cell in published(user).values()
+    ]
+    assert sum(resumed) >= 10
+
+
+def test_executors_work_one_after_another_and_from_threads(user: User) -> None:
+    told = lines(
+        user,
+        """
+import threading
+
+ended = []
+
+def call(model):
+    ran = BenchmarkExecutor([], 1, "results")
+    ended.append(ran.run_benchmark_matrix([model], {"dense": None}, ["mock_benchmark"], ADAPTER))
+
+threads = [threading.Thread(target=call, args=(model,)) for model in MODELS]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+for model in MODELS:
+    call(model)
+for results in ended:
+    told(results)
+""",
+    )
+    assert [len(each["reused"]) for each in told] == [0, 0, 1, 1]
+    assert len({each["done"][0] for each in told}) == 2
+
+
+def test_progress_is_told_from_nothing_to_all(user: User) -> None:
+    call = """
+seen = []
+executor.run_benchmark_matrix(MODELS, [("dense", None)], ["mock_benchmark"], ADAPTER,
+                              progress=seen.append)
+print(json.dumps([[p.total_stubs, p.skipped_stubs, p.completed_stubs, p.failed_stubs, p.percent]
+                  for p in seen]))
+print(json.dumps([p.current_executions for p in seen if p.current_executions]))
+"""
+    counts, running = lines(user, call)
+    assert counts[0] == [2, 0, 0, 0, 0.0]
+    assert counts[-1] == [2, 0, 2, 0, 100.0]
+    assert counts == sorted(counts)
+    assert any("m2/dense/mock_benchmark" in text for each in running for text in each.values())
+    assert {index for each in running for index in each} <= {"0", "1"}
+    counts, running = lines(user, call)
+    assert counts[-1] == [2, 2, 0, 0, 100.0]
+    assert not running
+
+
+def test_an_error_in_the_callback_is_raised_and_leaves_nothing_held(user: User) -> None:
+    call = """
+def fall(progress):
+    if progress.current_executions:
+        raise RuntimeError("the caller's own")
+
+try:
+    executor.run_benchmark_matrix(MODELS, [("dense", None)], ["mock_benchmark"], ADAPTER,
+                                  progress=fall)
+except RuntimeError as error:
+    print(json.dumps(str(error)))
+told(executor.run_benchmark_matrix(MODELS, [("dense", None)], ["mock_benchmark"], ADAPTER))
+"""
+    error, told = lines(user, call)
+    assert error == "the caller's own"
+    assert len(told["done"]) == 2
+
+
+def test_wrong_arguments_are_all_told_at_once_and_nothing_is_made(user: User) -> None:
+    done = run(
+        user,
+        """
+executor = BenchmarkExecutor([4096], 2)
+executor.run_benchmark_matrix(
+    ["./nowhere"], [("dense", None), ("s", {"streming": 8})],
+    [BenchmarkConfig("recall", ["128", "12x"])], AdapterConfig("mok"))
+""",
+        code=1,
+    )
+    for part in (
+        "gpu_ids",
+        "sparse_attention_configs[1][1].streming",
+        "did you mean 'streaming'",
+        "benchmark_configs[0].subsets[1]",
+        "adapter_config.adapter_name",
+    ):
+        assert part in done.stderr, done.stderr
+    assert not (user.folder / "benchmark_results").exists()
+
+
+def test_a_file_in_the_folders_place_is_told_before_anything_runs(user: User) -> None:
+    user.write("", "benchmark_results")
+    assert "base_result_dir" in run(user, MATRIX, code=1).stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "absent"),
+    [
+        ("import benchfleet", ["benchfleet.executor", "benchfleet.errors", "importlib.metadata"]),
+        ("from benchfleet import BenchmarkExecutor", ["torch", "transformers", "numpy", "yaml"]),
+    ],
+)
+def test_importing_is_light(user: User, text: str, absent: list[str]) -> None:
+    check = f"import sys; {text}; print([name for name in {absent!r} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

@@ -1,0 +1,83 @@
+"""Ctrl-C while a call runs is kept until its work is in order, and never lost."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from benchfleet.executor.interrupt import raised_at_the_end
+from benchfleet.runner.inbox import Interrupted, RealInbox
+
+
+@pytest.fixture(autouse=True)
+def handler() -> Iterator[None]:
+    """Python's own handler before, and what was there after."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def _ctrl_c() -> None:
+    signal.raise_signal(signal.SIGINT)
+
+
+def _guarded(inbox: RealInbox, *steps: Callable[[], object]) -> None:
+    with raised_at_the_end(inbox):
+        for step in steps:
+            step()
+
+
+def test_a_ctrl_c_is_posted_first_and_raised_after_the_block() -> None:
+    inbox, done = RealInbox(), []
+    with pytest.raises(KeyboardInterrupt):
+        _guarded(inbox, _ctrl_c, _ctrl_c, lambda: done.append("the rest"))
+    assert done == ["the rest"]
+    assert [inbox.take(0), inbox.take(0), inbox.take(0)] == [
+        Interrupted(signal="SIGINT"),
+        Interrupted(signal="SIGINT"),
+        None,
+    ]
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_without_a_ctrl_c_nothing_is_raised_and_the_handler_is_back() -> None:
+    with raised_at_the_end(RealInbox()):
+        assert signal.getsignal(signal.SIGINT) is not signal.default_int_handler
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_an_error_of_the_block_goes_before_the_ctrl_c() -> None:
+    with pytest.raises(ValueError, match="invalid literal"):
+        _guarded(RealInbox(), _ctrl_c, lambda: int("one"))
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_a_handler_of_the_callers_own_is_called_in_the_end() -> None:
+    called: list[int] = []
+    signal.signal(signal.SIGINT, lambda number, _: called.append(number))
+    with pytest.raises(KeyboardInterrupt):
+        _guarded(RealInbox(), _ctrl_c, lambda: called.append(0))
+    assert called == [0, signal.SIGINT]
+
+
+def test_an_ignored_ctrl_c_stays_ignored() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    inbox = RealInbox()
+    _guarded(inbox, _ctrl_c)
+    assert inbox.take(0) is None
+
+
+def test_another_thread_than_the_main_one_touches_no_handler() -> None:
+    seen: list[object] = []
+
+    def call() -> None:
+        with raised_at_the_end(RealInbox()):
+            seen.append(signal.getsignal(signal.SIGINT))
+
+    thread = threading.Thread(target=call)
+    thread.start()
+    thread.join()
+    assert seen == [signal.default_int_handler]
