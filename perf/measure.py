@@ -1,0 +1,89 @@
+"""Timing commands beside each other: interleaved, medians, ratios; shared by the scripts here."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+BENCHFLEET = [sys.executable, "-m", "benchfleet.cli.main"]
+Timed = Callable[[], Mapping[str, float]]  # one repetition: figures by name, seconds
+
+
+def arguments(purpose: str, *, repeats: int = 5) -> argparse.Namespace:
+    """What every script takes."""
+    parser = argparse.ArgumentParser(description=purpose)
+    parser.add_argument("--repeats", type=int, default=repeats)
+    parser.add_argument("--json", metavar="FILE", help="write the figures there too")
+    parser.add_argument("--work", metavar="DIR", help="where to work; a disk, to count its fsync")
+    return parser.parse_args()
+
+
+def interleaved(systems: Mapping[str, Timed], repeats: int) -> dict[str, dict[str, float]]:
+    """The median of each figure of each system, whose repetitions take turns."""
+    found: dict[str, dict[str, list[float]]] = {name: {} for name in systems}
+    for _ in range(repeats):
+        for name, run in systems.items():
+            for figure, value in run().items():
+                found[name].setdefault(figure, []).append(value)
+    return {
+        name: {figure: statistics.median(values) for figure, values in figures.items()}
+        for name, figures in found.items()
+    }
+
+
+def seconds(command: Sequence[str], **named: Any) -> float:
+    """The wall time of a command that must succeed."""
+    begun = time.perf_counter()
+    done = subprocess.run(command, capture_output=True, text=True, **named)
+    took = time.perf_counter() - begun
+    if done.returncode:
+        raise SystemExit(f"{' '.join(command)} ended with {done.returncode}\n{done.stderr[-2000:]}")
+    return took
+
+
+@contextmanager
+def folder(arguments: argparse.Namespace) -> Iterator[Path]:
+    """An empty folder that is gone afterwards."""
+    made = Path(tempfile.mkdtemp(prefix="benchfleet-perf-", dir=arguments.work))
+    try:
+        yield made
+    finally:
+        shutil.rmtree(made, ignore_errors=True)
+
+
+def missing(command: str) -> bool:
+    """Whether a peer is not here; its row is then left out by name."""
+    if shutil.which(command) is None:
+        print(f"left out: {command} is not installed")
+        return True
+    return False
+
+
+def show(
+    figures: Mapping[str, Mapping[str, float]],
+    columns: Mapping[str, tuple[str, float]],
+    *,
+    against: str,
+    by: str,
+    arguments: argparse.Namespace,
+) -> None:
+    """Print a Markdown table; `columns` maps a figure to its heading and factor, and the last
+    column is the ratio of figure `by` to that of the system `against`."""
+    print(f"| | {' | '.join(head for head, _ in columns.values())} | ratio to {against} |")
+    print("|---" * (len(columns) + 2) + "|")
+    bound = figures[against][by]
+    for name, row in figures.items():
+        cells = [f"{row[figure] * factor:.2f}" for figure, (_, factor) in columns.items()]
+        print(f"| {name} | {' | '.join(cells)} | {row[by] / bound:.2f} |")
+    if arguments.json:
+        Path(arguments.json).write_text(json.dumps(figures, indent=2) + "\n")

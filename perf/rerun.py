@@ -1,0 +1,67 @@
+"""A run that finds 5,000 cells done, beside peers that find as many."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from measure import BENCHFLEET, arguments, folder, interleaved, missing, seconds, show
+from overhead import SNAKEFILE
+
+CELLS = 5000
+CAMPAIGN = f"""\
+campaign: rerun
+cpu_slots: 2
+defaults: {{repeats: {CELLS}}}
+matrix:
+  models: [{{name: m, adapter: mock}}]
+  configs: {{dense: null}}
+  benchmarks: [{{mock_benchmark: {{rows: 1}}}}]
+"""
+HEAD = "Seq\tHost\tStarttime\tJobRuntime\tSend\tReceive\tExitval\tSignal\tCommand\n"
+BODY = "echo {} > out/.t{} && mv out/.t{} out/{}.json"
+
+
+def finished_by_a_peer(work: Path) -> None:
+    """What Snakemake and GNU parallel look at to see that a cell is done."""
+    (work / "out").mkdir(parents=True)
+    (work / "Snakefile").write_text(SNAKEFILE)
+    log = [HEAD]
+    for cell in range(CELLS):
+        (work / "out" / f"{cell}.json").write_text(str(cell))
+        body = BODY.replace("{}", str(cell))
+        log.append(f"{cell + 1}\t:\t1700000000.000\t     0.003\t0\t0\t0\t0\t{body}\n")
+    (work / "log").write_text("".join(log))
+
+
+def main() -> None:
+    chosen = arguments(__doc__ or "", repeats=3)
+    with folder(chosen) as work:
+        (work / "rerun.yaml").write_text(CAMPAIGN)
+        seconds([*BENCHFLEET, "run", "rerun.yaml", "--json"], cwd=work)
+        peers = work / "peers"
+        finished_by_a_peer(peers)
+        commands = {
+            "python -c pass": ([sys.executable, "-c", "pass"], work),
+            "benchfleet run": ([*BENCHFLEET, "run", "rerun.yaml"], work),
+            "benchfleet status": ([*BENCHFLEET, "status", "rerun.yaml"], work),
+        }
+        if not missing("parallel"):
+            line = f"seq 0 {CELLS - 1} | parallel --will-cite -j2 --joblog log --resume '{BODY}'"
+            commands["GNU parallel"] = (["bash", "-c", line], peers)
+        if not missing("snakemake"):
+            words = f"snakemake -c2 -q all --nocolor --config cells={CELLS}".split()
+            commands["Snakemake"] = (words, peers)
+        figures = interleaved(
+            {
+                name: lambda command=command, place=place: {"whole": seconds(command, cwd=place)}
+                for name, (command, place) in commands.items()
+            },
+            chosen.repeats,
+        )
+    columns = {"whole": ("s", 1.0)}
+    show(figures, columns, against="benchfleet run", by="whole", arguments=chosen)
+
+
+if __name__ == "__main__":
+    main()
