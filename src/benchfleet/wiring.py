@@ -6,6 +6,7 @@ import random
 import uuid
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache, partial
 
 from benchfleet import registry
 from benchfleet.bench import Bench, make_folder
@@ -65,7 +66,7 @@ def run_cells(
                 lambda lease: inbox.post(LeaseLost(lease=lease)),
                 lambda error: inbox.post(Broken(error=error)),
             ),
-            provenance=provenance(bench.campaign.file.parent),
+            provenance=cache(partial(provenance, bench.campaign.file.parent)),
             random=random,
             background=background.submit,
         )

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sqlite3
 import time
+from contextlib import closing
+from pathlib import Path
 
 import pytest
 
@@ -114,31 +116,34 @@ def test_a_damaged_ledger_is_said_and_rebuilt_from_the_results(user: User) -> No
     assert user.published() == before
 
 
-def spoil_the_cells_but_not_who_holds_them(user: User, *, expires: float) -> bytes:
-    """One cell of the ledger runs until then, and a page with what the cells are is overwritten."""
-    file = user.results / "ledger.db"
-    ledger = sqlite3.connect(file, isolation_level=None)
-    ledger.execute("update cell set state = 'running', expires = ? where ordinal = 1", (expires,))
-    ledger.execute("pragma wal_checkpoint(truncate)")
-    size = ledger.execute("pragma page_size").fetchone()[0]
-    page = ledger.execute("select rootpage from sqlite_master where name = 'spec'").fetchone()[0]
-    ledger.close()
-    with file.open("r+b") as opened:
-        opened.seek((page - 1) * size)
-        opened.write(b"\x5a" * size)
-    return file.read_bytes()
+def spoil_the_end(ledger: Path, *, expires: float) -> bytes:
+    """The first cell is held until then, and a page that tells what the last ones are is lost."""
+    with closing(sqlite3.connect(ledger, isolation_level=None)) as opened:
+        opened.execute(
+            "update cell set state = 'running', expires = ? where ordinal = 1", (expires,)
+        )
+        opened.execute("pragma wal_checkpoint(truncate)")
+        size = opened.execute("pragma page_size").fetchone()[0]
+    content = bytearray(ledger.read_bytes())
+    start = content.index(b'"repeat": 29,') // size * size
+    content[start : start + size] = b"\x5a" * size
+    ledger.write_bytes(content)
+    return bytes(content)
 
 
 def test_a_damaged_ledger_stays_while_a_runner_holds_a_cell_of_it(user: User) -> None:
-    user.write(MOCK)
+    user.write(MOCK + "defaults: {repeats: 30}\n")
     user.run("run", "study.yaml")
-    before = spoil_the_cells_but_not_who_holds_them(user, expires=time.time() + 3600)
+    ledger = user.results / "ledger.db"
+    whole = ledger.read_bytes()
+    before = spoil_the_end(ledger, expires=time.time() + 3600)
     told = user.run("ledger", "rebuild", "study.yaml", code=3).stderr
     assert "malformed" in told
-    assert "while a runner may hold m1/dense/mock_benchmark" in told
-    assert (user.results / "ledger.db").read_bytes() == before
-    spoil_the_cells_but_not_who_holds_them(user, expires=0.0)
-    assert "2 results taken in" in user.run("ledger", "rebuild", "study.yaml").stdout
+    assert "while a runner may hold m1/dense/mock_benchmark/r0" in told
+    assert ledger.read_bytes() == before
+    ledger.write_bytes(whole)
+    spoil_the_end(ledger, expires=0.0)
+    assert "60 results taken in" in user.run("ledger", "rebuild", "study.yaml").stdout
     assert (user.results / "ledger.db.damaged-1").exists()
 
 

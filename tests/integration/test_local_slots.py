@@ -427,3 +427,18 @@ engine.shutdown()
     told = [line.split()[:2] for line in ran.stdout.splitlines()]
     assert [line[0] for line in told] == ["Done", "Failed"], ran.stdout + ran.stderr
     assert told[1][1] == "missing_extra"
+
+
+def test_shutting_down_while_slots_die_harms_nothing(tmp_path: Path) -> None:
+    """Found in the wild: a slot could be found after its channel was closed."""
+    for turn in range(15):
+        events: queue.SimpleQueue[SlotEvent] = queue.SimpleQueue()
+        engine = LocalEngine(events.put)
+        for number in range(2):
+            engine.open(spec(tmp_path, slot=f"turn{turn}-{number}"))
+            until(events, SlotReady)
+        for slot in engine.slots():
+            engine.kill(slot)
+            engine.close(slot)
+        engine.shutdown()
+        assert list(engine.slots()) == []

@@ -176,7 +176,7 @@ class Stage:
             cells=cells,
             observer=self.watch,
             keeper=self.keeper,
-            provenance={},
+            provenance=dict,
             random=lambda: 1.0,
             background=lambda work: work(),
         )

@@ -50,6 +50,20 @@ def write_report(bench: Bench, comparison: Comparison) -> None:
     bench.layout.report.write_text(text, encoding="utf-8")
 
 
+def say_nothing_was_run(
+    arguments: argparse.Namespace, bench: Bench, gone: Sequence[CellRecord]
+) -> None:
+    """Print that every cell is done already, where the report is, and what is missing of it."""
+    print(printable(f"{bench.campaign.name}: every cell is done already; nothing was run"))
+    for record in gone:
+        print(printable(f"done, but its results are not there: {record.path}"))
+    if gone:
+        again = f"{options.same_choice(arguments, 'retry')} --gone"
+        print(printable(f"run those again: {again} && {options.same_choice(arguments, 'run')}"))
+    print(printable(f"look at it with: {options.same_choice(arguments, 'report')}"))
+    print(printable(f"report   {shown_path(bench.layout.report)}"))
+
+
 def show_end(
     arguments: argparse.Namespace,
     bench: Bench,
@@ -59,8 +73,6 @@ def show_end(
 ) -> None:
     """Print what a run ended with; a person who reads only this knows what to do next."""
     counts = comparison.counts
-    if not end.interrupted and not end.broken and end.progress.reused == counts["total"]:
-        print(printable(f"{bench.campaign.name}: every cell is done already; nothing was run"))
     print()
     show(comparison, bench.campaign.name)
     print()

@@ -7,12 +7,13 @@ import contextlib
 import json
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from benchfleet.bench import Bench
 from benchfleet.cli import options
-from benchfleet.cli.ending import compared, show_end, write_report
+from benchfleet.cli.ending import compared, say_nothing_was_run, show_end, write_report
 from benchfleet.cli.watch import watch
+from benchfleet.domain.cell import Cell
 from benchfleet.runner.inbox import Inbox, Interrupted, RealInbox
 from benchfleet.runner.loop import RunEnd
 from benchfleet.summary import summarised, write_summary
@@ -38,6 +39,9 @@ def main(arguments: argparse.Namespace) -> int:
         watch(bench.campaign.name, stream, as_json=arguments.log_json) as observer,
     ):
         end = run_cells(bench, cells, pool, inbox=inbox, observer=observer)
+    done = end.progress.states.get("success", 0) == end.progress.total
+    if done and not end.ran and not arguments.json and _report_holds(bench):
+        return _nothing_was_run(bench, cells, arguments)
     try:
         _write_files(bench, arguments, end)
     except OSError as error:
@@ -56,6 +60,24 @@ def main(arguments: argparse.Namespace) -> int:
     all_there = not gone and not bench.unpublished(records)
     complete = comparison.counts["success"] == comparison.counts["total"] and all_there
     return 0 if complete else 1
+
+
+def _nothing_was_run(bench: Bench, cells: Sequence[Cell], arguments: argparse.Namespace) -> int:
+    """Say so at once; the report of the run before still holds."""
+    records = bench.records(cells)
+    gone = bench.gone(records)
+    with contextlib.suppress(OSError):
+        say_nothing_was_run(arguments, bench, gone)
+        sys.stdout.flush()
+    return 1 if gone or bench.unpublished(records) else 0
+
+
+def _report_holds(bench: Bench) -> bool:
+    """Whether a report is there that was written after the campaign was last changed."""
+    try:
+        return bench.layout.report.stat().st_mtime > bench.campaign.file.stat().st_mtime
+    except OSError:
+        return False
 
 
 def _write_files(bench: Bench, arguments: argparse.Namespace, end: RunEnd) -> None:

@@ -286,15 +286,16 @@ class LocalEngine:
         """Let go of a slot, with whatever it left, and tell the runner, whatever happens."""
         code = None
         try:
-            with self._lock:
-                watched = self._selector.get_map()
-                for handle in child.handles:
-                    if handle in watched:
-                        self._selector.unregister(handle)
-                code = child.bury()
+            with self._lock:  # held throughout: nobody may find a slot whose channel is closed
+                try:
+                    watched = self._selector.get_map()
+                    for handle in child.handles:
+                        if handle in watched:
+                            self._selector.unregister(handle)
+                    code = child.bury()
+                finally:
+                    del self._slots[child.id]
         finally:
-            with self._lock:
-                del self._slots[child.id]
             self._post(
                 SlotLost(
                     slot=child.id,

@@ -52,7 +52,7 @@ class Attempts:
         layout: Layout,
         keeper: LeaseKeeper,
         *,
-        provenance: Mapping[str, Any],
+        provenance: Callable[[], Mapping[str, Any]],
         random: Callable[[], float],
     ) -> None:
         self._ledger, self._layout, self._keeper = ledger, layout, keeper
@@ -83,7 +83,7 @@ class Attempts:
         """
         claim = attempt.claim
         provenance = {
-            **self._provenance,
+            **self._provenance(),
             "model": done.provenance,
             "host": attempt.host,
             "device": attempt.device,

@@ -71,7 +71,7 @@ class Runner:
         cells: Sequence[Cell],
         observer: Observer,
         keeper: LeaseKeeper,
-        provenance: Mapping[str, Any],
+        provenance: Callable[[], Mapping[str, Any]],
         random: Callable[[], float],
         background: Callable[[Callable[[], None]], object],
     ) -> None:
@@ -119,7 +119,8 @@ class Runner:
             self._keeper.stop()
             with contextlib.suppress(LedgerUnreachable):  # then the leases run out by themselves
                 self._ledger.release(self._keeper.held(), "its runner ended")
-        self._count()
+        if self._ran:
+            self._count()
         seconds = self._inbox.now() - began
         self._say("run_ended", seconds=seconds)
         return RunEnd(
