@@ -239,7 +239,7 @@ def test_what_a_benchmark_started_ends_with_a_killed_runner(tmp_path: Path) -> N
             time.sleep(0.05)
             family = psutil.Process(owner.pid).children(recursive=True)
             naps = {each.pid for each in family if is_nap(each)}
-        assert len(naps) == 3
+        assert len(naps) >= 3  # one that forks shows twice for a moment
         owner.kill()
     assert all(gone(pid) for pid in naps)
 

@@ -238,7 +238,11 @@ TORN = b'{"index": 1, "id": "s1", "col\n'
 def on_a_small_disk(folder: Path, act: str) -> str:
     """What an attempt says in a process whose files may not grow beyond a size."""
     script = SMALL_DISK.replace("    ACT\n", textwrap.indent(textwrap.dedent(act), "    "))
-    done = subprocess.run([sys.executable, "-c", script, str(folder)], capture_output=True)
+    done = subprocess.run(
+        env={k: v for k, v in os.environ.items() if not k.startswith("COVERAGE_")},
+        args=[sys.executable, "-c", script, str(folder)],
+        capture_output=True,
+    )
     assert not done.stderr, done.stderr.decode()
     return done.stdout.decode().strip()
 
