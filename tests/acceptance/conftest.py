@@ -77,10 +77,11 @@ class User:
     def published(self) -> dict[str, bytes]:
         """The sealed cell.json of every published folder, by path."""
         found = {}
-        for file in sorted(self.results.rglob("cell.json")):
-            path = file.parent.relative_to(self.results).as_posix()
-            if not path.startswith("."):
-                found[path] = file.read_bytes()
+        for place, folders, files in os.walk(self.results):  # what runs may change it meanwhile
+            folders[:] = sorted(name for name in folders if not name.startswith("."))
+            if "cell.json" in files:
+                path = Path(place).relative_to(self.results).as_posix()
+                found[path] = Path(place, "cell.json").read_bytes()
         return found
 
 
