@@ -354,7 +354,7 @@ def test_a_system_without_pidfd_serves_as_well(
 def test_a_launcher_that_fails_leaves_its_words_in_the_slots_log(
     tmp_path: Path, impatient: Opened, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("benchfleet.engines.child._LAUNCHER", "/nowhere/launch.py")
+    monkeypatch.setattr("benchfleet.engines.local._LAUNCHER", "/nowhere/launch.py")
     engine, events = impatient
     engine.open(spec(tmp_path))
     until(events, SlotLost)

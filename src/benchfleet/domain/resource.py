@@ -25,11 +25,12 @@ class Device:
     name: str = ""
     memory: int = 0  # bytes; 0: unknown
     uuid: str = ""  # as the driver knows it
+    host: str = ""  # the machine that it is in; "" for this one
 
     @property
     def label(self) -> str:
-        """How people see it: ``gpu:0``, ``cpu:1``."""
-        return f"{self.kind}:{self.index}"
+        """How people see it: ``gpu:0``, ``cpu:1``, ``lab2/gpu:0``."""
+        return f"{self.host}/{self.kind}:{self.index}" if self.host else f"{self.kind}:{self.index}"
 
 
 @dataclass(frozen=True, kw_only=True)

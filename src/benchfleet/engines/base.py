@@ -15,7 +15,12 @@ writes a new engine reads this file and `frames.py`, and proves it with
 * A slot that hears nothing from its engine ends itself; the engine sends the pings.
 * `shutdown` ends all slots and returns when none is left.
 
-Nothing here retries: the runner decides, and the ledger alone holds the truth.
+An engine that reaches other machines names them by `hosts`, and goes on trying to reach each:
+`HostReady` follows when its devices can be used, and `HostLost` when it could not be reached, or
+cannot be any more; first every slot on it is lost, with ``host_lost`` set. A host may be ready
+again after that. Slots on one host never wait for another host.
+
+Nothing here runs an order again: the runner decides, and the ledger alone holds the truth.
 """
 
 from __future__ import annotations
@@ -36,10 +41,15 @@ class SlotSpec:
     """A slot to open: its devices, and its share of the machine."""
 
     slot: SlotId
-    devices: tuple[Device, ...]
+    devices: tuple[Device, ...]  # all of one host
     threads: int  # OMP_NUM_THREADS and its like
-    log: str  # the file, on the slot's host, that takes what it prints between cells
-    python: str = ""  # interpreter; "" for the runner's own
+    log: str  # the file here that takes what it prints between cells
+    python: str = ""  # interpreter; "" for the engine's own
+
+    @property
+    def host(self) -> str:
+        """Where it runs; ``""`` for this machine."""
+        return self.devices[0].host
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +58,7 @@ class Order:
 
     attempt: str  # <fingerprint>/<attempt>-<token>
     cell: Cell
-    log: str  # the file that takes what the cell prints, on the slot's host
+    log: str  # the file here that takes what the cell prints
     recorded: bytes = b""  # samples of an earlier attempt, as JSON lines
 
 
@@ -73,6 +83,7 @@ class SlotLost(SlotEvent):
     reason: str  # "exit code 3", "killed by signal 9 (SIGKILL)", "silent for 20 s"
     expected: bool = False  # it was told to end
     exit_code: int | None = None  # negative: the signal that ended it
+    host_lost: bool = False  # nothing is known of it, because its host cannot be reached
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,6 +152,34 @@ class Stopped(AttemptEvent):
     fit: bool = True  # False: the slot takes no other order and ends
 
 
+@dataclass(frozen=True, kw_only=True)
+class HostEvent:
+    """Something about a machine that an engine reaches."""
+
+    host: str  # its name, as in `Device.host`
+
+
+@dataclass(frozen=True, kw_only=True)
+class HostReady(HostEvent):
+    """Slots can be opened on it."""
+
+    devices: tuple[Device, ...]
+    slots: int  # at most, over all its devices
+    threads: int  # for each slot
+    provenance: Mapping[str, Any] = field(default_factory=dict)  # of every result made there
+
+
+@dataclass(frozen=True, kw_only=True)
+class HostLost(HostEvent):
+    """It cannot be used now."""
+
+    reason: str
+    hopeless: bool = False  # until somebody mends something; the engine tries on all the same
+
+
+EngineEvent = SlotEvent | HostEvent
+
+
 class Engine(Protocol):
     """Where slots run; see the module for the whole contract."""
 
@@ -157,3 +196,5 @@ class Engine(Protocol):
     def shutdown(self) -> None: ...
 
     def slots(self) -> Sequence[SlotId]: ...
+
+    def hosts(self) -> Sequence[str]: ...

@@ -1,4 +1,4 @@
-"""One slot's process on this machine, and the two ends of its channel."""
+"""The process that stands for a slot here, and the ends of its channel."""
 
 from __future__ import annotations
 
@@ -7,42 +7,52 @@ import fcntl
 import os
 import signal
 import subprocess
-import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
-from benchfleet.engines.base import SlotSpec
+from benchfleet.engines.base import SlotEvent, SlotId
 from benchfleet.engines.frames import Decoder
+from benchfleet.engines.marks import Mark, Marks
 from benchfleet.engines.processes import end_tree
-
-_LAUNCHER = str(Path(__file__).parents[1] / "slot" / "launch.py")
 
 
 class Child:
-    """A slot's supervisor as a child process, which ends as the slot ends.
+    """A child process whose streams are a slot's channel, and which ends as the slot ends.
 
+    Of a slot on this machine it is the supervisor. Of a slot elsewhere it is the client that
+    reaches it; what the slot prints then comes over standard error, with marks in it (`key`).
     Making one starts it; raises OSError with nothing left behind where that cannot be.
     """
 
-    def __init__(self, spec: SlotSpec) -> None:
-        self.id = spec.slot
-        self._log = Path(spec.log)
-        self._log.parent.mkdir(parents=True, exist_ok=True)
-        with open(self._log, "ab") as log:
+    def __init__(self, slot: SlotId, words: Sequence[str], *, log: Path, key: str = "") -> None:
+        self.id = slot
+        self.log = log
+        log.parent.mkdir(parents=True, exist_ok=True)
+        with open(log, "ab") as opened:
             self.process = subprocess.Popen(
-                [sys.executable, "-S", "-E", _LAUNCHER],
+                words,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
-                stderr=log,
+                stderr=subprocess.PIPE if key else opened,
                 start_new_session=True,
                 bufsize=0,
             )
         self.reads = _pipe(self.process.stdout)
         self.writes = _pipe(self.process.stdin)
         self.pidfd = _pidfd(self.process.pid)
+        self.prints = _pipe(self.process.stderr) if key else None
+        self.marks = Marks(key)
+        self.far = bool(key)
+        self.listening = {self.reads} if self.prints is None else {self.reads, self.prints}
         self.decoder = Decoder()
         self.outgoing = bytearray()
         self.heard = time.monotonic()
+        self.greeted = False  # it said hello
+        self.printing_to = log  # the file that takes what a far slot prints
+        self.verdict: SlotEvent | None = None  # held until all that was printed before it is here
+        self.verdict_since = 0.0
+        self.ended: int | None = None  # the wait status that a far slot's supervisor told
         self.ending_since: float | None = None  # told to close, or killed
         self.doomed_since: float | None = None  # told to end with all that it started
         self.complaint = ""  # why the engine itself ended it
@@ -50,7 +60,7 @@ class Child:
     @property
     def handles(self) -> tuple[int, ...]:
         """The file descriptors that this process has of it."""
-        return (self.reads, self.writes, *(() if self.pidfd is None else (self.pidfd,)))
+        return (*self.listening, self.writes, *(() if self.pidfd is None else (self.pidfd,)))
 
     def flush(self) -> None:
         """Write what the pipe takes now."""
@@ -59,37 +69,69 @@ class Child:
                 del self.outgoing[: os.write(self.writes, self.outgoing)]
         except BlockingIOError:
             return
-        except BrokenPipeError:
-            self.outgoing.clear()  # nobody is there to read it; its end is about to be seen
+        except OSError:  # nobody is there to read it; its end is about to be seen
+            self.outgoing.clear()
 
     def end(self) -> None:
-        """Have its supervisor end the slot and all that it started."""
+        """Have its supervisor end the slot and all that it started. Nobody watches `writes` now."""
         self.doomed_since = self.doomed_since or time.monotonic()
-        self.process.send_signal(signal.SIGTERM)
+        if self.far:
+            self.outgoing.clear()
+            if self.process.stdin is not None:
+                self.process.stdin.close()  # which its supervisor hears, wherever it is
+                self.writes = -1
+        else:
+            self.process.send_signal(signal.SIGTERM)
 
     def end_by_force(self) -> None:
-        """Kill what is left of it, supervisor and all."""
-        end_tree(self.process.pid if self.process.poll() is None else None, self.id)
+        """Kill what is left of it here, supervisor and all."""
+        if not self.far:
+            end_tree(self.process.pid if self.process.poll() is None else None, self.id)
+        elif self.process.poll() is None:
+            self.process.kill()
+
+    def print(self, data: bytes) -> list[Mark]:
+        """Put what a far slot printed where it belongs; the marks found in it."""
+        found = []
+        for part in self.marks.feed(data):
+            if isinstance(part, Mark):
+                found.append(part)
+                self.printing_to = self.log if part.word == "end" else self.printing_to
+            else:
+                self._add(self.printing_to, part)
+        return found
 
     def note(self, text: str) -> None:
         """Add to the slot's log, where that can be written."""
-        with contextlib.suppress(OSError), open(self._log, "a", encoding="utf-8") as log:
-            log.write(text)
+        self._add(self.log, text.encode("utf-8", "backslashreplace"))
+
+    def last_words(self) -> str:
+        """The last line that it printed between orders; ``""`` where there is none."""
+        with contextlib.suppress(OSError):
+            lines = self.log.read_bytes()[-4096:].decode("utf-8", "replace").split("\n")
+            return next((line.strip() for line in reversed(lines) if line.strip()), "")
+        return ""
 
     def bury(self) -> int:
         """Wait for it, let go of the channel and of an empty log; its exit code."""
+        self._add(self.printing_to, self.marks.rest())
         self.end_by_force()
         code = self.process.wait()
         if self.pidfd is not None:
             os.close(self.pidfd)
-        for stream in (self.process.stdin, self.process.stdout):
+        for stream in (self.process.stdin, self.process.stdout, self.process.stderr):
             if stream is not None:
                 stream.close()
         if self.ending_since is not None and not self.complaint:
             with contextlib.suppress(OSError):
-                if self._log.stat().st_size == 0:
-                    self._log.unlink()
+                if self.log.stat().st_size == 0:
+                    self.log.unlink()
         return code
+
+    def _add(self, file: Path, data: bytes) -> None:
+        if data:
+            with contextlib.suppress(OSError), open(file, "ab") as log:
+                log.write(data)
 
 
 def _pipe(stream: object) -> int:

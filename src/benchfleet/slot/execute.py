@@ -130,7 +130,7 @@ class Executor:
             adapter=adapter,
             cell=cell,
             recorded=[Record.from_dict(json.loads(line)) for line in lines],
-            place=Path(order.fields["log"] + ".scratch"),
+            place=Path(order.fields["scratch"]).expanduser(),
         )
         try:
             score: Score = benchmark.run(session)

@@ -3,8 +3,9 @@
 Run by path with a bare interpreter (``python -S -E launch.py``), so that nothing is imported
 before the environment is set. Its first frame, ``open``, says devices, threads, log, and which
 interpreter becomes the slot. What stays of it supervises: when the slot ends, or the runner is
-gone, it ends all that the slot started, and then ends as the slot did. Only the standard library;
-imports nothing of benchfleet.
+gone, it ends all that the slot started, and then ends as the slot did. Without a log, as on
+another machine, what is printed goes to standard error, with marks in it (`engines/marks.py`).
+Only the standard library; imports nothing of benchfleet.
 """
 
 import contextlib
@@ -16,9 +17,11 @@ import signal
 import struct
 import sys
 import time
+import zlib
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
+_LONGEST_FIRST = 2**20  # bytes
 _GRACE = 10.0  # seconds that killed processes are waited for
 _SLOT = """\
 import sys
@@ -48,7 +51,9 @@ def main() -> None:
     order = _first_frame(0)
     reads, writes = os.dup(0), os.dup(1)  # held to the end: the channel closes with this process
     nothing = os.open(os.devnull, os.O_RDONLY)
-    log = os.open(order["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    log = 2
+    if order.get("log"):
+        log = os.open(order["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     for source, target in ((nothing, 0), (log, 1), (log, 2)):
         os.dup2(source, target)
     signals = _hear_signals()
@@ -61,7 +66,15 @@ def main() -> None:
     slot = os.fork()
     if slot == 0:
         _become_slot(order, reads, writes, supervisor)
-    _end_like(_end_all(slot, _wait_for_end(slot, reads, signals, parent)))
+    status = _end_all(slot, _wait_for_end(slot, reads, signals, parent))
+    if order.get("scratch"):
+        import shutil
+
+        shutil.rmtree(os.path.expanduser(order["scratch"]), ignore_errors=True)
+    if order.get("mark"):
+        with contextlib.suppress(OSError):
+            os.write(2, f"\0{order['mark']} ended {status}\0".encode())
+    _end_like(status)
 
 
 def slot_environment(inherited: dict, order: dict) -> dict:  # type: ignore[type-arg]
@@ -100,7 +113,8 @@ def _become_slot(order: dict, reads: int, writes: int, supervisor: int) -> None:
 def _wait_for_end(slot: int, reads: int, signals: int, parent: "int | None") -> "int | None":
     """The wait status of the slot; None where it still runs and is to be ended."""
     watch = select.poll()
-    watch.register(reads, 0)  # its hang-up alone: what the runner writes is the slot's to read
+    # Its hang-up alone: what the runner writes is the slot's to read.
+    watch.register(reads, getattr(select, "POLLRDHUP", 0))
     watch.register(signals, select.POLLIN)
     while True:
         ready = dict(watch.poll())
@@ -185,8 +199,10 @@ def _ask_kernel(request: int, value: int) -> None:
 
 
 def _first_frame(handle: int) -> dict:  # type: ignore[type-arg]
-    (length,) = struct.unpack(">I", _exactly(handle, 4))
-    order = json.loads(_exactly(handle, length))
+    length, crc = struct.unpack(">II", _exactly(handle, 8))
+    if length > _LONGEST_FIRST or zlib.crc32(text := _exactly(handle, length)) != crc:
+        raise SystemExit("a slot's first frame must be 'open'")
+    order = json.loads(text)
     if order.get("type") != "open" or order.get("attached"):
         raise SystemExit("a slot's first frame must be 'open'")
     return order  # type: ignore[no-any-return]

@@ -45,7 +45,7 @@ def main() -> None:
             recorded.append(order)
         if order.type == "run":
             order, recorded = _with_recorded(order, recorded), []
-            with _logging_to(order, opening["log"]):
+            with _output_of(order, opening):
                 fit = executor.run(order)
             if not fit:
                 return
@@ -71,15 +71,20 @@ def _hello(slot: str) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def _logging_to(order: Frame, between: str) -> Iterator[None]:
-    """Point fds 1 and 2 at the attempt's log while it runs, children's output included."""
-    _point_output_at(order.fields["log"])
+def _output_of(order: Frame, opening: dict[str, Any]) -> Iterator[None]:
+    """Point fds 1 and 2 at the attempt's log while it runs, children's output included; or, where
+    all goes over one line, mark the end of it."""
+    if order.fields["log"]:
+        _point_output_at(order.fields["log"])
     try:
         yield
     finally:
         sys.stdout.flush()
         sys.stderr.flush()
-        _point_output_at(between)
+        if order.fields["log"]:
+            _point_output_at(opening["log"])
+        else:
+            os.write(2, f"\0{opening['mark']} end {order.fields['attempt']}\0".encode())
 
 
 def _point_output_at(file: str) -> None:

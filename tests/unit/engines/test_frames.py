@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import zlib
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -21,6 +23,10 @@ _FIELDS = st.dictionaries(
     st.one_of(st.integers(), st.text(), st.booleans(), st.none()),
     max_size=4,
 )
+
+
+def _head(text: bytes) -> bytes:
+    return len(text).to_bytes(4, "big") + zlib.crc32(text).to_bytes(4, "big") + text
 
 
 @given(
@@ -43,19 +49,28 @@ def test_any_frames_cut_anywhere_arrive_as_they_were_sent(
     "noise",
     [
         b"Traceback (most recent call last):\n",
-        (MAX_HEAD + 1).to_bytes(4, "big"),
-        (2).to_bytes(4, "big") + b"[]",
-        (2).to_bytes(4, "big") + b"{}",
-        (3).to_bytes(4, "big") + b"{x}",
-        (1).to_bytes(4, "big") + b"\xff",
-        (30).to_bytes(4, "big") + b'{"type":"x","attached":[-1,3]}',
-        (33).to_bytes(4, "big") + b'{"type":"x","attached":[1e15,"a"]}'[:33],
-        (28).to_bytes(4, "big") + b'{"type":7,"attached":[1, 2]}',
+        (MAX_HEAD + 1).to_bytes(4, "big") + bytes(4),
+        _head(b"[]"),
+        _head(b"{}"),
+        _head(b"{x}"),
+        _head(b"\xff"),
+        _head(b'{"type":"x","attached":[[-1,3]]}'),
+        _head(b'{"type":"x","attached":[[1e15,"a"]]}'),
+        _head(b'{"type":"x","attached":[3]}'),
+        _head(b'{"type":7,"attached":[[1,2]]}'),
     ],
 )
 def test_what_is_no_frame_is_refused(noise: bytes) -> None:
     with pytest.raises(ProtocolError):
         list(Decoder().feed(noise))
+
+
+@pytest.mark.parametrize("place", [10, -1])
+def test_one_byte_that_changed_on_the_way_is_noticed(place: int) -> None:
+    stream = bytearray(encode("x", (b"attached",), field="value"))
+    stream[place] ^= 1
+    with pytest.raises(ProtocolError):
+        list(Decoder().feed(bytes(stream)))
 
 
 def test_what_a_decoder_would_refuse_is_not_encoded() -> None:

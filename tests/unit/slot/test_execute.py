@@ -43,7 +43,8 @@ def raises(message: str) -> Any:
 def order(folder: Path) -> Frame:
     cell = sample_cell(benchmark="mock_benchmark")
     cell = replace(cell, workload=replace(cell.workload, params=MockBenchmark({}).params()))
-    fields = {"attempt": "f/1-1", "cell": cell.to_dict(), "log": str(folder / "log.txt")}
+    log, scratch = str(folder / "log.txt"), str(folder / "scratch")
+    fields = {"attempt": "f/1-1", "cell": cell.to_dict(), "log": log, "scratch": scratch}
     return Frame(type="run", fields=fields)
 
 
