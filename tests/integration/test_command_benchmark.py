@@ -278,10 +278,7 @@ def test_a_loaded_model_is_let_go_before_a_command_runs(study: Study):
 
 def test_a_benchmark_that_needs_a_model_cannot_have_one_that_is_only_named(study: Study):
     study.write("- mock_benchmark\n")
-    study.run(code=1)
-    failure = study.failures()["mock_benchmark"]
-    assert (failure["stage"], failure["kind"]) == ("load", "user_error")
-    assert "serves 'command' benchmarks alone" in failure["message"]
+    assert "needs a model, and the adapter 'none' opens none" in study.run(code=2)
 
 
 # A command's process, without a slot around it

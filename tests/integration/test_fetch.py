@@ -286,6 +286,11 @@ def test_a_gated_model_wants_a_token_which_is_never_told(hub, environ):
     assert not [file for file in kept if file.is_file() and TOKEN.encode() in file.read_bytes()]
 
 
+def test_a_token_that_was_pasted_with_a_line_break_is_honoured_and_not_told(environ):
+    broken = {**environ, "HF_TOKEN": f"{TOKEN[:9]}\n{TOKEN[9:]}"}
+    assert declared_digest("org/gated", environ=broken) == COMMIT
+
+
 def test_a_token_left_by_a_login_is_honoured(environ, tmp_path: Path):
     (tmp_path / "hf").mkdir()
     (tmp_path / "hf" / "token").write_text(TOKEN + "\n")

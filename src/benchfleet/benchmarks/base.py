@@ -19,8 +19,18 @@ then holds no model while it runs. One that reads files of the campaign's own sa
 ``takes_folder = True``: it is made with the campaign's folder as the parameter ``folder``. What of
 its parameters is no part of the identity, such as that folder, it tells by ``outside()``.
 
+One that makes the model's passes itself, and so asks for an adapter that lends its model, says
+``needs_lender = True``: with any other adapter it is refused before anything runs. One whose own
+code reads the generation settings, so that the adapter is not to check them, says
+``reads_generation = True``.
+
 A benchmark whose subsets go by another word in a campaign, such as tasks, says so by
 ``subsets_named``.
+
+A benchmark that reads files of a user's own names them by ``files(subset: str | None) ->
+Sequence[Path]``, so that they can be sent to another host, and folders that must be there. On that
+host they lie elsewhere, under one folder as they do here: every absolute path that ``outside()``
+tells is changed to there, and all others are to be taken from one of those.
 
 Before a cell runs, the slot asks for `data_digest` again where there was one: data or code that
 changed since the campaign was read are refused.

@@ -102,9 +102,11 @@ class Command:
         if not self._place.is_dir():
             raise ValueError(f"cwd: there is no folder {self._place}")
         self._check_command()
-        return source_digest(
-            self._folder, [*matching(self._folder, self._files), *self._named_files()]
-        )
+        return source_digest(self._folder, self._own_files())
+
+    def files(self, subset: str | None) -> Sequence[Path]:
+        """The files that the digest is made of, and the folder that the command runs in."""
+        return [*self._own_files(), self._place]
 
     def run(self, session: Session) -> Score:
         scratch = session.scratch.absolute()
@@ -173,6 +175,9 @@ class Command:
         place = str(self._place / command) if "/" in command else command
         if not _FIELD.search(command) and shutil.which(place, path=_path()) is None:
             raise ValueError(f"argv: there is no command {command!r} that could be run here")
+
+    def _own_files(self) -> list[Path]:
+        return [*matching(self._folder, self._files), *self._named_files()]
 
     def _named_files(self) -> list[Path]:
         """The files of the campaign's folder that `argv` names, as ``eval.py`` or ``--x=y.py``."""

@@ -55,6 +55,7 @@ class Python:
     version: ClassVar[str] = "1"
     default_generation: ClassVar[Mapping[str, Any]] = {}
     takes_folder: ClassVar[bool] = True
+    reads_generation: ClassVar[bool] = True
 
     def __init__(self, params: Mapping[str, Any]) -> None:
         given = with_defaults(params, _DEFAULTS)
@@ -100,14 +101,14 @@ class Python:
 
         Raises ValueError where there is no such module, or nothing of that name in it.
         """
-        path = self._path
         self._check_name()
-        top = path / self._module.partition(".")[0]
-        own = [top.with_suffix(".py")] if not top.is_dir() else sorted(top.rglob("*.py"))
-        own = [file for file in own if is_source(file.relative_to(path))]
         # By their names under `path`: wherever it lies, the same code is the same benchmark.
-        others = matching(self._folder, self._files)
-        return content_digest([source_digest(path, own), source_digest(self._folder, others)])
+        own, others = source_digest(self._path, self._own_files()), self._other_files()
+        return content_digest([own, source_digest(self._folder, others)])
+
+    def files(self, subset: str | None) -> Sequence[Path]:
+        """The files that the digest is made of, and the folder that the code runs in."""
+        return [*self._own_files(), *self._other_files(), self._folder]
 
     def run(self, session: Session) -> Score:
         scratch = session.scratch.absolute()
@@ -173,6 +174,15 @@ class Python:
     @property
     def _path(self) -> Path:
         return self._folder / self._declared_path
+
+    def _own_files(self) -> list[Path]:
+        """The module, or the whole package that it is in."""
+        top = self._path / self._module.partition(".")[0]
+        own = [top.with_suffix(".py")] if not top.is_dir() else sorted(top.rglob("*.py"))
+        return [file for file in own if is_source(file.relative_to(self._path))]
+
+    def _other_files(self) -> list[Path]:
+        return matching(self._folder, self._files)
 
     def _check_name(self) -> None:
         """Refuse a module that is not there or lacks the name, as far as its text tells."""

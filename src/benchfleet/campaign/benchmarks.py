@@ -52,6 +52,7 @@ class DeclaredWorkload:
     benchmark: str
     subset: str | None
     entry: Entry
+    settings: Entry  # what stands beside its subsets, such as generation
     base: Mapping[str, Any]  # generation kwargs beneath the model's
     own: Mapping[str, Any]  # generation kwargs above the model's
     workload: Workload | None
@@ -122,6 +123,7 @@ def _workloads(
             benchmark=called or name,
             subset=subset,
             entry=place,
+            settings=settings,
             base=base,
             own=own,
             workload=shared and _of_subset(shared, benchmark, subset, place, subsets),

@@ -1,24 +1,18 @@
-"""What can only be seen of a matrix as a whole: names and contents that fall together, and
-configs that an adapter cannot run."""
+"""What can only be seen of a matrix as a whole: names and contents that fall together."""
 
 from __future__ import annotations
 
 import unicodedata
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 
 from benchfleet.domain.canonical import content_digest
-from benchfleet.domain.cell import Config
-from benchfleet.domain.matrix import Matrix, ModelEntry
 from benchfleet.domain.names import path_part
 
 from .benchmarks import DeclaredWorkload
 from .configs import DeclaredConfig
 from .entry import Entry
 from .models import DeclaredModel
-from .plugins import plugin
 
-DENSE = Config(name="dense")
 _BESIDE_MODELS = frozenset({"report.md", "report.html", "execution_summary.json"})
 
 
@@ -87,45 +81,3 @@ def _differ(axis: str, declared: Iterable[tuple[str, Entry, object]]) -> None:
                 f"{other!r} and {name!r} are the same {axis[:-1]} under two names, so their cells "
                 "would be one; remove one"
             )
-
-
-def check_pairs(
-    matrix: Matrix, models: Sequence[DeclaredModel], configs: Sequence[DeclaredConfig]
-) -> None:
-    """Refuse what an adapter cannot run: a model at all, or a config that some cell asks of it."""
-    refused: dict[tuple[str, str], list[str]] = {}
-    for declared in models:
-        entry = declared.model
-        if entry is None:
-            continue
-        adapter = plugin("models", entry.model.adapter, declared.entry)
-        if message := adapter.check(entry.model, DENSE):
-            declared.entry.wrong(message)
-            continue
-        for config in matrix.configs:
-            message = adapter.check(entry.model, config)
-            if message and _any_cell(matrix, entry, config):
-                refused.setdefault((config.name, message), []).append(repr(declared.name))
-    places = {declared.name: declared.entry for declared in configs}
-    for (name, message), unable in refused.items():
-        places[name].wrong(f"{message} (model {', '.join(unable)}); change it, or exclude the pair")
-
-
-def leaves_cells(matrix: Matrix) -> bool:
-    """Whether the rules leave anything to run."""
-    return any(
-        _any_cell(matrix, entry, config) for entry in matrix.models for config in matrix.configs
-    )
-
-
-def _any_cell(matrix: Matrix, entry: ModelEntry, config: Config) -> bool:
-    """Whether some cell of this model and config is neither excluded nor left out."""
-    pair = replace(matrix, models=(entry,), configs=(config,))
-    return any(
-        not any(rule.matches(cell) for rule in matrix.exclude)
-        for cell in pair.product(matrix.repeats)
-    ) or any(
-        include.rule.matches(cell)
-        for include in matrix.include
-        for cell in pair.product(include.repeats)
-    )

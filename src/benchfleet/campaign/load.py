@@ -13,16 +13,15 @@ from benchfleet.errors import CampaignError
 from . import benchmarks, configs, defaults, models, rules
 from .base import Campaign, Machine, results_folder
 from .benchmarks import DeclaredWorkload, read_benchmarks
-from .check import check_contents, check_names, check_pairs, leaves_cells
+from .check import check_contents, check_names
 from .configs import read_configs
 from .defaults import Defaults, read_defaults
 from .entry import Entry, Mistakes
 from .models import DeclaredModel, read_models
-from .python_reader import read_python
+from .pairs import check_pairs, leaves_cells
 from .rules import Axes, read_exclude, read_include
 from .shapes import NAME, TEXT, Shape, listing, mapping, told, whole
 from .source import Flaw, Source
-from .toml_reader import read_toml
 from .yaml_reader import read_yaml
 
 __all__ = ["Campaign", "load_campaign", "read_campaign"]
@@ -49,18 +48,33 @@ KEYS: Mapping[str, Shape] = {
 }
 REQUIRED = ("campaign", "matrix")
 MAX_BYTES = 10_000_000
-_READERS: dict[str, Callable[[str, Path], Source]] = {
+Reader = Callable[[str, Path], Source]
+
+
+def _toml(text: str, _: Path) -> Source:
+    from .toml_reader import read_toml  # most campaigns are YAML
+
+    return read_toml(text)
+
+
+def _python(text: str, file: Path) -> Source:
+    from .python_reader import read_python
+
+    return read_python(text, file)
+
+
+_READERS: Mapping[str, Reader] = {
     ".yaml": lambda text, _: read_yaml(text),
     ".yml": lambda text, _: read_yaml(text),
-    ".toml": lambda text, _: read_toml(text),
-    ".py": read_python,
+    ".toml": _toml,
+    ".py": _python,
 }
 
 
 def load_campaign(path: str | Path) -> Campaign:
     """The campaign in the file. Raises `CampaignError` with every mistake in it at once."""
     file = Path(os.path.abspath(path))
-    return read_campaign(_read(file), file=file, shown=str(path))
+    return read_campaign(read_source(file, _READERS, "campaign file"), file=file, shown=str(path))
 
 
 def read_campaign(
@@ -84,19 +98,20 @@ def read_campaign(
     return campaign if results is None else replace(campaign, results=results)
 
 
-def _read(file: Path) -> Source:
-    reader = _READERS.get(file.suffix.lower())
+def read_source(file: Path, readers: Mapping[str, Reader], kind: str) -> Source:
+    """What the file holds, by the reader for its suffix; `kind` is what it is told to be."""
+    reader = readers.get(file.suffix.lower())
     try:
         if file.is_dir():
-            problem = "is a folder; name the campaign file in it"
+            problem = f"is a folder; name the {kind} in it"
         elif not file.exists():
             problem = "there is no such file"
         elif reader is None:
-            problem = f"is no campaign file; its name must end in {', '.join(_READERS)}"
+            problem = f"is no {kind}; its name must end in {', '.join(readers)}"
         elif not file.is_file():
             problem = "is no ordinary file"
         elif file.stat().st_size > MAX_BYTES:
-            problem = f"is larger than {MAX_BYTES // 1_000_000} MB; is it a campaign file?"
+            problem = f"is larger than {MAX_BYTES // 1_000_000} MB; is it a {kind}?"
         else:
             return reader(file.read_text(encoding="utf-8-sig"), file)
     except UnicodeDecodeError as error:
@@ -115,12 +130,12 @@ def _campaign(root: Entry, file: Path) -> Campaign | None:
         fields["campaign"].wrong("the campaign needs a name, such as campaign: my-study")
     name = fields["campaign"].name()
     base = _results(fields["results"])
-    machine = _machine(*(fields[key] for key in MACHINE))
+    machine = read_machine(*(fields[key] for key in MACHINE))
     found = read_defaults(fields["defaults"])
     if fields["matrix"].absent:
         fields["matrix"].wrong("is missing; it says what to run: models, configs and benchmarks")
         return None
-    matrix = _matrix(fields["matrix"], found, file.parent)
+    matrix = _matrix(fields["matrix"], found, fields["defaults"], file.parent)
     if not name:
         return None
     return Campaign(
@@ -132,7 +147,8 @@ def _campaign(root: Entry, file: Path) -> Campaign | None:
     )
 
 
-def _machine(gpus: Entry, cpu_slots: Entry, max_concurrent_runs: Entry) -> Machine:
+def read_machine(gpus: Entry, cpu_slots: Entry, max_concurrent_runs: Entry) -> Machine:
+    """What is asked of this machine, under the keys of `MACHINE`."""
     ids = [one.whole(0, least=0) for one in gpus.items()]
     return Machine(
         gpus=tuple(ids) if ids else None,
@@ -150,7 +166,7 @@ def _results(entry: Entry) -> str:
     return base
 
 
-def _matrix(entry: Entry, preset: Defaults, folder: Path) -> Matrix:
+def _matrix(entry: Entry, preset: Defaults, defaults: Entry, folder: Path) -> Matrix:
     """The matrix of all that is right in it; what is not is noted, and none of it is run."""
     fields = entry.fields(MATRIX)
     named = read_models(fields["models"], preset, folder)
@@ -174,7 +190,7 @@ def _matrix(entry: Entry, preset: Defaults, folder: Path) -> Matrix:
     check_names(named, settings, workloads)
     check_contents(named, settings)
     if fields["exclude"].right and fields["include"].right:
-        check_pairs(matrix, named, settings)
+        check_pairs(matrix, named, settings, workloads, defaults)
     if entry.right and matrix.models and not leaves_cells(matrix):
         fields["exclude"].wrong("the rules leave no cell to run")
     return matrix

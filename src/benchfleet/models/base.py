@@ -14,7 +14,13 @@ One that has such files on this host may also say where they are by a classmetho
 yet: scripts that open a model by themselves are told that path.
 
 An adapter that holds a model of transformers may lend it to a harness that makes its own passes:
-it is a `Lender` then.
+it is a `Lender` then. One that opens nothing says ``opens = False``: it serves those benchmarks
+alone that need no model.
+
+One that does not take every generation setting says which are wrong, by a classmethod
+``check_generation(generation: Mapping[str, Any]) -> Mapping[str, str]``: what is wrong with each
+and what to do about it, by the setting's name. It is called before anything runs, with the
+settings of each benchmark that asks the adapter, and imports nothing heavy.
 
 Everything an adapter raises becomes the cell's failure. A `CellFailure` names its stage and
 kind; any other exception in `load` is a failure of stage ``load``.

@@ -17,6 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from benchfleet.domain.canonical import content_digest
+from benchfleet.environment import hub_cache, own_cache
 
 _KINDS = {".safetensors", ".bin", ".pt", ".pth", ".json", ".model", ".txt", ".tiktoken"}
 _KINDS |= {".jinja", ".py", ".gguf"}
@@ -39,11 +40,6 @@ def hub_name(source: str) -> tuple[str, str] | None:
         return None
     match = _HUB_NAME.fullmatch(source)
     return (match["name"], match["revision"] or "main") if match else None
-
-
-def own_cache(environ: Mapping[str, str]) -> Path:
-    """Where benchfleet keeps what it could find out again."""
-    return _home(environ, "XDG_CACHE_HOME", "~/.cache") / "benchfleet"
 
 
 def files_digest(place: Path) -> str:
@@ -190,21 +186,3 @@ def _snapshot(source: str, environ: Mapping[str, str]) -> Path:
             f" download it first: hf download {name}{option}"
         )
     return folder
-
-
-def hub_cache(environ: Mapping[str, str]) -> Path:
-    """The local Hugging Face cache."""
-    for name in ("HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"):
-        if environ.get(name):
-            return _expanded(environ[name])
-    if environ.get("HF_HOME"):
-        return _expanded(environ["HF_HOME"]) / "hub"
-    return _home(environ, "XDG_CACHE_HOME", "~/.cache") / "huggingface" / "hub"
-
-
-def _home(environ: Mapping[str, str], name: str, otherwise: str) -> Path:
-    return _expanded(environ.get(name) or otherwise)
-
-
-def _expanded(path: str) -> Path:
-    return Path(os.path.expandvars(path)).expanduser()

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import TextIO
 
 from benchfleet.domain.canonical import content_digest
+from benchfleet.environment import hub_cache, hub_token, offline, without_token
 from benchfleet.errors import CellFailure
-from benchfleet.models.digest import hub_cache, hub_name, model_digest, model_folder, own_cache
-from benchfleet.models.hub import HubUnreachable, commit_of, gated, hub_token, offline
+from benchfleet.models.digest import hub_name, model_digest, model_folder
+from benchfleet.models.hub import HubUnreachable, commit_of, gated
+from benchfleet.once import held, lock_file, unfinished
 
 Download = Callable[[str, str, Path], None]  # name, commit, cache
 _TEXTS = {".json", ".txt", ".model", ".tiktoken", ".jinja", ".py"}
@@ -63,7 +63,8 @@ def fetched_folder(
         return model_folder(source, environ=environ)
     (name, revision), cache = named, hub_cache(environ)
     pinned = f"{name}@{commit}"
-    lock = _lock_file(environ, cache, pinned)
+    # Another cache is another fetch.
+    lock = lock_file(f"{pinned}-{content_digest(str(cache))[:8]}", environ)
     if folder := _complete(pinned, lock, environ):
         return folder
     if variable := offline(environ):
@@ -71,13 +72,13 @@ def fetched_folder(
             return model_folder(pinned, environ=environ)
         except ValueError as error:
             raise ValueError(f"{error} ({variable} is set, so it was not fetched)") from None
-    with _held(lock) as state:
+    with held(lock) as mark:
         if folder := _complete(pinned, lock, environ):
             return folder
-        _mark(state, "unfinished\n")
+        mark.begin()
         (download or _from_hub)(name, commit, cache)
         folder = model_folder(pinned, environ=environ)
-        _mark(state, "")
+        mark.finish()
         _refer(source, cache, name, revision, commit, environ)
     return folder
 
@@ -97,37 +98,14 @@ def wanted(files: Sequence[str]) -> list[str]:
     return sorted({*texts, *(sharded or others)})
 
 
-def _lock_file(environ: Mapping[str, str], cache: Path, pinned: str) -> Path:
-    where = content_digest(str(cache))[:8]  # another cache is another fetch
-    return own_cache(environ) / "locks" / f"{pinned.replace('/', '--')}-{where}"
-
-
 def _complete(pinned: str, lock: Path, environ: Mapping[str, str]) -> Path | None:
     """The folder, unless it lacks something or a fetch of it is, or was, cut short."""
-    with suppress(FileNotFoundError):
-        if lock.stat().st_size:
-            return None
+    if unfinished(lock):
+        return None
     try:
         return model_folder(pinned, environ=environ)
     except ValueError:
         return None
-
-
-@contextmanager
-def _held(lock: Path) -> Iterator[TextIO]:
-    """The lock, waited for. The kernel frees it when its holder dies; what stands in the file
-    then tells the next one that the work was not done."""
-    lock.parent.mkdir(parents=True, exist_ok=True)
-    with open(lock, "a", encoding="ascii") as state:
-        fcntl.flock(state, fcntl.LOCK_EX)
-        yield state
-
-
-def _mark(state: TextIO, text: str) -> None:
-    state.seek(0)
-    state.truncate()
-    state.write(text)
-    state.flush()
 
 
 def _refer(
@@ -161,6 +139,7 @@ def _from_hub(name: str, commit: str, cache: Path) -> None:
         raise CellFailure(
             stage="load",
             kind="error",
-            message=f"fetching {name} from the hub broke off: {type(error).__name__}: {error}",
+            message=f"fetching {name} from the hub broke off: {type(error).__name__}: "
+            f"{without_token(str(error))}",
             retryable=True,
         ) from error

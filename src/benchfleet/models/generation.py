@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from difflib import get_close_matches
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -26,27 +27,26 @@ class Generation:
     @classmethod
     def parse(cls, value: Mapping[str, Any]) -> Generation:
         """From a campaign's generation settings. Raises ValueError with what to do."""
+        for message in cls.wrong(value).values():
+            raise ValueError(message)
+        stop = value.get("stop") or ()
+        return cls(**{**value, "stop": (stop,) if isinstance(stop, str) else tuple(stop)})
+
+    @classmethod
+    def wrong(cls, value: Mapping[str, Any]) -> dict[str, str]:
+        """What is wrong with each setting and what to do about it, by the setting's name."""
         known = [field.name for field in fields(cls)]
-        for name in value:
+        found: dict[str, str] = {}
+        for name, given in value.items():
             if name not in known:
                 near = get_close_matches(name, known, n=1)
                 hint = f"did you mean {near[0]!r}?" if near else f"there is {', '.join(known)}"
-                raise ValueError(f"no generation setting {name!r}; {hint}")
-        given = dict(value)
-        stop = given.get("stop", ())
-        given["stop"] = (stop,) if isinstance(stop, str) else tuple(_listed(stop))
-        return cls(**given)
-
-    def __post_init__(self) -> None:
-        _check_whole("max_new_tokens", self.max_new_tokens, least=1)
-        _check_whole("top_k", self.top_k, least=0)
-        _check_whole("seed", self.seed, least=0)
-        if not _number(self.temperature) or not 0 <= self.temperature < float("inf"):
-            raise ValueError(f"temperature must be a number from 0 up, not {self.temperature!r}")
-        if not _number(self.top_p) or not 0 < self.top_p <= 1:
-            raise ValueError(f"top_p must be above 0 and at most 1, not {self.top_p!r}")
-        if not all(isinstance(text, str) and text for text in self.stop):
-            raise ValueError("stop must be a list of texts, none of them empty")
+                found[name] = f"no generation setting {name!r}; {hint}"
+            else:
+                right, wanted = _CHECKS[name]
+                if not right(given):
+                    found[name] = f"{name} must be {wanted}, not {given!r}"
+        return found
 
     def generators(self, texts: Sequence[str], device: Any) -> list[Generator]:
         """The randomness of each prompt: the same in any batch and after any resume."""
@@ -86,18 +86,26 @@ class Generation:
         return text[: min(ends)] if ends else text
 
 
-def _listed(stop: Any) -> Sequence[Any]:
-    if stop is None:
-        return ()
-    if not isinstance(stop, (list, tuple)):
-        raise ValueError(f"stop must be a list of texts, not {stop!r}")
-    return stop
+def _whole(value: Any, least: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= least
 
 
 def _number(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
-def _check_whole(name: str, value: Any, *, least: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise ValueError(f"{name} must be a whole number from {least} up, not {value!r}")
+def _stops(value: Any) -> bool:
+    if value is None or isinstance(value, str):
+        return value != ""
+    listed = isinstance(value, (list, tuple))
+    return listed and all(isinstance(text, str) and text for text in value)
+
+
+_CHECKS: Mapping[str, tuple[Callable[[Any], bool], str]] = {
+    "max_new_tokens": (lambda value: _whole(value, 1), "a whole number from 1 up"),
+    "temperature": (lambda value: _number(value) and 0 <= value < inf, "a number from 0 up"),
+    "top_p": (lambda value: _number(value) and 0 < value <= 1, "above 0 and at most 1"),
+    "top_k": (lambda value: _whole(value, 0), "a whole number from 0 up"),
+    "seed": (lambda value: _whole(value, 0), "a whole number from 0 up"),
+    "stop": (_stops, "a list of texts, none of them empty"),
+}

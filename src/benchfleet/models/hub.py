@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from contextlib import suppress
-from pathlib import Path
 from typing import Any
+
+from benchfleet.environment import hub_token, offline, without_token
 
 _ENDPOINT = "https://huggingface.co"
 _WAIT = 10.0  # seconds for one answer
-_TRUE = {"1", "on", "yes", "true"}
 
 
 class HubRefused(ValueError):
@@ -19,12 +18,6 @@ class HubRefused(ValueError):
 
 class HubUnreachable(ValueError):
     """The hub could not be asked."""
-
-
-def offline(environ: Mapping[str, str]) -> str:
-    """The variable that forbids asking the hub; ``""`` where none does."""
-    names = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
-    return next((name for name in names if environ.get(name, "").lower() in _TRUE), "")
 
 
 def commit_of(name: str, revision: str, *, environ: Mapping[str, str]) -> str:
@@ -49,19 +42,6 @@ def commit_of(name: str, revision: str, *, environ: Mapping[str, str]) -> str:
     return commit
 
 
-def hub_token(environ: Mapping[str, str]) -> str:
-    """The user's token: from the environment, or where ``hf auth login`` left it."""
-    for variable in ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"):
-        if token := environ.get(variable, "").strip():
-            return token
-    cache = Path(environ.get("XDG_CACHE_HOME") or "~/.cache") / "huggingface"
-    home = Path(environ.get("HF_HOME") or cache)
-    with suppress(OSError, UnicodeDecodeError):
-        file = Path(environ.get("HF_TOKEN_PATH") or home / "token").expanduser()
-        return file.read_text("utf-8").strip()
-    return ""
-
-
 def _ask(method: str, url: str, what: str, environ: Mapping[str, str]) -> bytes:
     from urllib.error import HTTPError
     from urllib.request import Request, urlopen
@@ -79,7 +59,8 @@ def _ask(method: str, url: str, what: str, environ: Mapping[str, str]) -> bytes:
         with error:
             raise _refusal(error, what, bool(token)) from None
     except (OSError, ValueError) as error:
-        raise HubUnreachable(str(getattr(error, "reason", error))) from None
+        said = without_token(str(getattr(error, "reason", error)), environ)
+        raise HubUnreachable(said) from None
 
 
 def _refusal(error: Any, what: str, has_token: bool) -> ValueError:

@@ -12,11 +12,13 @@ from benchfleet.errors import CellFailure
 
 _DTYPES = ("auto", "float32", "bfloat16", "float16", "float64")
 _DTYPE_KEYS = ("dtype", "torch_dtype")
+_TOKEN_KEYS = ("token", "use_auth_token")
 _OURS = {
     "revision": "write it with the model's name, as name@revision",
     "cache_dir": "set HF_HOME instead",
     "local_files_only": "nothing is ever downloaded",
     "output_loading_info": "it is for benchfleet to ask",
+    **dict.fromkeys(_TOKEN_KEYS, "set HF_TOKEN instead, which is kept nowhere"),
 }
 _OUT_OF_MEMORY = ("out of memory", "can't allocate memory", "cannot allocate memory")
 
@@ -33,6 +35,14 @@ def check_kwargs(kwargs: Mapping[str, Any]) -> str | None:
         value = kwargs[name]
         if not isinstance(value, str) or value.removeprefix("torch.") not in _DTYPES:
             return f"{name} must be one of {', '.join(_DTYPES)}; not {value!r}"
+    return None
+
+
+def check_tokenizer_kwargs(kwargs: Mapping[str, Any]) -> str | None:
+    """What is wrong with a model's `tokenizer_kwargs` and what to do about it, or None."""
+    for name in _TOKEN_KEYS:
+        if name in kwargs:
+            return f"tokenizer_kwargs may not hold {name}; {_OURS[name]}"
     return None
 
 

@@ -20,6 +20,7 @@ class NoAdapter:
 
     requires: ClassVar[tuple[str, ...]] = ()
     extra: ClassVar[str] = ""
+    opens: ClassVar[bool] = False
 
     def __init__(self, model: Model) -> None:
         self._model = model

@@ -24,6 +24,7 @@ from benchfleet.models.fetch import declared_digest, fetched_folder, is_current
 from benchfleet.models.generation import Generation
 from benchfleet.models.loading import (
     check_kwargs,
+    check_tokenizer_kwargs,
     ends_of,
     load_checkpoint,
     named_failures,
@@ -90,7 +91,16 @@ class TransformersAdapter:
         own = model.model_kwargs.get("attn_implementation", "sdpa")
         if _is_sparse(config) and own != "sdpa":
             return f"attention configs run on sdpa; remove attn_implementation: {own}"
-        return check_kwargs(model.model_kwargs) or check_steps(config.attention)
+        return (
+            check_kwargs(model.model_kwargs)
+            or check_tokenizer_kwargs(model.tokenizer_kwargs)
+            or check_steps(config.attention)
+        )
+
+    @classmethod
+    def check_generation(cls, generation: Mapping[str, Any]) -> Mapping[str, str]:
+        """What is wrong with generation settings, by their names."""
+        return Generation.wrong(generation)
 
     def load(self) -> None:
         """Bring the model into memory. Raises CellFailure of stage ``load``."""

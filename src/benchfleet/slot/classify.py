@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from benchfleet.domain.failure import KINDS, STAGES, Failure, Kind, Stage
+from benchfleet.environment import without_token
 from benchfleet.errors import CellFailure, MissingExtra, UnknownName
 
 _OUT_OF_MEMORY = (
@@ -19,9 +20,9 @@ def classify(error: BaseException, stage: Stage, *, trace: str) -> Failure:
     """The failure that `error` is, where it was raised while `stage` ran.
 
     A `CellFailure` says its stage and kind itself; everything else is known by type, then by
-    what the GPU's libraries write into their messages.
+    what the GPU's libraries write into their messages. The user's token is in none of it.
     """
-    trace, said = _bounded(trace), _bounded(str(error))
+    trace, said = _bounded(without_token(trace)), _bounded(without_token(str(error)))
     message = f"{type(error).__name__}: {said}" if said else type(error).__name__
     if isinstance(error, CellFailure):
         named: Stage = next((s for s in STAGES if s == error.stage), stage)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
 import time
 import traceback
 from collections.abc import Mapping, Sequence
@@ -79,7 +80,7 @@ class Executor:
             spent = "benchmark" if stage == "benchmark" else "load"
             seconds[spent] = time.perf_counter() - begun
             failure = classify(error, stage, trace=traceback.format_exc())
-            traceback.print_exc()
+            print(failure.trace, end="", file=sys.stderr)  # the log is kept, so without the token
         fit = self._recover(failure)  # outside the handler, whose traceback holds on to tensors
         self._channel.send(
             "failed", attempt=attempt, failure=failure.to_dict(), seconds=seconds, fit=fit

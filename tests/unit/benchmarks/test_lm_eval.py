@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 
 from benchfleet.benchmarks.lm_eval.benchmark import LmEval
 from benchfleet.errors import CellFailure
+from benchfleet.models.generation import Generation
 
 EXAMPLES = Path(__file__).parents[3] / "examples" / "recall"
 
@@ -61,13 +63,23 @@ def test_the_tasks_must_be_named() -> None:
         shipped().data_digest(None)
 
 
-def test_a_task_is_looked_for_in_the_folder_and_then_in_lm_eval() -> None:
+def test_a_task_is_looked_for_in_the_folder_and_then_in_lm_eval(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     pytest.importorskip("lm_eval")
+    for variable in ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE", "TRANSFORMERS_OFFLINE"):
+        monkeypatch.delenv(variable, raising=False)
     assert shipped().check_subset("recall_choice") is None
     assert shipped().check_subset("gsm8k") is None
     assert "no task 'recal_choice'" in (shipped().check_subset("recal_choice") or "")
     assert "is not a folder" in (shipped(include_path="./gone").check_subset("gsm8k") or "")
     assert shipped().data_digest("gsm8k") != shipped().data_digest("recall_choice")
+
+
+def test_it_takes_the_generation_settings_that_the_adapters_check() -> None:
+    from benchfleet.benchmarks.lm_eval.harness import _GENERATION
+
+    assert {*_GENERATION, "seed"} == {field.name for field in fields(Generation)}
 
 
 def test_an_adapter_that_lends_no_model_is_refused_by_name(session: Any) -> None:

@@ -7,7 +7,13 @@ from pathlib import Path
 import pytest
 import yaml
 
-from benchfleet.benchmarks.lm_eval.tasks import TaskFile, built_in_file, check_built_in, own_task
+from benchfleet.benchmarks.lm_eval.tasks import (
+    TaskFile,
+    built_in_file,
+    check_built_in,
+    own_task,
+    remote_data_of,
+)
 
 CHOICE = """
 task: choice
@@ -114,6 +120,7 @@ def test_a_local_data_set_is_a_folder_and_one_of_the_hub_is_left_to_it(tasks: Pa
         "task: choice\ndataset_path: someone/rows\ndataset_kwargs: {data_files: rows.jsonl}\n"
     )
     assert (found(tasks).data, found(tasks).dataset) == ((), {})
+    assert (task.remote, str(found(tasks).remote)) == (None, "someone/rows")
 
 
 def test_the_first_file_by_path_has_the_name_as_in_lm_eval(tasks: Path) -> None:
@@ -160,3 +167,9 @@ def test_a_task_of_lm_evals_own_is_found_by_its_file() -> None:
     assert file.parts[-2:] == ("gsm8k", "gsm8k.yaml")
     assert built_in_file("mmlu") is None
     assert built_in_file("gsm8kk") is None
+
+
+def test_the_data_of_a_task_of_lm_evals_own_are_known_without_it() -> None:
+    pytest.importorskip("lm_eval")
+    assert str(remote_data_of("arc_easy", None)) == "allenai/ai2_arc (config ARC-Easy)"
+    assert remote_data_of("mmlu", None) is None

@@ -6,13 +6,12 @@ from pathlib import Path
 import pytest
 
 from benchfleet.campaign.benchmarks import read_benchmarks
-from benchfleet.campaign.check import check_contents, check_names, check_pairs, leaves_cells
+from benchfleet.campaign.check import check_contents, check_names
 from benchfleet.campaign.configs import read_configs
 from benchfleet.campaign.defaults import Defaults
 from benchfleet.campaign.entry import Entry
 from benchfleet.campaign.models import read_models
-from benchfleet.domain.cell import Config, Model, Workload
-from benchfleet.domain.matrix import Include, Matrix, ModelEntry, Rule
+from benchfleet.domain.cell import Workload
 
 Read = Callable[[str], Entry]
 Said = Callable[[Entry], dict[str, str]]
@@ -129,44 +128,3 @@ def test_a_benchmark_and_subset_too_long_for_a_folder_are_refused(
     long = Workload(benchmark="recall", version="1", subset="9" * 200)
     check_names([], [], [type(declared)(**{**vars(declared), "workload": long})])
     assert "is longer than 200 bytes" in said(top)["benchmarks[0]"]
-
-
-def test_a_model_that_its_adapter_refuses_is_told_at_the_model(
-    read: Read, said: Said, mock_defaults: Defaults
-) -> None:
-    top = read(_text(models="[{name: m, model_kwargs: {answr: x}}]"))
-    models = read_models(top.inside("models"), mock_defaults, Path("/study"))
-    configs = read_configs(top.inside("configs"), mock_defaults)
-    check_pairs(Matrix(models=(), configs=(), workloads=()), models, configs)
-    assert list(said(top)) == ["models[0]"]
-    assert "not answr" in said(top)["models[0]"]
-
-
-_MATRIX = Matrix(
-    models=(ModelEntry(model=Model(name="m", adapter="mock", source="m", digest="d")),),
-    configs=(Config(name="dense"), Config(name="sparse")),
-    workloads=(Workload(benchmark="recall", version="1"),),
-)
-
-
-@pytest.mark.parametrize(
-    ("exclude", "include", "left"),
-    [
-        ((), (), True),
-        ((Rule(configs=("dense",)),), (), True),
-        ((Rule(models=("m",)),), (), False),
-        ((Rule(models=("m",)),), (Include(rule=Rule(configs=("sparse",)), repeats=1),), True),
-    ],
-)
-def test_rules_may_not_leave_nothing(
-    exclude: tuple[Rule, ...], include: tuple[Include, ...], left: bool
-) -> None:
-    matrix = Matrix(
-        models=_MATRIX.models,
-        configs=_MATRIX.configs,
-        workloads=_MATRIX.workloads,
-        exclude=exclude,
-        include=include,
-    )
-    assert leaves_cells(matrix) is left
-    assert bool(matrix.expand()) is left

@@ -35,7 +35,7 @@ def test_nothing_said_is_greedy():
         ({"top_p": 1.5}, r"top_p must be above 0 and at most 1, not 1\.5"),
         ({"top_k": -1}, "top_k must be a whole number from 0 up"),
         ({"seed": "x"}, "seed must be a whole number from 0 up"),
-        ({"stop": 4}, "stop must be a list of texts, not 4"),
+        ({"stop": 4}, "stop must be a list of texts, none of them empty, not 4"),
         ({"stop": [""]}, "stop must be a list of texts, none of them empty"),
         ({"stop": ["a", 4]}, "stop must be a list of texts"),
     ],
@@ -43,6 +43,13 @@ def test_nothing_said_is_greedy():
 def test_a_wrong_setting_says_what_to_do(given, wrong):
     with pytest.raises(ValueError, match=wrong):
         Generation.parse(given)
+
+
+def test_every_wrong_setting_is_told_by_its_name():
+    assert Generation.wrong({"max_new_token": 5, "top_k": -1, "temperature": 0}) == {
+        "max_new_token": "no generation setting 'max_new_token'; did you mean 'max_new_tokens'?",
+        "top_k": "top_k must be a whole number from 0 up, not -1",
+    }
 
 
 @pytest.mark.parametrize(

@@ -52,3 +52,12 @@ def test_a_message_without_end_is_cut_in_its_middle() -> None:
     assert len(failure.message) + len(failure.trace) < 140_000
     assert "first" in failure.message
     assert failure.message.endswith("last")
+
+
+def test_a_failure_does_not_repeat_the_users_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_TOKEN", "hf_secretsecret")
+    trace = "RuntimeError: Bearer hf_secretsecret\n"
+    for error in (RuntimeError(trace), CellFailure(stage="load", kind="error", message=trace)):
+        failure = classify(error, "benchmark", trace=trace)
+        assert "hf_secret" not in failure.message + failure.trace
+        assert "Bearer [token]" in failure.message

@@ -11,12 +11,13 @@ from typing import Any, ClassVar
 
 from benchfleet.benchmarks.base import Score, Session
 from benchfleet.benchmarks.parameters import whole_number, with_defaults
+from benchfleet.environment import offline
 from benchfleet.errors import CellFailure
 from benchfleet.models.base import Lender
 
 from .harness import alone, build_task, evaluate_task
 from .score import scored
-from .tasks import TaskFile, built_in_digest, check_built_in, own_task
+from .tasks import TaskFile, built_in_digest, check_built_in, own_task, remote_data_of
 
 _DEFAULTS: dict[str, Any] = {
     "include_path": None,
@@ -53,6 +54,7 @@ class LmEval:
     requires: ClassVar[tuple[str, ...]] = ("lm_eval", "torch", "transformers")
     extra: ClassVar[str] = "lm-eval"
     takes_folder: ClassVar[bool] = True
+    needs_lender: ClassVar[bool] = True
     subsets_named: ClassVar[str] = "tasks"
 
     def __init__(
@@ -82,8 +84,15 @@ class LmEval:
         return ()
 
     def check_subset(self, subset: str) -> str | None:
+        """Whether there is such a task, and its data where they must not be fetched."""
         try:
-            return None if self._own(subset) else check_built_in(subset)
+            own = self._own(subset)
+            if own is None and (message := check_built_in(subset)):
+                return message
+            if not offline(os.environ, datasets=True):
+                return None
+            remote = remote_data_of(subset, own)
+            return remote.lacking(os.environ) or None if remote else None
         except ValueError as error:
             return str(error)
 
@@ -92,6 +101,11 @@ class LmEval:
             raise ValueError("names no task; write tasks: [gsm8k], one cell for each")
         own = self._own(subset)
         return own.digest() if own else built_in_digest()
+
+    def files(self, subset: str | None) -> Sequence[Path]:
+        """The files of a task of the user's own, and its data."""
+        own = self._own(subset or "")
+        return [*own.sources, *own.data] if own else []
 
     def run(self, session: Session) -> Score:
         """Ask, record and score; what an earlier attempt recorded is asked again."""

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import random
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from traceback import walk_tb
 from typing import Any
 
 from benchfleet.benchmarks.base import Session
 from benchfleet.domain.failure import Kind
+from benchfleet.environment import without_token
 from benchfleet.errors import CellFailure
 from benchfleet.models.base import Loan
 
 from .answers import Answers
-from .tasks import TaskFile, built_in_file
+from .dataset import RemoteData, alone_on_this_host
+from .tasks import TaskFile, built_in_file, remote_data_of
 
 _GENERATION = {
     "max_new_tokens": "max_gen_toks",
@@ -45,7 +49,14 @@ def build_task(
     """The task with its data, set as the campaign says. Raises CellFailure where it cannot be."""
     # Tasks that make their data for a tokenizer, as RULER's do, look for it under `pretrained`.
     metadata = {"pretrained": loan.model.name_or_path, **(settings["metadata"] or {})}
-    with _named_failures(name), TemporaryDirectory() as folder:
+    remote = remote_data_of(name, own)
+    if remote and (lacking := remote.lacking(os.environ)):
+        raise _failure("dataset_missing", f"{name}: {lacking}")
+    with (
+        alone_on_this_host(remote),
+        _named_failures(name, remote),
+        TemporaryDirectory() as folder,
+    ):
         from lm_eval.tasks import TaskManager
 
         if own is None:
@@ -141,22 +152,52 @@ def _seed(session: Session) -> None:
 
 
 @contextmanager
-def _named_failures(name: str) -> Iterator[None]:
+def _named_failures(name: str, remote: RemoteData | None) -> Iterator[None]:
     """Say what a task lacks that cannot be built."""
     try:
         yield
     except ImportError as error:
         message = f"{name} needs a package that is not installed: {error}"
         raise _failure("missing_extra", message) from error
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        if isinstance(error, OSError) or "cache" in str(error):
-            raise _failure(
-                "dataset_missing",
-                f"the data of {name} are not on this host and cannot be fetched ({error}); run it "
-                "once where the network can be reached, or point its dataset_path to local files",
-            ) from error
-        raise _failure("user_error", f"{name} cannot be built: {error}") from error
+    except Exception as error:
+        said = " ".join(without_token(str(error)).split()) or type(error).__name__
+        lacks = isinstance(error, OSError) or (isinstance(error, ValueError) and "cache" in said)
+        if _disk_is_full(error):
+            raise _failure("disk_full", f"no room for the data of {name}: {said}") from error
+        if isinstance(error, (ValueError, KeyError, TypeError)) and not lacks:
+            raise _failure("user_error", f"{name} cannot be built: {said}") from error
+        if remote is None or not _while_loading(error):
+            if not lacks:  # a function of the task's own
+                raise
+            message = f"the data of {name} cannot be read ({said}); see its dataset_path"
+            raise _failure("dataset_missing", message) from error
+        if isinstance(error, FileNotFoundError):
+            message = (
+                f"{name} cannot have the data set {remote}: {said} Where it is private or gated, "
+                "ask for access on its page and set HF_TOKEN"
+            )
+            raise _failure("dataset_missing", message) from error
+        if isinstance(error, (ConnectionError, ValueError)):
+            message = f"{name}: {remote.way_out(os.environ)} ({said})"
+            raise _failure("dataset_missing", message) from error
+        message = f"fetching the data set {remote} of {name} broke off: {said}"
+        raise _failure("dataset_missing", message, retryable=True) from error
 
 
-def _failure(kind: Kind, message: str) -> CellFailure:
-    return CellFailure(stage="benchmark", kind=kind, message=message)
+def _while_loading(error: BaseException) -> bool:
+    """Whether it came out of `datasets`, which lets through what its network libraries raise."""
+    frames = (frame for frame, _ in walk_tb(error.__traceback__))
+    return any(frame.f_globals.get("__name__") == "datasets.load" for frame in frames)
+
+
+def _disk_is_full(error: BaseException | None) -> bool:
+    """Whether that is what lies behind it; `datasets` wraps what it meets."""
+    while error is not None:
+        if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+            return True
+        error = error.__cause__
+    return False
+
+
+def _failure(kind: Kind, message: str, *, retryable: bool = False) -> CellFailure:
+    return CellFailure(stage="benchmark", kind=kind, message=message, retryable=retryable)

@@ -10,14 +10,18 @@ import hashlib
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from difflib import get_close_matches
+from functools import cache
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from benchfleet.domain.canonical import content_digest
+
+from .dataset import RemoteData, remote_data
 
 # The readers of `datasets` whose `data_files` lie where the task says, not in a repository.
 _READERS = ("arrow", "csv", "json", "parquet", "text", "xml")
@@ -38,6 +42,7 @@ class TaskFile:
     sources: tuple[Path, ...]  # the YAML files, and the Python files beside those with functions
     data: tuple[Path, ...]  # local data files
     dataset: Mapping[str, Any] = field(default_factory=dict)  # its keys, with whole paths
+    remote: RemoteData | None = None  # what it reads over the network
 
     def digest(self) -> str:
         """Of the content of every file; not of where they lie."""
@@ -82,15 +87,25 @@ def check_built_in(name: str) -> str | None:
     return f"lm-eval has no task {name!r}, and include_path brings none of that name; {hint}"
 
 
+@cache
 def built_in_file(name: str) -> Path | None:
     """The file of a task that lm-eval brings along: its index of them all takes it 5 s to make.
 
     The first by path, as in that index; None for a name that no file says by itself.
     """
-    for home in _homes():
-        for file in sorted(home.rglob("*.yaml"), key=Path.as_posix):
-            if (b"task", name.encode()) in _NAMED.findall(file.read_bytes()):
-                return file
+    for file in _built_in_files():
+        if (b"task", name.encode()) in _NAMED.findall(file.read_bytes()):
+            return file
+    return None
+
+
+def remote_data_of(name: str, own: TaskFile | None) -> RemoteData | None:
+    """What a task reads over the network: one of the user's own, or one that lm-eval brings."""
+    if own is not None:
+        return own.remote
+    file = built_in_file(name)
+    with suppress(ValueError):  # lm-eval reads its own files by rules of its own
+        return _remote(_read(file, ())[0]) if file else None
     return None
 
 
@@ -108,6 +123,11 @@ def _built_in(*, first: str) -> Iterator[tuple[str, str]]:
             for file in sorted(folder.rglob("*.yaml")):
                 for kind, name in _NAMED.findall(file.read_bytes()):
                     yield kind.decode(), name.decode("utf-8", "replace")
+
+
+@cache
+def _built_in_files() -> list[Path]:
+    return [file for home in _homes() for file in sorted(home.rglob("*.yaml"), key=Path.as_posix)]
 
 
 def _homes() -> list[Path]:
@@ -142,7 +162,15 @@ def _task(
         sources=(*sources, *dict.fromkeys(code)),
         data=tuple(dict.fromkeys(data)),
         dataset=dataset,
+        remote=_remote(said),
     )
+
+
+def _remote(said: Mapping[str, tuple[Any, Path]]) -> RemoteData | None:
+    keys = ("dataset_path", "dataset_name", "dataset_kwargs")
+    path, name, kwargs = (said.get(key, (None,))[0] for key in keys)
+    here = isinstance(path, str) and path.startswith(_HERE)
+    return None if here else remote_data(path, name, kwargs, readers=_READERS)
 
 
 def _read(file: Path, outer: tuple[Path, ...]) -> tuple[dict[str, tuple[Any, Path]], list[Path]]:

@@ -1,0 +1,107 @@
+"""A task's data where they come over the network: fetched by one process of a host for all."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from benchfleet.domain.canonical import content_digest
+from benchfleet.environment import datasets_cache, hub_cache, offline
+from benchfleet.once import held, lock_file
+
+_SECRET = ("token", "use_auth_token")
+_WHICH = ("revision", "data_dir", "data_files")  # what may name other data of the same repository
+
+
+@dataclass(frozen=True, kw_only=True)
+class RemoteData:
+    """What `datasets` is asked for: a repository of the hub, or files of another place."""
+
+    path: str  # the repository, or the reader of the files, such as json
+    config: str | None = None
+    kwargs: Mapping[str, Any] = field(default_factory=dict)  # of load_dataset
+    reader: bool = False
+
+    def __str__(self) -> str:
+        if self.reader:
+            return str(self.kwargs.get("data_files") or self.kwargs.get("data_dir"))
+        said = {"config": self.config, "revision": self.kwargs.get("revision")}
+        more = ", ".join(f"{name} {value}" for name, value in said.items() if value)
+        return f"{self.path} ({more})" if more else self.path
+
+    def command(self) -> str:
+        """What fetches it into the cache of a host that can reach it."""
+        words = [self.path] if self.config is None else [self.path, self.config]
+        kwargs = {name: self.kwargs[name] for name in _WHICH if name in self.kwargs}
+        given = [*map(json.dumps, words), *(f"{k}={json.dumps(v)}" for k, v in kwargs.items())]
+        code = f"import datasets; datasets.load_dataset({', '.join(given)})"
+        return f"python -c {shlex.quote(code)}"
+
+    def lacking(self, environ: Mapping[str, str]) -> str:
+        """What to do, where the data are not here and must not be fetched; ``""`` otherwise.
+
+        Known without `datasets`, and so only where it has nothing of the repository at all.
+        """
+        variable = offline(environ, datasets=True)
+        if not variable or self.reader or "cache_dir" in self.kwargs:
+            return ""
+        cache = datasets_cache(environ)
+        wanted = _plain(self.path.replace("/", "___"))
+        try:
+            found = any(_plain(name) == wanted for name in os.listdir(cache))
+        except OSError:
+            found = False
+        return "" if found else self.way_out(environ)
+
+    def way_out(self, environ: Mapping[str, str]) -> str:
+        """The sentence that says what is missing and what to do."""
+        variable = offline(environ, datasets=True)
+        why = f", and {variable} is set" if variable else " and cannot be fetched"
+        return (
+            f"the data set {self} is not in this host's cache, {datasets_cache(environ)}{why}; "
+            f"where the network can be reached, fetch it by {self.command()} and bring that folder "
+            "here, or let a task of your own read local files (dataset_kwargs: {data_files: …})"
+        )
+
+    def lock_name(self, environ: Mapping[str, str]) -> str:
+        """The same for all who want the same data in the same cache."""
+        public = {name: value for name, value in self.kwargs.items() if name not in _SECRET}
+        caches = [str(datasets_cache(environ)), str(hub_cache(environ))]
+        return f"{self.path}-{content_digest([self.path, self.config, public, caches])[:16]}"
+
+
+def remote_data(
+    path: Any, config: Any, kwargs: Any, *, readers: tuple[str, ...]
+) -> RemoteData | None:
+    """What a task's keys name, where it is not on this host by their own account."""
+    given = dict(kwargs) if isinstance(kwargs, dict) else {}
+    given.pop("trust_remote_code", None)
+    if not isinstance(path, str) or not path or os.path.isdir(path):
+        return None
+    reader = path in readers
+    if reader and "://" not in json.dumps(given, default=str):
+        return None
+    return RemoteData(
+        path=path, config=None if config is None else str(config), kwargs=given, reader=reader
+    )
+
+
+@contextmanager
+def alone_on_this_host(data: RemoteData | None) -> Iterator[None]:
+    """Only one process at a time reads the data: the first fetches them, those who waited find
+    them in the cache, and where it dies the next one goes on."""
+    if data is None:
+        yield
+        return
+    with held(lock_file(data.lock_name(os.environ), os.environ)):
+        yield
+
+
+def _plain(name: str) -> str:
+    """`datasets` writes a name in snake case; what is left of it does not depend on how."""
+    return name.replace("_", "").lower()

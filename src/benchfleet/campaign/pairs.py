@@ -1,0 +1,133 @@
+"""What an adapter cannot do of all that a matrix asks of its models, told before anything runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from benchfleet.domain.cell import Config
+from benchfleet.domain.matrix import Matrix, ModelEntry
+
+from .benchmarks import DeclaredWorkload
+from .configs import DeclaredConfig
+from .entry import Entry
+from .models import DeclaredModel
+from .plugins import plugin
+from .source import KeyPath
+
+DENSE = Config(name="dense")
+
+
+@dataclass(kw_only=True)
+class _Refusal:
+    """One thing that stands in the file, and the models whose adapters refuse it."""
+
+    entry: Entry
+    message: str
+    pair: bool  # whether excluding the pair is a way out
+    models: dict[str, None] = field(default_factory=dict)  # each once, in the file's order
+
+
+def check_pairs(
+    matrix: Matrix,
+    models: Sequence[DeclaredModel],
+    configs: Sequence[DeclaredConfig],
+    workloads: Sequence[DeclaredWorkload],
+    defaults: Entry,
+) -> None:
+    """Refuse what an adapter cannot run: a model at all, or a config, a benchmark or a generation
+    setting that some cell asks of it. `defaults` is what stands in the file under that key."""
+    refusals: dict[tuple[KeyPath, str], _Refusal] = {}
+    for declared in models:
+        if declared.model is None:
+            continue
+        adapter = plugin("models", declared.model.model.adapter, declared.entry)
+        if message := adapter.check(declared.model.model, DENSE):
+            declared.entry.wrong(message)
+            continue
+        for one in (
+            *_configs(matrix, declared.model, adapter, configs),
+            *_benchmarks(matrix, declared, declared.model, adapter, workloads, defaults),
+        ):
+            refusal = refusals.setdefault((one.entry.path, one.message), one)
+            refusal.models[repr(declared.name)] = None
+    for refusal in refusals.values():
+        unable = f" (model {', '.join(refusal.models)})"
+        if refusal.pair:
+            refusal.entry.wrong(f"{refusal.message}{unable}; change it, or exclude the pair")
+        else:
+            some = len(refusal.models) < len(models)
+            refusal.entry.wrong(refusal.message + (unable if some else ""))
+
+
+def leaves_cells(matrix: Matrix) -> bool:
+    """Whether the rules leave anything to run."""
+    return any(
+        not any(rule.matches(cell) for rule in matrix.exclude)
+        for cell in matrix.product(matrix.repeats)
+    ) or any(
+        include.rule.matches(cell)
+        for include in matrix.include
+        for cell in matrix.product(include.repeats)
+    )
+
+
+def _configs(
+    matrix: Matrix, entry: ModelEntry, adapter: Any, configs: Sequence[DeclaredConfig]
+) -> Iterator[_Refusal]:
+    for declared in configs:
+        if declared.config is None:
+            continue
+        message = adapter.check(entry.model, declared.config)
+        if message and leaves_cells(replace(matrix, models=(entry,), configs=(declared.config,))):
+            yield _Refusal(entry=declared.entry, message=message, pair=True)
+
+
+def _benchmarks(
+    matrix: Matrix,
+    declared: DeclaredModel,
+    entry: ModelEntry,
+    adapter: Any,
+    workloads: Sequence[DeclaredWorkload],
+    defaults: Entry,
+) -> Iterator[_Refusal]:
+    for one in workloads:
+        if one.workload is None:
+            continue
+        benchmark = plugin("benchmarks", one.workload.benchmark, one.entry)
+        if not getattr(benchmark, "needs_model", True):
+            continue
+        found = []
+        if message := _unserved(benchmark, one.benchmark, adapter, entry.model.adapter):
+            found.append(_Refusal(entry=one.entry, message=message, pair=True))
+        elif not getattr(benchmark, "reads_generation", False):
+            generation = {**one.base, **declared.generation, **one.own}
+            check = getattr(adapter, "check_generation", None)
+            for name, message in (check(generation) if check else {}).items():
+                place = _where(name, (one.settings, declared.entry, defaults)) or one.entry
+                found.append(_Refusal(entry=place, message=message, pair=False))
+        own = replace(entry, workloads=(one.workload,))
+        if found and leaves_cells(replace(matrix, models=(own,))):
+            yield from found
+
+
+def _unserved(benchmark: Any, name: str, adapter: Any, adapter_name: str) -> str | None:
+    """What the benchmark needs of an adapter and this one does not give, or None."""
+    if not getattr(adapter, "opens", True):
+        return f"{name} needs a model, and the adapter {adapter_name!r} opens none"
+    if getattr(benchmark, "needs_lender", False) and not hasattr(adapter, "lend"):
+        return (
+            f"{name} makes the model's passes itself, which the adapter {adapter_name!r} does not "
+            "let it"
+        )
+    return None
+
+
+def _where(setting: str, holders: Sequence[Entry]) -> Entry | None:
+    """Where the generation setting that holds is written: the first holder that names it."""
+    for holder in holders:
+        generation = holder.inside("generation")
+        if isinstance(generation.value, dict) and setting in generation.value:
+            return generation.inside(setting)
+    return None

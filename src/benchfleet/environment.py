@@ -1,0 +1,83 @@
+"""What the environment says of caches and of the Hugging Face hub, and the token it must not tell.
+
+Reading it takes no third-party package, so that a campaign is checked at once.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+
+_TOKENS = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN")
+_OFFLINE = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
+_TRUE = {"1", "on", "yes", "true"}
+_SHORTEST = 8  # characters of a secret; taking out less would tear words apart
+
+
+def own_cache(environ: Mapping[str, str]) -> Path:
+    """Where benchfleet keeps what it could find out again."""
+    return _user_cache(environ) / "benchfleet"
+
+
+def hub_cache(environ: Mapping[str, str]) -> Path:
+    """Where the repositories of the hub lie on this host."""
+    for name in ("HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"):
+        if environ.get(name):
+            return _expanded(environ[name])
+    return _hub_home(environ) / "hub"
+
+
+def datasets_cache(environ: Mapping[str, str]) -> Path:
+    """Where `datasets` keeps the rows that it has read."""
+    named = environ.get("HF_DATASETS_CACHE")
+    return _expanded(named) if named else _hub_home(environ) / "datasets"
+
+
+def offline(environ: Mapping[str, str], *, datasets: bool = False) -> str:
+    """The variable that forbids asking the hub, for data sets too where asked; ``""`` where
+    none does."""
+    names = (*_OFFLINE, "HF_DATASETS_OFFLINE") if datasets else _OFFLINE
+    return next((name for name in names if environ.get(name, "").lower() in _TRUE), "")
+
+
+def hub_token(environ: Mapping[str, str]) -> str:
+    """The user's token: from the environment, or where ``hf auth login`` left it."""
+    for variable in _TOKENS:
+        if token := _on_one_line(environ.get(variable, "")):
+            return token
+    with suppress(OSError, UnicodeDecodeError):
+        place = environ.get("HF_TOKEN_PATH")
+        file = _expanded(place) if place else _hub_home(environ) / "token"
+        return _on_one_line(file.read_text("utf-8"))
+    return ""
+
+
+def without_token(text: str, environ: Mapping[str, str] | None = None) -> str:
+    """`text` with the user's token taken out, also where it stands as Python quotes it: libraries
+    tell a header that cannot be sent."""
+    environ = os.environ if environ is None else environ
+    told = {environ.get(name, "").strip() for name in _TOKENS} | {hub_token(environ)}
+    for secret in sorted(told, key=len, reverse=True):
+        if len(secret) >= _SHORTEST:
+            for form in (secret, repr(secret)[1:-1], repr(secret.encode(errors="replace"))[2:-1]):
+                text = text.replace(form, "[token]")
+    return text
+
+
+def _on_one_line(token: str) -> str:
+    return token.replace("\r", "").replace("\n", "").strip()
+
+
+def _hub_home(environ: Mapping[str, str]) -> Path:
+    home = environ.get("HF_HOME")
+    return _expanded(home) if home else _user_cache(environ) / "huggingface"
+
+
+def _user_cache(environ: Mapping[str, str]) -> Path:
+    return _expanded(environ.get("XDG_CACHE_HOME") or "~/.cache")
+
+
+def _expanded(path: str) -> Path:
+    return Path(os.path.expandvars(path)).expanduser()

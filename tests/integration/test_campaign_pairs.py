@@ -1,0 +1,170 @@
+"""Campaigns that ask of a real adapter what it does not take: told at once, where it stands."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+from benchfleet.campaign.load import load_campaign
+from benchfleet.errors import CampaignError, Mistake
+
+EXAMPLES = Path(__file__).parents[2] / "examples" / "recall"
+NEAR = "no generation setting 'max_new_token'; did you mean 'max_new_tokens'?"
+
+
+def _mistakes(folder: Path, text: str) -> list[Mistake]:
+    file = folder / "study.yaml"
+    file.write_text(dedent(text).replace("EXAMPLES", str(EXAMPLES)))
+    try:
+        load_campaign(file)
+    except CampaignError as error:
+        return error.mistakes
+    return []
+
+
+def _said(folder: Path, text: str) -> list[str]:
+    return [f"{one.line} {one.key}: {one.message}" for one in _mistakes(folder, text)]
+
+
+def test_generation_settings_that_no_adapter_takes_are_named_where_they_stand(tmp_path: Path):
+    text = """\
+        campaign: c
+        defaults:
+          generation: {max_new_token: 5, temperature: 0}
+        matrix:
+          models:
+            - {name: a, path: EXAMPLES/model, generation: {temperature: hot}}
+            - {name: b, path: EXAMPLES/model, generation: {top_k: 1}}
+          benchmarks:
+            - mock_benchmark
+            - recall: [128, 512]
+            - recall:
+                subsets: 1024
+                generation: {beams: 4}
+        """
+    assert _said(tmp_path, text) == [
+        f"3 defaults.generation.max_new_token: {NEAR}",
+        "6 matrix.models[0].generation.temperature: temperature must be a number from 0 up, "
+        "not 'hot' (model 'a')",
+        "13 matrix.benchmarks[2].recall.generation.beams: no generation setting 'beams'; there is "
+        "max_new_tokens, temperature, top_p, top_k, seed, stop",
+    ]
+
+
+def test_a_setting_that_some_adapters_take_names_the_models_of_those_that_do_not(tmp_path: Path):
+    text = """\
+        campaign: c
+        matrix:
+          models: [{name: a, path: EXAMPLES/model}, {name: b, adapter: mock}]
+          benchmarks:
+            - mock_benchmark: {generation: {max_new_token: 5}}
+            - recall: {subsets: [128, 512], generation: {max_new_token: 5}}
+        """
+    assert _said(tmp_path, text) == [
+        f"{line} matrix.benchmarks[{place}.generation.max_new_token: {NEAR} (model 'a')"
+        for line, place in ((5, "0].mock_benchmark"), (6, "1].recall"))
+    ]
+
+
+def test_what_a_benchmark_says_over_a_wrong_setting_is_what_counts(tmp_path: Path):
+    text = """\
+        campaign: c
+        defaults: {generation: {top_p: 2}}
+        matrix:
+          models: [{name: a, path: EXAMPLES/model}]
+          benchmarks: [{mock_benchmark: {generation: {top_p: 0.5}}}]
+        """
+    assert _said(tmp_path, text) == []
+
+
+@pytest.mark.parametrize(
+    "rest",
+    [
+        "benchmarks: [command: {name: mine, argv: [echo]}]",
+        "benchmarks: [recall, command: {name: mine, argv: [echo]}]\n"
+        "  exclude: {benchmarks: recall}",
+    ],
+)
+def test_settings_that_no_adapter_is_asked_with_are_not_its_to_check(tmp_path: Path, rest: str):
+    head = """\
+        campaign: c
+        defaults: {generation: {max_new_token: 5}}
+        matrix:
+          models: [{name: a, path: EXAMPLES/model}]
+        """
+    assert _said(tmp_path, dedent(head) + f"  {rest}\n") == []
+
+
+def test_code_of_the_users_own_reads_what_settings_it_likes(tmp_path: Path):
+    (tmp_path / "mine.py").write_text("def run(adapter, generation): return 1\n")
+    text = """\
+        campaign: c
+        matrix:
+          models: [{name: a, path: EXAMPLES/model}]
+          benchmarks: [{python: {name: mine, call: "mine:run", generation: {beams: 4}}}]
+        """
+    assert _said(tmp_path, text) == []
+
+
+LM_EVAL = """\
+    campaign: c
+    matrix:
+      models: [{name: a, path: EXAMPLES/model}, {name: b, adapter: mock}]
+      benchmarks:
+        - recall
+        - lm_eval: {tasks: [recall_choice, recall_generate], include_path: EXAMPLES/tasks}
+    """
+
+
+def test_lm_eval_on_an_adapter_that_lends_no_model_is_refused_naming_the_pair(tmp_path: Path):
+    pytest.importorskip("lm_eval")
+    wrong = (
+        "lm_eval makes the model's passes itself, which the adapter 'mock' does not let it "
+        "(model 'b'); change it, or exclude the pair"
+    )
+    assert _said(tmp_path, LM_EVAL) == [
+        f"6 matrix.benchmarks[1].lm_eval.tasks[{place}]: {wrong}" for place in (0, 1)
+    ]
+
+
+def test_lm_eval_beside_an_adapter_that_lends_no_model_runs_where_the_pair_is_excluded(
+    tmp_path: Path,
+):
+    pytest.importorskip("lm_eval")
+    excluded = dedent(LM_EVAL) + "  exclude: {models: b, benchmarks: lm_eval}\n"
+    assert _said(tmp_path, excluded) == []
+
+
+def test_lm_eval_is_checked_by_the_settings_that_it_takes(tmp_path: Path):
+    pytest.importorskip("lm_eval")
+    text = """\
+        campaign: c
+        matrix:
+          models: [{name: a, path: EXAMPLES/model}]
+          benchmarks:
+            - lm_eval:
+                tasks: recall_choice
+                include_path: EXAMPLES/tasks
+                generation: {max_gen_toks: 5}
+        """
+    assert [one.key for one in _mistakes(tmp_path, text)] == [
+        "matrix.benchmarks[0].lm_eval.generation.max_gen_toks"
+    ]
+
+
+def test_a_token_in_the_campaign_is_refused_and_not_repeated(tmp_path: Path):
+    text = """\
+        campaign: c
+        matrix:
+          models:
+            - {name: a, path: EXAMPLES/model, model_kwargs: {token: hf_secretsecret}}
+            - {name: b, path: EXAMPLES/model, tokenizer_kwargs: {token: hf_secretsecret}}
+          benchmarks: [recall]
+        """
+    said = _said(tmp_path, text)
+    assert [line.split(";")[1] for line in said] == [
+        " set HF_TOKEN instead, which is kept nowhere"
+    ] * 2
+    assert "hf_secret" not in "".join(said)
