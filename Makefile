@@ -11,11 +11,14 @@ demo: $(VENV)/demo.stamp
 
 test: check
 
-# Where CI=true, the browser that one test looks at a report with; elsewhere it is skipped by name.
+# Where CI=true, what tests need of the system: a browser that looks at a report, and an sshd, rsync
+# and ip for hosts to reach; elsewhere tests that lack one are skipped by name.
 ifeq ($(CI),true)
+system: export PATH := $(PATH):/usr/sbin:/sbin
 system:
-	command -v chromium > /dev/null || \
-	  (apt-get -qq update && apt-get -qq install --yes --no-install-recommends chromium)
+	which chromium sshd ssh rsync ip > /dev/null || \
+	  (apt-get -qq update && apt-get -qq install --yes --no-install-recommends \
+	    chromium openssh-server openssh-client rsync iproute2)
 else
 system:
 endif

@@ -88,8 +88,13 @@ class ScriptedEngine:
     dead_devices: set[int] = field(default_factory=set)  # devices on which none starts
     start_takes: float = 0.0  # seconds
 
+    far: tuple[str, ...] = ()  # hosts that it reaches
+
     def slots(self) -> Sequence[SlotId]:
         return [SlotId(name) for name in self.specs]
+
+    def hosts(self) -> Sequence[str]:
+        return self.far
 
     def open(self, spec: SlotSpec) -> None:
         self.specs[spec.slot] = spec
@@ -172,7 +177,7 @@ class Stage:
             engine=self.engine,
             inbox=self.inbox,
             layout=self.layout,
-            pool=pool,
+            pools=[pool],
             cells=cells,
             observer=self.watch,
             keeper=self.keeper,

@@ -23,6 +23,7 @@ VERBS = {
     "report": "what won, by how much, and whether it is sure",
     "retry": "give cells that ended badly another chance",
     "ledger": "care for the ledger: rebuild it from the results",
+    "hosts": "check the machines of an inventory, or bring benchfleet to them",
 }
 _ENDINGS = """\
 ends with 0 where all cells succeeded, 1 where some did not, 2 on bad usage or a bad campaign,
@@ -76,7 +77,8 @@ def _run(words: Sequence[str]) -> int:
         near = get_close_matches(asked, VERBS, n=1)
         hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(VERBS)}"
         parser.error(f"no verb {asked!r}; {hint}")
-    for verb, help in VERBS.items():
+    begins = bool(asked) and words[0] == asked  # then nobody is shown the list of verbs
+    for verb, help in {asked: VERBS[asked]}.items() if begins else VERBS.items():
         found = verbs.add_parser(verb, help=help, description=help.capitalize(), allow_abbrev=False)
         if verb == asked:
             found.formatter_class = argparse.RawDescriptionHelpFormatter

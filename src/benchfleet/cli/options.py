@@ -55,9 +55,30 @@ def devices(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def asked_devices(
-    arguments: argparse.Namespace, found: Campaign
-) -> tuple[tuple[int, ...] | None, int | None, int | None]:
+# GPUs, CPU slots, and slots in all; None where nothing was said.
+AskedDevices = tuple[tuple[int, ...] | None, int | None, int | None]
+
+
+def machines(parser: argparse.ArgumentParser) -> None:
+    """What other machines to use."""
+    parser.add_argument(
+        "--machines", metavar="FILE", type=Path, help="run on the machines of this inventory"
+    )
+    hosts(parser)
+
+
+def hosts(parser: argparse.ArgumentParser) -> None:
+    """The part of an inventory that is meant."""
+    parser.add_argument(
+        "--hosts",
+        metavar="NAME,…",
+        action="append",
+        default=[],
+        help="only these of its machines, by name or label; globs work, ! negates",
+    )
+
+
+def asked_devices(arguments: argparse.Namespace, found: Campaign) -> AskedDevices:
     """GPUs, CPU slots and slots in all: the command line's over the campaign's."""
     asked = found.machine
     given = (arguments.gpus, arguments.cpu_slots)
@@ -88,6 +109,10 @@ def same_choice(arguments: argparse.Namespace, verb: str) -> str:
     for option in ("only", "exclude"):
         for text in getattr(arguments, option, ()):
             words += [f"--{option}", text]
+    if verb == "run" and getattr(arguments, "machines", None) is not None:
+        words += ["--machines", str(arguments.machines)]
+        for text in arguments.hosts:
+            words += ["--hosts", text]
     if getattr(arguments, "limit", None) is not None:
         words += ["--limit", str(arguments.limit)]
     return shlex.join(words)

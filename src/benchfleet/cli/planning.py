@@ -111,7 +111,7 @@ def planned(
         record = known.get(named.cell.fingerprint)
         state: Standing = record.state if record else "pending"
         open_ = state in ("pending", "running")
-        barred = (impossible(named.cell, pool) if pool else missing) if open_ else ""
+        barred = (impossible(named.cell, [pool]) if pool else missing) if open_ else ""
         rows.append(
             Row(
                 cell=named.cell,

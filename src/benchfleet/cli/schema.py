@@ -1,10 +1,11 @@
-"""``benchfleet schema``: the JSON Schema of a campaign file, for editors."""
+"""``benchfleet schema``: the JSON Schema of a campaign file or an inventory, for editors."""
 
 from __future__ import annotations
 
 import argparse
 import json
 
+from benchfleet.campaign.inventory import inventory_schema
 from benchfleet.campaign.schema import campaign_schema
 
 
@@ -15,10 +16,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "then begin a YAML campaign with  # yaml-language-server: $schema=campaign.schema.json\n"
         "and one in TOML with             #:schema ./campaign.schema.json"
     )
+    parser.add_argument(
+        "--machines", action="store_true", help="that of an inventory of machines instead"
+    )
     parser.add_argument("--json", action="store_true", help="as without it: it is JSON")
 
 
 def main(arguments: argparse.Namespace) -> int:
     """Print the schema."""
-    print(json.dumps(campaign_schema(), indent=2, ensure_ascii=False))
+    schema = inventory_schema() if arguments.machines else campaign_schema()
+    print(json.dumps(schema, indent=2, ensure_ascii=False))
     return 0

@@ -34,6 +34,11 @@ def told(notice: Notice, progress: Progress) -> str:
         return f"↩ {notice.cell}  given back with {data['samples']} samples ({notice.message})"
     if notice.kind == "claim_lost":
         return f"↩ {notice.cell}  {notice.message}"
+    if notice.kind == "host_ready":
+        return f"+ host {data['host']}: {data['slots']} slots on {data['devices']}"
+    if notice.kind == "host_lost":
+        again = "" if data["hopeless"] else "; it is tried again"
+        return f"! host {data['host']}: {notice.message}{again}"
     if notice.kind == "slot_lost":
         return f"! slot {notice.slot} ended: {notice.message}; another takes its place"
     if notice.kind == "published_late":

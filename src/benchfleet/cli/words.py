@@ -1,6 +1,8 @@
-"""Durations and hostile text as a terminal should show them."""
+"""Durations, hostile text and paths as a terminal should show them."""
 
 from __future__ import annotations
+
+from pathlib import Path
 
 
 def duration(seconds: float) -> str:
@@ -19,3 +21,9 @@ def printable(text: str) -> str:
     """The text without what could steer a terminal or be refused by its encoding."""
     shown = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
     return shown.encode("utf-8", "replace").decode()
+
+
+def shown_path(path: Path) -> Path:
+    """The path as seen from here, where it lies below."""
+    here = Path.cwd()
+    return path.relative_to(here) if path.is_relative_to(here) else path

@@ -30,7 +30,7 @@ from dataclasses import dataclass, field
 from typing import Any, NewType, Protocol
 
 from benchfleet.domain.cell import Cell
-from benchfleet.domain.failure import Failure
+from benchfleet.domain.failure import Failure, Stage
 from benchfleet.domain.resource import Device
 
 SlotId = NewType("SlotId", str)
@@ -95,9 +95,10 @@ class AttemptEvent(SlotEvent):
 
 @dataclass(frozen=True, kw_only=True)
 class Started(AttemptEvent):
-    """A stage began: ``load`` (the model comes into memory) or ``benchmark``."""
+    """A stage began: ``provision`` (what it needs is brought to its host), ``load`` (the model
+    comes into memory) or ``benchmark``."""
 
-    stage: str
+    stage: Stage
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -255,6 +255,8 @@ class ChannelEngine:
         with self._lock:
             watched = self._selector.get_map()
             for child in self._slots.values():
+                if child.writes < 0:
+                    continue
                 if child.outgoing and child.writes not in watched:
                     self._selector.register(child.writes, selectors.EVENT_WRITE, child)
                 elif not child.outgoing and child.writes in watched:
@@ -351,7 +353,7 @@ class ChannelEngine:
 
     def _end(self, child: Child) -> None:
         with self._lock:
-            if child.writes in self._selector.get_map():
+            if child.writes >= 0 and child.writes in self._selector.get_map():
                 self._selector.unregister(child.writes)
             child.end()
 

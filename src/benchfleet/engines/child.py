@@ -39,7 +39,7 @@ class Child:
                 bufsize=0,
             )
         self.reads = _pipe(self.process.stdout)
-        self.writes = _pipe(self.process.stdin)
+        self.writes = _pipe(self.process.stdin)  # -1 once it is closed
         self.pidfd = _pidfd(self.process.pid)
         self.prints = _pipe(self.process.stderr) if key else None
         self.marks = Marks(key)
@@ -60,7 +60,8 @@ class Child:
     @property
     def handles(self) -> tuple[int, ...]:
         """The file descriptors that this process has of it."""
-        return (*self.listening, self.writes, *(() if self.pidfd is None else (self.pidfd,)))
+        handles = (*self.listening, self.writes, -1 if self.pidfd is None else self.pidfd)
+        return tuple(handle for handle in handles if handle >= 0)
 
     def flush(self) -> None:
         """Write what the pipe takes now."""

@@ -23,6 +23,7 @@ CONNECT_TIMEOUT = 10  # seconds
 ALIVE_INTERVAL = 5  # seconds between questions on an idle connection
 ALIVE_COUNT = 3  # questions without an answer until it is given up
 LINGER = 20  # seconds that an unused connection is kept
+ALONE = "import sys; sys.path[:] = filter(None, sys.path); "  # no module of the home folder's
 LOST = 255  # ssh's own exit code: no connection, or it broke
 _LONGEST = 40  # bytes of the folder of the sockets: a socket's path takes about 100 in all
 

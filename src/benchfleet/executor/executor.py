@@ -23,7 +23,7 @@ from benchfleet.runner.place import Pool
 from benchfleet.runner.rebuild import rebuild
 from benchfleet.runner.recover import publish_what_was_committed
 from benchfleet.summary import summarised, write_summary
-from benchfleet.wiring import choose_pool, run_cells
+from benchfleet.wiring import Fleet, choose_pool, run_cells
 
 from .arguments import CALL, Arguments, read_arguments
 from .collect import ProgressCallback, Watch, failure, result, stub
@@ -102,7 +102,7 @@ class BenchmarkExecutor:
         watch = Watch(progress or self._progress, inbox.now)
         with raised_at_the_end(inbox):
             done = _prepare(bench, cells, retry_failed=retry_failed)
-            end = run_cells(bench, cells, pool, inbox=inbox, observer=watch)
+            end = run_cells(bench, cells, Fleet(pool=pool), inbox=inbox, observer=watch)
             records = bench.records(cells)
             summary = summarised(bench, cells, records, end)
             write_summary(bench, summary)

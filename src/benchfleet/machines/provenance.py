@@ -16,7 +16,7 @@ def provenance(folder: Path) -> dict[str, Any]:
         "benchfleet": benchfleet.__version__,
         "python": platform.python_version(),
         "platform": platform.platform(),
-        "driver": _driver(),
+        "driver": driver_version(),
         "git": _git(folder),
     }
 
@@ -38,7 +38,7 @@ def _ask_git(folder: Path, *words: str) -> str:
     return asked.stdout.strip()
 
 
-def _driver() -> str:
+def driver_version() -> str:
     """The NVIDIA driver's version; ``""`` where there is none."""
     import pynvml
 

@@ -32,6 +32,7 @@ class Attempt:
     host: str
     device: str
     began: float  # on the inbox's clock
+    provenance: Mapping[str, Any]  # of its host, where that is not this machine
     stage: Stage = "load"
     done: int = 0  # samples
 
@@ -58,7 +59,15 @@ class Attempts:
         self._ledger, self._layout, self._keeper = ledger, layout, keeper
         self._provenance, self._random = provenance, random
 
-    def begin(self, claim: Claim, *, host: str, device: str, now: float) -> Attempt:
+    def begin(
+        self,
+        claim: Claim,
+        *,
+        host: str,
+        device: str,
+        now: float,
+        provenance: Mapping[str, Any],
+    ) -> Attempt:
         """Hold the lease and make the folder; the next attempt goes on after earlier samples."""
         self._keeper.hold(claim.lease)
         recorded = earlier_samples(self._layout.attempts_of(claim.lease.fingerprint))
@@ -72,6 +81,7 @@ class Attempts:
             host=host,
             device=device,
             began=now,
+            provenance=provenance,
             done=recorded.count(b"\n"),
         )
 
@@ -84,6 +94,7 @@ class Attempts:
         claim = attempt.claim
         provenance = {
             **self._provenance(),
+            **attempt.provenance,
             "model": done.provenance,
             "host": attempt.host,
             "device": attempt.device,
@@ -122,7 +133,8 @@ class Attempts:
         failure = replace(failure, log_tail=log_tail(attempt.folder.log))
         with contextlib.suppress(OSError):  # a full disk; the ledger keeps the reason too
             attempt.folder.fail(failure)
-        uses_try = charged(failure)
+        losses = attempt.claim.lease.attempt - 1 - attempt.claim.tries
+        uses_try = charged(failure, losses=losses)
         tries = attempt.claim.tries + uses_try
         outcome = Outcome(
             state="partial" if attempt.done else "failed",
@@ -134,6 +146,7 @@ class Attempts:
             charged=uses_try,
             retry_in=retry_in(
                 failure,
+                charged=uses_try,
                 tries=tries,
                 allowed=attempt.claim.cell.limits.tries,
                 random=self._random,

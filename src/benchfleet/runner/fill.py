@@ -8,6 +8,7 @@ from benchfleet.domain.attempt import Claim, RunnerId
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.resource import Device
 from benchfleet.ledger.base import Ledger
+from benchfleet.runner.hosts import Hosts
 from benchfleet.runner.leases import LeaseKeeper
 from benchfleet.runner.place import Pool, impossible, without
 from benchfleet.runner.slots import Slot, Slots
@@ -18,8 +19,9 @@ MAX_BAD_STARTS = 3  # slots in a row that never said hello before their devices 
 class Filler:
     """Claims for the slots of one runner; what cannot run on its devices is named, not waited for.
 
-    Cells are served by width (devices that one needs), the widest first, since they need whole
-    devices. A slot that finds nothing to do while a cell waits for other devices is closed.
+    Machines may come and go meanwhile. Cells are served by width (devices that one needs), the
+    widest first, since they need whole devices. A slot that finds nothing to do while a cell waits
+    for other devices is closed.
     """
 
     def __init__(
@@ -29,25 +31,43 @@ class Filler:
         ledger: Ledger,
         keeper: LeaseKeeper,
         slots: Slots,
-        pool: Pool,
+        pools: Sequence[Pool],
+        hosts: Hosts,
         cells: Sequence[Cell],
         begin: Callable[[Slot, Claim], None],
     ) -> None:
         self._runner, self._ledger, self._keeper = runner, ledger, keeper
-        self._slots, self._pool, self._begin = slots, pool, begin
+        self._slots, self._hosts, self._begin = slots, hosts, begin
+        self._pools = list(pools)
         self._cells = {str(cell.fingerprint): cell for cell in cells}
         self._bad_starts: dict[tuple[Device, ...], int] = {}
-        self._sort_out()
+        self.sort_out()
 
-    def _sort_out(self) -> None:
-        """Which cells the pool can take, by width."""
-        reasons = {f: impossible(cell, self._pool) for f, cell in self._cells.items()}
-        self.impossible = [(self._cells[f], why) for f, why in reasons.items() if why]
-        self.able = frozenset(f for f, why in reasons.items() if not why)
-        widths = sorted({self._width(f) for f in self.able}, reverse=True)
+    def sort_out(self) -> None:
+        """Which cells the machines that are here can take, by width."""
+        self._slots.use(self._pools)
+        reasons = {f: impossible(cell, self._pools) for f, cell in self._cells.items()}
+        possible = frozenset(f for f, why in reasons.items() if not why)
+        expecting = self._hosts.expecting  # whatever cannot run now, may run there
+        self.able = frozenset(reasons) if expecting else possible
+        self.impossible = [
+            (self._cells[f], why) for f, why in reasons.items() if why and not expecting
+        ]
+        widths = sorted({self._width(f) for f in possible}, reverse=True)
         self._among = {
-            width: frozenset(f for f in self.able if self._width(f) == width) for width in widths
+            width: frozenset(f for f in possible if self._width(f) == width) for width in widths
         }
+
+    def add(self, pool: Pool) -> None:
+        """A machine can be used from now on."""
+        self.remove(pool.host)
+        self._pools.append(pool)
+        self.sort_out()
+
+    def remove(self, host: str) -> None:
+        """A machine cannot be used any more."""
+        self._pools = [pool for pool in self._pools if pool.host != host]
+        self.sort_out()
 
     def _width(self, fingerprint: str) -> int:
         return max(1, self._cells[fingerprint].need.gpus)
@@ -110,7 +130,8 @@ class Filler:
         self._bad_starts[devices] = self._bad_starts.get(devices, 0) + 1
         if self._bad_starts[devices] < MAX_BAD_STARTS:
             return False
-        self._pool = without(self._pool, devices)
-        self._slots.use(self._pool)
-        self._sort_out()
+        self._pools = [
+            without(pool, devices) if pool.host == devices[0].host else pool for pool in self._pools
+        ]
+        self.sort_out()
         return True

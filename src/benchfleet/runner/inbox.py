@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from benchfleet.domain.attempt import Lease, Outcome
-from benchfleet.engines.base import SlotEvent
+from benchfleet.engines.base import EngineEvent
 from benchfleet.runner.attempts import Attempt
 
 
@@ -43,7 +43,7 @@ class Broken:
     error: Exception
 
 
-Arrival = SlotEvent | Interrupted | LeaseLost | Concluded | Broken
+Arrival = EngineEvent | Interrupted | LeaseLost | Concluded | Broken
 
 
 class Inbox(Protocol):

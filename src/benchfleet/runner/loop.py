@@ -10,15 +10,18 @@ from typing import Any
 
 from benchfleet.domain.attempt import Claim, Outcome, RunnerId
 from benchfleet.domain.cell import Cell
-from benchfleet.domain.failure import Failure
+from benchfleet.domain.failure import Failure, Kind, Stage
 from benchfleet.engines.base import (
     AttemptEvent,
     Done,
     Engine,
     Failed,
     FileSent,
+    HostLost,
+    HostReady,
     Progressed,
     Recorded,
+    SlotEvent,
     SlotLost,
     SlotReady,
     Started,
@@ -29,6 +32,7 @@ from benchfleet.ledger.base import Ledger
 from benchfleet.results.layout import Layout
 from benchfleet.runner.attempts import Attempt, Attempts, unwritable
 from benchfleet.runner.fill import Filler
+from benchfleet.runner.hosts import PATIENCE, Hosts
 from benchfleet.runner.inbox import Arrival, Broken, Concluded, Inbox, Interrupted, LeaseLost
 from benchfleet.runner.leases import LeaseKeeper
 from benchfleet.runner.place import Pool
@@ -67,7 +71,7 @@ class Runner:
         engine: Engine,
         inbox: Inbox,
         layout: Layout,
-        pool: Pool,
+        pools: Sequence[Pool],
         cells: Sequence[Cell],
         observer: Observer,
         keeper: LeaseKeeper,
@@ -80,13 +84,15 @@ class Runner:
         self._all = frozenset(str(cell.fingerprint) for cell in cells)
         self._enrolled = cells
         self._progress = Progress(total=len(self._all))
-        self._slots = Slots(runner[:8], engine, pool, layout, self._progress)
+        self._slots = Slots(runner[:8], engine, layout, self._progress)
+        self._hosts = Hosts(engine.hosts())
         self._filler = Filler(
             runner=runner,
             ledger=ledger,
             keeper=keeper,
             slots=self._slots,
-            pool=pool,
+            pools=pools,
+            hosts=self._hosts,
             cells=cells,
             begin=self._begin,
         )
@@ -95,13 +101,14 @@ class Runner:
         self._concluding = 0  # attempts that are being written
         self._ran = 0
         self._next_look = 0.0
+        self._last_slot = 0.0  # when one was open last, on the inbox's clock
         self._interrupts = 0
         self._broken = ""
         self._waits_for = ""
 
     def run(self) -> RunEnd:
         """Run to the end. Raises `LedgerUnreachable` when the ledger is gone."""
-        began = self._progress.began = self._inbox.now()
+        began = self._progress.began = self._last_slot = self._inbox.now()
         try:
             self._enroll()
             if self._unfinished():
@@ -189,6 +196,10 @@ class Runner:
                 why = f"it ran longer than its limit of {limit:g} s"
                 self._slots.kill(slot)
                 self._fail(attempt, attempt.stage, "timeout", why)
+        if any(self._slots):
+            self._last_slot = self._inbox.now()
+        elif self._hosts.expecting and self._inbox.now() - self._last_slot > PATIENCE:
+            self._broken = f"no machine came within {PATIENCE:g} s ({self._hosts.why})"
         self._fill()
 
     # Claiming and placing
@@ -207,9 +218,14 @@ class Runner:
 
     def _attempt(self, slot: Slot, claim: Claim) -> Attempt | None:
         """An attempt with its folder; None where that cannot be made, which ends the run."""
-        device, now = label(slot.spec.devices), self._inbox.now()
         try:
-            return self._attempts.begin(claim, host=socket.gethostname(), device=device, now=now)
+            return self._attempts.begin(
+                claim,
+                host=slot.spec.host or socket.gethostname(),
+                device=label(slot.spec.devices),
+                now=self._inbox.now(),
+                provenance=self._hosts.provenance(slot.spec.host),
+            )
         except OSError as error:
             self._let_go(claim, f"its folder cannot be made: {error}")
             self._broken = f"results cannot be written: {error}"
@@ -226,24 +242,32 @@ class Runner:
             self._concluded(arrival)
         elif isinstance(arrival, Broken):
             raise arrival.error
-        elif (slot := self._slots.get(arrival.slot)) is None:
+        elif isinstance(arrival, HostReady):
+            self._host_ready(arrival)
+        elif isinstance(arrival, HostLost):
+            self._host_lost(arrival)
+        elif isinstance(arrival, SlotEvent):
+            self._slot_event(arrival)
+
+    def _slot_event(self, event: SlotEvent) -> None:
+        if (slot := self._slots.get(event.slot)) is None:
             return
-        elif isinstance(arrival, SlotReady):
-            self._slot_ready(slot, arrival)
-        elif isinstance(arrival, SlotLost):
-            self._slot_lost(slot, arrival)
+        if isinstance(event, SlotReady):
+            self._slot_ready(slot, event)
+        elif isinstance(event, SlotLost):
+            self._slot_lost(slot, event)
         elif (
-            isinstance(arrival, AttemptEvent)
+            isinstance(event, AttemptEvent)
             and slot.attempt is not None
-            and slot.attempt.key == arrival.attempt
+            and slot.attempt.key == event.attempt
         ):
-            self._attempt_event(slot, slot.attempt, arrival)
+            self._attempt_event(slot, slot.attempt, event)
 
     def _attempt_event(self, slot: Slot, attempt: Attempt, event: AttemptEvent) -> None:
         if isinstance(event, (Recorded, FileSent)):
             self._keep(slot, attempt, event)
         elif isinstance(event, Started):
-            attempt.stage = "load" if event.stage == "load" else "benchmark"
+            attempt.stage = event.stage
             slot.shown.stage = event.stage
             self._say("cell_progress", cell=attempt.claim.path, slot=slot.id)
         elif isinstance(event, Progressed):
@@ -280,6 +304,21 @@ class Runner:
         slot.shown.total = event.total
         self._say("cell_progress", cell=attempt.claim.path, slot=slot.id)
 
+    def _host_ready(self, event: HostReady) -> None:
+        pool = Pool(devices=event.devices, slots=event.slots, threads=event.threads)
+        self._hosts.ready(event)
+        self._filler.add(pool)
+        shown = ", ".join(device.label for device in event.devices)
+        self._say("host_ready", host=event.host, slots=event.slots, devices=shown)
+        self._fill()
+
+    def _host_lost(self, event: HostLost) -> None:
+        self._hosts.lost(event)
+        self._filler.remove(event.host)
+        self._say("host_lost", host=event.host, message=event.reason, hopeless=event.hopeless)
+        if not self._filler.able:
+            self._broken = f"no machine can be used ({self._hosts.why})"
+
     def _slot_ready(self, slot: Slot, event: SlotReady) -> None:
         slot.ready = True
         self._filler.started_well(slot)
@@ -299,13 +338,18 @@ class Runner:
             self._say("slot_lost", slot=slot.id, message=event.reason)
         why = f"its slot ended: {event.reason}"
         if slot.attempt is not None:
-            self._fail(slot.attempt, slot.attempt.stage, "slot_lost", why)
+            kind: Kind = "host_lost" if event.host_lost else "slot_lost"
+            self._fail(slot.attempt, slot.attempt.stage, kind, why)
         elif slot.reserved is not None and (self._interrupts or self._broken):
             self._let_go(slot.reserved, "its runner ends")
+        elif slot.reserved is not None and event.host_lost:
+            self._let_go(slot.reserved, why)
         elif slot.reserved is not None and slot.ready:
             self._slots.open(slot.spec.devices, slot.width, reserved=slot.reserved)
         elif slot.reserved is not None:
             self._fail_unstarted(slot, slot.reserved, why)
+        elif event.host_lost:
+            pass  # nothing is wrong with its devices
         elif not slot.ready and not event.expected and self._filler.started_badly(slot):
             out = f"{slot.shown.devices} is left out: slots do not start there ({event.reason})"
             self._say("warning", message=f"{out}; see {slot.spec.log}")
@@ -348,10 +392,10 @@ class Runner:
 
     # How attempts end
 
-    def _fail(self, attempt: Attempt, stage: Any, kind: Any, message: str) -> None:
+    def _fail(self, attempt: Attempt, stage: Stage, kind: Kind, message: str) -> None:
         """End an attempt with a failure that its slot could not tell."""
         failure = Failure(stage=stage, kind=kind, message=message, retryable=True)
-        seconds = {stage: self._inbox.now() - attempt.began}
+        seconds: Mapping[str, float] = {stage: self._inbox.now() - attempt.began}
         self._end(attempt, lambda: self._attempts.fail(attempt, failure, seconds))
 
     def _end(self, attempt: Attempt, conclude: Callable[[], Outcome]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from benchfleet.domain.cell import Cell
@@ -19,6 +19,11 @@ class Pool:
     threads: int = 1  # for each slot
 
     @property
+    def host(self) -> str:
+        """The machine; ``""`` for this one."""
+        return self.devices[0].host if self.devices else ""
+
+    @property
     def seats(self) -> int:
         """Slots that may share one device."""
         return max(1, -(-self.slots // max(1, len(self.devices))))
@@ -31,20 +36,34 @@ def without(pool: Pool, devices: tuple[Device, ...]) -> Pool:
 
 
 def next_group(
-    pool: Pool, open_slots: Iterable[tuple[Device, ...]], width: int, memory: int = 0
+    pools: Iterable[Pool],
+    open_slots: Iterable[tuple[Device, ...]],
+    width: int,
+    memory: int = 0,
 ) -> tuple[Device, ...] | None:
     """The devices for one more slot of `width` devices, or None where there is no room.
 
-    A slot of one device takes the seat where most are free; a wider one takes whole devices.
-    Each has at least `memory` bytes, and among equals the smallest that fit are taken.
+    The machine with the largest part of its slots free gives them. There, a slot of one device
+    takes the seat where most are free; a wider one takes whole devices. Each has at least
+    `memory` bytes, and among equals the smallest that fit are taken.
     """
-    taken: Counter[Device] = Counter()
-    count = 0
-    for devices in open_slots:
-        count += 1
-        taken.update({device: pool.seats if len(devices) > 1 else 1 for device in devices})
-    if count >= pool.slots:
+    taken = list(open_slots)
+    found = []
+    for pool in pools:
+        here = [devices for devices in taken if devices[0].host == pool.host]
+        if group := _group(pool, here, width, memory):
+            found.append((len(here) / pool.slots, group))
+    return min(found, key=lambda one: one[0])[1] if found else None
+
+
+def _group(
+    pool: Pool, open_slots: Sequence[tuple[Device, ...]], width: int, memory: int
+) -> tuple[Device, ...] | None:
+    if len(open_slots) >= pool.slots:
         return None
+    taken: Counter[Device] = Counter()
+    for devices in open_slots:
+        taken.update({device: pool.seats if len(devices) > 1 else 1 for device in devices})
     room = pool.seats if width > 1 else 1
     fit = [d for d in pool.devices if taken[d] + room <= pool.seats and d.memory >= memory]
     if len(fit) < width:
@@ -53,10 +72,19 @@ def next_group(
     return tuple(order[:width])
 
 
-def impossible(cell: Cell, pool: Pool) -> str:
-    """Why no slot of this pool can ever take the cell; ``""`` where one can."""
-    if not pool.devices:
+def impossible(cell: Cell, pools: Sequence[Pool]) -> str:
+    """Why no slot of these pools can ever take the cell; ``""`` where one can."""
+    reasons = {pool.host: _impossible(cell, pool) for pool in pools if pool.devices}
+    if not reasons:
         return "no device is left that a slot starts on"
+    if not all(reasons.values()):
+        return ""
+    if len(set(reasons.values())) == 1:
+        return next(iter(reasons.values()))
+    return "; ".join(f"{host or 'here'}: {why}" for host, why in reasons.items())
+
+
+def _impossible(cell: Cell, pool: Pool) -> str:
     memories = sorted((d.memory for d in pool.devices if d.kind == "gpu"), reverse=True)
     if cell.need.gpus > len(memories):
         return f"needs {cell.need.gpus} GPUs, this run has {len(memories)}"

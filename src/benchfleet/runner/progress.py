@@ -8,6 +8,8 @@ from typing import Any, Literal
 
 NoticeKind = Literal[
     "run_started",
+    "host_ready",
+    "host_lost",
     "slot_opening",
     "slot_ready",
     "slot_lost",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from benchfleet.domain.attempt import Claim
@@ -68,13 +68,12 @@ class Slot:
 
 
 class Slots:
-    """Opens, feeds and closes slots on a pool of devices."""
+    """Opens, feeds and closes slots on the pools of one or several machines."""
 
-    def __init__(
-        self, prefix: str, engine: Engine, pool: Pool, layout: Layout, progress: Progress
-    ) -> None:
-        self._prefix, self._engine, self._pool = prefix, engine, pool
+    def __init__(self, prefix: str, engine: Engine, layout: Layout, progress: Progress) -> None:
+        self._prefix, self._engine = prefix, engine
         self._layout, self.progress = layout, progress
+        self._pools: Sequence[Pool] = ()
         self._open: dict[SlotId, Slot] = {}
         self._opened = 0
 
@@ -84,13 +83,13 @@ class Slots:
     def get(self, slot: SlotId) -> Slot | None:
         return self._open.get(slot)
 
-    def use(self, pool: Pool) -> None:
-        """Open further slots on this pool alone."""
-        self._pool = pool
+    def use(self, pools: Sequence[Pool]) -> None:
+        """Open further slots on these pools alone."""
+        self._pools = pools
 
     def room_for(self, width: int, memory: int = 0) -> tuple[Device, ...] | None:
         """The devices that one more slot would have, of this width and least memory (bytes)."""
-        return next_group(self._pool, [slot.spec.devices for slot in self], width, memory)
+        return next_group(self._pools, [slot.spec.devices for slot in self], width, memory)
 
     def open(
         self, devices: tuple[Device, ...], width: int, *, reserved: Claim | None = None
@@ -100,7 +99,7 @@ class Slots:
         spec = SlotSpec(
             slot=name,
             devices=devices,
-            threads=self._pool.threads,
+            threads=next(p.threads for p in self._pools if p.host == devices[0].host),
             log=str(self._layout.slot_log(name)),
             python=reserved.cell.model.python if reserved else "",
         )
@@ -142,5 +141,5 @@ class Slots:
 
 
 def label(devices: tuple[Device, ...]) -> str:
-    """``gpu:0``, or ``gpu:0+1`` for a slot on two."""
-    return f"{devices[0].kind}:" + "+".join(str(device.index) for device in devices)
+    """``gpu:0``, ``lab2/gpu:0``, or ``gpu:0+1`` for a slot on two."""
+    return "+".join([devices[0].label, *(str(device.index) for device in devices[1:])])

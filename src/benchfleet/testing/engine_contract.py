@@ -4,6 +4,9 @@ Derive from `EngineContract` in a test module and write `make_engine`::
 
     class TestMyEngine(EngineContract):
         def make_engine(self, post): return MyEngine(post)
+
+An engine that reaches hosts names one of them as `host`; the suite opens its slots there. That
+host is this machine by another way, so that the suite can see what becomes of its processes.
 """
 
 from __future__ import annotations
@@ -24,11 +27,12 @@ from benchfleet.engines.base import (
     AttemptEvent,
     Done,
     Engine,
+    EngineEvent,
     Failed,
     FileSent,
+    HostReady,
     Order,
     Recorded,
-    SlotEvent,
     SlotId,
     SlotLost,
     SlotReady,
@@ -44,15 +48,25 @@ _LONG = 60.0  # seconds: a bound on the wait for an event that must come, never 
 class Bench:
     """An engine with the events it posted, and a short way to give it work."""
 
-    def __init__(self, engine: Engine, events: queue.SimpleQueue[SlotEvent], folder: Path) -> None:
-        self.engine, self.events, self.folder = engine, events, folder
+    def __init__(
+        self,
+        engine: Engine,
+        events: queue.SimpleQueue[EngineEvent],
+        folder: Path,
+        *,
+        host: str = "",
+    ) -> None:
+        self.engine, self.events, self.folder, self.host = engine, events, folder, host
         self.attempts = 0
 
-    def open(self, name: str = "slot-1", devices: tuple[Device, ...] | None = None) -> SlotReady:
-        cpu = (Device(kind="cpu", index=0),)
-        log = str(self.folder / f"{name}.log")
-        spec = SlotSpec(slot=SlotId(name), devices=devices or cpu, threads=1, log=log)
-        self.engine.open(spec)
+    def spec(self, name: str = "slot-1", *, gpus: tuple[int, ...] = (), log: str = "") -> SlotSpec:
+        cpu = Device(kind="cpu", index=0, host=self.host)
+        devices = tuple(Device(kind="gpu", index=index, host=self.host) for index in gpus)
+        log = log or str(self.folder / f"{name}.log")
+        return SlotSpec(slot=SlotId(name), devices=devices or (cpu,), threads=1, log=log)
+
+    def open(self, name: str = "slot-1", *, gpus: tuple[int, ...] = ()) -> SlotReady:
+        self.engine.open(self.spec(name, gpus=gpus))
         return self.until(SlotReady)[-1]  # type: ignore[return-value]
 
     def run(self, slot: str = "slot-1", *, recorded: bytes = b"", **params: Any) -> str:
@@ -69,9 +83,9 @@ class Bench:
         self.engine.run(SlotId(slot), order)
         return attempt
 
-    def until(self, *kinds: type[SlotEvent]) -> list[SlotEvent]:
+    def until(self, *kinds: type[EngineEvent]) -> list[EngineEvent]:
         """All events up to and with the first of these kinds."""
-        seen = []
+        seen: list[EngineEvent] = []
         while True:
             event = self.events.get(timeout=_LONG)
             seen.append(event)
@@ -87,20 +101,27 @@ class Bench:
 class EngineContract:
     """The behaviour of an engine; see `benchfleet.engines.base`."""
 
-    def make_engine(self, post: Callable[[SlotEvent], None]) -> Engine:
+    host = ""  # where the slots are opened; "" for this machine
+
+    def make_engine(self, post: Callable[[EngineEvent], None]) -> Engine:
         raise NotImplementedError
 
     @pytest.fixture
     def bench(self, tmp_path: Path) -> Iterator[Bench]:
-        events: queue.SimpleQueue[SlotEvent] = queue.SimpleQueue()
+        events: queue.SimpleQueue[EngineEvent] = queue.SimpleQueue()
         engine = self.make_engine(events.put)
-        yield Bench(engine, events, tmp_path)
+        bench = Bench(engine, events, tmp_path, host=self.host)
+        assert (self.host in engine.hosts()) is bool(self.host)
+        if self.host:
+            ready = bench.until(HostReady)[-1]
+            assert isinstance(ready, HostReady)
+            assert {device.host for device in ready.devices} == {self.host}
+        yield bench
         engine.shutdown()
         assert list(engine.slots()) == []
 
     def test_a_slot_says_what_it_is_bound_to(self, bench: Bench) -> None:
-        gpus = (Device(kind="gpu", index=3), Device(kind="gpu", index=5))
-        hello = bench.open(devices=gpus).hello
+        hello = bench.open(gpus=(3, 5)).hello
         assert hello["gpus"] == "3,5"
         assert hello["threads"] == "1"
 
@@ -154,9 +175,7 @@ class EngineContract:
 
     def test_a_slot_that_cannot_start_is_lost_with_a_reason(self, bench: Bench) -> None:
         (bench.folder / "taken").touch()
-        log = str(bench.folder / "taken" / "slot.log")
-        cpu = (Device(kind="cpu", index=0),)
-        bench.engine.open(SlotSpec(slot=SlotId("slot-1"), devices=cpu, threads=1, log=log))
+        bench.engine.open(bench.spec(log=str(bench.folder / "taken" / "slot.log")))
         lost = bench.events.get(timeout=_LONG)
         assert isinstance(lost, SlotLost)
         assert not lost.expected
@@ -272,7 +291,9 @@ class EngineContract:
             bench.run(f"slot-{number}", samples=2)
         done: set[str] = set()
         while len(done) < 3:
-            done.add(bench.until(Done)[-1].slot)
+            ended = bench.until(Done)[-1]
+            assert isinstance(ended, Done)
+            done.add(ended.slot)
         assert done == {"slot-1", "slot-2", "slot-3"}
 
     def test_shutdown_leaves_no_process(self, bench: Bench) -> None:

@@ -13,7 +13,7 @@ CPUS = tuple(Device(kind="cpu", index=i) for i in range(2))
 def filled(pool: Pool, width: int) -> list[tuple[int, ...]]:
     """The device indices of slots opened one after another until there is no room."""
     taken: list[tuple[Device, ...]] = []
-    while group := next_group(pool, taken, width):
+    while group := next_group([pool], taken, width):
         taken.append(group)
     return [tuple(device.index for device in group) for group in taken]
 
@@ -29,8 +29,8 @@ def test_no_more_slots_than_asked_for() -> None:
 def test_a_wide_slot_takes_whole_devices() -> None:
     pool = Pool(devices=GPUS, slots=8)
     assert filled(pool, 2) == [(0, 1), (2, 3)]
-    assert next_group(pool, [(GPUS[0],), GPUS[1:3]], 2) is None
-    assert next_group(pool, [GPUS[0:2]], 1) == (GPUS[2],)
+    assert next_group([pool], [(GPUS[0],), GPUS[1:3]], 2) is None
+    assert next_group([pool], [GPUS[0:2]], 1) == (GPUS[2],)
 
 
 def test_cpu_slots_are_devices_too() -> None:
@@ -39,11 +39,36 @@ def test_cpu_slots_are_devices_too() -> None:
 
 def test_a_cell_that_needs_more_gpus_than_there_are_is_impossible() -> None:
     cell = sample_cell(gpus=5)
-    assert impossible(cell, Pool(devices=GPUS, slots=4)) == "needs 5 GPUs, this run has 4"
+    assert impossible(cell, [Pool(devices=GPUS, slots=4)]) == "needs 5 GPUs, this run has 4"
 
 
 def test_a_cell_that_needs_more_memory_than_a_gpu_has_is_impossible() -> None:
     pool = Pool(devices=GPUS, slots=4)
-    assert "40 GB" in impossible(sample_cell(vram=40 * 10**9), pool)
-    assert impossible(sample_cell(vram=20 * 10**9), pool) == ""
-    assert "no GPU" in impossible(sample_cell(vram=1), Pool(devices=CPUS, slots=2))
+    assert "40 GB" in impossible(sample_cell(vram=40 * 10**9), [pool])
+    assert impossible(sample_cell(vram=20 * 10**9), [pool]) == ""
+    assert "no GPU" in impossible(sample_cell(vram=1), [Pool(devices=CPUS, slots=2)])
+
+
+def test_the_machine_with_the_largest_part_free_gives_the_next_slot() -> None:
+    far = tuple(Device(kind="cpu", index=i, host="lab") for i in range(4))
+    pools = [Pool(devices=CPUS, slots=2), Pool(devices=far, slots=4)]
+    taken: list[tuple[Device, ...]] = []
+    while group := next_group(pools, taken, 1):
+        taken.append(group)
+    assert [devices[0].host for devices in taken] == ["", "lab", "lab", "", "lab", "lab"]
+
+
+def test_a_wide_slot_has_all_its_devices_in_one_machine() -> None:
+    far = tuple(Device(kind="gpu", index=i, host="lab") for i in range(2))
+    pools = [Pool(devices=GPUS[:1], slots=1), Pool(devices=far, slots=2)]
+    assert next_group(pools, [], 2) == far
+    assert next_group(pools, [far[:1]], 2) is None
+
+
+def test_what_one_of_several_machines_can_take_is_possible() -> None:
+    far = (Device(kind="gpu", index=0, memory=80 * 10**9, host="lab"),)
+    pools = [Pool(devices=CPUS, slots=2), Pool(devices=far, slots=1)]
+    assert impossible(sample_cell(vram=40 * 10**9), pools) == ""
+    why = impossible(sample_cell(vram=90 * 10**9), pools)
+    assert "here: needs 90 GB of GPU memory, this run has no GPU" in why
+    assert "lab: needs 90 GB of GPU memory, this run has 80.0" in why

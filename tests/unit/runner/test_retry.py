@@ -11,7 +11,8 @@ LOST_HOST = Failure(stage="benchmark", kind="host_lost", message="")
 
 
 def delay(failure: Failure, tries: int, *, allowed: int = 99, draw: float = 1.0) -> float | None:
-    return retry_in(failure, tries=tries, allowed=allowed, random=lambda: draw)
+    uses_try = charged(failure)
+    return retry_in(failure, charged=uses_try, tries=tries, allowed=allowed, random=lambda: draw)
 
 
 def test_a_permanent_failure_is_not_tried_again() -> None:
@@ -35,3 +36,9 @@ def test_the_last_try_is_the_last() -> None:
 def test_a_lost_host_uses_up_no_try() -> None:
     assert not charged(LOST_HOST)
     assert delay(LOST_HOST, 99, allowed=1) == 0.0
+
+
+def test_a_cell_that_loses_one_host_after_another_pays_for_it() -> None:
+    assert not charged(LOST_HOST, losses=9)
+    assert charged(LOST_HOST, losses=10)
+    assert not charged(Failure(stage="collect", kind="disk_full", message=""), losses=99)

@@ -1,0 +1,178 @@
+"""The inventory: a file that names the machines to run on, read and checked as campaigns are."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+from benchfleet.domain.host import Host
+from benchfleet.errors import CampaignError, Mistake
+
+from . import hosts
+from .base import Machine
+from .entry import Entry, Mistakes
+from .hosts import HERE, host_name, read_host
+from .load import MACHINE, Reader, read_machine, read_source
+from .shapes import NAME, Shape, either, listing, mapping, named, nullable, told
+from .source import Source
+from .toml_reader import read_toml
+from .yaml_reader import read_yaml
+
+_LISTED = listing(either(NAME, mapping(hosts.LISTED)))
+_NAMED = named(nullable(mapping(hosts.KEYS)), NAME)
+KEYS: Mapping[str, Shape] = {
+    "here": told(mapping(MACHINE), "this machine takes part too, with these (it does not)"),
+    "defaults": told(mapping(hosts.SHARED), "what holds where a host says nothing else"),
+    "hosts": told(either(_NAMED, _LISTED), "the machines to reach over SSH, by name"),
+}
+_READERS: Mapping[str, Reader] = {
+    ".yaml": lambda text, _: read_yaml(text),
+    ".yml": lambda text, _: read_yaml(text),
+    ".toml": lambda text, _: read_toml(text),
+    # JSON is YAML but for tabs between values; within text JSON has none.
+    ".json": lambda text, _: read_yaml(text.replace("\t", " ")),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Inventory:
+    """The machines that a run may use."""
+
+    hosts: tuple[Host, ...] = ()
+    here: Machine | None = None  # this machine; None: it takes no part
+
+
+def load_inventory(path: str | Path) -> Inventory:
+    """The machines in the file: ``.yaml``, ``.toml`` or ``.json``.
+
+    Beside a mapping of `KEYS` it may be the hosts alone, as a list or by name. Raises
+    `CampaignError` with every mistake in it at once.
+    """
+    file = Path(os.path.abspath(path))
+    source = read_source(file, _READERS, "inventory of machines")
+    return read_inventory(source, folder=file.parent, shown=str(path))
+
+
+def read_inventory(source: Source, *, folder: Path, shown: str) -> Inventory:
+    """The machines that plain data say; relative paths start at `folder`, and mistakes are told
+    under `shown`. Raises `CampaignError` with every mistake at once."""
+    mistakes = Mistakes(source)
+    root = Entry(source.data, (), mistakes)
+    inventory = _inventory(root, folder)
+    if root.right and not inventory.hosts and inventory.here is None:
+        root.wrong("names no machine; write the names of some under 'hosts:'")
+    if found := mistakes.listed():
+        raise CampaignError(shown, found)
+    return inventory
+
+
+def known_hosts_of(path: str | Path) -> Path:
+    """The file that keeps the keys of an inventory's hosts, beside it; it need not exist yet."""
+    return Path(os.path.abspath(path)).parent / ".benchfleet" / "known_hosts"
+
+
+def choose_hosts(inventory: Inventory, patterns: Sequence[str]) -> Inventory:
+    """The part of an inventory that patterns choose: names or labels, globs, ``!`` for all but.
+
+    A pattern may hold several after commas; without any that is no ``!`` all are chosen. This
+    machine is called ``here``. Raises CampaignError for a pattern that no machine answers to, and
+    for a choice that leaves none.
+    """
+    words = [word.strip() for pattern in patterns for word in pattern.split(",") if word.strip()]
+    known = {host.name: {host.name, *host.labels} for host in inventory.hosts}
+    if inventory.here is not None:
+        known[HERE] = {HERE}
+    if mistakes := [_idle(word, known) for word in words if not _matching(word, known)]:
+        raise CampaignError("command line", mistakes)
+    barred = {name for word in words if word.startswith("!") for name in _matching(word, known)}
+    wanted = {name for word in words if not word.startswith("!") for name in _matching(word, known)}
+    if all(word.startswith("!") for word in words):
+        wanted = set(known)
+    left = wanted - barred
+    if not left:
+        message = f"leaves none of {', '.join(known)}"
+        raise CampaignError(
+            "command line", [Mistake(key=f"--hosts {','.join(words)}", message=message)]
+        )
+    return replace(
+        inventory,
+        hosts=tuple(host for host in inventory.hosts if host.name in left),
+        here=inventory.here if HERE in left else None,
+    )
+
+
+def inventory_schema() -> dict[str, Any]:
+    """JSON Schema, draft 2020-12, of an inventory, for editors."""
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "benchfleet inventory of machines",
+        **either(mapping(KEYS), _LISTED, _NAMED),
+    }
+
+
+def _matching(word: str, known: Mapping[str, set[str]]) -> set[str]:
+    pattern = word.removeprefix("!")
+    return {
+        name for name, words in known.items() if any(fnmatchcase(each, pattern) for each in words)
+    }
+
+
+def _idle(word: str, known: Mapping[str, set[str]]) -> Mistake:
+    every = sorted(set().union(*known.values()))
+    near = get_close_matches(word.removeprefix("!"), every, n=2) or every[:5]
+    more = ", …" if len(near) == 5 and len(every) > 5 else ""
+    message = f"no host and no label is called so; there are {', '.join(near)}{more}"
+    return Mistake(key=f"--hosts {word}", message=message)
+
+
+def _inventory(root: Entry, folder: Path) -> Inventory:
+    by_key = isinstance(root.value, dict) and not set(KEYS).isdisjoint(root.value)
+    fields = (root if by_key else root.like({})).fields(KEYS)
+    defaults = fields["defaults"].fields(hosts.SHARED)
+    nothing = root.like({}).fields(hosts.KEYS)
+    read_host("", nothing, defaults, folder)  # what is wrong there is wrong without hosts, too
+    found: list[Host] = []
+    seen: dict[str, str] = {}
+    for entry, name, own in _declared(fields["hosts"] if by_key else root):
+        found.append(read_host(name, own, defaults, folder))
+        if not name:
+            continue
+        if (twin := seen.setdefault(name.casefold(), name)) != name:
+            entry.wrong(f"differs from {twin!r} in case alone; some file systems take them as one")
+        elif any(host.name == name for host in found[:-1]):
+            entry.wrong(f"{name!r} stands twice; remove one")
+    here = _here(fields["here"]) if by_key and "here" in root.value else None
+    return Inventory(hosts=tuple(found), here=here)
+
+
+def _declared(entry: Entry) -> list[tuple[Entry, str, dict[str, Entry]]]:
+    """Every host: the entry that names it, its name, and its fields."""
+    if not isinstance(entry.value, list):
+        return [
+            (host, host_name(host, name), host.fields(hosts.KEYS))
+            for name, host in entry.pairs("the hosts by name, or a list of them")
+        ]
+    found = []
+    for item in entry.items():
+        alone = isinstance(item.value, str)
+        fields = (item.like({}) if alone else item).fields(hosts.LISTED)
+        name, hostname = fields.pop("name"), fields.pop("hostname")
+        if not name.absent and fields["address"].absent:
+            fields["address"] = hostname
+        entry = item if alone else hostname if name.absent else name
+        if entry.absent and isinstance(item.value, dict):
+            item.wrong("has no name; write {hostname: …}")
+        found.append((entry, host_name(entry, entry.text()) if entry.text() else "", fields))
+    return found
+
+
+def _here(entry: Entry) -> Machine:
+    fields = entry.fields(MACHINE)
+    if not fields["gpus"].absent and not fields["cpu_slots"].absent:
+        fields["cpu_slots"].wrong("stands beside 'gpus'; remove one of the two")
+    return read_machine(*(fields[key] for key in MACHINE))

@@ -1,0 +1,58 @@
+"""The hosts of an inventory that a command is about, and doing something on all of them."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TypeVar
+
+from benchfleet.campaign.inventory import choose_hosts, known_hosts_of, load_inventory
+from benchfleet.cli.options import AskedDevices, hosts
+from benchfleet.domain.host import Host
+from benchfleet.errors import CampaignError, Mistake
+from benchfleet.wiring import Fleet, choose_pool
+
+T = TypeVar("T")
+_AT_ONCE = 32  # hosts; each takes a thread and an ssh
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    """The inventory, and the part of it that is meant."""
+    parser.add_argument("machines", metavar="MACHINES", type=Path, help="the inventory file")
+    hosts(parser)
+
+
+def chosen(arguments: argparse.Namespace) -> tuple[Host, ...]:
+    """The hosts that are meant: one at least. Raises CampaignError."""
+    hosts = choose_hosts(load_inventory(arguments.machines), arguments.hosts).hosts
+    if not hosts:
+        message = "names no machine but this one; write those to reach under 'hosts:'"
+        raise CampaignError(str(arguments.machines), [Mistake(key="hosts", message=message)])
+    return hosts
+
+
+def machines(arguments: argparse.Namespace, devices: AskedDevices) -> Fleet:
+    """The machines that a run is to use: this one, or those of an inventory. This one takes part
+    in the latter where the inventory or the command line says so. Raises CampaignError."""
+    if arguments.machines is None:
+        if arguments.hosts:
+            message = "chooses among the machines of an inventory; name it with --machines"
+            raise CampaignError("command line", [Mistake(key="--hosts", message=message)])
+        return Fleet(pool=choose_pool(*devices))
+    inventory = load_inventory(arguments.machines)
+    given, here = bool(arguments.gpus or arguments.cpu_slots), inventory.here
+    if not given and here is not None:
+        devices = (here.gpus, here.cpu_slots, here.max_concurrent_runs)
+    return Fleet(
+        pool=choose_pool(*devices) if given or here is not None else None,
+        hosts=chosen(arguments),
+        known_hosts=known_hosts_of(arguments.machines),
+    )
+
+
+def on_all(hosts: Sequence[Host], do: Callable[[Host], T]) -> list[T]:
+    """What `do` gives for each host, all at the same time, in the order of the hosts."""
+    with ThreadPoolExecutor(min(_AT_ONCE, len(hosts)), thread_name_prefix="host") as threads:
+        return list(threads.map(do, hosts))

@@ -1,0 +1,81 @@
+"""A run from the command line: show it while it goes, and end with what won."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import signal
+import sys
+from collections.abc import Iterator, Sequence
+
+from benchfleet.bench import Bench
+from benchfleet.cli.ending import compared, show_end, write_report
+from benchfleet.cli.fleet import machines
+from benchfleet.cli.options import AskedDevices
+from benchfleet.cli.watch import watch
+from benchfleet.domain.cell import Cell
+from benchfleet.runner.inbox import Inbox, Interrupted, RealInbox
+from benchfleet.runner.loop import RunEnd
+from benchfleet.summary import summarised, write_summary
+from benchfleet.wiring import run_cells
+
+
+def run(
+    arguments: argparse.Namespace, bench: Bench, cells: Sequence[Cell], devices: AskedDevices
+) -> int:
+    """Run the cells that are not done yet, write what is to be kept, and return the exit code."""
+    fleet = machines(arguments, devices)
+    inbox = RealInbox()
+    stream = sys.stderr if arguments.json else sys.stdout
+    with (
+        _answering_signals(inbox),
+        watch(bench.campaign.name, stream, as_json=arguments.log_json) as observer,
+    ):
+        end = run_cells(bench, cells, fleet, inbox=inbox, observer=observer)
+    try:
+        _write_files(bench, arguments, end)
+    except OSError as error:
+        print(f"benchfleet: summary and report could not be written: {error}", file=sys.stderr)
+    records = bench.records(cells)
+    gone = bench.gone(records)
+    comparison = compared(bench, cells, records)
+    with contextlib.suppress(OSError):  # nobody listens any more; the files and the code remain
+        if arguments.json:
+            print(json.dumps(summarised(bench, cells, records, end), indent=2), flush=True)
+        else:
+            show_end(arguments, bench, comparison, end, gone)
+            sys.stdout.flush()
+    if end.interrupted:
+        return 128 + signal.SIGINT
+    all_there = not gone and not bench.unpublished(records)
+    complete = comparison.counts["success"] == comparison.counts["total"] and all_there
+    return 0 if complete else 1
+
+
+def _write_files(bench: Bench, arguments: argparse.Namespace, end: RunEnd) -> None:
+    """Summary and report speak of the whole campaign, whatever part of it was run; a trial over
+    a few samples is no part of it."""
+    if arguments.limit is not None:
+        return
+    cells = bench.campaign.matrix.expand()
+    records = bench.records(cells)
+    write_summary(bench, summarised(bench, cells, records, end))
+    write_report(bench, compared(bench, cells, records))
+
+
+@contextlib.contextmanager
+def _answering_signals(inbox: Inbox) -> Iterator[None]:
+    """Ctrl-C, SIGTERM and a closed terminal reach the runner; where one is ignored (nohup) it
+    stays so."""
+    before = {}
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            before[number] = signal.signal(
+                number, lambda n, _: inbox.post(Interrupted(signal=signal.Signals(n).name))
+            )
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

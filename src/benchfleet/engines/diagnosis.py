@@ -1,0 +1,98 @@
+"""Why a host cannot be used, from what the OpenSSH client and its shell say."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from benchfleet.engines.openssh import LOST
+
+
+@dataclass(frozen=True, kw_only=True)
+class Diagnosis:
+    """What is wrong, and what to do about it."""
+
+    stage: str  # ssh, name, connect, jump, host key, permission, python, benchfleet, answer
+    message: str
+    hopeless: bool  # until somebody mends something
+
+
+# What ssh says when it ends with its own code, as OpenSSH 7 to 10 word it: the first that is found
+# is the cause of those further down.
+_OF_SSH = (
+    (
+        r"bad owner or permissions|bad configuration option",
+        "ssh",
+        "mend ssh's configuration on this machine",
+        True,
+    ),
+    (r"permissions \d+ for .* are too open", "permission", "take others' rights away", True),
+    (r"could not resolve hostname", "name", "correct its address", True),
+    (r"host key for .* has changed|identification has changed", "host key", "", True),
+    (r"host key verification failed", "host key", "connect to it once by hand", True),
+    (r"too many authentication failures", "permission", "name its key under identity", True),
+    (
+        r"permission denied",
+        "permission",
+        "let your key in there (ssh-copy-id), or name it under identity",
+        True,
+    ),
+    (r"connection refused", "connect", "is sshd running there, on this port?", False),
+    (
+        r"timed out|not responding|no route to host|host is down|no answer within",
+        "connect",
+        "is it switched on, and reachable from here?",
+        False,
+    ),
+    (r"network is unreachable", "connect", "is this machine's network up?", False),
+    (r"no matching .* found", "connect", "its sshd is too old or too new for this ssh", True),
+    (r"session open refused|mux_client", "connect", "raise MaxSessions in its sshd_config", False),
+    (
+        r"kex_exchange_identification|invalid format",
+        "connect",
+        "is what listens there an sshd, and not overloaded (MaxStartups)?",
+        False,
+    ),
+)
+_OFFENDING = re.compile(r"offending \S+ key in (.+):(\d+)", re.IGNORECASE)
+
+
+def diagnosis(code: int, said: str) -> Diagnosis:
+    """The reason behind an exit code other than 0, and what was said on standard error."""
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    last = lines[-1] if lines else f"exit code {code}"
+    if code == LOST or code < 0:
+        return _of_ssh(said, lines, last)
+    if code in (126, 127) or "no such file or directory" in said.lower():
+        message = f"there is no such Python ({last}); run `benchfleet hosts bootstrap`"
+        return Diagnosis(stage="python", message=message, hopeless=True)
+    if re.search(r"No module named '?benchfleet", said):
+        message = "its Python has no benchfleet; run `benchfleet hosts bootstrap`"
+        return Diagnosis(stage="benchfleet", message=message, hopeless=True)
+    return Diagnosis(stage="answer", message=f"it does not tell of itself: {last}", hopeless=True)
+
+
+def _of_ssh(said: str, lines: Sequence[str], last: str) -> Diagnosis:
+    for pattern, stage, remedy, hopeless in _OF_SSH:
+        if found := re.search(pattern, said, re.IGNORECASE):
+            line = next((line for line in lines if found[0] in line), found[0]).strip("@ ")
+            if _was_of_a_jump_host(line, lines):
+                message = f"the way through its jump host is closed: {line}; {remedy}"
+                return Diagnosis(stage="jump", message=message, hopeless=hopeless)
+            message = f"{line}; {remedy}" if remedy else _key_changed(said)
+            return Diagnosis(stage=stage, message=message, hopeless=hopeless)
+    return Diagnosis(stage="connect", message=f"the connection failed: {last}", hopeless=False)
+
+
+def _was_of_a_jump_host(line: str, lines: Sequence[str]) -> bool:
+    """Whether the host's own connection was closed after that: it went through another ssh."""
+    after = lines[lines.index(line) + 1 :] if line in lines else []
+    return any("UNKNOWN port" in one or "kex_exchange_ident" in one for one in after)
+
+
+def _key_changed(said: str) -> str:
+    message = "its host key is not the one that was seen before; if it was set up anew, take "
+    if found := _OFFENDING.search(said):
+        return f"{message}line {found[2]} out of {found[1]}"
+    return f"{message}the old key out of the known_hosts file that ssh names"

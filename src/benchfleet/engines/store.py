@@ -1,0 +1,62 @@
+"""What a host keeps of models and files sent to it: the far end of `cargo`.
+
+Run there as ``receive(root, name)``. A thing lies at ``<root>/<name>`` once it is whole, and
+whoever else wants it meanwhile waits for the lock, which the kernel frees when its holder dies.
+
+It says ``have <path>``, or ``want <path> rsync|tar`` and then reads one line: ``tar``, followed by
+an archive, or ``rsynced``, once the files were put at that path with ``.part`` behind it. Then it
+says ``have``.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import sys
+import tarfile
+from pathlib import Path, PurePosixPath
+from typing import BinaryIO
+
+
+def receive(root: str, name: str) -> None:
+    """Take in one thing, unless it is here already."""
+    place = Path(os.path.abspath(Path(root).expanduser() / name))
+    place.parent.mkdir(parents=True, exist_ok=True)
+    with open(f"{place}.lock", "a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not place.exists():
+            _take(place)
+    print(f"have {place}", flush=True)
+
+
+def _take(place: Path) -> None:
+    print(f"want {place} {'rsync' if shutil.which('rsync') else 'tar'}", flush=True)
+    part = Path(f"{place}.part")
+    how = sys.stdin.buffer.readline().strip()
+    if how == b"tar":
+        shutil.rmtree(part, ignore_errors=True)
+        part.mkdir()
+        _unpack(sys.stdin.buffer, part)
+    elif how != b"rsynced" or not part.is_dir():
+        raise SystemExit("the sender went away before all was here")
+    os.sync()
+    part.rename(place)
+
+
+def _unpack(stream: BinaryIO, folder: Path) -> None:
+    """Files and folders alone, and none outside of `folder`. Raises ReadError for an archive
+    that ends early."""
+    with tarfile.open(fileobj=stream, mode="r|") as archive:
+        for member in archive:
+            parts = PurePosixPath(member.name).parts
+            if ".." in parts or member.name.startswith("/"):
+                raise SystemExit(f"{member.name!r} would leave the store")
+            place = folder.joinpath(*parts)
+            if member.isdir():
+                place.mkdir(parents=True, exist_ok=True)
+            elif member.isfile() and (content := archive.extractfile(member)) is not None:
+                place.parent.mkdir(parents=True, exist_ok=True)
+                with open(place, "xb") as file:
+                    shutil.copyfileobj(content, file, 2**20)
+                place.chmod(member.mode & 0o755 | 0o600)

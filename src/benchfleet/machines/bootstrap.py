@@ -1,0 +1,168 @@
+"""Bringing benchfleet to a host, step by step; how a command gets there is the caller's affair."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Protocol
+
+from benchfleet.domain.host import Host
+from benchfleet.errors import BenchfleetError, ProtocolError
+from benchfleet.machines import facts
+from benchfleet.machines.bootstrap_plan import Plan, Step, Wanted
+from benchfleet.machines.pins import requirements
+from benchfleet.machines.wheel import environment_name, environment_of
+
+LEAST_PYTHON = (3, 10)
+_NO_WAY_OUT = re.compile(
+    r"name resolution|Network is unreachable|No route to host|timed out|NewConnectionError"
+    r"|Failed to establish|ProxyError|getaddrinfo"
+)
+
+
+class BootstrapFailed(BenchfleetError):
+    """A host could not be given its environment."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Python:
+    """An interpreter on a host."""
+
+    path: str
+    version: tuple[int, int]
+    complete: bool = True  # it can make environments
+
+
+class Said(Protocol):
+    """How a command ended."""
+
+    @property
+    def code(self) -> int: ...
+    @property
+    def out(self) -> str: ...
+    @property
+    def err(self) -> str: ...
+
+
+Ask = Callable[[Step], Said]
+Hold = Callable[[Step], AbstractContextManager[None]]
+
+
+def bootstrap(
+    host: Host, wanted: Wanted, *, ask: Ask, hold: Hold, tell: Callable[[str], None]
+) -> None:
+    """Make sure that the host has the environment of this benchfleet.
+
+    `ask` runs a step there, `hold` keeps a lock's step running for a block, and `tell` is told
+    what was done. Raises BootstrapFailed, or what `ask` raises; then nothing is in its place.
+    """
+    if _is_there(Plan(host, wanted), ask):
+        tell(f"{environment_name()} is already there")
+        return
+    answer = _done(Plan(host, wanted).search(), ask)
+    python = suitable_python(answer.out)
+    plan = Plan(host, wanted, python.path)
+    tell(f"Python {'.'.join(map(str, python.version))} at {python.path}")
+    with hold(plan.lock()):
+        if _is_there(plan, ask):
+            tell(f"{environment_name()} is already there; another bootstrap made it")
+            return
+        for step in plan.prepare():
+            _done(step, ask)
+        tell(f"made an environment: {environment_of(host)}")
+        listed = _done(plan.list_wheels(), ask).out if wanted.wheels else ""
+        for step in plan.send([" ".join(line.split()) for line in listed.splitlines()]):
+            _done(step, ask)
+            tell(f"sent {step.title.removeprefix('send ')}")
+        for step in plan.install():
+            tell(f"{step.title} …")
+            _installed(step, ask, wanted, python, answer.out.split()[-1])
+        told = facts.parse_facts(_done(plan.check(), ask).out)
+        if told.environment != environment_name():
+            raise BootstrapFailed(
+                f"what was installed is {told.environment}, not {environment_name()}; are modules "
+                "of benchfleet on its PYTHONPATH?"
+            )
+        _done(plan.publish(), ask)
+        packages = ", ".join(f"{name} {version}" for name, version in told.packages.items())
+        tell(f"{environment_name()} is there now{f', with {packages}' if packages else ''}")
+
+
+def suitable_python(found: str) -> Python:
+    """The first interpreter of an answer to `Plan.search` that will do. Raises BootstrapFailed."""
+    pythons = [
+        Python(path=path, version=(int(major), int(minor)), complete=complete == "True")
+        for major, minor, complete, path in re.findall(
+            r"^(\d+) (\d+) (True|False) (\S.*)$", found, re.MULTILINE
+        )
+    ]
+    recent = [python for python in pythons if python.version >= LEAST_PYTHON]
+    for python in recent:
+        if python.complete:
+            return python
+    least = ".".join(map(str, LEAST_PYTHON))
+    if recent:
+        raise BootstrapFailed(
+            f"{recent[0].path} cannot make environments; install its venv module there "
+            "(apt-get install python3-venv)"
+        )
+    have = ", ".join(
+        f"{python.path} is {python.version[0]}.{python.version[1]}" for python in pythons
+    )
+    raise BootstrapFailed(
+        f"no Python {least} or newer is there{f' ({have})' if have else ''}; install one, or name "
+        "an interpreter that has benchfleet under 'python'"
+    )
+
+
+def download_command(python: Python, machine: str, extra: str) -> str:
+    """What collects, on a machine with internet, the wheels that such a host needs."""
+    words = ["python3", "-m", "pip", "download", "--dest", "wheels", "--only-binary", ":all:"]
+    words += ["--python-version", ".".join(map(str, python.version))]
+    for platform in ("manylinux_2_28", "manylinux_2_17", "manylinux2014"):
+        words += ["--platform", f"{platform}_{machine}"]
+    for line in requirements(extra):
+        wanted, _, marker = (part.strip() for part in line.partition(";"))
+        bound = re.fullmatch(r"python_version < '(\d+)\.(\d+)'", marker)
+        if bound is None or python.version < (int(bound[1]), int(bound[2])):
+            words.append(wanted)
+    return shlex.join(words)
+
+
+def _is_there(plan: Plan, ask: Ask) -> bool:
+    answer = ask(plan.look())
+    try:
+        return answer.code == 0 and facts.parse_facts(answer.out).environment == environment_name()
+    except ProtocolError:
+        return False
+
+
+def _done(step: Step, ask: Ask) -> Said:
+    answer = ask(step)
+    if answer.code != 0:
+        raise BootstrapFailed(f"could not {step.title}: {_last(answer)}")
+    return answer
+
+
+def _installed(step: Step, ask: Ask, wanted: Wanted, python: Python, machine: str) -> None:
+    answer = ask(step)
+    if answer.code == 0:
+        return
+    why = f"could not {step.title}: {_last(answer)}"
+    if wanted.wheels:
+        why += "\nthe folder of wheels must hold all that is needed, for its Python and machine"
+    elif _NO_WAY_OUT.search(answer.out + answer.err):
+        why += "\nit has no way to the package index; add --wheels wheels, made elsewhere by"
+    else:
+        raise BootstrapFailed(why)
+    raise BootstrapFailed(f"{why}\n{download_command(python, machine, wanted.extra)}")
+
+
+def _last(answer: Said) -> str:
+    """The last complaint; pip's own, where there is one."""
+    lines = [line.strip() for line in f"{answer.out}\n{answer.err}".splitlines() if line.strip()]
+    errors = [line for line in lines if line.startswith("ERROR:")]
+    return (errors or lines or [f"exit code {answer.code}"])[-1]

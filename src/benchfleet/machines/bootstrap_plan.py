@@ -1,0 +1,166 @@
+"""The steps that bring benchfleet to a host, each of them one command there.
+
+Each version gets an environment of its own, ``<folder>/envs/<environment_name>``, which is a link
+to the folder that it was made in: set as the last step, so that what is there is whole, and what
+was cut short is never taken for done. Older ones stay.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from benchfleet.domain.host import Host
+from benchfleet.machines.facts import ASK
+from benchfleet.machines.wheel import Wheel, environment_name, environment_of
+
+_LONG = 7200.0  # seconds that an installation may take
+_ORDINARY = 600.0
+_SUITED = (
+    "import importlib.util as u, sys; "
+    "print(*sys.version_info[:2], all(map(u.find_spec, ('venv', 'ensurepip'))), sys.executable)"
+)
+_SEARCH = f"""\
+for python in python3 python3.14 python3.13 python3.12 python3.11 python3.10 \
+"$HOME/miniforge3/bin/python3" "$HOME/miniconda3/bin/python3" "$HOME/anaconda3/bin/python3" \
+/opt/conda/bin/python3; do "$python" -c "{_SUITED}" 2>/dev/null; done; uname -m"""
+_LOCK = """\
+import fcntl, os, sys
+os.makedirs(os.path.dirname(sys.argv[1]), exist_ok=True)
+lock = open(sys.argv[1], "a")
+try:
+    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+except BlockingIOError:
+    print("busy", flush=True)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+except OSError:
+    pass  # a file system without locks: folders of our own keep us apart
+print("held", flush=True)
+sys.stdin.read()"""
+_CLEAN = """\
+cd "$1" || exit 0; for made in *.made-*; do [ -d "$made" ] || continue; \
+[ "$(readlink "${made%.made-*}")" = "$made" ] || rm -rf "$made"; done; true"""
+_LIST = 'mkdir -p "$1" && cd "$1" && for file in *.whl; do [ -f "$file" ] && '
+_LIST += 'echo "$(wc -c < "$file") $file"; done; true'
+_TAKE = """\
+mkdir -p "$1" && cat > "$1/$2.part-$$" && [ "$(wc -c < "$1/$2.part-$$")" -eq "$3" ] && \
+mv "$1/$2.part-$$" "$1/$2" || { rm -f "$1/$2.part-$$"; exit 1; }"""
+_PUBLISH = '[ ! -L "$1/$2" ] || rm -f "$1/$2"; [ ! -e "$1/$2" ] && ln -s "$3" "$1/$2"'
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """What the environment is made of."""
+
+    wheel: Wheel
+    constraints: str = ""  # as pip takes them; "" for none
+    extra: str = ""
+    wheels: tuple[Path, ...] = ()  # files to install from instead of an index
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step:
+    """One command on the host."""
+
+    title: str  # what it does, such as "make the environment"
+    words: tuple[str, ...]
+    sent: bytes | Path = b""  # its input
+    patience: float = _ORDINARY  # seconds
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The steps on one host; `token` tells its folders from those of another attempt."""
+
+    host: Host
+    wanted: Wanted
+    python: str = "python3"
+    token: str = field(default_factory=lambda: secrets.token_hex(4))
+
+    @property
+    def _envs(self) -> str:
+        return environment_of(self.host).rpartition("/")[0]
+
+    @property
+    def _made(self) -> str:
+        return f"{environment_of(self.host)}.made-{self.token}"
+
+    @property
+    def _wheels(self) -> str:
+        return f"{self.host.folder.rstrip('/')}/wheels"
+
+    def search(self) -> Step:
+        """Which interpreters it has."""
+        return Step(title="look for Python", words=("sh", "-c", _SEARCH))
+
+    def look(self) -> Step:
+        """Whether the environment is there, and whole."""
+        there = (f"{environment_of(self.host)}/bin/python", "-c", ASK, self.host.folder)
+        return Step(title="look for the environment", words=there)
+
+    def lock(self) -> Step:
+        """Says ``held`` when nobody else bootstraps there, until its input ends."""
+        words = (self.python, "-c", _LOCK, f"{self._envs}/.lock")
+        return Step(title="lock", words=words)
+
+    def list_wheels(self) -> Step:
+        """Which wheels of an earlier time are there, with their sizes."""
+        return Step(title="list the wheels there", words=("sh", "-c", _LIST, "sh", self._wheels))
+
+    def prepare(self) -> Iterator[Step]:
+        """An empty environment."""
+        words = ("sh", "-c", _CLEAN, "sh", self._envs)
+        yield Step(title="remove what was cut short", words=words)
+        yield Step(title="make the environment", words=(self.python, "-m", "venv", self._made))
+
+    def send(self, there: Sequence[str] = ()) -> Iterator[Step]:
+        """What is not `there` yet, as `list_wheels` answers."""
+        for file in self.wanted.wheels:
+            size = file.stat().st_size
+            if f"{size} {file.name}" not in there:
+                yield self._sent(self._wheels, file.name, file, size)
+        wheel = self.wanted.wheel
+        yield self._sent(f"{self._made}/sent", wheel.name, wheel.data, len(wheel.data))
+        if self.wanted.constraints:
+            text = self.wanted.constraints.encode()
+            yield self._sent(f"{self._made}/sent", "constraints.txt", text, len(text))
+
+    def install(self) -> Iterator[Step]:
+        """benchfleet and what it needs; torch first and alone, or pip may take another build."""
+        extra = f"[{self.wanted.extra}]" if self.wanted.extra else ""
+        if extra:
+            yield self._pip("install torch", "torch")
+        yield self._pip("install benchfleet", f"{self._made}/sent/{self.wanted.wheel.name}{extra}")
+
+    def check(self) -> Step:
+        """The new environment tells of itself."""
+        words = (f"{self._made}/bin/python", "-c", ASK, self.host.folder)
+        return Step(title="check it", words=words)
+
+    def publish(self) -> Step:
+        """Put it in its place."""
+        name = environment_name()
+        words = ("sh", "-c", _PUBLISH, "sh", self._envs, name, f"{name}.made-{self.token}")
+        return Step(title="put it in its place", words=words)
+
+    def _sent(self, folder: str, name: str, data: bytes | Path, size: int) -> Step:
+        words = ("sh", "-c", _TAKE, "sh", folder, name, str(size))
+        large = f" ({size / 10**6:.1f} MB)" if size >= 10**5 else ""
+        return Step(title=f"send {name}{large}", words=words, sent=data, patience=_LONG)
+
+    def _pip(self, title: str, what: str) -> Step:
+        words = [f"{self._made}/bin/python", "-m", "pip", "install", "--quiet", "--no-input"]
+        words += ["--disable-pip-version-check"]
+        if self.wanted.wheels:
+            words += ["--no-index", "--find-links", self._wheels]
+        if self.wanted.constraints:
+            words += ["--constraint", f"{self._made}/sent/constraints.txt"]
+        return Step(title=title, words=(*words, what), patience=_LONG)
+
+    def rehearsed(self) -> list[Step]:
+        """Every step of `bootstrap`, with `python` for whichever is found."""
+        first = [self.search(), self.look(), self.lock(), *self.prepare()]
+        listed = [self.list_wheels()] if self.wanted.wheels else []
+        return [*first, *listed, *self.send(), *self.install(), self.check(), self.publish()]

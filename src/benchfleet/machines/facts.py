@@ -1,0 +1,208 @@
+"""What a machine is and has, told in one line: ``python -m benchfleet.machines.facts FOLDER``.
+
+Another benchfleet asks this over SSH, so nothing else may come out on stdout; what a login script
+says before it is skipped by `parse_facts`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import platform
+import shutil
+import socket
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import benchfleet
+from benchfleet.domain.resource import Device
+from benchfleet.errors import DeviceError, ProtocolError
+from benchfleet.machines.devices import cores, nvml_gpus
+from benchfleet.machines.provenance import driver_version
+from benchfleet.machines.wheel import environment_name
+
+# What a host's interpreter is given after -c: no module of the folder that it starts in is taken.
+ASK = "import sys; sys.path = [p for p in sys.path if p]; "
+ASK += "from benchfleet.machines.facts import main; main()"
+_MARK = "benchfleet_facts"
+_FORMAT = 1
+_PACKAGES = ("torch", "transformers", "lm_eval")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gpu:
+    """A GPU and who is on it."""
+
+    index: int
+    name: str
+    memory: int  # bytes
+    uuid: str
+    free: int  # bytes
+    processes: tuple[str, ...] = ()  # such as "me: python3 (1234)"
+
+    @property
+    def device(self) -> Device:
+        """As a pool takes it."""
+        return Device(
+            kind="gpu", index=self.index, name=self.name, memory=self.memory, uuid=self.uuid
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Facts:
+    """One machine, seen by a benchfleet on it."""
+
+    benchfleet: str  # its version
+    environment: str  # its version and content, as `environment_name` has it
+    python: str  # version
+    executable: str
+    hostname: str
+    platform: str
+    cores: int  # that a process may use
+    memory: int  # bytes
+    disk_free: int  # bytes where FOLDER is or will be
+    gpus: tuple[Gpu, ...] = ()
+    gpu_problem: str = ""  # why none is told of
+    driver: str = ""  # NVIDIA's
+    packages: Mapping[str, str] = field(default_factory=dict)  # those installed, with versions
+    rsync: bool = False
+    clock: float  # seconds since 1970, when it was asked
+
+
+def facts(folder: str) -> Facts:
+    """The facts of this machine; `folder` is where benchfleet keeps what it needs."""
+    import psutil
+
+    found: tuple[Gpu, ...] = ()
+    problem = ""
+    try:
+        found = gpus()
+    except DeviceError as error:
+        problem = str(error)
+    return Facts(
+        benchfleet=benchfleet.__version__,
+        environment=environment_name(),
+        python=platform.python_version(),
+        executable=sys.executable,
+        hostname=socket.gethostname(),
+        platform=platform.platform(),
+        cores=cores(),
+        memory=int(psutil.virtual_memory().total),
+        disk_free=_disk_free(Path(os.path.expanduser(folder))),
+        gpus=found,
+        gpu_problem=problem,
+        driver=driver_version(),
+        packages=_versions(),
+        rsync=shutil.which("rsync") is not None,
+        clock=time.time(),
+    )
+
+
+def parse_facts(text: str) -> Facts:
+    """The facts in what a host said, after whatever its login scripts said.
+
+    Raises ProtocolError where there are none.
+    """
+    for line in reversed(text.splitlines()):
+        if _MARK in line and (told := _object(line)) and told.pop(_MARK, None) == _FORMAT:
+            try:
+                return _read(told)
+            except (KeyError, TypeError) as error:
+                message = f"what the host tells of itself is not whole: {error}"
+                raise ProtocolError(message) from None
+    last = text.strip().splitlines()[-1:] or ["nothing"]
+    raise ProtocolError(f"the host tells nothing of itself; it said {last[0][:200]!r}")
+
+
+def _read(told: Mapping[str, Any]) -> Facts:
+    """The facts; what only another version knows of is left out."""
+    found = [
+        Gpu(**{**_known(Gpu, one), "processes": tuple(one["processes"])}) for one in told["gpus"]
+    ]
+    return Facts(**{**_known(Facts, told), "gpus": tuple(found)})
+
+
+def _known(kind: type[Facts] | type[Gpu], told: Mapping[str, Any]) -> dict[str, Any]:
+    return {one.name: told[one.name] for one in fields(kind) if one.name in told}
+
+
+def _object(line: str) -> dict[str, Any] | None:
+    try:
+        found = json.loads(line[line.index("{") :])
+    except ValueError:
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def gpus() -> tuple[Gpu, ...]:
+    """The GPUs with their free memory and processes. Raises DeviceError."""
+    devices = nvml_gpus()
+    import pynvml
+
+    pynvml.nvmlInit()
+    try:
+        found = []
+        for device in devices:
+            handle = pynvml.nvmlDeviceGetHandleByIndex(device.index)
+            free = int(pynvml.nvmlDeviceGetMemoryInfo(handle).free)
+            running = []
+            with contextlib.suppress(pynvml.NVMLError):  # some drivers do not tell
+                running = pynvml.nvmlDeviceGetComputeRunningProcesses(handle)
+            found.append(
+                Gpu(
+                    index=device.index,
+                    name=device.name,
+                    memory=device.memory,
+                    uuid=device.uuid,
+                    free=free,
+                    processes=tuple(_process(one.pid) for one in running),
+                )
+            )
+        return tuple(found)
+    except pynvml.NVMLError as error:
+        raise DeviceError(f"a GPU does not answer (NVML: {error})") from None
+    finally:
+        pynvml.nvmlShutdown()
+
+
+def _process(pid: int) -> str:
+    import psutil
+
+    try:
+        process = psutil.Process(pid)
+        return f"{process.username()}: {process.name()} ({pid})"
+    except psutil.Error:
+        return f"another container's or user's process ({pid})"
+
+
+def _disk_free(folder: Path) -> int:
+    while not folder.is_dir() and folder != folder.parent:
+        folder = folder.parent
+    return shutil.disk_usage(folder).free
+
+
+def _versions() -> dict[str, str]:
+    found = {}
+    for name in _PACKAGES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Print the facts of this machine; the first word is the folder."""
+    folder = next(iter(sys.argv[1:] if words is None else words), "~")
+    print(json.dumps({_MARK: _FORMAT, **asdict(facts(folder))}))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,42 @@
+"""The other machines of a run: which are here, which are away, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from benchfleet.engines.base import HostLost, HostReady
+
+PATIENCE = 600.0  # seconds without any machine before a run is given up
+
+
+class Hosts:
+    """Follows what an engine says of its hosts."""
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self._away: dict[str, HostLost | None] = dict.fromkeys(names)  # None: not reached yet
+        self._provenance: dict[str, Mapping[str, Any]] = {}
+
+    @property
+    def expecting(self) -> bool:
+        """Whether one may still come without anybody mending something."""
+        return any(lost is None or not lost.hopeless for lost in self._away.values())
+
+    @property
+    def why(self) -> str:
+        """Why those that are away are away."""
+        return "; ".join(
+            f"{host}: {lost.reason if lost else 'not reached yet'}"
+            for host, lost in self._away.items()
+        )
+
+    def ready(self, event: HostReady) -> None:
+        self._away.pop(event.host, None)
+        self._provenance[event.host] = event.provenance
+
+    def lost(self, event: HostLost) -> None:
+        self._away[event.host] = event
+
+    def provenance(self, host: str) -> Mapping[str, Any]:
+        """What every result made there says; empty for this machine."""
+        return self._provenance.get(host, {})

@@ -1,0 +1,256 @@
+"""``benchfleet hosts`` against a real sshd: what is told of hosts, and benchfleet brought there."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchfleet.domain.host import Host
+from benchfleet.machines.wheel import environment_name
+from sshd import Sshd
+
+from .conftest import COMMAND, User
+
+ROOT = Path(__file__).parents[2]
+DEPENDENCIES = ["rich", "psutil", "nvidia-ml-py", "PyYAML", "tomli; python_version < '3.11'"]
+
+
+@pytest.fixture(scope="module")
+def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the wheels that benchfleet needs, as ``pip download`` fills it."""
+    folder = tmp_path_factory.mktemp("wheels")
+    words = ["-m", "pip", "download", "-q", "--only-binary", ":all:", "--dest", str(folder)]
+    words += ["-c", str(ROOT / "constraints.txt"), *DEPENDENCIES]
+    subprocess.run([sys.executable, *words], check=True, timeout=200)
+    return folder
+
+
+@pytest.fixture
+def inventory(user: User) -> Callable[..., str]:
+    """Writes an inventory of hosts and gives its name."""
+
+    def written(*hosts: Host) -> str:
+        told = {}
+        for host in hosts:
+            said = {key: value for key, value in asdict(host).items() if value and key != "name"}
+            told[host.name] = said | ({"gpus": list(host.gpus)} if host.gpus else {})
+        user.write(json.dumps({"hosts": told}), "machines.json")
+        return "machines.json"
+
+    return written
+
+
+def checked(user: User, name: str, *words: str, code: int) -> dict[str, dict[str, Any]]:
+    """What ``hosts check`` says, by host."""
+    told = user.json("hosts", "check", name, *words, code=code)
+    return {one["host"]: one for one in told["hosts"]}
+
+
+def troubles(user: User, name: str) -> dict[str, str]:
+    return {
+        host: f"{one['trouble']['stage']}: {one['trouble']['message']}"
+        for host, one in checked(user, name, code=1).items()
+        if one["trouble"]
+    }
+
+
+def until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 120
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_a_host_that_can_be_used_tells_what_it_has(
+    user: User, sshd: Sshd, inventory: Callable[..., str]
+) -> None:
+    name = inventory(sshd.host("lab1"), sshd.host("lab2"))
+    found = checked(user, name, code=0)
+    assert found["lab1"]["usable"]
+    assert found["lab1"]["facts"]["environment"] == environment_name()
+    assert found["lab1"]["facts"]["cores"] >= 1
+    assert abs(found["lab1"]["clock_offset"]) < 60
+    assert found["lab1"]["notes"] == [] or "are free" in found["lab1"]["notes"][0]
+    table = user.run("hosts", "check", name, "--hosts", "lab1").stdout
+    assert "lab1" in table
+    assert "lab2" not in table
+    keys = user.folder / ".benchfleet" / "known_hosts"
+    assert keys.read_text().count("ssh-ed25519") == 1
+    assert keys.parent.stat().st_mode & 0o777 == 0o700
+
+
+def test_each_host_that_cannot_be_used_is_told_with_its_reason(
+    user: User, own_sshd: Sshd, inventory: Callable[..., str]
+) -> None:
+    stranger = str(own_sshd.new_key("stranger"))
+    jump = f"127.0.0.1:{own_sshd.port}"
+    hosts = [
+        own_sshd.host("good"),
+        own_sshd.host("off", port=1),
+        own_sshd.host("unnamed", address="no-such-host.invalid"),
+        own_sshd.host("locked", identity=stranger),
+        own_sshd.host("no-python", python="/no/such/python"),
+        own_sshd.host("bare", python=""),
+        own_sshd.host("no-gpu", gpus=(99,)),
+        own_sshd.host("behind", jump=jump, identity=stranger),
+    ]
+    name = inventory(*hosts)
+    found = troubles(user, name)
+    assert {host: said.partition(":")[0] for host, said in found.items()} == {
+        "off": "connect",
+        "unnamed": "name",
+        "locked": "permission",
+        "no-python": "python",
+        "bare": "benchfleet",
+        "no-gpu": "devices",
+        "behind": "jump",
+    }
+    assert "Connection refused" in found["off"]
+    assert "/no/such/python" in found["no-python"]
+    said = user.run("hosts", "check", name, code=1).stdout
+    assert "bring it to them: benchfleet hosts bootstrap machines.json --hosts bare" in said
+
+
+def test_another_host_key_than_before_is_refused_until_the_old_one_is_taken_out(
+    user: User, own_sshd: Sshd, inventory: Callable[..., str]
+) -> None:
+    name = inventory(own_sshd.host("lab1"))
+    checked(user, name, code=0)
+    own_sshd.stop()
+    own_sshd.new_key("host_key")
+    own_sshd.start()
+    keys = user.folder / ".benchfleet" / "known_hosts"
+    assert troubles(user, name)["lab1"].startswith("host key: its host key is not the one")
+    assert f"line 1 out of {keys}" in troubles(user, name)["lab1"]
+    keys.unlink()
+    checked(user, name, code=0)
+
+
+def test_a_python_without_benchfleet_is_told_of(
+    user: User, sshd: Sshd, inventory: Callable[..., str]
+) -> None:
+    subprocess.run(
+        [sys.executable, "-m", "venv", "--without-pip", str(user.folder / "empty")], check=True
+    )
+    python = str(user.folder / "empty" / "bin" / "python")
+    name = inventory(sshd.host("bare", python=python))
+    assert troubles(user, name)["bare"].startswith(f"benchfleet: it has no benchfleet: {python}")
+    said = user.run("hosts", "bootstrap", name, "--yes", code=1).stdout
+    assert f"bare  its {python} is used as it is; nothing is installed" in said
+
+
+def test_hosts_that_share_a_folder_are_bootstrapped_once_from_wheels(
+    user: User, sshd: Sshd, inventory: Callable[..., str], wheels: Path
+) -> None:
+    folder = str(user.folder / "a host's home")
+    hosts = [sshd.host(name, python="", folder=folder) for name in ("lab1", "lab2")]
+    name = inventory(*hosts)
+    words = ["hosts", "bootstrap", name, "--wheels", str(wheels), "--yes"]
+    said = user.run(*words).stdout
+    assert said.count(f"{environment_name()} is there now") == 1
+    assert said.count("is already there; another bootstrap made it") == 1
+
+    found = checked(user, name, code=0)
+    assert found["lab1"]["facts"]["environment"] == environment_name()
+    assert found["lab1"]["facts"]["packages"] == {}
+    made = Path(folder) / "envs" / environment_name()
+    assert found["lab1"]["facts"]["executable"] == f"{made}/bin/python"
+    script = subprocess.run([made / "bin" / "benchfleet", "--version"], capture_output=True)
+    assert script.stdout.startswith(b"benchfleet ")
+
+    before = sorted((Path(folder) / "wheels").iterdir())
+    again = user.run(*words).stdout
+    assert again.count(f"{environment_name()} is already there") == 2
+    assert sorted((Path(folder) / "wheels").iterdir()) == before
+
+
+def test_a_bootstrap_that_was_killed_leaves_nothing_that_looks_done(
+    user: User, own_sshd: Sshd, inventory: Callable[..., str], wheels: Path
+) -> None:
+    host = own_sshd.host("lab1", python="")
+    name = inventory(host)
+    words = ["hosts", "bootstrap", name, "--wheels", str(wheels), "--yes"]
+    envs = Path(host.folder) / "envs"
+    with subprocess.Popen(
+        [*COMMAND, *words], cwd=user.folder, stdout=subprocess.PIPE, start_new_session=True
+    ) as killed:
+        assert killed.stdout is not None
+        for line in killed.stdout:
+            if b"install benchfleet" in line:
+                break
+        os.killpg(killed.pid, signal.SIGKILL)
+    assert [path.name.partition(".made")[0] for path in envs.glob("0*")] == [environment_name()]
+    assert not (envs / environment_name()).exists()
+    assert troubles(user, name)["lab1"].startswith("benchfleet: ")
+    until(lambda: not own_sshd.sessions())
+
+    user.run(*words)
+    checked(user, name, code=0)
+    assert len(list(envs.glob("*.made-*"))) == 1
+
+
+def test_a_folder_of_wheels_that_lacks_something_says_how_to_fill_it(
+    user: User, sshd: Sshd, inventory: Callable[..., str], wheels: Path
+) -> None:
+    (some,) = wheels.glob("psutil-*.whl")
+    (user.folder / "few").mkdir()
+    (user.folder / "few" / some.name).write_bytes(some.read_bytes())
+    host = sshd.host("few", python="")
+    name = inventory(host)
+    said = user.run("hosts", "bootstrap", name, "--wheels", "few", "--yes", code=1).stdout
+    assert "few  failed: could not install benchfleet: ERROR: No matching distribution" in said
+    assert "pip download --dest wheels" in said
+    assert not (Path(host.folder) / "envs" / environment_name()).exists()
+
+
+def test_a_rehearsal_prints_every_command_and_touches_nothing(
+    user: User, inventory: Callable[..., str]
+) -> None:
+    name = inventory(Host(name="lab1", address="no-such-host.invalid"))
+    said = user.run("hosts", "bootstrap", name, "--dry-run", "--extra", "hf").stdout
+    environment = f'"$HOME"/.benchfleet/envs/{environment_name()}'
+    for words in ("-m venv", "-m pip install", "constraints.txt torch", "[hf]", "ln -s"):
+        assert words in said
+    assert environment in said
+    assert [file.name for file in user.folder.iterdir()] == ["machines.json"]
+
+
+def test_nothing_is_done_to_hosts_when_nobody_agrees(
+    user: User, inventory: Callable[..., str]
+) -> None:
+    name = inventory(Host(name="lab1", address="no-such-host.invalid"))
+    done = subprocess.run(
+        [*COMMAND, "hosts", "bootstrap", name],
+        cwd=user.folder,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert "add --yes, or --dry-run" in done.stderr
+
+
+def test_wrong_words_are_told_before_any_host_is_asked(
+    user: User, inventory: Callable[..., str]
+) -> None:
+    name = inventory(Host(name="lab1", address="no-such-host.invalid"))
+    said = user.run("hosts", "check", name, "--hosts", "lab7", code=2).stderr
+    assert "--hosts lab7  no host and no label is called so; there are lab1" in said
+    user.write("here: {cpu_slots: 1}", "alone.yaml")
+    assert "names no machine but this" in user.run("hosts", "check", "alone.yaml", code=2).stderr
+    said = user.run("hosts", "bootstrap", name, "--wheels", "none", code=2).stderr
+    assert "there is no wheel (*.whl) in it" in said
+    said = user.run("hosts", "bootstrap", name, "--constraints", "none", code=2).stderr
+    assert "--constraints none  cannot be read" in said

@@ -1,0 +1,119 @@
+"""A machine's facts survive the way from its stdout, whatever else is said there."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import asdict
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from benchfleet.errors import DeviceError, ProtocolError
+from benchfleet.machines import facts as module
+from benchfleet.machines.facts import Facts, Gpu, parse_facts
+
+TOLD = Facts(
+    benchfleet="1.2.3",
+    environment="1.2.3-0123abcd",
+    python="3.12.1",
+    executable="/x/bin/python",
+    hostname="lab1",
+    platform="Linux",
+    cores=8,
+    memory=64 * 10**9,
+    disk_free=10**12,
+    gpus=(Gpu(index=0, name="H100", memory=80, uuid="GPU-1", free=70, processes=("me: x (1)",)),),
+    packages={"torch": "2.6"},
+    clock=1.5,
+)
+LINE = json.dumps({"benchfleet_facts": 1, **asdict(TOLD)})
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        LINE,
+        f"Welcome to lab1\n{{not json}}\n{LINE}\n",
+        f"no end of line here {LINE}",
+        f"{LINE}\nlogging out\n",
+        f'{{"benchfleet_facts": 1}} of an echo\n{LINE}',
+    ],
+)
+def test_facts_are_found_among_what_login_scripts_say(text: str) -> None:
+    assert parse_facts(text) == TOLD
+
+
+@pytest.mark.parametrize("text", ["", "Welcome\n", "{}", '{"benchfleet_facts": 99}', "\x1b[2J"])
+def test_no_facts_are_an_error_that_shows_what_was_said(text: str) -> None:
+    with pytest.raises(ProtocolError, match="tells nothing of itself; it said "):
+        parse_facts(text)
+
+
+@pytest.mark.parametrize("lacking", ["gpus", "clock", "hostname"])
+def test_facts_of_another_kind_are_an_error(lacking: str) -> None:
+    told = json.loads(LINE)
+    del told[lacking]
+    with pytest.raises(ProtocolError, match=lacking):
+        parse_facts(json.dumps(told))
+
+
+def test_what_only_a_newer_version_knows_of_is_left_out() -> None:
+    assert parse_facts(LINE.replace('"cores"', '"quantum": 3, "cores"')) == TOLD
+
+
+def test_the_machine_that_tests_run_on_tells_of_itself(capsys: pytest.CaptureFixture[str]) -> None:
+    assert module.main(["/nonexistent/folder"]) == 0
+    told = parse_facts(capsys.readouterr().out)
+    assert told.cores >= 1
+    assert told.disk_free > 0
+    assert bool(told.gpus) != bool(told.gpu_problem)
+
+
+class FakeNvml(SimpleNamespace):
+    """NVML with one GPU that another process is on."""
+
+    class NVMLError(Exception):
+        pass
+
+    NVML_ERROR_LIBRARY_NOT_FOUND, NVML_ERROR_DRIVER_NOT_LOADED = 12, 9
+
+    def __getattr__(self, name: str) -> Any:
+        memory = SimpleNamespace(total=80, free=30)
+        answers = {
+            "nvmlDeviceGetCount": 1,
+            "nvmlDeviceGetName": "H100",
+            "nvmlDeviceGetUUID": "GPU-1",
+            "nvmlDeviceGetMemoryInfo": memory,
+            "nvmlDeviceGetComputeRunningProcesses": [SimpleNamespace(pid=2**22 + 1)],
+        }
+        return lambda *_: answers.get(name)
+
+
+@pytest.mark.parametrize("tells", [True, False])
+def test_a_gpu_says_how_much_is_free_and_who_is_on_it(
+    monkeypatch: pytest.MonkeyPatch, tells: bool
+) -> None:
+    nvml = FakeNvml()
+
+    def silent(_: object) -> None:
+        raise nvml.NVMLError("not supported")
+
+    if not tells:
+        nvml.nvmlDeviceGetComputeRunningProcesses = silent
+    monkeypatch.setitem(sys.modules, "pynvml", nvml)
+    (gpu,) = module.gpus()
+    assert (gpu.memory, gpu.free, gpu.device.label) == (80, 30, "gpu:0")
+    assert len(gpu.processes) == tells
+
+
+def test_a_gpu_that_fails_is_the_reason_why_none_is_told_of(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def broken() -> tuple[Gpu, ...]:
+        raise DeviceError("a GPU does not answer (NVML: GPU is lost)")
+
+    monkeypatch.setattr(module, "gpus", broken)
+    told = module.facts("~")
+    assert (told.gpus, told.gpu_problem) == ((), "a GPU does not answer (NVML: GPU is lost)")
