@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import uuid
 from collections.abc import Iterable
 from contextlib import closing
 from dataclasses import dataclass
@@ -13,8 +12,9 @@ from benchfleet import registry
 from benchfleet.campaign.base import Campaign
 from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.cell import Cell
+from benchfleet.environment import lease_seconds
 from benchfleet.errors import LedgerDamaged, LedgerError, ResultsError, UnknownName
-from benchfleet.ledger.base import Ledger
+from benchfleet.ledger.base import DEFAULT_LEASE, Ledger
 from benchfleet.results.layout import CELL, Layout
 from benchfleet.results.read import is_published, published_folders, sealed_attempts
 
@@ -26,6 +26,7 @@ class Bench:
     campaign: Campaign
     layout: Layout
     url: str  # of the ledger; "" for the embedded one in the results folder
+    lease: float = DEFAULT_LEASE  # seconds; renewed every fifth of it
 
     @property
     def _ledger_file(self) -> Path:
@@ -51,7 +52,8 @@ class Bench:
         return None
 
     def _opened(self, file: Path) -> Ledger:
-        ledger: Ledger = registry.load("ledgers", "sqlite")(file, campaign=self.campaign.name)
+        kind = registry.load("ledgers", "sqlite")
+        ledger: Ledger = kind(file, campaign=self.campaign.name, lease=self.lease)
         return ledger
 
     def records(self, cells: Iterable[Cell]) -> list[CellRecord]:
@@ -59,10 +61,23 @@ class Bench:
         ledger = self.existing_ledger()
         if ledger is None:
             return []
-        try:
+        with closing(ledger):
             return list(ledger.cells(among={cell.fingerprint for cell in cells}))
-        finally:
-            ledger.close()
+
+    def finished(self, cells: Iterable[Cell]) -> list[CellRecord] | None:
+        """The cells' records where a run would find all of them done, and no result of any cell
+        that waits for its rename; None where it has something to do."""
+        ledger = self.existing_ledger()
+        if ledger is None:
+            return None
+        among = {cell.fingerprint for cell in cells}
+        records = []
+        with closing(ledger):
+            for record in ledger.cells(among=among):
+                if record.state != "success":
+                    return None
+                records.append(record)
+        return records if len(records) == len(among) and not sealed_attempts(self.layout) else None
 
     def gone(self, records: Iterable[CellRecord]) -> list[CellRecord]:
         """The cells that the ledger has as done and whose results are nowhere."""
@@ -83,7 +98,8 @@ class Bench:
         ]
 
     def _has_results(self, record: CellRecord) -> bool:
-        return (self.layout.published(record.path) / CELL).exists()
+        # Text, not a Path: this is asked of every cell of a campaign.
+        return os.path.exists(f"{self.layout.root}/{record.path}/{CELL}")
 
     def _waiting(self, records: Iterable[CellRecord]) -> dict[str, str]:
         """The digests of the sealed attempts that the ledger took, by fingerprint."""
@@ -154,7 +170,7 @@ def make_folder(folder: Path) -> None:
     """Make a results folder, or say why it cannot be written."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        probe = folder / f".write-{uuid.uuid4().hex[:8]}"
+        probe = folder / f".write-{os.urandom(4).hex()}"
         probe.touch()
         probe.unlink()
     except OSError as error:
@@ -165,5 +181,9 @@ def make_folder(folder: Path) -> None:
 
 
 def open_bench(campaign: Campaign, *, ledger: str = "") -> Bench:
-    """Tie a campaign to its folder and its ledger."""
-    return Bench(campaign=campaign, layout=Layout(campaign.results), url=ledger)
+    """Tie a campaign to its folder and its ledger. Raises LedgerError for a wrong lease."""
+    try:
+        lease = lease_seconds(os.environ) or DEFAULT_LEASE
+    except ValueError as error:
+        raise LedgerError(str(error)) from error
+    return Bench(campaign=campaign, layout=Layout(campaign.results), url=ledger, lease=lease)

@@ -6,12 +6,11 @@ import argparse
 import sys
 from collections import Counter
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TextIO
 
 from benchfleet.bench import Bench
 from benchfleet.cli import options
-from benchfleet.cli.words import printable
+from benchfleet.cli.words import printable, shown_path
 from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.cell import Cell
 from benchfleet.reports import markdown
@@ -50,20 +49,6 @@ def write_report(bench: Bench, comparison: Comparison) -> None:
     bench.layout.report.write_text(text, encoding="utf-8")
 
 
-def say_nothing_was_run(
-    arguments: argparse.Namespace, bench: Bench, gone: Sequence[CellRecord]
-) -> None:
-    """Print that every cell is done already, where the report is, and what is missing of it."""
-    print(printable(f"{bench.campaign.name}: every cell is done already; nothing was run"))
-    for record in gone:
-        print(printable(f"done, but its results are not there: {record.path}"))
-    if gone:
-        again = f"{options.same_choice(arguments, 'retry')} --gone"
-        print(printable(f"run those again: {again} && {options.same_choice(arguments, 'run')}"))
-    print(printable(f"look at it with: {options.same_choice(arguments, 'report')}"))
-    print(printable(f"report   {shown_path(bench.layout.report)}"))
-
-
 def show_end(
     arguments: argparse.Namespace,
     bench: Bench,
@@ -95,9 +80,3 @@ def show_end(
     print(printable(f"results  {shown_path(bench.layout.root)}"))
     print(printable(f"report   {shown_path(bench.layout.report)}"))
     print(printable(f"summary  {shown_path(bench.layout.summary)}"))
-
-
-def shown_path(path: Path) -> Path:
-    """The path as seen from here, where it lies below."""
-    here = Path.cwd()
-    return path.relative_to(here) if path.is_relative_to(here) else path

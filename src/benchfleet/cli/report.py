@@ -9,8 +9,8 @@ from pathlib import Path
 
 from benchfleet.bench import Bench
 from benchfleet.cli import options
-from benchfleet.cli.ending import compared, show, shown_path
-from benchfleet.cli.words import printable
+from benchfleet.cli.ending import compared, show
+from benchfleet.cli.words import printable, shown_path
 from benchfleet.errors import BenchfleetError, ResultsError
 from benchfleet.reports import exports, html, markdown
 from benchfleet.reports.tables import Comparison

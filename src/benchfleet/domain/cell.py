@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -18,8 +19,21 @@ Fingerprint = NewType("Fingerprint", str)  # SHA-256 of what was declared, in he
 Kwargs = Mapping[str, Any]  # JSON values only
 
 
+class _Part(ABC):
+    """A part of cells, which many of them share."""
+
+    @abstractmethod
+    def identity(self) -> dict[str, Any]:
+        """What of it enters a cell's fingerprint."""
+
+    @cached_property
+    def canonical(self) -> str:
+        """Its identity as canonical JSON, made once for all its cells."""
+        return canonical_json(self.identity())
+
+
 @dataclass(frozen=True, kw_only=True)
-class Model:
+class Model(_Part):
     """A model as declared: what to open, and the digest of what is inside."""
 
     name: str
@@ -36,7 +50,6 @@ class Model:
         return content_digest([self.identity(), self.source, self.python])[:16]
 
     def identity(self) -> dict[str, Any]:
-        """What of the model enters a cell's fingerprint."""
         return {
             "adapter": self.adapter,
             "digest": self.digest,
@@ -54,7 +67,7 @@ class AttentionStep:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Config:
+class Config(_Part):
     """The attention settings of a cell; no steps means dense."""
 
     name: str
@@ -67,7 +80,7 @@ class Config:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Workload:
+class Workload(_Part):
     """A benchmark's subset as declared: what is asked of the model."""
 
     benchmark: str  # registry name
@@ -129,7 +142,12 @@ class Cell:
     @cached_property
     def fingerprint(self) -> Fingerprint:
         """The SHA-256 of what was declared; never of a path or of a result."""
-        return Fingerprint(hashlib.sha256(canonical_json(self.identity()).encode()).hexdigest())
+        # The canonical JSON of `identity`, put together from that of its parts.
+        text = (
+            f'{{"config":{self.config.canonical},"model":{self.model.canonical},'
+            f'"repeat":{self.repeat},"workload":{self.workload.canonical}}}'
+        )
+        return Fingerprint(hashlib.sha256(text.encode()).hexdigest())
 
     def identity(self) -> dict[str, Any]:
         return {

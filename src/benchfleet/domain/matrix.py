@@ -96,6 +96,7 @@ class Matrix:
 
     def product(self, repeats: int) -> Iterator[Cell]:
         """models × configs × workloads × `repeats`, no rule applied."""
+        repeated = max(repeats, self.repeats) > 1
         for entry in self.models:
             for config in self.configs:
                 for workload in entry.workloads or self.workloads:
@@ -105,7 +106,7 @@ class Matrix:
                             config=config,
                             workload=workload,
                             repeat=repeat,
-                            repeats=max(repeats, self.repeats) > 1,
+                            repeats=repeated,
                             need=entry.need,
                             limits=self.limits,
                             priority=entry.priority,

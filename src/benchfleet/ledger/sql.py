@@ -11,7 +11,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import cache
-from importlib.resources import files
+from itertools import islice
+from pathlib import Path
 from typing import Any, Protocol
 
 from benchfleet.domain.attempt import CellRecord, Claim, Lease, Outcome, RunnerId
@@ -20,8 +21,12 @@ from benchfleet.domain.event import Event
 from benchfleet.domain.resource import Offer
 from benchfleet.domain.state import FINAL_STATES, STATES, State
 from benchfleet.errors import ClaimLost, LedgerError
+from benchfleet.ledger.rows import CellTexts, cell_of, record_of
 
 Clock = Callable[[], float]  # seconds since the epoch
+_HERE = Path(__file__).parent
+_TOGETHER = 1000  # cells that an enrolment looks up at once
+_FOLLOW = 32  # events until a choice is brought up to date; a claim walks past as many cells
 
 
 class Rows(Protocol):
@@ -52,15 +57,14 @@ def named_statements(text: str) -> dict[str, str]:
 @cache
 def read_statements(database: str) -> dict[str, str]:
     """The named statements of a database."""
-    file = files("benchfleet.ledger").joinpath(f"queries/{database}.sql")
+    file = _HERE / "queries" / f"{database}.sql"
     return named_statements(file.read_text(encoding="utf-8"))
 
 
 @cache
 def migrations(database: str) -> list[str]:
     """The migration scripts of a database, in their order: the first one makes schema 1."""
-    folder = files("benchfleet.ledger").joinpath(f"migrations/{database}")
-    scripts = sorted((f for f in folder.iterdir() if f.name.endswith(".sql")), key=lambda f: f.name)
+    scripts = sorted((_HERE / "migrations" / database).glob("*.sql"))
     return [script.read_text(encoding="utf-8") for script in scripts]
 
 
@@ -72,10 +76,15 @@ class SqlLedger(ABC):
         self._lease = lease
         self._among: frozenset[str] | None = None
         self._choice = 0  # the number that the current `_among` has in temp.choice
+        self._texts = CellTexts()
+        self._declared: dict[str, Cell] = {}  # by fingerprint, as they were enrolled last
 
     @abstractmethod
-    def _writing(self) -> AbstractContextManager[Do]:
-        """One transaction that excludes other writers, committed where the block ends well."""
+    def _writing(self, *, synced: bool = True) -> AbstractContextManager[Do]:
+        """One transaction that excludes other writers, committed where the block ends well.
+
+        Not `synced`: a power cut may take it back, where that ends everybody who relies on it.
+        """
 
     @abstractmethod
     def _reading(self) -> AbstractContextManager[Do]:
@@ -88,38 +97,36 @@ class SqlLedger(ABC):
     def enroll(self, cells: Iterable[Cell], *, paths: Mapping[Fingerprint, str] = {}) -> int:
         new = changed = 0
         lanes: dict[tuple[str, int, int], int] = {}
+        texts, source = self._texts, iter(cells)
         with self._writing() as do:
             last: int = do("last_ordinal").fetchone()[0]
-            for cell in cells:
-                spec, terms = _split(cell)
-                known = do("known", fingerprint=cell.fingerprint).fetchone()
-                if known is None:
-                    new += 1
-                    ordinal = last + new
-                    do(
-                        "add_cell",
-                        ordinal=ordinal,
-                        fingerprint=cell.fingerprint,
-                        id=cell.id,
-                        path=_allot(do, cell, paths.get(cell.fingerprint)),
-                        lane=_lane(do, lanes, cell),
-                        priority=cell.priority,
-                    )
-                    do("add_spec", ordinal=ordinal, spec=json.dumps(spec), terms=terms)
-                    continue
-                ordinal, state, old_terms = known
-                if terms != old_terms and state not in FINAL_STATES:
-                    changed += 1
-                    lane = _lane(do, lanes, cell)
-                    do("change_cell", ordinal=ordinal, lane=lane, priority=cell.priority)
-                    do("change_terms", ordinal=ordinal, terms=terms)
+            while some := list(islice(source, _TOGETHER)):
+                among = json.dumps([cell.fingerprint for cell in some])
+                known = {row[0]: row[1:] for row in do("known", among=among)}
+                for cell in some:
+                    self._declared[cell.fingerprint] = cell
+                    terms = texts.terms(cell)
+                    if cell.fingerprint not in known:
+                        new += 1
+                        known[cell.fingerprint] = (last + new, "pending", terms)
+                        path = _allot(do, cell, paths.get(cell.fingerprint))
+                        lane = _lane(do, lanes, cell)
+                        _add(do, last + new, cell, path, lane, texts.spec(cell), terms)
+                        continue
+                    ordinal, state, old_terms = known[cell.fingerprint]
+                    if terms != old_terms and state not in FINAL_STATES:
+                        changed += 1
+                        known[cell.fingerprint] = (ordinal, state, terms)
+                        lane = _lane(do, lanes, cell)
+                        do("change_cell", ordinal=ordinal, lane=lane, priority=cell.priority)
+                        do("change_terms", ordinal=ordinal, terms=terms)
             if new or changed:
                 self._append(do, "enrolled", "", {"new": new, "changed": changed})
         return new
 
     def claim(self, runner: RunnerId, offer: Offer, limit: int = 1) -> Sequence[Claim]:
         claims: list[Claim] = []
-        with self._writing() as do:
+        with self._writing(synced=False) as do:
             now = self._clock()
             do("wake", now=now)
             if offer.among is not None:
@@ -147,7 +154,16 @@ class SqlLedger(ABC):
             expires=now + self._lease,
         )
         self._append(do, "claimed", fingerprint, _facts(lease, runner), at=now)
-        return Claim(lease=lease, cell=_joined(spec, terms), path=path, tries=tries)
+        cell = self._cell(fingerprint, spec, terms)
+        return Claim(lease=lease, cell=cell, path=path, tries=tries)
+
+    def _cell(self, fingerprint: str, spec: str, terms: str) -> Cell:
+        """The cell of a row: the declared one itself, with all that was worked out of it before,
+        where the ledger has just that."""
+        cell = self._declared.get(fingerprint)
+        if cell and self._texts.spec(cell) == spec and self._texts.terms(cell) == terms:
+            return cell
+        return cell_of(spec, terms)
 
     def _choose(self, do: Do, among: frozenset[str], now: float) -> None:
         """Bring temp.chosen to what of `among` has not ended, in the state that it has now."""
@@ -160,7 +176,7 @@ class SqlLedger(ABC):
             do("forget_chosen")
             do("fill_chosen", among=json.dumps(list(among)))
             do("fill_choice", number=self._choice)
-        elif choice[1] < choice[2]:
+        elif choice[1] + _FOLLOW <= choice[2]:
             do("drop_ended", seen=choice[1])
             do("chosen_back_off", seen=choice[1])
             do("followed", seen=choice[2])
@@ -168,7 +184,7 @@ class SqlLedger(ABC):
 
     def renew(self, leases: Sequence[Lease]) -> Sequence[Lease]:
         held = []
-        with self._writing() as do:
+        with self._writing(synced=False) as do:
             expires = self._clock() + self._lease
             for lease in leases:
                 cell = do("held", fingerprint=lease.fingerprint).fetchone()
@@ -241,14 +257,17 @@ class SqlLedger(ABC):
         whole: bool = False,
     ) -> Iterator[CellRecord]:
         values = {"states": json.dumps(list(STATES if states is None else states)), "whole": whole}
+        wanted = None if among is None else frozenset(among)
         with self._reading() as do:
             now = self._clock()
-            if among is None:
+            # To walk through all in their order is quicker than to look up and sort most of them.
+            if wanted is None or 2 * len(wanted) > do("last_ordinal").fetchone()[0]:
                 rows = do("cells", **values)
             else:
-                rows = do("cells_among", among=json.dumps(list(among)), **values)
+                rows = do("cells_among", among=json.dumps(list(wanted)), **values)
             for row in rows:
-                yield _record(row, now)
+                if wanted is None or row[0] in wanted:
+                    yield record_of(row, now)
 
     def record(self, event: Event) -> int:
         with self._writing() as do:
@@ -297,6 +316,19 @@ def _lane(do: Do, lanes: dict[tuple[str, int, int], int], cell: Cell) -> int:
     return lanes[key]
 
 
+def _add(do: Do, ordinal: int, cell: Cell, path: str, lane: int, spec: str, terms: str) -> None:
+    do(
+        "add_cell",
+        ordinal=ordinal,
+        fingerprint=cell.fingerprint,
+        id=cell.id,
+        path=path,
+        lane=lane,
+        priority=cell.priority,
+    )
+    do("add_spec", ordinal=ordinal, spec=spec, terms=terms)
+
+
 def _allot(do: Do, cell: Cell, given: str | None) -> str:
     """The given path, or the first of the cell's two, that is free."""
     wanted = [given] if given else [cell.path(marked=False), cell.path(marked=True)]
@@ -308,43 +340,4 @@ def _allot(do: Do, cell: Cell, given: str | None) -> str:
     raise LedgerError(
         f"the results path {path} belongs to another cell; give the model or the subset of "
         f"{cell.id} another name"
-    )
-
-
-def _split(cell: Cell) -> tuple[dict[str, Any], str]:
-    """What the cell is, and as JSON what follows the campaign while it has not ended."""
-    spec = cell.to_dict()
-    model, workload = spec["model"], spec["workload"]
-    terms = {name: spec.pop(name) for name in ("need", "limits", "priority")}
-    terms["model"] = {name: model.pop(name) for name in ("source", "python")}
-    terms["workload"] = {"outside": dict(workload.pop("outside"))}
-    return spec, json.dumps(terms)
-
-
-def _joined(spec: str, terms: str) -> Cell:
-    value, current = json.loads(spec), json.loads(terms)
-    for part in ("model", "workload"):
-        current[part] = {**value[part], **current.get(part, {})}
-    return Cell.from_dict({**value, **current})
-
-
-def _record(row: Any, now: float) -> CellRecord:
-    (
-        fingerprint, id, path, state, attempt, tries, token, runner, expires, ready, finished,
-        spec, terms,
-    ) = row  # fmt: skip
-    running = state == "running"
-    return CellRecord(
-        fingerprint=fingerprint,
-        id=id,
-        path=path,
-        state=state,
-        attempt=attempt,
-        tries=tries,
-        token=token,
-        runner=runner if running else "",
-        expires_in=expires - now if running else None,
-        ready_in=max(0.0, ready - now) if ready is not None else 0.0,
-        outcome=Outcome.from_dict(json.loads(finished)["outcome"]) if finished else None,
-        cell=_joined(spec, terms) if spec else None,
     )

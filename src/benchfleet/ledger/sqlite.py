@@ -11,7 +11,6 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
-from uuid import uuid4
 
 from benchfleet.errors import LedgerDamaged, LedgerError, LedgerTooNew, LedgerUnreachable
 from benchfleet.ledger.base import DEFAULT_LEASE
@@ -101,9 +100,13 @@ class SqliteLedger(SqlLedger):
             self._connection.close()
 
     @contextmanager
-    def _writing(self) -> Iterator[Do]:
+    def _writing(self, *, synced: bool = True) -> Iterator[Do]:
         connection = self._connection
         with self._lock, self._plain_errors():
+            # All who use this file share the machine's memory (a network file system is refused),
+            # so that a power cut leaves no holder of a lease that it takes back, and the log keeps
+            # its order: what is synced later brings along all that was committed before it.
+            connection.execute(f"pragma synchronous = {'full' if synced else 'normal'}")
             connection.execute("begin immediate")
             try:
                 yield self._doing(connection)
@@ -157,7 +160,7 @@ class SqliteLedger(SqlLedger):
                 f"{self.path.parent} cannot be written, so no ledger can be made there; change its "
                 f"permissions, or name another place: `--ledger sqlite:///local/path`"
             )
-        draft = self.path.with_name(f".{self.path.name}.{uuid4().hex}")
+        draft = self.path.with_name(f".{self.path.name}.{os.urandom(16).hex()}")
         try:
             with closing(sqlite3.connect(draft, isolation_level=None)) as connection:
                 connection.execute("pragma journal_mode = wal")

@@ -6,15 +6,17 @@ import errno
 import hashlib
 import os
 import stat
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import BinaryIO
 
-_PIECE = 2**20
+_SMALL, _PIECE = 2**14, 2**20
+_ANEW = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
 _NO_PLAIN_FILE = frozenset({errno.ELOOP, errno.EMLINK, errno.ENXIO})  # a link, a socket
 
 
-def open_plain(file: Path) -> BinaryIO:
-    """Open a regular file to read it; what is none is not there: FileNotFoundError.
+def open_plain(file: Path | str) -> int:
+    """Open a regular file to read it, and return its descriptor, which the caller closes; what is
+    none is not there: FileNotFoundError.
 
     A link is not followed, and a pipe is not waited for.
     """
@@ -27,50 +29,70 @@ def open_plain(file: Path) -> BinaryIO:
     if not stat.S_ISREG(os.fstat(handle).st_mode):
         os.close(handle)
         raise _no_plain_file(file)
-    return open(handle, "rb")
+    return handle
 
 
-def read_plain(file: Path) -> bytes:
+def read_plain(file: Path | str) -> bytes:
     """The content of a regular file. Raises OSError as `open_plain` does."""
-    with open_plain(file) as opened:
-        return opened.read()
+    handle = open_plain(file)
+    try:
+        return b"".join(_pieces(handle))
+    finally:
+        os.close(handle)
 
 
-def digest_of(file: Path, *, synced: bool = False) -> str:
+def digest_of(file: Path | str, *, synced: bool = False) -> str:
     """The SHA-256 of a regular file; `synced`: it is durable when this returns. An empty one has
     nothing to sync but its name, which its folder has."""
-    digest = hashlib.sha256()
-    with open_plain(file) as opened:
-        while piece := opened.read(_PIECE):
+    digest, empty = hashlib.sha256(), True
+    handle = open_plain(file)
+    try:
+        for piece in _pieces(handle):
             digest.update(piece)
-        if synced and opened.tell():
-            os.fsync(opened.fileno())
+            empty = False
+        if synced and not empty:
+            os.fsync(handle)
+    finally:
+        os.close(handle)
     return digest.hexdigest()
 
 
-def write_synced(file: Path, text: str) -> str:
-    """Write a file and return its SHA-256; durable when this returns, but for its name."""
-    data = text.encode("utf-8", "backslashreplace")
-    with open(file, "wb") as opened:
-        opened.write(data)
-        opened.flush()
-        os.fsync(opened.fileno())
-    return hashlib.sha256(data).hexdigest()
+def _pieces(handle: int) -> Iterator[bytes]:
+    size = _SMALL  # most files are; room for a large piece is not got for nothing
+    while piece := os.read(handle, size):
+        yield piece
+        size = _PIECE
 
 
-def replace_synced(file: Path, text: str, *, beside: Path) -> str:
-    """As `write_synced`, in one step: on a disk that takes no more, or where this process ends,
-    the file is as it was."""
+def write_synced(folder: Path, texts: Mapping[str, str]) -> dict[str, str]:
+    """Write files of a folder anew and return their SHA-256; durable when this returns, but for
+    their names.
+
+    All are written before any is waited for, so that the disk can take them together.
+    """
+    digests, handles = {}, []
     try:
-        digest = write_synced(beside, text)
-        os.replace(beside, file)
-    except OSError:
-        beside.unlink(missing_ok=True)
-        raise
-    return digest
+        for name, text in texts.items():
+            content = text.encode("utf-8", "backslashreplace")
+            digests[name] = hashlib.sha256(content).hexdigest()
+            handles.append(os.open(f"{folder}/{name}", _ANEW, 0o666))
+            write_all(handles[-1], content)
+        for handle in handles:
+            os.fsync(handle)
+    finally:
+        for handle in handles:
+            os.close(handle)
+    return digests
 
 
-def sync_folder(folder: Path) -> None:
+def write_all(handle: int, content: bytes) -> None:
+    """Write all of it; a disk that gets full takes a part, and refuses the rest."""
+    left = memoryview(content)
+    while left:
+        left = left[os.write(handle, left) :]
+
+
+def sync_folder(folder: Path | str) -> None:
     """Make the names in a folder durable."""
     handle = os.open(folder, os.O_RDONLY)
     try:
@@ -93,5 +115,5 @@ def make_folders(folder: Path) -> list[Path]:
     return [folder.parent]
 
 
-def _no_plain_file(file: Path) -> FileNotFoundError:
+def _no_plain_file(file: Path | str) -> FileNotFoundError:
     return FileNotFoundError(errno.ENOENT, "there is no plain file", str(file))

@@ -18,8 +18,7 @@ def publish(folder: Path, public: Path) -> None:
     Raises ResultsError where something else lies there: nothing is ever overwritten.
     """
     try:
-        changed = make_folders(public.parent)
-        os.rename(folder, public)
+        changed = _moved(folder, public)
     except OSError as error:
         if not folder.exists() and public.exists():
             return  # another runner, opening the campaign, was quicker
@@ -38,11 +37,25 @@ def publish(folder: Path, public: Path) -> None:
         _tidy(folder.parent)
 
 
+def _moved(folder: Path, public: Path) -> list[Path]:
+    """Rename the folder; the folders that got a new name besides the public one's own."""
+    try:
+        os.rename(folder, public)
+    except FileNotFoundError:  # the first cell of its model, its config or its benchmark
+        changed = make_folders(public.parent)
+        os.rename(folder, public)
+        return changed
+    return []
+
+
 def _tidy(attempts: Path) -> None:
     """Remove attempts of a published cell that only hold samples which the result has too; what
     failed stays, as evidence."""
-    for other in attempts.iterdir():
-        if not (other / names.FAILURE).exists():
-            shutil.rmtree(other, ignore_errors=True)
-    if not any(attempts.iterdir()):
-        attempts.rmdir()
+    try:
+        os.rmdir(attempts)  # most cells had this one attempt
+    except OSError:
+        for other in attempts.iterdir():
+            if not (other / names.FAILURE).exists():
+                shutil.rmtree(other, ignore_errors=True)
+        if not any(attempts.iterdir()):
+            attempts.rmdir()

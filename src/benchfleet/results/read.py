@@ -109,7 +109,7 @@ def published_folders(root: Path) -> Iterator[Path]:
 def log_tail(log: Path, *, lines: int = 20, most: int = 8192) -> str:
     """The last lines of a log, at most `most` bytes of them: a log may be one huge line."""
     try:
-        with open_plain(log) as file:
+        with open(open_plain(log), "rb") as file:
             end = file.seek(0, os.SEEK_END)
             file.seek(max(0, end - most))
             text = file.read().decode("utf-8", "replace")

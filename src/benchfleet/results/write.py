@@ -25,7 +25,6 @@ from benchfleet.results import layout as names
 from benchfleet.results.disk import (
     digest_of,
     make_folders,
-    replace_synced,
     sync_folder,
     write_synced,
 )
@@ -34,6 +33,7 @@ from benchfleet.results.summary import summarise
 
 _DRAFT = f".{names.SAMPLES}.draft"  # the sealed samples, before they take the recorded ones' place
 _OURS = frozenset({names.CELL, names.SAMPLES, names.LOG, names.FAILURE, _DRAFT})
+_ENCODER = json.JSONEncoder(sort_keys=True, ensure_ascii=False, allow_nan=False)
 _UNFIT = re.compile(r'[\\:*?"<>|\x00-\x1f\x7f]')  # in a file's name; some file system takes none
 
 
@@ -133,12 +133,14 @@ class AttemptFolder:
         for name in files:
             if name not in (names.SAMPLES, names.CELL):
                 texts.pop(name, None)  # the benchmark wrote its own
-                digests[name] = digest_of(self.folder / name, synced=True)
-        for name, text in texts.items():
-            digests[name] = write_synced(self.folder / name, text)
-        digests[names.SAMPLES] = replace_synced(
-            self.folder / names.SAMPLES, lines, beside=self.folder / _DRAFT
-        )
+                digests[name] = digest_of(f"{self.folder}/{name}", synced=True)
+        try:
+            digests.update(write_synced(self.folder, {**texts, _DRAFT: lines}))
+            os.replace(f"{self.folder}/{_DRAFT}", f"{self.folder}/{names.SAMPLES}")
+        except OSError:  # on a disk that takes no more the recorded samples are as they were
+            (self.folder / _DRAFT).unlink(missing_ok=True)
+            raise
+        digests[names.SAMPLES] = digests.pop(_DRAFT)
         sealed = _pretty(
             {
                 "format": names.FORMAT,
@@ -152,7 +154,7 @@ class AttemptFolder:
                 "files": digests,
             }
         )
-        digest = write_synced(self.folder / names.CELL, sealed)
+        digest = write_synced(self.folder, {names.CELL: sealed})[names.CELL]
         for folder in (*reversed(folders), *reversed(self._changed)):
             sync_folder(folder)
         return Sealed(digest=digest, metrics=metrics)
@@ -160,7 +162,8 @@ class AttemptFolder:
     def _plain_content(self) -> tuple[list[str], list[Path]]:
         """The names of the files, and the folders. Links, pipes and the like are removed, which
         the log tells: nothing of them is published."""
-        files, folders, dropped = [names.LOG], [self.folder], []
+        files: list[str] = []
+        folders, dropped = [self.folder], []
         for folder in folders:  # it grows as we go
             inside = "" if folder is self.folder else f"{folder.relative_to(self.folder)}/"
             with os.scandir(folder) as entries:
@@ -171,11 +174,12 @@ class AttemptFolder:
                     elif not entry.is_file(follow_symlinks=False):
                         os.unlink(entry.path)
                         dropped.append(f"benchfleet: {name!r} is no plain file and was left out\n")
-                    elif name != names.LOG:
+                    else:
                         files.append(name)
-        with open(self.log, "ab") as log:  # and make it where nothing was said
-            log.write("".join(dropped).encode())
-        return files, folders
+        if dropped or names.LOG not in files:  # it is made where nothing was said
+            with open(self.log, "ab") as log:
+                log.write("".join(dropped).encode())
+        return list({names.LOG: None, **dict.fromkeys(files)}), folders
 
     def _read_back(self, scored: int) -> list[dict[str, Any]]:
         """The samples in their order. Raises ValueError where some are not there."""
@@ -255,7 +259,7 @@ def _pretty(value: Mapping[str, Any]) -> str:
 
 
 def _compact(value: Any) -> str:
-    return json.dumps(value, sort_keys=True, ensure_ascii=False, allow_nan=False)
+    return _ENCODER.encode(value)
 
 
 def _write(file: Path, text: str) -> None:

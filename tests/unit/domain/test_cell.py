@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchfleet.domain.canonical import content_digest
 from benchfleet.domain.cell import AttentionStep, Cell, Config, Limits, Model, Workload
 from benchfleet.domain.resource import Need
 
@@ -233,3 +234,35 @@ def test_a_workload_is_called_by_its_own_name_where_it_has_one():
 def test_what_a_benchmark_is_told_outside_its_identity_makes_no_new_cell():
     work = Workload(benchmark="command", version="1", outside={"timeout": "1h"})
     assert work.identity() == Workload(benchmark="command", version="1").identity()
+
+
+@settings(deadline=None)
+@given(_CELLS)
+def test_a_fingerprint_is_the_digest_of_the_whole_identity(cell: Cell) -> None:
+    assert cell.fingerprint == content_digest(cell.identity())
+
+
+@pytest.mark.parametrize(
+    ("cell", "expected"),
+    [
+        (_config(attention=()), "b0e2b23510a99d808adc1c5f0e9dc51c96c32c9d34aca6bc4101f8cc5d0d330f"),
+        (
+            _config(everywhere=True),
+            "703cab12bcac3d055c1e0fc8d42d0af18a6f9b7a7df26a0a289827578c19094c",
+        ),
+        (
+            _work(subset=None, params={"é": ["ü", None, 1.5, True]}, limit=3),
+            "d31e2095ec198c2a0f4ea63a4aed17f049bd1605cfd8d45bba18b17e528870f7",
+        ),
+        (
+            _model(model_kwargs={"quote": '"\\\n'}, digest="\u2028"),
+            "4e471734ff0f87f1db428696e78f38a1c4b3af9b943adc701fc089f614654a76",
+        ),
+        (
+            replace(CELL, repeat=41, repeats=True),
+            "fee598b42334b75fe181dd7078ab64aa0a92093d8b56658f0d74758dd5dc1125",
+        ),
+    ],
+)
+def test_fingerprints_of_every_kind_of_content_stay_the_same(cell: Cell, expected: str) -> None:
+    assert cell.fingerprint == expected

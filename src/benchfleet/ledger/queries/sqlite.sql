@@ -8,10 +8,10 @@
 select coalesce(max(ordinal), 0) from cell;
 
 -- name: known
--- What the ledger has of a cell that the campaign declares: one look-up by fingerprint.
-select cell.ordinal, cell.state, spec.terms
+-- What the ledger has of cells that the campaign declares: a look-up by fingerprint for each.
+select cell.fingerprint, cell.ordinal, cell.state, spec.terms
 from cell join spec using (ordinal)
-where fingerprint = :fingerprint;
+where fingerprint in (select value from json_each(:among));
 
 -- name: path_taken
 -- Whether a path equals, lies inside, or holds one that is allotted already. `:lineage` is the
@@ -212,8 +212,11 @@ select cell.fingerprint, cell.id, cell.path, cell.state, cell.attempt, cell.trie
        case when :whole then spec.spec end, case when :whole then spec.terms end
 from cell left join event on event.seq = cell.outcome
           left join spec on :whole and spec.ordinal = cell.ordinal
-where cell.fingerprint in (select value from json_each(:among))
-  and cell.state in (select value from json_each(:states))
+where cell.ordinal in (  -- a set of ordinals comes in its order, so that no row is sorted
+  select chosen.ordinal from cell as chosen
+  where chosen.fingerprint in (select value from json_each(:among))
+    and chosen.state in (select value from json_each(:states))
+)
 order by cell.ordinal;
 
 -- name: events

@@ -1,0 +1,120 @@
+"""A cell as the texts that a ledger's row keeps, and a row as the record that callers see."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from typing import Any
+
+from benchfleet.domain.attempt import CellRecord, Outcome
+from benchfleet.domain.cell import Cell, Config, Model, Workload, vars_of
+
+
+class CellTexts:
+    """Turns cells into the two texts that are kept of each: what it is, and its terms, which
+    follow the campaign while it has not ended.
+
+    The cells of a matrix share their parts, so the text of each part is made once.
+    """
+
+    def __init__(self) -> None:
+        self._made: dict[tuple[Callable[[Any], Any], int], tuple[object, str]] = {}
+
+    def spec(self, cell: Cell) -> str:
+        """What the cell is, as JSON."""
+        return (
+            f'{{"model": {self._text(_model, cell.model)},'
+            f' "config": {self._text(_config, cell.config)},'
+            f' "workload": {self._text(_workload, cell.workload)},'
+            f' "repeat": {cell.repeat}, "repeats": {json.dumps(cell.repeats)}}}'
+        )
+
+    def terms(self, cell: Cell) -> str:
+        """What is no part of the cell's identity and does not name it, as JSON."""
+        return (
+            f'{{"need": {self._text(vars_of, cell.need)},'
+            f' "limits": {self._text(vars_of, cell.limits)},'
+            f' "priority": {cell.priority},'
+            f' "model": {self._text(_place, cell.model)},'
+            f' "workload": {self._text(_outside, cell.workload)}}}'
+        )
+
+    def _text(self, chosen: Callable[[Any], Any], part: object) -> str:
+        known = self._made.get((chosen, id(part)))
+        if known is None:  # the part is kept alive, so that no other gets its id
+            known = self._made[chosen, id(part)] = (part, json.dumps(chosen(part)))
+        return known[1]
+
+
+def _model(model: Model) -> dict[str, Any]:
+    kept = {**vars_of(model), "model_kwargs": dict(model.model_kwargs)}
+    return {name: value for name, value in kept.items() if name not in ("source", "python")}
+
+
+def _place(model: Model) -> dict[str, Any]:
+    return {"source": model.source, "python": model.python}
+
+
+def _config(config: Config) -> dict[str, Any]:
+    return {**vars_of(config), "attention": config.identity()["attention"]}
+
+
+def _workload(workload: Workload) -> dict[str, Any]:
+    return {name: value for name, value in vars_of(workload).items() if name != "outside"}
+
+
+def _outside(workload: Workload) -> dict[str, Any]:
+    return {"outside": dict(workload.outside)}
+
+
+def cell_of(spec: str, terms: str) -> Cell:
+    """The cell that two such texts stand for."""
+    value, current = json.loads(spec), json.loads(terms)
+    for part in ("model", "workload"):
+        current[part] = {**value[part], **current.get(part, {})}
+    return Cell.from_dict({**value, **current})
+
+
+def record_of(row: Any, now: float) -> CellRecord:
+    """The record of a row of the statements that read cells; `now` is the ledger's time."""
+    (
+        fingerprint, id, path, state, attempt, tries, token, runner, expires, ready, finished,
+        spec, terms,
+    ) = row  # fmt: skip
+    running = state == "running"
+    fields = {
+        "fingerprint": fingerprint,
+        "id": id,
+        "path": path,
+        "state": state,
+        "attempt": attempt,
+        "tries": tries,
+        "token": token,
+        "runner": runner if running else "",
+        "expires_in": expires - now if running else None,
+        "ready_in": max(0.0, ready - now) if ready is not None else 0.0,
+        "cell": cell_of(spec, terms) if spec else None,
+    }
+    return _Ended.with_outcome(finished, fields) if finished else CellRecord(**fields)
+
+
+class _Ended(CellRecord):
+    """The record of a cell that has an outcome, which is read when somebody first asks for it:
+    most of those of a large campaign are never looked at."""
+
+    @classmethod
+    def with_outcome(cls, finished: str, fields: Mapping[str, Any]) -> CellRecord:
+        """The record; `finished` is the event that has its outcome, as JSON."""
+        made = object.__new__(cls)  # __init__ would want the outcome now
+        vars(made).update(fields, finished=finished)
+        return made
+
+    @cached_property
+    def outcome(self) -> Outcome:
+        return Outcome.from_dict(json.loads(vars(self)["finished"])["outcome"])
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, CellRecord) and vars_of(self) == vars_of(other)
+
+    __hash__ = CellRecord.__hash__
