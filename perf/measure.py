@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import shutil
 import statistics
 import subprocess
@@ -14,6 +15,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+# Modules are compiled once and kept, as those of an installed package are.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 BENCHFLEET = [sys.executable, "-m", "benchfleet.cli.main"]
 Timed = Callable[[], Mapping[str, float]]  # one repetition: figures by name, seconds

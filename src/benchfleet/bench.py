@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterable
 from contextlib import closing
@@ -12,6 +13,7 @@ from benchfleet import registry
 from benchfleet.campaign.base import Campaign
 from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.cell import Cell
+from benchfleet.domain.event import Event
 from benchfleet.environment import lease_seconds
 from benchfleet.errors import LedgerDamaged, LedgerError, ResultsError, UnknownName
 from benchfleet.ledger.base import DEFAULT_LEASE, Ledger
@@ -64,6 +66,27 @@ class Bench:
         with closing(ledger):
             return list(ledger.cells(among={cell.fingerprint for cell in cells}))
 
+    def mark(self) -> int:
+        """Record that all of it is told of from here, and return the event's number."""
+        with closing(self.ledger()) as ledger:
+            return ledger.record(Event(kind="results_told"))
+
+    def still_told(self) -> bool:
+        """Whether summary and report are there and say how things stand: they were written after
+        the campaign's file, and nothing happened since. A run that was killed leaves older ones.
+        """
+        try:
+            if self.layout.report.stat().st_mtime <= self.campaign.file.stat().st_mtime:
+                return False
+            told = int(json.loads(self.layout.summary.read_bytes())["told"])
+        except (OSError, ValueError, LookupError, TypeError):
+            return False
+        ledger = self.existing_ledger()
+        if ledger is None:
+            return False
+        with closing(ledger):
+            return not ledger.events(told)
+
     def finished(self, cells: Iterable[Cell]) -> list[CellRecord] | None:
         """The cells' records where a run would find all of them done, and no result of any cell
         that waits for its rename; None where it has something to do."""
@@ -103,13 +126,14 @@ class Bench:
 
     def _waiting(self, records: Iterable[CellRecord]) -> dict[str, str]:
         """The digests of the sealed attempts that the ledger took, by fingerprint."""
-        taken = {str(r.fingerprint): r.outcome.digest for r in records if r.outcome}
-        found = sealed_attempts(self.layout, taken) if taken else {}
-        return {
-            folder.parent.name: digest
-            for folder, digest in found.items()
-            if taken[folder.parent.name] == digest
-        }
+        done = {str(record.fingerprint): record for record in records}
+        found = sealed_attempts(self.layout, done) if done else {}
+        waiting = {}
+        for folder, digest in found.items():
+            outcome = done[folder.parent.name].outcome
+            if outcome is not None and outcome.digest == digest:
+                waiting[folder.parent.name] = digest
+        return waiting
 
     def set_aside_damaged_ledger(self) -> Path | None:
         """Move an embedded ledger that is damaged out of the way; where it is kept.

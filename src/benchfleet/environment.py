@@ -1,4 +1,4 @@
-"""What the environment says of caches and of the Hugging Face hub, and the token it must not tell.
+"""What the environment says of caches, leases and the hub, and the token that it must not tell.
 
 Reading it takes no third-party package, so that a campaign is checked at once.
 """
@@ -13,6 +13,8 @@ from pathlib import Path
 _TOKENS = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN")
 _OFFLINE = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
 _TRUE = {"1", "on", "yes", "true"}
+LEASE = "BENCHFLEET_LEASE_SECONDS"
+_SHORTEST_LEASE, _LONGEST_LEASE = 2.0, 86400.0  # seconds
 _SHORTEST = 8  # characters of a secret; taking out less would tear words apart
 
 
@@ -52,6 +54,27 @@ def hub_token(environ: Mapping[str, str]) -> str:
         file = _expanded(place) if place else _hub_home(environ) / "token"
         return _on_one_line(file.read_text("utf-8"))
     return ""
+
+
+def lease_seconds(environ: Mapping[str, str]) -> float | None:
+    """How long leases are to last here; None where nothing is said. For tests, and for runners
+    that are to be missed sooner or later than usual.
+
+    Raises ValueError for what is no such time.
+    """
+    said = environ.get(LEASE, "").strip()
+    if not said:
+        return None
+    try:
+        seconds = float(said)
+    except ValueError:
+        seconds = 0.0
+    if not _SHORTEST_LEASE <= seconds <= _LONGEST_LEASE:
+        raise ValueError(
+            f"{LEASE} is {said!r}; write seconds from {_SHORTEST_LEASE:g} to {_LONGEST_LEASE:g}, "
+            "or leave it out"
+        )
+    return seconds
 
 
 def without_token(text: str, environ: Mapping[str, str] | None = None) -> str:

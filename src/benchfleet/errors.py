@@ -9,7 +9,8 @@ BenchfleetError
 ├── ResultsError         the results tree cannot be written or read
 ├── LedgerError          the ledger cannot be used
 │   ├── LedgerUnreachable    it cannot be opened or written
-│   │   └── LedgerDamaged        what it holds cannot be read any more
+│   │   ├── LedgerDamaged        what it holds cannot be read any more
+│   │   └── LedgerFull           its disk takes no more
 │   └── LedgerTooNew         a newer benchfleet wrote it
 ├── ClaimLost            the lease is no longer held; its writer publishes nothing
 ├── ProtocolError        the other end of a slot's channel speaks something else
@@ -97,6 +98,10 @@ class LedgerDamaged(LedgerUnreachable):
     """The ledger's file is empty, malformed or no database at all."""
 
     retryable = False
+
+
+class LedgerFull(LedgerUnreachable):
+    """The disk that the ledger lies on takes no more."""
 
 
 class LedgerTooNew(LedgerError):

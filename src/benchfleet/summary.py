@@ -47,16 +47,18 @@ def summarised(
                 "cell": record.path,
                 "state": record.state,
                 "attempts": record.attempt,
-                **record.outcome.failure.to_dict(),
+                "why": record.outcome.why,
+                **record.outcome.reason.to_dict(),
             }
             for record in records
-            if record.state != "success" and record.outcome and record.outcome.failure
+            if record.state != "success" and record.outcome and record.outcome.reason
         ],
         "impossible": [{"cell": cell.id, "reason": why} for cell, why in end.impossible],
     }
 
 
 def write_summary(bench: Bench, summary: dict[str, Any]) -> None:
-    """Write ``execution_summary.json``; a run that ran nothing leaves the one before."""
-    if summary["ran"] or not bench.layout.summary.exists():
+    """Write ``execution_summary.json``; a run that ran nothing leaves the one before, unless it
+    says what it tells of (``told``)."""
+    if summary["ran"] or "told" in summary or not bench.layout.summary.exists():
         write_atomically(bench.layout.summary, summary)

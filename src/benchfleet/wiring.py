@@ -5,26 +5,32 @@ from __future__ import annotations
 import contextlib
 import os
 import random
-import uuid
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from pathlib import Path
 
 from benchfleet import registry
 from benchfleet.bench import Bench, make_folder
-from benchfleet.domain.attempt import RunnerId
+from benchfleet.domain.attempt import CellRecord, RunnerId
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.host import Host
+from benchfleet.domain.resource import GpuChecks
 from benchfleet.engines.base import Engine
+from benchfleet.ledger.base import DEFAULT_LEASE
 from benchfleet.machines.devices import chosen_devices, cores
 from benchfleet.machines.provenance import provenance
-from benchfleet.runner.inbox import Broken, Inbox, LeaseLost
+from benchfleet.runner.attempts import Attempts
+from benchfleet.runner.inbox import Broken, Inbox, LeaseLost, NoRoom, RealInbox
 from benchfleet.runner.leases import LeaseKeeper
 from benchfleet.runner.loop import RunEnd, Runner
+from benchfleet.runner.patience import PatientLedger
 from benchfleet.runner.place import Pool
 from benchfleet.runner.progress import Observer
+from benchfleet.runner.rescore import Rescored, Rescorer
+from benchfleet.runner.space import room
 
 WRITERS = 2  # threads that write and sync results; more would only wait for the same disk
 
@@ -51,6 +57,8 @@ class Fleet:
     pool: Pool | None = None
     hosts: Sequence[Host] = ()
     known_hosts: Path = Path(os.devnull)  # the file that keeps their keys
+    checks: GpuChecks = field(default_factory=GpuChecks)  # of their GPUs
+    named: bool = False  # this machine's GPUs were named one by one
 
 
 def run_cells(
@@ -64,14 +72,15 @@ def run_cells(
 ) -> RunEnd:
     """Run the cells on these machines and return how it ended."""
     make_folder(bench.layout.root)
-    ledger = bench.ledger()
+    ending = threading.Event()
+    ledger = PatientLedger(bench.ledger(), full=lambda: inbox.post(NoRoom()), ending=ending)
     background = ThreadPoolExecutor(WRITERS, thread_name_prefix="results")
     connected = contextlib.ExitStack()
     try:
         runner = Runner(
-            runner=RunnerId(uuid.uuid4().hex),
+            runner=RunnerId(os.urandom(16).hex()),
             ledger=ledger,
-            engine=_engine(fleet, inbox, connected),
+            engine=_engine(fleet, inbox, connected, bench.lease),
             inbox=inbox,
             layout=bench.layout,
             pools=[fleet.pool] if fleet.pool else [],
@@ -81,10 +90,13 @@ def run_cells(
                 ledger,
                 lambda lease: inbox.post(LeaseLost(lease=lease)),
                 lambda error: inbox.post(Broken(error=error)),
+                every=bench.lease / 5,
             ),
             provenance=cache(partial(provenance, bench.campaign.file.parent)),
             random=random,
             background=background.submit,
+            room=partial(room, bench.layout.root),
+            ending=ending,
         )
         return runner.run()
     finally:
@@ -93,9 +105,53 @@ def run_cells(
         ledger.close()
 
 
-def _engine(fleet: Fleet, inbox: Inbox, connected: contextlib.ExitStack) -> Engine:
-    """What opens slots on all of these machines, for as long as `connected` is open."""
-    here: Engine = registry.load("engines", "local")(inbox.post)
+def rescore(bench: Bench, records: Sequence[CellRecord]) -> Iterator[Rescored]:
+    """Score these cells again on this machine's CPU, and tell of each."""
+    ledger = bench.existing_ledger() if records else None
+    if ledger is None:
+        return
+    inbox = RealInbox()
+    engine: Engine = registry.load("engines", "local")(inbox.post)
+    try:
+        rescorer = Rescorer(
+            runner=RunnerId(os.urandom(16).hex()),
+            ledger=ledger,
+            engine=engine,
+            inbox=inbox,
+            layout=bench.layout,
+            attempts=Attempts(
+                ledger,
+                bench.layout,
+                LeaseKeeper(ledger, lambda lease: None, lambda error: None),
+                provenance=cache(partial(provenance, bench.campaign.file.parent)),
+                random=random.random,
+            ),
+            threads=cores(),
+        )
+        names = {str(record.fingerprint) for record in records}
+        whole = list(ledger.cells(among=names, whole=True))
+        yield from rescorer.rescore(sorted(whole, key=lambda record: _python_of(record)))
+    finally:
+        engine.shutdown()
+        ledger.close()
+
+
+def _python_of(record: CellRecord) -> str:
+    return record.cell.model.python if record.cell else ""
+
+
+def _engine(fleet: Fleet, inbox: Inbox, connected: contextlib.ExitStack, lease: float) -> Engine:
+    """What opens slots on all of these machines, for as long as `connected` is open. Where leases
+    are shorter than usual, slots are missed sooner too."""
+    silence = min(lease, DEFAULT_LEASE)
+    local = registry.load("engines", "local")
+    here: Engine = local(
+        inbox.post,
+        heartbeat=silence / 12,
+        silence=silence,
+        checks=fleet.checks,
+        named=fleet.named,
+    )
     if not fleet.hosts:
         return here
     from benchfleet.engines.openssh import connections
@@ -106,4 +162,5 @@ def _engine(fleet: Fleet, inbox: Inbox, connected: contextlib.ExitStack) -> Engi
 
     hosts = [replace(host, python=interpreter_of(host)) for host in fleet.hosts]
     ssh = connected.enter_context(connections(fleet.known_hosts))
-    return Together(here, SshEngine(inbox.post, hosts=hosts, ssh=ssh, examine=examined))
+    there = SshEngine(inbox.post, hosts=hosts, ssh=ssh, examine=examined, checks=fleet.checks)
+    return Together(here, there)

@@ -7,6 +7,7 @@ import json
 import os
 import pty
 import subprocess
+import sys
 
 import pytest
 
@@ -23,6 +24,19 @@ def test_a_run_publishes_every_cell_and_a_second_one_runs_nothing(user: User) ->
     second = user.run("run", "study.yaml")
     assert "every cell is done already; nothing was run" in second.stdout
     assert user.published() == before
+
+
+def test_a_run_that_finds_everything_done_does_not_even_load_the_runner(user: User) -> None:
+    user.write(MOCK)
+    user.run("run", "study.yaml")
+    words = [sys.executable, "-X", "importtime", "-m", "benchfleet", "run", "study.yaml"]
+    done = subprocess.run(
+        words, cwd=user.folder, env=user.environment, capture_output=True, text=True, check=True
+    )
+    assert "study: 2 cells · 2 done (2 reused)" in done.stdout
+    assert "benchfleet.bench" in done.stderr
+    assert "benchfleet.runner.loop" not in done.stderr
+    assert "benchfleet.reports" not in done.stderr
 
 
 def test_results_have_the_files_and_formats_that_users_know(user: User) -> None:

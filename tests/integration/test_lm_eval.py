@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -56,6 +57,12 @@ class Session:
     kept: list[Record] = field(default_factory=list)
     expected: int | None = None
 
+    @property
+    def samples(self) -> list[Record]:
+        """Without what is kept for the next attempt alone."""
+        kept = sorted(self.kept, key=lambda record: record.index)
+        return [record for record in kept if record.index >= 0]
+
     def record(self, record: Record) -> None:
         json.dumps(record.to_dict(), allow_nan=False)
         self.kept.append(record)
@@ -67,6 +74,9 @@ class Session:
 
     def expect(self, total: int) -> None:
         self.expected = total
+
+    def asking(self, count: int, *, sample: int | None = None) -> AbstractContextManager[None]:
+        return nullcontext()
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -114,6 +124,20 @@ def tasks(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "metric_list:\n"
         "  - {metric: acc, aggregation: mean, higher_is_better: true}\n"
         "  - {metric: acc_norm, aggregation: mean, higher_is_better: true}\n"
+    )
+    (folder / "utils.py").write_text(
+        (folder / "utils.py").read_text()
+        + "def page(doc):\n    return doc['context'] * (1 + int(doc['answer']) % 4)\n"
+    )
+    (folder / "rolling.yaml").write_text(
+        "include: recall_choice.yaml\n"
+        "task: rolling\n"
+        "output_type: loglikelihood_rolling\n"
+        "doc_to_text: ''\n"
+        "doc_to_target: !function utils.page\n"
+        "doc_to_choice: null\n"
+        "metric_list:\n"
+        "  - {metric: bits_per_byte}\n"
     )
     return folder
 
@@ -180,7 +204,7 @@ def test_scores_and_samples_equal_lm_evals_own(
         assert value == own["results"][task][f"{name},none"]
     samples = sorted(own["samples"][task], key=lambda sample: int(sample["doc_id"]))
     assert list(score.per_sample) == [sample[metric] for sample in samples]
-    records = sorted(session.kept, key=lambda record: record.index)
+    records = session.samples
     assert [record.index for record in records] == [sample["doc_id"] for sample in samples]
     for record, sample in zip(records, samples, strict=True):
         assert {name: record.columns[name] for name in sample["doc"]} == sample["doc"]
@@ -194,10 +218,22 @@ def test_scores_and_samples_equal_lm_evals_own(
     assert score.summary["num_fewshot"] == own["n-shot"][task] == (shots or 0)
 
 
+@pytest.mark.parametrize("batch_size", [1, 3])
+def test_texts_of_many_windows_are_as_likely_as_lm_eval_finds_them(
+    evaluated: Any, tasks: Path, batch_size: int
+) -> None:
+    own = own_run("rolling", tasks, batch_size, limit=LIMIT)
+    score, session = evaluated("rolling", batch_size=batch_size)
+    assert -score.overall == own["results"]["rolling"]["bits_per_byte,none"]
+    samples = sorted(own["samples"]["rolling"], key=lambda sample: int(sample["doc_id"]))
+    found = [record.columns["loglikelihoods"] for record in session.samples]
+    assert found == [sample["resps"][0] for sample in samples]
+
+
 def test_another_repeat_draws_other_examples_and_the_same_one_the_same(evaluated: Any) -> None:
     def likelihoods(repeat: int) -> list[Any]:
         _, session = evaluated("shots", repeat=repeat, limit=3, params={"num_fewshot": 2})
-        return [record.columns["loglikelihoods"] for record in session.kept]
+        return [record.columns["loglikelihoods"] for record in session.samples]
 
     assert likelihoods(0) == likelihoods(0)
     assert likelihoods(0) != likelihoods(1)
@@ -293,11 +329,99 @@ def test_a_stop_ends_the_task_where_it_is(evaluated: Any, task: str) -> None:
     assert len(kept) == 3
 
 
-def test_a_run_after_a_stop_gives_the_same_score_and_records_the_rest(evaluated: Any) -> None:
-    whole, session = evaluated("recall_generate")
-    resumed, again = evaluated("recall_generate", recorded=session.kept[:5])
-    assert resumed.per_sample == whole.per_sample
-    assert {r.index for r in again.kept} == {r.index for r in session.kept[5:]}
+def told(record: Record) -> dict[str, Any]:
+    """A record without what is measured anew each time."""
+    return {**record.to_dict(), "seconds": 0}
+
+
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many texts each call of the model had."""
+    from lm_eval.models.huggingface import HFLM
+
+    made: list[int] = []
+    for name in ("_model_call", "_model_generate"):
+        own = getattr(HFLM, name)
+
+        def counted(self: Any, *args: Any, own: Any = own, **kwargs: Any) -> Any:
+            made.append(len(args[0] if args else kwargs["context"]))
+            return own(self, *args, **kwargs)
+
+        monkeypatch.setattr(HFLM, name, counted)
+    return made
+
+
+@pytest.mark.parametrize("batch_size", [1, 4])
+@pytest.mark.parametrize("task", ["recall_choice", "recall_generate", "shots", "rolling"])
+def test_a_run_that_is_stopped_again_and_again_ends_as_one_that_was_not(
+    evaluated: Any, calls: list[int], task: str, batch_size: int
+) -> None:
+    whole, session = evaluated(task, batch_size=batch_size)
+    alone, recorded = list(calls), []
+    calls.clear()
+    for stop_after in (3, 1, 6):
+        kept: list[Record] = []
+        with pytest.raises(KeyboardInterrupt):
+            evaluated(
+                task,
+                batch_size=batch_size,
+                recorded=recorded,
+                stop_after=stop_after,
+                kept=kept,
+            )
+        recorded = [*recorded, *(Record.from_dict(json.loads(line)) for line in lines(kept))]
+    resumed, last = evaluated(task, batch_size=batch_size, recorded=recorded)
+    assert resumed == whole
+    everything = {record.index: told(record) for record in (*recorded, *last.kept)}
+    assert everything == {record.index: told(record) for record in session.kept}
+    assert len(recorded) + len(last.kept) == len(session.kept)
+    assert sum(calls) <= sum(alone) + 3 * batch_size  # the batch that each stop fell into
+
+
+def lines(records: Sequence[Record]) -> list[str]:
+    return [json.dumps(record.to_dict(), allow_nan=False) for record in records]
+
+
+@pytest.mark.parametrize("batch_size", [1, 3])
+def test_answers_that_are_drawn_go_on_with_the_same_random_numbers(
+    evaluated: Any, calls: list[int], batch_size: int
+) -> None:
+    drawn = {"seed": 7, "max_new_tokens": 6, "temperature": 1.5, "top_k": 20}
+    given = {"generation": drawn, "batch_size": batch_size}
+    whole, session = evaluated("recall_generate", **given)
+    recorded: list[Record] = []
+    for stop_after in (4, 3):
+        kept: list[Record] = []
+        with pytest.raises(KeyboardInterrupt):
+            evaluated(
+                "recall_generate", recorded=recorded, stop_after=stop_after, kept=kept, **given
+            )
+        recorded = [*recorded, *(Record.from_dict(json.loads(line)) for line in lines(kept))]
+    calls.clear()
+    resumed, last = evaluated("recall_generate", recorded=recorded, **given)
+    assert resumed == whole
+    found = {record.index: told(record) for record in (*recorded, *last.kept)}
+    assert found == {record.index: told(record) for record in session.kept}
+    assert sum(calls) < LIMIT
+    assert len({record.predicted_answer for record in session.kept}) > 2
+
+
+def test_a_task_of_which_all_is_recorded_asks_nothing(evaluated: Any, calls: list[int]) -> None:
+    whole, session = evaluated("shots", batch_size=4)
+    calls.clear()
+    again, nothing = evaluated("shots", batch_size=4, recorded=session.kept)
+    assert (again, calls, nothing.kept) == (whole, [], [])
+
+
+def test_answers_to_other_examples_are_not_taken(evaluated: Any) -> None:
+    """The same documents, asked after other few-shot examples."""
+    _, first = evaluated("shots", limit=3, params={"num_fewshot": 2})
+    whole, session = evaluated("shots", limit=3, params={"num_fewshot": 2}, repeat=1)
+    score, again = evaluated(
+        "shots", limit=3, params={"num_fewshot": 2}, repeat=1, recorded=first.kept
+    )
+    assert score == whole
+    assert list(map(told, again.kept)) == list(map(told, session.kept))
 
 
 def test_a_rank_left_in_the_environment_loses_no_results(

@@ -156,11 +156,14 @@ def test_a_slot_that_hears_nothing_ends_itself(tmp_path: Path) -> None:
     assert "heard nothing for 0.3 s" in (tmp_path / "slot.log").read_text()
 
 
-def test_a_stopped_slot_is_noticed_and_ended(tmp_path: Path, impatient: Opened) -> None:
+def test_a_slot_stopped_with_its_supervisor_is_missed_and_ended(
+    tmp_path: Path, impatient: Opened
+) -> None:
     engine, events = impatient
     engine.open(spec(tmp_path))
     ready = until(events, SlotReady)
     assert isinstance(ready, SlotReady)
+    supervisor_of(ready).suspend()
     os.kill(ready.hello["pid"], signal.SIGSTOP)
     lost = until(events, SlotLost)
     assert isinstance(lost, SlotLost)

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import textwrap
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -257,6 +258,9 @@ class HeldSession:
 
     def expect(self, total: int) -> None:
         pass
+
+    def asking(self, count: int, *, sample: int | None = None) -> AbstractContextManager[None]:
+        return nullcontext()
 
     def check_stop(self) -> None:
         pass

@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +13,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchfleet.domain.attempt import Lease, RunnerId
+from benchfleet.domain.attempt import Advice, Lease, Outcome, RunnerId
 from benchfleet.domain.cell import Cell
+from benchfleet.domain.event import Event
 from benchfleet.domain.failure import Failure
 from benchfleet.domain.resource import Device, Offer
 from benchfleet.engines.base import (
+    Calling,
     Done,
     Failed,
     FileSent,
+    HostLost,
+    HostReady,
     Order,
     Recorded,
     SlotEvent,
@@ -36,8 +40,9 @@ from benchfleet.results.layout import Layout
 from benchfleet.runner.inbox import Arrival, Interrupted, LeaseLost
 from benchfleet.runner.leases import LeaseKeeper
 from benchfleet.runner.loop import RunEnd, Runner
-from benchfleet.runner.place import Pool
+from benchfleet.runner.place import Pool, in_one_memory
 from benchfleet.runner.progress import Notice, Progress
+from benchfleet.runner.space import PLENTY, Room
 from benchfleet.testing.clock import FakeClock
 from benchfleet.testing.samples import sample_cell
 
@@ -115,6 +120,7 @@ class ScriptedEngine:
         self.inbox.post(Stopped(slot=slot, attempt=attempt, reason="asked to"), after=0.5)
 
     def close(self, slot: SlotId) -> None:
+        self.specs.pop(slot, None)
         self.inbox.post(SlotLost(slot=slot, reason="exit code 0", expected=True, exit_code=0))
 
     kill = close
@@ -150,6 +156,7 @@ class Stage:
     folder: Path
     clock: FakeClock = field(default_factory=FakeClock)
     notices: list[Notice] = field(default_factory=list)
+    room: Callable[[], Room] = lambda: PLENTY
 
     def __post_init__(self) -> None:
         self.inbox = VirtualInbox(self.clock)
@@ -184,6 +191,7 @@ class Stage:
             provenance=dict,
             random=lambda: 1.0,
             background=lambda work: work(),
+            room=self.room,
         )
 
     def run(self, cells: Sequence[Cell], pool: Pool = CPU) -> RunEnd:
@@ -292,8 +300,6 @@ def test_samples_kept_make_a_failed_cell_partial_and_serve_the_next_try(stage: S
     stage.engine.script = fails_after_one
     stage.run(cells(1))
     assert list(stage.states().values()) == ["partial"]
-    from benchfleet.domain.event import Event
-
     (record,) = stage.ledger.cells()
     stage.ledger.record(Event(kind="retry_asked", fingerprint=record.fingerprint))
     stage.engine.script = lambda slot, order: (handed.append(order.recorded), good(slot, order))[1]
@@ -348,6 +354,68 @@ def test_a_cell_over_its_time_limit_is_ended_by_name(stage: Stage) -> None:
     assert record.outcome is not None
     assert record.outcome.failure is not None
     assert record.outcome.failure.kind == "timeout"
+
+
+def limited(**limits: float) -> Cell:
+    from dataclasses import replace
+
+    from benchfleet.domain.cell import Limits
+
+    return replace(sample_cell(), limits=Limits(tries=2, **limits))
+
+
+def only_failure(stage: Stage) -> Failure:
+    (record,) = stage.ledger.cells()
+    assert record.outcome is not None
+    assert record.outcome.failure is not None
+    assert (record.state, record.tries) == ("partial", 2)
+    return record.outcome.failure
+
+
+def test_a_call_of_the_model_over_its_limit_is_ended_and_tried_again(stage: Stage) -> None:
+    def hangs(slot: SlotId, order: Order) -> Sequence[tuple[float, SlotEvent]]:
+        call = Calling(slot=slot, attempt=order.attempt, count=4, sample=1)
+        return [*good(slot, order)[:-1], (9, call)]
+
+    stage.engine.script = hangs
+    end = stage.run([limited(generation=30)])
+    failure = only_failure(stage)
+    assert (failure.stage, failure.kind, failure.retryable) == ("benchmark", "timeout", True)
+    assert "with 4 prompts, the first that of sample 1, takes longer than its limit of 30 s" in (
+        failure.message
+    )
+    assert 2 * 39 < end.seconds < 2 * 39 + 10
+
+
+def test_a_cell_of_which_nothing_comes_is_stuck_and_tried_again(stage: Stage) -> None:
+    stage.engine.script = lambda slot, order: good(slot, order)[:-1]
+    end = stage.run([limited(stuck=30)])
+    failure = only_failure(stage)
+    assert (failure.stage, failure.kind, failure.retryable) == ("benchmark", "stuck", True)
+    assert failure.message.startswith("nothing came of it for 31 s")
+    assert len({slot for slot, _ in stage.engine.orders}) == 2
+    assert end.seconds < 90
+
+
+def test_what_came_while_the_runner_itself_was_suspended_counts(stage: Stage) -> None:
+    """It is taken in only after the look that is due at once."""
+
+    def suspended(slot: SlotId, order: Order) -> Sequence[tuple[float, SlotEvent]]:
+        first, second, third, done = good(slot, order)
+        take = stage.inbox.take
+
+        def sleeps(wait: float) -> Arrival | None:
+            stage.inbox.take = take  # type: ignore[method-assign]
+            stage.clock.now += 500
+            return None
+
+        stage.inbox.take = sleeps  # type: ignore[method-assign]
+        return [first, (400, second[1]), (401, third[1]), (402, done[1])]
+
+    stage.engine.script = suspended
+    end = stage.run([limited(stuck=60)])
+    assert end.progress.states == {"success": 1}
+    assert len(stage.engine.orders) == 1
 
 
 def test_one_interrupt_keeps_samples_gives_cells_back_and_ends(stage: Stage) -> None:
@@ -585,3 +653,554 @@ def test_cells_held_by_another_runner_are_waited_for_and_taken_when_it_dies(stag
     assert end.progress.states == {"success": 1}
     assert stage.said("waiting")
     assert end.seconds >= 60
+
+
+NOWHERE = Pool(devices=(), slots=0)
+
+
+def host_ready(name: str, slots: int = 1, *, gpu: bool = False) -> HostReady:
+    kind, memory = ("gpu", 8 * 10**9) if gpu else ("cpu", 0)
+    devices = [Device(kind=kind, index=i, memory=memory, host=name) for i in range(slots)]
+    return HostReady(host=name, devices=tuple(devices), slots=slots, threads=1)
+
+
+def host_of(stage: Stage, slot: str) -> str:
+    return next(spec.host for spec in stage.engine.opened if spec.slot == slot)
+
+
+def lost_with(slot: SlotId, *, reason: str = "its connection broke") -> SlotLost:
+    return SlotLost(slot=slot, reason=reason, host_lost=True)
+
+
+def test_hosts_take_their_part_from_when_they_are_reached(stage: Stage) -> None:
+    stage.engine.far = ("lab1", "lab2")
+    stage.inbox.post(host_ready("lab1", 2), after=5)
+    stage.inbox.post(host_ready("lab2", 2), after=12)
+    end = stage.run(cells(6), NOWHERE)
+    assert end.progress.states == {"success": 6}
+    assert end.seconds == pytest.approx(25)
+    ran = [host_of(stage, slot) for slot, _ in stage.engine.orders]
+    assert ran == ["lab1", "lab1", "lab2", "lab2", "lab1", "lab1"]
+    assert {record.outcome.host for record in stage.ledger.cells() if record.outcome} == {
+        "lab1",
+        "lab2",
+    }
+
+
+def test_cells_of_a_lost_host_go_elsewhere_at_once_after_their_last_sample(stage: Stage) -> None:
+    def loses_the_first(slot: SlotId, order: Order) -> Sequence[tuple[float, SlotEvent]]:
+        if host_of(stage, slot) == "lab1":
+            stage.inbox.post(HostLost(host="lab1", reason="it is off"), after=5.5)
+            return [(4, sample(order, slot, 0)), (5, lost_with(slot))]
+        return good(slot, order)
+
+    stage.engine.far, stage.engine.script = ("lab1", "lab2"), loses_the_first
+    stage.inbox.post(host_ready("lab1"))
+    stage.inbox.post(host_ready("lab2"), after=2)
+    end = stage.run(cells(1, tries=1), NOWHERE)
+    assert end.progress.states == {"success": 1}
+    assert [host_of(stage, slot) for slot, _ in stage.engine.orders] == ["lab1", "lab2"]
+    (failed,) = stage.said("cell_failed")
+    assert failed.data["retry_in"] == 0
+    assert "host_lost" in failed.message
+    assert end.seconds == pytest.approx(15)
+    (record,) = stage.ledger.cells()
+    sealed = json.loads((stage.layout.published(record.path) / "cell.json").read_text())
+    assert sealed["provenance"]["resumed_samples"] == 1
+    assert sealed["provenance"]["attempt"] == 2
+
+
+def test_nothing_is_opened_on_a_host_whose_connection_broke_until_it_is_heard_of(
+    stage: Stage,
+) -> None:
+    def breaks_once(slot: SlotId, order: Order) -> Sequence[tuple[float, SlotEvent]]:
+        if len(stage.engine.orders) == 1:
+            stage.inbox.post(host_ready("lab1"), after=8)  # the connection alone was broken
+            return [(3, lost_with(slot))]
+        return good(slot, order)
+
+    stage.engine.far, stage.engine.script = ("lab1",), breaks_once
+    stage.inbox.post(host_ready("lab1"))
+    end = stage.run(cells(1), NOWHERE)
+    assert end.progress.states == {"success": 1}
+    assert end.seconds == pytest.approx(18)
+    assert len(stage.engine.opened) == 2
+    assert len(stage.said("host_ready")) == 1
+    assert stage.said("host_lost") == []
+
+
+def test_a_host_that_is_ready_twice_has_no_more_devices_than_once(stage: Stage) -> None:
+    stage.engine.far = ("lab1",)
+    stage.inbox.post(host_ready("lab1"))
+    stage.inbox.post(host_ready("lab1"), after=1)
+    end = stage.run(cells(2), NOWHERE)
+    assert end.seconds == pytest.approx(20)
+    assert len(stage.said("host_ready")) == 1
+
+
+def test_devices_left_out_stay_so_while_their_host_is_only_doubted(stage: Stage) -> None:
+    def breaks_once(slot: SlotId, order: Order) -> Sequence[tuple[float, SlotEvent]]:
+        if len(stage.engine.orders) == 1:
+            stage.inbox.post(host_ready("lab1", 2), after=8)
+            return [(3, lost_with(slot))]
+        return good(slot, order)
+
+    stage.engine.far, stage.engine.script = ("lab1",), breaks_once
+    stage.engine.dead_devices = {1}
+    stage.inbox.post(host_ready("lab1", 2))
+    end = stage.run(cells(4), NOWHERE)
+    assert end.progress.states == {"success": 4}
+    starts = [spec.devices[0].index for spec in stage.engine.opened]
+    assert starts.count(1) <= 4  # three, and one when the host was heard of again
+
+
+def test_a_host_that_is_lost_and_comes_back_is_used_again(stage: Stage) -> None:
+    def loses_it(slot: SlotId, order: Order) -> Sequence[tuple[float, SlotEvent]]:
+        if len(stage.engine.orders) == 1:
+            stage.inbox.post(HostLost(host="lab1", reason="it is off"), after=3.5)
+            stage.inbox.post(host_ready("lab1"), after=100)
+            return [(3, lost_with(slot))]
+        return good(slot, order)
+
+    stage.engine.far, stage.engine.script = ("lab1",), loses_it
+    stage.inbox.post(host_ready("lab1"))
+    end = stage.run(cells(2), NOWHERE)
+    assert end.progress.states == {"success": 2}
+    kinds = [n.kind for n in stage.notices if n.kind in {"host_ready", "host_lost", "slot_lost"}]
+    assert kinds == ["host_ready", "slot_lost", "host_lost", "host_ready"]
+
+
+def test_a_run_whose_hosts_are_all_hopeless_ends_at_once_and_claims_nothing(stage: Stage) -> None:
+    stage.engine.far = ("lab1", "lab2")
+    stage.inbox.post(HostLost(host="lab1", reason="no key", hopeless=True))
+    stage.inbox.post(HostLost(host="lab2", reason="no Python", hopeless=True), after=3)
+    end = stage.run(cells(2), NOWHERE)
+    assert end.broken == "no machine can be used (lab1: no key; lab2: no Python)"
+    assert end.seconds == pytest.approx(3)
+    assert end.progress.states == {"pending": 2}
+    assert stage.said("cell_started") == []
+
+
+def test_a_run_waits_for_a_host_that_may_come_but_not_for_ever(stage: Stage) -> None:
+    stage.engine.far = ("lab1", "lab2")
+    stage.inbox.post(HostLost(host="lab1", reason="it is off"))
+    end = stage.run(cells(1), NOWHERE)
+    assert end.broken == ("no machine came within 600 s (lab1: it is off; lab2: not reached yet)")
+    assert 600 <= end.seconds < 605
+    assert end.progress.states == {"pending": 1}
+
+
+def test_hosts_that_stay_away_end_no_run_that_can_go_on_here(stage: Stage) -> None:
+    stage.engine.far = ("lab1", "lab2")
+    stage.inbox.post(HostLost(host="lab1", reason="it is off"))
+    end = stage.run(cells(4))
+    assert end.progress.states == {"success": 4}
+    assert end.seconds == pytest.approx(20)
+
+
+def test_what_cannot_run_here_waits_for_a_host_that_may_have_the_device(stage: Stage) -> None:
+    stage.engine.far = ("lab1",)
+    stage.inbox.post(host_ready("lab1", gpu=True), after=40)
+    end = stage.run([sample_cell(0), sample_cell(1, gpus=1)])
+    assert end.progress.states == {"success": 2}
+    assert end.impossible == ()
+    assert end.seconds == pytest.approx(50)
+
+
+def test_what_no_host_can_run_is_named_once_all_have_been_reached(stage: Stage) -> None:
+    stage.engine.far = ("lab1",)
+    stage.inbox.post(host_ready("lab1"), after=2)
+    end = stage.run([sample_cell(0), sample_cell(1, gpus=1)])
+    assert end.progress.states == {"success": 1, "pending": 1}
+    ((_, why),) = end.impossible
+    assert "needs 1 GPUs" in why
+
+
+def test_what_waits_for_a_busy_gpu_keeps_no_other_machine_from_work(stage: Stage) -> None:
+    stage.engine.far = ("lab1", "lab2")
+    stage.inbox.post(host_ready("lab1", gpu=True))
+    stage.inbox.post(host_ready("lab2"), after=1)
+    wanting = [sample_cell(number, gpus=1) for number in range(3)]
+    end = stage.run([*wanting, sample_cell(3)], NOWHERE)
+    assert end.progress.states == {"success": 4}
+    assert end.seconds == pytest.approx(30)
+    hosts = {cell: host_of(stage, slot) for slot, cell in stage.engine.orders}
+    assert [hosts[cell] for cell in sorted(hosts)] == ["lab1", "lab1", "lab1", "lab2"]
+
+
+@pytest.mark.parametrize("ends_well", [True, False])
+def test_a_claim_kept_for_a_slot_of_another_interpreter_is_let_go_when_its_host_is_lost(
+    stage: Stage, ends_well: bool
+) -> None:
+    """Whether the slot that makes room for it had ended before its host was lost, or not."""
+
+    def close(slot: SlotId) -> None:
+        stage.engine.close = stage.engine.kill = was  # type: ignore[method-assign]
+        (other,) = [spec.slot for spec in stage.engine.opened if spec.slot != slot]
+        stage.inbox.post(lost_with(other))
+        stage.inbox.post(
+            SlotLost(slot=slot, reason="exit code 0", expected=True, exit_code=0)
+            if ends_well
+            else lost_with(slot)
+        )
+        stage.inbox.post(HostLost(host="lab1", reason="it is off"), after=0.5)
+
+    was = stage.engine.close
+    stage.engine.close = stage.engine.kill = close  # type: ignore[method-assign]
+    stage.engine.far = ("lab1", "lab2")
+    stage.inbox.post(host_ready("lab1", 2))
+    stage.inbox.post(host_ready("lab2"), after=30)
+    end = stage.run([sample_cell(0), sample_cell(1, python="/other/python")], NOWHERE)
+    assert end.progress.states == {"success": 2}
+    assert {record.runner for record in stage.ledger.cells()} == {""}
+    assert len(stage.said("host_lost")) == 1
+
+
+def no_memory(slot: SlotId, order: Order, *, stage: Any = "benchmark") -> Failed:
+    failure = Failure(stage=stage, kind="oom", message="no room", retryable=True)
+    return Failed(slot=slot, attempt=order.attempt, failure=failure)
+
+
+def batched(cell: Cell, size: int) -> Cell:
+    return replace(cell, workload=replace(cell.workload, batch_size=size))
+
+
+def crowd(stage: Stage, slot: SlotId) -> int:
+    """The open slots on the devices of this one, itself among them."""
+    spec = stage.engine.specs[slot]
+    others = [stage.engine.specs[name] for name in stage.engine.slots()]
+    return sum(in_one_memory(spec.devices, other.devices) for other in others)
+
+
+def memory_on(stage: Stage, slot: SlotId) -> int:
+    return min(device.memory for device in stage.engine.specs[slot].devices)
+
+
+def test_a_cell_that_runs_out_of_memory_gets_half_the_batch_at_once_and_loses_no_try(
+    stage: Stage,
+) -> None:
+    sizes: list[int] = []
+
+    def fits_in_two(slot: SlotId, order: Order) -> Sequence[tuple[float, SlotEvent]]:
+        sizes.append(order.batch_size)
+        return [(1, no_memory(slot, order))] if order.batch_size > 2 else good(slot, order)
+
+    stage.engine.script = fits_in_two
+    end = stage.run([batched(sample_cell(tries=1), 9)])
+    assert end.progress.states.get("success") == 1
+    assert sizes == [9, 4, 2]
+    assert end.seconds == pytest.approx(12)
+    told = [(n.data["retry_in"], n.data["differently"]) for n in stage.said("cell_failed")]
+    assert told == [(0, "with batch size 4"), (0, "with batch size 2")]
+    (record,) = stage.ledger.cells()
+    assert (record.attempt, record.tries) == (3, 1)
+    sealed = json.loads((stage.layout.published(record.path) / "cell.json").read_text())
+    assert sealed["provenance"]["effective_batch_size"] == 2
+    assert sealed["cell"]["workload"]["batch_size"] == 9
+
+
+def test_a_model_that_does_not_fit_is_not_tried_with_smaller_batches(stage: Stage) -> None:
+    sizes: list[int] = []
+
+    def never_loads(slot: SlotId, order: Order) -> Sequence[tuple[float, SlotEvent]]:
+        sizes.append(order.batch_size)
+        return [(1, no_memory(slot, order, stage="load"))]
+
+    stage.engine.script = never_loads
+    stage.run([batched(sample_cell(tries=2), 8)])
+    assert sizes == [8, 8]
+
+
+@pytest.mark.parametrize("device", ["gpu", "cpu"])
+def test_a_cell_that_does_not_fit_beside_another_gets_a_slot_alone(
+    stage: Stage, device: Any
+) -> None:
+    gpu = Device(kind="gpu", index=0, memory=8 * 10**9)
+    pool = Pool(devices=(gpu,), slots=2) if device == "gpu" else CPU
+    alone: list[str] = []
+
+    def fits_alone(slot: SlotId, order: Order) -> Sequence[tuple[float, SlotEvent]]:
+        if "benchmark-0" not in order.cell.id:
+            return good(slot, order)
+        if crowd(stage, slot) > 1:
+            return [(3, no_memory(slot, order))]
+        alone.append(slot)
+        return good(slot, order)
+
+    stage.engine.script = fits_alone
+    end = stage.run(cells(6), pool)
+    assert end.progress.states["success"] == 6
+    assert len(alone) == 1
+    assert [n.data["differently"] for n in stage.said("cell_failed")] == ["alone"]
+    assert stage.engine.orders[-1][1].endswith("benchmark-0")  # when it holds up nobody else
+
+
+def test_a_cell_that_does_not_fit_on_a_small_gpu_gets_a_large_one(stage: Stage) -> None:
+    ran: list[int] = []
+
+    def fits_on_large(slot: SlotId, order: Order) -> Sequence[tuple[float, SlotEvent]]:
+        ran.append(memory_on(stage, slot) // 10**9)
+        return [(1, no_memory(slot, order))] if ran[-1] < 40 else good(slot, order)
+
+    stage.engine.script = fits_on_large
+    end = stage.run(cells(1), mixed_gpus())
+    assert end.progress.states["success"] == 1
+    assert ran == [24, 80]
+    assert stage.said("cell_failed")[0].data["differently"] == "on at least 26.4 GB"
+
+
+def test_a_cell_that_fits_nowhere_fails_for_good_and_says_what_was_tried(stage: Stage) -> None:
+    stage.engine.script = lambda slot, order: [(1, no_memory(slot, order))]
+    end = stage.run([batched(cell, 4) for cell in cells(2, tries=2)], mixed_gpus(4))
+    assert end.progress.states["failed"] == 2
+    for record in stage.ledger.cells():
+        assert record.outcome is not None
+        assert record.tries == 2
+        assert record.outcome.why.startswith("benchmark: oom (no room); failed ")
+        assert "with batch size 1" in record.outcome.why
+        assert record.outcome.why.endswith("on at least 26.4 GB")
+
+
+def test_what_was_advised_survives_the_runner_and_other_failures(stage: Stage) -> None:
+    sizes: list[int] = []
+    kinds = iter(["oom", "slot_lost", "oom"])
+
+    def script(slot: SlotId, order: Order) -> Sequence[tuple[float, SlotEvent]]:
+        sizes.append(order.batch_size)
+        kind: Any = next(kinds, None)
+        if kind is None:
+            return good(slot, order)
+        if kind == "oom":
+            stage.inbox.post(Interrupted(signal="SIGINT"), after=1.9)
+        failure = Failure(stage="benchmark", kind=kind, message="no", retryable=True)
+        return [
+            (0, Started(slot=slot, attempt=order.attempt, stage="benchmark")),
+            (2, Failed(slot=slot, attempt=order.attempt, failure=failure)),
+        ]
+
+    stage.engine.script = script
+    wanted = [batched(sample_cell(), 8)]
+    for _ in range(3):
+        end = stage.run(wanted)
+    assert end.progress.states["success"] == 1
+    assert sizes == [8, 4, 4, 2]
+
+
+def advised(stage: Stage, cell: Cell, advice: Advice) -> None:
+    """What another runner leaves that ran out of memory under the cell."""
+    stage.ledger.enroll([cell])
+    offer = Offer(gpus=9, vram=10**12, among=frozenset({str(cell.fingerprint)}))
+    (claim,) = stage.ledger.claim(RunnerId("other"), offer)
+    failure = Failure(stage="benchmark", kind="oom", message="no room", retryable=True)
+    stage.ledger.finish(
+        claim.lease,
+        Outcome(state="failed", failure=failure, retry_in=0, charged=False, advice=advice),
+    )
+
+
+def test_a_slot_that_is_not_what_another_runner_was_advised_gives_the_cell_back(
+    stage: Stage,
+) -> None:
+    ran: dict[str, tuple[int, int]] = {}
+
+    def script(slot: SlotId, order: Order) -> Sequence[tuple[float, SlotEvent]]:
+        ran[order.cell.id.rpartition("-")[2]] = (crowd(stage, slot), memory_on(stage, slot))
+        return good(slot, order)
+
+    stage.engine.script = script
+    wanted = cells(4)
+    advised(stage, wanted[0], Advice(alone=True))
+    advised(stage, wanted[1], Advice(vram=50 * 10**9))
+    end = stage.run(wanted, mixed_gpus(4))
+    assert end.progress.states["success"] == 4
+    assert ran["0"][0] == 1
+    assert ran["1"][1] == 80 * 10**9
+
+
+def test_what_no_machine_here_has_is_done_without_after_all_else(stage: Stage) -> None:
+    wanted = cells(3)
+    advised(stage, wanted[0], Advice(vram=10**12))
+    end = stage.run(wanted, Pool(devices=GPUS.devices[:1], slots=1))
+    assert end.progress.states["success"] == 3
+    assert stage.engine.orders[-1][1].endswith("benchmark-0")
+
+
+def test_the_first_true_reason_is_not_overwritten_by_later_ones(stage: Stage) -> None:
+    kinds = iter(["host_lost", "gpu_fault", "slot_lost", "timeout"])
+
+    def script(slot: SlotId, order: Order) -> Sequence[tuple[float, SlotEvent]]:
+        kind: Any = next(kinds)
+        failure = Failure(stage="benchmark", kind=kind, message=f"by {kind}", retryable=True)
+        return [(1, Failed(slot=slot, attempt=order.attempt, failure=failure))]
+
+    stage.engine.script = script
+    stage.run(cells(1))
+    (record,) = stage.ledger.cells()
+    assert record.outcome is not None
+    assert record.outcome.why == (
+        "benchmark: gpu_fault (by gpu_fault); failed 4 times "
+        "(1 host_lost, 1 gpu_fault, 1 slot_lost, 1 timeout)"
+    )
+    assert record.outcome.failure is not None
+    assert record.outcome.failure.kind == "timeout"
+    told = [n.message for n in stage.said("cell_failed")]
+    assert told[:3] == [f"benchmark: {k} (by {k})" for k in ("host_lost", "gpu_fault", "slot_lost")]
+    assert told[3] == record.outcome.why
+
+
+_CROWDED = st.fixed_dictionaries(
+    {
+        "batch": st.integers(1, 9),
+        "fits_batch": st.integers(0, 9),
+        "fits_crowd": st.integers(1, 4),
+        "fits_memory": st.sampled_from([0, 20, 60, 100]),
+        "vram": st.sampled_from([0, 5, 30]),
+        "gpus": st.integers(0, 2),
+    }
+)
+
+
+@settings(max_examples=80, deadline=None)
+@given(wanted=st.lists(_CROWDED, min_size=1, max_size=5),
+       sizes=st.lists(st.sampled_from([8, 24, 80]), min_size=0, max_size=3),
+       slots=st.integers(1, 6))  # fmt: skip
+def test_a_run_ends_whatever_memory_its_cells_take(
+    tmp_path_factory: pytest.TempPathFactory,
+    wanted: list[dict[str, int]],
+    sizes: list[int],
+    slots: int,
+) -> None:
+    stage = Stage(tmp_path_factory.mktemp("run"))
+    asked = {
+        str(n): batched(sample_cell(n, gpus=w["gpus"], vram=w["vram"] * 10**9, tries=2), w["batch"])
+        for n, w in enumerate(wanted)
+    }
+
+    def fits(slot: SlotId, order: Order) -> bool:
+        cell = wanted[int(order.cell.id.rpartition("-")[2])]
+        enough = not sizes or memory_on(stage, slot) >= cell["fits_memory"] * 10**9
+        few = crowd(stage, slot) <= cell["fits_crowd"]
+        return enough and few and order.batch_size <= cell["fits_batch"]
+
+    stage.engine.script = lambda slot, order: (
+        good(slot, order) if fits(slot, order) else [(1, no_memory(slot, order))]
+    )
+    gpus = [Device(kind="gpu", index=n, memory=gb * 10**9) for n, gb in enumerate(sizes)]
+    devices = tuple(gpus) or CPU.devices
+    end = stage.run(list(asked.values()), Pool(devices=devices, slots=max(slots, len(devices))))
+    states = {record.id.rpartition("-")[2]: record.state for record in stage.ledger.cells()}
+    pending = {cell.id.rpartition("-")[2] for cell, _ in end.impossible}
+    for number, cell in enumerate(wanted):
+        can = cell["fits_batch"] > 0 and (not sizes or max(sizes) >= cell["fits_memory"])
+        if str(number) in pending:
+            assert states[str(number)] == "pending"
+        elif can and cell["gpus"] < 2:
+            assert states[str(number)] == "success"
+        else:
+            assert states[str(number)] in ("success", "failed")
+
+
+def cancels(stage: Stage, cell: Cell) -> None:
+    stage.ledger.record(Event(kind="cancel_asked", fingerprint=cell.fingerprint))
+
+
+def test_a_cancelled_cell_stops_after_the_sample_at_hand_and_keeps_its_slot(stage: Stage) -> None:
+    wanted = cells(3)
+
+    def script(slot: SlotId, order: Order) -> Sequence[tuple[float, SlotEvent]]:
+        events = good(slot, order)
+        if "benchmark-0" in order.cell.id:
+            cancels(stage, wanted[0])
+            return events[:2]  # it answers once, and goes on for ever
+        return events
+
+    stage.engine.script = script
+    one_slot = Pool(devices=CPU.devices[:1], slots=1)
+    end = stage.run(wanted, one_slot)
+    assert end.progress.states == {"success": 2, "cancelled": 1}
+    assert len(stage.engine.opened) == 1
+    assert end.seconds < 24
+    assert stage.said("claim_lost") == []
+    (told,) = stage.said("cell_cancelled")
+    assert told.cell.endswith("benchmark-0")
+    stage.ledger.record(Event(kind="retry_asked", fingerprint=wanted[0].fingerprint))
+    stage.engine.script = good
+    assert stage.run(wanted, one_slot).progress.states["success"] == 3
+
+
+def test_samples_of_a_cancelled_cell_serve_its_next_attempt(stage: Stage) -> None:
+    wanted = cells(1)
+    handed: list[int] = []
+
+    def script(slot: SlotId, order: Order) -> Sequence[tuple[float, SlotEvent]]:
+        handed.append(order.recorded.count(b"\n"))
+        return good(slot, order)
+
+    stage.engine.script = script
+    stage.engine.stop = lambda slot, attempt: stage.inbox.post(  # type: ignore[method-assign]
+        Stopped(slot=slot, attempt=attempt, reason="asked to"), after=0.1
+    )
+    seen = stage.watch
+
+    def watch(notice: Notice, progress: Progress) -> None:
+        seen(notice, progress)
+        if notice.kind == "cell_progress" and [s.done for s in progress.slots.values()] == [1]:
+            cancels(stage, wanted[0])
+
+    stage.watch = watch  # type: ignore[method-assign]
+    assert stage.run(wanted).progress.states == {"cancelled": 1}
+    (told,) = stage.said("cell_cancelled")
+    assert told.data["samples"] == 1
+    stage.watch = seen  # type: ignore[method-assign]
+    stage.ledger.record(Event(kind="retry_asked", fingerprint=wanted[0].fingerprint))
+    stage.run(wanted)
+    assert handed == [0, 1]
+
+
+def test_a_cancelled_cell_that_does_not_stop_is_ended(stage: Stage) -> None:
+    wanted = cells(1)
+
+    def hangs(slot: SlotId, order: Order) -> Sequence[tuple[float, SlotEvent]]:
+        cancels(stage, wanted[0])
+        return []
+
+    stage.engine.script = hangs
+    stage.engine.stop = lambda slot, attempt: None  # type: ignore[method-assign]
+    end = stage.run(wanted)
+    assert end.progress.states == {"cancelled": 1}
+    assert 30 < end.seconds < 40
+
+
+def test_a_cell_cancelled_while_it_ends_is_not_published(stage: Stage) -> None:
+    wanted = cells(1)
+
+    def script(slot: SlotId, order: Order) -> Sequence[tuple[float, SlotEvent]]:
+        cancels(stage, wanted[0])
+        done = good(slot, order)[-1][1]
+        return [(0.5, done)]
+
+    stage.engine.script = script
+    end = stage.run(wanted)
+    assert end.progress.states == {"cancelled": 1}
+    assert list(stage.folder.glob("tiny/*/*/cell.json")) == []
+    assert [n.kind for n in stage.notices if n.kind.startswith("c") and n.cell][-1] == (
+        "cell_cancelled"
+    )
+
+
+def test_pending_cells_that_are_cancelled_are_not_begun(stage: Stage) -> None:
+    wanted = cells(4)
+    stage.ledger.enroll(wanted)
+    for cell in wanted[1:]:
+        cancels(stage, cell)
+    end = stage.run(wanted)
+    assert end.progress.states == {"success": 1, "cancelled": 3}
+    assert len(stage.engine.orders) == 1
+
+
+def test_idle_slots_here_do_not_keep_a_run_waiting_for_ever_for_a_host(stage: Stage) -> None:
+    """The one cell that is left needs a GPU, which a host that stays away may have."""
+    stage.engine.far = ("lab",)
+    end = stage.run([*cells(1), sample_cell(9, gpus=1)], CPU)
+    assert end.progress.states == {"success": 1, "pending": 1}
+    assert "no machine came" in end.broken

@@ -14,6 +14,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -169,6 +170,67 @@ print(ledger.enroll([sample_cell(number) for number in range(50)]))
         "ledger.db-wal",
         "ledger.db-shm",
     }
+
+
+# What is read and written at once
+
+
+def test_an_enrolment_of_many_cells_is_that_of_each(tmp_path: Path) -> None:
+    many = [sample_cell(number) for number in range(2500)]
+    with closing(open_ledger(tmp_path / "ledger.db")) as ledger:
+        assert ledger.enroll(many[::2]) == 1250
+        assert ledger.enroll([*many, *many]) == 1250
+        wanted = [cell.fingerprint for cell in (*many[::2], *many[1::2])]
+        assert [record.fingerprint for record in ledger.cells()] == wanted
+        assert ledger.enroll(sample_cell(number, priority=5) for number in range(2500)) == 0
+        assert ledger.events()[-1].data == {"new": 0, "changed": 2500}
+
+
+@pytest.mark.parametrize("step", [1, 2, 3, 499])
+def test_few_and_most_cells_are_read_in_the_order_of_enrolment(tmp_path: Path, step: int) -> None:
+    with closing(open_ledger(tmp_path / "ledger.db")) as ledger:
+        ledger.enroll(CELLS)
+        done = {claim.lease.fingerprint for claim in ledger.claim(ME, Offer(), 300)}
+        chosen = [cell.fingerprint for cell in CELLS[::step]]
+        shown = [record.fingerprint for record in ledger.cells(among=chosen[::-1])]
+        assert shown == chosen
+        running = [r.fingerprint for r in ledger.cells(among=chosen, states=["running"])]
+        assert running == [fingerprint for fingerprint in chosen if fingerprint in done]
+
+
+def test_a_claim_brings_the_cell_as_the_ledger_has_it(tmp_path: Path) -> None:
+    first = sample_cell()
+    renamed = replace(first, model=replace(first.model, name="another name"), priority=7)
+    with closing(open_ledger(tmp_path / "ledger.db")) as ledger:
+        ledger.enroll([first])
+        ledger.enroll([renamed])
+        (claim,) = ledger.claim(ME, Offer())
+        assert (claim.cell.model.name, claim.cell.priority) == ("tiny", 7)
+        ledger.release([claim.lease], "to be claimed again")
+        ledger.enroll([replace(first, priority=7)])
+        assert ledger.claim(ME, Offer())[0].cell.to_dict() == claim.cell.to_dict()
+
+
+def test_what_a_power_cut_may_take_back_is_claims_and_renewals_alone(tmp_path: Path) -> None:
+    with closing(open_ledger(tmp_path / "ledger.db")) as ledger:
+
+        def synced() -> bool:
+            """Whether the last commit waited for the disk."""
+            return ledger._connection.execute("pragma synchronous").fetchone() == (2,)
+
+        ledger.enroll(CELLS[:3])
+        assert synced()
+        claims = ledger.claim(ME, Offer(), 3)
+        assert not synced()
+        ledger.finish(claims[0].lease, SUCCESS)
+        assert synced()
+        ledger.renew([claims[1].lease])
+        assert not synced()
+        ledger.release([claims[1].lease], "given back")
+        assert synced()
+        ledger.renew([claims[2].lease])
+        ledger.record(Event(kind="cancel_asked", fingerprint=claims[2].lease.fingerprint))
+        assert synced()
 
 
 # What a claim costs

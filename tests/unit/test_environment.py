@@ -6,7 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from benchfleet.environment import datasets_cache, hub_cache, hub_token, offline, without_token
+from benchfleet.environment import (
+    datasets_cache,
+    hub_cache,
+    hub_token,
+    lease_seconds,
+    offline,
+    without_token,
+)
 
 TOKEN = "hf_secretsecret"  # noqa: S105 - nobody's
 
@@ -56,3 +63,15 @@ def test_a_text_without_a_token_stays_as_it_is(tmp_path: Path) -> None:
     text = "a message"
     for environ in ({}, {"HF_TOKEN": ""}, {"HF_TOKEN": "a"}):
         assert without_token(text, {**environ, "HF_HOME": str(tmp_path)}) == text
+
+
+def test_leases_last_as_long_as_the_environment_says_and_else_as_usual() -> None:
+    assert lease_seconds({}) is None
+    assert lease_seconds({"BENCHFLEET_LEASE_SECONDS": " "}) is None
+    assert lease_seconds({"BENCHFLEET_LEASE_SECONDS": "2.5"}) == 2.5
+
+
+@pytest.mark.parametrize("said", ["soon", "1", "-5", "nan", "inf", "1e9"])
+def test_a_length_of_leases_that_cannot_be_is_refused(said: str) -> None:
+    with pytest.raises(ValueError, match="write seconds from 2 to 86400"):
+        lease_seconds({"BENCHFLEET_LEASE_SECONDS": said})

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+from collections import defaultdict, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from benchfleet.benchmarks.base import Session
+from benchfleet.benchmarks.base import Record, Session
 from benchfleet.models.base import Answer, Prompt
 
 
@@ -20,12 +23,19 @@ class Response:
 class AskingAdapter:
     """What a callable or a benchmark class is handed as `adapter`.
 
-    Every call first sees whether the cell is to stop. Whatever else the adapter of the slot has
-    is reached through this one.
+    Every call first sees whether the cell is to stop. What was answered is kept at once, below
+    the samples of the result; the same question of the next attempt has the same answer, without
+    the model. A question asked again is another one: the second time gets the second answer.
+    Whatever else the adapter of the slot has is reached through this one.
     """
 
     def __init__(self, session: Session) -> None:
         self._session = session
+        self._asked = 0
+        self._earlier: dict[str, deque[Record]] = defaultdict(deque)
+        for record in sorted(session.recorded, key=lambda record: -record.index):
+            if record.index < 0:
+                self._earlier[record.id].append(record)
 
     def answer(
         self, prompts: Sequence[Prompt | str], generation: Mapping[str, Any] | None = None
@@ -35,7 +45,20 @@ class AskingAdapter:
         self._session.check_stop()
         asked = [Prompt(context=p) if isinstance(p, str) else p for p in prompts]
         kwargs = {**self._session.generation, **(generation or {})}
-        return self._session.adapter.answer(asked, kwargs)
+        ids = [_digest(prompt, kwargs) for prompt in asked]
+        places = range(-self._asked - 1, -self._asked - 1 - len(asked), -1)
+        self._asked += len(asked)
+        known = [earlier.popleft() if (earlier := self._earlier[id]) else None for id in ids]
+        if all(known):
+            return [_answer(record) for record in known if record]
+        # The batch is asked whole, as at first: numbers depend on a prompt's neighbours.
+        with self._session.asking(len(asked)):
+            answers = self._session.adapter.answer(asked, kwargs)
+        for place, id, record, answer in zip(places, ids, known, answers, strict=True):
+            if record is None:
+                self._session.record(_record(place, id, answer))
+        pairs = zip(known, answers, strict=True)
+        return [_answer(record) if record else answer for record, answer in pairs]
 
     def generate(self, prompts: str | Sequence[str], **generation: Any) -> Any:
         """The answer's text, or the texts where a list is asked, in batches of the cell's size."""
@@ -69,3 +92,32 @@ class AskingAdapter:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._session.adapter, name)
+
+
+def _digest(prompt: Prompt, generation: Mapping[str, Any]) -> str:
+    """Of the question's whole content, so that no answer is given to another one."""
+    asked = [prompt.context, prompt.question, dict(generation)]
+    return hashlib.sha256(json.dumps(asked, sort_keys=True, default=repr).encode()).hexdigest()
+
+
+def _record(place: int, id: str, answer: Answer) -> Record:
+    return Record(
+        index=place,
+        id=id,
+        columns={},
+        predicted_answer=answer.text,
+        prompt_tokens=answer.prompt_tokens,
+        completion_tokens=answer.completion_tokens,
+        seconds=answer.seconds,
+        measures=answer.measures,
+    )
+
+
+def _answer(record: Record) -> Answer:
+    return Answer(
+        text=record.predicted_answer,
+        prompt_tokens=record.prompt_tokens,
+        completion_tokens=record.completion_tokens,
+        seconds=record.seconds,
+        measures=record.measures,
+    )

@@ -40,6 +40,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -61,7 +62,11 @@ class Sample:
 
 @dataclass(frozen=True, kw_only=True)
 class Record:
-    """A sample with the model's answer, as it is kept in ``samples.jsonl`` before scoring."""
+    """A sample with the model's answer, as it is kept in ``samples.jsonl`` before scoring.
+
+    What is recorded last of an index counts. One below 0 is no sample of the result: it is kept
+    only while the cell is at work, so that the next attempt need not ask that again.
+    """
 
     index: int
     id: str
@@ -71,9 +76,16 @@ class Record:
     completion_tokens: int = 0
     seconds: float = 0.0
     measures: Mapping[str, float] = field(default_factory=dict)
+    resume: Mapping[str, Any] = field(default_factory=dict)  # JSON: what else spares asking again
+    withdrawn: bool = False  # True: there is no such sample any more
 
     def to_dict(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in self.__dataclass_fields__}
+        """As JSON has it; what few benchmarks say is left out where nothing is said."""
+        found = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        for name in ("resume", "withdrawn"):
+            if not found[name]:
+                del found[name]
+        return found
 
     @classmethod
     def from_dict(cls, value: Mapping[str, Any]) -> Record:
@@ -136,6 +148,22 @@ class Session(Protocol):
         """End the benchmark here where the cell is to stop, as `record` does: for what runs long
         without recording."""
         ...
+
+    def asking(self, count: int, *, sample: int | None = None) -> AbstractContextManager[None]:
+        """Around one call of the model with that many prompts, the first of them `sample` where
+        it is known: what is bounded by ``limits.generation``."""
+        ...
+
+
+def withdraw(session: Session, records: Iterable[Record]) -> None:
+    """Take back what an earlier attempt recorded and the benchmark does not ask any more: its
+    data may have changed on the hub."""
+    for record in records:
+        session.record(
+            Record(
+                index=record.index, id=record.id, columns={}, predicted_answer="", withdrawn=True
+            )
+        )
 
 
 class Benchmark(Protocol):
@@ -205,11 +233,17 @@ class SampleBenchmark(ABC):
         session.expect(len(samples))
         wanted = {(sample.index, sample.id) for sample in samples}  # data may have changed since
         records = {r.index: r for r in session.recorded if (r.index, r.id) in wanted}
-        left = [sample for sample in samples if sample.index not in records]
-        for start in range(0, len(left), session.batch_size):
-            batch = left[start : start + session.batch_size]
-            answers = session.adapter.answer([s.prompt for s in batch], session.generation)
+        withdraw(session, (r for r in session.recorded if (r.index, r.id) not in wanted))
+        for start in range(0, len(samples), session.batch_size):
+            batch = samples[start : start + session.batch_size]
+            if all(sample.index in records for sample in batch):
+                continue
+            # Whole, as it would have been asked at first: numbers depend on a prompt's neighbours.
+            with session.asking(len(batch), sample=batch[0].index):
+                answers = session.adapter.answer([s.prompt for s in batch], session.generation)
             for sample, answer in zip(batch, answers, strict=True):
+                if sample.index in records:
+                    continue
                 record = Record(
                     index=sample.index,
                     id=sample.id,

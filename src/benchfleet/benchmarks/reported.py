@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchfleet.benchmarks.base import Record, Score, Session
+from benchfleet.benchmarks.base import Record, Score, Session, withdraw
 from benchfleet.benchmarks.scoring import mean
 from benchfleet.errors import CellFailure
 
@@ -36,6 +36,7 @@ class Report:
     def hand_over(self, session: Session) -> Score:
         """Record the samples, and give the score back."""
         session.expect(len(self.records))
+        withdraw(session, (r for r in session.recorded if r.index >= len(self.records)))
         for record in self.records:
             session.record(record)
         return self.score

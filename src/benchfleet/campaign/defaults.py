@@ -9,12 +9,19 @@ from typing import Any
 from benchfleet.domain.cell import Limits
 
 from .entry import Entry
-from .shapes import MAPPING, REPEATS, TIME, TRUTH, Shape, mapping, plugin, told, whole
+from .shapes import MAPPING, REPEATS, SIZE, TIME, TRUTH, Shape, mapping, plugin, told, whole
 
 ADAPTER = "transformers"
-LIMITS: Mapping[str, Shape] = {
+CELL_LIMITS: Mapping[str, Shape] = {
     "cell": told(TIME, "how long a cell may take; no limit where none is named"),
     "tries": told(whole(), "how often a cell may fail before it is given up (3)"),
+    "generation": told(TIME, "how long one call of the model may take, for a whole batch"),
+    "stuck": told(TIME, "how long nothing may come of a cell; else far longer than is usual"),
+    "ram": told(SIZE, "memory that a slot and all that it started may hold; else as much as is"),
+}
+LIMITS: Mapping[str, Shape] = {
+    **CELL_LIMITS,
+    "disk": told(SIZE, "room to be left where the results lie (2 % of the disk, 1 GB at most)"),
 }
 KEYS: Mapping[str, Shape] = {
     "adapter": told(plugin("models"), f"what opens the models ({ADAPTER})"),
@@ -23,7 +30,7 @@ KEYS: Mapping[str, Shape] = {
     "generation": told(MAPPING, "how answers are generated: max_new_tokens, temperature, …"),
     "batch_size": told(whole(), "samples asked at once (1)"),
     "repeats": told(whole(most=REPEATS), "how often each cell is run, on other data (1)"),
-    "limits": told(mapping(LIMITS), "how long and how often a cell may be tried"),
+    "limits": told(mapping(LIMITS), "what a cell may take, and how often it may be tried"),
     "everywhere": told(TRUTH, "sparse attention in the context's prefill too (false)"),
 }
 
@@ -45,7 +52,6 @@ class Defaults:
 def read_defaults(entry: Entry) -> Defaults:
     """The defaults, each that is absent or wrong at benchfleet's own value."""
     fields = entry.fields(KEYS)
-    limits = fields["limits"].fields(LIMITS)
     return Defaults(
         adapter=fields["adapter"],
         model_kwargs=fields["model_kwargs"].kwargs(),
@@ -53,9 +59,19 @@ def read_defaults(entry: Entry) -> Defaults:
         generation=fields["generation"].kwargs(),
         batch_size=fields["batch_size"].whole(1),
         repeats=fields["repeats"].whole(1, most=REPEATS),
-        limits=Limits(
-            cell=limits["cell"].duration(Limits.cell),
-            tries=limits["tries"].whole(Limits.tries),
-        ),
+        limits=read_limits(fields["limits"], LIMITS, Limits()),
         everywhere=fields["everywhere"].truth(False),
+    )
+
+
+def read_limits(entry: Entry, keys: Mapping[str, Shape], base: Limits) -> Limits:
+    """The limits under `keys`; what is not said is as in `base`."""
+    said = entry.fields(keys)
+    return Limits(
+        cell=said["cell"].duration(base.cell),
+        tries=said["tries"].whole(base.tries),
+        generation=said["generation"].duration(base.generation),
+        stuck=said["stuck"].duration(base.stuck),
+        ram=said["ram"].size(base.ram or 0) or None,
+        disk=(said["disk"].size() or None) if "disk" in said else base.disk,
     )

@@ -12,7 +12,7 @@ from benchfleet.domain.matrix import ModelEntry
 from benchfleet.domain.resource import Need
 
 from .base import absolute
-from .defaults import ADAPTER, Defaults
+from .defaults import ADAPTER, CELL_LIMITS, Defaults, read_limits
 from .entry import MANY, Entry
 from .plugins import plugin as opened_plugin
 from .shapes import (
@@ -47,6 +47,7 @@ KEYS: Mapping[str, Shape] = {
     "tokenizer_kwargs": told(MAPPING, "over those of the defaults"),
     "generation": told(MAPPING, "over that of the defaults"),
     "needs": told(mapping(NEEDS), "what one cell asks of a machine"),
+    "limits": told(mapping(CELL_LIMITS), "over those of the defaults"),
     "priority": told(whole(-MANY), "larger goes first (0)"),
 }
 SHAPE = told(
@@ -90,6 +91,7 @@ def _read(entry: Entry, defaults: Defaults, folder: Path) -> DeclaredModel:
     generation = fields["generation"].kwargs()
     python = _python(fields["python"], folder)
     need, priority = _need(fields["needs"]), fields["priority"].whole(0, least=-MANY)
+    limits = read_limits(fields["limits"], CELL_LIMITS, defaults.limits)
     opened = opened_plugin("models", adapter, adapter_entry)
     digest = _digest(opened, source, origin) if opened and origin.right else ""
     model = ModelEntry(
@@ -103,6 +105,7 @@ def _read(entry: Entry, defaults: Defaults, folder: Path) -> DeclaredModel:
             python=python,
         ),
         need=need,
+        limits=None if fields["limits"].absent else limits,
         priority=priority,
     )
     return DeclaredModel(

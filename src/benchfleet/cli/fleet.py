@@ -11,6 +11,7 @@ from typing import TypeVar
 from benchfleet.campaign.inventory import choose_hosts, known_hosts_of, load_inventory
 from benchfleet.cli.options import AskedDevices, hosts
 from benchfleet.domain.host import Host
+from benchfleet.domain.resource import GpuChecks
 from benchfleet.errors import CampaignError, Mistake
 from benchfleet.wiring import Fleet, choose_pool
 
@@ -36,11 +37,15 @@ def chosen(arguments: argparse.Namespace) -> tuple[Host, ...]:
 def machines(arguments: argparse.Namespace, devices: AskedDevices) -> Fleet:
     """The machines that a run is to use: this one, or those of an inventory. This one takes part
     in the latter where the inventory or the command line says so. Raises CampaignError."""
+    checks = GpuChecks(share=arguments.share_gpus, trial=arguments.trial_gpus)
     if arguments.machines is None:
         if arguments.hosts:
             message = "chooses among the machines of an inventory; name it with --machines"
             raise CampaignError("command line", [Mistake(key="--hosts", message=message)])
-        return Fleet(pool=choose_pool(*devices))
+        if checks.share and not devices[0]:
+            message = "uses GPUs that others are on, so it must be said which: --gpus 0,1"
+            raise CampaignError("command line", [Mistake(key="--share-gpus", message=message)])
+        return Fleet(pool=choose_pool(*devices), checks=checks, named=bool(devices[0]))
     inventory = load_inventory(arguments.machines)
     given, here = bool(arguments.gpus or arguments.cpu_slots), inventory.here
     if not given and here is not None:
@@ -49,6 +54,8 @@ def machines(arguments: argparse.Namespace, devices: AskedDevices) -> Fleet:
         pool=choose_pool(*devices) if given or here is not None else None,
         hosts=chosen(arguments),
         known_hosts=known_hosts_of(arguments.machines),
+        checks=checks,
+        named=bool(devices[0]),
     )
 
 

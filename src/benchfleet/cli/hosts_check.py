@@ -11,7 +11,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-import benchfleet
 from benchfleet.campaign.inventory import known_hosts_of
 from benchfleet.cli.fleet import on_all
 from benchfleet.cli.words import printable
@@ -19,10 +18,22 @@ from benchfleet.domain.host import Host
 from benchfleet.engines.diagnosis import Diagnosis, diagnosis
 from benchfleet.engines.openssh import LOST, OpenSsh, connections
 from benchfleet.engines.ssh_command import Answer, ask
-from benchfleet.errors import ProtocolError
+from benchfleet.errors import DeviceError, ProtocolError
 from benchfleet.machines.facts import ASK, Facts, parse_facts
+from benchfleet.machines.shares import share_of, skew
 from benchfleet.machines.wheel import environment_name, interpreter_of
 
+_COLUMNS = (
+    "host",
+    "usable",
+    "answers",
+    "keys",
+    "benchfleet",
+    "Python",
+    "devices",
+    "RAM",
+    "disk",
+)
 _CLOCK = 5.0  # seconds that a clock may be off without a word
 _DISK = 10 * 10**9  # bytes; less is worth a word
 
@@ -95,29 +106,23 @@ def _cannot_tell(host: Host, answer: Answer) -> Diagnosis:
 
 def _unfit(host: Host, facts: Facts) -> Diagnosis | None:
     """Why a host that tells of itself cannot be used all the same."""
-    if facts.benchfleet != benchfleet.__version__:
-        message = (
-            f"it has benchfleet {facts.benchfleet}, this is {benchfleet.__version__}; install the "
-            "same there, or leave 'python' out and run `benchfleet hosts bootstrap`"
-        )
-        return Diagnosis(stage="version", message=message, hopeless=True)
-    absent = sorted(set(host.gpus or ()) - {gpu.index for gpu in facts.gpus})
-    if absent:
-        have = ", ".join(str(gpu.index) for gpu in facts.gpus)
-        reason = f"it has {have}" if have else facts.gpu_problem or "it has none"
-        message = f"it has no GPU {', '.join(map(str, absent))} ({reason}); correct 'gpus'"
-        return Diagnosis(stage="devices", message=message, hopeless=True)
+    if why := skew(facts):
+        return Diagnosis(stage="version", message=why, hopeless=True)
+    try:
+        share_of(host, facts)
+    except DeviceError as error:
+        return Diagnosis(stage="devices", message=str(error), hopeless=True)
     return None
 
 
 def _notes(seen: Checked, facts: Facts) -> Iterator[str]:
-    if facts.environment != environment_name():
-        yield f"its benchfleet is {facts.environment}, this is {environment_name()}"
     if abs(seen.offset) > _CLOCK:
         yield f"its clock is {abs(seen.offset):.0f} s {'ahead' if seen.offset > 0 else 'behind'}"
     if facts.disk_free < _DISK:
         yield f"only {_gigabytes(facts.disk_free)} are free where {seen.host.folder} is"
     for gpu in facts.gpus:
+        if gpu.fault:
+            yield f"GPU {gpu.index} cannot be used: {gpu.fault}"
         if gpu.processes and gpu.index in (seen.host.gpus or [gpu.index]):
             yield f"GPU {gpu.index} is in use: {', '.join(gpu.processes)}"
 
@@ -142,10 +147,11 @@ def _show(found: Sequence[Checked], machines: str) -> None:
     from rich.text import Text
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for title in ("host", "usable", "answers", "benchfleet", "Python", "devices", "RAM", "disk"):
+    for title in _COLUMNS:
         table.add_column(title, justify="right" if title in ("answers", "RAM", "disk") else "left")
     for one in found:
         row = [one.host.name, "no" if one.trouble else "yes", *_columns(one)]
+        row.insert(3, _keys(one))
         table.add_row(*(Text(printable(text)) for text in row))
     width = None if sys.stdout.isatty() else 100
     Console(width=width, highlight=False).print(table)
@@ -162,6 +168,14 @@ def _show(found: Sequence[Checked], machines: str) -> None:
     if bare:
         command = ["benchfleet", "hosts", "bootstrap", machines, "--hosts", ",".join(bare)]
         print(printable(f"bring it to them: {shlex.join(command)}"))
+
+
+def _keys(one: Checked) -> str:
+    """Whether the host's key and ours were good."""
+    if one.reached is not None:
+        return "good"
+    stage = one.trouble.stage if one.trouble else ""
+    return {"host key": "changed", "permission": "refused"}.get(stage, "")
 
 
 def _columns(one: Checked) -> list[str]:

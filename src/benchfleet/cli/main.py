@@ -22,6 +22,9 @@ VERBS = {
     "schema": "print the JSON Schema of a campaign file, for editors",
     "report": "what won, by how much, and whether it is sure",
     "retry": "give cells that ended badly another chance",
+    "failures": "what failed and why, grouped, each with the way out",
+    "cancel": "end cells that are not wanted any more",
+    "rescore": "score again what was answered, without asking the model",
     "ledger": "care for the ledger: rebuild it from the results",
     "hosts": "check the machines of an inventory, or bring benchfleet to them",
 }

@@ -55,6 +55,18 @@ def devices(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def gpu_checks(parser: argparse.ArgumentParser) -> None:
+    """How GPUs are looked at before a slot takes them."""
+    parser.add_argument(
+        "--share-gpus",
+        action="store_true",
+        help="use the GPUs named by --gpus, or in the inventory, beside other people's processes",
+    )
+    parser.add_argument(
+        "--trial-gpus", action="store_true", help="compute something on each GPU before it is used"
+    )
+
+
 # GPUs, CPU slots, and slots in all; None where nothing was said.
 AskedDevices = tuple[tuple[int, ...] | None, int | None, int | None]
 

@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 import argparse
-import fnmatch
 import json
 
-from benchfleet.cli import options
+from benchfleet.cli import options, selection
 from benchfleet.cli.words import printable
 from benchfleet.domain.event import Event
-from benchfleet.domain.failure import KINDS
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """What the verb takes."""
-    options.campaign(parser, example="benchfleet retry study.yaml --kind oom")
-    options.choice(parser)
+    selection.configure(parser, example="benchfleet retry study.yaml --kind oom")
     parser.add_argument(
         "--gone", action="store_true", help="only done cells whose published results are gone"
     )
-    parser.add_argument("--kind", choices=KINDS, help="only failures of this kind")
-    parser.add_argument("--cell", metavar="GLOB", default="*", help="only cells whose path matches")
 
 
 def main(arguments: argparse.Namespace) -> int:
@@ -31,12 +26,10 @@ def main(arguments: argparse.Namespace) -> int:
     ended = [record for record in records if record.state in ("failed", "partial", "cancelled")]
     ledger = bench.existing_ledger()
     if ledger is not None:
-        for record in bench.gone(records) if arguments.gone else ended:
-            failure = record.outcome.failure if record.outcome else None
-            of_kind = arguments.kind in (None, failure.kind if failure else "")
-            if of_kind and fnmatch.fnmatchcase(record.path, arguments.cell):
-                ledger.record(Event(kind="retry_asked", fingerprint=record.fingerprint))
-                again.append(record.path)
+        found = bench.gone(records) if arguments.gone else ended
+        for record in selection.selected(arguments, found):
+            ledger.record(Event(kind="retry_asked", fingerprint=record.fingerprint))
+            again.append(record.path)
         ledger.close()
     if arguments.json:
         print(json.dumps({"campaign": bench.campaign.name, "pending_again": again}, indent=2))

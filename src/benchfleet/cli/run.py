@@ -6,11 +6,13 @@ import argparse
 import contextlib
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 from benchfleet.bench import Bench
 from benchfleet.cli import options
 from benchfleet.cli.words import printable, shown_path
 from benchfleet.domain.attempt import CellRecord
+from benchfleet.domain.cell import Cell
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -18,29 +20,45 @@ def configure(parser: argparse.ArgumentParser) -> None:
     options.campaign(parser, example="benchfleet run study.yaml --gpus 0,1 --max-concurrent-runs 4")
     options.choice(parser)
     options.devices(parser)
+    options.gpu_checks(parser)
     options.machines(parser)
     parser.add_argument("--log-json", action="store_true", help="show progress as JSON lines")
+    parser.add_argument(
+        "--resume-from",
+        metavar="DIR",
+        type=Path,
+        help="take over the samples that another results folder holds of the same cells",
+    )
 
 
 def main(arguments: argparse.Namespace) -> int:
     """Run the campaign's cells that are not done yet."""
     bench, cells = options.opened(arguments)
     devices = options.asked_devices(arguments, bench.campaign)
-    if not (arguments.json or arguments.log_json) and _report_holds(bench):
+    if not (arguments.json or arguments.log_json) and bench.still_told():
         records = bench.finished(cells)
         if records is not None:
             return _nothing_was_run(arguments, bench, records)
+    if arguments.resume_from is not None:
+        _resume_from(arguments, bench, cells)
     from benchfleet.cli.running import run  # the runner, its slots and the reports
 
     return run(arguments, bench, cells, devices)
 
 
-def _report_holds(bench: Bench) -> bool:
-    """Whether a report is there that was written after the campaign was last changed."""
-    try:
-        return bench.layout.report.stat().st_mtime > bench.campaign.file.stat().st_mtime
-    except OSError:
-        return False
+def _resume_from(arguments: argparse.Namespace, bench: Bench, cells: Sequence[Cell]) -> None:
+    """Take over samples for the cells that are not done, and say of how many."""
+    from benchfleet.results.takeover import take_over
+
+    done = {record.fingerprint for record in bench.records(cells) if record.state == "success"}
+    wanted = {str(cell.fingerprint) for cell in cells if cell.fingerprint not in done}
+    taken = take_over(arguments.resume_from, bench.layout, bench.campaign.name, wanted)
+    counts = f"{taken.samples} samples of {taken.cells} cells"
+    stream = sys.stderr if arguments.json or arguments.log_json else sys.stdout
+    with contextlib.suppress(OSError):  # nobody listens any more
+        print(f"took over {counts} from {shown_path(arguments.resume_from)}", file=stream)
+        for said in taken.left_out:
+            print(printable(f"left out: {said}"), file=stream)
 
 
 def _nothing_was_run(

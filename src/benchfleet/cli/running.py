@@ -15,6 +15,7 @@ from benchfleet.cli.fleet import machines
 from benchfleet.cli.options import AskedDevices
 from benchfleet.cli.watch import watch
 from benchfleet.domain.cell import Cell
+from benchfleet.errors import LedgerError
 from benchfleet.runner.inbox import Inbox, Interrupted, RealInbox
 from benchfleet.runner.loop import RunEnd
 from benchfleet.summary import summarised, write_summary
@@ -35,7 +36,7 @@ def run(
         end = run_cells(bench, cells, fleet, inbox=inbox, observer=observer)
     try:
         _write_files(bench, arguments, end)
-    except OSError as error:
+    except (OSError, LedgerError) as error:
         print(f"benchfleet: summary and report could not be written: {error}", file=sys.stderr)
     records = bench.records(cells)
     gone = bench.gone(records)
@@ -56,12 +57,13 @@ def run(
 def _write_files(bench: Bench, arguments: argparse.Namespace, end: RunEnd) -> None:
     """Summary and report speak of the whole campaign, whatever part of it was run; a trial over
     a few samples is no part of it."""
-    if arguments.limit is not None:
+    if arguments.limit is not None or (not end.ran and bench.still_told()):
         return
+    told = bench.mark()
     cells = bench.campaign.matrix.expand()
     records = bench.records(cells)
-    write_summary(bench, summarised(bench, cells, records, end))
     write_report(bench, compared(bench, cells, records))
+    write_summary(bench, {**summarised(bench, cells, records, end), "told": told})
 
 
 @contextlib.contextmanager

@@ -37,9 +37,9 @@ def main(arguments: argparse.Namespace) -> int:
             "gone": [record.path for record in gone],
             "unpublished": [record.path for record in unpublished],
             "failures": [
-                {"cell": r.path, "state": r.state, "reason": str(r.outcome.failure)}
+                {"cell": r.path, "state": r.state, "reason": r.outcome.why}
                 for r in failed
-                if r.outcome and r.outcome.failure
+                if r.outcome and r.outcome.why
             ],
         }
         print(json.dumps(found, indent=2))
@@ -51,10 +51,14 @@ def main(arguments: argparse.Namespace) -> int:
         holder = f"runner {record.runner[:8]}, lease good for {left}"
         print(printable(f"  running  {record.path}  ({holder})"))
     for record in failed:
-        reason = record.outcome.failure if record.outcome else ""
+        reason = record.outcome.why if record.outcome else ""
         print(printable(f"  {record.state}  {record.path}  {reason}"))
     if failed:
+        print(printable(f"why, and the way out: {options.same_choice(arguments, 'failures')}"))
         print(printable(f"try them again: {options.same_choice(arguments, 'retry')}"))
+    if counts["cancelled"]:
+        back = options.same_choice(arguments, "retry")
+        print(printable(f"{counts['cancelled']} are cancelled; bring them back: {back}"))
     for record in unpublished:
         print(printable(f"  waits    {record.path}  done; the next run puts it at its place"))
     for record in gone:

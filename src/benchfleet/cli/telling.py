@@ -28,10 +28,13 @@ def told(notice: Notice, progress: Progress) -> str:
         return f"✓ {notice.cell}  {score}  {duration(data['took'])}"
     if notice.kind == "cell_failed":
         again = data["retry_in"]
-        after = f"; again in {duration(again)}" if again is not None else ""
+        after = f"; again in {duration(again)}" if again else "; again" if again == 0 else ""
+        after += f" {data['differently']}" if data["differently"] else ""
         return f"✗ {notice.cell}  {notice.message}{after}"
     if notice.kind == "cell_released":
         return f"↩ {notice.cell}  given back with {data['samples']} samples ({notice.message})"
+    if notice.kind == "cell_cancelled":
+        return f"↩ {notice.cell}  cancelled; its {data['samples']} samples are kept"
     if notice.kind == "claim_lost":
         return f"↩ {notice.cell}  {notice.message}"
     if notice.kind == "host_ready":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, NewType
 
 from .cell import Cell, Fingerprint
@@ -24,13 +24,24 @@ class Lease:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Claim:
-    """What a claim hands over: the lease, the cell, and where its results go."""
+class Advice:
+    """What the next attempt of a cell is to do differently, since memory ran out."""
 
-    lease: Lease
-    cell: Cell
-    path: str  # allotted at enrolment, relative to the campaign's folder
-    tries: int  # tries already used up, without this one
+    batch_size: int = 0  # at most; 0: as declared
+    alone: bool = False  # no other slot of its runner shares the memory that it has
+    vram: int = 0  # bytes on each of its GPUs at least, beside what the cell needs
+
+    def __bool__(self) -> bool:
+        return bool(self.batch_size or self.alone or self.vram)
+
+    def __str__(self) -> str:
+        """``with batch size 4, alone, on at least 26 GB``."""
+        parts = [
+            f"with batch size {self.batch_size}" if self.batch_size else "",
+            "alone" if self.alone else "",
+            f"on at least {self.vram / 1e9:.3g} GB" if self.vram else "",
+        ]
+        return ", ".join(part for part in parts if part)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,19 +57,76 @@ class Outcome:
     device: str = ""
     charged: bool = True  # False: an infrastructure failure, which uses up no try
     retry_in: float | None = None  # seconds until it may be claimed again
+    advice: Advice = Advice()  # for the next attempt; of the last one, what it was advised itself
+    first: Failure | None = None  # the cell's first true reason, where `failure` is a later one
+    failures: Mapping[str, int] = field(default_factory=dict)  # by kind, this one's too
+
+    @property
+    def reason(self) -> Failure | None:
+        """Why the cell has no result: the first true reason, whatever came after it."""
+        return self.first or self.failure
+
+    @property
+    def why(self) -> str:
+        """The reason with its count, and what was done differently; ``""`` without a failure."""
+        if self.reason is None:
+            return ""
+        count = sum(self.failures.values())
+        parts = [str(self.reason)]
+        if count > 1:
+            kinds = ", ".join(f"{times} {kind}" for kind, times in self.failures.items())
+            parts.append(f"failed {count} times ({kinds})")
+        if self.advice and self.retry_in is None:
+            parts.append(f"at last {self.advice}")
+        return "; ".join(parts)
 
     def to_dict(self) -> dict[str, Any]:
-        return {
+        """JSON values only; what most outcomes do not have is left out."""
+        found = {
             **{name: getattr(self, name) for name in self.__dataclass_fields__},
             "failure": self.failure.to_dict() if self.failure else None,
             "metrics": dict(self.metrics),
             "seconds": dict(self.seconds),
+            "advice": asdict(self.advice) if self.advice else None,
+            "first": self.first.to_dict() if self.first else None,
+            "failures": dict(self.failures),
         }
+        return {name: value for name, value in found.items() if value or name not in _RARE}
 
     @classmethod
     def from_dict(cls, value: Mapping[str, Any]) -> Outcome:
-        failure = value["failure"]
-        return cls(**{**value, "failure": Failure.from_dict(failure) if failure else None})
+        found = dict(value)
+        for name in ("failure", "first"):
+            if found.get(name):
+                found[name] = Failure.from_dict(found[name])
+        if "advice" in found:
+            found["advice"] = Advice(**found["advice"])
+        return cls(**found)
+
+
+_RARE = frozenset({"advice", "first", "failures"})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Claim:
+    """What a claim hands over: the lease, the cell, and where its results go."""
+
+    lease: Lease
+    cell: Cell
+    path: str  # allotted at enrolment, relative to the campaign's folder
+    tries: int  # tries already used up, without this one
+    after: Outcome | None = None  # the outcome that asked for this try; None for a first one
+
+    @property
+    def advice(self) -> Advice:
+        """What this attempt is to do differently."""
+        return self.after.advice if self.after else Advice()
+
+    @property
+    def batch_size(self) -> int:
+        """The effective one: as declared, or smaller where the advice says so."""
+        declared = self.cell.workload.batch_size
+        return min(declared, self.advice.batch_size or declared)
 
 
 @dataclass(frozen=True, kw_only=True)

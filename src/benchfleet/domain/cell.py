@@ -120,10 +120,14 @@ class Workload(_Part):
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """How long and how often a cell may be tried; not part of its identity."""
+    """What a cell may take, and how often it may be tried; not part of its identity."""
 
     cell: float | None = None  # seconds
     tries: int = 3
+    generation: float | None = None  # seconds of one call of the model, whole batches too
+    stuck: float | None = None  # seconds in which nothing comes; None: by what is usual
+    ram: int | None = None  # bytes that its slot and all that it started may hold
+    disk: int | None = None  # bytes to be left free where the results lie, or nothing is begun
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -11,6 +11,7 @@ Kind = Literal[
     "timeout",
     "stuck",
     "slot_lost",
+    "crash",
     "host_lost",
     "gpu_fault",
     "model_not_found",

@@ -53,6 +53,7 @@ class ModelEntry:
 
     model: Model
     need: Need = field(default_factory=Need)
+    limits: Limits | None = None  # None for the matrix's own
     priority: int = 0
     workloads: tuple[Workload, ...] = ()  # as asked of this model; () for the matrix's own
 
@@ -108,7 +109,7 @@ class Matrix:
                             repeat=repeat,
                             repeats=repeated,
                             need=entry.need,
-                            limits=self.limits,
+                            limits=entry.limits or self.limits,
                             priority=entry.priority,
                         )
 

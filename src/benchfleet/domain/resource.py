@@ -34,6 +34,15 @@ class Device:
 
 
 @dataclass(frozen=True, kw_only=True)
+class GpuChecks:
+    """How the GPUs of a slot are looked at before it is used: always whether they answer, are
+    well, and have the room."""
+
+    share: bool = False  # those that were named one by one are used beside other people's processes
+    trial: bool = False  # something is computed on them first
+
+
+@dataclass(frozen=True, kw_only=True)
 class Offer:
     """What a runner can take now: the shape of one free slot."""
 

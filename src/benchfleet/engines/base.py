@@ -6,8 +6,8 @@ writes a new engine reads this file and `frames.py`, and proves it with
 `benchfleet.testing.EngineContract`.
 
 * `open` returns at once. `SlotReady` follows when the slot said hello, or `SlotLost`.
-* `run` is for a slot that is ready and idle. `Started`, any number of `Progressed`, `Recorded`
-  and `FileSent`, then exactly one of `Done`, `Failed`, `Stopped`, or `SlotLost`.
+* `run` is for a slot that is ready and idle. `Started`, any number of `Progressed`, `Calling`,
+  `Recorded` and `FileSent`, then exactly one of `Done`, `Failed`, `Stopped`, or `SlotLost`.
 * `stop` asks the running order to end after the sample at hand: `Stopped` follows (or `Done`,
   where it was faster). `close` ends an idle slot in good order; `kill` ends a slot and its whole
   process tree now. `SlotLost` follows each of the two, with ``expected`` set.
@@ -18,7 +18,8 @@ writes a new engine reads this file and `frames.py`, and proves it with
 An engine that reaches other machines names them by `hosts`, and goes on trying to reach each:
 `HostReady` follows when its devices can be used, and `HostLost` when it could not be reached, or
 cannot be any more; first every slot on it is lost, with ``host_lost`` set. A host may be ready
-again after that. Slots on one host never wait for another host.
+again after that. After a slot lost so, one of the two says what holds of its host; until then
+none is to be opened there. Slots on one host never wait for another host.
 
 Nothing here runs an order again: the runner decides, and the ledger alone holds the truth.
 """
@@ -30,7 +31,7 @@ from dataclasses import dataclass, field
 from typing import Any, NewType, Protocol
 
 from benchfleet.domain.cell import Cell
-from benchfleet.domain.failure import Failure, Stage
+from benchfleet.domain.failure import Failure, Kind, Stage
 from benchfleet.domain.resource import Device
 
 SlotId = NewType("SlotId", str)
@@ -45,6 +46,8 @@ class SlotSpec:
     threads: int  # OMP_NUM_THREADS and its like
     log: str  # the file here that takes what it prints between cells
     python: str = ""  # interpreter; "" for the engine's own
+    memory: int = 0  # bytes that are to be free on each of its GPUs; 0: not stated
+    neighbours: int = 0  # slots of the same run that are on them already
 
     @property
     def host(self) -> str:
@@ -60,6 +63,8 @@ class Order:
     cell: Cell
     log: str  # the file here that takes what the cell prints
     recorded: bytes = b""  # samples of an earlier attempt, as JSON lines
+    batch_size: int = 0  # the effective one; 0: as declared
+    rescore: bool = False  # score what was recorded; no model is loaded, and none is asked
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,6 +89,9 @@ class SlotLost(SlotEvent):
     expected: bool = False  # it was told to end
     exit_code: int | None = None  # negative: the signal that ended it
     host_lost: bool = False  # nothing is known of it, because its host cannot be reached
+    kind: Kind | None = None  # what ended it, where its supervisor saw that
+    unfit: tuple[int, ...] = ()  # those of its GPUs for which it did not start
+    busy: bool = False  # nothing is wrong with them: somebody else computes there
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,12 +118,22 @@ class Progressed(AttemptEvent):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Calling(AttemptEvent):
+    """A call of the model began or, where it has no prompts, ended. Told of cells alone whose
+    calls have a limit of time."""
+
+    count: int  # prompts
+    sample: int | None = None  # the first of them, where it is known
+
+
+@dataclass(frozen=True, kw_only=True)
 class Recorded(AttemptEvent):
     """Samples, as JSON lines: to be kept before anything else happens to them."""
 
     lines: bytes
     done: int
     total: int  # 0: not known
+    tokens: tuple[int, int] = (0, 0)  # of prompt and answer; 0: not known
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -23,16 +23,25 @@ from typing import IO, cast
 from benchfleet import registry
 from benchfleet.domain.canonical import content_digest
 from benchfleet.domain.cell import Cell
+from benchfleet.domain.failure import Kind
 from benchfleet.domain.host import Host
-from benchfleet.engines.openssh import ALONE, OpenSsh, destination
+from benchfleet.engines.openssh import ALONE, LOST, OpenSsh, destination
+from benchfleet.engines.store import END
 from benchfleet.errors import BenchfleetError
 
 _RECEIVE = ALONE + "from benchfleet.engines.store import receive; receive(*sys.argv[1:])"
+_LOOK = ALONE + "from pathlib import Path; place = Path(sys.argv[1]); "
+_LOOK += "print('have' if place.exists() else 'none', place.absolute())"
+_CONNECTION = {LOST, 10, 12, 30, 35}  # exit codes of ssh and rsync where that broke
 _GRACE = 5.0  # seconds for a process that said its last to end
 
 
 class NotDelivered(BenchfleetError):
     """What a cell needs cannot be brought to its host."""
+
+    def __init__(self, message: str, *, kind: Kind = "error") -> None:
+        self.kind = kind
+        super().__init__(message)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,8 +73,8 @@ def files_parcel(cell: Cell) -> Parcel | None:
     try:
         found = kind({**work.params, **work.outside}).files(work.subset)
     except (ValueError, OSError) as error:
-        raise NotDelivered(f"{work.name}: {error}") from error
-    files = tuple(Path(os.path.abspath(file)) for file in found)
+        raise NotDelivered(f"{work.name}: {error}", kind="user_error") from error
+    files = tuple(dict.fromkeys(Path(os.path.abspath(file)) for file in found))  # each once
     if not files:
         return None
     name = content_digest([work.data_digest, [str(file) for file in files]])
@@ -142,8 +151,7 @@ class Courier:
 
     def _bring(self, parcel: Parcel) -> str:
         if parcel.folder is not None and (there := elsewhere(parcel.folder, self._host.paths)):
-            self._see(there)
-            return there
+            return self._seen(there)
         python, folder = self._host.python, self._host.folder
         words = [python, "-c", _RECEIVE, folder, parcel.name]
         with self._started(self._ssh.argv(self._host, words)) as running:
@@ -153,7 +161,8 @@ class Courier:
             except (OSError, tarfile.TarError) as error:
                 running.note(error)
             what = parcel.folder or parcel.files[0]
-            raise NotDelivered(f"{what} could not be sent to {self._host.name}: {running.why()}")
+            why = f"{what} could not be sent to {self._host.name}: {running.why()}"
+            raise NotDelivered(why, kind=running.kind())
 
     def _handed_over(self, process: subprocess.Popen[bytes], parcel: Parcel) -> str:
         """Where it lies now, in the words of the store there; ``""`` where it gave up."""
@@ -178,15 +187,24 @@ class Courier:
         options = ["-rLt", "--partial", "--delete", "--chmod=u+rw", "-s", "-e", shell]
         with self._started(["rsync", *options, "--", f"{folder}/", target]) as running:
             if running.process.wait():
-                raise NotDelivered(f"rsync of {folder} to {self._host.name}: {running.why()}")
+                why = f"rsync of {folder} to {self._host.name}: {running.why()}"
+                raise NotDelivered(why, kind=running.kind())
 
-    def _see(self, place: str) -> None:
-        with self._started(self._ssh.argv(self._host, ["test", "-e", place])) as running:
-            if running.process.wait():
-                raise NotDelivered(
-                    f"{self._host.name} has no {place}, where the inventory's paths say that it "
-                    "has the model; correct them, or leave the path out and it is sent"
-                )
+    def _seen(self, place: str) -> str:
+        """The whole path of what it has by itself; adapters know nothing of ``~``."""
+        words = [self._host.python, "-c", _LOOK, place]
+        with self._started(self._ssh.argv(self._host, words)) as running:
+            word, found = _said(running.process)
+            if word == "have":
+                return found
+            if word != "none":
+                why = f"{self._host.name} does not tell: {running.why()}"
+                raise NotDelivered(why, kind=running.kind())
+        raise NotDelivered(
+            f"{self._host.name} has no {place}, where the inventory's paths say that it "
+            "has the model; correct them, or leave the path out and it is sent",
+            kind="model_not_found",
+        )
 
     @contextlib.contextmanager
     def _started(self, words: Sequence[str]) -> Iterator[_Running]:
@@ -218,12 +236,19 @@ class _Running:
         """Something went wrong on this side."""
         self._heard.write(f"\n{error}".encode())
 
+    def kind(self) -> Kind:
+        """Whether it was the connection, once the process has ended."""
+        code = self.process.poll()
+        return "host_lost" if code in _CONNECTION or (code or 0) < 0 else "error"
+
     def why(self) -> str:
-        """The last thing said, once the process has ended."""
+        """The last thing said that tells something, once the process has ended."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.wait(_GRACE)
         self._heard.seek(0)
         lines = self._heard.read().decode("utf-8", "replace").strip().splitlines()
+        telling = [line for line in lines if not line.startswith("rsync error: some files")]
+        lines = telling or lines
         return lines[-1].strip() if lines else f"exit code {self.process.returncode}"
 
 
@@ -232,7 +257,7 @@ def _said(process: subprocess.Popen[bytes]) -> tuple[str, str]:
     stream = cast(IO[bytes], process.stdout)
     while line := stream.readline(2**16):
         word, _, rest = line.decode("utf-8", "replace").strip().partition(" ")
-        if word in ("want", "have"):
+        if word in ("want", "have", "none"):
             return word, rest
     return "", ""
 
@@ -244,6 +269,7 @@ def _pack(parcel: Parcel, stream: IO[bytes]) -> None:
             archive.add(parcel.folder, arcname=".", recursive=True)
         for file in parcel.files:
             archive.add(file, arcname=str(file).lstrip("/"), recursive=False)
+        archive.addfile(tarfile.TarInfo(END))
 
 
 def _under(root: str, value: object) -> object:

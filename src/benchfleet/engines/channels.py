@@ -15,6 +15,7 @@ from typing import Any
 
 import benchfleet
 from benchfleet.domain.failure import Failure
+from benchfleet.domain.resource import GpuChecks
 from benchfleet.engines.base import (
     Done,
     EngineEvent,
@@ -29,7 +30,7 @@ from benchfleet.engines.base import (
 from benchfleet.engines.child import Child
 from benchfleet.engines.frames import PROTOCOL, Frame, encode, whole_lines
 from benchfleet.engines.marks import Mark
-from benchfleet.engines.wire import to_event
+from benchfleet.engines.wire import to_event, to_unfitness
 from benchfleet.errors import ProtocolError
 
 _PIECE = 2**20  # bytes read at once
@@ -145,7 +146,9 @@ class ChannelEngine:
         try:
             for piece in whole_lines(order.recorded, _RECORDED):
                 self._tell(slot, encode("recorded", (piece,), attempt=attempt))
-            self._tell(slot, encode("run", attempt=attempt, **self._order(child, order)))
+            how = {"batch_size": order.batch_size, "rescore": order.rescore}
+            fields: dict[str, Any] = {"attempt": attempt, **how, **self._order(child, order)}
+            self._tell(slot, encode("run", **fields))
         except ProtocolError as error:
             failure = Failure(stage="setup", kind="error", message=f"cannot be sent: {error}")
             self._post(Failed(slot=slot, attempt=attempt, failure=failure))
@@ -233,7 +236,9 @@ class ChannelEngine:
         try:
             return act(child)
         except ProtocolError as error:
-            self._condemn(child, f"spoke no frames: {error}")
+            early = child.far and not child.greeted
+            hint = "; a login script there must print nothing" if early else ""
+            self._condemn(child, f"spoke no frames: {error}{hint}")
         except Exception as error:  # noqa: BLE001 - the other slots are to be served on
             child.note(traceback.format_exc())
             self._condemn(child, f"the engine failed on it: {error!r}")
@@ -309,6 +314,9 @@ class ChannelEngine:
                 return
             child.greeted = True
             self._post(SlotReady(slot=child.id, hello=frame.fields))
+        elif frame.type == "unfit":
+            reason, child.unfit, child.busy = to_unfitness(frame)
+            self._condemn(child, reason)
         elif frame.type != "ping":
             event = to_event(child.id, frame)
             if child.far and isinstance(event, (Done, Failed, Stopped)):
@@ -322,8 +330,10 @@ class ChannelEngine:
     def _take_mark(self, child: Child, mark: Mark) -> None:
         if mark.word == "end":
             self._pronounce(child)
-        elif mark.word == "ended" and mark.value.isdigit():
-            child.ended = int(mark.value)
+        elif mark.word == "ended":
+            status, _, cause = mark.value.partition(" ")
+            child.ended = int(status) if status.isdigit() else child.ended
+            child.take_cause(cause)
 
     def _pronounce(self, child: Child) -> None:
         verdict, child.verdict = child.verdict, None
@@ -386,7 +396,20 @@ def lost(child: Child, reason: str, code: int | None, *, host_lost: bool = False
         expected=expected,
         exit_code=code,
         host_lost=host_lost and not expected,
+        kind=None if expected else child.kind,
+        unfit=child.unfit,
+        busy=child.busy,
     )
+
+
+def fitness(spec: SlotSpec, checks: GpuChecks | None, *, named: bool) -> dict[str, Any]:
+    """What the slot's first frame says of how its GPUs are looked at; `named`: they were named one
+    by one."""
+    if checks is None:
+        return {}
+    share = checks.share and named
+    asked = {"share": share, "trial": checks.trial, "memory": spec.memory}
+    return {"fitness": {**asked, "neighbours": spec.neighbours}}
 
 
 def ending(code: int | None) -> str:

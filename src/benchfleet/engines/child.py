@@ -11,6 +11,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from benchfleet.domain.failure import KINDS, Kind
 from benchfleet.engines.base import SlotEvent, SlotId
 from benchfleet.engines.frames import Decoder
 from benchfleet.engines.marks import Mark, Marks
@@ -56,6 +57,9 @@ class Child:
         self.ending_since: float | None = None  # told to close, or killed
         self.doomed_since: float | None = None  # told to end with all that it started
         self.complaint = ""  # why the engine itself ended it
+        self.kind: Kind | None = None  # what its supervisor ended it for
+        self.unfit: tuple[int, ...] = ()  # GPUs that it found unfit before it said hello
+        self.busy = False  # because somebody else computes there
 
     @property
     def handles(self) -> tuple[int, ...]:
@@ -112,6 +116,13 @@ class Child:
             lines = self.log.read_bytes()[-4096:].decode("utf-8", "replace").split("\n")
             return next((line.strip() for line in reversed(lines) if line.strip()), "")
         return ""
+
+    def take_cause(self, text: str) -> None:
+        """Believe what its supervisor says of why it ended it: a kind and a message."""
+        word, _, message = text.partition(" ")
+        kind = next((kind for kind in KINDS if kind == word), None)
+        if kind is not None and not self.complaint:
+            self.kind, self.complaint = kind, message
 
     def bury(self) -> int:
         """Wait for it, let go of the channel and of an empty log; its exit code."""

@@ -46,6 +46,7 @@ class Link:
         self._asking: subprocess.Popen[bytes] | None = None
         self._leftovers: list[SlotId] = []  # slots that may live on there, unseen
         self._said = ""
+        self._ready: HostReady | None = None  # what it was when it was reached
         self._thread = threading.Thread(target=self._keep, name=f"host {host.name}", daemon=True)
 
     def start(self) -> None:
@@ -89,6 +90,7 @@ class Link:
                 self._tell_lost(str(error), hopeless=True)
                 return False
             self._said = ""
+            self._ready = ready
             self._tell(ready)
             return True
         found = diagnosis(code, wrong)
@@ -96,7 +98,7 @@ class Link:
         return False
 
     def _watch(self) -> None:
-        """Wait until the host is lost."""
+        """Wait until the host is lost; say so, too, where it was doubted without reason."""
         while not self._ended.is_set():
             self._doubted.wait()
             self._doubted.clear()
@@ -108,6 +110,8 @@ class Link:
                 self._leftovers += self._abandon(self.host, why)
                 self._tell_lost(why)
                 return
+            if self._ready is not None:
+                self._tell(self._ready)
 
     def _ask(self, arguments: Sequence[str]) -> tuple[int, str, str]:
         """Run its Python there: exit code and what it said. One who does not answer is lost."""

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from benchfleet.engines.base import EngineEvent, Order, SlotSpec
-from benchfleet.engines.channels import ChannelEngine
+from benchfleet.domain.resource import GpuChecks
+from benchfleet.engines.base import EngineEvent, Order, SlotLost, SlotSpec
+from benchfleet.engines.channels import ChannelEngine, fitness
 from benchfleet.engines.child import Child
+from benchfleet.engines.processes import end_orphans, owner
 
 _PACKAGE = Path(__file__).parents[1]
+_CAUSE = re.compile(r"slot ends \((\w+)\): (.*)")
 _LAUNCHER = _PACKAGE / "slot" / "launch.py"
 
 
@@ -20,7 +24,8 @@ class LocalEngine(ChannelEngine):
     """Opens slots as child processes; see `benchfleet.engines.base` for the contract.
 
     A slot here is patient when it hears nothing, because a runner that is suspended for a while
-    means no harm, and one that died is known at once.
+    means no harm, and one that died is known at once. With `checks` it looks at its GPUs before
+    it starts; `named` says that those were named one by one.
     """
 
     def __init__(
@@ -30,7 +35,12 @@ class LocalEngine(ChannelEngine):
         heartbeat: float = 5.0,
         silence: float = 60.0,
         patience: float = 1800.0,
+        checks: GpuChecks | None = None,
+        named: bool = False,
     ) -> None:
+        self._checks, self._named = checks, named
+        self._owner = owner(os.getpid())
+        end_orphans()
         super().__init__(post, heartbeat=heartbeat, silence=silence, patience=patience)
 
     def _start(self, spec: SlotSpec) -> tuple[Child, dict[str, Any]]:
@@ -40,8 +50,16 @@ class LocalEngine(ChannelEngine):
             "python": spec.python,
             "package": str(_PACKAGE),
             "parent": os.getpid(),
+            "owner": self._owner,
+            **fitness(spec, self._checks, named=self._named),
         }
 
     def _order(self, child: Child, order: Order) -> dict[str, Any]:
         scratch = f"{order.log}.scratch"
         return {"cell": order.cell.to_dict(), "log": order.log, "scratch": scratch}
+
+    def _epitaph(self, child: Child, code: int | None) -> SlotLost:
+        """What its supervisor wrote last, or how it ended."""
+        if said := _CAUSE.fullmatch(child.last_words()):
+            child.take_cause(f"{said[1]} {said[2]}")
+        return super()._epitaph(child, code)

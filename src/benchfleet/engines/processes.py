@@ -1,4 +1,4 @@
-"""Ending a slot's whole process tree, also what left its session or lost its parent."""
+"""Ending a slot's whole process tree, also what left its session, its parent or its runner."""
 
 from __future__ import annotations
 
@@ -39,3 +39,32 @@ def marked(slot: str) -> set[int]:
                 if wanted in file.read().split(b"\0"):
                     found.add(int(entry))
     return found
+
+
+def owner(pid: int) -> str:
+    """What names a process for ever, its number and its start: ``<pid>@<clock ticks since the
+    boot>``; ``""`` without ``/proc``, and where there is no such process."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            return f"{pid}@{int(file.read().rpartition(b')')[2].split()[19])}"
+    except OSError:
+        return ""
+
+
+def end_orphans() -> None:
+    """Kill what slots here started and nobody is left to end, since supervisor and runner were
+    killed both: it bears ``BENCHFLEET_OWNER``, the name of a runner that is there no more. What
+    lives in another PID namespace has names that say nothing here, and is left alone."""
+    try:
+        entries = [int(entry) for entry in os.listdir("/proc") if entry.isdigit()]
+        space = os.readlink("/proc/self/ns/pid")
+    except OSError:
+        return
+    for pid in entries:
+        with contextlib.suppress(OSError, ValueError), open(f"/proc/{pid}/environ", "rb") as file:
+            marks = [w for w in file.read().split(b"\0") if w.startswith(b"BENCHFLEET_OWNER=")]
+            name = marks[0].decode().partition("=")[2] if marks else ""
+            if not name or owner(int(name.partition("@")[0])) == name:
+                continue
+            if os.readlink(f"/proc/{pid}/ns/pid") == space:
+                os.kill(pid, signal.SIGKILL)

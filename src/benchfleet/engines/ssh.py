@@ -12,6 +12,7 @@ from typing import Any
 
 from benchfleet.domain.failure import Failure
 from benchfleet.domain.host import Host
+from benchfleet.domain.resource import GpuChecks
 from benchfleet.engines.base import (
     EngineEvent,
     Failed,
@@ -22,7 +23,7 @@ from benchfleet.engines.base import (
     Started,
 )
 from benchfleet.engines.cargo import Courier, NotDelivered
-from benchfleet.engines.channels import ChannelEngine, ending, lost
+from benchfleet.engines.channels import ChannelEngine, ending, fitness, lost
 from benchfleet.engines.child import Child
 from benchfleet.engines.links import Examine, Link
 from benchfleet.engines.openssh import ALONE, LOST, OpenSsh
@@ -49,7 +50,9 @@ class SshEngine(ChannelEngine):
         heartbeat: float = 5.0,
         silence: float = 60.0,
         patience: float = 60.0,
+        checks: GpuChecks | None = None,
     ) -> None:
+        self._checks = checks
         self._ssh = ssh
         self._where: dict[SlotId, Host] = {}
         self._orders: dict[SlotId, int] = {}  # how many each slot was given
@@ -106,7 +109,7 @@ class SshEngine(ChannelEngine):
 
     def _refuse(self, slot: SlotId, order: Order, error: NotDelivered) -> None:
         failure = Failure(
-            stage="provision", kind="model_not_found", message=str(error), retryable=True
+            stage="provision", kind=error.kind, message=str(error), retryable=error.kind == "error"
         )
         with self._lock:  # so that it never comes after the slot's last event
             if slot in self._slots:
@@ -118,7 +121,13 @@ class SshEngine(ChannelEngine):
         child = Child(spec.slot, words, log=Path(spec.log), key=key)
         self._where[spec.slot] = host
         scratch = f"{host.folder}/scratch/{spec.slot}"
-        return child, {"mark": key, "scratch": scratch, "python": spec.python}
+        named = host.gpus is not None
+        return child, {
+            "mark": key,
+            "scratch": scratch,
+            "python": spec.python,
+            **fitness(spec, self._checks, named=named),
+        }
 
     def _order(self, child: Child, order: Order) -> dict[str, Any]:
         host = self._where[child.id]

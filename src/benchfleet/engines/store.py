@@ -5,7 +5,8 @@ whoever else wants it meanwhile waits for the lock, which the kernel frees when 
 
 It says ``have <path>``, or ``want <path> rsync|tar`` and then reads one line: ``tar``, followed by
 an archive, or ``rsynced``, once the files were put at that path with ``.part`` behind it. Then it
-says ``have``.
+says ``have``. The last entry of an archive is named `END`: one that its sender did not finish may
+else look as if it were whole.
 """
 
 from __future__ import annotations
@@ -17,6 +18,9 @@ import sys
 import tarfile
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO
+
+END = "/"  # a name that no file in an archive has
+_GONE = "the sender went away before all was here"
 
 
 def receive(root: str, name: str) -> None:
@@ -39,16 +43,19 @@ def _take(place: Path) -> None:
         part.mkdir()
         _unpack(sys.stdin.buffer, part)
     elif how != b"rsynced" or not part.is_dir():
-        raise SystemExit("the sender went away before all was here")
+        raise SystemExit(_GONE)
     os.sync()
     part.rename(place)
 
 
 def _unpack(stream: BinaryIO, folder: Path) -> None:
-    """Files and folders alone, and none outside of `folder`. Raises ReadError for an archive
-    that ends early."""
+    """Files and folders alone, and none outside of `folder`. Raises ReadError or SystemExit for
+    an archive that ends early."""
+    whole = False
     with tarfile.open(fileobj=stream, mode="r|") as archive:
         for member in archive:
+            if whole := member.name == END:
+                continue
             parts = PurePosixPath(member.name).parts
             if ".." in parts or member.name.startswith("/"):
                 raise SystemExit(f"{member.name!r} would leave the store")
@@ -60,3 +67,5 @@ def _unpack(stream: BinaryIO, folder: Path) -> None:
                 with open(place, "xb") as file:
                     shutil.copyfileobj(content, file, 2**20)
                 place.chmod(member.mode & 0o755 | 0o600)
+    if not whole:
+        raise SystemExit(_GONE)

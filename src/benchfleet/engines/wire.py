@@ -7,6 +7,7 @@ from typing import Any
 
 from benchfleet.domain.failure import KINDS, STAGES, Failure
 from benchfleet.engines.base import (
+    Calling,
     Done,
     Failed,
     FileSent,
@@ -35,6 +36,11 @@ def to_event(slot: SlotId, frame: Frame) -> SlotEvent:
         return Progressed(
             slot=slot, attempt=attempt, done=_count(frame, "done"), total=_count(frame, "total")
         )
+    if frame.type == "calling":
+        count, sample = _count(frame, "count"), frame.fields.get("sample")
+        if sample is not None:
+            sample = _count(frame, "sample")
+        return Calling(slot=slot, attempt=attempt, count=count, sample=sample)
     if frame.type == "sample":
         return Recorded(
             slot=slot,
@@ -42,6 +48,7 @@ def to_event(slot: SlotId, frame: Frame) -> SlotEvent:
             lines=b"".join(frame.attached),
             done=_count(frame, "done"),
             total=_count(frame, "total"),
+            tokens=(_count(frame, "prompt_tokens"), _count(frame, "completion_tokens")),
         )
     if frame.type == "file":
         name = _field(frame, "name", str)
@@ -70,6 +77,14 @@ def to_event(slot: SlotId, frame: Frame) -> SlotEvent:
             fit=_field(frame, "fit", bool),
         )
     raise ProtocolError(f"there is no frame {frame.type!r}")
+
+
+def to_unfitness(frame: Frame) -> tuple[str, tuple[int, ...], bool]:
+    """Why a slot does not take its GPUs, which of them, and whether they are only busy."""
+    gpus = _field(frame, "gpus", list)
+    if not all(type(index) is int for index in gpus):
+        raise ProtocolError(f"frame 'unfit': gpus must be numbers, not {gpus!r:.100}")
+    return _field(frame, "reason", str), tuple(gpus), _field(frame, "busy", bool)
 
 
 def _field(frame: Frame, name: str, kind: type) -> Any:

@@ -87,7 +87,7 @@ def result(
 def failure(described: BenchmarkStub, record: CellRecord, why: str) -> BenchmarkFailure:
     """A cell without a result; `why` is the reason where no attempt has told one."""
     outcome = record.outcome
-    told = outcome.failure if outcome and record.state in ("failed", "partial") else None
+    told = outcome.reason if outcome and record.state in ("failed", "partial") else None
     return BenchmarkFailure(
         stub=described,
         state=record.state,

@@ -39,7 +39,10 @@ they name, in the same transaction; every other kind is only kept:
   that whoever runs it loses its claim.
 
 Atomicity. Each call is one transaction: all of it or nothing, durable when it returns. Calls
-may come from several threads and processes at once.
+may come from several threads and processes at once. One exception: a ledger whose users all run on
+its own machine may lose the last `claim` and `renew` calls when that machine loses its power, if
+nothing that came after them is kept either. Whoever held such a lease is gone with it, so that its
+token can be given again.
 
 Errors. `LedgerUnreachable` where the store cannot be reached, its `LedgerDamaged` only where what
 was kept cannot be read any more, `LedgerTooNew` where a newer benchfleet wrote it, `ClaimLost` as
@@ -72,6 +75,9 @@ class Ledger(Protocol):
 
     def claim(self, runner: RunnerId, offer: Offer, limit: int = 1) -> Sequence[Claim]:
         """Up to `limit` pending cells that fit the offer, best first, now held by `runner`.
+
+        Each comes with the outcome that asked for this try, where there is one, and so with its
+        advice; whether the offer fulfils that is for the runner to see.
 
         Fits: ready (its back-off is over), `need.gpus` ≤ `offer.gpus`, `need.vram` ≤
         `offer.vram` where the cell needs GPUs or states vram, and its fingerprint in
@@ -111,8 +117,9 @@ class Ledger(Protocol):
         """Append the event and return its sequence number, which grows."""
         ...
 
-    def events(self, since: int = 0) -> Sequence[Event]:
-        """The events with a sequence number above `since`, oldest first.
+    def events(self, since: int = 0, among: Collection[str] | None = None) -> Sequence[Event]:
+        """The events with a sequence number above `since`, oldest first; those about the cells
+        `among`, by fingerprint, where it is given.
 
         The ledger itself records ``claimed``, ``finished``, ``released`` and ``reaped`` with the
         cell's fingerprint and, as ``data``, attempt, token and runner, for ``finished`` the whole

@@ -61,8 +61,7 @@ class Attempt:
 
 def attempts(ledger: Ledger, fingerprint: str) -> list[Attempt]:
     """The attempts of one cell, oldest first."""
-    events = (event for event in ledger.events() if event.fingerprint == fingerprint)
-    return attempts_by_cell(events).get(fingerprint, [])
+    return attempts_by_cell(ledger.events(among={fingerprint})).get(fingerprint, [])
 
 
 def attempts_by_cell(events: Iterable[Event]) -> dict[str, list[Attempt]]:

@@ -116,7 +116,14 @@ class MemoryLedger:
             token=entry.token,
             expires_in=self._lease,
         )
-        return Claim(lease=lease, cell=entry.cell, path=entry.path, tries=entry.tries)
+        last = entry.outcome
+        return Claim(
+            lease=lease,
+            cell=entry.cell,
+            path=entry.path,
+            tries=entry.tries,
+            after=last if last and last.retry_in is not None else None,
+        )
 
     def renew(self, leases: Sequence[Lease]) -> Sequence[Lease]:
         held = []
@@ -207,9 +214,10 @@ class MemoryLedger:
                     entry.token += 1
             return self._append(event.kind, event.fingerprint, dict(event.data))
 
-    def events(self, since: int = 0) -> Sequence[Event]:
+    def events(self, since: int = 0, among: Collection[str] | None = None) -> Sequence[Event]:
         with self._lock:
-            return self._events[max(0, since) :]
+            found = self._events[max(0, since) :]
+        return found if among is None else [event for event in found if event.fingerprint in among]
 
     def close(self) -> None:
         """There is nothing to let go of."""

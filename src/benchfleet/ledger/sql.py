@@ -141,7 +141,7 @@ class SqlLedger(ABC):
         return claims
 
     def _take(self, do: Do, row: Any, runner: RunnerId, now: float) -> Claim:
-        ordinal, fingerprint, path, attempt, tries, token, spec, terms = row
+        ordinal, fingerprint, path, attempt, tries, token, spec, terms, finished = row
         lease = Lease(
             fingerprint=fingerprint, attempt=attempt + 1, token=token + 1, expires_in=self._lease
         )
@@ -155,7 +155,10 @@ class SqlLedger(ABC):
         )
         self._append(do, "claimed", fingerprint, _facts(lease, runner), at=now)
         cell = self._cell(fingerprint, spec, terms)
-        return Claim(lease=lease, cell=cell, path=path, tries=tries)
+        after = Outcome.from_dict(json.loads(finished)["outcome"]) if finished else None
+        if after and after.retry_in is None:
+            after = None
+        return Claim(lease=lease, cell=cell, path=path, tries=tries, after=after)
 
     def _cell(self, fingerprint: str, spec: str, terms: str) -> Cell:
         """The cell of a row: the declared one itself, with all that was worked out of it before,
@@ -279,11 +282,13 @@ class SqlLedger(ABC):
             seq: int = do("last_event").fetchone()[0]
         return seq
 
-    def events(self, since: int = 0) -> Sequence[Event]:
+    def events(self, since: int = 0, among: Collection[str] | None = None) -> Sequence[Event]:
+        wanted = None if among is None else frozenset(among)
         with self._reading() as do:
             return [
                 Event(kind=kind, fingerprint=fingerprint, data=json.loads(data), seq=seq, at=at)
                 for seq, at, kind, fingerprint, data in do("events", since=since)
+                if wanted is None or fingerprint in wanted
             ]
 
     def _append(

@@ -7,15 +7,22 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from benchfleet.errors import LedgerDamaged, LedgerError, LedgerTooNew, LedgerUnreachable
+from benchfleet.errors import (
+    LedgerDamaged,
+    LedgerError,
+    LedgerFull,
+    LedgerTooNew,
+    LedgerUnreachable,
+)
 from benchfleet.ledger.base import DEFAULT_LEASE
 from benchfleet.ledger.sql import Clock, Do, Rows, SqlLedger, migrations, read_statements
 
+_DRAFT_LASTS = 60.0  # seconds
 BUSY = 30.0  # seconds to wait for another writer; well below a lease
 TEMPORARY = ("make_choice", "make_chosen", "make_chosen_claimable", "make_chosen_backing_off")
 NETWORK_FILE_SYSTEMS = frozenset(
@@ -86,6 +93,7 @@ class SqliteLedger(SqlLedger):
                 if not self.path.exists():
                     self._create(campaign)
                 self._refuse_unfit()
+                self._remove_old_drafts()
             except OSError as error:
                 raise LedgerUnreachable(f"the ledger cannot be used: {error}") from error
             self._connection = self._connect()
@@ -103,9 +111,9 @@ class SqliteLedger(SqlLedger):
     def _writing(self, *, synced: bool = True) -> Iterator[Do]:
         connection = self._connection
         with self._lock, self._plain_errors():
-            # All who use this file share the machine's memory (a network file system is refused),
-            # so that a power cut leaves no holder of a lease that it takes back, and the log keeps
-            # its order: what is synced later brings along all that was committed before it.
+            # Everybody who uses this file runs on this machine (a network file system is refused),
+            # so that the power cut which takes back a claim leaves nobody who holds it; and in the
+            # one log, whatever is synced brings along all that was committed before it.
             connection.execute(f"pragma synchronous = {'full' if synced else 'normal'}")
             connection.execute("begin immediate")
             try:
@@ -178,6 +186,13 @@ class SqliteLedger(SqlLedger):
         finally:
             draft.unlink(missing_ok=True)
 
+    def _remove_old_drafts(self) -> None:
+        """What makers left who were killed; whoever is at it still takes no minute."""
+        for draft in self.path.parent.glob(f".{self.path.name}.*"):
+            with suppress(OSError):
+                if time.time() - draft.stat().st_mtime > _DRAFT_LASTS:
+                    draft.unlink()
+
     def _prepare(self, campaign: str) -> None:
         """Check that the file is a ledger that we can use, and this campaign's."""
         connection, known = self._connection, migrations("sqlite")
@@ -246,7 +261,7 @@ class SqliteLedger(SqlLedger):
             elif "locked" in text:
                 advice = f"another process has been writing for {self._busy:g} s; try again"
             elif "full" in text:
-                advice = "make room on the disk; what was committed is safe"
+                kind, advice = LedgerFull, "make room on the disk; what was committed is safe"
             else:
                 advice = f"see that its disk is well and try again, or {self._rebuild()}"
             raise kind(f"the ledger {self.path} cannot be used: {text}; {advice}") from error

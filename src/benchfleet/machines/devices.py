@@ -7,33 +7,22 @@ from collections.abc import Callable, Sequence
 
 from benchfleet.domain.resource import Device
 from benchfleet.errors import DeviceError, NoGpu
+from benchfleet.machines.nvml import opened
 
 CPU_SLOTS = 2  # by default, where there is no GPU and there are as many cores
 
 
 def nvml_gpus() -> tuple[Device, ...]:
-    """The NVIDIA GPUs here, in NVML's order; raises DeviceError where NVML cannot be asked."""
-    import pynvml
+    """The NVIDIA GPUs here, in NVML's order; raises DeviceError where NVML cannot be asked.
 
-    absent = (pynvml.NVML_ERROR_LIBRARY_NOT_FOUND, pynvml.NVML_ERROR_DRIVER_NOT_LOADED)
-    try:
-        pynvml.nvmlInit()
-    except pynvml.NVMLError as error:
-        kind = NoGpu if error.value in absent else DeviceError
-        raise kind(f"this machine has no NVIDIA GPU that can be used (NVML: {error})") from None
-    try:
-        found = []
-        for index in range(pynvml.nvmlDeviceGetCount()):
-            handle = pynvml.nvmlDeviceGetHandleByIndex(index)
-            name = pynvml.nvmlDeviceGetName(handle)
-            memory = int(pynvml.nvmlDeviceGetMemoryInfo(handle).total)
-            uuid = str(pynvml.nvmlDeviceGetUUID(handle))
-            found.append(Device(kind="gpu", index=index, name=str(name), memory=memory, uuid=uuid))
-        return tuple(found)
-    except pynvml.NVMLError as error:
-        raise DeviceError(f"a GPU does not answer (NVML: {error})") from None
-    finally:
-        pynvml.nvmlShutdown()
+    One that does not answer is among them, without name and memory: a slot that is opened there
+    says what is wrong with it.
+    """
+    with opened() as nvml:
+        return tuple(
+            Device(kind="gpu", index=gpu.index, name=gpu.name, memory=gpu.memory, uuid=gpu.uuid)
+            for gpu in nvml.gpus()
+        )
 
 
 def cores() -> int:

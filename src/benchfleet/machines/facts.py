@@ -6,7 +6,6 @@ says before it is skipped by `parse_facts`.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import platform
@@ -23,7 +22,8 @@ from typing import Any
 import benchfleet
 from benchfleet.domain.resource import Device
 from benchfleet.errors import DeviceError, ProtocolError
-from benchfleet.machines.devices import cores, nvml_gpus
+from benchfleet.machines.devices import cores
+from benchfleet.machines.nvml import opened
 from benchfleet.machines.provenance import driver_version
 from benchfleet.machines.wheel import environment_name
 
@@ -37,7 +37,7 @@ _PACKAGES = ("torch", "transformers", "lm_eval")
 
 @dataclass(frozen=True, kw_only=True)
 class Gpu:
-    """A GPU and who is on it."""
+    """A GPU, how it is, and who is on it."""
 
     index: int
     name: str
@@ -45,6 +45,7 @@ class Gpu:
     uuid: str
     free: int  # bytes
     processes: tuple[str, ...] = ()  # such as "me: python3 (1234)"
+    fault: str = ""  # what is wrong with it as hardware
 
     @property
     def device(self) -> Device:
@@ -141,44 +142,20 @@ def _object(line: str) -> dict[str, Any] | None:
 
 
 def gpus() -> tuple[Gpu, ...]:
-    """The GPUs with their free memory and processes. Raises DeviceError."""
-    devices = nvml_gpus()
-    import pynvml
-
-    pynvml.nvmlInit()
-    try:
-        found = []
-        for device in devices:
-            handle = pynvml.nvmlDeviceGetHandleByIndex(device.index)
-            free = int(pynvml.nvmlDeviceGetMemoryInfo(handle).free)
-            running = []
-            with contextlib.suppress(pynvml.NVMLError):  # some drivers do not tell
-                running = pynvml.nvmlDeviceGetComputeRunningProcesses(handle)
-            found.append(
-                Gpu(
-                    index=device.index,
-                    name=device.name,
-                    memory=device.memory,
-                    uuid=device.uuid,
-                    free=free,
-                    processes=tuple(_process(one.pid) for one in running),
-                )
+    """The GPUs with their free memory, processes and faults. Raises DeviceError."""
+    with opened() as nvml:
+        return tuple(
+            Gpu(
+                index=gpu.index,
+                name=gpu.name,
+                memory=gpu.memory,
+                uuid=gpu.uuid,
+                free=gpu.free,
+                processes=tuple(map(str, gpu.processes)),
+                fault=gpu.fault,
             )
-        return tuple(found)
-    except pynvml.NVMLError as error:
-        raise DeviceError(f"a GPU does not answer (NVML: {error})") from None
-    finally:
-        pynvml.nvmlShutdown()
-
-
-def _process(pid: int) -> str:
-    import psutil
-
-    try:
-        process = psutil.Process(pid)
-        return f"{process.username()}: {process.name()} ({pid})"
-    except psutil.Error:
-        return f"another container's or user's process ({pid})"
+            for gpu in nvml.gpus()
+        )
 
 
 def _disk_free(folder: Path) -> int:

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import benchfleet
+from benchfleet.errors import DeviceError
+from benchfleet.machines.nvml import opened
 
 
 def provenance(folder: Path) -> dict[str, Any]:
@@ -40,13 +42,8 @@ def _ask_git(folder: Path, *words: str) -> str:
 
 def driver_version() -> str:
     """The NVIDIA driver's version; ``""`` where there is none."""
-    import pynvml
-
     try:
-        pynvml.nvmlInit()
-    except pynvml.NVMLError:
+        with opened() as nvml:
+            return nvml.driver()
+    except DeviceError:
         return ""
-    try:
-        return str(pynvml.nvmlSystemGetDriverVersion())
-    finally:
-        pynvml.nvmlShutdown()

@@ -16,16 +16,32 @@ from benchfleet.machines.wheel import environment_name
 def examined(host: Host, said: str) -> HostReady:
     """The host's share in a run, from what it said of itself.
 
-    Raises ProtocolError where it said nothing, and DeviceError where it has not what its
-    inventory names, or another benchfleet.
+    Raises ProtocolError where it said nothing, and DeviceError where it has another benchfleet,
+    or not the devices that its inventory names.
     """
     facts = parse_facts(said)
-    if facts.environment != environment_name():
-        build = "another build of it" if facts.benchfleet == benchfleet.__version__ else "this one"
-        raise DeviceError(
-            f"it has benchfleet {facts.benchfleet}, here is {benchfleet.__version__} ({build}); "
-            "run `benchfleet hosts bootstrap`, or install the same in its Python"
-        )
+    if why := skew(facts):
+        raise DeviceError(why)
+    return share_of(host, facts)
+
+
+def skew(facts: Facts) -> str:
+    """How its benchfleet differs from this one; ``""`` where it is the very same."""
+    if facts.environment == environment_name():
+        return ""
+    there = facts.benchfleet
+    if there == benchfleet.__version__:
+        there = f"another build of {there} ({facts.environment}, this is {environment_name()})"
+    else:
+        there = f"benchfleet {there}, this is {benchfleet.__version__}"
+    return (
+        f"it has {there}; install the same there, or leave 'python' out of the inventory and run "
+        "`benchfleet hosts bootstrap`"
+    )
+
+
+def share_of(host: Host, facts: Facts) -> HostReady:
+    """What of it a run may use. Raises DeviceError where it lacks what its inventory names."""
     devices = tuple(replace(device, host=host.name) for device in _devices(host, facts))
     slots = len(devices) * (host.slots_per_device if devices[0].kind == "gpu" else 1)
     return HostReady(

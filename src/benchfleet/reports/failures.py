@@ -1,7 +1,8 @@
-"""Failures grouped by stage and kind, each with the way out."""
+"""Failures grouped by stage, kind and message, each with the way out."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,13 +13,15 @@ from benchfleet.results.layout import Layout
 
 WAYS_OUT: Mapping[str, str] = {
     "oom": "Set a smaller batch_size, run fewer cells at once on the device, or give it a larger "
-    "one.",
-    "timeout": "Raise limits.cell where the work is rightly that long; else the end of the log "
-    "shows what it waited for.",
+    "one; where the message tells of limits.ram, raise that.",
+    "timeout": "Raise the limit that the message names where the work is rightly that long; else "
+    "the end of the log shows what it waited for.",
     "stuck": "The end of the log shows what it stood at; a model or a server that it waits for "
-    "may have stopped.",
+    "may have stopped. Where it is rightly that slow, set limits.stuck.",
     "slot_lost": "The process ended without a word: the end of its log, or the system's own log "
     "where it was killed for memory, says why. Fewer --max-concurrent-runs leave more memory.",
+    "crash": "A library brought the process down: the end of the log shows which; another version "
+    "of it, or another machine, may do.",
     "host_lost": "Bring the host back or go on without it: its cells are run again elsewhere and "
     "lose no try.",
     "gpu_fault": "Look at the GPU with nvidia-smi, and leave it out with --gpus until it is well.",
@@ -34,12 +37,18 @@ WAYS_OUT: Mapping[str, str] = {
     "interrupted": "Run the same command again: it goes on after the last answer that was kept.",
     "error": "The stack trace is in failure.json and log.txt of the attempt's folder.",
 }
+_SCORING = (
+    "Every answer is kept: mend the benchmark's scoring, and the answers are scored again without "
+    "asking the model."
+)
 _NO_REASON = "no reason was recorded"
+_PARTICULAR = re.compile(r"0x[0-9a-f]+|\d+(\.\d+)?|(?<![\w<])/[^\s:'\",)]+", re.IGNORECASE)
 
 
 @dataclass(frozen=True, kw_only=True)
 class FailureGroup:
-    """The cells that failed at one stage for one kind of reason."""
+    """The cells that failed at one stage for one kind of reason, whose messages differ in numbers
+    and paths alone."""
 
     stage: str
     kind: str
@@ -48,33 +57,40 @@ class FailureGroup:
     cells: tuple[str, ...]  # ids, in the campaign's order
     folder: str  # what the first one left, relative to the campaign's folder
 
+    @property
+    def scoring(self) -> bool:
+        """Whether all was answered, so that it is enough to score again."""
+        return self.stage == "collect" and self.kind in {"error", "bad_result"}
+
 
 def grouped_failures(records: Iterable[CellRecord]) -> tuple[FailureGroup, ...]:
     """The cells that ended without a whole result, the largest group first."""
-    groups: dict[tuple[str, str], list[CellRecord]] = {}
+    groups: dict[tuple[str, str, str], list[CellRecord]] = {}
     for record in records:
         if record.state in {"failed", "partial"}:
             failure = _failure(record)
-            key = (failure.stage, failure.kind) if failure else ("unknown", "error")
-            groups.setdefault(key, []).append(record)
+            place = (failure.stage, failure.kind) if failure else ("unknown", "error")
+            pattern = _PARTICULAR.sub("#", failure.message.partition("\n")[0]) if failure else ""
+            groups.setdefault((*place, pattern), []).append(record)
     return tuple(
         _group(stage, kind, members)
-        for (stage, kind), members in sorted(groups.items(), key=lambda group: -len(group[1]))
+        for (stage, kind, _), members in sorted(groups.items(), key=lambda group: -len(group[1]))
     )
 
 
 def _group(stage: str, kind: str, members: Sequence[CellRecord]) -> FailureGroup:
     first = members[0]
     failure = _failure(first)
+    way_out = WAYS_OUT.get(kind, WAYS_OUT["error"])
     return FailureGroup(
         stage=stage,
         kind=kind,
         message=failure.message if failure else _NO_REASON,
-        way_out=WAYS_OUT.get(kind, WAYS_OUT["error"]),
+        way_out=_SCORING if (stage, kind) == ("collect", "error") else way_out,
         cells=tuple(record.id for record in members),
         folder=Layout(Path()).attempts_of(first.fingerprint).as_posix(),
     )
 
 
 def _failure(record: CellRecord) -> Failure | None:
-    return record.outcome.failure if record.outcome else None
+    return record.outcome.reason if record.outcome else None

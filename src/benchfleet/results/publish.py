@@ -26,6 +26,8 @@ def publish(folder: Path, public: Path) -> None:
             f"{public} cannot be published ({error.strerror}); the sealed result waits in {folder}."
             " Move what lies there and run again."
         ) from error
+    with contextlib.suppress(OSError):  # before the sync, since later it would wait for the disk
+        os.rmdir(folder.parent)  # most cells had this one attempt
     try:
         for part in (*changed, public.parent):
             sync_folder(part)
@@ -51,11 +53,8 @@ def _moved(folder: Path, public: Path) -> list[Path]:
 def _tidy(attempts: Path) -> None:
     """Remove attempts of a published cell that only hold samples which the result has too; what
     failed stays, as evidence."""
-    try:
-        os.rmdir(attempts)  # most cells had this one attempt
-    except OSError:
-        for other in attempts.iterdir():
-            if not (other / names.FAILURE).exists():
-                shutil.rmtree(other, ignore_errors=True)
-        if not any(attempts.iterdir()):
-            attempts.rmdir()
+    for other in attempts.iterdir():
+        if not (other / names.FAILURE).exists():
+            shutil.rmtree(other, ignore_errors=True)
+    if not any(attempts.iterdir()):
+        attempts.rmdir()

@@ -10,6 +10,8 @@ from typing import Any
 from benchfleet.results import layout as names
 from benchfleet.results.disk import read_plain
 
+_KEPT = b'{"index": -'  # how a line begins that is kept for the next attempt alone
+
 
 def sample_lines(file: Path) -> Iterator[dict[str, Any]]:
     """The samples recorded in a file, in their order; a line torn by a crash is passed over."""
@@ -32,8 +34,15 @@ def read_samples(file: Path) -> dict[int, dict[str, Any]]:
 
 
 def by_index(records: Iterable[dict[str, Any]]) -> dict[int, dict[str, Any]]:
-    """Records by the place of their sample; the last one of a sample counts."""
-    return {record["index"]: record for record in records}
+    """Records by the place of their sample; the last one of a sample counts. What was kept below
+    0, for the next attempt alone, is none."""
+    return {index: record for index, record in standing(records).items() if index >= 0}
+
+
+def standing(records: Iterable[dict[str, Any]]) -> dict[int, dict[str, Any]]:
+    """What was recorded last of each index, and not withdrawn since."""
+    last = {record["index"]: record for record in records}
+    return {index: record for index, record in last.items() if not record.get("withdrawn")}
 
 
 def earlier_samples(folder: Path) -> bytes:
@@ -41,7 +50,12 @@ def earlier_samples(folder: Path) -> bytes:
     best: dict[int, dict[str, Any]] = {}
     if folder.is_dir():
         for attempt in folder.iterdir():
-            found = read_samples(attempt / names.SAMPLES)
+            found = standing(sample_lines(attempt / names.SAMPLES))
             if len(found) > len(best):
                 best = found
     return "".join(json.dumps(record) + "\n" for record in best.values()).encode()
+
+
+def count_samples(lines: bytes) -> int:
+    """How many of these JSON lines are samples of the result."""
+    return sum(not line.startswith(_KEPT) for line in lines.splitlines())

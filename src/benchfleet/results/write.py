@@ -254,7 +254,7 @@ def _field(value: Any) -> str:
 
 def _pretty(value: Mapping[str, Any]) -> str:
     """JSON with a line for each key: as readable as it need be, at the speed of the C encoder."""
-    lines = (f"  {json.dumps(name)}: {_compact(value[name])}" for name in sorted(value))
+    lines = (f"  {_compact(name)}: {_compact(value[name])}" for name in sorted(value))
     return "{\n" + ",\n".join(lines) + "\n}\n"
 
 

@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import contextlib
 import errno
+from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from benchfleet.domain.attempt import Claim, Outcome
 from benchfleet.domain.failure import Failure, Stage
-from benchfleet.engines.base import Done
+from benchfleet.engines.base import Done, SlotSpec
 from benchfleet.errors import ResultsError
 from benchfleet.ledger.base import Ledger
 from benchfleet.results.layout import Layout
 from benchfleet.results.publish import publish
 from benchfleet.results.read import log_tail
-from benchfleet.results.samples import earlier_samples
+from benchfleet.results.samples import count_samples, earlier_samples
 from benchfleet.results.write import AttemptFolder, Verdict
 from benchfleet.runner.leases import LeaseKeeper
-from benchfleet.runner.retry import charged, retry_in
+from benchfleet.runner.overdue import Watch
+from benchfleet.runner.retry import Memory, charged, first_reason, next_advice, retry_in
 
 
 @dataclass(kw_only=True)
@@ -28,13 +30,18 @@ class Attempt:
 
     claim: Claim
     folder: AttemptFolder
+    spec: SlotSpec
     recorded: bytes  # samples of earlier attempts, already in this one's file
     host: str
     device: str
     began: float  # on the inbox's clock
     provenance: Mapping[str, Any]  # of its host, where that is not this machine
+    watch: Watch
     stage: Stage = "load"
     done: int = 0  # samples
+    had: Memory = field(default_factory=Memory)  # when it ended
+    cancelled_at: float | None = None  # on the inbox's clock
+    rescored: bool = False  # what earlier attempts answered was scored, and nothing was asked
 
     @property
     def key(self) -> str:
@@ -63,6 +70,7 @@ class Attempts:
         self,
         claim: Claim,
         *,
+        spec: SlotSpec,
         host: str,
         device: str,
         now: float,
@@ -77,12 +85,14 @@ class Attempts:
         return Attempt(
             claim=claim,
             folder=folder,
+            spec=spec,
             recorded=recorded,
             host=host,
             device=device,
             began=now,
             provenance=provenance,
-            done=recorded.count(b"\n"),
+            watch=Watch(claim.cell.limits, began=now),
+            done=count_samples(recorded),
         )
 
     def succeed(self, attempt: Attempt, done: Done) -> Outcome:
@@ -98,9 +108,11 @@ class Attempts:
             "model": done.provenance,
             "host": attempt.host,
             "device": attempt.device,
+            "rescored": attempt.rescored,
             "seed": claim.cell.data_seed,
             "attempt": claim.lease.attempt,
-            "resumed_samples": attempt.recorded.count(b"\n"),
+            **({} if attempt.rescored else {"effective_batch_size": claim.batch_size}),
+            "resumed_samples": count_samples(attempt.recorded),
         }
         verdict = Verdict(score=done.score, seconds=done.seconds, provenance=provenance)
         try:
@@ -126,15 +138,18 @@ class Attempts:
         return outcome
 
     def fail(self, attempt: Attempt, failure: Failure, seconds: Mapping[str, float]) -> Outcome:
-        """Keep the reason with the last log lines, and finish or ask for another try.
+        """Keep the reason with the last log lines, and finish or ask for another try, which does
+        something differently where memory ran out.
 
         Samples kept make the final state ``partial``. Raises `ClaimLost`.
         """
+        after, given = attempt.claim.after, attempt.claim.advice
         failure = replace(failure, log_tail=log_tail(attempt.folder.log))
         with contextlib.suppress(OSError):  # a full disk; the ledger keeps the reason too
             attempt.folder.fail(failure)
         losses = attempt.claim.lease.attempt - 1 - attempt.claim.tries
-        uses_try = charged(failure, losses=losses)
+        advice = next_advice(failure, given, attempt.had)
+        uses_try = advice is None and charged(failure, losses=losses)
         tries = attempt.claim.tries + uses_try
         outcome = Outcome(
             state="partial" if attempt.done else "failed",
@@ -151,6 +166,9 @@ class Attempts:
                 allowed=attempt.claim.cell.limits.tries,
                 random=self._random,
             ),
+            advice=advice or given,
+            first=first_reason(after, failure),
+            failures=Counter(after.failures if after else {}) + Counter({failure.kind: 1}),
         )
         try:
             self._ledger.finish(attempt.claim.lease, outcome)

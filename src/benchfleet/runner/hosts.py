@@ -15,6 +15,7 @@ class Hosts:
 
     def __init__(self, names: Iterable[str]) -> None:
         self._away: dict[str, HostLost | None] = dict.fromkeys(names)  # None: not reached yet
+        self._doubted: set[str] = set()
         self._provenance: dict[str, Mapping[str, Any]] = {}
 
     @property
@@ -30,12 +31,28 @@ class Hosts:
             for host, lost in self._away.items()
         )
 
+    def is_away(self, host: str) -> bool:
+        """Whether slots cannot be opened on it, or nobody knows whether they can."""
+        return host in self._away
+
+    def is_doubted(self, host: str) -> bool:
+        """Whether a connection to it broke, and it was not heard of since."""
+        return host in self._doubted
+
     def ready(self, event: HostReady) -> None:
         self._away.pop(event.host, None)
+        self._doubted.discard(event.host)
         self._provenance[event.host] = event.provenance
+
+    def doubt(self, host: str, reason: str) -> None:
+        """A connection to it broke; its engine is about to say what that means."""
+        if host not in self._away:
+            self._away[host] = HostLost(host=host, reason=reason)
+            self._doubted.add(host)
 
     def lost(self, event: HostLost) -> None:
         self._away[event.host] = event
+        self._doubted.discard(event.host)
 
     def provenance(self, host: str) -> Mapping[str, Any]:
         """What every result made there says; empty for this machine."""

@@ -43,7 +43,12 @@ class Broken:
     error: Exception
 
 
-Arrival = EngineEvent | Interrupted | LeaseLost | Concluded | Broken
+@dataclass(frozen=True, kw_only=True)
+class NoRoom:
+    """The ledger's disk takes no more."""
+
+
+Arrival = EngineEvent | Interrupted | LeaseLost | Concluded | Broken | NoRoom
 
 
 class Inbox(Protocol):

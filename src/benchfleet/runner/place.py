@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.resource import Device
@@ -29,6 +30,15 @@ class Pool:
         return max(1, -(-self.slots // max(1, len(self.devices))))
 
 
+class Shape(NamedTuple):
+    """What the slot of a cell is to be."""
+
+    width: int  # devices
+    alone: bool = False  # no other slot is to be in the memory that it has
+    memory: int = 0  # bytes on each of its GPUs, beside what the cell needs
+    late: bool = False  # it is best run elsewhere, and here when nothing else is left
+
+
 def without(pool: Pool, devices: tuple[Device, ...]) -> Pool:
     """The pool less devices that are not fit."""
     left = tuple(device for device in pool.devices if device not in devices)
@@ -40,36 +50,66 @@ def next_group(
     open_slots: Iterable[tuple[Device, ...]],
     width: int,
     memory: int = 0,
+    *,
+    gpu: bool = False,
+    alone: bool = False,
+    kept: Container[Device] = (),
 ) -> tuple[Device, ...] | None:
     """The devices for one more slot of `width` devices, or None where there is no room.
 
     The machine with the largest part of its slots free gives them. There, a slot of one device
     takes the seat where most are free; a wider one takes whole devices. Each has at least
-    `memory` bytes, and among equals the smallest that fit are taken.
+    `memory` bytes and is a GPU where `gpu` says so; among equals the smallest that fit are taken.
+    One that is to be `alone` shares no GPU, and on the CPU no machine; `kept` are the devices that
+    open slots share with nobody.
     """
     taken = list(open_slots)
     found = []
     for pool in pools:
         here = [devices for devices in taken if devices[0].host == pool.host]
-        if group := _group(pool, here, width, memory):
+        taken_here: Counter[Device] = Counter()
+        for devices in here:
+            whole = len(devices) > 1 or devices[0] in kept
+            taken_here.update(dict.fromkeys(devices, pool.seats if whole else 1))
+        on_cpu = bool(pool.devices) and pool.devices[0].kind == "cpu"
+        wanted = len(pool.devices) if alone and on_cpu else width
+        if len(here) < pool.slots and (
+            group := _group(pool, taken_here, wanted, memory, gpu=gpu, alone=alone)
+        ):
             found.append((len(here) / pool.slots, group))
     return min(found, key=lambda one: one[0])[1] if found else None
 
 
 def _group(
-    pool: Pool, open_slots: Sequence[tuple[Device, ...]], width: int, memory: int
+    pool: Pool, taken: Counter[Device], width: int, memory: int, *, gpu: bool, alone: bool
 ) -> tuple[Device, ...] | None:
-    if len(open_slots) >= pool.slots:
-        return None
-    taken: Counter[Device] = Counter()
-    for devices in open_slots:
-        taken.update({device: pool.seats if len(devices) > 1 else 1 for device in devices})
-    room = pool.seats if width > 1 else 1
-    fit = [d for d in pool.devices if taken[d] + room <= pool.seats and d.memory >= memory]
+    room = pool.seats if width > 1 or alone else 1
+    fit = [
+        device
+        for device in pool.devices
+        if taken[device] + room <= pool.seats
+        and device.memory >= memory
+        and (device.kind == "gpu" or not gpu)
+    ]
     if len(fit) < width:
         return None
     order = sorted(fit, key=lambda d: (taken[d], d.memory, pool.devices.index(d)))
     return tuple(order[:width])
+
+
+def in_one_memory(one: Sequence[Device], other: Sequence[Device]) -> bool:
+    """Whether slots on these devices take from each other's memory: GPUs that both have, or the
+    CPU of one machine."""
+    on_cpu = one[0].kind == other[0].kind == "cpu" and one[0].host == other[0].host
+    return on_cpu or not set(one).isdisjoint(other)
+
+
+def larger_than(devices: Sequence[Device], pools: Iterable[Pool]) -> int:
+    """Bytes of clearly more memory than the smallest of these GPUs has, where a machine has as many
+    such GPUs; 0 where none has. GPUs of one make differ a little."""
+    floor = int(1.1 * min(device.memory for device in devices))
+    found = any(sum(d.memory >= floor for d in pool.devices) >= len(devices) for pool in pools)
+    return floor if found and devices[0].kind == "gpu" else 0
 
 
 def impossible(cell: Cell, pools: Sequence[Pool]) -> str:

@@ -18,6 +18,7 @@ NoticeKind = Literal[
     "cell_done",
     "cell_failed",
     "cell_released",
+    "cell_cancelled",
     "claim_lost",
     "published_late",
     "waiting",

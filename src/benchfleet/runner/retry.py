@@ -1,15 +1,56 @@
-"""Whether and when a failed cell is tried again: one pure function over the failure."""
+"""Whether, when and how a failed cell is tried again: pure functions over the failure."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 
+from benchfleet.domain.attempt import Advice, Outcome
 from benchfleet.domain.failure import Failure
 
 FIRST_DELAY = 2.0  # seconds
 LONGEST_DELAY = 600.0
 MOST_LOSSES = 10  # hosts that a cell may lose before each further one uses up a try
 INFRASTRUCTURE = frozenset({"host_lost", "interrupted", "disk_full"})  # kinds that use up no try
+
+
+@dataclass(frozen=True, kw_only=True)
+class Memory:
+    """What of memory an attempt had when it failed, and could have had."""
+
+    batch_size: int = 1  # the effective one
+    shared: bool = False  # other slots of its runner were in the same memory
+    larger: int = 0  # bytes of more than its GPUs have, that others here do have; 0: none has
+
+
+def next_advice(failure: Failure, given: Advice, had: Memory) -> Advice | None:
+    """What the next attempt is to do differently after a lack of memory; None where nothing is
+    left, or it was no such failure.
+
+    Half the batch first, which is no help where the model itself did not fit; then without
+    neighbours; then on larger GPUs. Each step is taken a finite number of times, so that none of
+    them uses up a try.
+    """
+    if failure.kind != "oom" or not failure.retryable:
+        return None
+    if failure.stage == "benchmark" and had.batch_size > 1:
+        return replace(given, batch_size=had.batch_size // 2)
+    if had.shared and not given.alone:
+        return replace(given, alone=True)
+    if had.larger > given.vram:
+        return replace(given, vram=had.larger)
+    return None
+
+
+def first_reason(after: Outcome | None, failure: Failure) -> Failure | None:
+    """The cell's first true reason where `failure` is a later one; `after` is the outcome before.
+
+    What befell the machine is no reason of the cell's own, where there is another.
+    """
+    before = after.reason if after else None
+    if before is None or (before.kind in INFRASTRUCTURE and failure.kind not in INFRASTRUCTURE):
+        return None
+    return before
 
 
 def charged(failure: Failure, *, losses: int = 0) -> bool:

@@ -11,7 +11,7 @@ from benchfleet.domain.resource import Device, Offer
 from benchfleet.engines.base import Engine, Order, SlotId, SlotSpec
 from benchfleet.results.layout import Layout
 from benchfleet.runner.attempts import Attempt
-from benchfleet.runner.place import Pool, next_group
+from benchfleet.runner.place import Pool, Shape, next_group
 from benchfleet.runner.progress import Progress, Running
 
 
@@ -22,6 +22,7 @@ class Slot:
     spec: SlotSpec
     width: int  # devices that its cells need
     shown: Running
+    alone: bool = False  # no other slot is in the memory that it has
     ready: bool = False
     closing: bool = False  # it takes no other order
     load_key: str = ""  # the model in its memory
@@ -45,6 +46,16 @@ class Slot:
     def memory(self) -> int:
         """Bytes of the smallest of its GPUs; 0 on the CPU."""
         return min((d.memory for d in self.spec.devices if d.kind == "gpu"), default=0)
+
+    def suits(self, memory: int, *, gpu: bool) -> bool:
+        """Whether a cell with this need could run in it."""
+        has_gpu = any(device.kind == "gpu" for device in self.spec.devices)
+        return self.memory >= memory and (has_gpu or not gpu)
+
+    def takes(self, shape: Shape) -> bool:
+        """Whether it was opened for such cells."""
+        same = (self.width, self.alone) == (shape.width, shape.alone)
+        return same and self.memory >= shape.memory
 
     def offer(self, among: frozenset[str]) -> Offer:
         """What the slot can take now."""
@@ -87,24 +98,37 @@ class Slots:
         """Open further slots on these pools alone."""
         self._pools = pools
 
-    def room_for(self, width: int, memory: int = 0) -> tuple[Device, ...] | None:
-        """The devices that one more slot would have, of this width and least memory (bytes)."""
-        return next_group(self._pools, [slot.spec.devices for slot in self], width, memory)
+    def room_for(
+        self, shape: Shape, memory: int = 0, *, gpu: bool = False
+    ) -> tuple[Device, ...] | None:
+        """The devices that one more slot would have, of this shape and least memory (bytes)."""
+        taken = [slot.spec.devices for slot in self]
+        kept = {device for slot in self if slot.alone for device in slot.spec.devices}
+        width, alone = shape.width, shape.alone
+        return next_group(self._pools, taken, width, memory, gpu=gpu, alone=alone, kept=kept)
 
     def open(
-        self, devices: tuple[Device, ...], width: int, *, reserved: Claim | None = None
+        self,
+        devices: tuple[Device, ...],
+        width: int,
+        *,
+        alone: bool = False,
+        reserved: Claim | None = None,
+        memory: int = 0,
     ) -> Slot:
         self._opened += 1
         name = SlotId(f"{self._prefix}-{self._opened}")
         spec = SlotSpec(
             slot=name,
             devices=devices,
-            threads=next(p.threads for p in self._pools if p.host == devices[0].host),
+            threads=next((p.threads for p in self._pools if p.host == devices[0].host), 1),
             log=str(self._layout.slot_log(name)),
             python=reserved.cell.model.python if reserved else "",
+            memory=reserved.cell.need.vram if reserved else memory,
+            neighbours=sum(not set(devices).isdisjoint(slot.spec.devices) for slot in self),
         )
         shown = Running(slot=name, devices=label(devices))
-        slot = Slot(spec=spec, width=width, shown=shown, reserved=reserved)
+        slot = Slot(spec=spec, width=width, shown=shown, alone=alone, reserved=reserved)
         self._open[name] = slot
         self.progress.slots[name] = shown
         self._engine.open(spec)
@@ -120,6 +144,7 @@ class Slots:
             cell=attempt.claim.cell,
             log=str(attempt.folder.log),
             recorded=attempt.recorded,
+            batch_size=attempt.claim.batch_size,
         )
         self._engine.run(slot.id, order)
 

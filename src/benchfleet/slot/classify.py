@@ -3,17 +3,11 @@
 from __future__ import annotations
 
 from benchfleet.domain.failure import KINDS, STAGES, Failure, Kind, Stage
+from benchfleet.domain.signs import RETRYABLE, first_sign
 from benchfleet.environment import without_token
 from benchfleet.errors import CellFailure, MissingExtra, UnknownName
 
-_OUT_OF_MEMORY = (
-    "out of memory",
-    "cuda_error_out_of_memory",
-    "cannot allocate memory",
-    "can't allocate",
-)
 _MOST = 2**16  # characters of a message or a trace; both ends of a longer one are kept
-_GPU_FAULT = ("illegal memory access", "device-side assert", "uncorrectable ecc", "xid")
 
 
 def classify(error: BaseException, stage: Stage, *, trace: str) -> Failure:
@@ -30,24 +24,22 @@ def classify(error: BaseException, stage: Stage, *, trace: str) -> Failure:
         return Failure(
             stage=named, kind=kind, message=said, retryable=error.is_retryable, trace=trace
         )
-    kind, retryable = _kind(error, message.lower())
-    return Failure(stage=stage, kind=kind, message=message, retryable=retryable, trace=trace)
+    found = _kind(error, message)
+    return Failure(
+        stage=stage, kind=found, message=message, retryable=found in RETRYABLE, trace=trace
+    )
 
 
-def _kind(error: BaseException, text: str) -> tuple[Kind, bool]:
+def _kind(error: BaseException, message: str) -> Kind:
     if isinstance(error, MissingExtra):
-        return "missing_extra", False
+        return "missing_extra"
     if isinstance(error, UnknownName):
-        return "user_error", False
-    if isinstance(error, MemoryError) or any(sign in text for sign in _OUT_OF_MEMORY):
-        return "oom", True
-    if any(sign in text for sign in _GPU_FAULT) and ("cuda" in text or "gpu" in text):
-        return "gpu_fault", True
-    if isinstance(error, TimeoutError):
-        return "timeout", True
-    if isinstance(error, OSError) and error.errno == 28:
-        return "disk_full", True
-    return "error", False
+        return "user_error"
+    if isinstance(error, MemoryError):
+        return "oom"
+    if sign := first_sign(message):
+        return sign.kind
+    return "timeout" if isinstance(error, TimeoutError) else "error"
 
 
 def _bounded(text: str) -> str:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
 import sys
 import time
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from benchfleet.models.base import Adapter
 from benchfleet.slot.channel import Channel
 from benchfleet.slot.classify import classify
 from benchfleet.slot.memory import Memory
+from benchfleet.slot.rescoring import NothingToAsk, refuse_to_run_again
 
 _PIECE = 2**20  # bytes of a file in one frame
 
@@ -44,6 +46,8 @@ class Executor:
         attempt = order.fields["attempt"]
         cell = Cell.from_dict(order.fields["cell"])
         stage: Stage = "setup"
+        session: SlotSession | None = None
+        rescores = order.fields.get("rescore", False)
         seconds = {"load": 0.0, "benchmark": 0.0}
         begun = time.perf_counter()
         try:
@@ -51,6 +55,9 @@ class Executor:
             kind = registry.load("benchmarks", cell.workload.benchmark)
             benchmark = _made(kind, cell.workload)
             stage, needs_model = "load", getattr(kind, "needs_model", True)
+            if rescores and not needs_model:
+                raise refuse_to_run_again(cell.workload.name)
+            needs_model = needs_model and not rescores
             if not self._make_room(cell, needs_model=needs_model):
                 why = "the memory of the model before did not come back"
                 self._channel.send("stopped", attempt=attempt, reason=why, fit=False)
@@ -63,7 +70,8 @@ class Executor:
                 raise Stop
             stage, begun = "benchmark", time.perf_counter()
             self._channel.send("started", attempt=attempt, stage=stage)
-            score = self._run(benchmark, order, cell, adapter)
+            session = self._session(order, cell, adapter)
+            score = _run(benchmark, session)
             seconds["benchmark"] = time.perf_counter() - begun
             self._channel.send(
                 "done",
@@ -79,6 +87,8 @@ class Executor:
         except BaseException as error:  # noqa: BLE001 - a cell's error, sys.exit too, is its outcome
             spent = "benchmark" if stage == "benchmark" else "load"
             seconds[spent] = time.perf_counter() - begun
+            if session and session.complete:
+                stage = "collect"  # all of it was answered: what failed is the scoring
             failure = classify(error, stage, trace=traceback.format_exc())
             print(failure.trace, end="", file=sys.stderr)  # the log is kept, so without the token
         fit = self._recover(failure)  # outside the handler, whose traceback holds on to tensors
@@ -121,32 +131,26 @@ class Executor:
         self._memory.note_after_load()
         return adapter
 
-    def _run(
-        self, benchmark: Benchmark, order: Frame, cell: Cell, adapter: Adapter | None
-    ) -> Score:
+    def _session(self, order: Frame, cell: Cell, adapter: Adapter | None) -> SlotSession:
         lines = (line for piece in order.attached for line in piece.splitlines())
-        session = SlotSession(
+        recorded = [Record.from_dict(json.loads(line)) for line in lines]
+        return SlotSession(
             channel=self._channel,
             attempt=order.fields["attempt"],
             adapter=adapter,
+            rescores=order.fields.get("rescore", False),
             cell=cell,
-            recorded=[Record.from_dict(json.loads(line)) for line in lines],
+            batch_size=order.fields.get("batch_size") or cell.workload.batch_size,
+            recorded=recorded,
             place=Path(order.fields["scratch"]).expanduser(),
         )
-        try:
-            score: Score = benchmark.run(session)
-        except BaseException:
-            try:
-                session.hand_over()
-            except Exception:  # noqa: BLE001 - what ended the benchmark is the reason to tell
-                traceback.print_exc()
-            raise
-        session.hand_over()
-        return score
 
     def _recover(self, failure: Failure) -> bool:
         """After a failure that may have left memory behind, start clean; whether it is."""
-        if not self._loaded or failure.kind in {"oom", "gpu_fault"}:
+        if failure.kind == "gpu_fault":  # nothing can be computed in this process any more
+            self.unload()
+            return False
+        if not self._loaded or failure.kind == "oom":
             return self.unload()
         return self._fit
 
@@ -161,15 +165,19 @@ class SlotSession:
         attempt: str,
         adapter: Adapter | None,
         cell: Cell,
+        batch_size: int,
         recorded: Sequence[Record],
         place: Path,
+        rescores: bool = False,
     ) -> None:
         self._channel = channel
         self._attempt = attempt
-        self._done, self._total = len(recorded), 0
+        self._total = 0
+        self._calls_are_told = cell.limits.generation is not None
         self._place = place
         self._scratch: Path | None = None
-        self._adapter = adapter
+        self._answered = {record.index for record in recorded if record.index >= 0}
+        self._adapter = NothingToAsk(self._answered) if rescores else adapter
         self.model = cell.model
         self.config = cell.config
         self.recorded = recorded
@@ -177,14 +185,20 @@ class SlotSession:
         self.repeat = cell.repeat
         self.seed = cell.data_seed
         self.limit = cell.workload.limit
-        self.batch_size = cell.workload.batch_size
+        self.batch_size = batch_size
         self.generation: Mapping[str, Any] = {"seed": cell.data_seed, **cell.workload.generation}
 
     @property
-    def adapter(self) -> Adapter:
+    def adapter(self) -> Any:
+        """An `Adapter`; nothing that answers where answers are only scored again."""
         if self._adapter is None:
             raise RuntimeError("this benchmark said that it needs no model, so none is loaded")
         return self._adapter
+
+    @property
+    def complete(self) -> bool:
+        """Whether every sample that was to be expected is recorded."""
+        return 0 < self._total <= len(self._answered)
 
     @property
     def model_path(self) -> str:
@@ -193,11 +207,29 @@ class SlotSession:
 
     def record(self, record: Record) -> None:
         line = json.dumps(record.to_dict(), allow_nan=False).encode() + b"\n"
-        self._done += 1
+        if record.withdrawn:
+            self._answered.discard(record.index)
+        elif record.index >= 0:
+            self._answered.add(record.index)
         self._channel.send(
-            "sample", (line,), attempt=self._attempt, done=self._done, total=self._total
+            "sample",
+            (line,),
+            attempt=self._attempt,
+            done=len(self._answered),
+            total=self._total,
+            prompt_tokens=record.prompt_tokens,
+            completion_tokens=record.completion_tokens,
         )
         self.check_stop()
+
+    @contextlib.contextmanager
+    def asking(self, count: int, *, sample: int | None = None) -> Iterator[None]:
+        if not self._calls_are_told:
+            yield
+            return
+        self._channel.send("calling", attempt=self._attempt, count=count, sample=sample)
+        yield
+        self._channel.send("calling", attempt=self._attempt, count=0)
 
     def check_stop(self) -> None:
         if self._attempt in self._channel.stopping:
@@ -229,7 +261,7 @@ class SlotSession:
 
     def expect(self, total: int) -> None:
         self._total = total
-        self._channel.send("progress", attempt=self._attempt, done=self._done, total=total)
+        self._channel.send("progress", attempt=self._attempt, done=len(self._answered), total=total)
 
 
 def _made(kind: Any, work: Workload) -> Benchmark:
@@ -247,6 +279,19 @@ def _made(kind: Any, work: Workload) -> Benchmark:
             message=f"{work.name} has changed since the campaign was read; run it again",
         )
     return benchmark
+
+
+def _run(benchmark: Benchmark, session: SlotSession) -> Score:
+    try:
+        score: Score = benchmark.run(session)
+    except BaseException:
+        try:
+            session.hand_over()
+        except Exception:  # noqa: BLE001 - what ended the benchmark is the reason to tell
+            traceback.print_exc()
+        raise
+    session.hand_over()
+    return score
 
 
 def _plain(score: Score) -> dict[str, Any]:

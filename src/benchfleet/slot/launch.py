@@ -2,10 +2,10 @@
 
 Run by path with a bare interpreter (``python -S -E launch.py``), so that nothing is imported
 before the environment is set. Its first frame, ``open``, says devices, threads, log, and which
-interpreter becomes the slot. What stays of it supervises: when the slot ends, or the runner is
-gone, it ends all that the slot started, and then ends as the slot did. Without a log, as on
-another machine, what is printed goes to standard error, with marks in it (`engines/marks.py`).
-Only the standard library; imports nothing of benchfleet.
+interpreter becomes the slot. What stays of it supervises: when the slot ends or goes beyond what
+it may (`oversight.py`), or the runner is gone, it ends all that the slot started, and then ends as
+the slot did. Without a log, as on another machine, what is printed goes to standard error, with
+marks in it (`engines/marks.py`). Only the standard library and what lies beside it.
 """
 
 import contextlib
@@ -19,9 +19,15 @@ import sys
 import time
 import zlib
 
+if __package__:
+    from benchfleet.slot.oversight import Oversight
+else:  # run by path, so that its own folder is where modules are looked for first
+    from oversight import Oversight  # type: ignore[import-not-found, no-redef]
+
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 _LONGEST_FIRST = 2**20  # bytes
+_LONGEST_CAUSE = 300  # characters, so that it fits into a mark
 _GRACE = 10.0  # seconds that killed processes are waited for
 _SLOT = """\
 import sys
@@ -36,6 +42,7 @@ if folder := sys.argv[3]:  # this package alone: what lies beside it is another 
 from benchfleet.slot.main import main
 main()
 """
+_GOES_FIRST = "500"  # of 1000: where memory runs out, a slot goes before the runner and others do
 _THREADS = (
     "OMP_NUM_THREADS",
     "MKL_NUM_THREADS",
@@ -57,6 +64,7 @@ def main() -> None:
     for source, target in ((nothing, 0), (log, 1), (log, 2)):
         os.dup2(source, target)
     signals = _hear_signals()
+    hears, tells = os.pipe()  # what the slot has to say to its supervisor
     parent, supervisor = order.get("parent"), os.getpid()
     _ask_kernel(_PR_SET_CHILD_SUBREAPER, 1)
     if parent is not None:
@@ -65,15 +73,21 @@ def main() -> None:
             raise SystemExit(0)  # it died before the request stood
     slot = os.fork()
     if slot == 0:
-        _become_slot(order, reads, writes, supervisor)
-    status = _end_all(slot, _wait_for_end(slot, reads, signals, parent))
+        _become_slot(order, (reads, writes, tells), supervisor)
+    os.close(tells)
+    oversight = Oversight(slot, order["slot"], hears, heartbeat=order["heartbeat"])
+    status = _end_all(slot, _wait_for_end(slot, reads, signals, parent, oversight))
+    cause = oversight.cause_of(status)
+    if cause and order.get("log"):
+        _say(f"slot ends ({cause[0]}): {cause[1]}")
     if order.get("scratch"):
         import shutil
 
         shutil.rmtree(os.path.expanduser(order["scratch"]), ignore_errors=True)
     if order.get("mark"):
         with contextlib.suppress(OSError):
-            os.write(2, f"\0{order['mark']} ended {status}\0".encode())
+            why = " ".join(cause)[:_LONGEST_CAUSE].replace("\0", "")
+            os.write(2, f"\0{order['mark']} ended {status} {why}\0".encode("ascii", "replace"))
     _end_like(status)
 
 
@@ -86,38 +100,43 @@ def slot_environment(inherited: dict, order: dict) -> dict:  # type: ignore[type
     environment["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"  # NVML's order, by which ids are given
     environment["TOKENIZERS_PARALLELISM"] = "false"
     environment["BENCHFLEET_SLOT"] = order["slot"]
+    environment["BENCHFLEET_OWNER"] = order.get("owner", "")
     for name in ("LOCAL_RANK", "RANK", "WORLD_SIZE"):  # a launcher's leftovers mislead libraries
         environment.pop(name, None)
     return environment
 
 
-def _become_slot(order: dict, reads: int, writes: int, supervisor: int) -> None:  # type: ignore[type-arg]
+def _become_slot(order: dict, channel: "tuple[int, int, int]", supervisor: int) -> None:  # type: ignore[type-arg]
     """Exec the slot, in a session of its own, to be killed with its supervisor."""
     signal.set_wakeup_fd(-1)
     _ask_kernel(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != supervisor:
         os._exit(0)
     os.setsid()
-    os.set_inheritable(reads, True)
-    os.set_inheritable(writes, True)
+    with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
+        file.write(_GOES_FIRST)
+    for handle in channel:
+        os.set_inheritable(handle, True)
     python = order.get("python") or sys.executable
-    told = [f"{reads},{writes}", json.dumps(order), order.get("package", "")]
+    told = [",".join(map(str, channel)), json.dumps(order), order.get("package", "")]
     environment = slot_environment(dict(os.environ), order)
     try:
         os.execve(python, [python, "-c", _SLOT, *told], environment)  # noqa: S606
     except OSError as error:
-        os.write(2, f"the interpreter {python} cannot be started: {error.strerror}\n".encode())
+        _say(f"the interpreter {python} cannot be started: {error.strerror}")
         os._exit(1)
 
 
-def _wait_for_end(slot: int, reads: int, signals: int, parent: "int | None") -> "int | None":
+def _wait_for_end(
+    slot: int, reads: int, signals: int, parent: "int | None", oversight: Oversight
+) -> "int | None":
     """The wait status of the slot; None where it still runs and is to be ended."""
     watch = select.poll()
     # Its hang-up alone: what the runner writes is the slot's to read.
     watch.register(reads, getattr(select, "POLLRDHUP", 0))
     watch.register(signals, select.POLLIN)
     while True:
-        ready = dict(watch.poll())
+        ready = dict(watch.poll(oversight.every * 1000))
         heard = os.read(signals, 4096) if signals in ready else b""
         pid = -1
         while pid != 0:  # what lost its parent is buried here too
@@ -125,9 +144,9 @@ def _wait_for_end(slot: int, reads: int, signals: int, parent: "int | None") -> 
             if pid == slot:
                 return status
         if reads in ready or (parent is not None and os.getppid() != parent):
-            os.write(2, b"slot ends: its runner is gone\n")
+            _say("slot ends: its runner is gone")
             return None
-        if signal.SIGTERM in heard:
+        if signal.SIGTERM in heard or oversight.look():
             return None
 
 
@@ -154,7 +173,7 @@ def _end_all(slot: int, status: "int | None") -> int:
             time.sleep(pause)
             pause = min(0.1, 2 * pause)
     else:
-        os.write(2, f"killed, and still there: {_children()}\n".encode())
+        _say(f"killed, and still there: {_children()}")
     return signal.SIGKILL if status is None else status
 
 
@@ -168,6 +187,12 @@ def _children() -> "list[int]":
                 if int(parent) == os.getpid():
                     found.append(int(entry))
     return found
+
+
+def _say(text: str) -> None:
+    """Add a line to the slot's log; on a disk that is full nothing is said, and all is done."""
+    with contextlib.suppress(OSError):
+        os.write(2, f"{text}\n".encode("utf-8", "backslashreplace"))
 
 
 def _end_like(status: int) -> None:

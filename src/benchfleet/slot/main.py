@@ -20,9 +20,9 @@ from benchfleet.slot.execute import Executor
 
 def main() -> None:
     """Serve the channel that `launch` handed over."""
-    reads, writes = (int(part) for part in sys.argv[1].split(","))
+    reads, writes, tells = (int(part) for part in sys.argv[1].split(","))
     opening = json.loads(sys.argv[2])
-    for handle in (reads, writes):
+    for handle in (reads, writes, tells):
         os.set_inheritable(handle, False)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the runner's to answer
     channel = Channel(
@@ -33,6 +33,9 @@ def main() -> None:
         gone=_end,
     )
     channel.start()
+    if opening["gpus"] and "fitness" in opening and not _is_fit(opening, channel):
+        channel.orders.get()  # to be ended, in whatever way
+        return
     channel.send("hello", **_hello(opening["slot"]))
     executor = Executor(channel)
     recorded: list[Frame] = []  # earlier samples, which come in pieces before their order
@@ -45,10 +48,22 @@ def main() -> None:
             recorded.append(order)
         if order.type == "run":
             order, recorded = _with_recorded(order, recorded), []
+            ram = order.fields["cell"]["limits"].get("ram") or 0
+            os.write(tells, f"ram {ram}\n".encode())
             with _output_of(order, opening):
                 fit = executor.run(order)
             if not fit:
                 return
+
+
+def _is_fit(opening: dict[str, Any], channel: Channel) -> bool:
+    """Whether its GPUs may be used; where they may not, the runner is told why."""
+    from benchfleet.slot.fitness import rules_of, unfit_now
+
+    unfit = unfit_now(rules_of(opening))
+    if unfit is not None:
+        channel.send("unfit", reason=unfit.reason, gpus=list(unfit.gpus), busy=unfit.busy)
+    return unfit is None
 
 
 def _with_recorded(order: Frame, recorded: list[Frame]) -> Frame:
@@ -96,5 +111,6 @@ def _point_output_at(file: str) -> None:
 
 def _end(reason: str) -> None:
     """End this process at once; its supervisor ends what it started."""
-    os.write(2, f"slot ends: {reason}\n".encode())
+    with contextlib.suppress(OSError):  # a disk that is full keeps nobody alive
+        os.write(2, f"slot ends: {reason}\n".encode())
     os.killpg(0, signal.SIGKILL)

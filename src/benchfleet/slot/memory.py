@@ -9,6 +9,9 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from benchfleet.errors import DeviceError, MissingExtra
+from benchfleet.machines.nvml import opened
+
 _SLACK = 768 * 2**20  # bytes: a CUDA context, libraries and their workspaces stay
 _SHARE = 0.10  # of what the model took
 
@@ -83,22 +86,15 @@ def _resident() -> int:
 def _on_gpus(indices: list[int]) -> tuple[int, int]:
     """Bytes that this process, and that everybody, holds on these GPUs, by NVML's numbers."""
     try:
-        import pynvml
-    except ImportError:
-        told = "GPU memory is not checked: this interpreter lacks nvidia-ml-py (pip install it)"
-        print(told, file=sys.stderr)
+        with opened() as nvml:
+            gpus = [gpu for gpu in nvml.gpus() if gpu.index in indices]
+    except MissingExtra as error:
+        print(f"GPU memory is not checked: {error}", file=sys.stderr)
         return 0, 0
-    own = used = 0
-    pynvml.nvmlInit()
-    try:
-        for index in indices:
-            device = pynvml.nvmlDeviceGetHandleByIndex(index)
-            used += int(pynvml.nvmlDeviceGetMemoryInfo(device).used)
-            for process in pynvml.nvmlDeviceGetComputeRunningProcesses(device):
-                if process.pid == os.getpid():
-                    own += process.usedGpuMemory or 0
-    finally:
-        pynvml.nvmlShutdown()
+    if lost := next((gpu for gpu in gpus if gpu.lost), None):
+        raise DeviceError(f"gpu:{lost.index}: {lost.fault}")
+    used = sum(gpu.memory - gpu.free for gpu in gpus)
+    own = sum(one.memory for gpu in gpus for one in gpu.processes if one.pid == os.getpid())
     return own, used
 
 

@@ -69,7 +69,9 @@ class Bench:
         self.engine.open(self.spec(name, gpus=gpus))
         return self.until(SlotReady)[-1]  # type: ignore[return-value]
 
-    def run(self, slot: str = "slot-1", *, recorded: bytes = b"", **params: Any) -> str:
+    def run(
+        self, slot: str = "slot-1", *, recorded: bytes = b"", batch_size: int = 0, **params: Any
+    ) -> str:
         """Start the misbehaving benchmark with these parameters; the attempt's name."""
         self.attempts += 1
         attempt = f"{'f' * 64}/{self.attempts}-{self.attempts}"
@@ -79,7 +81,7 @@ class Bench:
             workload=Workload(benchmark="_hostile", version="1", params=params),
         )
         log = str(self.folder / f"{self.attempts}.log")
-        order = Order(attempt=attempt, cell=cell, log=log, recorded=recorded)
+        order = Order(attempt=attempt, cell=cell, log=log, recorded=recorded, batch_size=batch_size)
         self.engine.run(SlotId(slot), order)
         return attempt
 
@@ -158,7 +160,12 @@ class EngineContract:
     def test_earlier_samples_larger_than_a_frame_are_taken_up(self, bench: Bench) -> None:
         bench.open()
         column = "x" * (16 * 2**20)
-        line = {"index": 0, "id": "a", "columns": {"context": column}, "predicted_answer": ""}
+        line = {
+            "index": 0,
+            "id": "sample-0",
+            "columns": {"context": column},
+            "predicted_answer": "",
+        }
         whole = json.dumps(line).encode() + b"\n"
         bench.run(samples=2, recorded=whole * (MAX_ATTACHED // len(whole) + 2))
         recorded = [event for event in bench.until(Done) if isinstance(event, Recorded)]
@@ -198,6 +205,20 @@ class EngineContract:
         assert isinstance(failed, Failed)
         assert failed.failure.kind == "oom"
         assert failed.failure.retryable
+
+    def test_a_benchmark_gets_the_effective_batch_size(self, bench: Bench) -> None:
+        bench.open()
+        for batch_size, ends in ((0, Done), (3, Failed), (2, Done)):
+            bench.run(act="memory", size=2, batch_size=batch_size)
+            assert isinstance(bench.until(Done, Failed)[-1], ends)
+
+    def test_a_failure_when_all_was_answered_is_one_of_collecting(self, bench: Bench) -> None:
+        bench.open()
+        bench.run(act="score")
+        *before, failed = bench.until(Failed)
+        assert isinstance(failed, Failed)
+        assert failed.failure.stage == "collect"
+        assert sum(isinstance(event, Recorded) for event in before) == 3
 
     def test_a_benchmark_that_calls_exit_is_a_failure(self, bench: Bench) -> None:
         bench.open()

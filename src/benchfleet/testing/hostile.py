@@ -14,12 +14,22 @@ from typing import Any, ClassVar
 from benchfleet.benchmarks.base import Record, Score, Session
 from benchfleet.errors import CellFailure
 
-_DEFAULTS: dict[str, Any] = {"samples": 3, "act": "", "at": 1, "once": "", "size": 0, "seconds": 0}
+_DEFAULTS: dict[str, Any] = {
+    "samples": 3,
+    "act": "",
+    "at": 1,
+    "once": "",
+    "size": 0,
+    "seconds": 0,
+    "shared": "",
+}
 
 
 class Hostile:
     """Records `samples` samples, and before sample `at` does `act`.
 
+    ``score`` fails when all are recorded. ``memory`` fails with a batch larger than `size`, and
+    ``crowd`` while another does the same within `size` milliseconds, told by the folder `shared`.
     With `once` (a file's path) it does so only while that file does not exist, and makes it.
     """
 
@@ -44,11 +54,11 @@ class Hostile:
     def run(self, session: Session) -> Score:
         params = self._params
         session.expect(params["samples"])
-        known = {record.index for record in session.recorded}
+        known = {(record.index, record.id) for record in session.recorded}
         for index in range(params["samples"]):
-            if index == params["at"] and self._is_due():
-                self._act(params["act"], session.scratch)
-            if index not in known:
+            if index == params["at"] and params["act"] != "score" and self._is_due():
+                self._act(params["act"], session)
+            if (index, f"sample-{index}") not in known:
                 time.sleep(params["seconds"])
                 session.record(
                     Record(
@@ -60,6 +70,8 @@ class Hostile:
                         else "yes",
                     )
                 )
+        if params["act"] == "score" and self._is_due():
+            raise RuntimeError("it cannot be scored, on purpose")
         overall = float("nan") if params["act"] == "nan" else 1.0
         return Score(overall=overall, per_sample=[1.0] * params["samples"])
 
@@ -72,7 +84,8 @@ class Hostile:
         Path(once).touch()
         return True
 
-    def _act(self, act: str, scratch: Path) -> None:
+    def _act(self, act: str, session: Session) -> None:
+        scratch = session.scratch
         if act == "kill":
             os.kill(os.getpid(), signal.SIGKILL)
         elif act == "exit":
@@ -85,8 +98,17 @@ class Hostile:
             raise CellFailure(
                 stage="benchmark", kind="error", message="it may work later", retryable=True
             )
-        elif act == "memory":
+        elif act == "memory" and session.batch_size > self._params["size"]:
             raise MemoryError
+        elif act == "crowd":  # memory enough for one: a fake of what neighbours share
+            folder = Path(self._params["shared"])
+            (folder / str(os.getpid())).touch()
+            try:
+                time.sleep(self._params["size"] / 1000)
+                if sum(_is_alive(int(file.name)) for file in folder.iterdir()) > 1:
+                    raise MemoryError
+            finally:
+                (folder / str(os.getpid())).unlink()
         elif act == "leave":
             sys.exit(3)
         elif act == "print":
@@ -103,6 +125,11 @@ class Hostile:
             (scratch / "link").symlink_to("/etc/passwd")
         elif act == "hang":
             time.sleep(3600)
+        elif act == "litter":  # it goes on, and leaves a file and a process in a session of its own
+            (scratch / "big.bin").write_bytes(b"x" * self._params["size"])
+            subprocess.Popen(
+                [sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True
+            )
         elif act == "child":
             marker = Path(self._params["once"] or os.devnull)
             child = subprocess.Popen(
@@ -111,3 +138,7 @@ class Hostile:
             if marker != Path(os.devnull):
                 marker.write_text(str(child.pid))
             os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _is_alive(pid: int) -> bool:
+    return Path(f"/proc/{pid}").exists()

@@ -20,7 +20,7 @@ from threading import Barrier
 
 import pytest
 
-from benchfleet.domain.attempt import CellRecord, Claim, Lease, Outcome, RunnerId
+from benchfleet.domain.attempt import Advice, CellRecord, Claim, Lease, Outcome, RunnerId
 from benchfleet.domain.cell import Cell, Fingerprint
 from benchfleet.domain.event import Event
 from benchfleet.domain.failure import Failure
@@ -616,6 +616,36 @@ class LedgerContract(ABC):
         assert self.only_record().tries == tries
         assert self.one_claim().tries == tries
 
+    @pytest.mark.parametrize("chosen", [False, True])
+    def test_a_claim_brings_the_outcome_that_asked_for_it(self, chosen: bool) -> None:
+        cell = sample_cell()
+        self.enroll(cell)
+        offer = replace(ANY, among=frozenset({cell.fingerprint}) if chosen else None)
+        first = self.one_claim(offer)
+        assert (first.after, first.advice) == (None, Advice())
+        asked = replace(
+            RETRIED,
+            retry_in=0.0,
+            advice=Advice(batch_size=4, alone=True, vram=10),
+            first=OOM,
+            failures={"oom": 2},
+        )
+        self.ledger.finish(first.lease, asked)
+        second = self.one_claim(offer)
+        assert (second.after, second.advice) == (asked, asked.advice)
+        self.ledger.release([second.lease], "not here")
+        third = self.one_claim(offer, OTHER)
+        assert third.after == asked
+        self.clock.advance(LEASE)
+        self.ledger.reap()
+        assert self.one_claim(offer).after == asked
+
+    def test_a_cell_that_is_to_be_tried_again_from_the_beginning_brings_none(self) -> None:
+        claim = self.running_cell()
+        self.ledger.finish(claim.lease, replace(FAILED, advice=Advice(batch_size=1)))
+        self.ledger.record(Event(kind="retry_asked", fingerprint=claim.lease.fingerprint))
+        assert self.one_claim().after is None
+
     # Reading
 
     def test_cells_are_chosen_by_state_and_fingerprint(self) -> None:
@@ -732,6 +762,17 @@ class LedgerContract(ABC):
         ]
         assert [event.seq for event in self.ledger.events(since=first)] == [second]
         assert list(self.ledger.events(since=second)) == []
+
+    def test_the_events_of_some_cells_alone_can_be_asked_for(self) -> None:
+        self.enroll(sample_cell(0), sample_cell(1))
+        first, second = self.ledger.claim(ME, ANY, 2)
+        self.ledger.finish(second.lease, SUCCESS)
+        name = second.lease.fingerprint
+        found = self.ledger.events(among=[name])
+        assert [event.kind for event in found] == ["claimed", "finished"]
+        assert self.ledger.events(since=found[0].seq, among=[name]) == found[1:]
+        assert len(self.ledger.events(among=[name, first.lease.fingerprint])) == 3
+        assert list(self.ledger.events(among=[])) == []
 
     def test_an_event_about_an_unknown_cell_is_only_kept(self) -> None:
         self.enroll(sample_cell())

@@ -27,6 +27,7 @@ def sample_cell(
     vram: int = 0,
     tries: int = 3,
     priority: int = 0,
+    batch_size: int = 1,
     outside: Mapping[str, Any] | None = None,
 ) -> Cell:
     """A cell of the mock adapter. Another `number` is another benchmark; another `version` is
@@ -47,6 +48,7 @@ def sample_cell(
             version=version,
             subset=subset,
             limit=limit,
+            batch_size=batch_size,
             outside=outside or {},
         ),
         repeat=repeat,

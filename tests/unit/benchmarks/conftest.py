@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -61,6 +62,9 @@ class HeldSession:
 
     def expect(self, total: int) -> None:
         self.expected = total
+
+    def asking(self, count: int, *, sample: int | None = None) -> AbstractContextManager[None]:
+        return nullcontext()
 
     def check_stop(self) -> None:
         if self.stop_after == 0:

@@ -48,3 +48,51 @@ def test_what_else_the_adapter_has_is_reached(session):
     assert AskingAdapter(given).batches is given.adapter.batches
     with pytest.raises(AttributeError):
         AskingAdapter(given).tokenizer  # noqa: B018
+
+
+def test_what_an_earlier_attempt_was_answered_is_not_asked_again(session):
+    def ask(given):
+        adapter = AskingAdapter(given)
+        return adapter.generate(["a", "b", "c"]), adapter.generate("a", temperature=0)
+
+    count = iter(range(99))
+    whole = session(lambda p: f"{p.context}{next(count)}", batch_size=2)
+    answers = ask(whole)
+    assert [record.index for record in whole.kept] == [-1, -2, -3, -4]
+    for known in range(5):
+        again = session(lambda p: "asked", batch_size=2, recorded=whole.kept[:known][::-1])
+        found, last = ask(again)
+        assert [*found, last] == [*answers[0], answers[1]][:known] + ["asked"] * (4 - known)
+        assert [record.index for record in again.kept] == [-1, -2, -3, -4][known:]
+
+
+def test_a_batch_of_which_a_part_is_known_is_asked_whole(session):
+    whole = session(lambda p: p.context, batch_size=3)
+    AskingAdapter(whole).generate(["a", "b", "c"])
+    again = session(lambda p: "new", batch_size=3, recorded=whole.kept[:2])
+    assert AskingAdapter(again).generate(["a", "b", "c"]) == ["a", "b", "new"]
+    assert [[p.context for p in batch] for batch in again.adapter.batches] == [["a", "b", "c"]]
+
+
+@pytest.mark.parametrize(
+    ("prompt", "generation"),
+    [
+        (Prompt(context="a", question="q"), {}),
+        (Prompt(context="aq"), {}),
+        (Prompt(context="", question="aq"), {"temperature": 1}),
+    ],
+)
+def test_an_answer_is_given_to_the_same_question_and_settings_alone(session, prompt, generation):
+    whole = session(lambda p: "old", generation={"seed": 1})
+    AskingAdapter(whole).answer([Prompt(context="", question="aq")])
+    again = session(lambda p: "new", generation={"seed": 1}, recorded=whole.kept)
+    assert AskingAdapter(again).answer([prompt], generation)[0].text == "new"
+
+
+def test_a_question_asked_twice_has_its_two_answers_again(session):
+    count = iter(range(99))
+    whole = session(lambda p: str(next(count)))
+    first = AskingAdapter(whole)
+    assert [first.generate("a"), first.generate("a")] == ["0", "1"]
+    again = AskingAdapter(session(lambda p: "new", recorded=whole.kept))
+    assert [again.generate("a") for _ in range(3)] == ["0", "1", "new"]

@@ -82,13 +82,14 @@ def test_samples_beyond_the_limit_are_not_even_made(session):
 def test_recorded_samples_are_not_asked_again_and_score_the_same(session):
     whole = session(lambda p: p.context if p.context in "abc" else "wrong")
     score = Letters().run(whole)
-    lines = [json.dumps(whole.kept[place].to_dict()) for place in (4, 0, 3)]
+    lines = [json.dumps(whole.kept[place].to_dict()) for place in (4, 0, 1)]
     recorded = [Record.from_dict(json.loads(line)) for line in lines]
     resumed = session(whole.adapter.say, recorded=recorded, batch_size=2)
 
     assert Letters().run(resumed) == score
-    assert [[p.context for p in b] for b in resumed.adapter.batches] == [["b", "c"], ["f", "g"]]
-    assert [record.index for record in resumed.kept] == [1, 2, 5, 6]
+    asked = [[p.context for p in batch] for batch in resumed.adapter.batches]
+    assert asked == [["c", "d"], ["e", "f"], ["g"]]  # in the batches of the first attempt
+    assert [record.index for record in resumed.kept] == [2, 3, 5, 6]
     assert resumed.expected == 7
 
 
@@ -99,6 +100,7 @@ def test_an_answer_to_another_question_is_asked_anew(session):
     given = session(back, recorded=[stale, kept])
     assert Letters().run(given).per_sample == [1.0] * 7
     assert [p.context for p in given.adapter.asked] == list("abdefg")
+    assert [(r.index, r.withdrawn) for r in given.kept][:2] == [(1, True), (0, False)]
 
 
 def test_nothing_is_asked_where_all_is_recorded(session):

@@ -182,18 +182,98 @@ def test_what_lm_eval_did_not_tell_of_is_recorded_in_the_end() -> None:
     assert [(r.index, r.predicted_answer) for r in session.kept] == [(0, "red"), (1, "two")]
 
 
-def test_an_answer_that_an_earlier_attempt_recorded_is_not_recorded_again() -> None:
-    def run(session: Session, value: float) -> Session:
-        told = answers(Task(choice_requests(RED)), session)
-        told.add_partial("loglikelihood", ("colour?", " red"), (value, False))
-        told.add_partial("loglikelihood", ("colour?", " blue"), (-2.0, False))
-        return session
+def run_red(session: Session, value: float) -> Session:
+    told = answers(Task(choice_requests(RED)), session)
+    told.add_partial("loglikelihood", ("colour?", " red"), (value, False))
+    told.add_partial("loglikelihood", ("colour?", " blue"), (-2.0, False))
+    return session
 
-    (first,) = run(Session(), -1.0).kept
-    earlier = Record.from_dict(json.loads(json.dumps(first.to_dict())))
-    assert run(Session(recorded=[earlier]), -1.0).kept == []
-    assert len(run(Session(recorded=[earlier]), -1.5).kept) == 1
-    assert len(run(Session(recorded=[replace(earlier, id="0-other")]), -1.0).kept) == 1
+
+def again(record: Record) -> Record:
+    """As it comes to the next attempt."""
+    return Record.from_dict(json.loads(json.dumps(record.to_dict())))
+
+
+def test_what_an_earlier_attempt_recorded_is_known_and_not_recorded_again() -> None:
+    (first,) = run_red(Session(), -1.0).kept
+    requests = choice_requests(RED, ONE)
+    session = Session(recorded=[again(first)])
+    told = answers(Task(requests), session)
+    assert told.known(requests) == [(-1.0, False), (-2.0, False), None, None]
+    assert run_red(session, -1.5).kept == []
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"id": "0-other"},
+        {"resume": {}},
+        {"resume": {"asked": [["of other requests", [-1.0, False]], ["x", [-2.0, False]]]}},
+    ],
+)
+def test_an_answer_to_another_document_or_request_is_not_taken(changed: dict[str, Any]) -> None:
+    (first,) = run_red(Session(), -1.0).kept
+    requests = choice_requests(RED)
+    session = Session(recorded=[replace(again(first), **changed)])
+    assert answers(Task(requests), session).known(requests) == [None, None]
+    assert len(run_red(session, -1.5).kept) == 1
+
+
+def test_an_answer_that_is_asked_again_and_the_same_is_not_recorded_twice() -> None:
+    (first,) = run_red(Session(), -1.0).kept
+    assert run_red(Session(recorded=[replace(again(first), resume={})]), -1.0).kept == []
+
+
+def test_the_answers_of_an_unfinished_document_are_kept_for_the_next_attempt_alone() -> None:
+    requests = choice_requests(RED, ONE)
+    session = Session()
+    told = answers(Task(requests), session)
+    told.add_partial("loglikelihood", ("colour?", " blue"), (-2.0, False))
+    told.add_partial("loglikelihood", ("number?", " one"), (-3.0, True))
+    told.add_partial("loglikelihood", ("number?", " two"), (-4.0, False))
+    told.keep_unfinished()
+    told.keep_unfinished()
+    assert [record.index for record in session.kept] == [1, -2]
+    recorded = [again(record) for record in session.kept]
+    session = Session(recorded=recorded)
+    told = answers(Task(requests), session)
+    assert told.known(requests) == [None, (-2.0, False), (-4.0, False), (-3.0, True)]
+    told.add_partial("loglikelihood", ("colour?", " blue"), (-2.5, False))
+    told.add_partial("loglikelihood", ("colour?", " red"), (-1.0, False))
+    told.keep_unfinished()
+    (record,) = session.kept
+    assert (record.index, record.columns["loglikelihoods"]) == (0, [-1.0, -2.0])
+    other = answers(Task(choice_requests({**RED, "q": "tint?"})), Session(recorded=recorded))
+    assert other.known(choice_requests({**RED, "q": "tint?"})) == [None, None]
+
+
+def test_a_document_that_the_task_has_no_more_is_withdrawn() -> None:
+    (first,) = run_red(Session(), -1.0).kept
+    gone = replace(again(first), index=7)
+    session = run_red(Session(recorded=[again(first), gone]), -1.0)
+    (record,) = session.kept
+    assert (record.index, record.withdrawn) == (7, True)
+
+
+@pytest.mark.parametrize(
+    ("kind", "args", "given"),
+    [
+        ("loglikelihood", ("a", " b"), [(-0.1, True), (float("-inf"), False)]),
+        ("loglikelihood_rolling", ("a page",), [-12.300000000000001, -12.5]),
+        ("generate_until", ("a", {"until": ["q"]}), ["said \udce9", ""]),
+    ],
+)
+def test_the_answers_of_all_repeats_come_back_exactly_as_they_were(
+    kind: str, args: tuple[Any, ...], given: list[Any]
+) -> None:
+    request = Request(0, args, {"gold": "x"}, request_type=kind, repeats=2)
+    session, task = Session(), Task([request], choices=False)
+    told = answers(task, session)
+    for answer in given:
+        told.add_partial(kind, args, answer)
+    known = answers(task, Session(recorded=[again(session.kept[0])])).known([request, request])
+    assert known == given
+    assert list(map(type, known)) == list(map(type, given))
 
 
 def test_ids_are_the_same_for_a_document_and_others_for_another() -> None:

@@ -27,7 +27,7 @@ def test_every_default_is_read(read: Read, said: Said) -> None:
         generation: {max_new_tokens: 256, temperature: 0}
         batch_size: 8
         repeats: 2
-        limits: {cell: 6h, tries: 5}
+        limits: {cell: 6h, tries: 5, generation: 10m, stuck: 15m, ram: 16GB, disk: 5GiB}
         everywhere: true
         """
     )
@@ -38,7 +38,9 @@ def test_every_default_is_read(read: Read, said: Said) -> None:
     assert defaults.tokenizer_kwargs == {"use_fast": True}
     assert defaults.generation == {"max_new_tokens": 256, "temperature": 0}
     assert (defaults.batch_size, defaults.repeats, defaults.everywhere) == (8, 2, True)
-    assert defaults.limits == Limits(cell=21_600, tries=5)
+    assert defaults.limits == Limits(
+        cell=21_600, tries=5, generation=600, stuck=900, ram=16 * 10**9, disk=5 * 2**30
+    )
 
 
 def test_every_wrong_default_is_told_at_its_key(read: Read, said: Said) -> None:
@@ -48,7 +50,7 @@ def test_every_wrong_default_is_told_at_its_key(read: Read, said: Said) -> None:
         generation: 3
         batch_size: 0
         repeats: 20000
-        limits: {cell: 90, tries: 0, generations: 1m}
+        limits: {cell: 90, tries: 0, generations: 1m, stuck: soon, ram: 16}
         everywhere: yes
         batchsize: 2
         """
@@ -61,7 +63,9 @@ def test_every_wrong_default_is_told_at_its_key(read: Read, said: Said) -> None:
         "repeats": "must be at most 10000, not 20000",
         "limits.cell": "90 is not a time; write 90h, 90m or 90s",
         "limits.tries": "must be a whole number, 1 or more, not 0",
-        "limits.generations": "no key 'generations' here; there are cell, tries",
+        "limits.generations": "no key 'generations' here; did you mean 'generation'?",
+        "limits.ram": "16 is not a size; write 16GB",
+        "limits.stuck": "'soon' is not a time; write 6h, 6m or 6s",
         "everywhere": "must be true or false, not 'yes'",
         "batchsize": "no key 'batchsize' here; did you mean 'batch_size'?",
     }

@@ -9,7 +9,7 @@ import pytest
 from benchfleet.campaign.defaults import Defaults, read_defaults
 from benchfleet.campaign.entry import Entry
 from benchfleet.campaign.models import DeclaredModel, read_models
-from benchfleet.domain.cell import Model
+from benchfleet.domain.cell import Limits, Model
 from benchfleet.domain.resource import Need
 
 Read = Callable[[str], Entry]
@@ -166,3 +166,24 @@ def test_a_matrix_without_models_is_a_mistake(
     entry = read(text)
     assert read_models(entry, mock_defaults, FOLDER) == []
     assert "name at least one model" in said(entry)[""]
+
+
+def test_a_models_limits_go_over_those_of_the_defaults(read: Read, said: Said) -> None:
+    defaults = read_defaults(
+        read("{adapter: mock, limits: {cell: 6h, tries: 5, ram: 16GB, disk: 5GB}}")
+    )
+    entry = read("[{name: large, limits: {ram: 64GB, tries: 1}}, {name: small}]")
+    large, small = read_models(entry, defaults, FOLDER)
+    assert said(entry) == {}
+    assert large.model is not None
+    assert small.model is not None
+    assert large.model.limits == Limits(cell=21_600, tries=1, ram=64 * 10**9, disk=5 * 10**9)
+    assert small.model.limits is None
+
+
+def test_room_on_the_disk_is_no_matter_of_one_model(
+    read: Read, said: Said, mock_defaults: Defaults
+) -> None:
+    entry = read("[{name: m, limits: {disk: 5GB}}]")
+    read_models(entry, mock_defaults, FOLDER)
+    assert "no key 'disk' here" in said(entry)["[0].limits.disk"]

@@ -4,21 +4,29 @@ from __future__ import annotations
 
 import pytest
 
-from benchfleet.engines.base import Recorded, SlotId
+from benchfleet.engines.base import Calling, Recorded, SlotId
 from benchfleet.engines.frames import Frame
 from benchfleet.engines.wire import to_event
 from benchfleet.errors import ProtocolError
 
 SLOT = SlotId("s")
+ATTEMPT = {"attempt": "f/1-1"}
+COUNTS = {"done": 2, "total": 5, "prompt_tokens": 70, "completion_tokens": 3}
 
 
 def test_a_sample_frame_becomes_what_was_recorded() -> None:
-    frame = Frame(
-        type="sample", fields={"attempt": "f/1-1", "done": 2, "total": 5}, attached=(b"{}\n",)
-    )
+    frame = Frame(type="sample", fields={**ATTEMPT, **COUNTS}, attached=(b"{}\n",))
     assert to_event(SLOT, frame) == Recorded(
-        slot=SLOT, attempt="f/1-1", lines=b"{}\n", done=2, total=5
+        slot=SLOT, attempt="f/1-1", lines=b"{}\n", done=2, total=5, tokens=(70, 3)
     )
+
+
+@pytest.mark.parametrize("sample", [None, 7])
+def test_calls_of_the_model_begin_and_end(sample: int | None) -> None:
+    began = Frame(type="calling", fields={**ATTEMPT, "count": 8, "sample": sample})
+    ended = Frame(type="calling", fields={**ATTEMPT, "count": 0})
+    assert to_event(SLOT, began) == Calling(slot=SLOT, attempt="f/1-1", count=8, sample=sample)
+    assert to_event(SLOT, ended) == Calling(slot=SLOT, attempt="f/1-1", count=0)
 
 
 @pytest.mark.parametrize(
@@ -34,7 +42,6 @@ def test_a_frame_that_lacks_something_is_refused(frame: Frame) -> None:
         to_event(SLOT, frame)
 
 
-ATTEMPT = {"attempt": "f/1-1"}
 SCORE = {"overall": 1.0, "per_sample": [], "tasks": {}, "summary": {}}
 DONE = {**ATTEMPT, "score": SCORE, "seconds": {"load": 1}, "provenance": {}}
 FAILURE = {"stage": "load", "kind": "oom", "message": "m", "retryable": True}
@@ -52,7 +59,10 @@ def test_frames_of_the_right_types_become_events() -> None:
         ("progress", {**ATTEMPT, "done": "1", "total": 2}),
         ("progress", {**ATTEMPT, "done": True, "total": 2}),
         ("progress", {**ATTEMPT, "done": -1, "total": 2}),
-        ("sample", {**ATTEMPT, "done": 1, "total": 1.5}),
+        ("sample", {**ATTEMPT, **COUNTS, "total": 1.5}),
+        ("sample", {**ATTEMPT, **COUNTS, "prompt_tokens": -1}),
+        ("calling", {**ATTEMPT, "count": "one"}),
+        ("calling", {**ATTEMPT, "count": 1, "sample": -2}),
         ("started", {**ATTEMPT, "stage": "nap"}),
         ("started", {"attempt": 7, "stage": "load"}),
         ("file", {**ATTEMPT, "name": ["a"]}),

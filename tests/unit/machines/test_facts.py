@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import json
-import sys
+from contextlib import nullcontext
 from dataclasses import asdict
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
 from benchfleet.errors import DeviceError, ProtocolError
 from benchfleet.machines import facts as module
 from benchfleet.machines.facts import Facts, Gpu, parse_facts
+from benchfleet.machines.nvml import GpuProcess, GpuState
 
 TOLD = Facts(
     benchfleet="1.2.3",
@@ -71,41 +70,26 @@ def test_the_machine_that_tests_run_on_tells_of_itself(capsys: pytest.CaptureFix
     assert bool(told.gpus) != bool(told.gpu_problem)
 
 
-class FakeNvml(SimpleNamespace):
-    """NVML with one GPU that another process is on."""
+class Nvml:
+    """NVML with a GPU that others are on, and one that is lost."""
 
-    class NVMLError(Exception):
-        pass
+    def driver(self) -> str:
+        return "550"
 
-    NVML_ERROR_LIBRARY_NOT_FOUND, NVML_ERROR_DRIVER_NOT_LOADED = 12, 9
-
-    def __getattr__(self, name: str) -> Any:
-        memory = SimpleNamespace(total=80, free=30)
-        answers = {
-            "nvmlDeviceGetCount": 1,
-            "nvmlDeviceGetName": "H100",
-            "nvmlDeviceGetUUID": "GPU-1",
-            "nvmlDeviceGetMemoryInfo": memory,
-            "nvmlDeviceGetComputeRunningProcesses": [SimpleNamespace(pid=2**22 + 1)],
-        }
-        return lambda *_: answers.get(name)
+    def gpus(self) -> tuple[GpuState, ...]:
+        ada = GpuProcess(pid=7, name="python3", user="ada")
+        first = GpuState(index=0, name="H100", memory=80, free=30, processes=(ada,))
+        return first, GpuState(index=1, lost="GPU is lost")
 
 
-@pytest.mark.parametrize("tells", [True, False])
-def test_a_gpu_says_how_much_is_free_and_who_is_on_it(
-    monkeypatch: pytest.MonkeyPatch, tells: bool
+def test_a_gpu_says_how_much_is_free_who_is_on_it_and_what_is_wrong(
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    nvml = FakeNvml()
-
-    def silent(_: object) -> None:
-        raise nvml.NVMLError("not supported")
-
-    if not tells:
-        nvml.nvmlDeviceGetComputeRunningProcesses = silent
-    monkeypatch.setitem(sys.modules, "pynvml", nvml)
-    (gpu,) = module.gpus()
-    assert (gpu.memory, gpu.free, gpu.device.label) == (80, 30, "gpu:0")
-    assert len(gpu.processes) == tells
+    monkeypatch.setattr(module, "opened", lambda: nullcontext(Nvml()))
+    used, lost = module.gpus()
+    assert (used.memory, used.free, used.device.label) == (80, 30, "gpu:0")
+    assert (used.processes, used.fault) == (("ada: python3 (7)",), "")
+    assert "GPU is lost" in lost.fault
 
 
 def test_a_gpu_that_fails_is_the_reason_why_none_is_told_of(

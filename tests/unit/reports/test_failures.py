@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from benchfleet.domain.failure import KINDS
+from benchfleet.domain.attempt import Outcome
+from benchfleet.domain.failure import KINDS, Failure
 from benchfleet.reports.failures import WAYS_OUT, grouped_failures
 
 
@@ -52,3 +53,29 @@ def test_a_kind_of_a_newer_benchfleet_gets_the_general_way_out(study):
     study.failed("a", kind="cosmic_ray")
     (group,) = grouped_failures(study.records)
     assert group.way_out == WAYS_OUT["error"]
+
+
+def test_messages_that_differ_in_numbers_and_paths_alone_are_one_group(study):
+    study.failed("a", kind="error", message="IndexError: /data/a.json, line 3 of 7")
+    study.failed("b", kind="error", message="IndexError: /data/b/c.json, line 12 of 90\nmore")
+    study.failed("c", kind="error", message="KeyError: answer")
+    both, one = grouped_failures(study.records)
+    assert both.cells == ("tiny/a/recall_512/r0", "tiny/b/recall_512/r0")
+    assert one.message == "KeyError: answer"
+
+
+def test_a_cell_is_grouped_by_its_first_true_reason(study):
+    first = Failure(stage="load", kind="gpu_fault", message="fell off the bus")
+    last = Failure(stage="load", kind="slot_lost", message="exit code 1")
+    study.record(study.cell("a"), "failed", Outcome(state="failed", failure=last, first=first))
+    (group,) = grouped_failures(study.records)
+    assert (group.kind, group.message) == ("gpu_fault", "fell off the bus")
+
+
+def test_where_all_was_answered_the_way_out_is_to_score_again(study):
+    study.failed("a", stage="collect", kind="error", message="ZeroDivisionError", state="partial")
+    study.failed("b", stage="benchmark", kind="error", message="ZeroDivisionError")
+    groups = {group.stage: group for group in grouped_failures(study.records)}
+    assert groups["collect"].scoring
+    assert "scored again" in groups["collect"].way_out
+    assert not groups["benchmark"].scoring

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from benchfleet.domain.resource import Device
-from benchfleet.runner.place import Pool, impossible, next_group
+from benchfleet.runner.place import Pool, impossible, in_one_memory, larger_than, next_group
 from benchfleet.testing.samples import sample_cell
 
 GPUS = tuple(Device(kind="gpu", index=i, memory=24 * 10**9) for i in range(4))
@@ -72,3 +72,48 @@ def test_what_one_of_several_machines_can_take_is_possible() -> None:
     why = impossible(sample_cell(vram=90 * 10**9), pools)
     assert "here: needs 90 GB of GPU memory, this run has no GPU" in why
     assert "lab: needs 90 GB of GPU memory, this run has 80.0" in why
+
+
+def test_a_cell_that_needs_a_gpu_gets_none_of_the_machine_that_has_more_room_but_no_gpu() -> None:
+    far = Device(kind="gpu", index=0, host="lab")
+    pools = [Pool(devices=CPUS, slots=2), Pool(devices=(far,), slots=2)]
+    assert next_group(pools, [(far,)], 1, gpu=True) == (far,)
+    assert next_group(pools, [(far,)], 1) == (CPUS[0],)
+    assert next_group(pools, [(far,), (far,)], 1, gpu=True) is None
+
+
+def test_a_slot_that_is_to_be_alone_shares_its_gpu_with_none() -> None:
+    pool = Pool(devices=GPUS[:2], slots=4)
+    taken = [GPUS[:1]]
+    assert next_group([pool], taken, 1, alone=True) == (GPUS[1],)
+    assert next_group([pool], [*taken, (GPUS[1],)], 1, alone=True) is None
+    assert next_group([pool], [*taken, (GPUS[1],)], 1, kept={GPUS[1]}) == (GPUS[0],)
+    assert next_group([pool], [*taken, *taken, (GPUS[1],)], 1, kept={GPUS[1]}) is None
+
+
+def test_a_cpu_slot_that_is_to_be_alone_has_its_machine_alone() -> None:
+    far = tuple(Device(kind="cpu", index=i, host="lab") for i in range(3))
+    pools = [Pool(devices=CPUS, slots=2), Pool(devices=far, slots=3)]
+    assert next_group(pools, [CPUS[:1]], 1, alone=True) == far
+    assert next_group(pools, [CPUS[:1], far], 1) == (CPUS[1],)
+    assert next_group(pools, [CPUS[:1], far[:1]], 1, alone=True) is None
+
+
+def test_slots_are_in_one_memory_on_one_gpu_or_on_the_cpu_of_one_machine() -> None:
+    far = Device(kind="cpu", index=0, host="lab")
+    assert in_one_memory(CPUS[:1], CPUS[1:])
+    assert in_one_memory(GPUS[:2], GPUS[1:3])
+    assert not in_one_memory(GPUS[:2], GPUS[2:])
+    assert not in_one_memory(CPUS[:1], (far,))
+    assert not in_one_memory(CPUS[:1], GPUS[:1])
+
+
+def test_larger_is_clearly_more_memory_on_as_many_gpus() -> None:
+    large = tuple(Device(kind="gpu", index=i, memory=25 * 10**9) for i in range(2))
+    huge = tuple(Device(kind="gpu", index=i, memory=80 * 10**9) for i in range(2))
+    pool = Pool(devices=GPUS[:1] + huge[:1], slots=2)
+    assert larger_than(GPUS[:1], [pool]) == int(26.4 * 10**9)
+    assert larger_than(GPUS[:2], [pool]) == 0
+    assert larger_than(GPUS[:2], [pool, Pool(devices=huge, slots=2)]) > 0
+    assert larger_than(GPUS[:1], [Pool(devices=large, slots=2)]) == 0
+    assert larger_than(CPUS[:1], [pool]) == 0

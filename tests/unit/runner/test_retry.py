@@ -2,8 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import pytest
+
+from benchfleet.domain.attempt import Advice, Outcome
 from benchfleet.domain.failure import Failure
-from benchfleet.runner.retry import LONGEST_DELAY, charged, retry_in
+from benchfleet.runner.retry import (
+    LONGEST_DELAY,
+    Memory,
+    charged,
+    first_reason,
+    next_advice,
+    retry_in,
+)
 
 TRANSIENT = Failure(stage="benchmark", kind="slot_lost", message="", retryable=True)
 PERMANENT = Failure(stage="load", kind="model_not_found", message="")
@@ -42,3 +54,59 @@ def test_a_cell_that_loses_one_host_after_another_pays_for_it() -> None:
     assert not charged(LOST_HOST, losses=9)
     assert charged(LOST_HOST, losses=10)
     assert not charged(Failure(stage="collect", kind="disk_full", message=""), losses=99)
+
+
+OOM = Failure(stage="benchmark", kind="oom", message="no room", retryable=True)
+GB = 10**9
+
+
+def test_each_lack_of_memory_is_answered_by_one_step_and_the_steps_end() -> None:
+    had, given, steps = Memory(batch_size=5, shared=True, larger=26 * GB), Advice(), []
+    while advice := next_advice(OOM, given, had):
+        steps.append(str(advice))
+        had = replace(
+            had,
+            batch_size=min(had.batch_size, advice.batch_size or 99),
+            shared=had.shared and not advice.alone,
+        )
+        given = advice
+    assert steps == [
+        "with batch size 2",
+        "with batch size 1",
+        "with batch size 1, alone",
+        "with batch size 1, alone, on at least 26 GB",
+    ]
+
+
+def test_a_smaller_batch_is_no_help_where_the_model_did_not_fit() -> None:
+    load = replace(OOM, stage="load")
+    assert next_advice(load, Advice(), Memory(batch_size=8)) is None
+    assert next_advice(load, Advice(), Memory(batch_size=8, shared=True)) == Advice(alone=True)
+
+
+@pytest.mark.parametrize("had", [Memory(), Memory(batch_size=1, shared=False, larger=0)])
+def test_where_nothing_can_be_changed_no_step_is_left(had: Memory) -> None:
+    assert next_advice(OOM, Advice(), had) is None
+
+
+def test_only_a_lack_of_memory_that_may_pass_is_answered_by_steps() -> None:
+    had = Memory(batch_size=8, shared=True, larger=26 * GB)
+    assert next_advice(TRANSIENT, Advice(), had) is None
+    assert next_advice(replace(OOM, retryable=False), Advice(), had) is None
+
+
+def ended(*failures: Failure) -> Outcome:
+    outcome = Outcome(state="failed", failure=failures[0])
+    for failure in failures[1:]:
+        outcome = Outcome(state="failed", failure=failure, first=first_reason(outcome, failure))
+    return outcome
+
+
+def test_the_first_reason_stays_whatever_comes_after_it() -> None:
+    assert ended(OOM, TRANSIENT, PERMANENT, LOST_HOST).reason == OOM
+    assert ended(PERMANENT).first is None
+
+
+def test_what_befell_a_machine_gives_way_to_the_first_reason_of_the_cell_itself() -> None:
+    assert ended(LOST_HOST, LOST_HOST, OOM, TRANSIENT).reason == OOM
+    assert ended(LOST_HOST, LOST_HOST).reason == LOST_HOST

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from benchfleet.benchmarks.base import Record
 from benchfleet.benchmarks.mock_benchmark import MockBenchmark
 from benchfleet.engines.frames import Frame
 from benchfleet.models.mock import MockAdapter
@@ -40,12 +42,22 @@ def raises(message: str) -> Any:
     return method
 
 
-def order(folder: Path) -> Frame:
+def order(folder: Path, *, batch_size: int = 0, answered: int | None = None) -> Frame:
+    """An order; to score again what was answered, where that is said."""
     cell = sample_cell(benchmark="mock_benchmark")
     cell = replace(cell, workload=replace(cell.workload, params=MockBenchmark({}).params()))
     log, scratch = str(folder / "log.txt"), str(folder / "scratch")
     fields = {"attempt": "f/1-1", "cell": cell.to_dict(), "log": log, "scratch": scratch}
-    return Frame(type="run", fields=fields)
+    samples = list(MockBenchmark({}).samples(None, cell.data_seed))[: answered or 0]
+    lines = [
+        json.dumps(
+            Record(index=s.index, id=s.id, columns=s.columns, predicted_answer="x").to_dict()
+        )
+        for s in samples
+    ]
+    fields |= {"batch_size": batch_size, "rescore": answered is not None}
+    attached = ("\n".join(lines).encode(),)
+    return Frame(type="run", fields=fields, attached=attached)
 
 
 @pytest.fixture
@@ -66,6 +78,14 @@ def test_a_gpu_fault_is_told_even_where_unloading_fails_of_it_too(
     assert not executor.run(order(tmp_path))
     assert heard.failed["failure"]["kind"] == "gpu_fault"
     assert FAULT in heard.failed["failure"]["message"]
+    assert heard.failed["fit"] is False
+
+
+def test_no_cell_follows_a_gpu_fault_in_the_same_process(
+    tmp_path: Path, heard: Heard, executor: Executor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(MockAdapter, "answer", raises(FAULT))
+    assert not executor.run(order(tmp_path))
     assert heard.failed["fit"] is False
 
 
@@ -117,3 +137,56 @@ def test_a_gpu_that_cannot_be_asked_after_unloading_makes_the_slot_unfit(
     assert not executor.run(order(tmp_path))
     assert FAULT in heard.failed["failure"]["message"]
     assert heard.failed["fit"] is False
+
+
+def test_a_batch_is_as_large_as_the_order_says(
+    tmp_path: Path, heard: Heard, executor: Executor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+    answer = MockAdapter.answer
+
+    def counted(self: MockAdapter, prompts: Any, generation: Any) -> Any:
+        asked.append(len(prompts))
+        return answer(self, prompts, generation)
+
+    monkeypatch.setattr(MockAdapter, "answer", counted)
+    assert executor.run(order(tmp_path, batch_size=3))
+    assert max(asked) == 3
+
+
+def test_what_was_answered_is_scored_again_without_a_model(
+    tmp_path: Path, heard: Heard, executor: Executor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(MockAdapter, "load", raises("it was loaded"))
+    assert executor.run(order(tmp_path, answered=99))
+    kind, fields = heard.frames[-1]
+    assert (kind, fields["provenance"]) == ("done", {})
+    assert fields["score"]["overall"] == 0.0
+
+
+def test_an_answer_that_is_missing_is_named_and_no_model_is_asked(
+    tmp_path: Path, heard: Heard, executor: Executor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(MockAdapter, "load", raises("it was loaded"))
+    assert executor.run(order(tmp_path, answered=2))
+    failure = heard.failed["failure"]
+    assert (failure["stage"], failure["kind"]) == ("collect", "bad_result")
+    assert failure["message"].startswith("sample 2 was never generated: run the cell again")
+
+
+def test_what_asks_and_scores_in_one_is_not_run_to_score_it_again(
+    tmp_path: Path, heard: Heard, executor: Executor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(MockBenchmark, "needs_model", False, raising=False)
+    monkeypatch.setattr(MockBenchmark, "run", raises("it was run"))
+    executor.run(order(tmp_path, answered=99))
+    assert "asks and scores in one" in heard.failed["failure"]["message"]
+
+
+def test_a_scorer_that_raises_is_told_as_such(
+    tmp_path: Path, heard: Heard, executor: Executor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(MockBenchmark, "score", raises("no score"))
+    assert executor.run(order(tmp_path))
+    assert heard.failed["failure"]["stage"] == "collect"
+    assert heard.failed["seconds"]["benchmark"] > 0

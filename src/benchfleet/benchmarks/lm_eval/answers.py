@@ -1,14 +1,16 @@
-"""The answers of a harness run, recorded one document at a time as they come."""
+"""The answers of a harness run: recorded one document at a time as they come, and given again to
+the next attempt."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 from collections import defaultdict, deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from benchfleet.benchmarks.base import Record, Session
+from benchfleet.benchmarks.base import Record, Session, withdraw
 from benchfleet.domain.canonical import content_digest
 
 _Place = tuple[int, int]  # a document's number, and the request's among its own
@@ -18,8 +20,11 @@ class Answers:
     """Stands where lm-eval keeps answers for another run (its ``CacheHook``): it is told of each
     as it comes, in any order, and records a document once all of its requests are answered.
 
-    The requests of a task are known from its first answer on.
+    A document that an earlier attempt recorded is known where both it and all of its requests are
+    the same by content. The requests of a task are known once lm-eval has built it.
     """
+
+    chance = ""  # the state of the random numbers, where the last answer was drawn by them
 
     def __init__(
         self,
@@ -36,29 +41,71 @@ class Answers:
         self._before = clock()
         self._waiting: dict[str, deque[_Place]] | None = None
         self._requests: dict[int, list[Any]] = defaultdict(list)
-        self._answers: dict[int, dict[int, Any]] = defaultdict(dict)  # the first of each request
+        self._answers: dict[_Place, list[Any]] = defaultdict(list)  # one for each repeat
         self._left: dict[int, int] = {}  # answers that a document still waits for
+        self._known: dict[_Place, list[Any]] = {}  # the answers of an earlier attempt
+        self._fresh: list[tuple[_Place, Any]] = []  # of documents that still wait, not kept yet
+        self._numbers: dict[_Place, int] = {}  # that of the next answer among all that are to come
         self._measured: Mapping[str, float] = {}
         self._earlier = {record.index: record for record in session.recorded}
+        self._parts: dict[str, list[Record]] = defaultdict(list)
+        for record in sorted(session.recorded, key=lambda record: -record.index):
+            if record.index < 0:
+                self._parts[record.id].append(record)
 
     def add_partial(self, attr: str, req: Sequence[Any], res: Any) -> None:
         """Take the answer to one request; lm-eval's name for it, and lm-eval's arguments."""
         waiting = self._expected()
         self._measured = self._measures()
         if places := waiting.get(_key(attr, req)):
-            number, place = places.popleft()
-            self._answers[number].setdefault(place, res)
-            self._left[number] -= 1
-            if not self._left[number]:
-                self._record(number)
+            place = places.popleft()
+            self._answers[place].append(res)
+            self._left[place[0]] -= 1
+            if self._left[place[0]]:
+                self._fresh.append((place, res))
+            else:
+                self._record(place[0])
         self._session.check_stop()
+
+    def keep_unfinished(self) -> None:
+        """Keep the answers of documents that wait for others, for the next attempt alone: lm-eval
+        asks the longest texts first, so that a document may wait long for its last one."""
+        fresh, self._fresh = self._fresh, []
+        for (number, idx), answer in fresh:
+            if not self._left[number]:
+                continue
+            request = next(one for one in self._requests[number] if one.idx == idx)
+            count = self._numbers[number, idx]
+            self._numbers[number, idx] += 1
+            self._session.record(
+                Record(
+                    index=-1 - count,
+                    id=_part(request),
+                    columns={},
+                    predicted_answer="",
+                    resume={"answer": plain(answer)},
+                )
+            )
+
+    def known(self, requests: Sequence[Any]) -> list[Any]:
+        """The earlier answer to each of lm-eval's requests, which come as often as they are
+        asked; None for what is to be asked."""
+        self._expected()
+        left = {place: deque(answers) for place, answers in self._known.items()}
+        places = [(request.doc_id, request.idx) for request in requests]
+        return [left[place].popleft() if left.get(place) else None for place in places]
+
+    def chance_after(self, number: int) -> str:
+        """What `chance` was when a document of an earlier attempt was recorded."""
+        record = self._earlier.get(number)
+        return str(record.resume.get("chance", "")) if record else ""
 
     def finish(self) -> None:
         """Record what lm-eval answered without telling of it."""
         self._expected()
         for number in [number for number, left in self._left.items() if left]:
             for request in self._requests[number]:
-                self._answers[number].setdefault(request.idx, request.resps[0])
+                self._answers[number, request.idx] = list(request.resps)
             self._left[number] = 0
             self._record(number)
 
@@ -66,16 +113,53 @@ class Answers:
         if self._waiting is None:
             self._waiting = defaultdict(deque)
             for request in self._task.instances:
-                number, repeats = request.doc_id, request.repeats or 1
-                key = _key(request.request_type, request.args)
-                self._waiting[key].extend([(number, request.idx)] * repeats)
-                self._requests[number].append(request)
-                self._left[number] = self._left.get(number, 0) + repeats
+                self._requests[request.doc_id].append(request)
+            count = 0
+            for number, requests in self._requests.items():
+                requests.sort(key=lambda request: int(request.idx))
+                whole = self._remember(number, requests)
+                self._left[number] = 0
+                for request in requests:
+                    place, repeats = (number, request.idx), request.repeats or 1
+                    if not whole and (part := self._earlier_part(request, repeats)):
+                        self._known[place], self._answers[place] = part, list(part)
+                    answered = len(self._known.get(place, ()))
+                    self._left[number] += repeats - answered
+                    self._numbers[place] = count + answered
+                    count += repeats
+                    key = _key(request.request_type, request.args)
+                    self._waiting[key].extend([place] * (repeats - answered))
+            others = {n for n in self._earlier if n >= 0} - self._requests.keys()
+            withdraw(self._session, [self._earlier[number] for number in sorted(others)])
         return self._waiting
 
+    def _earlier_part(self, request: Any, repeats: int) -> list[Any]:
+        """What `keep_unfinished` kept of one request in an earlier attempt."""
+        records = self._parts.get(_part(request), [])[:repeats]
+        return [_answer(request.request_type, record.resume["answer"]) for record in records]
+
+    def _remember(self, number: int, requests: Sequence[Any]) -> bool:
+        """Take an earlier attempt's answers to a document; False where they are not there, or are
+        those of another."""
+        record = self._earlier.get(number)
+        if record is None or record.id != _id(number, requests[0].doc):
+            return False
+        asked = record.resume.get("asked", [])
+        if [found[0] for found in asked] != [_digest(request) for request in requests]:
+            return False
+        answers = [
+            [_answer(request.request_type, one) for one in found[1:]]
+            for request, found in zip(requests, asked, strict=True)
+        ]
+        if any(len(a) != (r.repeats or 1) for a, r in zip(answers, requests, strict=True)):
+            return False
+        self._known |= {(number, r.idx): a for a, r in zip(answers, requests, strict=True)}
+        return True
+
     def _record(self, number: int) -> None:
-        requests = sorted(self._requests[number], key=lambda request: request.idx)
-        answers = [self._answers[number][request.idx] for request in requests]
+        requests = self._requests[number]
+        given = [self._answers.pop((number, request.idx)) for request in requests]
+        answers = [of_request[0] for of_request in given]
         first, doc = requests[0], requests[0].doc
         likelihoods = [answer[0] if isinstance(answer, tuple) else answer for answer in answers]
         generated = first.request_type == "generate_until"
@@ -87,21 +171,22 @@ class Answers:
         else:  # one text, which the model would have said or not
             greedy = isinstance(answers[0], tuple) and answers[0][1]
             said = first.args[-1].strip() if greedy else ""
-        columns = {str(name): plain(value) for name, value in dict(doc).items()}
-        digest = content_digest(columns)
+        columns = _columns(doc)
         columns["target"] = _target(self._task, doc, choices)
         if not generated:
             columns["loglikelihoods"] = [plain(value) for value in likelihoods]
+        asked = [[_digest(r), *map(plain, a)] for r, a in zip(requests, given, strict=True)]
         now = self._clock()
         record = Record(
             index=number,
-            id=f"{number}-{digest[:8]}",
+            id=_id(number, doc),
             columns=columns,
             predicted_answer=said,
             prompt_tokens=self._tokens(first.args[0]),
             completion_tokens=self._tokens(said, add_special_tokens=False) if generated else 0,
             seconds=now - self._before,
             measures=self._measured,
+            resume={"asked": asked, **({"chance": self.chance} if self.chance else {})},
         )
         self._before = now
         if not _same(record, self._earlier.get(number)):
@@ -123,6 +208,14 @@ def plain(value: Any) -> Any:
     return str(value)
 
 
+def _columns(doc: Any) -> dict[str, Any]:
+    return {str(name): plain(value) for name, value in dict(doc).items()}
+
+
+def _id(number: int, doc: Any) -> str:
+    return f"{number}-{content_digest(_columns(doc))[:8]}"
+
+
 def _same(record: Record, earlier: Record | None) -> bool:
     """Whether an earlier attempt recorded this very answer."""
     return earlier is not None and (record.id, record.predicted_answer, record.columns) == (
@@ -134,6 +227,23 @@ def _same(record: Record, earlier: Record | None) -> bool:
 
 def _key(kind: str, arguments: Sequence[Any]) -> str:
     return json.dumps([kind, *arguments], sort_keys=True, default=str)
+
+
+def _part(request: Any) -> str:
+    """The id of one request of a document."""
+    return f"{_id(request.doc_id, request.doc)}-{request.idx}-{_digest(request)}"
+
+
+def _digest(request: Any) -> str:
+    key = _key(request.request_type, request.args)
+    return hashlib.sha256(key.encode("utf-8", "backslashreplace")).hexdigest()[:16]
+
+
+def _answer(kind: str, value: Any) -> Any:
+    """An answer as lm-eval has it, from JSON."""
+    if kind == "generate_until":
+        return value
+    return float(value) if kind == "loglikelihood_rolling" else (float(value[0]), value[1])
 
 
 def _choices(task: Any, doc: Any, requests: Sequence[Any]) -> list[str]:

@@ -108,7 +108,7 @@ class LmEval:
         return [*own.sources, *own.data] if own else []
 
     def run(self, session: Session) -> Score:
-        """Ask, record and score; what an earlier attempt recorded is asked again."""
+        """Ask what was not recorded yet, record and score."""
         if not isinstance(session.adapter, Lender):
             raise CellFailure(
                 stage="benchmark",

@@ -88,11 +88,13 @@ def evaluate_task(
 ) -> Mapping[str, Any]:
     """What lm-eval's `evaluate` says of the task, with every answer recorded as it came."""
     from lm_eval import evaluate
-    from lm_eval.models.huggingface import HFLM
+
+    from .resumed import ResumedLM
 
     if settings["apply_chat_template"] and not loan.tokenizer.chat_template:
         raise _failure("user_error", "this model has no chat template; remove apply_chat_template")
-    lm = HFLM(
+    lm = ResumedLM(
+        session=session,
         pretrained=loan.model,
         tokenizer=loan.tokenizer,
         backend="causal",

@@ -51,7 +51,7 @@ where state = 'pending' and ready is not null and ready <= :now;
 -- The best cells that fit: the head of every lane that fits the offer, then the best of those.
 -- `:load_key` null means any model.
 select cell.ordinal, cell.fingerprint, cell.path, cell.attempt, cell.tries, cell.token,
-       spec.spec, spec.terms
+       spec.spec, spec.terms, (select event.data from event where event.seq = cell.outcome)
 from lane cross join cell on cell.ordinal in (
   select head.ordinal from cell as head
   where head.lane = lane.number and head.state = 'pending' and head.ready is null
@@ -66,7 +66,7 @@ limit :limit;
 -- The same among the chosen cells alone, driven from their own ordered list, so that neither the
 -- other pending cells nor the size of the choice matter.
 select cell.ordinal, cell.fingerprint, cell.path, cell.attempt, cell.tries, cell.token,
-       spec.spec, spec.terms
+       spec.spec, spec.terms, (select event.data from event where event.seq = cell.outcome)
 from lane cross join cell on cell.ordinal in (
   select head.ordinal from temp.chosen cross join cell as head on head.ordinal = chosen.ordinal
   where chosen.lane = lane.number and chosen.ready is null

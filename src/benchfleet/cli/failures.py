@@ -1,0 +1,130 @@
+"""``benchfleet failures``: what failed and why, grouped, each with the way out."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from typing import Any
+
+from benchfleet.bench import Bench
+from benchfleet.cli import options, selection
+from benchfleet.cli.words import printable
+from benchfleet.domain.attempt import CellRecord
+from benchfleet.ledger.history import Attempt, attempts_by_cell
+from benchfleet.reports.failures import FailureGroup, grouped_failures
+
+_SHOWN = 3  # cells of a group by name
+_LINES = 8  # of the log
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """What the verb takes."""
+    selection.configure(parser, example="benchfleet failures study.yaml --kind oom")
+
+
+def main(arguments: argparse.Namespace) -> int:
+    """Show the failures by stage, kind and message, with every attempt of one cell each."""
+    bench, cells = options.opened(arguments)
+    records = selection.selected(arguments, bench.records(cells))
+    groups = grouped_failures(records)
+    first = {group.folder.rpartition("/")[2]: group for group in groups}
+    known = {str(record.fingerprint): record for record in records}
+    attempts = _attempts(bench, list(first))
+    told = [
+        _told(arguments, group, known[name], attempts.get(name, []))
+        for name, group in first.items()
+    ]
+    count = sum(len(group.cells) for group in groups)
+    if arguments.json:
+        found = {"campaign": bench.campaign.name, "cells": count, "groups": told}
+        print(json.dumps(found, indent=2))
+        return 0
+    if not groups:
+        print(printable(f"{bench.campaign.name}: nothing failed"))
+        return 0
+    head = f"{bench.campaign.name}: {count} cells without a result, {len(groups)} kinds of failure"
+    print(printable(head))
+    for one in told:
+        print()
+        for line in _lines(one):
+            print(printable(line))
+    return 0
+
+
+def _attempts(bench: Bench, names: Sequence[str]) -> dict[str, list[Attempt]]:
+    """The attempts of these cells, as the ledger's history has them."""
+    ledger = bench.existing_ledger() if names else None
+    if ledger is None:
+        return {}
+    with closing(ledger):
+        return attempts_by_cell(ledger.events(among=names))
+
+
+def _told(
+    arguments: argparse.Namespace,
+    group: FailureGroup,
+    record: CellRecord,
+    attempts: Sequence[Attempt],
+) -> dict[str, Any]:
+    """One group as JSON has it; attempts and log are those of its first cell."""
+    reason = record.outcome.reason if record.outcome else None
+    return {
+        "stage": group.stage,
+        "kind": group.kind,
+        "message": group.message,
+        "count": len(group.cells),
+        "cells": list(group.cells),
+        "example": record.path,
+        "why": record.outcome.why if record.outcome else group.message,
+        "attempts": [_attempt(one) for one in attempts],
+        "log_tail": reason.log_tail if reason else "",
+        "folder": group.folder,
+        "way_out": group.way_out,
+        "command": _command(arguments, group),
+    }
+
+
+def _attempt(one: Attempt) -> dict[str, Any]:
+    outcome = one.outcome
+    failure = outcome.failure if outcome else None
+    return {
+        "attempt": one.attempt,
+        "how": one.how or "running",
+        "host": outcome.host if outcome else "",
+        "device": outcome.device if outcome else "",
+        "failure": str(failure) if failure else "",
+        "then": str(outcome.advice) if outcome and outcome.retry_in is not None else "",
+    }
+
+
+def _command(arguments: argparse.Namespace, group: FailureGroup) -> str:
+    """What to run once the way out was gone."""
+    if group.scoring:
+        return options.same_choice(arguments, "rescore")
+    kind = "" if group.stage == "unknown" else f" --kind {group.kind}"
+    retry, run = (options.same_choice(arguments, verb) for verb in ("retry", "run"))
+    return f"{retry}{kind} && {run}"
+
+
+def _lines(group: dict[str, Any]) -> Iterator[str]:
+    count = group["count"]
+    yield f"{group['stage']}: {group['kind']} · {count} cell{'s' if count > 1 else ''}"
+    yield f"  {group['why'].splitlines()[0]}"
+    for cell in group["cells"][:_SHOWN]:
+        yield f"  - {cell}"
+    if count > _SHOWN:
+        yield f"  - and {count - _SHOWN} more"
+    yield f"  the attempts of {group['example']}"
+    for one in group["attempts"]:
+        what = one["failure"].partition("\n")[0] or one["how"]
+        then = f"; then {one['then']}" if one["then"] else ""
+        place = " ".join(part for part in (one["host"], one["device"]) if part)
+        yield f"    {one['attempt']}  {what}{f', on {place}' if place else ''}{then}"
+    if group["log_tail"]:
+        yield f"  the end of its log; all of it is in {group['folder']}"
+        for line in group["log_tail"].splitlines()[-_LINES:]:
+            yield f"    | {line}"
+    yield f"  {group['way_out']}"
+    yield f"  then: {group['command']}"

@@ -1,0 +1,88 @@
+"""``benchfleet rescore``: score again what was answered, without asking the model."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Sequence
+
+from benchfleet.bench import Bench
+from benchfleet.cli import options, selection
+from benchfleet.cli.words import printable
+from benchfleet.domain.attempt import CellRecord
+from benchfleet.runner.rescore import Rescored
+from benchfleet.wiring import rescore
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """What the verb takes."""
+    selection.configure(parser, example="benchfleet rescore study.yaml --cell 'tiny/*/recall*'")
+    parser.add_argument(
+        "--all",
+        action="store_true",
+        help="published cells too: their new score is compared, and the published one stays",
+    )
+
+
+def main(arguments: argparse.Namespace) -> int:
+    """Score the cells whose scoring failed; 1 where one cannot be scored or differs."""
+    bench, cells = options.opened(arguments)
+    meant = [
+        record
+        for record in selection.selected(arguments, bench.records(cells))
+        if _can_be_scored(bench, record, everything=arguments.all, named=bool(arguments.cell))
+    ]
+    found = []
+    for one in rescore(bench, meant):
+        found.append(one)
+        if not arguments.json:
+            print(printable(_line(one)), flush=True)
+    if arguments.json:
+        told = {"campaign": bench.campaign.name, "cells": [_told(one) for one in found]}
+        print(json.dumps(told, indent=2))
+    elif not found:
+        print("nothing to score again: no scoring failed (--all compares what is published)")
+    else:
+        print(printable(_advice(arguments, found)))
+    return 1 if any(one.failure or one.differs for one in found) else 0
+
+
+def _can_be_scored(bench: Bench, record: CellRecord, *, everything: bool, named: bool) -> bool:
+    if record.state == "success":
+        return everything and bench.layout.published(record.path).is_dir()
+    outcome = record.outcome
+    failures = [outcome.failure, outcome.first] if outcome else []
+    in_scoring = any(failure and failure.stage == "collect" for failure in failures)
+    return record.state == "partial" and (in_scoring or named)
+
+
+def _line(one: Rescored) -> str:
+    path = one.record.path
+    if one.failure is not None:
+        return f"✗ {path}  {one.failure}; its answers are kept"
+    if one.published is None:
+        return f"✓ {path}  {one.score:.3f}"
+    if not one.differs:
+        return f"= {path}  {one.published:.3f}, as published"
+    return (
+        f"≠ {path}  {one.score:.3f}, published is {one.published:.3f} ({one.changed} samples"
+        " differ); what is published stays"
+    )
+
+
+def _advice(arguments: argparse.Namespace, found: Sequence[Rescored]) -> str:
+    if any(one.failure for one in found):
+        retry, run = (options.same_choice(arguments, verb) for verb in ("retry", "run"))
+        return f"ask the model for what is missing: {retry} && {run}"
+    return f"look at it with: {options.same_choice(arguments, 'report')}"
+
+
+def _told(one: Rescored) -> dict[str, object]:
+    return {
+        "cell": one.record.path,
+        "score": one.score,
+        "published": one.published,
+        "differs": one.differs,
+        "changed_samples": one.changed,
+        "failure": str(one.failure) if one.failure else "",
+    }

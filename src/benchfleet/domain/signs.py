@@ -1,0 +1,84 @@
+"""What libraries and systems write when they fail, and the kind of failure that it is a sign of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .failure import Kind
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sign:
+    """Words that give a failure away, in lower case."""
+
+    kind: Kind
+    words: str
+    beside: tuple[str, ...] = ()  # of which one must stand in the same line
+
+
+_GPU = ("cuda", "gpu", "nccl", "nvrm")
+SIGNS = (
+    *(
+        Sign(kind="oom", words=words)
+        for words in (
+            "out of memory",
+            "cuda_error_out_of_memory",
+            "cublas_status_alloc_failed",
+            "cannot allocate memory",
+            "can't allocate",
+            "std::bad_alloc",
+            "memoryerror",
+            "oom-kill",
+            "oom_kill",
+        )
+    ),
+    *(
+        Sign(kind="gpu_fault", words=words, beside=_GPU)
+        for words in (
+            "illegal memory access",
+            "illegal address",
+            "illegal_address",
+            "illegal instruction",
+            "misaligned address",
+            "device-side assert",
+            "unspecified launch failure",
+            "uncorrectable ecc",
+            "eccuncorrectable",
+            "fallen off the bus",
+            "gpu is lost",
+            "hardware stack error",
+            "xid (",
+            "xid ",
+            "unhandled cuda error",
+            "unhandledcudaerror",
+            "cublas_status_execution_failed",
+            "cudnn_status_execution_failed",
+        )
+    ),
+    Sign(kind="stuck", words="watchdog caught collective operation timeout"),
+    Sign(kind="disk_full", words="no space left on device"),
+    Sign(kind="disk_full", words="disk quota exceeded"),
+)
+RETRYABLE: frozenset[Kind] = frozenset(
+    {"oom", "gpu_fault", "stuck", "timeout", "disk_full", "slot_lost", "host_lost", "crash"}
+)  # kinds that may be gone the next time
+
+
+@dataclass(frozen=True, kw_only=True)
+class Found:
+    """A sign, and the line that it stands in."""
+
+    kind: Kind
+    line: str
+
+
+def first_sign(text: str) -> Found | None:
+    """The first line that gives a failure away: what follows from it comes later."""
+    for line in text.splitlines():
+        lowered = line.lower()
+        for sign in SIGNS:
+            if sign.words in lowered and (
+                not sign.beside or any(word in lowered for word in sign.beside)
+            ):
+                return Found(kind=sign.kind, line=line.strip())
+    return None

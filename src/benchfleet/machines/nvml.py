@@ -1,0 +1,169 @@
+"""NVML as benchfleet asks it: what each GPU is, how it is, and who is on it."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from benchfleet.errors import DeviceError, MissingExtra, NoGpu
+
+RECORDING = "BENCHFLEET_NVML_RECORDING"  # a file that answers instead of the driver, for tests
+
+
+@dataclass(frozen=True, kw_only=True)
+class GpuProcess:
+    """A process that computes on a GPU, by the number that the driver knows it under, which in a
+    container is not its own."""
+
+    pid: int
+    name: str = ""  # "" where this machine shows no such process, as the next
+    user: str = ""
+    memory: int = 0  # bytes on the GPU; 0: not told
+    slot: str = ""  # of benchfleet, which it belongs to
+
+    def __str__(self) -> str:
+        who = f"{self.user}: {self.name}" if self.name else "another container's or user's process"
+        return f"{who} ({self.pid})"
+
+
+@dataclass(frozen=True, kw_only=True)
+class GpuState:
+    """A GPU at one moment."""
+
+    index: int
+    name: str = ""
+    uuid: str = ""
+    memory: int = 0  # bytes
+    free: int = 0  # bytes
+    processes: tuple[GpuProcess, ...] = ()
+    mig: bool = False  # split into instances
+    uncorrected: int | None = None  # ECC errors since the driver was loaded; None: not counted
+    xids: tuple[int, ...] = ()  # critical errors that the driver told since it is watched
+    temperature: int | None = None  # °C
+    utilisation: int | None = None  # %
+    power: float | None = None  # W
+    lost: str = ""  # why it does not answer; then nothing else is known of it
+
+    @property
+    def fault(self) -> str:
+        """What is wrong with it as hardware; ``""`` where nothing is."""
+        if self.lost:
+            return f"it does not answer (NVML: {self.lost})"
+        if self.uncorrected:
+            return f"its memory had {self.uncorrected} uncorrectable ECC errors"
+        if self.xids:
+            numbers = ", ".join(map(str, self.xids))
+            return f"its driver reported critical errors (Xid {numbers})"
+        return ""
+
+
+class Nvml(Protocol):
+    """What is asked of NVML. A GPU that is lost is a state like any other."""
+
+    def driver(self) -> str:
+        """The driver's version; ``""`` where it does not tell."""
+        ...
+
+    def gpus(self) -> tuple[GpuState, ...]:
+        """Every GPU, in NVML's order. Raises DeviceError."""
+        ...
+
+
+@contextlib.contextmanager
+def opened() -> Iterator[Nvml]:
+    """NVML, for as long as it is needed.
+
+    Raises NoGpu where there is no GPU, DeviceError where NVML cannot be asked, and MissingExtra
+    where this interpreter has no binding to it.
+    """
+    if file := os.environ.get(RECORDING):
+        yield importlib.import_module("benchfleet.testing.nvml").Recorded(file)
+        return
+    try:
+        import pynvml
+    except ImportError:
+        raise MissingExtra(
+            "GPUs cannot be asked how they are: this interpreter lacks nvidia-ml-py; "
+            "pip install nvidia-ml-py"
+        ) from None
+    absent = (pynvml.NVML_ERROR_LIBRARY_NOT_FOUND, pynvml.NVML_ERROR_DRIVER_NOT_LOADED)
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError as error:
+        kind = NoGpu if error.value in absent else DeviceError
+        raise kind(f"this machine has no NVIDIA GPU that can be used (NVML: {error})") from None
+    try:
+        yield _Driver(pynvml)
+    finally:
+        pynvml.nvmlShutdown()
+
+
+class _Driver:
+    """The NVML of this machine's driver, through its own binding."""
+
+    def __init__(self, binding: Any) -> None:
+        self._nvml = binding
+
+    def driver(self) -> str:
+        return str(self._told("nvmlSystemGetDriverVersion") or "")
+
+    def gpus(self) -> tuple[GpuState, ...]:
+        try:
+            count = self._nvml.nvmlDeviceGetCount()
+        except self._nvml.NVMLError as error:
+            raise DeviceError(f"the GPUs cannot be counted (NVML: {error})") from None
+        return tuple(self._gpu(index) for index in range(count))
+
+    def _gpu(self, index: int) -> GpuState:
+        nvml = self._nvml
+        try:
+            gpu = nvml.nvmlDeviceGetHandleByIndex(index)
+            memory = nvml.nvmlDeviceGetMemoryInfo(gpu)
+            name, uuid = str(nvml.nvmlDeviceGetName(gpu)), str(nvml.nvmlDeviceGetUUID(gpu))
+        except nvml.NVMLError as error:
+            return GpuState(index=index, lost=str(error))
+        volatile = (nvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, nvml.NVML_VOLATILE_ECC)
+        power = self._told("nvmlDeviceGetPowerUsage", gpu)  # mW
+        rates = self._told("nvmlDeviceGetUtilizationRates", gpu)
+        mig = self._told("nvmlDeviceGetMigMode", gpu)  # now, and after the next reset
+        running = self._told("nvmlDeviceGetComputeRunningProcesses", gpu) or ()
+        return GpuState(
+            index=index,
+            name=name,
+            uuid=uuid,
+            memory=int(memory.total),
+            free=int(memory.free),
+            processes=tuple(process(one.pid, one.usedGpuMemory or 0) for one in running),
+            mig=bool(mig and mig[0]),
+            uncorrected=self._told("nvmlDeviceGetTotalEccErrors", gpu, *volatile),
+            temperature=self._told("nvmlDeviceGetTemperature", gpu, nvml.NVML_TEMPERATURE_GPU),
+            utilisation=None if rates is None else int(rates.gpu),
+            power=None if power is None else power / 1000,
+        )
+
+    def _told(self, question: str, *about: Any) -> Any:
+        """The answer; None where this GPU or driver has none."""
+        try:
+            return getattr(self._nvml, question)(*about)
+        except self._nvml.NVMLError:
+            return None
+
+
+def process(pid: int, memory: int = 0) -> GpuProcess:
+    """A process by its number, with what this machine shows of it."""
+    import psutil
+
+    try:
+        found = psutil.Process(pid)
+        name, user = found.name(), found.username()
+    except psutil.Error:
+        return GpuProcess(pid=pid, memory=memory)
+    try:
+        slot = found.environ().get("BENCHFLEET_SLOT", "")
+    except (psutil.Error, OSError):  # another user's
+        slot = ""
+    return GpuProcess(pid=pid, name=name, user=user, memory=memory, slot=slot)

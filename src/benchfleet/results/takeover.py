@@ -1,0 +1,139 @@
+"""Samples of another results folder, taken over for cells of the same identity; never scores."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from math import isfinite
+from pathlib import Path
+from typing import Any
+
+from benchfleet.domain.cell import Cell
+from benchfleet.errors import ResultsError
+from benchfleet.results import layout as names
+from benchfleet.results.disk import digest_of, make_folders, read_plain, write_synced
+from benchfleet.results.layout import Layout
+from benchfleet.results.read import published_folders, sealed
+from benchfleet.results.samples import count_samples, standing
+
+_ATTEMPT = "0-0"  # before the first attempt of a cell's own
+_DRAFT = f".{names.SAMPLES}.draft"
+_COUNTS = ("prompt_tokens", "completion_tokens")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Taken:
+    """What was taken over."""
+
+    samples: int
+    cells: int
+    left_out: tuple[str, ...]  # what was found and not taken, with the reason
+
+
+def take_over(source: Path, layout: Layout, campaign: str, wanted: Collection[str]) -> Taken:
+    """Put the samples that `source` holds of the wanted cells (fingerprints) where their next
+    attempt finds them.
+
+    `source` is a campaign's results folder, or the one above it. Both published cells and
+    attempts count, by the content that identifies a cell; of several the one that got furthest.
+    Raises ResultsError where there is no such folder, or it is the campaign's own.
+    """
+    if not source.is_dir():
+        raise ResultsError(f"there is no results folder {source} to resume from")
+    roots = [root for root in (source, source / campaign) if root.is_dir()]
+    if any(root.resolve() == layout.root.resolve() for root in roots):
+        raise ResultsError(
+            f"{source} is where this campaign keeps its results: it goes on from these by itself"
+        )
+    best: dict[str, bytes] = {}
+    left_out: list[str] = []
+    for root in roots:
+        for fingerprint, file in (*_attempts(root, wanted), *_published(root, wanted, left_out)):
+            lines, wrong = _well_formed(file)
+            if wrong:
+                left_out.append(f"{wrong} lines of {file} are no samples")
+            if lines.count(b"\n") > best.get(fingerprint, b"").count(b"\n"):
+                best[fingerprint] = lines
+    for fingerprint, lines in best.items():
+        folder = layout.attempts_of(fingerprint) / _ATTEMPT
+        make_folders(folder)
+        write_synced(folder, {_DRAFT: lines.decode()})
+        os.replace(folder / _DRAFT, folder / names.SAMPLES)
+    return Taken(
+        samples=sum(map(count_samples, best.values())), cells=len(best), left_out=tuple(left_out)
+    )
+
+
+def _attempts(root: Path, wanted: Collection[str]) -> Iterator[tuple[str, Path]]:
+    for fingerprint in sorted(wanted):
+        for attempt in sorted(Layout(root).attempts_of(fingerprint).glob("*")):
+            yield fingerprint, attempt / names.SAMPLES
+
+
+def _published(
+    root: Path, wanted: Collection[str], left_out: list[str]
+) -> Iterator[tuple[str, Path]]:
+    for folder in published_folders(root):
+        file = folder / names.SAMPLES
+        try:
+            content, _ = sealed(folder)
+            if content["fingerprint"] not in wanted:
+                continue
+            if Cell.from_dict(content["cell"]).fingerprint != content["fingerprint"]:
+                raise ResultsError("its fingerprint is not that of its cell")
+            if digest_of(file) != content["files"][names.SAMPLES]:
+                raise ResultsError(f"{names.SAMPLES} is not as it was sealed")
+        except (ResultsError, OSError, ValueError, LookupError, TypeError, AttributeError) as error:
+            left_out.append(f"{folder}: {error}")
+            continue
+        yield content["fingerprint"], file
+
+
+def _well_formed(file: Path) -> tuple[bytes, int]:
+    """The samples of a file as JSON lines without their scores, and how many lines are none; a
+    last one without an end was torn by a crash, and is not counted."""
+    try:
+        content = read_plain(file)
+    except OSError:
+        return b"", 0
+    found, wrong = [], 0
+    for line in content.splitlines(keepends=True):
+        try:
+            found.append(_sample(json.loads(line, parse_constant=_refuse)))
+        except (ValueError, LookupError, TypeError, RecursionError):
+            wrong += line.endswith(b"\n")
+    return _lines(standing(found).values()), wrong
+
+
+def _sample(line: Mapping[str, Any]) -> dict[str, Any]:
+    """What of a line is a sample. Raises ValueError, LookupError or TypeError for none."""
+    kinds = {"index": int, "id": str, "columns": dict, "predicted_answer": str}
+    sample = {name: line[name] for name in kinds}
+    if any(type(sample[name]) is not kind for name, kind in kinds.items()):
+        raise TypeError("a sample has an index, an id, columns and an answer")
+    for name in _COUNTS:
+        sample[name] = line.get(name, 0)
+        if type(sample[name]) is not int or sample[name] < 0:
+            raise TypeError(f"{name} is a count")
+    sample["seconds"] = line.get("seconds", 0.0)
+    if type(sample["seconds"]) not in (int, float) or not isfinite(sample["seconds"]):
+        raise TypeError("seconds are a number")
+    for name in ("measures", "resume"):
+        found = line.get(name, {})
+        if type(found) is not dict:
+            raise TypeError(f"{name} is a mapping")
+        if found or name == "measures":
+            sample[name] = found
+    if line.get("withdrawn") is True:
+        sample["withdrawn"] = True
+    return sample
+
+
+def _lines(samples: Iterable[Mapping[str, Any]]) -> bytes:
+    return "".join(json.dumps(sample) + "\n" for sample in samples).encode()
+
+
+def _refuse(word: str) -> None:
+    raise ValueError(f"{word} is no number of JSON")

@@ -1,0 +1,240 @@
+"""What becomes of claimed cells: begun on a slot, kept sample by sample, ended or given back."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Mapping
+
+from benchfleet.domain.attempt import Claim, Outcome
+from benchfleet.domain.failure import Failure, Kind, Stage
+from benchfleet.engines.base import (
+    AttemptEvent,
+    Done,
+    Engine,
+    Failed,
+    FileSent,
+    Progressed,
+    Recorded,
+    Started,
+    Stopped,
+)
+from benchfleet.errors import ClaimLost, ResultsError
+from benchfleet.ledger.base import Ledger
+from benchfleet.runner.attempts import Attempt, Attempts, unwritable
+from benchfleet.runner.course import Course
+from benchfleet.runner.fill import Filler
+from benchfleet.runner.hosts import Hosts
+from benchfleet.runner.inbox import Concluded, Inbox
+from benchfleet.runner.leases import LeaseKeeper
+from benchfleet.runner.slots import Slot, Slots, label
+
+CANCEL_GRACE = 30.0  # seconds that a cancelled cell has to stop after the sample at hand
+
+Background = Callable[[Callable[[], None]], object]  # runs what it is given soon
+
+
+class Cells:
+    """Sees to the attempts of one runner, from its claim to its last word."""
+
+    def __init__(
+        self,
+        *,
+        ledger: Ledger,
+        engine: Engine,
+        inbox: Inbox,
+        keeper: LeaseKeeper,
+        course: Course,
+        slots: Slots,
+        hosts: Hosts,
+        filler: Filler,
+        attempts: Attempts,
+        background: Background,
+    ) -> None:
+        self._ledger, self._engine, self._inbox, self._keeper = ledger, engine, inbox, keeper
+        self._course, self._slots, self._hosts, self._filler = course, slots, hosts, filler
+        self._attempts, self._background = attempts, background
+        self._here = socket.gethostname()
+        self.under_way = 0  # attempts that are being written
+        self.ended = 0  # attempts that ended, well or badly
+
+    def begin(self, slot: Slot, claim: Claim) -> None:
+        attempt = self.attempt(slot, claim)
+        if attempt is not None:
+            self._slots.start(slot, attempt)
+            self._course.say(
+                "cell_started", cell=claim.path, slot=slot.id, attempt=claim.lease.attempt
+            )
+
+    def attempt(self, slot: Slot, claim: Claim) -> Attempt | None:
+        """An attempt with its folder; None where that cannot be made, which ends the run where it
+        is not for want of room."""
+        try:
+            return self._attempts.begin(
+                claim,
+                spec=slot.spec,
+                host=slot.spec.host or self._here,
+                device=label(slot.spec.devices),
+                now=self._inbox.now(),
+                provenance=self._hosts.provenance(slot.spec.host),
+            )
+        except OSError as error:
+            self.let_go(claim, f"its folder cannot be made: {error}")
+            if unwritable(error).kind == "disk_full":
+                self._course.refused()
+            else:
+                self._course.broken = f"results cannot be written: {error}"
+            return None
+
+    def take(self, slot: Slot, attempt: Attempt, event: AttemptEvent) -> bool:
+        """What a slot says of its attempt; whether that ended it."""
+        attempt.watch.saw(event, self._inbox.now())
+        if isinstance(event, (Recorded, FileSent)):
+            self._keep(slot, attempt, event)
+        elif isinstance(event, Started):
+            attempt.stage = event.stage
+            slot.shown.stage = event.stage
+            self._course.say("cell_progress", cell=attempt.claim.path, slot=slot.id)
+        elif isinstance(event, Progressed):
+            slot.shown.done, slot.shown.total = event.done, event.total
+        elif isinstance(event, (Done, Failed, Stopped)):
+            slot.free()
+            slot.closing = not (isinstance(event, Done) or event.fit)
+            self._ended(slot, attempt, event)
+            return True
+        return False
+
+    def _ended(self, slot: Slot, attempt: Attempt, event: Done | Failed | Stopped) -> None:
+        if attempt.cancelled_at is not None:
+            self.abandon(attempt)
+        elif isinstance(event, Done):
+            self._end(attempt, lambda: self._attempts.succeed(attempt, event))
+        elif isinstance(event, Failed):
+            slot.forget_model_after(event.failure)
+            failure, seconds = event.failure, event.seconds
+            self._end(attempt, lambda: self._attempts.fail(attempt, failure, seconds))
+        else:
+            self.give_back(attempt, event.reason)
+
+    def _keep(self, slot: Slot, attempt: Attempt, event: Recorded | FileSent) -> None:
+        try:
+            if isinstance(event, FileSent):
+                attempt.folder.append(event.name, event.data)
+                return
+            attempt.folder.record(event.lines)
+        except (OSError, ResultsError) as error:
+            failure = unwritable(error)
+            if failure.kind == "disk_full":
+                self._course.refused()
+            self._slots.kill(slot)
+            self._end(attempt, lambda: self._attempts.fail(attempt, failure, {}))
+            return
+        attempt.done = slot.shown.done = event.done
+        slot.shown.total = event.total
+        self._course.say("cell_progress", cell=attempt.claim.path, slot=slot.id)
+
+    def fail(self, attempt: Attempt, stage: Stage, kind: Kind, message: str) -> None:
+        """End an attempt with a failure that its slot could not tell."""
+        failure = Failure(stage=stage, kind=kind, message=message, retryable=True)
+        seconds: Mapping[str, float] = {stage: self._inbox.now() - attempt.began}
+        self._end(attempt, lambda: self._attempts.fail(attempt, failure, seconds))
+
+    def _end(self, attempt: Attempt, conclude: Callable[[], Outcome]) -> None:
+        """Have the attempt written and finished while its slot computes on."""
+        took = self._inbox.now() - attempt.began
+        attempt.had = self._filler.memory_of(attempt)
+        self.under_way += 1
+
+        def work() -> None:
+            try:
+                concluded = Concluded(attempt=attempt, took=took, outcome=conclude())
+            except Exception as error:  # noqa: BLE001 - the loop judges it, in its own thread
+                concluded = Concluded(attempt=attempt, took=took, error=error)
+            self._inbox.post(concluded)
+
+        self._background(work)
+
+    def concluded(self, event: Concluded) -> bool:
+        """An attempt was written and finished, or could not be; whether its cell may be claimed
+        again. Raises what nobody foresaw."""
+        self.under_way -= 1
+        self.ended += 1
+        attempt, outcome, path = event.attempt, event.outcome, event.attempt.claim.path
+        if isinstance(event.error, ClaimLost):
+            self.abandon(attempt)
+        elif isinstance(event.error, ResultsError):
+            self._course.progress.move("running", "success")
+            self._course.say("warning", cell=path, message=str(event.error))
+        elif event.error is not None:
+            raise event.error
+        elif outcome is not None and outcome.failure is None:
+            self._course.progress.move("running", outcome.state)
+            self._course.progress.spent.append(event.took)
+            self._course.wrote()
+            self._course.say("cell_done", cell=path, took=event.took, metrics=outcome.metrics)
+        elif outcome is not None:
+            again = outcome.retry_in
+            failure = outcome.failure
+            if failure is not None and (failure.kind, failure.stage) == ("disk_full", "collect"):
+                self._course.refused()
+            self._course.progress.move("running", outcome.state if again is None else "pending")
+            if again is not None:
+                self._filler.advise(attempt.claim.lease.fingerprint, outcome.advice)
+            self._course.say(
+                "cell_failed",
+                cell=path,
+                message=str(failure) if again is not None else outcome.why,
+                retry_in=again,
+                differently=str(outcome.advice) if again is not None else "",
+                attempt=attempt.claim.lease.attempt,
+            )
+            return True
+        return False
+
+    def give_back(self, attempt: Attempt, reason: str) -> None:
+        """Let the next who claims it go on after its last sample."""
+        if attempt.cancelled_at is not None:
+            self.abandon(attempt)
+            return
+        self._attempts.give_back(attempt, reason)
+        self._course.progress.move("running", "pending")
+        self._course.say(
+            "cell_released", cell=attempt.claim.path, message=reason, samples=attempt.done
+        )
+
+    def abandon(self, attempt: Attempt) -> None:
+        """Its claim is another's, or nobody's: publish nothing of it."""
+        self._attempts.abandon(attempt)
+        self._course.count()
+        cell, samples = attempt.claim.path, attempt.done
+        if attempt.cancelled_at is not None or self._is_cancelled(attempt.claim):
+            self._course.say("cell_cancelled", cell=cell, message="cancelled", samples=samples)
+        else:
+            self._course.say("claim_lost", cell=cell, message="another runner holds it now")
+
+    def _is_cancelled(self, claim: Claim) -> bool:
+        return any(self._ledger.cells(states=["cancelled"], among=[claim.lease.fingerprint]))
+
+    def see_cancelled(self) -> None:
+        """Stop what somebody cancelled after the sample at hand, and end what does not stop."""
+        running = {
+            str(slot.attempt.claim.lease.fingerprint): (slot, slot.attempt)
+            for slot in self._slots
+            if slot.attempt is not None
+        }
+        if not running:
+            return
+        for record in self._ledger.cells(states=["cancelled"], among=running.keys()):
+            slot, attempt = running[record.fingerprint]
+            if attempt.cancelled_at is None:
+                attempt.cancelled_at = self._inbox.now()
+                self._keeper.drop(attempt.claim.lease)
+                self._engine.stop(slot.id, attempt.key)
+            elif self._inbox.now() - attempt.cancelled_at > CANCEL_GRACE:
+                self._slots.kill(slot)
+                self.abandon(attempt)
+
+    def let_go(self, claim: Claim, reason: str) -> None:
+        """Give back a cell that was claimed and never begun."""
+        self._keeper.drop(claim.lease)
+        self._ledger.release([claim.lease], reason)
+        self._course.progress.move("running", "pending")

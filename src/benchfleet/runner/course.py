@@ -1,0 +1,74 @@
+"""How a run stands: its counts, whether it may begin anything, why it ends, and who is told."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from benchfleet.ledger.base import Ledger
+from benchfleet.runner.inbox import Inbox
+from benchfleet.runner.progress import Notice, NoticeKind, Observer, Progress
+from benchfleet.runner.space import Room, Space
+
+
+class Course:
+    """What those who see to parts of one run share. `ending` is set when nothing is to be waited
+    for any more."""
+
+    def __init__(
+        self,
+        *,
+        ledger: Ledger,
+        fingerprints: frozenset[str],
+        inbox: Inbox,
+        observer: Observer,
+        room: Callable[[], Room],
+        floor: int | None,
+        ending: threading.Event,
+    ) -> None:
+        self._ledger, self._fingerprints = ledger, fingerprints
+        self._inbox, self._observer = inbox, observer
+        self._space = Space(room, floor=floor)
+        self.ending = ending
+        self.progress = Progress(total=len(fingerprints))
+        self.interrupts = 0
+        self.broken = ""  # why the run ends early
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing is begun any more."""
+        return bool(self.interrupts or self.broken)
+
+    @property
+    def short_of_room(self) -> bool:
+        """Whether nothing is begun until the disk has room."""
+        return self._space.short
+
+    def count(self) -> None:
+        """Take the counts from the ledger, where other runners' work shows too."""
+        states = self.progress.states
+        states.clear()
+        for record in self._ledger.cells(among=self._fingerprints):
+            states[record.state] = states.get(record.state, 0) + 1
+
+    def see_room(self) -> None:
+        """Look at the disk."""
+        if said := self._space.look(self._inbox.now()):
+            self.say("warning", message=said)
+
+    def refused(self) -> None:
+        """The disk took no more: begin nothing until it has room."""
+        if said := self._space.refused(self._inbox.now()):
+            self.say("warning", message=said)
+
+    def wrote(self) -> None:
+        """A result was written."""
+        self._space.wrote()
+
+    def say(
+        self, kind: NoticeKind, *, cell: str = "", slot: str = "", message: str = "", **data: Any
+    ) -> None:
+        """Tell whoever watches."""
+        notice = Notice(kind=kind, cell=cell, slot=slot, message=message, data=data)
+        self._observer(notice, self.progress)

@@ -1,0 +1,156 @@
+"""Slots and hosts as they come and go, and what a failure says of a machine."""
+
+from __future__ import annotations
+
+from benchfleet.domain.attempt import Claim
+from benchfleet.domain.failure import Kind
+from benchfleet.engines.base import HostLost, HostReady, SlotLost, SlotReady
+from benchfleet.ledger.base import Ledger
+from benchfleet.results.read import log_tail
+from benchfleet.runner.attempts import Attempt
+from benchfleet.runner.cells import Cells
+from benchfleet.runner.course import Course
+from benchfleet.runner.endings import ending
+from benchfleet.runner.fill import Filler
+from benchfleet.runner.hosts import PATIENCE, Hosts
+from benchfleet.runner.inbox import Inbox
+from benchfleet.runner.place import Pool
+from benchfleet.runner.slots import Slot, Slots
+
+
+class Machines:
+    """Sees to the machines of one runner."""
+
+    def __init__(
+        self,
+        *,
+        inbox: Inbox,
+        ledger: Ledger,
+        course: Course,
+        slots: Slots,
+        hosts: Hosts,
+        filler: Filler,
+        cells: Cells,
+    ) -> None:
+        self._inbox, self._ledger, self._course, self._slots = inbox, ledger, course, slots
+        self._hosts, self._filler, self._cells = hosts, filler, cells
+        self._alone_since: float | None = None  # cells wait for a host, and nothing else goes on
+
+    def look(self) -> None:
+        """See whether what was left alone can be used again, and whether any machine is left."""
+        now = self._inbox.now()
+        self._filler.take_back(now)
+        if not self._waits_for_hosts():
+            self._alone_since = None
+        elif self._alone_since is None:
+            self._alone_since = now
+        elif now - self._alone_since > PATIENCE:
+            self._course.broken = f"no machine came within {PATIENCE:g} s ({self._hosts.why})"
+
+    def _waits_for_hosts(self) -> bool:
+        """Whether cells are left for hosts that are away alone, and no slot does anything."""
+        if not self._hosts.expecting or self._course.short_of_room:
+            return False
+        if any(not slot.idle for slot in self._slots):
+            return False
+        return any(self._ledger.cells(states=["pending"], among=self._filler.for_hosts))
+
+    def host_ready(self, event: HostReady) -> None:
+        """Slots can be opened there."""
+        if not self._hosts.is_away(event.host):
+            return
+        doubted = self._hosts.is_doubted(event.host)
+        self._hosts.ready(event)
+        self._filler.add(Pool(devices=event.devices, slots=event.slots, threads=event.threads))
+        if not doubted:
+            shown = ", ".join(device.label for device in event.devices)
+            self._course.say("host_ready", host=event.host, slots=event.slots, devices=shown)
+
+    def host_lost(self, event: HostLost) -> None:
+        """It cannot be used now; each of its slots was lost before."""
+        self._hosts.lost(event)
+        self._filler.remove(event.host)
+        self._course.say(
+            "host_lost", host=event.host, message=event.reason, hopeless=event.hopeless
+        )
+        if not self._filler.able:
+            self._course.broken = f"no machine can be used ({self._hosts.why})"
+
+    def _doubt(self, host: str, reason: str) -> None:
+        """Open nothing there until its engine has said what holds of it."""
+        self._hosts.doubt(host, reason)
+        self._filler.remove(host)
+
+    def slot_ready(self, slot: Slot, event: SlotReady) -> None:
+        """It takes orders; first the one that it was opened for."""
+        slot.ready = True
+        self._filler.started_well(slot)
+        slot.shown.rest()
+        self._course.say("slot_ready", slot=slot.id, hello=event.hello)
+        claim, slot.reserved = slot.reserved, None
+        if claim is not None:
+            if self._course.over:
+                self._cells.let_go(claim, "its runner ends")
+            else:
+                self._cells.begin(slot, claim)
+
+    def slot_lost(self, slot: Slot, event: SlotLost) -> None:
+        """Its devices are free; what it ran ends with a reason."""
+        self._slots.gone(slot)
+        if event.host_lost:
+            self._doubt(slot.spec.host, event.reason)
+        if not event.expected and not event.busy:
+            self._course.say("slot_lost", slot=slot.id, message=event.reason)
+        why = f"its slot ended: {event.reason}"
+        if slot.attempt is not None:
+            found = ending(event, log_tail(slot.attempt.folder.log))
+            self.heed(slot, slot.attempt, found.kind)
+            self._cells.fail(slot.attempt, slot.attempt.stage, found.kind, found.message)
+        elif slot.reserved is not None and (self._course.over):
+            self._cells.let_go(slot.reserved, "its runner ends")
+        elif slot.reserved is not None and self._hosts.is_away(slot.spec.host):
+            self._cells.let_go(slot.reserved, why)
+        elif slot.reserved is not None and slot.ready:
+            self._slots.open(
+                slot.spec.devices, slot.width, alone=slot.alone, reserved=slot.reserved
+            )
+        elif event.busy:
+            if slot.reserved is not None:
+                self._cells.let_go(slot.reserved, why)
+            if self._filler.set_aside(slot, event.unfit, self._inbox.now()):
+                left = f"{slot.shown.devices} is left alone, and looked at again now and then"
+                self._course.say("warning", message=f"{left}: {event.reason}")
+        elif slot.reserved is not None:
+            self._fail_unstarted(slot, slot.reserved, why)
+        elif event.host_lost:
+            pass  # nothing is wrong with its devices
+        elif not slot.ready and not event.expected and self._filler.started_badly(slot):
+            self._left_out(slot, f"slots do not start ({event.reason}); see {slot.spec.log}")
+
+    def heed(self, slot: Slot, attempt: Attempt, kind: Kind) -> None:
+        """Act on what a failure says of the machine, whatever it was that failed."""
+        if kind == "gpu_fault" and self._filler.faulted(slot, attempt.claim.cell):
+            self._left_out(slot, "a GPU failed there under two cells in a row")
+        elif kind == "disk_full" and not slot.spec.host:
+            self._course.refused()
+        elif kind == "disk_full":
+            places = [device.index for device in slot.spec.devices]
+            if self._filler.set_aside(slot, places, self._inbox.now()):
+                full = f"the disk of {slot.spec.host} is full: {slot.shown.devices} is left alone"
+                self._course.say("warning", message=f"{full}, and looked at again now and then")
+            if slot.idle:
+                self._slots.retire(slot)
+
+    def _left_out(self, slot: Slot, why: str) -> None:
+        """Say that a slot's devices are used no more."""
+        self._course.say("warning", message=f"{slot.shown.devices} is left out: {why}")
+        if not self._filler.able:
+            self._course.broken = why
+
+    def _fail_unstarted(self, slot: Slot, claim: Claim, why: str) -> None:
+        """The interpreter that a cell asks for does not start."""
+        attempt = self._cells.attempt(slot, claim)
+        if attempt is not None:
+            self._cells.fail(
+                attempt, "setup", "slot_lost", f"no slot with {slot.spec.python!r}: {why}"
+            )

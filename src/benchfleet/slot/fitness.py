@@ -1,0 +1,158 @@
+"""Whether a slot's GPUs are fit for it, asked before the slot says hello."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from benchfleet.errors import DeviceError, MissingExtra
+from benchfleet.machines.nvml import GpuProcess, GpuState, Nvml, opened
+
+_GRACE = 5.0  # seconds that the memory of a slot that ended is given to come back
+_TAKEN, _TAKEN_SHARE = 2 * 2**30, 0.05  # bytes, or part of the memory: what a driver itself holds
+_SERVER = "nvidia-cuda-mps"  # how the driver's own processes are called
+_TRIAL_TIME = 300.0  # seconds; the first import of torch from a slow disk takes minutes
+_TRIAL = """
+import torch
+for index in range(torch.cuda.device_count()):
+    numbers = torch.randint(-8, 8, (256, 256), generator=torch.Generator().manual_seed(index))
+    numbers = numbers.to(torch.float32)
+    found = (numbers.to(f"cuda:{index}") @ numbers.to(f"cuda:{index}").T).cpu()
+    if not torch.equal(found, numbers @ numbers.T):
+        raise SystemExit(f"the GPU at place {index} multiplies wrongly")
+if not torch.cuda.device_count():
+    raise SystemExit("torch sees no GPU")
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rules:
+    """What is asked of the GPUs of a slot."""
+
+    gpus: tuple[int, ...]
+    share: bool = False  # other people's processes on them are welcome
+    trial: bool = False  # compute something on them first
+    memory: int = 0  # bytes that must be free on each; 0: as much as nobody else takes
+    run: str = ""  # how the names of our run's slots begin
+    neighbours: int = 0  # slots of this run that are on them already
+
+
+@dataclass(frozen=True, kw_only=True)
+class Unfit:
+    """Why GPUs are not to be used."""
+
+    reason: str
+    gpus: tuple[int, ...]
+    busy: bool = False  # nothing is wrong with them: somebody else is there
+    ending: bool = False  # who is there may be a slot that ends just now
+
+
+def rules_of(opening: Mapping[str, Any]) -> Rules:
+    """What a slot's opening frame asks of its GPUs."""
+    gpus = tuple(int(part) for part in opening["gpus"].split(","))
+    return Rules(gpus=gpus, run=opening["slot"].rpartition("-")[0], **opening["fitness"])
+
+
+def unfit_now(rules: Rules, trial: Callable[[], str] | None = None) -> Unfit | None:
+    """Ask this machine, and wait a little for memory that is about to come back."""
+    try:
+        with opened() as nvml:
+            found = wait_until_fit(nvml, rules)
+    except MissingExtra as error:
+        print(f"GPUs are not checked: {error}", file=sys.stderr)
+        found = None
+    except DeviceError as error:
+        found = Unfit(reason=str(error), gpus=rules.gpus)
+    if found is None and rules.trial and (why := (trial or tried)()):
+        return Unfit(reason=f"its trial failed: {why}", gpus=rules.gpus)
+    return found
+
+
+def wait_until_fit(
+    nvml: Nvml,
+    rules: Rules,
+    *,
+    now: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+) -> Unfit | None:
+    """Why the GPUs are unfit, once what a slot before this one held had time to come back."""
+    until = now() + _GRACE
+    while True:
+        found = unfit(nvml.gpus(), rules)
+        if found is None or not found.ending or now() >= until:
+            return found
+        sleep(0.5)
+
+
+def unfit(seen: Iterable[GpuState], rules: Rules) -> Unfit | None:
+    """The first thing for which a GPU of the slot is not to be used now."""
+    gpus = {gpu.index: gpu for gpu in seen}
+    for index in rules.gpus:
+        if index not in gpus:
+            return Unfit(reason=f"gpu:{index} is not here", gpus=(index,))
+        if fault := gpus[index].fault:
+            return Unfit(reason=f"gpu:{index}: {fault}", gpus=(index,))
+    for index in rules.gpus:
+        if why := _taken(gpus[index], rules):
+            ending = all(one.slot for one in gpus[index].processes)
+            reason = f"gpu:{index} {why}"
+            return Unfit(reason=reason, gpus=(index,), busy=True, ending=ending)
+    return None
+
+
+def _taken(gpu: GpuState, rules: Rules) -> str:
+    """Why there is no room on a GPU that is well; ``""`` where there is."""
+    strangers = [one for one in gpu.processes if _is_stranger(one, rules)]
+    if strangers and not rules.share:
+        return f"is in use: {_listed(strangers)}"
+    if rules.memory and gpu.free < rules.memory:
+        return f"has {_gb(gpu.free)} free of {_gb(gpu.memory)}, and {_gb(rules.memory)} are needed"
+    ours = len(strangers) < len(gpu.processes) or rules.neighbours
+    if rules.share or rules.memory or ours or gpu.mig:
+        return ""
+    taken = gpu.memory - gpu.free
+    if taken > max(_TAKEN, _TAKEN_SHARE * gpu.memory):
+        return f"has {_gb(taken)} of {_gb(gpu.memory)} taken by processes that it does not tell of"
+    return ""
+
+
+def _is_stranger(one: GpuProcess, rules: Rules) -> bool:
+    """Whether a process is neither of this run nor the driver's own. Where the driver's numbers
+    are another container's, what our neighbours run cannot be told from others."""
+    if one.name.startswith(_SERVER):
+        return False
+    if rules.run and one.slot.rpartition("-")[0] == rules.run:
+        return False
+    return bool(one.name) or not rules.neighbours
+
+
+def _listed(processes: Sequence[GpuProcess]) -> str:
+    shown = ", ".join(map(str, processes[:3]))
+    return f"{shown} and {len(processes) - 3} more" if len(processes) > 3 else shown
+
+
+def tried() -> str:
+    """Compute on the GPUs in a process of its own; what went wrong, ``""`` where nothing did."""
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", _TRIAL],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=_TRIAL_TIME,
+        )
+    except subprocess.TimeoutExpired:
+        return f"no answer within {_TRIAL_TIME:g} s"
+    if done.returncode == 0:
+        return ""
+    last = next((line for line in reversed(done.stderr.splitlines()) if line.strip()), "")
+    return last.strip()[:300] or f"exit code {done.returncode}"
+
+
+def _gb(size: int) -> str:
+    return f"{size / 1e9:.1f} GB"

@@ -1,0 +1,37 @@
+"""Scoring again what was answered: what stands where the model would be."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import AbstractContextManager
+from itertools import count
+
+from benchfleet.errors import CellFailure
+from benchfleet.models.base import Answer, Loan, Prompt
+
+
+class NothingToAsk:
+    """Takes the place of the model: whoever asks it lacks an answer, which it says.
+
+    `answered` are the indices of the samples that were recorded.
+    """
+
+    def __init__(self, answered: Collection[int]) -> None:
+        self._answered = answered
+
+    def answer(self, prompts: Sequence[Prompt], generation: Mapping[str, object]) -> list[Answer]:
+        missing = next(index for index in count() if index not in self._answered)
+        raise _unscored(f"sample {missing} was never generated")
+
+    def lend(self) -> AbstractContextManager[Loan]:
+        raise _unscored("this benchmark scores only while it asks a model")
+
+
+def refuse_to_run_again(name: str) -> CellFailure:
+    """The failure of a benchmark that asks and scores in a process of its own."""
+    return _unscored(f"{name} asks and scores in one")
+
+
+def _unscored(why: str) -> CellFailure:
+    way_out = "run the cell again, which goes on after what is kept"
+    return CellFailure(stage="collect", kind="bad_result", message=f"{why}: {way_out}")

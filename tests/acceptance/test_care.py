@@ -1,0 +1,216 @@
+"""Caring for a campaign: memory that runs out, what failed, cancelling and scoring again."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .conftest import User
+
+STUDY = """\
+campaign: study
+defaults: {{batch_size: {batch}, limits: {{tries: 2}}}}
+matrix:
+  models:
+    - {{name: m1, adapter: mock}}
+    - {{name: m2, adapter: mock}}
+  configs: {{dense: null}}
+  benchmarks:
+    - _hostile: {{{hostile}}}
+"""
+
+
+def write(user: User, hostile: str, *, batch: int = 1) -> None:
+    user.write(STUDY.format(hostile=hostile, batch=batch))
+
+
+def folders(user: User) -> list[Path]:
+    """Every attempt's folder that was not published."""
+    return sorted((user.results / ".attempts").glob("*/*"))
+
+
+def failures(user: User, *words: str) -> str:
+    """What ``failures`` shows; a cell's log may end with a trace, as a run's output may not."""
+    shown, told = user.start("failures", "study.yaml", *words).communicate(timeout=60)
+    assert told == ""
+    return shown
+
+
+def wait_for(user: User, what: str, **wanted: int) -> dict[str, Any]:
+    """Look at the campaign until its counts are these."""
+    for _ in range(600):
+        counts = user.json("status", "study.yaml")
+        if all(counts[state] == count for state, count in wanted.items()):
+            return dict(counts)
+        time.sleep(0.1)
+    pytest.fail(f"{what} did not happen: {counts}")
+
+
+# Memory
+
+
+def test_a_batch_that_does_not_fit_is_halved_until_it_does(user: User) -> None:
+    write(user, "act: memory, size: 2", batch=9)
+    done = user.run("run", "study.yaml", "--only", "models=m1", "--cpu-slots", "1")
+    assert "again with batch size 4" in done.stdout
+    assert "again with batch size 2" in done.stdout
+    (sealed,) = user.published().values()
+    content = json.loads(sealed)
+    assert content["provenance"]["effective_batch_size"] == 2
+    assert content["cell"]["workload"]["batch_size"] == 9
+    assert json.loads(sealed)["provenance"]["attempt"] == 3
+
+
+def test_cells_that_do_not_fit_beside_each_other_run_one_after_the_other(user: User) -> None:
+    shared = user.folder / "shared"
+    shared.mkdir()
+    write(user, f"act: crowd, size: 1500, at: 0, shared: {shared}")
+    done = user.run("run", "study.yaml", "--cpu-slots", "2")
+    assert "again alone" in done.stdout
+    assert len(user.published()) == 2
+
+
+# Failures
+
+
+def test_failures_are_shown_grouped_with_every_attempt_and_the_way_out(user: User) -> None:
+    write(user, "act: memory, at: 1", batch=2)
+    user.run("run", "study.yaml", "--cpu-slots", "1", code=1)
+    told = failures(user)
+    assert "2 cells without a result, 1 kinds of failure" in told
+    assert "benchmark: oom · 2 cells" in told
+    assert "failed 3 times (3 oom); at last with batch size 1" in told
+    assert "then with batch size 1" in told
+    assert "Set a smaller batch_size" in told
+    assert "| MemoryError" in told
+    command = "benchfleet retry study.yaml --kind oom && benchfleet run study.yaml"
+    assert command in told
+    (group,) = json.loads(failures(user, "--only", "models=m2", "--json"))["groups"]
+    assert group["cells"] == ["m2/dense/_hostile"]
+    assert [one["failure"] for one in group["attempts"]] == ["benchmark: oom (MemoryError)"] * 3
+    assert user.json("failures", "study.yaml", "--kind", "timeout")["groups"] == []
+    assert "nothing failed" in user.run("failures", "study.yaml", "--cell", "m3/*").stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "count"),
+    [
+        (("--kind", "error"), 2),
+        (("--kind", "oom", "--kind", "error"), 2),
+        (("--kind", "oom"), 0),
+        (("--cell", "m1/*"), 1),
+        (("--cell", "m1/*", "--cell", "m2/*"), 2),
+        (("--exclude", "models=m1"), 1),
+        (("--only", "models=m1", "--cell", "m2/*"), 0),
+    ],
+)
+def test_retry_takes_what_its_options_name(user: User, words: tuple[str, ...], count: int) -> None:
+    write(user, "act: raise")
+    user.run("run", "study.yaml", code=1)
+    assert len(user.json("retry", "study.yaml", *words)["pending_again"]) == count
+
+
+# Cancelling
+
+
+def test_cells_are_cancelled_with_what_they_have_and_come_back_with_it(user: User) -> None:
+    write(user, "samples: 6, seconds: 0.4")
+    running = user.start("run", "study.yaml", "--cpu-slots", "1")
+    try:
+        wait_for(user, "the first cell's start", running=1)
+        while not any("sample-1" in file.read_text() for file in samples(user)):
+            time.sleep(0.05)
+        told = user.run("cancel", "study.yaml", "--yes").stdout
+        assert "m1/dense/_hostile  its runner stops it" in told
+        assert "bring them back with: benchfleet retry study.yaml" in told
+        assert running.wait(timeout=60) == 1
+        assert "cancelled; its" in (running.stdout.read() if running.stdout else "")
+    finally:
+        running.kill()
+        running.communicate()
+    assert user.json("status", "study.yaml")["cancelled"] == 2
+    assert "2 are cancelled" in user.run("status", "study.yaml").stdout
+    assert len(user.json("retry", "study.yaml")["pending_again"]) == 2
+    user.run("run", "study.yaml")
+    sealed = json.loads(user.published()["m1/dense/_hostile"])
+    assert sealed["provenance"]["resumed_samples"] >= 2
+
+
+def samples(user: User) -> list[Path]:
+    return [folder / "samples.jsonl" for folder in folders(user)]
+
+
+def test_cells_that_were_never_run_can_be_cancelled(user: User) -> None:
+    write(user, "samples: 1")
+    found = user.json("cancel", "study.yaml", "--only", "models=m1", "--yes")
+    assert found["cancelled"] == ["m1/dense/_hostile"]
+    user.run("run", "study.yaml", code=1)
+    counts = user.json("status", "study.yaml")
+    assert (counts["success"], counts["cancelled"]) == (1, 1)
+    assert "nothing to cancel" in user.run("cancel", "study.yaml", "--yes").stdout
+
+
+def test_cancelling_is_not_done_unasked(user: User) -> None:
+    write(user, "samples: 1")
+    refused = user.run("cancel", "study.yaml", code=2)
+    assert "would cancel 2 cells" in refused.stderr
+    assert "--yes" in refused.stderr
+    assert user.json("status", "study.yaml")["cancelled"] == 0
+
+
+# Outputs before scores
+
+
+def test_a_scorer_that_raises_loses_no_answer_and_is_run_again_without_the_model(
+    user: User,
+) -> None:
+    once = user.folder / "once"
+    write(user, f"act: score, once: {once}, samples: 4")
+    done = user.run("run", "study.yaml", "--only", "models=m1", code=1)
+    assert "collect: error" in done.stdout
+    (folder,) = folders(user)
+    assert len((folder / "samples.jsonl").read_text().splitlines()) == 4
+    assert "benchfleet rescore study.yaml" in failures(user)
+    found = user.json("rescore", "study.yaml")
+    assert [(one["cell"], one["score"]) for one in found["cells"]] == [("m1/dense/_hostile", 1.0)]
+    sealed = json.loads(user.published()["m1/dense/_hostile"])
+    assert sealed["provenance"]["rescored"] is True
+    assert sealed["provenance"]["resumed_samples"] == 4
+    assert sealed["provenance"]["model"] == {}
+    assert user.json("status", "study.yaml")["success"] == 1
+    assert "nothing to score again" in user.run("rescore", "study.yaml").stdout
+
+
+def test_a_score_that_fails_again_changes_nothing(user: User) -> None:
+    write(user, "act: score, samples: 2")
+    user.run("run", "study.yaml", "--only", "models=m1", code=1)
+    before = failures(user)
+    told = user.run("rescore", "study.yaml", code=1).stdout
+    assert "it cannot be scored, on purpose" in told
+    assert "its answers are kept" in told
+    assert failures(user) == before
+
+
+def test_what_is_published_is_compared_and_stays(user: User) -> None:
+    user.write(STUDY.format(hostile="samples: 3", batch=1).replace("_hostile:", "mock_benchmark:"))
+    user.write(
+        (user.folder / "study.yaml").read_text().replace("{samples: 3}", "{}"),
+    )
+    user.run("run", "study.yaml")
+    before = user.published()
+    found = user.json("rescore", "study.yaml", "--all")["cells"]
+    assert [(one["differs"], one["failure"]) for one in found] == [(False, "")] * 2
+    assert user.published() == before
+    assert folders(user) == []
+    file = user.results / "m1/dense/mock_benchmark/samples.jsonl"
+    records = [json.loads(line) for line in file.read_text().splitlines()]
+    changed = [{**record, "predicted_answer": "Ada Brandt"} for record in records]
+    file.write_text("".join(json.dumps(record) + "\n" for record in changed))
+    told = user.run("rescore", "study.yaml", "--all", "--only", "models=m1", code=1).stdout
+    assert "≠ m1/dense/mock_benchmark" in told
+    assert "what is published stays" in told
+    assert user.published() == before

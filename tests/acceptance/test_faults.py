@@ -1,0 +1,375 @@
+"""What goes wrong on one machine, done to real runs: each fault has its promise in
+docs/reliability.md."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from .conftest import MOCK, User
+from .test_interruptions import (
+    SLOW,
+    attempts_that_finished,
+    finished_and_content,
+    let_leases_run_out,
+    samples_kept,
+    slots_of,
+    undisturbed,
+    until,
+)
+
+TWO = """\
+campaign: study
+matrix:
+  models: [{name: m1, adapter: mock}, {name: m2, adapter: mock}]
+  configs: {dense: null}
+  benchmarks: [mock_benchmark, {_hostile: {samples: 3, ACT}}]
+defaults: {limits: {tries: 1, cell: 3s}}
+"""
+PATH = "m1/dense/mock_benchmark"
+
+
+@pytest.fixture
+def hasty(user: User, monkeypatch: pytest.MonkeyPatch) -> User:
+    """A user whose leases last, and whose slots may be silent, for three seconds alone."""
+    monkeypatch.setenv("BENCHFLEET_LEASE_SECONDS", "3")
+    return user
+
+
+def test_a_dead_runner_s_cells_are_taken_over_when_its_leases_ran_out(hasty: User) -> None:
+    hasty.write(SLOW)
+    first = hasty.start("run", "study.yaml")
+    until(lambda: samples_kept(hasty) > 10)
+    second = hasty.start("run", "study.yaml")
+    until(lambda: bool(slots_of(second)))
+    first.kill()
+    first.communicate()
+    out, err = second.communicate(timeout=120)
+    assert second.returncode == 0, out + err
+    finished = attempts_that_finished(hasty)
+    assert len(finished) == len(set(finished)) == 6
+    assert finished_and_content(hasty) == undisturbed(hasty)
+
+
+def test_a_runner_that_wakes_up_after_another_took_over_changes_nothing(hasty: User) -> None:
+    hasty.write(SLOW)
+    zombie = hasty.start("run", "study.yaml")
+    until(lambda: samples_kept(hasty) > 10)
+    sleeper = psutil.Process(zombie.pid)
+    sleeper.suspend()
+    hasty.run("run", "study.yaml")
+    before = hasty.published()
+    sleeper.resume()
+    out, err = zombie.communicate(timeout=120)
+    assert zombie.returncode == 0, out + err
+    assert "another runner holds it now" in out
+    assert hasty.published() == before
+    assert len(attempts_that_finished(hasty)) == 6
+    assert finished_and_content(hasty) == undisturbed(hasty)
+
+
+def test_a_slot_that_is_stopped_is_missed_and_its_cell_goes_on_elsewhere(hasty: User) -> None:
+    hasty.write(SLOW)
+    process = hasty.start("run", "study.yaml")
+    until(lambda: samples_kept(hasty) > 5)
+    (supervisor, *_) = slots_of(process)
+    (slot,) = supervisor.children()
+    slot.suspend()
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == 0, out + err
+    assert "stopped by a signal" in out
+    assert not slot.is_running()
+    assert finished_and_content(hasty) == undisturbed(hasty)
+
+
+def test_a_stopped_supervisor_that_goes_on_harms_nothing(hasty: User) -> None:
+    hasty.write(SLOW)
+    process = hasty.start("run", "study.yaml")
+    until(lambda: samples_kept(hasty) > 5)
+    (supervisor, *_) = slots_of(process)
+    (slot,) = supervisor.children()
+    slot.suspend()
+    supervisor.suspend()
+    time.sleep(4)
+    slot.resume()
+    supervisor.resume()
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == 0, out + err
+    assert finished_and_content(hasty) == undisturbed(hasty)
+
+
+def test_a_killed_supervisor_loses_no_sample_and_leaves_no_process(user: User) -> None:
+    user.write(SLOW.replace("seconds: 0.02", "seconds: 0.02, act: litter, at: 1"))
+    process = user.start("run", "study.yaml")
+    until(lambda: samples_kept(user) > 20)
+    (supervisor, *_) = slots_of(process)
+    family = supervisor.children(recursive=True)
+    assert len(family) >= 2  # the slot, and what it left in a session of its own
+    supervisor.kill()
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == 0, out + err
+    psutil.wait_procs(family, timeout=60)
+    assert not any(each.is_running() for each in family)
+    cells = [json.loads(content) for content in user.published().values()]
+    assert sum(cell["provenance"]["resumed_samples"] for cell in cells) > 0
+
+
+def test_a_runner_killed_on_a_full_disk_leaves_no_process(user: User) -> None:
+    user.write(SLOW.replace("seconds: 0.02", "seconds: 0.02, act: litter, at: 1"))
+    process = user.start("run", "study.yaml")
+    until(lambda: samples_kept(user) > 20)
+    family = psutil.Process(process.pid).children(recursive=True)
+    for supervisor in slots_of(process):  # which can write no more into the slot's log
+        supervisor.rlimit(psutil.RLIMIT_FSIZE, (0, 0))
+    process.kill()
+    process.communicate()
+    psutil.wait_procs(family, timeout=60)
+    assert not any(each.is_running() for each in family)
+
+
+def test_what_outlives_supervisor_and_runner_is_ended_by_the_next_run(hasty: User) -> None:
+    hasty.write(SLOW.replace("seconds: 0.02", "seconds: 0.02, act: litter, at: 1"))
+    process = hasty.start("run", "study.yaml")
+    until(lambda: samples_kept(hasty) > 20)
+    family = psutil.Process(process.pid).children(recursive=True)
+    psutil.Process(process.pid).suspend()
+    for supervisor in slots_of(process):
+        supervisor.kill()
+    process.kill()
+    process.communicate()
+    hasty.run("run", "study.yaml")
+    psutil.wait_procs(family, timeout=60)
+    assert not any(each.is_running() for each in family)
+
+
+def test_a_child_with_a_session_of_its_own_that_is_killed_harms_no_cell(user: User) -> None:
+    user.write(SLOW.replace("seconds: 0.02", "seconds: 0.02, act: litter, at: 1"))
+    process = user.start("run", "study.yaml")
+    until(lambda: samples_kept(user) > 20)
+    strays = [
+        each
+        for supervisor in slots_of(process)
+        for each in supervisor.children(recursive=True)
+        if os.getsid(each.pid) == each.pid
+        and each.children() == []
+        and "sleep" in each.cmdline()[-1]
+    ]
+    assert strays
+    for stray in strays:
+        stray.kill()
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == 0, out + err
+    assert len(user.published()) == 6
+
+
+def test_a_cell_killed_many_times_in_the_middle_ends_as_if_undisturbed(user: User) -> None:
+    one = SLOW.replace("repeats: 6", "repeats: 1, limits: {tries: 20}")
+    user.write(one.replace("samples: 60", "samples: 100"))
+    process = user.start("run", "study.yaml")
+    for count in range(1, 4):
+        until(lambda count=count: samples_kept(user) > 12 * count and bool(slots_of(process)))  # type: ignore[misc]
+        for slot in slots_of(process):
+            slot.kill()
+    out, err = process.communicate(timeout=240)
+    assert process.returncode == 0, out + err
+    (content,) = user.published().values()
+    assert json.loads(content)["provenance"]["attempt"] > 3
+    (samples,) = finished_and_content(user).values()
+    assert [sample["index"] for sample in samples] == list(range(100))
+
+
+def test_a_machine_whose_clock_is_an_hour_ahead_publishes_nothing_twice(user: User) -> None:
+    """To it every lease has run out, so it takes the other's cells away, and the other's writes
+    are refused: work is lost, and no result."""
+    user.write(SLOW)
+    ahead = user.folder / "ahead"
+    ahead.mkdir()
+    (ahead / "sitecustomize.py").write_text(
+        "import time\nreal = time.time\ntime.time = lambda: real() + 3600\n"
+    )
+    first = user.start("run", "study.yaml")
+    until(lambda: samples_kept(user) > 10)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(ahead))
+        second = user.start("run", "study.yaml")
+    outs = [run.communicate(timeout=240) for run in (first, second)]
+    assert [run.returncode for run in (first, second)] == [0, 0], outs
+    assert "another runner holds it now" in outs[0][0]
+    finished = attempts_that_finished(user)
+    assert len(finished) == len(set(finished)) == 6
+    assert finished_and_content(user) == undisturbed(user)
+
+
+@pytest.mark.parametrize(
+    ("act", "kind", "said"),
+    [
+        ("act: hang, at: 1", "timeout", "longer than its limit of 3 s"),
+        ("act: memory, at: 1", "oom", ""),
+        ("act: kill, at: 1", "slot_lost", "SIGKILL"),
+        ("act: exit, at: 1", "slot_lost", "exit code 7"),
+        ("act: raise, at: 1", "error", "it went wrong on purpose"),
+    ],
+)
+def test_a_cell_that_ends_badly_has_its_reason_and_the_others_go_on(
+    user: User, act: str, kind: str, said: str
+) -> None:
+    user.write(TWO.replace("ACT", act))
+    out = user.run("run", "study.yaml", code=1).stdout
+    assert said in out
+    status = user.json("status", "study.yaml")
+    assert (status["success"], status["failed"] + status["partial"]) == (2, 2)
+    summary = json.loads((user.results / "execution_summary.json").read_text())
+    assert {failure["kind"] for failure in summary["failures"]} == {kind}
+    again = user.json("retry", "study.yaml", "--kind", kind)
+    assert len(again["pending_again"]) == 2
+
+
+@pytest.mark.parametrize(
+    "act", ["act: print, at: 1", "act: flood, at: 1, size: 104857600", "act: unicode, at: 1"]
+)
+def test_what_a_benchmark_prints_and_answers_reaches_nothing_but_its_files(
+    user: User, act: str
+) -> None:
+    user.write(TWO.replace("ACT", act))
+    done = user.run("run", "study.yaml")
+    assert len(user.published()) == 4
+    assert len(done.stdout) < 10_000
+    assert len(done.stderr) == 0
+
+
+@pytest.mark.parametrize("how", ["all of it", "cell.json"])
+def test_a_result_deleted_by_hand_is_named_and_run_again(user: User, how: str) -> None:
+    user.write(MOCK)
+    user.run("run", "study.yaml")
+    before = finished_and_content(user)
+    folder = user.results / PATH
+    if how == "all of it":
+        shutil.rmtree(folder)
+    else:
+        (folder / how).unlink()
+    assert user.json("status", "study.yaml")["gone"] == [PATH]
+    assert PATH in user.run("run", "study.yaml", code=1).stdout
+    user.run("retry", "study.yaml", "--gone")
+    if how != "all of it":  # what is left there is never overwritten
+        assert "cannot be published" in user.run("run", "study.yaml", code=1).stdout.replace(
+            "\n", ""
+        )
+        shutil.rmtree(folder)
+    user.run("run", "study.yaml")
+    assert finished_and_content(user) == before
+
+
+FILES = ["cell.json", "samples.jsonl", "metrics.json", "raw_results.csv", "config.json"]
+WAYS = ["cut off", "emptied", "changed"]
+
+
+def test_a_damaged_result_is_named_when_results_are_looked_through(user: User) -> None:
+    user.write(MOCK + f"defaults: {{repeats: {len(FILES) * len(WAYS)}}}\n")
+    user.run("run", "study.yaml", "--only", "models=m1")
+    before = finished_and_content(user)
+    damaged = {
+        f"{PATH}/r{number}": (file, way)
+        for number, (file, way) in enumerate((file, way) for file in FILES for way in WAYS)
+    }
+    for path, (file, way) in damaged.items():
+        damage(user.results / path / file, way)
+    for verb in ("status", "report", "plan"):
+        user.run(verb, "study.yaml")  # none of them breaks on it
+    told = user.json("ledger", "rebuild", "study.yaml", code=1)
+    assert {path for path, _ in told["refused"]} == set(damaged)
+    for path in damaged:
+        shutil.rmtree(user.results / path)
+    user.run("retry", "study.yaml", "--gone")
+    user.run("run", "study.yaml", "--only", "models=m1")
+    assert finished_and_content(user) == before
+
+
+def damage(file: Path, way: str) -> None:
+    content = file.read_bytes()
+    middle = len(content) // 2
+    if way == "cut off":
+        file.write_bytes(content[:middle])
+    elif way == "emptied":
+        file.write_bytes(b"")
+    else:
+        file.write_bytes(content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :])
+
+
+def test_half_a_result_left_by_a_crash_is_never_taken_for_one(user: User) -> None:
+    """Killed while it writes, before the ledger knew: the cell runs again, from its samples."""
+    user.write(SLOW.replace("repeats: 6", "repeats: 1"))
+    process = user.start("run", "study.yaml")
+    until(lambda: samples_kept(user) > 10)
+    process.kill()
+    process.communicate()
+    (attempt,) = (user.results / ".attempts").glob("*/*")
+    (attempt / "cell.json").write_text('{"format": 1, "finger')
+    (attempt / "metrics.json").write_text("{}")
+    with open(attempt / "samples.jsonl", "ab") as file:
+        file.write(b'{"index": 11, "id": "sam')
+    assert user.json("status", "study.yaml")["success"] == 0
+    let_leases_run_out(user)
+    user.run("run", "study.yaml")
+    (samples,) = finished_and_content(user).values()
+    assert [sample["index"] for sample in samples] == list(range(60))
+    (content,) = user.published().values()
+    assert json.loads(content)["provenance"]["resumed_samples"] > 10
+
+
+def test_a_kill_after_the_last_cell_leaves_no_report_that_is_out_of_date(user: User) -> None:
+    """The report of an earlier run is there, and the runner dies before it writes the new one."""
+    user.write(MOCK)
+    user.run("run", "study.yaml", "--only", "models=m1")
+    kept = {
+        name: (user.results / name).read_bytes() for name in ("report.md", "execution_summary.json")
+    }
+    user.run("run", "study.yaml")
+    for name, content in kept.items():
+        (user.results / name).write_bytes(content)
+    user.run("run", "study.yaml")
+    assert "2 cells: 2 success" in (user.results / "report.md").read_text()
+    summary = json.loads((user.results / "execution_summary.json").read_text())
+    assert summary["counts"]["success"] == 2
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_nothing_is_left_of_a_run_that_was_ended(hasty: User, number: signal.Signals) -> None:
+    hasty.write(SLOW.replace("seconds: 0.02", "seconds: 0.02, act: litter, at: 1"))
+    process = hasty.start("run", "study.yaml")
+    until(lambda: samples_kept(hasty) > 20)
+    family = psutil.Process(process.pid).children(recursive=True)
+    assert len(family) >= 3
+    process.send_signal(number)
+    process.communicate(timeout=60)
+    psutil.wait_procs(family, timeout=60)
+    assert not any(each.is_running() for each in family)
+    hasty.run("run", "study.yaml")
+    hidden = {entry.name for entry in hasty.results.iterdir() if entry.name.startswith(".")}
+    assert hidden <= {".attempts", ".slots"}
+    assert list((hasty.results / ".attempts").glob("*/*")) == []
+
+
+def test_a_wrong_length_of_leases_is_refused(user: User, monkeypatch: pytest.MonkeyPatch) -> None:
+    user.write(MOCK)
+    monkeypatch.setenv("BENCHFLEET_LEASE_SECONDS", "soon")
+    told = user.run("run", "study.yaml", code=3).stderr
+    assert "BENCHFLEET_LEASE_SECONDS is 'soon'" in told
+    assert not user.results.exists()
+
+
+def test_drafts_of_a_ledger_whose_maker_was_killed_are_removed(user: User) -> None:
+    user.write(MOCK)
+    user.results.mkdir(parents=True)
+    drafts = [user.results / f".ledger.db.{'1f' * 16}{end}" for end in ("", "-wal", "-shm")]
+    for draft in drafts:
+        draft.touch()
+        os.utime(draft, (0, 0))
+    user.run("run", "study.yaml")
+    assert not [draft for draft in drafts if draft.exists()]

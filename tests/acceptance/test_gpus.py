@@ -1,0 +1,135 @@
+"""GPUs that are busy, broken or shared, and limits of memory, as a user meets them.
+
+The GPUs are those of a recording; the mock model computes on none of them.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from benchfleet.machines.nvml import RECORDING
+
+from .conftest import MOCK, User
+
+ADA = {"pid": 7, "name": "python3", "user": "ada"}
+MANY = MOCK + "defaults: {repeats: 3}\n"
+SLOW = MANY.replace("mock_benchmark", "{_hostile: {samples: 20, seconds: 0.1}}")
+
+
+def well(index: int, **more: Any) -> dict[str, Any]:
+    """A GPU of 80 GB that nobody uses."""
+    known = {"name": "H100", "uuid": f"GPU-{index}", "memory": 80 * 10**9, "free": 79 * 10**9}
+    return {"index": index, **known, **more}
+
+
+@pytest.fixture
+def gpus(user: User, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Sets the GPUs of this machine."""
+    file = user.folder / "nvml.json"
+    monkeypatch.setenv(RECORDING, str(file))
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+
+    def set_(*found: dict[str, Any]) -> None:
+        file.write_text(json.dumps({"driver": "550.54.15", "gpus": found}))
+
+    return set_
+
+
+def devices(user: User) -> set[str]:
+    """Those that results were made on."""
+    sealed = [json.loads(content) for content in user.published().values()]
+    assert {one["provenance"]["driver"] for one in sealed} == {"550.54.15"}
+    return {one["provenance"]["device"] for one in sealed}
+
+
+def test_a_gpu_that_somebody_else_uses_is_left_alone_and_said(
+    user: User, gpus: Callable[..., None]
+) -> None:
+    gpus(well(0), well(1, processes=[ADA]))
+    user.write(MANY)
+    told = user.run("run", "study.yaml").stdout.replace("\n", " ")
+    assert "gpu:1 is left alone" in told
+    assert "in use: ada: python3 (7)" in told
+    assert devices(user) == {"gpu:0"}
+
+
+def test_a_gpu_that_was_named_is_shared_where_that_is_said_too(
+    user: User, gpus: Callable[..., None]
+) -> None:
+    gpus(well(0), well(1, processes=[ADA]))
+    user.write(MANY)
+    told = user.run("run", "study.yaml", "--share-gpus", code=2).stderr
+    assert "--share-gpus" in told
+    assert "--gpus 0,1" in told
+    user.run("run", "study.yaml", "--gpus", "1", "--share-gpus")
+    assert devices(user) == {"gpu:1"}
+
+
+@pytest.mark.parametrize(
+    ("broken", "said"),
+    [
+        ({"index": 1, "lost": "GPU is lost"}, "does not answer (NVML: GPU is lost)"),
+        (well(1, uncorrected=3), "3 uncorrectable ECC errors"),
+    ],
+)
+def test_a_gpu_that_is_broken_is_left_out_and_its_cells_go_elsewhere(
+    user: User, gpus: Callable[..., None], broken: dict[str, Any], said: str
+) -> None:
+    gpus(well(0), broken)
+    user.write(SLOW)
+    told = " ".join(user.run("run", "study.yaml").stdout.split())
+    assert "gpu:1 is left out: slots do not start" in told
+    assert said in told
+    assert devices(user) == {"gpu:0"}
+
+
+def test_a_run_without_a_gpu_that_works_says_why_it_ends(
+    user: User, gpus: Callable[..., None]
+) -> None:
+    gpus(well(0, uncorrected=1))
+    user.write(MANY)
+    done = user.run("run", "study.yaml", code=1)
+    assert "1 uncorrectable ECC errors" in " ".join(done.stdout.split())
+    assert user.json("status", "study.yaml")["pending"] == 6
+
+
+def test_a_run_waits_for_gpus_until_somebody_ends_it(user: User, gpus: Callable[..., None]) -> None:
+    gpus(well(0, processes=[ADA]))
+    user.write(MANY)
+    process = user.start("run", "study.yaml")
+    assert process.stdout is not None
+    while "left alone" not in (line := process.stdout.readline()):
+        assert line
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 130, out + err
+    assert user.json("status", "study.yaml")["pending"] == 6
+
+
+def test_a_cell_over_its_limit_of_ram_fails_by_name_and_the_others_go_on(user: User) -> None:
+    (user.folder / "hog.py").write_text(
+        "import json, sys, time\n"
+        "held = b'x' * int(sys.argv[1])\n"
+        "time.sleep(3 if len(held) > 10**8 else 0)\n"
+        "print(json.dumps({'score': 1.0}))\n"
+    )
+    hog = f"{{name: %s, argv: [{sys.executable}, hog.py, '%d'], files: [hog.py]}}"
+    benchmarks = ", ".join(
+        f"{{command: {hog % (name, size)}}}"
+        for name, size in (("small", 10**6), ("large", 6 * 10**8))
+    )
+    user.write(
+        MOCK.replace("[mock_benchmark]", f"[{benchmarks}]")
+        + "defaults: {limits: {ram: 300MB, tries: 1}}\n"
+    )
+    done = user.run("run", "study.yaml", "--only", "models=m1", code=1)
+    told = " ".join(done.stdout.split())
+    assert "oom" in told
+    assert "over its limit of 300 MB; most of it python" in told
+    assert list(user.published()) == ["m1/dense/small"]

@@ -1,0 +1,415 @@
+"""A campaign on hosts that misbehave: each a machine of its own, reached over SSH."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import signal
+import sqlite3
+import subprocess
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from benchfleet.domain.host import Host
+from netns import Machine, Machines, machines
+
+from .conftest import User
+
+SAMPLES = 60
+SLOW = """\
+campaign: study
+matrix:
+  models: [{name: m1, adapter: mock}]
+  configs: {dense: null}
+  benchmarks: [{_hostile: {samples: 60, seconds: SECONDS}}]
+defaults: {repeats: REPEATS}
+"""
+WORDS = ("run", "study.yaml", "--machines", "machines.json", "--log-json")
+
+
+@pytest.fixture
+def lan(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machines]:
+    """Makes hosts in namespaces of their own, and takes them away."""
+    with machines(tmp_path_factory.mktemp) as made:
+        yield made
+
+
+class Run:
+    """A run in the background; what it says on its output is read as it comes."""
+
+    def __init__(self, user: User, *words: str) -> None:
+        self.process = user.start(*(words or WORDS))
+        self.said: list[dict[str, Any]] = []
+        self.rest: list[str] = []
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            try:
+                self.said.append(json.loads(line))
+            except ValueError:
+                self.rest.append(line)
+
+    def kill(self) -> None:
+        """End it now, if it has not ended."""
+        self.process.kill()
+        self._reader.join(10)
+        with self.process:
+            pass
+
+    def of(self, kind: str, **data: Any) -> list[dict[str, Any]]:
+        """The events of this kind, with these data."""
+        wanted = data.items()
+        return [one for one in list(self.said) if one["kind"] == kind and wanted <= told(one)]
+
+    def hosts(self, name: str) -> list[str]:
+        """What was told of one host, in order."""
+        return [one["kind"] for one in self.said if one["data"].get("host") == name]
+
+    def end(self, code: int) -> str:
+        """Wait for its end with this exit code; what it said besides the events."""
+        assert self.process.stderr is not None
+        errors = self.process.stderr.read()
+        assert self.process.wait(120) == code, errors + "".join(self.rest)
+        self._reader.join(10)
+        assert errors == ""
+        return "".join(self.rest)
+
+
+def told(event: dict[str, Any]) -> Any:
+    plain = {key: value for key, value in event["data"].items() if isinstance(value, (str, int))}
+    return plain.items()
+
+
+@pytest.fixture
+def start(user: User) -> Iterator[Callable[..., Run]]:
+    """Starts runs, of which none outlives the test."""
+    with contextlib.ExitStack() as ends:
+
+        def started(*words: str) -> Run:
+            run = Run(user, *words)
+            ends.callback(run.kill)
+            return run
+
+        yield started
+
+
+def until(condition: Callable[[], object]) -> None:
+    """Wait for something that must come, a minute at most."""
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def write(user: User, *hosts: Host, repeats: int, seconds: float = 1.2) -> None:
+    """A campaign of so many cells, each of which takes so long, and the hosts for it."""
+    slow = SLOW.replace("SECONDS", f"{seconds / SAMPLES:g}")
+    user.write(slow.replace("REPEATS", str(repeats)))
+    told = {}
+    for host in hosts:
+        told[host.name] = {
+            key: sorted(value) if isinstance(value, frozenset) else value
+            for key, value in asdict(host).items()
+            if value and key != "name"
+        }
+    user.write(json.dumps({"hosts": told}), "machines.json")
+
+
+def slots_on(machine: Machine) -> dict[int, str]:
+    """The slots that live on a host, and all that they started."""
+    found = machine.processes().items()
+    return {process: words for process, words in found if "benchfleet.slot" in words}
+
+
+def answers(user: User) -> dict[str, list[str]]:
+    """The samples of every published cell, in order."""
+    found = {}
+    for path in user.published():
+        lines = (user.results / path / "samples.jsonl").read_text().splitlines()
+        found[path] = [json.loads(line)["id"] for line in lines]
+    return found
+
+
+def complete(user: User, cells: int) -> dict[str, dict[str, Any]]:
+    """The provenance of every cell, each of which was published once and with every sample."""
+    every = [f"sample-{index}" for index in range(SAMPLES)]
+    found = answers(user)
+    assert len(found) == cells
+    assert all(samples == every for samples in found.values())
+    finished = Counter(
+        outcome_of[0] for outcome_of in outcomes(user) if outcome_of[1]["state"] == "success"
+    )
+    assert set(finished.values()) == {1}
+    assert len(finished) == cells
+    return {path: json.loads(cell)["provenance"] for path, cell in user.published().items()}
+
+
+def outcomes(user: User) -> list[tuple[str, dict[str, Any]]]:
+    """What the ledger has of every attempt that ended, by cell."""
+    ledger = sqlite3.connect(user.results / "ledger.db")
+    rows = ledger.execute("select fingerprint, data from event where kind = 'finished'").fetchall()
+    ledger.close()
+    return [(fingerprint, json.loads(data)["outcome"]) for fingerprint, data in rows]
+
+
+def failures(user: User) -> list[dict[str, Any]]:
+    return [outcome for _, outcome in outcomes(user) if outcome["state"] != "success"]
+
+
+def samples_kept(user: User) -> int:
+    """How many samples of unfinished cells lie here."""
+    files = (user.results / ".attempts").glob("*/*/samples.jsonl")
+    return sum(len(file.read_bytes().splitlines()) for file in files)
+
+
+def connections_of(user: User) -> list[psutil.Process]:
+    """The ssh processes that use the known_hosts of this user's inventory."""
+    known, found = str(user.folder / ".benchfleet" / "known_hosts"), []
+    for process in psutil.process_iter(["name", "cmdline"]):
+        if process.info["name"] == "ssh" and known in " ".join(process.info["cmdline"] or ()):
+            found.append(process)
+    return found
+
+
+def sockets_of(user: User) -> Path:
+    """The folder of the shared connections of this user's only run."""
+    (folder,) = {
+        Path(word.partition("=")[2]).parent
+        for ssh in connections_of(user)
+        for word in ssh.cmdline()
+        if word.startswith("ControlPath=")
+    }
+    return folder
+
+
+def masters(folder: Path) -> list[str]:
+    """The shared connections whose sockets lie in a folder; ssh names them so."""
+    found = []
+    for process in psutil.process_iter(["cmdline"]):
+        words = " ".join(process.info["cmdline"] or ())
+        if words.startswith("ssh: ") and str(folder) in words:
+            found.append(words)
+    return found
+
+
+def test_a_fleet_that_loses_a_host_for_good_and_one_for_a_while_runs_every_cell_once(
+    user: User, lan: Machines, start: Callable[..., Run]
+) -> None:
+    cut, killed = lan.add("lab1"), lan.add("lab2")
+    ahead = lan.add("lab3", clock=3600)
+    write(user, cut.host(), killed.host(), ahead.host(), repeats=30, seconds=3)
+    run = start()
+    until(lambda: len(run.of("cell_started")) >= 6 and all(map(slots_on, (cut, killed, ahead))))
+    until(lambda: sum(one["kind"] == "cell_progress" for one in list(run.said)) > 60)
+    before = slots_on(cut)
+    assert before
+    cut.cut()
+    killed.kill()
+    until(lambda: run.of("host_lost", host="lab2"))
+    until(lambda: run.of("host_lost", host="lab1"))
+    assert set(before) <= set(slots_on(cut))
+    cut.mend()
+    until(lambda: len(run.of("host_ready", host="lab1")) == 2)
+    assert not set(before) & set(slots_on(cut))
+    run.end(0)
+
+    provenance = complete(user, 30)
+    assert {made["host"] for made in provenance.values()} >= {"lab1", "lab3"}
+    assert sum(made["resumed_samples"] > 0 for made in provenance.values()) >= 2
+    assert run.hosts("lab1") == ["host_ready", "host_lost", "host_ready"]
+    assert run.hosts("lab2")[:2] == ["host_ready", "host_lost"]
+    assert run.hosts("lab3") == ["host_ready"]
+    lost = run.of("cell_failed")
+    assert lost
+    assert all("host_lost" in one["message"] and one["data"]["retry_in"] == 0 for one in lost)
+    assert len(run.of("slot_lost")) == 4
+    assert {end["failure"]["kind"] for end in failures(user)} == {"host_lost"}
+    assert not any(end["charged"] for end in failures(user))
+    back = run.said.index(run.of("host_ready", host="lab1")[1])
+    opened = [one for one in run.said[back:] if one["kind"] == "slot_opening"]
+    assert any("lab1" in one["data"]["devices"] for one in opened)
+    assert not slots_on(cut)
+    assert not slots_on(ahead)
+    assert connections_of(user) == []
+
+
+def test_hosts_that_are_away_at_the_start_hold_up_no_other_and_are_used_when_they_come(
+    user: User, lan: Machines, start: Callable[..., Run]
+) -> None:
+    here, off, gone = lan.add("lab1"), lan.add("lab2"), lan.add("lab3")
+    off.kill()
+    gone.cut()
+    write(user, here.host(cpu_slots=1), off.host(), gone.host(), repeats=12)
+    run = start()
+    until(lambda: run.of("cell_done") and run.of("host_lost", host="lab2"))
+    off.start()
+    run.end(0)
+    assert {made["host"] for made in complete(user, 12).values()} == {"lab1", "lab2"}
+    refused = run.of("host_lost", host="lab2")[0]
+    assert "Connection refused" in refused["message"]
+    assert refused["data"]["hopeless"] is False
+    assert run.hosts("lab2")[-1] == "host_ready"
+    assert "host_ready" not in run.hosts("lab3")
+    assert connections_of(user) == []
+
+
+def test_a_fleet_of_which_nothing_can_be_used_ends_with_a_reason_for_each(
+    user: User, lan: Machines, start: Callable[..., Run]
+) -> None:
+    machine = lan.add("lab1")
+    stranger = user.folder / "stranger"
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", stranger], check=True)
+    write(
+        user,
+        machine.host(name="locked", identity=str(stranger)),
+        machine.host(name="bare", python="/no/such/python"),
+        machine.host(name="no-gpu", cpu_slots=None, gpus=(7,)),
+        repeats=2,
+    )
+    said = start().end(1)
+    assert "ended early: no machine can be used" in said
+    for reason in ("locked: ", "Permission denied", "bare: ", "/no/such/python", "it has no GPU 7"):
+        assert reason in said
+    status = user.json("status", "study.yaml")
+    assert (status["pending"], status["total"]) == (2, 2)
+    assert outcomes(user) == []
+    plain = user.run(*WORDS[:-1], code=1).stdout
+    assert plain.count("! host ") == 3
+    assert "it is tried again" not in plain
+
+
+def test_ctrl_c_ends_the_slots_everywhere_and_the_next_run_goes_on(
+    user: User, lan: Machines, start: Callable[..., Run]
+) -> None:
+    fleet = [lan.add("lab1"), lan.add("lab2")]
+    write(user, *(machine.host() for machine in fleet), repeats=4, seconds=3)
+    run = start()
+    until(lambda: sum(one["kind"] == "cell_progress" for one in list(run.said)) > 40)
+    run.process.send_signal(signal.SIGINT)
+    said = run.end(130)
+    assert "nothing is lost; go on with: benchfleet run study.yaml --machines machines.json" in said
+    assert [slots_on(machine) for machine in fleet] == [{}, {}]
+    assert connections_of(user) == []
+    assert user.json("status", "study.yaml")["running"] == 0
+    kept = samples_kept(user)
+    assert kept > 10
+    start("run", "study.yaml").end(0)  # the samples serve whatever machine goes on
+    provenance = complete(user, 4)
+    assert sum(made["resumed_samples"] for made in provenance.values()) >= kept
+
+
+def test_a_runner_that_is_killed_leaves_nothing_there_and_the_next_one_completes(
+    user: User, lan: Machines, start: Callable[..., Run]
+) -> None:
+    fleet = [lan.add("lab1"), lan.add("lab2")]
+    write(user, *(machine.host() for machine in fleet), repeats=4, seconds=3)
+    run = start()
+    until(lambda: sum(one["kind"] == "cell_progress" for one in list(run.said)) > 40)
+    assert all(map(slots_on, fleet))
+    folder = sockets_of(user)
+    run.process.kill()
+    until(lambda: not any(map(slots_on, fleet)))
+    ledger = sqlite3.connect(user.results / "ledger.db")
+    with ledger:  # as if the minute of its leases had passed
+        ledger.execute("update cell set expires = 0 where state = 'running'")
+    ledger.close()
+    start().end(0)
+    complete(user, 4)
+    until(lambda: not masters(folder))  # a connection that nobody uses ends by itself
+
+
+def test_only_the_hosts_that_are_chosen_are_reached_and_no_connection_is_left(
+    user: User, lan: Machines, start: Callable[..., Run]
+) -> None:
+    wanted, other = lan.add("lab1"), lan.add("lab2")
+    labelled = wanted.host(labels=frozenset({"fast"}))
+    write(user, labelled, other.host(), repeats=2)
+    run = start(*WORDS, "--hosts", "fast")
+    until(lambda: run.of("cell_started"))
+    folder = sockets_of(user)
+    assert masters(folder)
+    run.end(0)
+    assert masters(folder) == []
+    assert connections_of(user) == []
+    assert not folder.exists()
+    assert {made["host"] for made in complete(user, 2).values()} == {"lab1"}
+    assert "Accepted publickey" not in other.log()
+    assert run.hosts("lab2") == []
+
+
+def test_a_host_that_comes_back_with_another_key_is_refused_and_the_others_go_on(
+    user: User, lan: Machines, start: Callable[..., Run]
+) -> None:
+    doubtful, good = lan.add("lab1"), lan.add("lab2")
+    write(user, doubtful.host(), good.host(), repeats=8)
+    run = start()
+    until(lambda: all(map(slots_on, (doubtful, good))) and len(run.of("cell_started")) >= 4)
+    doubtful.kill()
+    doubtful.new_host_key()
+    doubtful.start()
+    run.end(0)
+    complete(user, 8)
+    last = run.of("host_lost", host="lab1")[-1]
+    assert last["data"]["hopeless"] is True
+    assert last["message"].startswith("its host key is not the one that was seen before")
+    assert str(user.folder / ".benchfleet" / "known_hosts") in last["message"]
+    assert doubtful.processes() == {}
+    assert run.of("host_lost", host="lab2") == []
+
+
+def wrapper(machine: Machine, name: str, *lines: str) -> str:
+    """A Python for a host that does something else before it is the one that it wraps."""
+    place = machine.folder / name
+    place.write_text("\n".join(["#!/bin/sh", *lines, f'exec {machine.host().python} "$@"', ""]))
+    place.chmod(0o755)
+    return str(place)
+
+
+def test_a_host_whose_python_talks_before_its_slot_does_is_told_of(
+    user: User, lan: Machines, start: Callable[..., Run]
+) -> None:
+    machine = lan.add("lab1")
+    noisy = wrapper(machine, "noisy", "echo Welcome to lab1, have a nice day")
+    write(user, machine.host(python=noisy, cpu_slots=1), repeats=1)
+    said = start().end(1)
+    assert "slots do not start" in said
+    assert "Welcome to lab1" in said
+    assert "a login script there must print nothing" in said
+    assert user.json("status", "study.yaml")["pending"] == 1
+
+
+def test_a_slot_elsewhere_cannot_write_outside_of_its_attempt(
+    user: User, lan: Machines, start: Callable[..., Run]
+) -> None:
+    machine = lan.add("lab1")
+    shadow = machine.folder / "shadow"
+    shadow.mkdir()
+    (shadow / "sitecustomize.py").write_text(
+        "from benchfleet.slot.channel import Channel\n"
+        "send = Channel.send\n"
+        "def lying(self, type, attached=(), **fields):\n"
+        "    if type == 'done':\n"
+        "        send(self, 'file', (b'mine',), attempt=fields['attempt'], name='../../../../x')\n"
+        "    send(self, type, attached, **fields)\n"
+        "Channel.send = lying\n"
+    )
+    python = wrapper(machine, "lying", f"export PYTHONPATH={shadow}")
+    write(user, machine.host(python=python), repeats=1)
+    run = start()
+    run.end(1)
+    (failed,) = run.of("cell_failed")
+    assert "bad_result" in failed["message"]
+    assert "../../../../x" in failed["message"]
+    assert not list(user.folder.rglob("x"))
+    assert not (user.folder.parent / "x").exists()

@@ -1,0 +1,282 @@
+"""The runner's loop where devices are busy or fail and disks are full, in virtual time."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchfleet.domain.attempt import CellRecord
+from benchfleet.domain.cell import Limits
+from benchfleet.domain.failure import Failure, Kind
+from benchfleet.domain.resource import Device
+from benchfleet.engines.base import (
+    Failed,
+    HostReady,
+    Order,
+    SlotEvent,
+    SlotId,
+    SlotLost,
+    SlotSpec,
+)
+from benchfleet.results.write import AttemptFolder
+from benchfleet.runner.fences import LOOK_AGAIN
+from benchfleet.runner.fill import MAX_BAD_STARTS
+from benchfleet.runner.inbox import Interrupted
+from benchfleet.runner.place import Pool
+from benchfleet.runner.space import Room
+from benchfleet.testing.samples import sample_cell
+
+from .test_runner_loop import GPUS, Stage, cells, good
+
+FULL = OSError(errno.ENOSPC, "No space left on device")
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Stage:
+    return Stage(tmp_path)
+
+
+def unfit(stage: Stage, index: int, *, busy: bool, until: float = 1e18) -> list[float]:
+    """Slots on this GPU find it unfit until then; when they were opened."""
+    opened: list[float] = []
+    real = stage.engine.open
+    began = stage.clock()
+
+    def open_(spec: SlotSpec) -> None:
+        if index in {device.index for device in spec.devices}:
+            opened.append(stage.clock() - began)
+            if opened[-1] < until:
+                why = "gpu:1 is in use: ada: python3 (7)" if busy else "gpu:1: GPU is lost"
+                stage.inbox.post(
+                    SlotLost(slot=spec.slot, reason=why, exit_code=-9, unfit=(index,), busy=busy)
+                )
+                return
+        real(spec)
+
+    stage.engine.open = open_  # type: ignore[method-assign]
+    return opened
+
+
+def warnings(stage: Stage, words: str) -> list[str]:
+    return [notice.message for notice in stage.said("warning") if words in notice.message]
+
+
+def record(stage: Stage, cell: str = "benchmark-0") -> CellRecord:
+    return next(one for one in stage.ledger.cells() if cell in one.path)
+
+
+def test_a_busy_gpu_is_left_alone_said_once_and_the_others_go_on(stage: Stage) -> None:
+    opened = unfit(stage, 1, busy=True)
+    end = stage.run(cells(20, gpus=1), GPUS)
+    assert end.progress.states == {"success": 20}
+    assert opened == pytest.approx([0, LOOK_AGAIN, 2 * LOOK_AGAIN, 3 * LOOK_AGAIN], abs=5)
+    (said,) = warnings(stage, "gpu:1 is left alone")
+    assert "ada: python3 (7)" in said
+    assert not stage.said("slot_lost")
+    assert {slot for slot, _ in stage.engine.orders} == {stage.engine.orders[0][0]}
+
+
+def test_a_busy_gpu_is_taken_when_it_is_free(stage: Stage) -> None:
+    unfit(stage, 1, busy=True, until=2 * LOOK_AGAIN)
+    end = stage.run(cells(40, gpus=1), GPUS)
+    assert end.progress.states == {"success": 40}
+    assert len({slot for slot, _ in stage.engine.orders}) == 2
+
+
+def test_a_run_waits_where_all_gpus_are_busy(stage: Stage) -> None:
+    one = Pool(devices=(Device(kind="gpu", index=1),), slots=1)
+    opened = unfit(stage, 1, busy=True, until=100)
+    end = stage.run(cells(1), one)
+    assert end.progress.states == {"success": 1}
+    assert len(opened) == 3
+
+
+def test_a_cell_with_its_own_interpreter_is_given_back_where_its_gpu_is_busy(
+    stage: Stage,
+) -> None:
+    one = Pool(devices=(Device(kind="gpu", index=1),), slots=1)
+    first = [sample_cell(0), sample_cell(1, python="/other/python", model="b")]
+    real = stage.engine.open
+    refused: list[str] = []
+
+    def open_(spec: SlotSpec) -> None:
+        if spec.python and not refused:
+            refused.append(spec.slot)
+            stage.inbox.post(
+                SlotLost(slot=spec.slot, reason="in use", exit_code=-9, unfit=(1,), busy=True)
+            )
+        else:
+            real(spec)
+
+    stage.engine.open = open_  # type: ignore[method-assign]
+    end = stage.run(first, one)
+    assert end.progress.states == {"success": 2}
+    assert record(stage, "benchmark-1").tries == 1
+    assert refused
+
+
+def test_a_gpu_that_is_lost_is_left_out_and_its_cells_go_elsewhere(stage: Stage) -> None:
+    opened = unfit(stage, 1, busy=False)
+    end = stage.run(cells(4, gpus=1), GPUS)
+    assert end.progress.states == {"success": 4}
+    assert len(opened) == MAX_BAD_STARTS
+    (said,) = warnings(stage, "left out")
+    assert "gpu:1: GPU is lost" in said
+
+
+def faults(stage: Stage, *names: str) -> Callable[..., Any]:
+    """A script in which the first slot's GPU fails under these cells."""
+    failure = Failure(stage="benchmark", kind="gpu_fault", message="Xid 79", retryable=True)
+
+    def script(slot: SlotId, order: Order) -> Sequence[tuple[float, SlotEvent]]:
+        devices = stage.engine.specs[slot].devices
+        if devices[0].index == 0 and any(name in order.cell.id for name in names):
+            return [
+                (1, Failed(slot=slot, attempt=order.attempt, failure=failure, fit=False)),
+                (1.1, SlotLost(slot=slot, reason="exit code 0", exit_code=0)),
+            ]
+        return good(slot, order)
+
+    return script
+
+
+def test_a_gpu_that_fails_under_two_cells_is_left_out(stage: Stage) -> None:
+    stage.engine.script = faults(stage, "benchmark")
+    end = stage.run(cells(6, gpus=1), GPUS)
+    assert end.progress.states == {"success": 6}
+    assert warnings(stage, "gpu:0 is left out: a GPU failed there under two cells in a row")
+    assert sum(spec.devices[0].index == 0 for spec in stage.engine.opened) == 2
+
+
+def test_a_cell_that_brings_gpus_down_takes_none_with_it(stage: Stage) -> None:
+    stage.engine.script = faults(stage, "benchmark-0")
+    one = Pool(devices=GPUS.devices[:1], slots=1)
+    end = stage.run(cells(3), one)
+    assert end.progress.states == {"success": 2, "failed": 1}
+    assert not warnings(stage, "left out")
+
+
+def test_a_run_without_a_gpu_that_works_ends_with_the_reason(stage: Stage) -> None:
+    stage.engine.script = faults(stage, "benchmark")
+    one = Pool(devices=GPUS.devices[:1], slots=1)
+    end = stage.run(cells(3), one)
+    assert "a GPU failed" in end.broken
+    assert end.progress.states == {"pending": 3}
+
+
+@pytest.mark.parametrize(
+    ("lost", "kind"),
+    [
+        ({"exit_code": -11}, "crash"),
+        ({"exit_code": -9, "kind": "oom"}, "oom"),
+        ({"exit_code": -9}, "slot_lost"),
+    ],
+)
+def test_the_end_of_a_slot_is_told_by_its_name(
+    stage: Stage, lost: dict[str, Any], kind: Kind
+) -> None:
+    stage.engine.script = lambda slot, order: [(1, SlotLost(slot=slot, reason="it ended", **lost))]
+    stage.run([replace(sample_cell(), limits=Limits(tries=1))])
+    outcome = record(stage).outcome
+    assert outcome is not None
+    assert outcome.failure is not None
+    assert (outcome.failure.kind, outcome.failure.stage) == (kind, "load")
+
+
+def test_a_log_that_names_the_reason_is_believed(stage: Stage) -> None:
+    def dies(slot: SlotId, order: Order) -> Sequence[tuple[float, SlotEvent]]:
+        Path(order.log).write_text("RuntimeError: CUDA error: uncorrectable ECC error\nAborted\n")
+        return [(1, SlotLost(slot=slot, reason="killed by signal 6 (SIGABRT)", exit_code=-6))]
+
+    stage.engine.script = dies
+    stage.run([replace(sample_cell(), limits=Limits(tries=1))])
+    outcome = record(stage).outcome
+    assert outcome is not None
+    assert outcome.failure is not None
+    assert outcome.failure.kind == "gpu_fault"
+    assert "uncorrectable ECC" in outcome.failure.message
+    assert "Aborted" in outcome.failure.log_tail
+
+
+def test_a_disk_with_little_room_pauses_claims_and_nothing_else(stage: Stage) -> None:
+    began = stage.clock()
+
+    def room() -> Room:
+        tight = 5 <= stage.clock() - began < 300
+        return Room(free=10**8 if tight else 10**11, total=10**12)
+
+    stage.room = room
+    end = stage.run(cells(6))
+    assert end.progress.states == {"success": 6}
+    assert 300 <= end.seconds < 340
+    assert len(warnings(stage, "left, less than 1.0 GB")) == 1
+    assert len(warnings(stage, "going on")) == 1
+    done = [notice.data["took"] for notice in stage.said("cell_done")]
+    assert done == [10.0] * 6
+
+
+def test_the_floor_of_the_campaign_is_kept(stage: Stage) -> None:
+    began = stage.clock()
+    stage.room = lambda: Room(free=(4 + (stage.clock() > began + 50)) * 10**9, total=10**12)
+    with_floor = [replace(cell, limits=Limits(disk=5 * 10**9)) for cell in cells(1)]
+    end = stage.run(with_floor)
+    assert end.progress.states == {"success": 1}
+    assert end.seconds > 50
+
+
+def test_a_paused_run_ends_when_it_is_interrupted(stage: Stage) -> None:
+    stage.room = lambda: Room(free=0, total=10**12)
+    stage.inbox.post(Interrupted(signal="SIGINT"), after=5000)
+    end = stage.run(cells(2))
+    assert end.interrupted
+    assert end.progress.states == {"pending": 2}
+    assert stage.engine.opened == []
+
+
+@pytest.mark.parametrize("method", ["record", "seal", "__init__"])
+def test_a_write_that_the_disk_refuses_costs_no_try_and_ends_no_run(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    real = getattr(AttemptFolder, method)
+    began, refused = stage.clock(), []
+
+    def refuses(self: AttemptFolder, *given: Any) -> Any:
+        if stage.clock() - began < 200 and len(refused) < 50:
+            refused.append(method)
+            raise FULL
+        return real(self, *given)
+
+    monkeypatch.setattr(AttemptFolder, method, refuses)
+    end = stage.run(cells(3))
+    assert end.progress.states == {"success": 3}
+    assert not end.broken
+    assert 200 < end.seconds < 600
+    assert len(refused) < 25
+    assert {one.tries for one in stage.ledger.cells()} == {1}
+    assert warnings(stage, "the disk of the results is full")
+
+
+def test_a_full_disk_of_a_host_stops_that_host_alone(stage: Stage) -> None:
+    failure = Failure(stage="benchmark", kind="disk_full", message="no room", retryable=True)
+    stage.engine.far = ("lab1",)
+    far = Device(kind="cpu", index=0, host="lab1")
+    began = stage.clock()
+
+    def script(slot: SlotId, order: Order) -> Sequence[tuple[float, SlotEvent]]:
+        if stage.engine.specs[slot].host and stage.clock() - began < 100:
+            return [(1, Failed(slot=slot, attempt=order.attempt, failure=failure))]
+        return good(slot, order)
+
+    stage.engine.script = script
+    stage.inbox.post(HostReady(host="lab1", devices=(far,), slots=1, threads=1))
+    end = stage.run(cells(30))
+    assert end.progress.states == {"success": 30}
+    (said,) = warnings(stage, "the disk of lab1 is full")
+    assert "left alone" in said
+    hosts = [spec.host for spec in stage.engine.opened]
+    assert hosts.count("lab1") == 3

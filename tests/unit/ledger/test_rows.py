@@ -1,0 +1,65 @@
+"""Cells as the texts of a row, and rows as records."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+from benchfleet.domain.attempt import CellRecord, Outcome
+from benchfleet.domain.cell import vars_of
+from benchfleet.ledger.rows import CellTexts, cell_of, record_of
+from benchfleet.testing import sample_cell
+
+CELL = sample_cell(gpus=1, priority=3, outside={"timeout": "1h"})
+ROW = ("f" * 64, "a/b/c", "a/b/c", "success", 2, 1, 4, "me", None, None)
+
+
+def test_the_text_of_what_a_cell_is_never_changes_its_spelling() -> None:
+    """Ledgers that exist hold it."""
+    assert CellTexts().spec(CELL) == (
+        '{"model": {"name": "tiny", "adapter": "mock", "digest": "digest of tiny",'
+        ' "model_kwargs": {}, "tokenizer_kwargs": {}},'
+        ' "config": {"name": "dense", "attention": [], "everywhere": false},'
+        ' "workload": {"benchmark": "benchmark-0", "version": "1", "subset": null, "params": {},'
+        ' "data_digest": "", "generation": {}, "batch_size": 1, "limit": null, "called": ""},'
+        ' "repeat": 0, "repeats": false}'
+    )
+
+
+def test_the_terms_of_a_cell_are_what_neither_names_nor_identifies_it() -> None:
+    assert json.loads(CellTexts().terms(CELL)) == {
+        "need": vars_of(CELL.need),
+        "limits": vars_of(CELL.limits),
+        "priority": 3,
+        "model": {"source": "models/tiny", "python": ""},
+        "workload": {"outside": {"timeout": "1h"}},
+    }
+
+
+def test_a_cell_comes_back_from_its_texts_as_it_was() -> None:
+    texts = CellTexts()
+    back = cell_of(texts.spec(CELL), texts.terms(CELL))
+    assert back.to_dict() == CELL.to_dict()
+
+
+def test_parts_that_cells_share_are_told_apart_from_equal_looking_ones() -> None:
+    texts = CellTexts()
+    for repeat in range(3):
+        for source in ("here", "there"):
+            cell = replace(CELL, model=replace(CELL.model, source=source), repeat=repeat)
+            back = cell_of(texts.spec(cell), texts.terms(cell))
+            assert (back.model.source, back.repeat) == (source, repeat)
+
+
+def test_a_record_with_an_outcome_equals_one_that_was_given_it() -> None:
+    outcome = Outcome(state="success", digest="abc", metrics={"overall_score": 0.5})
+    finished = json.dumps({"attempt": 2, "outcome": outcome.to_dict()})
+    record = record_of((*ROW, finished, None, None), 0.0)
+    fields = dict(zip(("fingerprint", "id", "path", "state", "attempt", "tries", "token"), ROW))  # noqa: B905 - the rest is not given
+    made = CellRecord(**fields, outcome=outcome)
+    assert record == made
+    assert made == record
+    assert record.outcome == outcome
+    assert record != replace(made, tries=9)
+    assert replace(record, tries=9) == replace(made, tries=9)
+    assert record_of((*ROW, None, None, None), 0.0).outcome is None

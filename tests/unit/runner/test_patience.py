@@ -1,0 +1,112 @@
+"""A ledger whose disk is full is asked again, as long as there is time."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from benchfleet.domain.attempt import Lease, Outcome, RunnerId
+from benchfleet.domain.resource import Offer
+from benchfleet.errors import LedgerFull, LedgerUnreachable
+from benchfleet.ledger.memory import MemoryLedger
+from benchfleet.runner.patience import PatientLedger
+from benchfleet.testing.ledger_contract import LedgerContract
+from benchfleet.testing.samples import sample_cell
+
+US = RunnerId("us")
+
+
+class FullLedger(MemoryLedger):
+    """A ledger whose disk is full for the next `times` writes."""
+
+    times = 0
+
+    def _write(self) -> None:
+        if self.times:
+            self.times -= 1
+            raise LedgerFull
+
+    def finish(self, lease: Lease, outcome: Outcome) -> None:
+        self._write()
+        super().finish(lease, outcome)
+
+    def claim(self, runner, offer, limit=1):  # type: ignore[no-untyped-def]
+        self._write()
+        return super().claim(runner, offer, limit)
+
+    def release(self, leases, reason):  # type: ignore[no-untyped-def]
+        self._write()
+        super().release(leases, reason)
+
+    def renew(self, leases):  # type: ignore[no-untyped-def]
+        self._write()
+        return super().renew(leases)
+
+    def reap(self):  # type: ignore[no-untyped-def]
+        self._write()
+        return super().reap()
+
+
+class Desk:
+    """A patient ledger over a full one, with one cell claimed."""
+
+    def __init__(self) -> None:
+        self.full = FullLedger()
+        self.ending = threading.Event()
+        self.told: list[str] = []
+        self.ledger = PatientLedger(
+            self.full, full=lambda: self.told.append("full"), ending=self.ending, pause=0
+        )
+        self.ledger.enroll([sample_cell()])
+        (claim,) = self.ledger.claim(US, Offer())
+        self.lease = claim.lease
+
+
+@pytest.fixture
+def desk() -> Desk:
+    return Desk()
+
+
+def test_what_ended_is_told_once_there_is_room(desk: Desk) -> None:
+    desk.full.times = 3
+    desk.ledger.finish(desk.lease, Outcome(state="success"))
+    assert desk.told == ["full"] * 3
+    assert [record.state for record in desk.ledger.cells()] == ["success"]
+
+
+def test_a_run_that_ends_waits_for_no_room(desk: Desk) -> None:
+    desk.full.times = 3
+    desk.ending.set()
+    with pytest.raises(LedgerFull):
+        desk.ledger.finish(desk.lease, Outcome(state="success"))
+    assert desk.full.times == 2
+
+
+def test_nothing_else_waits_and_nothing_is_raised(desk: Desk) -> None:
+    desk.full.times = 4
+    assert desk.ledger.renew([desk.lease]) == [desk.lease]
+    assert desk.ledger.reap() == []
+    assert desk.ledger.claim(US, Offer()) == []
+    desk.ledger.release([desk.lease], "the end")
+    assert desk.told == ["full"] * 3
+    assert [record.state for record in desk.ledger.cells()] == ["running"]
+
+
+def test_a_ledger_that_is_gone_for_other_reasons_is_not_waited_for(desk: Desk) -> None:
+    def gone(lease: Lease, outcome: Outcome) -> None:
+        raise LedgerUnreachable
+
+    desk.full.finish = gone  # type: ignore[method-assign]
+    with pytest.raises(LedgerUnreachable):
+        desk.ledger.finish(desk.lease, Outcome(state="success"))
+    assert desk.told == []
+
+
+class TestPatientLedger(LedgerContract):
+    """With room it is as every ledger."""
+
+    def make_ledger(self, clock: Callable[[], float], lease: float) -> PatientLedger:
+        made = MemoryLedger(clock=clock, lease=lease)
+        return PatientLedger(made, full=lambda: None, ending=threading.Event())
