@@ -28,6 +28,7 @@ from benchfleet.engines.base import (
     SlotEvent,
     SlotId,
     SlotLost,
+    SlotQuiet,
     SlotReady,
 )
 from benchfleet.engines.base import SlotSpec as Spec
@@ -170,6 +171,30 @@ def test_a_slot_stopped_with_its_supervisor_is_missed_and_ended(
     assert lost.reason.startswith("silent for")
     assert not lost.expected
     assert gone(ready.hello["pid"])
+
+
+def test_a_slot_of_which_nothing_is_heard_is_told_of_before_it_is_ended(tmp_path: Path) -> None:
+    """Both are stopped, slot and supervisor: nobody but the engine can see that."""
+    events: queue.SimpleQueue[SlotEvent] = queue.SimpleQueue()
+    engine = LocalEngine(events.put, heartbeat=0.2, silence=60)
+    engine.open(spec(tmp_path))
+    hello = until(events, SlotReady)
+    assert isinstance(hello, SlotReady)
+    slot = psutil.Process(hello.hello["pid"])
+    supervisor = slot.parent()
+    assert supervisor is not None
+    supervisor.suspend()
+    slot.suspend()
+    try:
+        quiet = until(events, SlotQuiet)
+    finally:
+        slot.resume()
+        supervisor.resume()
+    assert isinstance(quiet, SlotQuiet)
+    assert quiet.ended_at == 60
+    engine.run(SlotId("slot"), hostile(tmp_path, samples=1))
+    until(events, Done)
+    engine.shutdown()
 
 
 def test_a_slot_that_computes_is_not_taken_for_silent(tmp_path: Path, impatient: Opened) -> None:

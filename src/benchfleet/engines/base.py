@@ -82,6 +82,14 @@ class SlotReady(SlotEvent):
 
 
 @dataclass(frozen=True, kw_only=True)
+class SlotQuiet(SlotEvent):
+    """Nothing was heard of it for two heartbeats. It may be busy with what lets nothing else run,
+    so that it is ended only where it stays so."""
+
+    ended_at: float  # seconds of silence
+
+
+@dataclass(frozen=True, kw_only=True)
 class SlotLost(SlotEvent):
     """Its process is gone."""
 

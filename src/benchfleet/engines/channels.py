@@ -23,6 +23,7 @@ from benchfleet.engines.base import (
     Order,
     SlotId,
     SlotLost,
+    SlotQuiet,
     SlotReady,
     SlotSpec,
     Stopped,
@@ -34,6 +35,8 @@ from benchfleet.engines.wire import to_event, to_unfitness
 from benchfleet.errors import ProtocolError
 
 _PIECE = 2**20  # bytes read at once
+_TICKS = 4  # looks at each slot in one heartbeat
+_START = 60.0  # seconds that a slot may take to say hello, at least
 _RECORDED = 8 * 2**20  # bytes of earlier samples in one frame
 _GRACE = 10.0  # seconds that a slot told to close is given
 _LAST_GRACE = 15.0  # seconds that its supervisor is given to end all
@@ -202,7 +205,8 @@ class ChannelEngine:
             os.write(self._woken, b"!")
 
     def _serve(self) -> None:
-        next_beat = time.monotonic() + self._heartbeat
+        tick = self._heartbeat / _TICKS
+        next_beat = time.monotonic() + tick
         awake = time.monotonic()
         while not self._ended:
             self._watch_writes()
@@ -222,7 +226,7 @@ class ChannelEngine:
                 else:
                     self._see_to(key.data, self._read)
             if time.monotonic() >= next_beat:
-                next_beat = time.monotonic() + self._heartbeat
+                next_beat = time.monotonic() + tick
                 for slot in self.slots():
                     self._see_to(self._slots[slot], self._beat)
         self._selector.close()
@@ -291,7 +295,7 @@ class ChannelEngine:
         except BlockingIOError:
             return b""
         if data:
-            child.heard = time.monotonic()
+            child.heard, child.quiet = time.monotonic(), False
             return data
         with self._lock:
             child.listening.discard(handle)
@@ -351,10 +355,15 @@ class ChannelEngine:
                 child.end_by_force()
         elif child.ending_since is not None and now - child.ending_since > _GRACE:
             self._end(child)
-        elif now - child.heard > self._silence:
+        elif now - child.heard > (self._silence if child.greeted else max(self._silence, _START)):
             self._condemn(child, f"silent for {now - child.heard:.0f} s")
         else:
-            self._tell(child.id, encode("ping"))
+            if child.greeted and not child.quiet and now - child.heard > 2 * self._heartbeat:
+                child.quiet = True
+                self._post(SlotQuiet(slot=child.id, ended_at=self._silence))
+            if now - child.pinged >= self._heartbeat:
+                child.pinged = now
+                self._tell(child.id, encode("ping"))
         return True
 
     def _condemn(self, child: Child, why: str) -> None:

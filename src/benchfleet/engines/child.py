@@ -48,7 +48,8 @@ class Child:
         self.listening = {self.reads} if self.prints is None else {self.reads, self.prints}
         self.decoder = Decoder()
         self.outgoing = bytearray()
-        self.heard = time.monotonic()
+        self.heard = self.pinged = time.monotonic()
+        self.quiet = False  # it was told that nothing is heard of it
         self.greeted = False  # it said hello
         self.printing_to = log  # the file that takes what a far slot prints
         self.verdict: SlotEvent | None = None  # held until all that was printed before it is here

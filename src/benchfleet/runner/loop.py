@@ -19,6 +19,7 @@ from benchfleet.engines.base import (
     HostReady,
     SlotEvent,
     SlotLost,
+    SlotQuiet,
     SlotReady,
 )
 from benchfleet.errors import LedgerError, LedgerUnreachable
@@ -267,6 +268,9 @@ class Runner:
             self._machines.slot_ready(slot, event)
         elif isinstance(event, SlotLost):
             self._machines.slot_lost(slot, event)
+        elif isinstance(event, SlotQuiet):
+            self._machines.slot_quiet(slot, event)
+            return False
         elif isinstance(event, AttemptEvent) and attempt and attempt.key == event.attempt:
             ended = self._cells.take(slot, attempt, event)
             if isinstance(event, Done):

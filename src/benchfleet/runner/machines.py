@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from benchfleet.domain.attempt import Claim
 from benchfleet.domain.failure import Kind
-from benchfleet.engines.base import HostLost, HostReady, SlotLost, SlotReady
+from benchfleet.engines.base import HostLost, HostReady, SlotLost, SlotQuiet, SlotReady
 from benchfleet.ledger.base import Ledger
 from benchfleet.results.read import log_tail
 from benchfleet.runner.attempts import Attempt
@@ -93,6 +93,12 @@ class Machines:
                 self._cells.let_go(claim, "its runner ends")
             else:
                 self._cells.begin(slot, claim)
+
+    def slot_quiet(self, slot: Slot, event: SlotQuiet) -> None:
+        """Nothing is heard of it; its engine ends it where that stays so."""
+        cell = slot.attempt.claim.path if slot.attempt else ""
+        why = f"nothing is heard of slot {slot.id}; it is ended after {event.ended_at:g} s of that"
+        self._course.say("warning", cell=cell, message=why)
 
     def slot_lost(self, slot: Slot, event: SlotLost) -> None:
         """Its devices are free; what it ran ends with a reason."""
