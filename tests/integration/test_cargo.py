@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import tarfile
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -283,8 +284,11 @@ def test_the_files_of_a_benchmark_arrive_under_their_whole_path(
 def sent_to(
     store: Path, data: bytes, monkeypatch: pytest.MonkeyPatch, name: str = "models/m"
 ) -> None:
-    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(data)))
-    receive(str(store), name)
+    with tempfile.TemporaryFile() as said:
+        said.write(data)
+        said.seek(0)
+        monkeypatch.setattr("sys.stdin", said)
+        receive(str(store), name)
 
 
 def packed(folder: Path) -> bytes:
@@ -380,8 +384,7 @@ def test_who_waits_for_a_thing_goes_on_when_its_sender_dies(
     with holder:
         assert holder.stdout is not None
         assert holder.stdout.readline().startswith(b"want ")
-        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(packed(model))))
-        waiting = threading.Thread(target=receive, args=(str(store), "models/m"))
+        waiting = threading.Thread(target=sent_to, args=(store, packed(model), monkeypatch))
         waiting.start()
         time.sleep(0.2)
         assert not (store / "models" / "m").exists()
@@ -398,3 +401,20 @@ def test_a_connection_that_cannot_be_had_is_not_the_cells_fault(
     with pytest.raises(NotDelivered, match="could not be sent") as broken:
         Courier(own_sshd.host(), ssh).deliver(cell_of(model))
     assert broken.value.kind == "host_lost"
+
+
+def test_a_sender_that_falls_silent_is_given_up_and_holds_up_no_other(tmp_path: Path) -> None:
+    code = (
+        "import sys; from benchfleet.engines import store; store.SILENCE = 0.5; "
+        "store.receive(*sys.argv[1:])"
+    )
+    words = [sys.executable, "-c", code, str(tmp_path), "models/m"]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(words, stdin=pipe, stdout=pipe, stderr=pipe, text=True) as silent:
+        assert silent.stdout is not None
+        assert silent.stdout.readline().startswith("want ")
+        assert silent.wait(timeout=60) != 0  # though its input is open
+        assert silent.stderr is not None
+        wrong = silent.stderr.read()
+    assert "went away" in wrong
+    assert not (tmp_path / "models" / "m").exists()

@@ -26,7 +26,7 @@ from benchfleet.domain.cell import Cell
 from benchfleet.domain.failure import Kind
 from benchfleet.domain.host import Host
 from benchfleet.engines.openssh import ALONE, LOST, OpenSsh, destination
-from benchfleet.engines.store import END
+from benchfleet.engines.store import END, SILENCE
 from benchfleet.errors import BenchfleetError
 
 _RECEIVE = ALONE + "from benchfleet.engines.store import receive; receive(*sys.argv[1:])"
@@ -123,21 +123,23 @@ class Courier:
         """The cell as it is to be run there; None where something has to be brought first."""
         places = []
         for parcel in (model_parcel(cell), files_parcel(cell)):
-            if parcel is not None and parcel.name not in self._there:
+            place = self._there.get(parcel.name) if parcel else ""
+            if place is None:
                 return None
-            places.append(self._there[parcel.name] if parcel else "")
+            places.append(place)
         return moved(cell, model=places[0], files=places[1])
 
     def deliver(self, cell: Cell) -> Cell:
-        """Bring what is lacking. Raises NotDelivered with what to do."""
+        """Bring what is lacking; the cell as it is to be run there. Raises NotDelivered with what
+        to do."""
+        places = []
         with self._delivering:
             for parcel in (model_parcel(cell), files_parcel(cell)):
-                if parcel is not None and parcel.name not in self._there:
-                    self._there[parcel.name] = self._bring(parcel)
-        delivered = self.known(cell)
-        if delivered is None:
-            raise NotDelivered(f"the files of {cell.id} changed while they were sent")
-        return delivered
+                place = self._there.get(parcel.name) if parcel else ""
+                if place is None and parcel is not None:
+                    place = self._there[parcel.name] = self._bring(parcel)
+                places.append(place or "")
+        return moved(cell, model=places[0], files=places[1])
 
     def forget(self) -> None:
         """The host was away: whatever it had may be gone."""
@@ -171,7 +173,7 @@ class Courier:
         if word == "want":
             place, _, means = place.rpartition(" ")
             if parcel.folder is not None and means == "rsync" and shutil.which("rsync"):
-                self._rsync(parcel.folder, f"{place}.part")
+                self._rsync(parcel.folder, f"{place}.part", told)
                 told.write(b"rsynced\n")
             else:
                 told.write(b"tar\n")
@@ -180,13 +182,20 @@ class Courier:
             word, place = _said(process)
         return place if word == "have" else ""
 
-    def _rsync(self, folder: Path, place: str) -> None:
-        """What was sent before it broke off is not sent again."""
+    def _rsync(self, folder: Path, place: str, told: IO[bytes]) -> None:
+        """What was sent before it broke off is not sent again. The store is told meanwhile that
+        somebody is still here."""
         shell = shlex.join(["ssh", *self._ssh.options(self._host)])
-        target = f"{destination(self._host)}:{place}/"
+        name = destination(self._host)
+        target = f"[{name}]:{place}/" if ":" in name else f"{name}:{place}/"
         options = ["-rLt", "--partial", "--delete", "--chmod=u+rw", "-s", "-e", shell]
         with self._started(["rsync", *options, "--", f"{folder}/", target]) as running:
-            if running.process.wait():
+            while running.process.poll() is None:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    running.process.wait(SILENCE / 4)
+                told.write(b"\n")
+                told.flush()
+            if running.process.returncode:
                 why = f"rsync of {folder} to {self._host.name}: {running.why()}"
                 raise NotDelivered(why, kind=running.kind())
 

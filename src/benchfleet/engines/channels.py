@@ -240,6 +240,7 @@ class ChannelEngine:
         try:
             return act(child)
         except ProtocolError as error:
+            child.deaf = True
             early = child.far and not child.greeted
             hint = "; a login script there must print nothing" if early else ""
             self._condemn(child, f"spoke no frames: {error}{hint}")
@@ -274,7 +275,7 @@ class ChannelEngine:
     def _read(self, child: Child) -> bool:
         """Take in a piece of what the slot said; whether there may be more."""
         data = self._piece(child, child.reads)
-        if data and not child.complaint:
+        if data and not child.deaf:
             for frame in child.decoder.feed(data):
                 self._take(child, frame)
         return bool(data)
@@ -314,6 +315,7 @@ class ChannelEngine:
     def _take(self, child: Child, frame: Frame) -> None:
         if frame.type == "hello":
             if refusal := _refusal(frame):
+                child.deaf = True
                 self._condemn(child, refusal)
                 return
             child.greeted = True
@@ -332,7 +334,7 @@ class ChannelEngine:
                 self._post(event)
 
     def _take_mark(self, child: Child, mark: Mark) -> None:
-        if mark.word == "end":
+        if mark.word == "end" and mark.value == child.attempt:
             self._pronounce(child)
         elif mark.word == "ended":
             status, _, cause = mark.value.partition(" ")

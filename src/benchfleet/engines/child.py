@@ -52,11 +52,14 @@ class Child:
         self.quiet = False  # it was told that nothing is heard of it
         self.greeted = False  # it said hello
         self.printing_to = log  # the file that takes what a far slot prints
+        self.scratch = ""  # where a far slot has its scratch folders
+        self.orders, self.attempt = 0, ""  # how many it was given, and the last one's attempt
         self.verdict: SlotEvent | None = None  # held until all that was printed before it is here
         self.verdict_since = 0.0
         self.ended: int | None = None  # the wait status that a far slot's supervisor told
         self.ending_since: float | None = None  # told to close, or killed
         self.doomed_since: float | None = None  # told to end with all that it started
+        self.deaf = False  # what it says is not to be believed any more
         self.complaint = ""  # why the engine itself ended it
         self.kind: Kind | None = None  # what its supervisor ended it for
         self.unfit: tuple[int, ...] = ()  # GPUs that it found unfit before it said hello
@@ -102,7 +105,8 @@ class Child:
         for part in self.marks.feed(data):
             if isinstance(part, Mark):
                 found.append(part)
-                self.printing_to = self.log if part.word == "end" else self.printing_to
+                if part.word == "end" and part.value == self.attempt:
+                    self.printing_to = self.log
             else:
                 self._add(self.printing_to, part)
         return found

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from benchfleet.domain.host import Host
 from benchfleet.engines.base import EngineEvent, HostLost, HostReady, SlotId
 from benchfleet.engines.diagnosis import diagnosis
-from benchfleet.engines.openssh import ALONE, OpenSsh
+from benchfleet.engines.openssh import ALONE, LOST, OpenSsh
 from benchfleet.errors import BenchfleetError
 
 Examine = Callable[[Host, str], HostReady]
@@ -28,7 +28,7 @@ class Link:
 
     `examine` makes what the host tells of itself into a `HostReady`, or raises a BenchfleetError
     that says why it is not to be used. `abandon` ends what the engine has open on a host that is
-    lost, and returns when all of it is told, with the slots whose end nobody saw.
+    lost, and returns when all of it is told; `forgotten` gives the slots whose end nobody saw.
     """
 
     def __init__(
@@ -37,10 +37,12 @@ class Link:
         ssh: OpenSsh,
         post: Callable[[EngineEvent], None],
         examine: Examine,
-        abandon: Callable[[Host, str], Sequence[SlotId]],
+        abandon: Callable[[Host, str], None],
+        forgotten: Callable[[Host], Sequence[SlotId]],
     ) -> None:
         self.host = host
         self._ssh, self._post, self._examine, self._abandon = ssh, post, examine, abandon
+        self._forgotten = forgotten
         self._ended = threading.Event()
         self._doubted = threading.Event()
         self._asking: subprocess.Popen[bytes] | None = None
@@ -80,8 +82,7 @@ class Link:
     def _reach(self) -> bool:
         """Have it examined, and what lives on there ended; whether it can be used."""
         self._doubted.clear()
-        if self._leftovers and self._ask(["-c", _SWEEP, *self._leftovers])[0] == 0:
-            self._leftovers.clear()
+        self._sweep()
         code, said, wrong = self._ask(["-c", _FACTS, self.host.folder])
         if code == 0:
             try:
@@ -107,15 +108,28 @@ class Link:
             code, _, wrong = self._ask(["-c", "pass"])
             if code != 0:
                 why = diagnosis(code, wrong).message
-                self._leftovers += self._abandon(self.host, why)
+                self._abandon(self.host, why)
                 self._tell_lost(why)
                 return
+            self._sweep()
             if self._ready is not None:
                 self._tell(self._ready)
+
+    def _sweep(self) -> None:
+        """End what lives on there of slots whose end nobody saw."""
+        self._leftovers += self._forgotten(self.host)
+        if self._leftovers and self._ask(["-c", _SWEEP, *self._leftovers])[0] == 0:
+            self._leftovers.clear()
 
     def _ask(self, arguments: Sequence[str]) -> tuple[int, str, str]:
         """Run its Python there: exit code and what it said. One who does not answer is lost."""
         words = self._ssh.argv(self.host, [self.host.python, *arguments])
+        try:
+            return self._asked(words)
+        except OSError as error:  # no ssh here, or no process or file more for it
+            return LOST, "", f"ssh cannot be started here: {error}"
+
+    def _asked(self, words: Sequence[str]) -> tuple[int, str, str]:
         with tempfile.TemporaryFile() as heard:  # a shared connection may hold on to a pipe
             with subprocess.Popen(
                 words,

@@ -7,6 +7,7 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -55,10 +56,12 @@ class SshEngine(ChannelEngine):
         self._checks = checks
         self._ssh = ssh
         self._where: dict[SlotId, Host] = {}
-        self._orders: dict[SlotId, int] = {}  # how many each slot was given
         self._unseen: dict[str, list[SlotId]] = {host.name: [] for host in hosts}
         self._couriers = {host.name: Courier(host, ssh) for host in hosts}
-        self._links = {host.name: Link(host, ssh, post, examine, self._abandon) for host in hosts}
+        self._links = {
+            host.name: Link(host, ssh, post, examine, self._abandon, self._forgotten)
+            for host in hosts
+        }
         self._deliveries: set[threading.Thread] = set()
         super().__init__(post, heartbeat=heartbeat, silence=silence, patience=patience)
         for link in self._links.values():
@@ -78,7 +81,7 @@ class SshEngine(ChannelEngine):
             self._refuse(slot, order, error)
             return
         if cell is not None:
-            super().run(slot, order)
+            super().run(slot, replace(order, cell=cell))
             return
         self._post(Started(slot=slot, attempt=order.attempt, stage="provision"))
         delivery = threading.Thread(
@@ -100,10 +103,12 @@ class SshEngine(ChannelEngine):
 
     def _deliver(self, slot: SlotId, host: Host, order: Order) -> None:
         try:
-            self._couriers[host.name].deliver(order.cell)
-            super().run(slot, order)
+            cell = self._couriers[host.name].deliver(order.cell)
+            super().run(slot, replace(order, cell=cell))
         except NotDelivered as error:
             self._refuse(slot, order, error)
+        except Exception as error:  # noqa: BLE001 - nobody else would ever tell of it
+            self._refuse(slot, order, NotDelivered(f"sending what it needs failed: {error!r}"))
         finally:
             self._deliveries.discard(threading.current_thread())
 
@@ -119,23 +124,21 @@ class SshEngine(ChannelEngine):
         host, key = self._links[spec.host].host, secrets.token_hex(8)
         words = self._ssh.argv(host, [host.python, "-c", _LAUNCH])
         child = Child(spec.slot, words, log=Path(spec.log), key=key)
+        child.scratch = f"{host.folder}/scratch/{spec.slot}"
         self._where[spec.slot] = host
-        scratch = f"{host.folder}/scratch/{spec.slot}"
         named = host.gpus is not None
         return child, {
             "mark": key,
-            "scratch": scratch,
+            "scratch": child.scratch,
             "python": spec.python,
             **fitness(spec, self._checks, named=named),
         }
 
     def _order(self, child: Child, order: Order) -> dict[str, Any]:
-        host = self._where[child.id]
-        cell = self._couriers[host.name].known(order.cell) or order.cell
-        number = self._orders[child.id] = self._orders.get(child.id, 0) + 1
-        child.printing_to = Path(order.log)
-        scratch = f"{host.folder}/scratch/{child.id}/{number}"
-        return {"cell": cell.to_dict(), "log": "", "scratch": scratch}
+        child.orders += 1
+        child.attempt, child.printing_to = order.attempt, Path(order.log)
+        scratch = f"{child.scratch}/{child.orders}"
+        return {"cell": order.cell.to_dict(), "log": "", "scratch": scratch}
 
     def _epitaph(self, child: Child, code: int | None) -> SlotLost:
         """Its supervisor told how it ended, or nobody knows."""
@@ -151,13 +154,12 @@ class SshEngine(ChannelEngine):
 
     def _buried(self, child: Child) -> None:
         host = self._where.pop(child.id)
-        self._orders.pop(child.id, None)
         if child.ended is None:
             self._unseen[host.name].append(child.id)
             self._links[host.name].doubt()
 
-    def _abandon(self, host: Host, why: str) -> list[SlotId]:
-        """End what is open on a host that is lost; the slots whose end nobody saw."""
+    def _abandon(self, host: Host, why: str) -> None:
+        """End what is open on a host that is lost, and wait until all of it is told."""
         self._couriers[host.name].forget()
         with self._lock:
             for slot, where in list(self._where.items()):
@@ -167,5 +169,9 @@ class SshEngine(ChannelEngine):
                     child.end_by_force()
         while any(where.name == host.name for where in list(self._where.values())):
             time.sleep(0.01)
-        unseen, self._unseen[host.name] = self._unseen[host.name], []
+
+    def _forgotten(self, host: Host) -> list[SlotId]:
+        """The slots whose end nobody saw since it was asked before."""
+        with self._lock:
+            unseen, self._unseen[host.name] = self._unseen[host.name], []
         return unseen
