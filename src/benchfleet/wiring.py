@@ -112,6 +112,7 @@ def rescore(bench: Bench, records: Sequence[CellRecord]) -> Iterator[Rescored]:
         return
     inbox = RealInbox()
     engine: Engine = registry.load("engines", "local")(inbox.post)
+    keeper = LeaseKeeper(ledger, lambda lease: None, lambda error: None)
     try:
         rescorer = Rescorer(
             runner=RunnerId(os.urandom(16).hex()),
@@ -122,10 +123,11 @@ def rescore(bench: Bench, records: Sequence[CellRecord]) -> Iterator[Rescored]:
             attempts=Attempts(
                 ledger,
                 bench.layout,
-                LeaseKeeper(ledger, lambda lease: None, lambda error: None),
+                keeper,
                 provenance=cache(partial(provenance, bench.campaign.file.parent)),
                 random=random.random,
             ),
+            keeper=keeper,
             threads=cores(),
         )
         names = {str(record.fingerprint) for record in records}

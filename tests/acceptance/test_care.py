@@ -214,3 +214,18 @@ def test_what_is_published_is_compared_and_stays(user: User) -> None:
     assert "≠ m1/dense/mock_benchmark" in told
     assert "what is published stays" in told
     assert user.published() == before
+
+
+def test_what_a_verb_says_to_run_next_names_no_more_than_it_was_asked_about(user: User) -> None:
+    write(user, "act: raise")
+    user.run("run", "study.yaml", "--only", "models=m1", code=1)
+    told = user.run("cancel", "study.yaml", "--cell", "m2/*", "--yes").stdout
+    assert "benchfleet retry study.yaml --cell 'm2/*' --cancelled" in told
+    shown = user.run("status", "study.yaml").stdout
+    assert "try them again: benchfleet retry study.yaml --failed" in shown
+    assert "bring them back: benchfleet retry study.yaml --cancelled" in shown
+    assert "retry study.yaml --cell 'm1/*' --kind error" in failures(user, "--cell", "m1/*")
+    again = user.json("retry", "study.yaml", "--cancelled")["pending_again"]
+    assert again == ["m2/dense/_hostile"]
+    again = user.json("retry", "study.yaml", "--failed")["pending_again"]
+    assert again == ["m1/dense/_hostile"]

@@ -219,7 +219,7 @@ def test_a_rehearsal_prints_every_command_and_touches_nothing(
     name = inventory(Host(name="lab1", address="no-such-host.invalid"))
     said = user.run("hosts", "bootstrap", name, "--dry-run", "--extra", "hf").stdout
     environment = f'"$HOME"/.benchfleet/envs/{environment_name()}'
-    for words in ("-m venv", "-m pip install", "constraints.txt torch", "[hf]", "ln -s"):
+    for words in ("-m venv", "-m pip install", "constraints.txt torch", "[hf]", "os.replace"):
         assert words in said
     assert environment in said
     assert [file.name for file in user.folder.iterdir()] == ["machines.json"]

@@ -185,7 +185,7 @@ def connections_of(user: User) -> list[psutil.Process]:
 def sockets_of(user: User) -> Path:
     """The folder of the shared connections of this user's only run."""
     (folder,) = {
-        Path(word.partition("=")[2]).parent
+        Path(word.partition("=")[2].strip('"')).parent
         for ssh in connections_of(user)
         for word in ssh.cmdline()
         if word.startswith("ControlPath=")

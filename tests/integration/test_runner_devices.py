@@ -153,6 +153,30 @@ def test_a_gpu_that_fails_under_two_cells_is_left_out(stage: Stage) -> None:
     assert sum(spec.devices[0].index == 0 for spec in stage.engine.opened) == 2
 
 
+def test_slots_that_share_a_gpu_which_is_left_out_take_no_other_cell(stage: Stage) -> None:
+    failure = Failure(stage="benchmark", kind="gpu_fault", message="Xid 79", retryable=True)
+    began = stage.clock()
+    late: list[str] = []
+
+    def script(slot: SlotId, order: Order) -> Sequence[tuple[float, SlotEvent]]:
+        if stage.engine.specs[slot].devices[0].index == 1:
+            return good(slot, order)
+        if stage.clock() - began > 3:
+            late.append(order.cell.id)
+        if slot.endswith("-1"):
+            return good(slot, order)
+        return [
+            (1, Failed(slot=slot, attempt=order.attempt, failure=failure, fit=False)),
+            (1.1, SlotLost(slot=slot, reason="exit code 0", exit_code=0)),
+        ]
+
+    stage.engine.script = script
+    end = stage.run(cells(12, gpus=1), Pool(devices=GPUS.devices, slots=6))
+    assert end.progress.states == {"success": 12}
+    assert warnings(stage, "gpu:0 is left out")
+    assert late == []
+
+
 def test_a_cell_that_brings_gpus_down_takes_none_with_it(stage: Stage) -> None:
     stage.engine.script = faults(stage, "benchmark-0")
     one = Pool(devices=GPUS.devices[:1], slots=1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 import json
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -35,9 +36,10 @@ from benchfleet.engines.base import (
     Started,
     Stopped,
 )
+from benchfleet.errors import LedgerFull
 from benchfleet.ledger.memory import MemoryLedger
 from benchfleet.results.layout import Layout
-from benchfleet.runner.inbox import Arrival, Interrupted, LeaseLost
+from benchfleet.runner.inbox import Arrival, Interrupted, LeaseLost, NoRoom
 from benchfleet.runner.leases import LeaseKeeper
 from benchfleet.runner.loop import RunEnd, Runner
 from benchfleet.runner.place import Pool, in_one_memory
@@ -172,6 +174,7 @@ class Stage:
             assert min(progress.states.values()) >= 0
 
     def runner(self, cells: Sequence[Cell], pool: Pool = CPU) -> Runner:
+        self.ending = threading.Event()
         self.keeper = LeaseKeeper(
             self.ledger,
             lambda lease: self.inbox.post(LeaseLost(lease=lease)),
@@ -192,6 +195,7 @@ class Stage:
             random=lambda: 1.0,
             background=lambda work: work(),
             room=self.room,
+            ending=self.ending,
         )
 
     def run(self, cells: Sequence[Cell], pool: Pool = CPU) -> RunEnd:
@@ -1204,3 +1208,91 @@ def test_idle_slots_here_do_not_keep_a_run_waiting_for_ever_for_a_host(stage: St
     end = stage.run([*cells(1), sample_cell(9, gpus=1)], CPU)
     assert end.progress.states == {"success": 1, "pending": 1}
     assert "no machine came" in end.broken
+
+
+def test_a_disk_elsewhere_that_is_always_full_ends_its_cell_and_stops_no_other(
+    stage: Stage,
+) -> None:
+    failure = Failure(stage="benchmark", kind="disk_full", message="no room", retryable=True)
+
+    def no_scratch(slot: SlotId, order: Order) -> Sequence[tuple[float, SlotEvent]]:
+        if "benchmark-0" in order.cell.id:
+            return [(1, Failed(slot=slot, attempt=order.attempt, failure=failure))]
+        return good(slot, order)
+
+    stage.engine.script = no_scratch
+    end = stage.run(cells(4))
+    assert end.progress.states == {"failed": 1, "success": 3}
+    assert sum("benchmark-0" in cell for _, cell in stage.engine.orders) == 6
+    assert stage.said("warning") == []
+
+
+def test_a_cell_that_hangs_when_cancelled_is_ended_though_it_was_asked_for_again(
+    stage: Stage,
+) -> None:
+    wanted = cells(1)
+
+    def hangs_once(slot: SlotId, order: Order) -> Sequence[tuple[float, SlotEvent]]:
+        if len(stage.engine.orders) > 1:
+            return good(slot, order)
+        cancels(stage, wanted[0])
+        return []
+
+    def asked_again(slot: SlotId, attempt: str) -> None:
+        stage.ledger.record(Event(kind="retry_asked", fingerprint=wanted[0].fingerprint))
+
+    stage.engine.script = hangs_once
+    stage.engine.stop = asked_again  # type: ignore[method-assign]
+    end = stage.run(wanted, Pool(devices=CPU.devices[:1], slots=1))
+    assert end.progress.states == {"success": 1}
+    assert len(stage.engine.orders) == 2
+
+
+def test_runners_that_were_stopped_are_no_lost_hosts(stage: Stage) -> None:
+    """Many gave the cell back; the first host that it loses is the first."""
+    wanted = cells(1)
+    stage.ledger.enroll(wanted)
+    for _ in range(12):
+        (claim,) = stage.ledger.claim(RunnerId("other"), Offer())
+        stage.ledger.release([claim.lease], "SIGTERM")
+
+    def loses_its_host_once(slot: SlotId, order: Order) -> Sequence[tuple[float, SlotEvent]]:
+        if len(stage.engine.orders) > 1:
+            return good(slot, order)
+        lost = Failure(stage="benchmark", kind="host_lost", message="it is off")
+        return [(1, Failed(slot=slot, attempt=order.attempt, failure=lost))]
+
+    stage.engine.script = loses_its_host_once
+    assert stage.run(wanted).progress.states == {"success": 1}
+    (finished, _) = [e for e in stage.ledger.events() if e.kind == "finished"]
+    assert finished.data["outcome"]["charged"] is False
+
+
+def test_an_interrupt_while_the_ledger_has_no_room_gives_the_cell_back(stage: Stage) -> None:
+    def full(lease: Lease, outcome: Outcome) -> None:
+        raise LedgerFull
+
+    stage.ledger.finish = full  # type: ignore[method-assign]
+    stage.engine.script = lambda slot, order: [
+        *good(slot, order)[:-1],
+        (9.2, good(slot, order)[-1][1]),
+    ]
+    runner = stage.runner(cells(1))
+    stage.inbox.post(Interrupted(signal="SIGINT"), after=9)
+    end = runner.run()
+    assert end.interrupted
+    assert len(stage.said("cell_released")) == 1
+    assert stage.said("run_ended")
+
+
+def test_nothing_is_waited_for_any_more_when_the_slots_are_ended(stage: Stage) -> None:
+    seen: list[bool] = []
+    stage.engine.shutdown = lambda: seen.append(stage.ending.is_set())  # type: ignore[method-assign]
+    stage.run(cells(1))
+    assert seen == [True]
+
+
+def test_the_disk_that_took_no_more_is_named(stage: Stage) -> None:
+    stage.inbox.post(NoRoom(), after=1)
+    stage.run(cells(4))
+    assert "the disk of the ledger is full" in stage.said("warning")[0].message

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import subprocess
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from benchfleet.engines.openssh import OpenSsh, connections
@@ -72,6 +74,28 @@ def test_a_long_folder_for_temporary_files_is_no_obstacle(
     monkeypatch.setattr("tempfile.tempdir", str(deep))
     with connections(tmp_path / "known_hosts") as ssh:
         assert _ask(ssh, sshd, "echo", "here").stdout == "here\n"
+
+
+def test_a_space_in_the_path_of_temporary_files_is_no_obstacle(
+    sshd: Sshd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with tempfile.TemporaryDirectory(prefix="a b", dir="/tmp") as folder:
+        monkeypatch.setattr("tempfile.tempdir", folder)
+        with connections(tmp_path / "known_hosts") as ssh:
+            done = [_ask(ssh, sshd, "sh", "-c", "echo $PPID") for _ in range(2)]
+            assert done[0].stdout == done[1].stdout != "", done[0].stderr
+            (socket,) = ssh.sockets.iterdir()
+            assert socket.is_relative_to(folder)
+        _until(lambda: not _named(str(socket)))
+
+
+def _named(words: str) -> list[psutil.Process]:
+    """The processes with these words on their command lines."""
+    return [
+        process
+        for process in psutil.process_iter(["cmdline"])
+        if words in " ".join(process.info["cmdline"] or ())
+    ]
 
 
 def test_kill_leaves_nothing_of_its_sessions(

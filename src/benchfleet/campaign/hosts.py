@@ -23,7 +23,8 @@ _USER = r"\w[\w.@+\\-]*"
 _ADDRESS = r"[\w\[][\w.:\[\]-]*"
 _NAMED = re.compile(_WORD)
 _USED = re.compile(_USER)
-_ADDRESSED = re.compile(rf"{_ADDRESS}(?:%\w+)?")  # the last part: an interface, for IPv6
+# With or without the brackets of an IPv6 address; after %: its interface.
+_ADDRESSED = re.compile(r"(\[)?(?P<bare>[\w:][\w.:-]*(?:%\w+)?)(?(1)\])")
 _JUMPED = re.compile(rf"(?:{_USER}@)?{_ADDRESS}")
 _FAR = re.compile(r"(?:~/|/)[^\x00-\x1f\x7f]*")
 _PROGRAM = re.compile(r"(?:~/|/|[\w.])[^\x00-\x1f\x7f]*")
@@ -88,7 +89,7 @@ def read_host(
         cpu_slots.wrong("stands beside 'gpus'; a host has slots on one of the two, so remove one")
     return Host(
         name=name,
-        address=_told(said["address"], _ADDRESSED, "an address or a name, such as 192.168.1.20"),
+        address=_address(said["address"]),
         user=_told(said["user"], _USED, "the name of a user, such as lab"),
         port=None if said["port"].absent else said["port"].whole(22, most=65_535),
         jump=_jump(said["jump"]),
@@ -112,6 +113,13 @@ def _told(entry: Entry, pattern: re.Pattern[str], wanted: str) -> str:
         entry.wrong(f"must be {wanted}, not {text!r}")
         return ""
     return text
+
+
+def _address(entry: Entry) -> str:
+    """As ssh takes it, which wants no brackets."""
+    text = _told(entry, _ADDRESSED, "an address or a name, such as 192.168.1.20")
+    found = _ADDRESSED.fullmatch(text)
+    return found["bare"] if found else ""
 
 
 def _jump(entry: Entry) -> str:

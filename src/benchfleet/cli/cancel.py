@@ -46,7 +46,8 @@ def main(arguments: argparse.Namespace) -> int:
     if not cancelled:
         print("nothing to cancel: none of these cells is pending or running")
     else:
-        print(printable(f"bring them back with: {options.same_choice(arguments, 'retry')}"))
+        back = options.same_choice(arguments, "retry")
+        print(printable(f"bring them back with: {back} --cancelled"))
     return 0
 
 

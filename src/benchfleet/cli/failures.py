@@ -103,9 +103,9 @@ def _command(arguments: argparse.Namespace, group: FailureGroup) -> str:
     """What to run once the way out was gone."""
     if group.scoring:
         return options.same_choice(arguments, "rescore")
-    kind = "" if group.stage == "unknown" else f" --kind {group.kind}"
-    retry, run = (options.same_choice(arguments, verb) for verb in ("retry", "run"))
-    return f"{retry}{kind} && {run}"
+    kinds = None if group.stage == "unknown" else [group.kind]
+    retry = options.same_choice(arguments, "retry", kinds=kinds)
+    return f"{retry} && {options.same_choice(arguments, 'run')}"
 
 
 def _lines(group: dict[str, Any]) -> Iterator[str]:

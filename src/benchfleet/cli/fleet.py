@@ -35,8 +35,9 @@ def chosen(arguments: argparse.Namespace) -> tuple[Host, ...]:
 
 
 def machines(arguments: argparse.Namespace, devices: AskedDevices) -> Fleet:
-    """The machines that a run is to use: this one, or those of an inventory. This one takes part
-    in the latter where the inventory or the command line says so. Raises CampaignError."""
+    """The machines that a run is to use: this one, or those chosen of an inventory. This one takes
+    part in the latter where the inventory has it, or the command line names devices of it. Raises
+    CampaignError."""
     checks = GpuChecks(share=arguments.share_gpus, trial=arguments.trial_gpus)
     if arguments.machines is None:
         if arguments.hosts:
@@ -46,13 +47,13 @@ def machines(arguments: argparse.Namespace, devices: AskedDevices) -> Fleet:
             message = "uses GPUs that others are on, so it must be said which: --gpus 0,1"
             raise CampaignError("command line", [Mistake(key="--share-gpus", message=message)])
         return Fleet(pool=choose_pool(*devices), checks=checks, named=bool(devices[0]))
-    inventory = load_inventory(arguments.machines)
+    inventory = choose_hosts(load_inventory(arguments.machines), arguments.hosts)
     given, here = bool(arguments.gpus or arguments.cpu_slots), inventory.here
     if not given and here is not None:
         devices = (here.gpus, here.cpu_slots, here.max_concurrent_runs)
     return Fleet(
         pool=choose_pool(*devices) if given or here is not None else None,
-        hosts=chosen(arguments),
+        hosts=inventory.hosts,
         known_hosts=known_hosts_of(arguments.machines),
         checks=checks,
         named=bool(devices[0]),

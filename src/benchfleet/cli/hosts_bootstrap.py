@@ -135,9 +135,9 @@ def _one(host: Host, wanted: Wanted, ssh: OpenSsh, tell: _Telling) -> bool:
         return answer
 
     @contextmanager
-    def held(step: Step) -> Iterator[None]:
-        with _holding(ssh, host, step, lambda text: tell(host, text)):
-            yield
+    def held(step: Step) -> Iterator[bool]:
+        with _holding(ssh, host, step, lambda text: tell(host, text)) as alone:
+            yield alone
 
     try:
         bootstrap(host, wanted, ask=asked, hold=held, tell=lambda text: tell(host, text))
@@ -148,15 +148,16 @@ def _one(host: Host, wanted: Wanted, ssh: OpenSsh, tell: _Telling) -> bool:
 
 
 @contextmanager
-def _holding(ssh: OpenSsh, host: Host, step: Step, tell: Callable[[str], None]) -> Iterator[None]:
-    """Keep the lock's command running over there for the block; its input's end ends it."""
+def _holding(ssh: OpenSsh, host: Host, step: Step, tell: Callable[[str], None]) -> Iterator[bool]:
+    """Keep the lock's command running over there for the block, whether or not it keeps others
+    out; its input's end ends it."""
     pipe = subprocess.PIPE
     with subprocess.Popen(ssh.argv(host, step.words), stdin=pipe, stdout=pipe) as holder:
         for line in holder.stdout or ():
             if line.strip() == b"busy":
                 tell("another bootstrap is under way there; waiting for it")
-            elif line.strip() == b"held":
+            elif line.strip() in (b"held", b"unlocked"):
                 break
         else:
             raise BootstrapFailed("could not lock the folder of environments there")
-        yield
+        yield line.strip() == b"held"

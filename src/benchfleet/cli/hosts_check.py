@@ -120,6 +120,8 @@ def _notes(seen: Checked, facts: Facts) -> Iterator[str]:
         yield f"its clock is {abs(seen.offset):.0f} s {'ahead' if seen.offset > 0 else 'behind'}"
     if facts.disk_free < _DISK:
         yield f"only {_gigabytes(facts.disk_free)} are free where {seen.host.folder} is"
+    if facts.gpu_problem and seen.host.cpu_slots is not None:  # else it is the trouble
+        yield f"its GPUs cannot be asked: {facts.gpu_problem}"
     for gpu in facts.gpus:
         if gpu.fault:
             yield f"GPU {gpu.index} cannot be used: {gpu.fault}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
 
 from benchfleet.bench import Bench, open_bench
@@ -111,8 +112,14 @@ def _ids(text: str) -> tuple[int, ...]:
     return ids
 
 
-def same_choice(arguments: argparse.Namespace, verb: str) -> str:
-    """The command of another verb on the same campaign, folder, ledger and cells, to be copied."""
+_CARING = frozenset({"retry", "failures", "rescore", "cancel"})  # verbs that name cells one by one
+
+
+def same_choice(
+    arguments: argparse.Namespace, verb: str, *, kinds: Sequence[str] | None = None
+) -> str:
+    """The command of another verb on the same campaign, folder, ledger and cells, to be copied;
+    of cells that failed of these `kinds`, where some are given."""
     words = ["benchfleet", *verb.split(), str(arguments.campaign)]
     if arguments.results is not None:
         words += ["--results", str(arguments.results)]
@@ -127,6 +134,11 @@ def same_choice(arguments: argparse.Namespace, verb: str) -> str:
             words += ["--hosts", text]
     if getattr(arguments, "limit", None) is not None:
         words += ["--limit", str(arguments.limit)]
+    if verb in _CARING:
+        for text in getattr(arguments, "cell", ()):
+            words += ["--cell", text]
+        for text in getattr(arguments, "kind", ()) if kinds is None else kinds:
+            words += ["--kind", text]
     return shlex.join(words)
 
 

@@ -13,7 +13,10 @@ from benchfleet.domain.event import Event
 def configure(parser: argparse.ArgumentParser) -> None:
     """What the verb takes."""
     selection.configure(parser, example="benchfleet retry study.yaml --kind oom")
-    parser.add_argument(
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--failed", action="store_true", help="only failed and partial cells")
+    which.add_argument("--cancelled", action="store_true", help="only cancelled cells")
+    which.add_argument(
         "--gone", action="store_true", help="only done cells whose published results are gone"
     )
 
@@ -23,7 +26,7 @@ def main(arguments: argparse.Namespace) -> int:
     bench, cells = options.opened(arguments)
     again = []
     records = bench.records(cells)
-    ended = [record for record in records if record.state in ("failed", "partial", "cancelled")]
+    ended = [record for record in records if record.state in _states(arguments)]
     ledger = bench.existing_ledger()
     if ledger is not None:
         found = bench.gone(records) if arguments.gone else ended
@@ -39,3 +42,9 @@ def main(arguments: argparse.Namespace) -> int:
     go = f"{len(again)} cells go again with: {options.same_choice(arguments, 'run')}"
     print(printable(go) if again else "nothing to retry")
     return 0
+
+
+def _states(arguments: argparse.Namespace) -> tuple[str, ...]:
+    """The states of the cells that are meant."""
+    failed = () if arguments.cancelled else ("failed", "partial")
+    return failed if arguments.failed else (*failed, "cancelled")

@@ -55,9 +55,11 @@ def main(arguments: argparse.Namespace) -> int:
         print(printable(f"  {record.state}  {record.path}  {reason}"))
     if failed:
         print(printable(f"why, and the way out: {options.same_choice(arguments, 'failures')}"))
-        print(printable(f"try them again: {options.same_choice(arguments, 'retry')}"))
+        failed_only = " --failed" if counts["cancelled"] else ""
+        again = f"{options.same_choice(arguments, 'retry')}{failed_only}"
+        print(printable(f"try them again: {again}"))
     if counts["cancelled"]:
-        back = options.same_choice(arguments, "retry")
+        back = f"{options.same_choice(arguments, 'retry')} --cancelled"
         print(printable(f"{counts['cancelled']} are cancelled; bring them back: {back}"))
     for record in unpublished:
         print(printable(f"  waits    {record.path}  done; the next run puts it at its place"))

@@ -22,7 +22,7 @@ class Diagnosis:
 # is the cause of those further down.
 _OF_SSH = (
     (
-        r"bad owner or permissions|bad configuration option",
+        r"bad owner or permissions|bad configuration option|arguments at end of line",
         "ssh",
         "mend ssh's configuration on this machine",
         True,

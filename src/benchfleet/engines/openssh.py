@@ -43,7 +43,7 @@ class OpenSsh:
         """The options alone, as rsync's ``-e`` needs them."""
         shared = {
             "ControlMaster": "auto",
-            "ControlPath": f"{_literal(self.sockets)}/%C",
+            "ControlPath": f'"{_literal(self.sockets)}/%C"',
             "ControlPersist": LINGER,
             "ClearAllForwardings": "yes",
         }
@@ -82,10 +82,6 @@ class OpenSsh:
             words += ["-o", f"ProxyCommand={self._through(before)}".replace("%", "%%")]
         return shlex.join([*words, "-W", "[%h]:%p", "--", f"ssh://{last.strip()}"])
 
-    def leave(self, host: Host) -> list[str]:
-        """The command that ends the shared connection, where there is one."""
-        return ["ssh", *self.options(host), "-O", "exit", "--", destination(host)]
-
 
 @contextlib.contextmanager
 def connections(known_hosts: Path) -> Iterator[OpenSsh]:
@@ -108,7 +104,7 @@ def connections(known_hosts: Path) -> Iterator[OpenSsh]:
 
 def _end_connection(socket: Path) -> None:
     """End the connection behind a socket, whatever host it leads to."""
-    path = f"ControlPath={_literal(socket)}"
+    path = f'ControlPath="{_literal(socket)}"'
     with contextlib.suppress(OSError, subprocess.TimeoutExpired):
         subprocess.run(
             ["ssh", "-F", "/dev/null", "-o", path, "-O", "exit", "any"],
@@ -120,7 +116,7 @@ def _end_connection(socket: Path) -> None:
 
 
 def _literal(path: Path) -> str:
-    """The path as ssh's options take it, which see tokens (``%h``) in it."""
+    """The path as ssh's options take it between quotes, which see tokens (``%h``) in it."""
     return str(path).replace("%", "%%")
 
 

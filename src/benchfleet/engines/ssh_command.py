@@ -67,7 +67,7 @@ def ask(
             code, out = done.returncode, done.stdout
         except subprocess.TimeoutExpired as expired:
             code, out = LOST, expired.stdout or b""
-            heard.write(f"\nno end in {patience:.0f} s\n".encode())
+            heard.write(f"\nno answer within {patience:g} s\n".encode())
         except FileNotFoundError:
             message = "there is no ssh on this machine; install the OpenSSH client"
             raise BenchfleetError(message) from None

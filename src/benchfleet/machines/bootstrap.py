@@ -17,6 +17,11 @@ from benchfleet.machines.pins import requirements
 from benchfleet.machines.wheel import environment_name, environment_of
 
 LEAST_PYTHON = (3, 10)
+_TELLING = {  # packages that say whether an extra is there, of those that `facts` tells of
+    "": set[str](),
+    "hf": {"torch", "transformers"},
+    "lm-eval": {"torch", "transformers", "lm_eval"},
+}
 _NO_WAY_OUT = re.compile(
     r"name resolution|Network is unreachable|No route to host|timed out|NewConnectionError"
     r"|Failed to establish|ProxyError|getaddrinfo"
@@ -48,16 +53,18 @@ class Said(Protocol):
 
 
 Ask = Callable[[Step], Said]
-Hold = Callable[[Step], AbstractContextManager[None]]
+Hold = Callable[[Step], AbstractContextManager[bool]]
 
 
 def bootstrap(
     host: Host, wanted: Wanted, *, ask: Ask, hold: Hold, tell: Callable[[str], None]
 ) -> None:
-    """Make sure that the host has the environment of this benchfleet.
+    """Make sure that the host has the environment of this benchfleet, with the extra wanted.
 
-    `ask` runs a step there, `hold` keeps a lock's step running for a block, and `tell` is told
-    what was done. Raises BootstrapFailed, or what `ask` raises; then nothing is in its place.
+    `ask` runs a step there, `hold` keeps a lock's step running for a block, which it tells whether
+    others are kept out, and `tell` is told what was done. One that lacks the extra is left as it
+    is until another is whole, for slots may run in it. Raises BootstrapFailed, or what `ask`
+    raises; then nothing new is in its place.
     """
     if _is_there(Plan(host, wanted), ask):
         tell(f"{environment_name()} is already there")
@@ -66,11 +73,11 @@ def bootstrap(
     python = suitable_python(answer.out)
     plan = Plan(host, wanted, python.path)
     tell(f"Python {'.'.join(map(str, python.version))} at {python.path}")
-    with hold(plan.lock()):
+    with hold(plan.lock()) as alone:
         if _is_there(plan, ask):
             tell(f"{environment_name()} is already there; another bootstrap made it")
             return
-        for step in plan.prepare():
+        for step in plan.prepare(alone=alone):
             _done(step, ask)
         tell(f"made an environment: {environment_of(host)}")
         listed = _done(plan.list_wheels(), ask).out if wanted.wheels else ""
@@ -134,10 +141,14 @@ def download_command(python: Python, machine: str, extra: str) -> str:
 
 def _is_there(plan: Plan, ask: Ask) -> bool:
     answer = ask(plan.look())
+    if answer.code != 0:
+        return False
     try:
-        return answer.code == 0 and facts.parse_facts(answer.out).environment == environment_name()
+        told = facts.parse_facts(answer.out)
     except ProtocolError:
         return False
+    whole = _TELLING[plan.wanted.extra] <= set(told.packages)
+    return whole and told.environment == environment_name()
 
 
 def _done(step: Step, ask: Ask) -> Said:

@@ -2,7 +2,7 @@
 
 Each version gets an environment of its own, ``<folder>/envs/<environment_name>``, which is a link
 to the folder that it was made in: set as the last step, so that what is there is whole, and what
-was cut short is never taken for done. Older ones stay.
+was cut short is never taken for done. Older versions stay.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 
 from benchfleet.domain.host import Host
 from benchfleet.machines.facts import ASK
-from benchfleet.machines.wheel import Wheel, environment_name, environment_of
+from benchfleet.machines.wheel import Wheel, environment_of
 
 _LONG = 7200.0  # seconds that an installation may take
 _ORDINARY = 600.0
@@ -31,13 +31,15 @@ import fcntl, os, sys
 os.makedirs(os.path.dirname(sys.argv[1]), exist_ok=True)
 lock = open(sys.argv[1], "a")
 try:
-    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-except BlockingIOError:
-    print("busy", flush=True)
-    fcntl.flock(lock, fcntl.LOCK_EX)
-except OSError:
-    pass  # a file system without locks: folders of our own keep us apart
-print("held", flush=True)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        print("busy", flush=True)
+        fcntl.flock(lock, fcntl.LOCK_EX)
+except OSError:  # a file system without locks: folders of our own keep us apart
+    print("unlocked", flush=True)
+else:
+    print("held", flush=True)
 sys.stdin.read()"""
 _CLEAN = """\
 cd "$1" || exit 0; for made in *.made-*; do [ -d "$made" ] || continue; \
@@ -47,7 +49,12 @@ _LIST += 'echo "$(wc -c < "$file") $file"; done; true'
 _TAKE = """\
 mkdir -p "$1" && cat > "$1/$2.part-$$" && [ "$(wc -c < "$1/$2.part-$$")" -eq "$3" ] && \
 mv "$1/$2.part-$$" "$1/$2" || { rm -f "$1/$2.part-$$"; exit 1; }"""
-_PUBLISH = '[ ! -L "$1/$2" ] || rm -f "$1/$2"; [ ! -e "$1/$2" ] && ln -s "$3" "$1/$2"'
+# At one stroke: slots may run in what was there.
+_PUBLISH = """\
+import os, sys
+place, made = sys.argv[1:]
+os.symlink(os.path.basename(made), made + ".link")
+os.replace(made + ".link", place)"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,7 +108,8 @@ class Plan:
         return Step(title="look for the environment", words=there)
 
     def lock(self) -> Step:
-        """Says ``held`` when nobody else bootstraps there, until its input ends."""
+        """Says ``held`` when nobody else bootstraps there, until its input ends; ``unlocked``
+        where nobody can be kept out."""
         words = (self.python, "-c", _LOCK, f"{self._envs}/.lock")
         return Step(title="lock", words=words)
 
@@ -109,10 +117,11 @@ class Plan:
         """Which wheels of an earlier time are there, with their sizes."""
         return Step(title="list the wheels there", words=("sh", "-c", _LIST, "sh", self._wheels))
 
-    def prepare(self) -> Iterator[Step]:
-        """An empty environment."""
-        words = ("sh", "-c", _CLEAN, "sh", self._envs)
-        yield Step(title="remove what was cut short", words=words)
+    def prepare(self, *, alone: bool = True) -> Iterator[Step]:
+        """An empty environment. Unless we are alone, what looks cut short may be another's."""
+        if alone:
+            words = ("sh", "-c", _CLEAN, "sh", self._envs)
+            yield Step(title="remove what was cut short", words=words)
         yield Step(title="make the environment", words=(self.python, "-m", "venv", self._made))
 
     def send(self, there: Sequence[str] = ()) -> Iterator[Step]:
@@ -141,8 +150,7 @@ class Plan:
 
     def publish(self) -> Step:
         """Put it in its place."""
-        name = environment_name()
-        words = ("sh", "-c", _PUBLISH, "sh", self._envs, name, f"{name}.made-{self.token}")
+        words = (self.python, "-c", _PUBLISH, environment_of(self.host), self._made)
         return Step(title="put it in its place", words=words)
 
     def _sent(self, folder: str, name: str, data: bytes | Path, size: int) -> Step:

@@ -21,7 +21,7 @@ from typing import Any
 
 import benchfleet
 from benchfleet.domain.resource import Device
-from benchfleet.errors import DeviceError, ProtocolError
+from benchfleet.errors import DeviceError, NoGpu, ProtocolError
 from benchfleet.machines.devices import cores
 from benchfleet.machines.nvml import opened
 from benchfleet.machines.provenance import driver_version
@@ -69,7 +69,8 @@ class Facts:
     memory: int  # bytes
     disk_free: int  # bytes where FOLDER is or will be
     gpus: tuple[Gpu, ...] = ()
-    gpu_problem: str = ""  # why none is told of
+    no_gpu: str = ""  # why it has none
+    gpu_problem: str = ""  # why those that it may have cannot be asked
     driver: str = ""  # NVIDIA's
     packages: Mapping[str, str] = field(default_factory=dict)  # those installed, with versions
     rsync: bool = False
@@ -81,9 +82,11 @@ def facts(folder: str) -> Facts:
     import psutil
 
     found: tuple[Gpu, ...] = ()
-    problem = ""
+    absent = problem = ""
     try:
         found = gpus()
+    except NoGpu as error:
+        absent = str(error)
     except DeviceError as error:
         problem = str(error)
     return Facts(
@@ -97,6 +100,7 @@ def facts(folder: str) -> Facts:
         memory=int(psutil.virtual_memory().total),
         disk_free=_disk_free(Path(os.path.expanduser(folder))),
         gpus=found,
+        no_gpu=absent,
         gpu_problem=problem,
         driver=driver_version(),
         packages=_versions(),

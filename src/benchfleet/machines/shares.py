@@ -41,7 +41,8 @@ def skew(facts: Facts) -> str:
 
 
 def share_of(host: Host, facts: Facts) -> HostReady:
-    """What of it a run may use. Raises DeviceError where it lacks what its inventory names."""
+    """What of it a run may use. Raises DeviceError where it lacks what its inventory names,
+    or cannot tell what it has."""
     devices = tuple(replace(device, host=host.name) for device in _devices(host, facts))
     slots = len(devices) * (host.slots_per_device if devices[0].kind == "gpu" else 1)
     return HostReady(
@@ -62,9 +63,11 @@ def _devices(host: Host, facts: Facts) -> list[Device]:
     here = {gpu.index: gpu.device for gpu in facts.gpus}
     if host.gpus is not None:
         if missing := [index for index in host.gpus if index not in here]:
-            have = ", ".join(map(str, here)) or f"none ({facts.gpu_problem})"
+            have = ", ".join(map(str, here)) or f"none ({facts.gpu_problem or facts.no_gpu})"
             raise DeviceError(f"it has no GPU {', '.join(map(str, missing))}; it has {have}")
         return [here[index] for index in host.gpus]
+    if facts.gpu_problem and host.cpu_slots is None:
+        raise DeviceError(f"{facts.gpu_problem}; mend that, or give it cpu_slots to use its CPU")
     if here and host.cpu_slots is None:
         return list(here.values())
     count = host.cpu_slots or max(1, facts.cores // 2)

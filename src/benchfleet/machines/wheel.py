@@ -29,7 +29,6 @@ class Wheel:
 
     name: str  # of its file
     data: bytes
-    digest: str  # SHA-256 of the data, in hexadecimal
 
 
 @cache
@@ -65,9 +64,7 @@ def running_wheel() -> Wheel:
             _add(archive, name, data)
             lines.append(f"{name},sha256={_checksum(data)},{len(data)}")
         _add(archive, record, "".join(f"{line}\n" for line in [*lines, f"{record},,"]).encode())
-    packed = buffer.getvalue()
-    digest = hashlib.sha256(packed).hexdigest()
-    return Wheel(name=f"{stem}-py3-none-any.whl", data=packed, digest=digest)
+    return Wheel(name=f"{stem}-py3-none-any.whl", data=buffer.getvalue())
 
 
 def installed() -> Distribution:

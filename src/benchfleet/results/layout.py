@@ -26,6 +26,8 @@ CONFIG = "config.json"
 LOG = "log.txt"
 FAILURE = "failure.json"
 
+RESCORED = "rescored-"  # how the folder of a scoring that begins no attempt is called
+
 
 @dataclass(frozen=True)
 class Layout:

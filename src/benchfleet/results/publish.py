@@ -52,8 +52,10 @@ def _moved(folder: Path, public: Path) -> list[Path]:
 
 def _tidy(attempts: Path) -> None:
     """Remove attempts of a published cell that only hold samples which the result has too; what
-    failed stays, as evidence."""
+    failed stays, as evidence, and what is being scored again is another's to remove."""
     for other in attempts.iterdir():
+        if other.name.startswith(names.RESCORED):
+            continue
         if not (other / names.FAILURE).exists():
             shutil.rmtree(other, ignore_errors=True)
     if not any(attempts.iterdir()):

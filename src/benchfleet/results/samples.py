@@ -46,14 +46,24 @@ def standing(records: Iterable[dict[str, Any]]) -> dict[int, dict[str, Any]]:
 
 
 def earlier_samples(folder: Path) -> bytes:
-    """What earlier attempts of a cell recorded, as JSON lines: the attempt that got furthest."""
+    """What earlier attempts of a cell recorded, as JSON lines: the attempt that got furthest, and
+    the last of those; what was kept for the next attempt alone does not count."""
     best: dict[int, dict[str, Any]] = {}
+    most = 0
     if folder.is_dir():
-        for attempt in folder.iterdir():
+        for attempt in sorted(folder.iterdir(), key=_age):
             found = standing(sample_lines(attempt / names.SAMPLES))
-            if len(found) > len(best):
-                best = found
+            count = sum(index >= 0 for index in found)
+            if found and count >= most:
+                best, most = found, count
     return "".join(json.dumps(record) + "\n" for record in best.values()).encode()
+
+
+def _age(attempt: Path) -> tuple[int, ...]:
+    """By which the folders of attempts, ``<attempt>-<token>``, are in their order; others, such as
+    what was moved aside, go before them."""
+    parts = attempt.name.split("-")
+    return tuple(map(int, parts)) if all(part.isdecimal() for part in parts) else ()
 
 
 def count_samples(lines: bytes) -> int:

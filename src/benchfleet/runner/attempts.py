@@ -147,9 +147,9 @@ class Attempts:
         failure = replace(failure, log_tail=log_tail(attempt.folder.log))
         with contextlib.suppress(OSError):  # a full disk; the ledger keeps the reason too
             attempt.folder.fail(failure)
-        losses = attempt.claim.lease.attempt - 1 - attempt.claim.tries
+        failures = after.failures if after else {}
         advice = next_advice(failure, given, attempt.had)
-        uses_try = advice is None and charged(failure, losses=losses)
+        uses_try = advice is None and charged(failure, before=failures.get(failure.kind, 0))
         tries = attempt.claim.tries + uses_try
         outcome = Outcome(
             state="partial" if attempt.done else "failed",
@@ -168,7 +168,7 @@ class Attempts:
             ),
             advice=advice or given,
             first=first_reason(after, failure),
-            failures=Counter(after.failures if after else {}) + Counter({failure.kind: 1}),
+            failures=Counter(failures) + Counter({failure.kind: 1}),
         )
         try:
             self._ledger.finish(attempt.claim.lease, outcome)

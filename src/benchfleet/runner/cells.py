@@ -18,7 +18,7 @@ from benchfleet.engines.base import (
     Started,
     Stopped,
 )
-from benchfleet.errors import ClaimLost, ResultsError
+from benchfleet.errors import ClaimLost, LedgerFull, ResultsError
 from benchfleet.ledger.base import Ledger
 from benchfleet.runner.attempts import Attempt, Attempts, unwritable
 from benchfleet.runner.course import Course
@@ -55,17 +55,17 @@ class Cells:
         self._attempts, self._background = attempts, background
         self._here = socket.gethostname()
         self.under_way = 0  # attempts that are being written
-        self.ended = 0  # attempts that ended, well or badly
+        self.ran = 0  # attempts that ended, well or badly
 
     def begin(self, slot: Slot, claim: Claim) -> None:
-        attempt = self.attempt(slot, claim)
+        attempt = self.make(slot, claim)
         if attempt is not None:
             self._slots.start(slot, attempt)
             self._course.say(
                 "cell_started", cell=claim.path, slot=slot.id, attempt=claim.lease.attempt
             )
 
-    def attempt(self, slot: Slot, claim: Claim) -> Attempt | None:
+    def make(self, slot: Slot, claim: Claim) -> Attempt | None:
         """An attempt with its folder; None where that cannot be made, which ends the run where it
         is not for want of room."""
         try:
@@ -99,11 +99,13 @@ class Cells:
         elif isinstance(event, (Done, Failed, Stopped)):
             slot.free()
             slot.closing = not (isinstance(event, Done) or event.fit)
-            self._ended(slot, attempt, event)
+            if slot.left_out and not slot.closing:
+                self._slots.retire(slot)
+            self._conclude(slot, attempt, event)
             return True
         return False
 
-    def _ended(self, slot: Slot, attempt: Attempt, event: Done | Failed | Stopped) -> None:
+    def _conclude(self, slot: Slot, attempt: Attempt, event: Done | Failed | Stopped) -> None:
         if attempt.cancelled_at is not None:
             self.abandon(attempt)
         elif isinstance(event, Done):
@@ -157,13 +159,15 @@ class Cells:
         """An attempt was written and finished, or could not be; whether its cell may be claimed
         again. Raises what nobody foresaw."""
         self.under_way -= 1
-        self.ended += 1
+        self.ran += 1
         attempt, outcome, path = event.attempt, event.outcome, event.attempt.claim.path
         if isinstance(event.error, ClaimLost):
             self.abandon(attempt)
         elif isinstance(event.error, ResultsError):
             self._course.progress.move("running", "success")
             self._course.say("warning", cell=path, message=str(event.error))
+        elif isinstance(event.error, LedgerFull) and self._course.interrupts:
+            self.give_back(attempt, "the ledger has no room for its outcome")
         elif event.error is not None:
             raise event.error
         elif outcome is not None and outcome.failure is None:
@@ -216,22 +220,25 @@ class Cells:
 
     def see_cancelled(self) -> None:
         """Stop what somebody cancelled after the sample at hand, and end what does not stop."""
-        running = {
-            str(slot.attempt.claim.lease.fingerprint): (slot, slot.attempt)
-            for slot in self._slots
-            if slot.attempt is not None
-        }
+        running: list[tuple[Slot, Attempt]] = []
+        for slot in self._slots:
+            if (attempt := slot.attempt) is None:
+                continue
+            if attempt.cancelled_at is None:
+                running.append((slot, attempt))
+            elif self._inbox.now() - attempt.cancelled_at > CANCEL_GRACE:
+                self._slots.kill(slot)  # whatever was asked of its cell since
+                self.abandon(attempt)
         if not running:
             return
-        for record in self._ledger.cells(states=["cancelled"], among=running.keys()):
-            slot, attempt = running[record.fingerprint]
-            if attempt.cancelled_at is None:
+        among = {str(attempt.claim.lease.fingerprint) for _, attempt in running}
+        records = self._ledger.cells(states=["cancelled"], among=among)
+        cancelled = {record.fingerprint for record in records}
+        for slot, attempt in running:
+            if attempt.claim.lease.fingerprint in cancelled:
                 attempt.cancelled_at = self._inbox.now()
                 self._keeper.drop(attempt.claim.lease)
                 self._engine.stop(slot.id, attempt.key)
-            elif self._inbox.now() - attempt.cancelled_at > CANCEL_GRACE:
-                self._slots.kill(slot)
-                self.abandon(attempt)
 
     def let_go(self, claim: Claim, reason: str) -> None:
         """Give back a cell that was claimed and never begun."""

@@ -57,9 +57,9 @@ class Course:
         if said := self._space.look(self._inbox.now()):
             self.say("warning", message=said)
 
-    def refused(self) -> None:
-        """The disk took no more: begin nothing until it has room."""
-        if said := self._space.refused(self._inbox.now()):
+    def refused(self, *, of: str = "results") -> None:
+        """The disk `of` these took no more: begin nothing until it has room."""
+        if said := self._space.refused(self._inbox.now(), of=of):
             self.say("warning", message=said)
 
     def wrote(self) -> None:

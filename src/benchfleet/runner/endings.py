@@ -33,7 +33,8 @@ class Ending:
 
 def ending(lost: SlotLost, tail: str) -> Ending:
     """What the end of a slot was, by its order of trust: what its supervisor saw, a host that is
-    gone, the first sign in the last lines of its log, the signal that it died of."""
+    gone, the first sign in the last lines of its log, the signal that it died of. That a disk
+    is full is no reason for a crash, and may have been said of something else."""
     why = f"its slot ended: {lost.reason}"
     if lost.host_lost:
         return Ending(kind="host_lost", message=why)
@@ -42,7 +43,8 @@ def ending(lost: SlotLost, tail: str) -> Ending:
     number = _signal(lost.exit_code)
     if number == signal.SIGKILL:
         return _killed(why, tail)
-    if number != signal.SIGTERM and (found := first_sign(tail)):
+    found = first_sign(tail) if number != signal.SIGTERM else None
+    if found and not (found.kind == "disk_full" and number in _CRASHES):
         return Ending(kind=found.kind, message=f"{why}; its log: {found.line[:_LONGEST]}")
     if number in _CRASHES:
         return Ending(kind="crash", message=f"{why}; {_CRASHES[number]}")

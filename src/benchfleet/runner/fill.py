@@ -240,3 +240,12 @@ class Filler:
     def _leave_out(self, devices: Sequence[Device]) -> None:
         self._fences.leave_out(devices)
         self.sort_out()
+        for slot in self._slots:
+            if set(devices).isdisjoint(slot.spec.devices):
+                continue
+            if slot.idle:
+                self._slots.retire(slot)
+            elif slot.will_claim:  # it only starts
+                self._slots.kill(slot)
+            else:  # it ends what it runs or was opened for, and takes no other
+                slot.left_out = True

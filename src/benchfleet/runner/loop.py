@@ -151,19 +151,19 @@ class Runner:
                     if self._inbox.now() >= self._next_look:
                         self._look()
         finally:
+            self._course.ending.set()  # first: what waits for room is not to keep slots waiting
             self._engine.shutdown()
-            self._course.ending.set()
             self._let_writers_end()
             self._keeper.stop()
             with contextlib.suppress(LedgerUnreachable):  # then the leases run out by themselves
                 self._ledger.release(self._keeper.held(), "its runner ended")
-        if self._cells.ended:
+        if self._cells.ran:
             self._course.count()
         seconds = self._inbox.now() - began
         self._course.say("run_ended", seconds=seconds)
         return RunEnd(
             progress=self._course.progress,
-            ran=self._cells.ended,
+            ran=self._cells.ran,
             interrupted=bool(self._course.interrupts),
             impossible=tuple(self._filler.impossible),
             broken=self._course.broken,
@@ -247,7 +247,7 @@ class Runner:
         elif isinstance(arrival, Broken):
             raise arrival.error
         elif isinstance(arrival, NoRoom):
-            self._course.refused()
+            self._course.refused(of="ledger")
         elif isinstance(arrival, HostLost):
             self._machines.host_lost(arrival)
         elif isinstance(arrival, Concluded):
@@ -276,7 +276,7 @@ class Runner:
             if isinstance(event, Done):
                 self._filler.worked(slot)
             elif isinstance(event, Failed) and attempt.cancelled_at is None:
-                self._machines.heed(slot, attempt, event.failure.kind)
+                self._machines.heed(slot, attempt, event.failure.stage, event.failure.kind)
             return ended
         else:
             return False

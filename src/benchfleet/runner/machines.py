@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from benchfleet.domain.attempt import Claim
-from benchfleet.domain.failure import Kind
+from benchfleet.domain.failure import Kind, Stage
 from benchfleet.engines.base import HostLost, HostReady, SlotLost, SlotQuiet, SlotReady
 from benchfleet.ledger.base import Ledger
 from benchfleet.results.read import log_tail
@@ -110,7 +110,7 @@ class Machines:
         why = f"its slot ended: {event.reason}"
         if slot.attempt is not None:
             found = ending(event, log_tail(slot.attempt.folder.log))
-            self.heed(slot, slot.attempt, found.kind)
+            self.heed(slot, slot.attempt, slot.attempt.stage, found.kind)
             self._cells.fail(slot.attempt, slot.attempt.stage, found.kind, found.message)
         elif slot.reserved is not None and (self._course.over):
             self._cells.let_go(slot.reserved, "its runner ends")
@@ -133,12 +133,15 @@ class Machines:
         elif not slot.ready and not event.expected and self._filler.started_badly(slot):
             self._left_out(slot, f"slots do not start ({event.reason}); see {slot.spec.log}")
 
-    def heed(self, slot: Slot, attempt: Attempt, kind: Kind) -> None:
+    def heed(self, slot: Slot, attempt: Attempt, stage: Stage, kind: Kind) -> None:
         """Act on what a failure says of the machine, whatever it was that failed."""
         if kind == "gpu_fault" and self._filler.faulted(slot, attempt.claim.cell):
             self._left_out(slot, "a GPU failed there under two cells in a row")
         elif kind == "disk_full" and not slot.spec.host:
-            self._course.refused()
+            if stage == "collect":
+                self._course.refused()
+            else:  # of some disk here; that of the results tells itself
+                self._course.see_room()
         elif kind == "disk_full":
             places = [device.index for device in slot.spec.devices]
             if self._filler.set_aside(slot, places, self._inbox.now()):
@@ -155,7 +158,7 @@ class Machines:
 
     def _fail_unstarted(self, slot: Slot, claim: Claim, why: str) -> None:
         """The interpreter that a cell asks for does not start."""
-        attempt = self._cells.attempt(slot, claim)
+        attempt = self._cells.make(slot, claim)
         if attempt is not None:
             self._cells.fail(
                 attempt, "setup", "slot_lost", f"no slot with {slot.spec.python!r}: {why}"

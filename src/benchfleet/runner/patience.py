@@ -21,8 +21,8 @@ class PatientLedger:
     """Another ledger, asked again while its disk is full.
 
     What ended waits for room, until `ending` is set; then `LedgerFull` is raised. Nothing is
-    claimed or taken back meanwhile, and leases that cannot be given back run out by themselves.
-    `full` is called, from whatever thread, each time.
+    claimed or taken back meanwhile, nor before leases that could not be renewed are; those that
+    cannot be given back run out by themselves. `full` is called, from whatever thread, each time.
     """
 
     def __init__(
@@ -34,6 +34,7 @@ class PatientLedger:
         pause: float = PAUSE,
     ) -> None:
         self._ledger, self._full, self._ending, self._pause = ledger, full, ending, pause
+        self._behind: Sequence[Lease] = ()  # leases that could not be renewed
 
     def finish(self, lease: Lease, outcome: Outcome) -> None:
         while True:
@@ -50,6 +51,7 @@ class PatientLedger:
 
     def claim(self, runner: RunnerId, offer: Offer, limit: int = 1) -> Sequence[Claim]:
         try:
+            self._catch_up()
             return self._ledger.claim(runner, offer, limit)
         except LedgerFull:
             self._full()
@@ -57,13 +59,23 @@ class PatientLedger:
 
     def renew(self, leases: Sequence[Lease]) -> Sequence[Lease]:
         try:
-            return self._ledger.renew(leases)
+            held = self._ledger.renew(leases)
         except LedgerFull:
+            self._behind = leases
             self._full()
-            return leases  # they hold until they run out
+            return leases  # they hold until they are taken back
+        self._behind = ()
+        return held
+
+    def _catch_up(self) -> None:
+        """Renew what ran out for want of room alone. Raises `LedgerFull`."""
+        if self._behind:
+            self._ledger.renew(self._behind)
+            self._behind = ()
 
     def reap(self) -> Sequence[Fingerprint]:
         try:
+            self._catch_up()
             return self._ledger.reap()
         except LedgerFull:
             self._full()

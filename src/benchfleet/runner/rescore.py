@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import shutil
 import socket
@@ -11,9 +12,11 @@ from dataclasses import dataclass, replace
 
 from benchfleet.domain.attempt import CellRecord, RunnerId
 from benchfleet.domain.event import Event
-from benchfleet.domain.failure import Failure
+from benchfleet.domain.failure import Failure, Kind
 from benchfleet.domain.resource import Device, Offer
+from benchfleet.domain.state import FINAL_STATES
 from benchfleet.engines.base import (
+    AttemptEvent,
     Done,
     Engine,
     Failed,
@@ -27,14 +30,18 @@ from benchfleet.engines.base import (
     SlotSpec,
     Stopped,
 )
+from benchfleet.errors import ClaimLost, ResultsError
 from benchfleet.ledger.base import Ledger
 from benchfleet.results import layout as names
+from benchfleet.results.disk import read_plain
 from benchfleet.results.layout import Layout
 from benchfleet.results.read import log_tail, sample_scores
-from benchfleet.results.samples import earlier_samples
+from benchfleet.results.samples import count_samples, earlier_samples, read_samples
+from benchfleet.results.summary import summarise
 from benchfleet.results.write import AttemptFolder
 from benchfleet.runner.attempts import Attempt, Attempts
 from benchfleet.runner.inbox import Inbox
+from benchfleet.runner.leases import LeaseKeeper
 from benchfleet.runner.overdue import Watch
 
 _CPU = Device(kind="cpu", index=0)
@@ -75,32 +82,45 @@ class Rescorer:
         inbox: Inbox,
         layout: Layout,
         attempts: Attempts,
+        keeper: LeaseKeeper,
         threads: int,
     ) -> None:
         self._runner, self._ledger, self._engine = runner, ledger, engine
         self._inbox, self._layout, self._attempts = inbox, layout, attempts
-        self._threads = threads
+        self._keeper, self._threads = keeper, threads
         self._slot: SlotSpec | None = None
 
     def rescore(self, records: Iterable[CellRecord]) -> Iterator[Rescored]:
-        """Score each again. Published results are compared with what they say, and stay."""
-        for record in records:
-            done = record.state == "success"
-            folder = AttemptFolder(
-                self._layout.attempts_of(record.fingerprint) / f"rescored-{uuid.uuid4().hex[:8]}"
-            )
-            try:
-                yield self._compared(record, folder) if done else self._scored(record, folder)
-            finally:
-                folder.close()
-                if done:
-                    shutil.rmtree(folder.folder, ignore_errors=True)
-                    if not any(folder.folder.parent.iterdir()):
-                        folder.folder.parent.rmdir()
+        """Score each again. Published results are compared with what they say, and stay. What
+        goes wrong with one is its failure, and the others go on."""
+        self._keeper.start()
+        try:
+            for record in records:
+                try:
+                    found = self._rescored(record)
+                except (ClaimLost, ResultsError, OSError) as error:
+                    self._close(fit=False)  # it may still be at it
+                    found = _failed(record, str(error))
+                yield found
+        finally:
+            self._keeper.stop()
+
+    def _rescored(self, record: CellRecord) -> Rescored:
+        done = record.state == "success"
+        attempts = self._layout.attempts_of(record.fingerprint)
+        folder = AttemptFolder(attempts / f"{names.RESCORED}{uuid.uuid4().hex[:8]}")
+        try:
+            return self._compared(record, folder) if done else self._scored(record, folder)
+        finally:
+            folder.close()
+            if done:
+                shutil.rmtree(folder.folder, ignore_errors=True)
+                with contextlib.suppress(OSError):  # other attempts left their evidence there
+                    attempts.rmdir()
 
     def _compared(self, record: CellRecord, folder: AttemptFolder) -> Rescored:
         public = self._layout.published(record.path)
-        ended = self._run(record, folder, (public / names.SAMPLES).read_bytes())
+        ended = self._run(record, folder, read_plain(public / names.SAMPLES))
         if isinstance(ended, Failure):
             return Rescored(record=record, failure=ended)
         before = list(sample_scores(public).values())
@@ -117,9 +137,13 @@ class Rescorer:
     def _scored(self, record: CellRecord, folder: AttemptFolder) -> Rescored:
         recorded = earlier_samples(folder.folder.parent)
         ended = self._run(record, folder, recorded)
+        if isinstance(ended, Done):
+            ended = _unusable(ended, folder) or ended
         if isinstance(ended, Failure):
             folder.fail(ended)
             return Rescored(record=record, failure=ended)
+        if not self._is_as_listed(record):
+            return _failed(record, "another took it meanwhile", kind="interrupted")
         self._ledger.record(Event(kind="retry_asked", fingerprint=record.fingerprint))
         offer = Offer(gpus=2**31, vram=2**62, among=frozenset({str(record.fingerprint)}))
         for claim in self._ledger.claim(self._runner, offer):
@@ -133,13 +157,21 @@ class Rescorer:
                 began=self._inbox.now(),
                 provenance={},
                 watch=Watch(claim.cell.limits, began=self._inbox.now()),
+                done=count_samples(recorded),
                 rescored=True,
             )
+            self._keeper.hold(claim.lease)
             outcome = self._attempts.succeed(attempt, ended)
             score = outcome.metrics.get("overall_score")
             return Rescored(record=record, score=score, failure=outcome.failure)
-        taken = Failure(stage="collect", kind="interrupted", message="another runner took it")
-        return Rescored(record=record, failure=taken)
+        return _failed(record, "another runner took it", kind="interrupted")
+
+    def _is_as_listed(self, record: CellRecord) -> bool:
+        """Whether nobody did anything with the cell while it was scored."""
+        now = next(iter(self._ledger.cells(among=[record.fingerprint])), None)
+        if now is None or now.state not in FINAL_STATES:
+            return False
+        return (now.state, now.token) == (record.state, record.token)
 
     def _run(self, record: CellRecord, folder: AttemptFolder, recorded: bytes) -> Done | Failure:
         """Score one cell in a slot; how it went."""
@@ -152,9 +184,12 @@ class Rescorer:
         name = f"{record.fingerprint}/{folder.folder.name}"
         log = str(folder.log)
         order = Order(attempt=name, cell=record.cell, log=log, recorded=recorded, rescore=True)
+        watch = Watch(record.cell.limits, began=self._inbox.now())
         self._engine.run(slot.slot, order)
         while True:
             event = self._next()
+            if isinstance(event, AttemptEvent):
+                watch.saw(event, self._inbox.now())
             if isinstance(event, Recorded):
                 folder.record(event.lines)
             elif isinstance(event, FileSent):
@@ -169,6 +204,10 @@ class Rescorer:
                 why = f"its slot ended: {event.reason}"
                 tail = log_tail(folder.log)
                 return Failure(stage="collect", kind="slot_lost", message=why, log_tail=tail)
+            elif late := watch.overdue(self._inbox.now()):
+                self._close(fit=False)
+                tail = log_tail(folder.log)
+                return Failure(stage="collect", kind=late.kind, message=late.message, log_tail=tail)
 
     def _open(self, python: str) -> SlotSpec | Failure:
         """The slot with this interpreter, or why there is none."""
@@ -196,9 +235,26 @@ class Rescorer:
             self._engine.kill(self._slot.slot)
             self._slot = None
 
-    def _next(self) -> SlotEvent:
-        """The next event of the slot that is open."""
-        while True:
-            event = self._inbox.take(_LOOK)
-            if isinstance(event, SlotEvent) and self._slot and event.slot == self._slot.slot:
-                return event
+    def _next(self) -> SlotEvent | None:
+        """The next event of the slot that is open; None where nothing came for a while."""
+        event = self._inbox.take(_LOOK)
+        if isinstance(event, SlotEvent) and self._slot and event.slot == self._slot.slot:
+            return event
+        return None
+
+
+def _unusable(done: Done, folder: AttemptFolder) -> Failure | None:
+    """Why its score is none, as sealing would find too late."""
+    samples = list(read_samples(folder.folder / names.SAMPLES).values())
+    try:
+        scored = len(done.score["per_sample"])
+        if scored and scored != len(samples):
+            raise ValueError(f"{scored} samples were scored, and {len(samples)} are kept")
+        summarise(done.score, samples)
+    except (ValueError, KeyError, TypeError) as error:
+        return Failure(stage="collect", kind="bad_result", message=str(error))
+    return None
+
+
+def _failed(record: CellRecord, message: str, *, kind: Kind = "error") -> Rescored:
+    return Rescored(record=record, failure=Failure(stage="collect", kind=kind, message=message))

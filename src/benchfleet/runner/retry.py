@@ -11,6 +11,7 @@ from benchfleet.domain.failure import Failure
 FIRST_DELAY = 2.0  # seconds
 LONGEST_DELAY = 600.0
 MOST_LOSSES = 10  # hosts that a cell may lose before each further one uses up a try
+MOST_FULL = 3  # the same for disks other than that of the results, which is waited for
 INFRASTRUCTURE = frozenset({"host_lost", "interrupted", "disk_full"})  # kinds that use up no try
 
 
@@ -53,14 +54,16 @@ def first_reason(after: Outcome | None, failure: Failure) -> Failure | None:
     return before
 
 
-def charged(failure: Failure, *, losses: int = 0) -> bool:
+def charged(failure: Failure, *, before: int = 0) -> bool:
     """Whether the failure uses up one of the cell's tries.
 
-    `losses` counts its attempts before that used up none: a cell that loses one host after
-    another is more likely to be what ends them.
+    `before` counts its failures of this kind until then: a cell that loses one host after another,
+    or fills one disk after another, is more likely to be what does it.
     """
-    if failure.kind == "host_lost" and losses >= MOST_LOSSES:
-        return True
+    if failure.kind == "host_lost":
+        return before >= MOST_LOSSES
+    if failure.kind == "disk_full" and failure.stage != "collect":
+        return before >= MOST_FULL
     return failure.kind not in INFRASTRUCTURE
 
 

@@ -25,6 +25,7 @@ class Slot:
     alone: bool = False  # no other slot is in the memory that it has
     ready: bool = False
     closing: bool = False  # it takes no other order
+    left_out: bool = False  # nor does it after the one at hand
     load_key: str = ""  # the model in its memory
     attempt: Attempt | None = None
     reserved: Claim | None = None  # the claim that a starting slot was opened for

@@ -47,14 +47,15 @@ class Space:
         """Whether nothing is to be begun now."""
         return self._short
 
-    def refused(self, now: float) -> str:
-        """A write was refused for want of room; what to say of it, ``""`` where it was said."""
+    def refused(self, now: float, *, of: str = "results") -> str:
+        """A write to the disk `of` these was refused for want of room; what to say of it, ``""``
+        where it was said."""
         said = self._short
         if now >= self._until:
             self._until = now + self._pause
             self._pause = min(LONGEST_PAUSE, 2 * self._pause)
         self._short = True
-        return "" if said else "the disk of the results is full; nothing is begun until it has room"
+        return "" if said else f"the disk of the {of} is full; nothing is begun until it has room"
 
     def look(self, now: float) -> str:
         """Look at the disk; what to say where that changed something."""

@@ -102,6 +102,26 @@ def test_a_listed_host_may_be_called_otherwise_than_its_hostname() -> None:
     assert (host.name, host.address) == ("big", "10.0.0.1")
 
 
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [
+        ("[::1]", "::1"),
+        ("::1", "::1"),
+        ("[fe80::1%eth0]", "fe80::1%eth0"),
+        ("fe80::1%eth0", "fe80::1%eth0"),
+        ("lab1.example.org", "lab1.example.org"),
+    ],
+)
+def test_an_address_is_what_ssh_takes_without_brackets(text: str, address: str) -> None:
+    (host,) = inventory(f"hosts: {{a: {{address: '{text}'}}}}").hosts
+    assert host.address == address
+
+
+@pytest.mark.parametrize("text", ["[::1", "::1]", "[]", "[[::1]]", "[-oX]", "[::1]:22"])
+def test_brackets_around_no_address_are_refused(text: str) -> None:
+    assert list(mistakes(f"hosts: {{a: {{address: '{text}'}}}}")) == ["hosts.a.address"]
+
+
 def test_this_machine_takes_part_when_it_is_named_at_all() -> None:
     assert inventory("{here: , hosts: {a: }}").here == Machine()
     assert inventory("hosts: {a: }").here is None

@@ -49,6 +49,12 @@ me@lab1: Permission denied (publickey).\r
         (CHANGED, "host key", True),
         ("Host key verification failed.", "host key", True),
         ("Bad owner or permissions on /home/me/.ssh/config", "ssh", True),
+        (
+            "command-line line 0: keyword controlpath extra arguments at end of line",
+            "ssh",
+            True,
+        ),
+        ("no answer within 120 s", "connect", False),
         ("", "connect", False),
         ("something new", "connect", False),
     ],

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 import pytest
@@ -23,7 +23,7 @@ from benchfleet.machines.facts import Facts
 from benchfleet.machines.wheel import Wheel, environment_name, environment_of
 
 HOST = Host(name="lab1")
-WANTED = Wanted(wheel=Wheel(name="benchfleet-1-py3-none-any.whl", data=b"wheel", digest=""))
+WANTED = Wanted(wheel=Wheel(name="benchfleet-1-py3-none-any.whl", data=b"wheel"))
 FACTS = Facts(
     benchfleet="1",
     environment=environment_name(),
@@ -57,6 +57,7 @@ class Lab:
     steps: list[Step] = field(default_factory=list)
     told: list[str] = field(default_factory=list)
     locked: bool = False
+    has_locks: bool = True
     while_locking: Callable[[], None] = lambda: None
 
     def ask(self, step: Step) -> Said:
@@ -69,11 +70,11 @@ class Lab:
         return self.answers.get(step.title, well.get(step.title, Said()))
 
     @contextmanager
-    def hold(self, step: Step) -> Iterator[None]:
+    def hold(self, step: Step) -> Iterator[bool]:
         assert step.words[0] == "/usr/bin/python3"
         self.while_locking()
         self.locked = True
-        yield
+        yield self.has_locks
         self.locked = False
 
     def bootstrap(self, wanted: Wanted = WANTED) -> list[str]:
@@ -107,6 +108,32 @@ def test_one_that_another_bootstrap_made_meanwhile_is_taken() -> None:
     lab.while_locking = lambda: lab.answers.update({"look for the environment": told()})
     assert "make the environment" not in lab.bootstrap()
     assert "another bootstrap made it" in lab.told[-1]
+
+
+@pytest.mark.parametrize(
+    ("extra", "there", "enough"),
+    [
+        ("hf", {}, False),
+        ("hf", {"torch": "2.6"}, False),
+        ("hf", {"torch": "2.6", "transformers": "5.0"}, True),
+        ("lm-eval", {"torch": "2.6", "transformers": "5.0"}, False),
+        ("lm-eval", {"torch": "2.6", "transformers": "5.0", "lm_eval": "0.4.13"}, True),
+        ("", {"torch": "2.6"}, True),
+    ],
+)
+def test_an_environment_that_lacks_the_extra_is_made_anew(
+    extra: str, there: dict[str, str], enough: bool
+) -> None:
+    lab = Lab({"look for the environment": told(replace(FACTS, packages=there))})
+    titles = lab.bootstrap(Wanted(wheel=WANTED.wheel, extra=extra))
+    assert ("put it in its place" in titles) != enough
+    assert any("is already there" in line for line in lab.told) == enough
+
+
+def test_nothing_is_removed_where_another_bootstrap_cannot_be_kept_out() -> None:
+    titles = Lab(has_locks=False).bootstrap()
+    assert "remove what was cut short" not in titles
+    assert titles[-1] == "put it in its place"
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from dataclasses import asdict
 
 import pytest
 
-from benchfleet.errors import DeviceError, ProtocolError
+from benchfleet.errors import DeviceError, NoGpu, ProtocolError
 from benchfleet.machines import facts as module
 from benchfleet.machines.facts import Facts, Gpu, parse_facts
 from benchfleet.machines.nvml import GpuProcess, GpuState
@@ -67,7 +67,7 @@ def test_the_machine_that_tests_run_on_tells_of_itself(capsys: pytest.CaptureFix
     told = parse_facts(capsys.readouterr().out)
     assert told.cores >= 1
     assert told.disk_free > 0
-    assert bool(told.gpus) != bool(told.gpu_problem)
+    assert [bool(told.gpus), bool(told.no_gpu), bool(told.gpu_problem)].count(True) == 1
 
 
 class Nvml:
@@ -101,3 +101,14 @@ def test_a_gpu_that_fails_is_the_reason_why_none_is_told_of(
     monkeypatch.setattr(module, "gpus", broken)
     told = module.facts("~")
     assert (told.gpus, told.gpu_problem) == ((), "a GPU does not answer (NVML: GPU is lost)")
+
+
+def test_a_machine_without_gpus_is_told_apart_from_one_whose_driver_is_broken(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def absent() -> tuple[Gpu, ...]:
+        raise NoGpu("there is none")
+
+    monkeypatch.setattr(module, "gpus", absent)
+    told = module.facts("~")
+    assert (told.gpus, told.no_gpu, told.gpu_problem) == ((), "there is none", "")

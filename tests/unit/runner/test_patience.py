@@ -12,6 +12,7 @@ from benchfleet.domain.resource import Offer
 from benchfleet.errors import LedgerFull, LedgerUnreachable
 from benchfleet.ledger.memory import MemoryLedger
 from benchfleet.runner.patience import PatientLedger
+from benchfleet.testing.clock import FakeClock
 from benchfleet.testing.ledger_contract import LedgerContract
 from benchfleet.testing.samples import sample_cell
 
@@ -92,6 +93,21 @@ def test_nothing_else_waits_and_nothing_is_raised(desk: Desk) -> None:
     desk.ledger.release([desk.lease], "the end")
     assert desk.told == ["full"] * 3
     assert [record.state for record in desk.ledger.cells()] == ["running"]
+
+
+def test_what_could_not_be_renewed_is_renewed_before_anything_is_taken_back() -> None:
+    clock = FakeClock()
+    full = FullLedger(clock=clock, lease=60)
+    ledger = PatientLedger(full, full=lambda: None, ending=threading.Event(), pause=0)
+    ledger.enroll([sample_cell(0), sample_cell(1)])
+    (claim,) = ledger.claim(US, Offer())
+    full.times = 2
+    ledger.renew([claim.lease])
+    clock.now += 100
+    assert ledger.claim(US, Offer()) == []
+    assert ledger.reap() == []
+    assert [record.state for record in ledger.cells()] == ["running", "pending"]
+    assert len(ledger.claim(US, Offer())) == 1
 
 
 def test_a_ledger_that_is_gone_for_other_reasons_is_not_waited_for(desk: Desk) -> None:

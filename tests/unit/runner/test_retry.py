@@ -51,9 +51,15 @@ def test_a_lost_host_uses_up_no_try() -> None:
 
 
 def test_a_cell_that_loses_one_host_after_another_pays_for_it() -> None:
-    assert not charged(LOST_HOST, losses=9)
-    assert charged(LOST_HOST, losses=10)
-    assert not charged(Failure(stage="collect", kind="disk_full", message=""), losses=99)
+    assert not charged(LOST_HOST, before=9)
+    assert charged(LOST_HOST, before=10)
+
+
+def test_a_disk_that_is_always_full_is_paid_for_unless_it_is_that_of_the_results() -> None:
+    scratch = Failure(stage="benchmark", kind="disk_full", message="")
+    assert not charged(scratch, before=2)
+    assert charged(scratch, before=3)
+    assert not charged(Failure(stage="collect", kind="disk_full", message=""), before=99)
 
 
 OOM = Failure(stage="benchmark", kind="oom", message="no room", retryable=True)

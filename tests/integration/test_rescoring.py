@@ -1,0 +1,166 @@
+"""Scoring again beside whatever else happens to the cells, with a scripted slot in virtual time."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from benchfleet.domain.attempt import RunnerId
+from benchfleet.domain.cell import Limits
+from benchfleet.domain.event import Event
+from benchfleet.domain.failure import Failure
+from benchfleet.domain.resource import Offer
+from benchfleet.engines.base import Done, Failed, Order, SlotEvent, SlotId
+from benchfleet.errors import ClaimLost
+from benchfleet.results.publish import publish
+from benchfleet.runner.attempts import Attempts
+from benchfleet.runner.leases import LeaseKeeper
+from benchfleet.runner.rescore import Rescored, Rescorer
+from benchfleet.testing.samples import sample_cell
+
+from .test_runner_loop import Stage, cells, sample
+
+UNSCORED = Failure(stage="collect", kind="error", message="the scorer raised")
+
+
+def unscored(slot: SlotId, order: Order) -> list[tuple[float, SlotEvent]]:
+    """Two answers, and a scorer that raises."""
+    return [
+        *[(1.0 + index, sample(order, slot, index)) for index in range(2)],
+        (3, Failed(slot=slot, attempt=order.attempt, failure=UNSCORED)),
+    ]
+
+
+def scored(slot: SlotId, order: Order, overall: float = 1.0) -> list[tuple[float, SlotEvent]]:
+    score = {"overall": overall, "per_sample": [1.0, 1.0], "tasks": {}, "summary": {}}
+    return [(1, Done(slot=slot, attempt=order.attempt, score=score, seconds={"collect": 1}))]
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Stage:
+    """Two cells whose scoring failed."""
+    made = Stage(tmp_path)
+    made.engine.script = unscored
+    made.run([replace(cell, limits=Limits(tries=1, cell=60.0)) for cell in cells(2)])
+    made.engine.script = scored
+    assert set(made.states().values()) == {"partial"}
+    return made
+
+
+def rescored(stage: Stage) -> list[Rescored]:
+    keeper = LeaseKeeper(stage.ledger, lambda lease: None, lambda error: None, every=1e9)
+    rescorer = Rescorer(
+        runner=RunnerId("scorer"),
+        ledger=stage.ledger,
+        engine=stage.engine,
+        inbox=stage.inbox,
+        layout=stage.layout,
+        attempts=Attempts(stage.ledger, stage.layout, keeper, provenance=dict, random=lambda: 1.0),
+        keeper=keeper,
+        threads=1,
+    )
+    return list(rescorer.rescore(list(stage.ledger.cells(whole=True))))
+
+
+def first(order: Order) -> bool:
+    return order.cell.id == sample_cell(0).id
+
+
+def test_what_was_answered_is_scored_and_published(stage: Stage) -> None:
+    assert [one.score for one in rescored(stage)] == [1.0, 1.0]
+    assert set(stage.states().values()) == {"success"}
+
+
+def test_a_cell_that_another_asked_for_meanwhile_is_left_to_him(stage: Stage) -> None:
+    def asked_for(slot: SlotId, order: Order) -> Sequence[tuple[float, SlotEvent]]:
+        if first(order):
+            name = order.cell.fingerprint
+            stage.ledger.record(Event(kind="retry_asked", fingerprint=name))
+            stage.ledger.record(Event(kind="cancel_asked", fingerprint=name))
+        return scored(slot, order)
+
+    stage.engine.script = asked_for
+    taken, other = rescored(stage)
+    assert taken.failure is not None
+    assert "meanwhile" in taken.failure.message
+    assert other.score == 1.0
+    assert list(stage.states().values()) == ["cancelled", "success"]
+
+
+def test_a_score_that_is_none_leaves_the_cell_as_it_is(stage: Stage) -> None:
+    stage.engine.script = lambda slot, order: scored(slot, order, math.nan)
+    before = list(stage.ledger.cells())
+    for one in rescored(stage):
+        assert one.failure is not None
+        assert one.failure.kind == "bad_result"
+    assert list(stage.ledger.cells()) == before
+
+
+def test_a_scorer_that_does_not_end_is_ended_at_its_limit(stage: Stage) -> None:
+    stage.engine.script = lambda slot, order: [] if first(order) else scored(slot, order)
+    began = stage.clock()
+    hung, other = rescored(stage)
+    assert hung.failure is not None
+    assert hung.failure.kind == "timeout"
+    assert 60 < stage.clock() - began < 70
+    assert other.score == 1.0
+
+
+@pytest.mark.parametrize("error", [ClaimLost("another holds it"), OSError("no disk")])
+def test_what_goes_wrong_with_one_is_told_and_the_others_go_on(
+    stage: Stage, error: Exception
+) -> None:
+    finish, times = stage.ledger.finish, []
+
+    def fails_once(lease, outcome):  # type: ignore[no-untyped-def]
+        times.append(1)
+        if len(times) == 1:
+            raise error
+        finish(lease, outcome)
+
+    stage.ledger.finish = fails_once  # type: ignore[method-assign]
+    lost, other = rescored(stage)
+    assert lost.failure is not None
+    assert str(error) in lost.failure.message
+    assert other.score == 1.0
+
+
+def test_a_result_that_is_published_meanwhile_takes_no_folder_from_under_a_scoring(
+    stage: Stage,
+) -> None:
+    (record, _) = stage.ledger.cells()
+    attempts = stage.layout.attempts_of(record.fingerprint)
+    for name in ("2-2", "1-0", "rescored-1"):
+        (attempts / name).mkdir()
+    publish(attempts / "2-2", stage.folder / "public")
+    assert (attempts / "rescored-1").exists()
+    assert not (attempts / "1-0").exists()
+
+
+def test_the_lease_of_what_is_sealed_is_held(stage: Stage) -> None:
+    finish, held = stage.ledger.finish, []
+
+    def looks(lease, outcome):  # type: ignore[no-untyped-def]
+        held.append(lease)
+        assert stage.ledger.claim(RunnerId("other"), Offer()) == []
+        finish(lease, outcome)
+
+    stage.ledger.finish = looks  # type: ignore[method-assign]
+    rescored(stage)
+    assert len(held) == 2
+
+
+def test_a_published_file_that_is_gone_is_named(stage: Stage) -> None:
+    rescored(stage)
+    (record, _) = stage.ledger.cells()
+    (stage.layout.published(record.path) / "samples.jsonl").unlink()
+    gone, other = rescored(stage)
+    assert gone.failure is not None
+    assert "samples.jsonl" in gone.failure.message
+    assert not other.differs
+    assert json.loads((stage.layout.published(record.path) / "cell.json").read_text())

@@ -1,0 +1,60 @@
+"""What a run may use of a host follows from its inventory and from what it tells of itself."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from benchfleet.domain.host import Host
+from benchfleet.errors import DeviceError
+from benchfleet.machines.facts import Facts, Gpu
+from benchfleet.machines.shares import share_of
+
+BARE = Facts(
+    benchfleet="1",
+    environment="1-0",
+    python="3.12.1",
+    executable="",
+    hostname="",
+    platform="",
+    cores=8,
+    memory=1,
+    disk_free=1,
+    no_gpu="no driver",
+    clock=1,
+)
+BROKEN = replace(BARE, no_gpu="", gpu_problem="NVML: Driver/library version mismatch")
+GPUS = replace(
+    BARE,
+    no_gpu="",
+    gpus=tuple(Gpu(index=i, name="H100", memory=80, uuid=f"GPU-{i}", free=80) for i in (0, 1)),
+)
+
+
+def labels(host: Host, facts: Facts) -> list[str]:
+    return [device.label for device in share_of(host, facts).devices]
+
+
+def test_a_host_without_gpus_gives_slots_of_its_cpu() -> None:
+    assert labels(Host(name="lab1"), BARE) == [f"lab1/cpu:{index}" for index in range(4)]
+
+
+def test_a_host_gives_all_its_gpus_or_those_named() -> None:
+    assert labels(Host(name="lab1"), GPUS) == ["lab1/gpu:0", "lab1/gpu:1"]
+    assert labels(Host(name="lab1", gpus=(1,)), GPUS) == ["lab1/gpu:1"]
+
+
+def test_a_host_whose_driver_is_broken_does_not_become_one_without_gpus() -> None:
+    with pytest.raises(DeviceError, match=r"Driver/library version mismatch.*cpu_slots"):
+        share_of(Host(name="lab1"), BROKEN)
+
+
+def test_slots_of_its_cpu_are_given_whatever_its_driver_says() -> None:
+    assert labels(Host(name="lab1", cpu_slots=1), BROKEN) == ["lab1/cpu:0"]
+
+
+@pytest.mark.parametrize(("facts", "why"), [(BARE, "no driver"), (BROKEN, "mismatch")])
+def test_a_gpu_that_is_named_and_not_there_is_told_with_the_reason(facts: Facts, why: str) -> None:
+    with pytest.raises(DeviceError, match=f"no GPU 3; it has none .*{why}"):
+        share_of(Host(name="lab1", gpus=(3,)), facts)
