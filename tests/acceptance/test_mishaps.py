@@ -239,7 +239,7 @@ def test_a_full_disk_pauses_a_run_which_goes_on_when_there_is_room(
     process = user.start("run", *words)
     said: list[str] = []
     assert process.stdout is not None
-    while "disk of the results" not in "".join(said[-1:]):
+    while "the disk of the" not in "".join(said[-1:]):  # results, or ledger: whichever met it
         said.append(process.stdout.readline())
         assert said[-1], "".join(said) + "".join(process.communicate())
     time.sleep(2)  # so that more than one cell meets the full disk
