@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import selectors
-import signal
 import threading
 import time
 import traceback
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import benchfleet
 from benchfleet.domain.failure import Failure
-from benchfleet.domain.resource import GpuChecks
 from benchfleet.engines.base import (
     Done,
     EngineEvent,
@@ -29,7 +25,8 @@ from benchfleet.engines.base import (
     Stopped,
 )
 from benchfleet.engines.child import Child
-from benchfleet.engines.frames import PROTOCOL, Frame, encode, whole_lines
+from benchfleet.engines.ends import ending, lost, refusal, unstarted
+from benchfleet.engines.frames import Frame, encode, whole_lines
 from benchfleet.engines.marks import Mark
 from benchfleet.engines.wire import to_event, to_unfitness
 from benchfleet.errors import ProtocolError
@@ -41,17 +38,6 @@ _RECORDED = 8 * 2**20  # bytes of earlier samples in one frame
 _GRACE = 10.0  # seconds that a slot told to close is given
 _LAST_GRACE = 15.0  # seconds that its supervisor is given to end all
 _HELD = 10.0  # seconds that a verdict waits for the end of what was printed before it
-_REMEDIES = {
-    errno.EMFILE: "raise the limit of open files (ulimit -n), or run fewer slots",
-    errno.ENFILE: "raise the system's limit of open files, or run fewer slots",
-    errno.EAGAIN: "raise the limit of processes (ulimit -u), or run fewer slots",
-    errno.ENOMEM: "run fewer slots, so that memory is left",
-    errno.ENOSPC: "make room on the disk",
-    errno.ENOTDIR: "move away what stands in the place of a folder",
-    errno.EEXIST: "move away what stands in the place of a folder",
-    errno.EACCES: "make it accessible to this user",
-    errno.ENOENT: "see that it is still there",
-}
 
 
 class ChannelEngine:
@@ -115,7 +101,7 @@ class ChannelEngine:
         try:
             child, more = self._start(spec)
         except OSError as error:
-            self._post(SlotLost(slot=spec.slot, reason=_unstarted(error)))
+            self._post(SlotLost(slot=spec.slot, reason=unstarted(error)))
             return
         gpus = [str(device.index) for device in spec.devices if device.kind == "gpu"]
         opening = encode(
@@ -134,7 +120,7 @@ class ChannelEngine:
                     if handle is not None:
                         self._selector.register(handle, selectors.EVENT_READ, child)
             except OSError as error:
-                child.complaint = _unstarted(error)
+                child.complaint = unstarted(error)
                 self._bury(child)
             else:
                 self._tell(spec.slot, opening)
@@ -314,9 +300,9 @@ class ChannelEngine:
 
     def _take(self, child: Child, frame: Frame) -> None:
         if frame.type == "hello":
-            if refusal := _refusal(frame):
+            if why := refusal(frame):
                 child.deaf = True
-                self._condemn(child, refusal)
+                self._condemn(child, why)
                 return
             child.greeted = True
             self._post(SlotReady(slot=child.id, hello=frame.fields))
@@ -396,62 +382,3 @@ class ChannelEngine:
             self._post(self._epitaph(child, code))
             self._buried(child)
         return False
-
-
-def lost(child: Child, reason: str, code: int | None, *, host_lost: bool = False) -> SlotLost:
-    """The last event of a slot."""
-    expected = child.ending_since is not None and not child.complaint
-    return SlotLost(
-        slot=child.id,
-        reason=reason,
-        expected=expected,
-        exit_code=code,
-        host_lost=host_lost and not expected,
-        kind=None if expected else child.kind,
-        unfit=child.unfit,
-        busy=child.busy,
-    )
-
-
-def fitness(spec: SlotSpec, checks: GpuChecks | None, *, named: bool) -> dict[str, Any]:
-    """What the slot's first frame says of how its GPUs are looked at; `named`: they were named one
-    by one."""
-    if checks is None:
-        return {}
-    share = checks.share and named
-    asked = {"share": share, "trial": checks.trial, "memory": spec.memory}
-    return {"fitness": {**asked, "neighbours": spec.neighbours}}
-
-
-def ending(code: int | None) -> str:
-    """How a process ended, as people say it."""
-    if code is None:
-        return "its end was not seen"
-    if code >= 0:
-        return f"exit code {code}"
-    try:
-        return f"killed by signal {-code} ({signal.Signals(-code).name})"
-    except ValueError:
-        return f"killed by signal {-code}"
-
-
-def _refusal(hello: Frame) -> str:
-    """Why a slot that says this is not to be used; ``""`` where it is."""
-    protocol, version = hello.fields.get("protocol"), hello.fields.get("version")
-    if protocol != PROTOCOL:
-        return (
-            f"speaks protocol {protocol}, this runner {PROTOCOL}: "
-            "install the same benchfleet in the slot's interpreter"
-        )
-    if version != benchfleet.__version__:
-        return (
-            f"is benchfleet {version}, this runner {benchfleet.__version__}: "
-            "install the same in the slot's interpreter"
-        )
-    return ""
-
-
-def _unstarted(error: OSError) -> str:
-    remedy = _REMEDIES.get(error.errno or 0, "see what the system's own log says of it")
-    where = f" ({error.filename})" if error.filename else ""
-    return f"its process cannot be started: {error.strerror or error}{where}; {remedy}"

@@ -11,9 +11,10 @@ from typing import Any
 
 from benchfleet.domain.resource import GpuChecks
 from benchfleet.engines.base import EngineEvent, Order, SlotLost, SlotSpec
-from benchfleet.engines.channels import ChannelEngine, fitness
+from benchfleet.engines.channels import ChannelEngine
 from benchfleet.engines.child import Child
 from benchfleet.engines.processes import end_orphans, owner
+from benchfleet.engines.wire import fitness
 
 _PACKAGE = Path(__file__).parents[1]
 _CAUSE = re.compile(r"slot ends \((\w+)\): (.*)")

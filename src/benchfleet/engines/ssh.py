@@ -24,10 +24,12 @@ from benchfleet.engines.base import (
     Started,
 )
 from benchfleet.engines.cargo import Courier, NotDelivered
-from benchfleet.engines.channels import ChannelEngine, ending, fitness, lost
+from benchfleet.engines.channels import ChannelEngine
 from benchfleet.engines.child import Child
+from benchfleet.engines.ends import ending, lost
 from benchfleet.engines.links import Examine, Link
 from benchfleet.engines.openssh import ALONE, LOST, OpenSsh
+from benchfleet.engines.wire import fitness
 
 _LAUNCH = ALONE + "from benchfleet.slot.launch import main; main()"
 

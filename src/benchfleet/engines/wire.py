@@ -1,4 +1,4 @@
-"""A slot's frames as the events that every engine posts."""
+"""A slot's frames as the events that every engine posts, and what engines ask of it alike."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from benchfleet.domain.failure import KINDS, STAGES, Failure
+from benchfleet.domain.resource import GpuChecks
 from benchfleet.engines.base import (
     Calling,
     Done,
@@ -15,6 +16,7 @@ from benchfleet.engines.base import (
     Recorded,
     SlotEvent,
     SlotId,
+    SlotSpec,
     Started,
     Stopped,
 )
@@ -77,6 +79,16 @@ def to_event(slot: SlotId, frame: Frame) -> SlotEvent:
             fit=_field(frame, "fit", bool),
         )
     raise ProtocolError(f"there is no frame {frame.type!r}")
+
+
+def fitness(spec: SlotSpec, checks: GpuChecks | None, *, named: bool) -> dict[str, Any]:
+    """What the slot's first frame says of how its GPUs are looked at; `named`: they were named one
+    by one."""
+    if checks is None:
+        return {}
+    share = checks.share and named
+    asked = {"share": share, "trial": checks.trial, "memory": spec.memory}
+    return {"fitness": {**asked, "neighbours": spec.neighbours}}
 
 
 def to_unfitness(frame: Frame) -> tuple[str, tuple[int, ...], bool]:
