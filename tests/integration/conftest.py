@@ -1,13 +1,21 @@
-"""What integration tests share: being somebody whom permissions stop."""
+"""What integration tests share: being somebody whom permissions stop, and a stage for a runner."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from benchfleet.ledger.sql import migrations, read_statements
+from stage import Stage
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Stage:
+    """A runner to be, whose slots do all that they are asked well."""
+    return Stage(tmp_path)
 
 
 @pytest.fixture

@@ -22,8 +22,7 @@ from benchfleet.runner.attempts import Attempts
 from benchfleet.runner.leases import LeaseKeeper
 from benchfleet.runner.rescore import Rescored, Rescorer
 from benchfleet.testing.samples import sample_cell
-
-from .test_runner_loop import Stage, cells, sample
+from stage import Stage, cells, sample
 
 UNSCORED = Failure(stage="collect", kind="error", message="the scorer raised")
 

@@ -14,15 +14,7 @@ from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.cell import Limits
 from benchfleet.domain.failure import Failure, Kind
 from benchfleet.domain.resource import Device
-from benchfleet.engines.base import (
-    Failed,
-    HostReady,
-    Order,
-    SlotEvent,
-    SlotId,
-    SlotLost,
-    SlotSpec,
-)
+from benchfleet.engines.base import Failed, HostReady, Order, SlotEvent, SlotId, SlotLost, SlotSpec
 from benchfleet.results.write import AttemptFolder
 from benchfleet.runner.fences import LOOK_AGAIN
 from benchfleet.runner.fill import MAX_BAD_STARTS
@@ -30,15 +22,9 @@ from benchfleet.runner.inbox import Interrupted
 from benchfleet.runner.place import Pool
 from benchfleet.runner.space import Room
 from benchfleet.testing.samples import sample_cell
-
-from .test_runner_loop import GPUS, Stage, cells, good
+from stage import GPUS, Stage, cells, good
 
 FULL = OSError(errno.ENOSPC, "No space left on device")
-
-
-@pytest.fixture
-def stage(tmp_path: Path) -> Stage:
-    return Stage(tmp_path)
 
 
 def unfit(stage: Stage, index: int, *, busy: bool, until: float = 1e18) -> list[float]:

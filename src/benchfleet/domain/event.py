@@ -11,7 +11,7 @@ from typing import Any
 class Event:
     """Something that happened to the campaign, a cell, a host or a slot."""
 
-    kind: str  # snake_case, past tense: retry_asked, cancel_asked, host_drained, …
+    kind: str  # snake_case, past tense: retry_asked, cancel_asked, host_lost, …
     fingerprint: str = ""  # the cell it is about, where it is about one
     data: Mapping[str, Any] = field(default_factory=dict)
     seq: int = 0  # given by the ledger, growing; 0 before it is recorded

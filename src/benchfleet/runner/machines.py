@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+from typing import Any
+
 from benchfleet.domain.attempt import Claim
+from benchfleet.domain.event import Event
 from benchfleet.domain.failure import Kind, Stage
 from benchfleet.engines.base import HostLost, HostReady, SlotLost, SlotQuiet, SlotReady
+from benchfleet.errors import LedgerFull
 from benchfleet.ledger.base import Ledger
 from benchfleet.results.read import log_tail
 from benchfleet.runner.attempts import Attempt
@@ -65,6 +70,7 @@ class Machines:
         if not doubted:
             shown = ", ".join(device.label for device in event.devices)
             self._course.say("host_ready", host=event.host, slots=event.slots, devices=shown)
+            self._keep("host_ready", host=event.host, slots=event.slots, devices=shown)
 
     def host_lost(self, event: HostLost) -> None:
         """It cannot be used now; each of its slots was lost before."""
@@ -73,8 +79,14 @@ class Machines:
         self._course.say(
             "host_lost", host=event.host, message=event.reason, hopeless=event.hopeless
         )
+        self._keep("host_lost", host=event.host, reason=event.reason, hopeless=event.hopeless)
         if not self._filler.able:
             self._course.broken = f"no machine can be used ({self._hosts.why})"
+
+    def _keep(self, kind: str, **data: Any) -> None:
+        """Let the campaign's history tell of its hosts, too."""
+        with contextlib.suppress(LedgerFull):  # the run waits for room, its history does not
+            self._ledger.record(Event(kind=kind, data=data))
 
     def _doubt(self, host: str, reason: str) -> None:
         """Open nothing there until its engine has said what holds of it."""

@@ -1,0 +1,206 @@
+"""A runner with everything around it but slots, which follow a script in virtual time."""
+
+from __future__ import annotations
+
+import heapq
+import json
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from benchfleet.domain.attempt import RunnerId
+from benchfleet.domain.cell import Cell
+from benchfleet.domain.resource import Device
+from benchfleet.engines.base import (
+    Done,
+    Order,
+    Recorded,
+    SlotEvent,
+    SlotId,
+    SlotLost,
+    SlotReady,
+    SlotSpec,
+    Started,
+    Stopped,
+)
+from benchfleet.ledger.memory import MemoryLedger
+from benchfleet.results.layout import Layout
+from benchfleet.runner.inbox import Arrival, LeaseLost
+from benchfleet.runner.leases import LeaseKeeper
+from benchfleet.runner.loop import RunEnd, Runner
+from benchfleet.runner.place import Pool
+from benchfleet.runner.progress import Notice, Progress
+from benchfleet.runner.space import PLENTY, Room
+from benchfleet.testing.clock import FakeClock
+from benchfleet.testing.samples import sample_cell
+
+CPU = Pool(devices=tuple(Device(kind="cpu", index=i) for i in range(2)), slots=2)
+GPUS = Pool(devices=tuple(Device(kind="gpu", index=i, memory=8 * 10**9) for i in range(2)), slots=2)
+HORIZON = 10_000.0  # virtual seconds after which a run that goes on has hung
+
+
+class VirtualInbox:
+    """Arrivals at times of their own; taking one moves the clock to it."""
+
+    def __init__(self, clock: FakeClock) -> None:
+        self.clock = clock
+        self.began = clock()
+        self._due: list[tuple[float, int, Arrival]] = []
+        self._count = 0
+
+    def post(self, arrival: Arrival, *, after: float = 0.0) -> None:
+        self._count += 1
+        heapq.heappush(self._due, (self.clock() + after, self._count, arrival))
+
+    def take(self, wait: float) -> Arrival | None:
+        assert self.clock() < self.began + HORIZON, "the run does not end"
+        until = self.clock() + max(0.0, wait)
+        if self._due and self._due[0][0] <= until:
+            at, _, arrival = heapq.heappop(self._due)
+            self.clock.now = max(self.clock.now, at)
+            return arrival
+        self.clock.now = until
+        return None
+
+    def now(self) -> float:
+        return self.clock()
+
+
+@dataclass
+class ScriptedEngine:
+    """Slots that start at once and do what `script` says of each order."""
+
+    inbox: VirtualInbox
+    script: Callable[[SlotId, Order], Sequence[tuple[float, SlotEvent]]]
+    specs: dict[str, SlotSpec] = field(default_factory=dict)
+    opened: list[SlotSpec] = field(default_factory=list)
+    orders: list[tuple[str, str]] = field(default_factory=list)
+    dead_on_arrival: str = ""  # interpreter whose slots never start
+    dead_devices: set[int] = field(default_factory=set)  # devices on which none starts
+    start_takes: float = 0.0  # seconds
+    far: tuple[str, ...] = ()  # hosts that it reaches
+
+    def slots(self) -> Sequence[SlotId]:
+        return [SlotId(name) for name in self.specs]
+
+    def hosts(self) -> Sequence[str]:
+        return self.far
+
+    def open(self, spec: SlotSpec) -> None:
+        self.specs[spec.slot] = spec
+        self.opened.append(spec)
+        dead = self.dead_on_arrival == spec.python != "" or self.dead_on_arrival == "all"
+        if dead or self.dead_devices & {device.index for device in spec.devices}:
+            self.inbox.post(SlotLost(slot=spec.slot, reason="exit code 1", exit_code=1))
+        else:
+            hello = {"slot": spec.slot, "cell": "", "pid": 1}
+            self.inbox.post(SlotReady(slot=spec.slot, hello=hello), after=self.start_takes)
+
+    def run(self, slot: SlotId, order: Order) -> None:
+        self.orders.append((slot, order.cell.id))
+        for after, event in self.script(slot, order):
+            self.inbox.post(event, after=after)
+
+    def stop(self, slot: SlotId, attempt: str) -> None:
+        self.inbox.post(Stopped(slot=slot, attempt=attempt, reason="asked to"), after=0.5)
+
+    def close(self, slot: SlotId) -> None:
+        self.specs.pop(slot, None)
+        self.inbox.post(SlotLost(slot=slot, reason="exit code 0", expected=True, exit_code=0))
+
+    kill = close
+
+    def shutdown(self) -> None:
+        self.specs.clear()
+
+
+def sample(order: Order, slot: SlotId, index: int) -> Recorded:
+    """The answer to one of the two samples of an order."""
+    line = {"index": index, "id": f"s{index}", "columns": {}, "predicted_answer": "x"}
+    return Recorded(
+        slot=slot, attempt=order.attempt, lines=json.dumps(line).encode() + b"\n", done=index + 1,
+        total=2,
+    )  # fmt: skip
+
+
+def good(slot: SlotId, order: Order) -> list[tuple[float, SlotEvent]]:
+    """Two samples and an end, over ten seconds."""
+    score = {"overall": 1.0, "per_sample": [1.0, 1.0], "tasks": {}, "summary": {}}
+    known = order.recorded.count(b"\n")
+    score["summary"] = {"cell": "a name that the loop uses too"}
+    return [
+        (0, Started(slot=slot, attempt=order.attempt, stage="benchmark")),
+        *[(4.0 * (i + 1), sample(order, slot, i)) for i in range(known, 2)],
+        (10, Done(slot=slot, attempt=order.attempt, score=score, seconds={"benchmark": 10})),
+    ]
+
+
+@dataclass
+class Stage:
+    """A runner with everything around it."""
+
+    folder: Path
+    clock: FakeClock = field(default_factory=FakeClock)
+    notices: list[Notice] = field(default_factory=list)
+    room: Callable[[], Room] = lambda: PLENTY
+
+    def __post_init__(self) -> None:
+        self.inbox = VirtualInbox(self.clock)
+        self.ledger = MemoryLedger(clock=self.clock, lease=60)
+        self.engine = ScriptedEngine(self.inbox, good)
+        self.layout = Layout(self.folder)
+        self.thief: object = None
+
+    def watch(self, notice: Notice, progress: Progress) -> None:
+        self.notices.append(notice)
+        if notice.kind != "run_started":
+            assert sum(progress.states.values()) == progress.total
+            assert min(progress.states.values()) >= 0
+
+    def runner(self, cells: Sequence[Cell], pool: Pool = CPU) -> Runner:
+        self.ending = threading.Event()
+        self.keeper = LeaseKeeper(
+            self.ledger,
+            lambda lease: self.inbox.post(LeaseLost(lease=lease)),
+            lambda error: None,
+            every=1e9,
+        )
+        return Runner(
+            runner=RunnerId("us" * 16),
+            ledger=self.ledger,
+            engine=self.engine,
+            inbox=self.inbox,
+            layout=self.layout,
+            pools=[pool],
+            cells=cells,
+            observer=self.watch,
+            keeper=self.keeper,
+            provenance=dict,
+            random=lambda: 1.0,
+            background=lambda work: work(),
+            room=self.room,
+            ending=self.ending,
+        )
+
+    def run(self, cells: Sequence[Cell], pool: Pool = CPU) -> RunEnd:
+        return self.runner(cells, pool).run()
+
+    def states(self) -> dict[str, str]:
+        return {record.path: record.state for record in self.ledger.cells()}
+
+    def said(self, kind: str) -> list[Notice]:
+        return [notice for notice in self.notices if notice.kind == kind]
+
+
+def cells(count: int, **named: Any) -> list[Cell]:
+    """So many cells, alike but for their benchmark; `named` as `sample_cell` has it."""
+    return [sample_cell(number, **named) for number in range(count)]
+
+
+def mixed_gpus(slots: int = 2) -> Pool:
+    """A small GPU and a large one."""
+    sizes = (24, 80)
+    devices = [Device(kind="gpu", index=n, memory=gb * 10**9) for n, gb in enumerate(sizes)]
+    return Pool(devices=tuple(devices), slots=slots)
