@@ -18,7 +18,7 @@ from sshd import Sshd
 
 class TestLocalEngine(EngineContract):
     def make_engine(self, post: Callable[[EngineEvent], None]) -> LocalEngine:
-        return LocalEngine(post)
+        return LocalEngine(post, heartbeat=1.0)
 
 
 class TestSshEngine(EngineContract):
@@ -32,4 +32,5 @@ class TestSshEngine(EngineContract):
 
     def make_engine(self, post: Callable[[EngineEvent], None]) -> SshEngine:
         ssh = self.stack.enter_context(connections(self.sshd.folder / "known_hosts"))
-        return SshEngine(post, hosts=[self.sshd.host(self.host)], ssh=ssh, examine=examined)
+        hosts = [self.sshd.host(self.host)]
+        return SshEngine(post, hosts=hosts, ssh=ssh, examine=examined, heartbeat=1.0)

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import queue
+import shutil
+import subprocess
+import sys
+import tempfile
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
 import pytest
 
+import benchfleet
+from benchfleet.domain.cell import Workload
+from benchfleet.domain.host import Host
 from benchfleet.domain.resource import Device
 from benchfleet.engines.base import (
     EngineEvent,
@@ -30,6 +38,7 @@ from sshd import Sshd
 
 Events = queue.SimpleQueue[EngineEvent]
 SLOT = SlotId("ssh-engine-slot")
+_IGNORED = shutil.ignore_patterns("__pycache__")
 
 
 @pytest.fixture
@@ -105,3 +114,114 @@ def test_a_slot_lost_while_it_is_handed_an_order_is_told_as_lost(
     lost = until(events, SlotLost)
     assert isinstance(lost, SlotLost)
     assert lost.host_lost
+
+
+def test_a_slot_that_hears_nothing_any_more_ends_itself_and_its_tree(
+    own_sshd: Sshd, events: Events, tmp_path: Path
+) -> None:
+    with connections(tmp_path / "known" / "known_hosts") as ssh:
+        hosts = [own_sshd.host(folder=str(tmp_path / "far"))]
+        engine = SshEngine(
+            events.put, hosts=hosts, ssh=ssh, examine=examined, heartbeat=0.5, patience=3
+        )
+        opened(engine, events, tmp_path)
+        cell = replace(
+            sample_cell(),
+            workload=Workload(
+                benchmark="_hostile",
+                version="1",
+                params={"act": "litter", "samples": 10_000, "seconds": 0.05},
+            ),
+        )
+        engine.run(SLOT, Order(attempt="f/1-1", cell=cell, log=str(tmp_path / "1.log")))
+        while (
+            len(own_sshd.sessions()) < 3
+        ):  # supervisor, slot, and its child in a session of its own
+            time.sleep(0.05)
+        own_sshd.freeze()
+        try:
+            deadline = time.monotonic() + 60
+            while left := own_sshd.sessions():
+                assert time.monotonic() < deadline, left
+                time.sleep(0.1)
+        finally:
+            own_sshd.thaw()
+        engine.shutdown()
+
+
+def test_another_version_on_a_host_is_refused_before_a_slot_and_by_the_slots_hello(
+    sshd: Sshd, events: Events, tmp_path: Path
+) -> None:
+    package = Path(benchfleet.__file__).parent
+    shutil.copytree(package, tmp_path / "other" / "benchfleet", ignore=_IGNORED)
+    init = tmp_path / "other" / "benchfleet" / "__init__.py"
+    init.write_text(init.read_text().replace(benchfleet.__version__, "0.0.9"))
+    python = tmp_path / "python"
+    python.write_text(f'#!/bin/sh\nPYTHONPATH={tmp_path}/other exec {sys.executable} "$@"\n')
+    python.chmod(0o755)
+    hosts = [sshd.host(python=str(python), folder=str(tmp_path / "far"))]
+
+    def unasked(host: Host, said: str) -> HostReady:
+        device = Device(kind="cpu", index=0, host=host.name)
+        return HostReady(host=host.name, devices=(device,), slots=1, threads=1)
+
+    with connections(tmp_path / "known" / "known_hosts") as ssh:
+        engine = SshEngine(events.put, hosts=hosts, ssh=ssh, examine=examined)
+        refused = until(events, HostLost)
+        engine.shutdown()
+        engine = SshEngine(events.put, hosts=hosts, ssh=ssh, examine=unasked)
+        until(events, HostReady)
+        device = Device(kind="cpu", index=0, host="lab1")
+        spec = SlotSpec(slot=SLOT, devices=(device,), threads=1, log=str(tmp_path / "slot.log"))
+        engine.open(spec)
+        lost = until(events, SlotLost)
+        engine.shutdown()
+    assert isinstance(refused, HostLost)
+    assert refused.hopeless
+    assert isinstance(lost, SlotLost)
+    for said in (refused.reason, lost.reason):
+        assert "benchfleet 0.0.9, this" in said
+        assert benchfleet.__version__ in said
+
+
+def test_a_host_behind_another_is_reached_through_it(
+    own_sshd: Sshd, events: Events, tmp_path: Path, agent: None
+) -> None:
+    user, port = own_sshd.host().user, own_sshd.port
+    jump = f"{user}@127.0.0.1:{port}"
+    behind = own_sshd.host(jump=f"{jump},{jump}", folder=str(tmp_path / "far"))
+    with connections(tmp_path / "known" / "known_hosts") as ssh:
+        engine = SshEngine(events.put, hosts=[behind], ssh=ssh, examine=examined)
+        opened(engine, events, tmp_path)
+        engine.shutdown()
+    assert own_sshd.log().count("Accepted publickey") == 3  # two on the way, and the host itself
+
+
+@pytest.fixture
+def agent(own_sshd: Sshd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The key of our sshd in an agent: a jump host is told no identity, as with ssh's own -J."""
+    with tempfile.TemporaryDirectory(prefix="bf-agent-") as folder:
+        socket = Path(folder, "socket")
+        running = subprocess.Popen(["ssh-agent", "-D", "-a", socket], stdout=subprocess.DEVNULL)
+        with running:
+            while not socket.exists():
+                time.sleep(0.01)
+            monkeypatch.setenv("SSH_AUTH_SOCK", str(socket))
+            subprocess.run(["ssh-add", "-q", own_sshd.identity], check=True)
+            yield
+            running.terminate()
+
+
+def test_no_secret_of_this_machine_crosses(
+    sshd: Sshd, events: Events, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    secret = "hf_aVerySecretTokenOfThisMachine"  # noqa: S105 - made up
+    monkeypatch.setenv("HF_TOKEN", secret)
+    with connections(tmp_path / "known" / "known_hosts") as ssh:
+        engine = SshEngine(events.put, hosts=[sshd.host()], ssh=ssh, examine=examined)
+        opened(engine, events, tmp_path)
+        there = sshd.sessions()
+        seen = [(p.name(), " ".join(p.cmdline()), str(p.environ())) for p in there]
+        engine.shutdown()
+    assert len(seen) >= 2
+    assert not [name for name, words, environment in seen if secret in words + environment]

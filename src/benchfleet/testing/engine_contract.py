@@ -41,6 +41,7 @@ from benchfleet.engines.base import (
     Stopped,
 )
 from benchfleet.engines.frames import MAX_ATTACHED
+from benchfleet.testing.hostile import NOISE, ODD
 
 _LONG = 60.0  # seconds: a bound on the wait for an event that must come, never a measure
 
@@ -239,6 +240,18 @@ class EngineContract:
         assert sum(isinstance(event, Recorded) for event in seen) == 1
         assert list(bench.engine.slots()) == []
 
+    def test_a_slot_that_falls_silent_is_lost_and_its_processes_are_ended(
+        self, bench: Bench
+    ) -> None:
+        pid = bench.open().hello["pid"]
+        bench.run(act="stop")
+        seen = bench.until(SlotLost)
+        lost = seen[-1]
+        assert isinstance(lost, SlotLost)
+        assert (lost.expected, lost.kind) == (False, "stuck")
+        assert sum(isinstance(event, Recorded) for event in seen) == 1
+        assert not psutil.pid_exists(pid)
+
     def test_nothing_a_slot_started_outlives_it(self, bench: Bench, tmp_path: Path) -> None:
         bench.open()
         marker = tmp_path / "child"
@@ -280,6 +293,7 @@ class EngineContract:
         bench.open()
         bench.run(act="print")
         bench.until(Done)
+        assert NOISE in bench.log()
         assert b"a line on stdout" in bench.log()
         assert b"a line on stderr" in bench.log()
 
@@ -297,7 +311,7 @@ class EngineContract:
         for event in bench.until(Done):
             if isinstance(event, FileSent):
                 sent[event.name] = sent.get(event.name, b"") + event.data
-        assert sent == {"nested/big.bin": b"x" * size, "empty.txt": b""}
+        assert sent == {"nested/big.bin": b"x" * size, "empty.txt": b"", ODD: b""}
 
     def test_hostile_text_in_an_answer_arrives_as_it_is(self, bench: Bench) -> None:
         bench.open()

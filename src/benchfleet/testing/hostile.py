@@ -14,6 +14,8 @@ from typing import Any, ClassVar
 from benchfleet.benchmarks.base import Record, Score, Session
 from benchfleet.errors import CellFailure
 
+NOISE = bytes(range(256)) * 4 + b"\n"  # what ``print`` writes before its lines
+ODD = "a\n'name' \"of\" ü\udce9 .txt"  # a file that ``files`` leaves, as the file system has it
 _DEFAULTS: dict[str, Any] = {
     "samples": 3,
     "act": "",
@@ -112,7 +114,7 @@ class Hostile:
         elif act == "leave":
             sys.exit(3)
         elif act == "print":
-            os.write(1, os.urandom(1024) + b"\n")
+            os.write(1, NOISE)
             print("a line on stdout")
             print("a line on stderr", file=sys.stderr)
         elif act == "flood":
@@ -122,6 +124,7 @@ class Hostile:
             (scratch / "nested").mkdir()
             (scratch / "nested" / "big.bin").write_bytes(b"x" * self._params["size"])
             (scratch / "empty.txt").touch()
+            (scratch / ODD).touch()
             (scratch / "link").symlink_to("/etc/passwd")
         elif act == "hang":
             time.sleep(3600)
