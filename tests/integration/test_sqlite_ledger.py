@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import shutil
@@ -10,6 +11,7 @@ import sqlite3
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -55,8 +57,10 @@ print("nothing left", flush=True)
 """
 
 
-def open_ledger(path: Path, clock: Callable[[], float] = time.time) -> SqliteLedger:
-    return SqliteLedger(path, campaign="study", clock=clock)
+def open_ledger(
+    path: Path, clock: Callable[[], float] = time.time, sync: Callable[[int], None] = os.fsync
+) -> SqliteLedger:
+    return SqliteLedger(path, campaign="study", clock=clock, sync=sync)
 
 
 @pytest.fixture
@@ -212,12 +216,15 @@ def test_a_claim_brings_the_cell_as_the_ledger_has_it(tmp_path: Path) -> None:
 
 
 def test_what_a_power_cut_may_take_back_is_claims_and_renewals_alone(tmp_path: Path) -> None:
-    with closing(open_ledger(tmp_path / "ledger.db")) as ledger:
+    syncs: list[int] = []
 
-        def synced() -> bool:
-            """Whether the last commit waited for the disk."""
-            return ledger._connection.execute("pragma synchronous").fetchone() == (2,)
+    def synced() -> bool:
+        """Whether the last commit waited for the disk."""
+        waited = bool(syncs)
+        syncs.clear()
+        return waited
 
+    with closing(open_ledger(tmp_path / "ledger.db", sync=syncs.append)) as ledger:
         ledger.enroll(CELLS[:3])
         assert synced()
         claims = ledger.claim(ME, Offer(), 3)
@@ -231,6 +238,39 @@ def test_what_a_power_cut_may_take_back_is_claims_and_renewals_alone(tmp_path: P
         ledger.renew([claims[2].lease])
         ledger.record(Event(kind="cancel_asked", fingerprint=claims[2].lease.fingerprint))
         assert synced()
+
+
+def test_a_claim_does_not_wait_for_the_disk_of_a_finish(tmp_path: Path) -> None:
+    waiting, goes_on = threading.Event(), threading.Event()
+
+    def slow(log: int) -> None:
+        if threading.current_thread() is not threading.main_thread():
+            waiting.set()
+            assert goes_on.wait(30)
+        os.fsync(log)
+
+    with closing(open_ledger(tmp_path / "ledger.db", sync=slow)) as ledger:
+        ledger.enroll(CELLS[:2])
+        (claim,) = ledger.claim(ME, Offer())
+        finishing = threading.Thread(target=ledger.finish, args=(claim.lease, SUCCESS))
+        finishing.start()
+        assert waiting.wait(30)
+        assert len(ledger.claim(ME, Offer())) == 1
+        assert finishing.is_alive()
+        goes_on.set()
+        finishing.join()
+
+
+def test_a_disk_that_does_not_keep_what_was_written_is_told(tmp_path: Path) -> None:
+    def fails(log: int) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    with closing(open_ledger(tmp_path / "ledger.db")) as ledger:
+        ledger.enroll(CELLS[:1])
+        ledger._sync = fails
+        (claim,) = ledger.claim(ME, Offer())
+        with pytest.raises(LedgerUnreachable, match="does not say that it keeps"):
+            ledger.finish(claim.lease, SUCCESS)
 
 
 # What a claim costs

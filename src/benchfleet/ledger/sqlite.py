@@ -81,9 +81,10 @@ class SqliteLedger(SqlLedger):
         lease: float = DEFAULT_LEASE,
         busy: float = BUSY,
         mounts: Callable[[], str] = mount_table,
+        sync: Callable[[int], None] = os.fsync,
     ) -> None:
         super().__init__(clock=clock, lease=lease)
-        self._busy = busy
+        self._busy, self._sync = busy, sync
         self.path = path.resolve()
         self._statements = read_statements("sqlite")
         self._lock = threading.Lock()
@@ -99,6 +100,7 @@ class SqliteLedger(SqlLedger):
             self._connection = self._connect()
             try:
                 self._prepare(campaign)
+                self._log = os.open(f"{self.path}-wal", os.O_RDONLY)
             except BaseException:
                 self._connection.close()
                 raise
@@ -106,15 +108,14 @@ class SqliteLedger(SqlLedger):
     def close(self) -> None:
         with self._lock:
             self._connection.close()
+            if self._log >= 0:
+                os.close(self._log)
+                self._log = -1
 
     @contextmanager
     def _writing(self, *, synced: bool = True) -> Iterator[Do]:
         connection = self._connection
         with self._lock, self._plain_errors():
-            # Everybody who uses this file runs on this machine (a network file system is refused),
-            # so that the power cut which takes back a claim leaves nobody who holds it; and in the
-            # one log, whatever is synced brings along all that was committed before it.
-            connection.execute(f"pragma synchronous = {'full' if synced else 'normal'}")
             connection.execute("begin immediate")
             try:
                 yield self._doing(connection)
@@ -123,6 +124,21 @@ class SqliteLedger(SqlLedger):
                 if connection.in_transaction:
                     connection.execute("rollback")
                 raise
+        # Everybody who uses this file runs on this machine (a network file system is refused), so
+        # that the power cut which takes back a claim leaves nobody who holds it; and in the one
+        # log, whatever is synced brings along all that was committed before it. The disk is waited
+        # for when the lock is free: claims need not wait for finishes to be durable.
+        if synced:
+            self._wait_for_disk()
+
+    def _wait_for_disk(self) -> None:
+        try:
+            self._sync(self._log)
+        except OSError as error:  # not to be asked again: the kernel tells of a loss once
+            raise LedgerUnreachable(
+                f"the disk of {self.path} does not say that it keeps what was written: "
+                f"{error.strerror}; see that it is well and run again"
+            ) from error
 
     @contextmanager
     def _reading(self) -> Iterator[Do]:
@@ -145,7 +161,7 @@ class SqliteLedger(SqlLedger):
             check_same_thread=False,
         )
         try:
-            connection.execute("pragma synchronous = full")
+            connection.execute("pragma synchronous = normal")  # `_writing` syncs by itself
         except BaseException:
             connection.close()
             raise

@@ -65,18 +65,19 @@ def _pieces(handle: int) -> Iterator[bytes]:
         size = _PIECE
 
 
-def write_synced(folder: Path, texts: Mapping[str, str]) -> dict[str, str]:
-    """Write files of a folder anew and return their SHA-256; durable when this returns, but for
-    their names.
+def encoded(text: str) -> bytes:
+    """As text is written here: whatever cannot be UTF-8 is escaped."""
+    return text.encode("utf-8", "backslashreplace")
+
+
+def write_synced(folder: Path, contents: Mapping[str, bytes]) -> None:
+    """Write files of a folder anew; durable when this returns, but for their names.
 
     The disk is given all of them before any is waited for, so that it takes them together.
     """
-    digests: dict[str, str] = {}
     handles: list[int] = []
     try:
-        for name, text in texts.items():
-            content = text.encode("utf-8", "backslashreplace")
-            digests[name] = hashlib.sha256(content).hexdigest()
+        for name, content in contents.items():
             handles.append(os.open(f"{folder}/{name}", _ANEW, 0o666))
             write_all(handles[-1], content)
             _begin_sync(handles[-1])
@@ -85,7 +86,6 @@ def write_synced(folder: Path, texts: Mapping[str, str]) -> dict[str, str]:
     finally:
         for handle in handles:
             os.close(handle)
-    return digests
 
 
 def write_all(handle: int, content: bytes) -> None:

@@ -59,7 +59,7 @@ def take_over(source: Path, layout: Layout, campaign: str, wanted: Collection[st
     for fingerprint, lines in best.items():
         folder = layout.attempts_of(fingerprint) / _ATTEMPT
         make_folders(folder)
-        write_synced(folder, {_DRAFT: lines.decode()})
+        write_synced(folder, {_DRAFT: lines})
         os.replace(folder / _DRAFT, folder / names.SAMPLES)
     return Taken(
         samples=sum(map(count_samples, best.values())), cells=len(best), left_out=tuple(left_out)

@@ -15,6 +15,7 @@ import os
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +23,7 @@ from benchfleet.domain.cell import Cell
 from benchfleet.domain.failure import Failure
 from benchfleet.errors import ResultsError
 from benchfleet.results import layout as names
-from benchfleet.results.disk import (
-    digest_of,
-    make_folders,
-    sync_folder,
-    write_synced,
-)
+from benchfleet.results.disk import digest_of, encoded, make_folders, sync_folder, write_synced
 from benchfleet.results.samples import by_index, sample_lines
 from benchfleet.results.summary import summarise
 
@@ -128,19 +124,14 @@ class AttemptFolder:
             ),
             names.CONFIG: _pretty(_config(cell)),
         }
-        lines = "".join(json.dumps(record) + "\n" for record in records)
         digests = {}
         for name in files:
             if name not in (names.SAMPLES, names.CELL):
                 texts.pop(name, None)  # the benchmark wrote its own
                 digests[name] = digest_of(f"{self.folder}/{name}", synced=True)
-        try:
-            digests.update(write_synced(self.folder, {**texts, _DRAFT: lines}))
-            os.replace(f"{self.folder}/{_DRAFT}", f"{self.folder}/{names.SAMPLES}")
-        except OSError:  # on a disk that takes no more the recorded samples are as they were
-            (self.folder / _DRAFT).unlink(missing_ok=True)
-            raise
-        digests[names.SAMPLES] = digests.pop(_DRAFT)
+        texts[names.SAMPLES] = "".join(json.dumps(record) + "\n" for record in records)
+        contents = {name: encoded(text) for name, text in texts.items()}
+        digests |= {name: sha256(content).hexdigest() for name, content in contents.items()}
         sealed = _pretty(
             {
                 "format": names.FORMAT,
@@ -154,10 +145,18 @@ class AttemptFolder:
                 "files": digests,
             }
         )
-        digest = write_synced(self.folder, {names.CELL: sealed})[names.CELL]
+        contents[_DRAFT] = contents.pop(names.SAMPLES)
+        contents[names.CELL] = encoded(sealed)
+        try:
+            write_synced(self.folder, contents)
+            os.replace(f"{self.folder}/{_DRAFT}", f"{self.folder}/{names.SAMPLES}")
+        except OSError:  # on a disk that takes no more the recorded samples are as they were
+            for name in (_DRAFT, names.CELL):
+                (self.folder / name).unlink(missing_ok=True)
+            raise
         for folder in (*reversed(folders), *reversed(self._changed)):
             sync_folder(folder)
-        return Sealed(digest=digest, metrics=metrics)
+        return Sealed(digest=sha256(contents[names.CELL]).hexdigest(), metrics=metrics)
 
     def _plain_content(self) -> tuple[list[str], list[Path]]:
         """The names of the files, and the folders. Links, pipes and the like are removed, which
@@ -263,4 +262,4 @@ def _compact(value: Any) -> str:
 
 
 def _write(file: Path, text: str) -> None:
-    file.write_bytes(text.encode("utf-8", "backslashreplace"))
+    file.write_bytes(encoded(text))
