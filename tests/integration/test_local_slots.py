@@ -168,33 +168,49 @@ def test_a_slot_stopped_with_its_supervisor_is_missed_and_ended(
     os.kill(ready.hello["pid"], signal.SIGSTOP)
     lost = until(events, SlotLost)
     assert isinstance(lost, SlotLost)
-    assert lost.reason.startswith("silent for")
-    assert not lost.expected
+    assert (lost.kind, lost.expected) == ("stuck", False)
+    assert lost.reason == "stopped by a signal (SIGSTOP), its supervisor too"
     assert gone(ready.hello["pid"])
 
 
 def test_a_slot_of_which_nothing_is_heard_is_told_of_before_it_is_ended(tmp_path: Path) -> None:
-    """Both are stopped, slot and supervisor: nobody but the engine can see that."""
+    """It waits for something and holds Python's lock meanwhile."""
     events: queue.SimpleQueue[SlotEvent] = queue.SimpleQueue()
-    engine = LocalEngine(events.put, heartbeat=0.2, silence=60)
+    engine = LocalEngine(events.put, heartbeat=0.1, silence=60)
     engine.open(spec(tmp_path))
-    hello = until(events, SlotReady)
-    assert isinstance(hello, SlotReady)
-    slot = psutil.Process(hello.hello["pid"])
-    supervisor = slot.parent()
-    assert supervisor is not None
-    supervisor.suspend()
-    slot.suspend()
-    try:
-        quiet = until(events, SlotQuiet)
-    finally:
-        slot.resume()
-        supervisor.resume()
+    until(events, SlotReady)
+    engine.run(SlotId("slot"), hostile(tmp_path, act="grip", size=1000))
+    quiet = until(events, SlotQuiet)
     assert isinstance(quiet, SlotQuiet)
     assert quiet.ended_at == 60
-    engine.run(SlotId("slot"), hostile(tmp_path, samples=1))
     until(events, Done)
     engine.shutdown()
+
+
+def test_a_slot_that_waits_for_ever_and_says_no_word_is_ended(
+    tmp_path: Path, impatient: Opened
+) -> None:
+    engine, events = impatient
+    engine.open(spec(tmp_path))
+    until(events, SlotReady)
+    engine.run(SlotId("slot"), hostile(tmp_path, act="grip", size=600_000))
+    lost = until(events, SlotLost)
+    assert isinstance(lost, SlotLost)
+    assert lost.reason.startswith("silent for")
+
+
+def test_a_slot_killed_while_its_supervisor_is_stopped_is_missed(
+    tmp_path: Path, impatient: Opened
+) -> None:
+    engine, events = impatient
+    engine.open(spec(tmp_path))
+    ready = until(events, SlotReady)
+    assert isinstance(ready, SlotReady)
+    supervisor = supervisor_of(ready)
+    supervisor.suspend()
+    os.kill(ready.hello["pid"], signal.SIGKILL)
+    assert isinstance(until(events, SlotLost), SlotLost)
+    assert gone(supervisor.pid)
 
 
 def test_a_slot_that_computes_is_not_taken_for_silent(tmp_path: Path, impatient: Opened) -> None:

@@ -27,6 +27,7 @@ from benchfleet.engines.base import (
     Recorded,
     SlotId,
     SlotLost,
+    SlotQuiet,
     SlotReady,
     SlotSpec,
 )
@@ -171,6 +172,16 @@ def test_a_stopped_slot_is_ended_by_its_supervisor(make_place: Callable[..., Pla
     assert (lost.kind, lost.expected) == ("stuck", False)
     assert "stopped by a signal (SIGSTOP) for" in lost.reason
     assert gone(pid)
+
+
+def test_a_slot_that_computes_is_not_silent_whoever_holds_python_s_lock(
+    make_place: Callable[..., Place],
+) -> None:
+    place = make_place(silence=1.0)
+    place.open()
+    place.until(SlotReady)
+    place.run("_hostile", act="grind", size=10**8)
+    assert isinstance(place.until((SlotQuiet, Done)), Done)
 
 
 def test_children_of_a_slot_have_its_share_of_threads(make_place: Callable[..., Place]) -> None:

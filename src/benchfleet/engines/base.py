@@ -83,8 +83,8 @@ class SlotReady(SlotEvent):
 
 @dataclass(frozen=True, kw_only=True)
 class SlotQuiet(SlotEvent):
-    """Nothing was heard of it for two heartbeats. It may be busy with what lets nothing else run,
-    so that it is ended only where it stays so."""
+    """Nothing was heard of it for two heartbeats, and it does not compute. It may wait for a disk,
+    with all else held up, so that it is ended only where it stays so."""
 
     ended_at: float  # seconds of silence
 

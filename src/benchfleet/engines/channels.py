@@ -45,9 +45,13 @@ class ChannelEngine:
 
     A kind of engine says how a slot is started (`_start`), what its order looks like there
     (`_order`), and what its end means (`_epitaph`). `post` is called from the engine's own
-    thread, and from the caller's where a slot or an order cannot even begin. A slot that shows
-    no sign of life for `silence` seconds is ended; one that hears nothing for `patience` seconds
-    ends itself.
+    thread, and from the caller's where a slot or an order cannot even begin.
+
+    Twice in a heartbeat a slot's supervisor says that it looks after it, and whether it computes:
+    it ends one that was stopped. One that computes is never silent, whatever holds Python's lock
+    in it. One that neither says a word nor computes is told of within two heartbeats, and ended
+    after `silence` seconds; where of its supervisor nothing is heard either, it is looked at
+    (`_miss`). A slot that hears nothing for `patience` seconds ends itself.
     """
 
     def __init__(
@@ -60,6 +64,7 @@ class ChannelEngine:
     ) -> None:
         self._post = post
         self._heartbeat, self._silence, self._patience = heartbeat, silence, patience
+        self._noticed = (2 - 1 / _TICKS) * heartbeat  # at the last look within two heartbeats
         self._slots: dict[SlotId, Child] = {}
         self._lock = threading.RLock()
         self._selector = selectors.DefaultSelector()
@@ -84,6 +89,10 @@ class ChannelEngine:
     def _epitaph(self, child: Child, code: int | None) -> SlotLost:
         """How the slot ended, from its process's exit code; None where that was not seen."""
         return lost(child, child.complaint or ending(code), code)
+
+    def _miss(self, child: Child) -> None:
+        """Neither of the slot nor of its supervisor anything was heard for two heartbeats: end it
+        where it can be seen that nothing will be."""
 
     def _buried(self, child: Child) -> None:
         """What else is to be done once its end was told."""
@@ -244,7 +253,7 @@ class ChannelEngine:
         """This process itself was suspended, so nobody can be blamed for not being heard."""
         with self._lock:
             for child in self._slots.values():
-                child.heard = time.monotonic()
+                child.heard = child.overseen = time.monotonic()
 
     def _watch_writes(self) -> None:
         """Watch the pipes that still have something to take, and no others."""
@@ -261,28 +270,30 @@ class ChannelEngine:
     def _read(self, child: Child) -> bool:
         """Take in a piece of what the slot said; whether there may be more."""
         data = self._piece(child, child.reads)
+        if data:
+            child.hear()
         if data and not child.deaf:
             for frame in child.decoder.feed(data):
                 self._take(child, frame)
         return bool(data)
 
     def _read_prints(self, child: Child) -> bool:
-        """Take in a piece of what a far slot printed; whether there may be more."""
+        """Take in a piece of what its supervisor said and a far slot printed; whether there may
+        be more."""
         data = self._piece(child, child.prints)
         for mark in child.print(data):
             self._take_mark(child, mark)
         return bool(data)
 
-    def _piece(self, child: Child, handle: int | None) -> bytes:
+    def _piece(self, child: Child, handle: int) -> bytes:
         """What one of its streams has now; the slot is buried when the last of them ended."""
-        if handle is None or handle not in child.listening:
+        if handle not in child.listening:
             return b""
         try:
             data = os.read(handle, _PIECE)
         except BlockingIOError:
             return b""
         if data:
-            child.heard, child.quiet = time.monotonic(), False
             return data
         with self._lock:
             child.listening.discard(handle)
@@ -320,7 +331,11 @@ class ChannelEngine:
                 self._post(event)
 
     def _take_mark(self, child: Child, mark: Mark) -> None:
-        if mark.word == "end" and mark.value == child.attempt:
+        if mark.word in ("computes", "waits"):
+            child.overseen = time.monotonic()
+            if mark.word == "computes":
+                child.computed = child.overseen
+        elif mark.word == "end" and mark.value == child.attempt:
             self._pronounce(child)
         elif mark.word == "ended":
             status, _, cause = mark.value.partition(" ")
@@ -343,16 +358,26 @@ class ChannelEngine:
                 child.end_by_force()
         elif child.ending_since is not None and now - child.ending_since > _GRACE:
             self._end(child)
-        elif now - child.heard > (self._silence if child.greeted else max(self._silence, _START)):
-            self._condemn(child, f"silent for {now - child.heard:.0f} s")
+        elif (silent := now - max(child.heard, child.computed)) > self._bearable(child):
+            self._condemn(child, f"silent for {silent:.0f} s")
         else:
-            if child.greeted and not child.quiet and now - child.heard > 2 * self._heartbeat:
+            if self._is_missing(child):
+                self._miss(child)
+            if child.greeted and not child.quiet and silent > self._noticed:
                 child.quiet = True
                 self._post(SlotQuiet(slot=child.id, ended_at=self._silence))
             if now - child.pinged >= self._heartbeat:
                 child.pinged = now
                 self._tell(child.id, encode("ping"))
         return True
+
+    def _bearable(self, child: Child) -> float:
+        """Seconds that it may be silent."""
+        return self._silence if child.greeted else max(self._silence, _START)
+
+    def _is_missing(self, child: Child) -> bool:
+        """Whether neither it nor its supervisor was heard for two heartbeats."""
+        return time.monotonic() - max(child.heard, child.overseen) > self._noticed
 
     def _condemn(self, child: Child, why: str) -> None:
         child.complaint = child.complaint or why

@@ -21,35 +21,40 @@ from benchfleet.engines.processes import end_tree
 class Child:
     """A child process whose streams are a slot's channel, and which ends as the slot ends.
 
-    Of a slot on this machine it is the supervisor. Of a slot elsewhere it is the client that
-    reaches it; what the slot prints then comes over standard error, with marks in it (`key`).
-    Making one starts it; raises OSError with nothing left behind where that cannot be.
+    Of a slot on this machine it is the supervisor. Of a slot elsewhere (`far`) it is the client
+    that reaches it. Over standard error comes what the supervisor says, as marks (`key`), and what
+    a slot elsewhere prints. Making one starts it; raises OSError with nothing left behind where
+    that cannot be.
     """
 
-    def __init__(self, slot: SlotId, words: Sequence[str], *, log: Path, key: str = "") -> None:
+    def __init__(
+        self, slot: SlotId, words: Sequence[str], *, log: Path, key: str, far: bool = False
+    ) -> None:
         self.id = slot
         self.log = log
         log.parent.mkdir(parents=True, exist_ok=True)
-        with open(log, "ab") as opened:
-            self.process = subprocess.Popen(
-                words,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE if key else opened,
-                start_new_session=True,
-                bufsize=0,
-            )
+        log.open("ab").close()
+        self.process = subprocess.Popen(
+            words,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+            bufsize=0,
+        )
         self.reads = _pipe(self.process.stdout)
         self.writes = _pipe(self.process.stdin)  # -1 once it is closed
         self.pidfd = _pidfd(self.process.pid)
-        self.prints = _pipe(self.process.stderr) if key else None
+        self.prints = _pipe(self.process.stderr)
         self.marks = Marks(key)
-        self.far = bool(key)
-        self.listening = {self.reads} if self.prints is None else {self.reads, self.prints}
+        self.far = far
+        self.listening = {self.reads, self.prints}
         self.decoder = Decoder()
         self.outgoing = bytearray()
         self.heard = self.pinged = time.monotonic()
+        self.overseen = self.computed = self.heard  # as its supervisor says
         self.quiet = False  # it was told that nothing is heard of it
+        self.missed = False  # its host is asked, since of its supervisor nothing is heard either
         self.greeted = False  # it said hello
         self.printing_to = log  # the file that takes what a far slot prints
         self.scratch = ""  # where a far slot has its scratch folders
@@ -108,8 +113,13 @@ class Child:
                 if part.word == "end" and part.value == self.attempt:
                     self.printing_to = self.log
             else:
+                self.hear()
                 self._add(self.printing_to, part)
         return found
+
+    def hear(self) -> None:
+        """It showed a sign of life of its own."""
+        self.heard, self.quiet = time.monotonic(), False
 
     def note(self, text: str) -> None:
         """Add to the slot's log, where that can be written."""

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import os
-import re
+import secrets
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from benchfleet.domain.resource import GpuChecks
-from benchfleet.engines.base import EngineEvent, Order, SlotLost, SlotSpec
+from benchfleet.engines.base import EngineEvent, Order, SlotSpec
 from benchfleet.engines.channels import ChannelEngine
 from benchfleet.engines.child import Child
-from benchfleet.engines.processes import end_orphans, owner
+from benchfleet.engines.processes import end_orphans, is_stopped, owner
 from benchfleet.engines.wire import fitness
 
 _PACKAGE = Path(__file__).parents[1]
-_CAUSE = re.compile(r"slot ends \((\w+)\): (.*)")
 _LAUNCHER = _PACKAGE / "slot" / "launch.py"
 
 
@@ -45,9 +44,10 @@ class LocalEngine(ChannelEngine):
         super().__init__(post, heartbeat=heartbeat, silence=silence, patience=patience)
 
     def _start(self, spec: SlotSpec) -> tuple[Child, dict[str, Any]]:
-        words = [sys.executable, "-S", "-E", str(_LAUNCHER)]
-        return Child(spec.slot, words, log=Path(spec.log)), {
+        words, key = [sys.executable, "-S", "-E", str(_LAUNCHER)], secrets.token_hex(8)
+        return Child(spec.slot, words, log=Path(spec.log), key=key), {
             "log": spec.log,
+            "mark": key,
             "python": spec.python,
             "package": str(_PACKAGE),
             "parent": os.getpid(),
@@ -59,8 +59,8 @@ class LocalEngine(ChannelEngine):
         scratch = f"{order.log}.scratch"
         return {"cell": order.cell.to_dict(), "log": order.log, "scratch": scratch}
 
-    def _epitaph(self, child: Child, code: int | None) -> SlotLost:
-        """What its supervisor wrote last, or how it ended."""
-        if said := _CAUSE.fullmatch(child.last_words()):
-            child.take_cause(f"{said[1]} {said[2]}")
-        return super()._epitaph(child, code)
+    def _miss(self, child: Child) -> None:
+        """A supervisor that was stopped itself sees to nothing any more."""
+        if is_stopped(child.process.pid):
+            child.take_cause("stuck stopped by a signal (SIGSTOP), its supervisor too")
+            child.end_by_force()

@@ -11,7 +11,8 @@ def end_tree(pid: int | None, slot: str) -> None:
     """Kill the process (None: waited for already), its descendants, and all with that marker.
 
     A child that called ``setsid`` and whose parent died is no descendant any more; it still
-    bears ``BENCHFLEET_SLOT`` in its environment (seen on Linux).
+    bears ``BENCHFLEET_SLOT`` in its environment (seen on Linux). A supervisor that was stopped is
+    to go on, so that it sees that its slot ended.
     """
     import psutil
 
@@ -20,9 +21,24 @@ def end_tree(pid: int | None, slot: str) -> None:
         doomed.add(pid)
         with contextlib.suppress(psutil.Error):
             doomed |= {child.pid for child in psutil.Process(pid).children(recursive=True)}
-    for each in doomed | marked(slot):
+    doomed |= marked(slot)
+    supervisors: set[int] = set()
+    for each in doomed:
+        with contextlib.suppress(psutil.Error):
+            supervisors.add(psutil.Process(each).ppid())
+    for each in doomed:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(each, signal.SIGKILL)
+    for each in supervisors - doomed - {os.getpid()}:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(each, signal.SIGCONT)
+
+
+def is_stopped(pid: int) -> bool:
+    """Whether a process was stopped by a signal; False where the system does not show it."""
+    with contextlib.suppress(OSError, IndexError), open(f"/proc/{pid}/stat", "rb") as file:
+        return file.read().rpartition(b")")[2].split()[0] == b"T"
+    return False
 
 
 def marked(slot: str) -> set[int]:

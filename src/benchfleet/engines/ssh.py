@@ -125,7 +125,7 @@ class SshEngine(ChannelEngine):
     def _start(self, spec: SlotSpec) -> tuple[Child, dict[str, Any]]:
         host, key = self._links[spec.host].host, secrets.token_hex(8)
         words = self._ssh.argv(host, [host.python, "-c", _LAUNCH])
-        child = Child(spec.slot, words, log=Path(spec.log), key=key)
+        child = Child(spec.slot, words, log=Path(spec.log), key=key, far=True)
         child.scratch = f"{host.folder}/scratch/{spec.slot}"
         self._where[spec.slot] = host
         named = host.gpus is not None
@@ -154,6 +154,12 @@ class SshEngine(ChannelEngine):
         said = f"{words} ({ending(code)})" if words else ending(code)
         return lost(child, child.complaint or said, code)
 
+    def _miss(self, child: Child) -> None:
+        """Ask its host, since it may be the connection that is silent; see `_forgotten`."""
+        if child.greeted and not child.missed:
+            child.missed = True
+            self._links[self._where[child.id].name].doubt()
+
     def _buried(self, child: Child) -> None:
         host = self._where.pop(child.id)
         if child.ended is None:
@@ -173,7 +179,16 @@ class SshEngine(ChannelEngine):
             time.sleep(0.01)
 
     def _forgotten(self, host: Host) -> list[SlotId]:
-        """The slots whose end nobody saw since it was asked before."""
+        """The slots whose end nobody saw since it was asked before, and those that are silent
+        though their host answers."""
         with self._lock:
             unseen, self._unseen[host.name] = self._unseen[host.name], []
+            for slot, where in list(self._where.items()):
+                child = self._slots.get(slot)
+                if child and child.missed and where.name == host.name:
+                    child.missed = False
+                    if self._is_missing(child):
+                        child.take_cause("stuck silent, its supervisor too, on a host that answers")
+                        self._end(child)
+                        unseen.append(slot)
         return unseen

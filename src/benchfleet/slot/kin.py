@@ -84,6 +84,18 @@ def stands_still(pid: int, proc: str = "/proc") -> bool:
     return False
 
 
+def computed(pid: int, proc: str = "/proc") -> tuple[int, bool]:
+    """Clock ticks that a process and its descendants have computed, and whether one of them runs
+    now; those that ended and were waited for count."""
+    ticks, runs = 0, False
+    for each in (pid, *family(pid, proc)):
+        with contextlib.suppress(OSError, IndexError), open(f"{proc}/{each}/stat", "rb") as file:
+            fields = file.read().rpartition(b")")[2].split()
+            ticks += sum(map(int, fields[11:15]))
+            runs |= fields[0] == b"R"
+    return ticks, runs
+
+
 def kernel_kills(proc: str = "/proc") -> int:
     """How many processes the kernel ended for want of memory since it runs."""
     with contextlib.suppress(OSError, ValueError), open(f"{proc}/vmstat", "rb") as file:

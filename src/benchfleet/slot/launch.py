@@ -4,8 +4,9 @@ Run by path with a bare interpreter (``python -S -E launch.py``), so that nothin
 before the environment is set. Its first frame, ``open``, says devices, threads, log, and which
 interpreter becomes the slot. What stays of it supervises: when the slot ends or goes beyond what
 it may (`oversight.py`), or the runner is gone, it ends all that the slot started, and then ends as
-the slot did. Without a log, as on another machine, what is printed goes to standard error, with
-marks in it (`engines/marks.py`). Only the standard library and what lies beside it.
+the slot did. What it has to say itself goes to standard error, as marks (`engines/marks.py`); so
+does what is printed where there is no log, as on another machine. Only the standard library and
+what lies beside it.
 """
 
 import contextlib
@@ -57,6 +58,7 @@ def main() -> None:
     """Read the first frame, set the environment, start the slot and outlive it."""
     order = _first_frame(0)
     reads, writes = os.dup(0), os.dup(1)  # held to the end: the channel closes with this process
+    says = os.dup(2)
     nothing = os.open(os.devnull, os.O_RDONLY)
     log = 2
     if order.get("log"):
@@ -76,7 +78,8 @@ def main() -> None:
         _become_slot(order, (reads, writes, tells), supervisor)
     os.close(tells)
     oversight = Oversight(slot, order["slot"], hears, heartbeat=order["heartbeat"])
-    status = _end_all(slot, _wait_for_end(slot, reads, signals, parent, oversight))
+    line = Line(says, order.get("mark", ""))
+    status = _end_all(slot, _wait_for_end(slot, reads, signals, parent, oversight, line))
     cause = oversight.cause_of(status)
     if cause and order.get("log"):
         _say(f"slot ends ({cause[0]}): {cause[1]}")
@@ -84,11 +87,26 @@ def main() -> None:
         import shutil
 
         shutil.rmtree(os.path.expanduser(order["scratch"]), ignore_errors=True)
-    if order.get("mark"):
-        with contextlib.suppress(OSError):
-            why = " ".join(cause)[:_LONGEST_CAUSE].replace("\0", "")
-            os.write(2, f"\0{order['mark']} ended {status} {why}\0".encode("ascii", "replace"))
+    why = " ".join(cause)[:_LONGEST_CAUSE].replace("\0", "")
+    line.say(f"ended {status} {why}")
     _end_like(status)
+
+
+class Line:
+    """What the supervisor says to the engine; nothing where it has no `key` for it."""
+
+    def __init__(self, handle: int, key: str) -> None:
+        self._handle, self._key = handle, key
+
+    def say(self, text: str) -> None:
+        if self._key:
+            with contextlib.suppress(OSError):
+                os.write(self._handle, f"\0{self._key} {text}\0".encode("ascii", "replace"))
+
+    def say_if_heard(self, text: str) -> None:
+        """The same where there is room, so that it does not wait for one who does not listen."""
+        if text and select.select([], [self._handle], [], 0)[1]:
+            self.say(text)
 
 
 def slot_environment(inherited: dict, order: dict) -> dict:  # type: ignore[type-arg]
@@ -128,7 +146,12 @@ def _become_slot(order: dict, channel: "tuple[int, int, int]", supervisor: int) 
 
 
 def _wait_for_end(
-    slot: int, reads: int, signals: int, parent: "int | None", oversight: Oversight
+    slot: int,
+    reads: int,
+    signals: int,
+    parent: "int | None",
+    oversight: Oversight,
+    line: Line,
 ) -> "int | None":
     """The wait status of the slot; None where it still runs and is to be ended."""
     watch = select.poll()
@@ -148,6 +171,7 @@ def _wait_for_end(
             return None
         if signal.SIGTERM in heard or oversight.look():
             return None
+        line.say_if_heard(oversight.word())
 
 
 def _end_all(slot: int, status: "int | None") -> int:

@@ -20,7 +20,8 @@ _LOOKS = 3  # at a machine short of RAM, one after the other, before it is acted
 
 
 class Oversight:
-    """Looks at a slot and all that it started, and says why it is to be ended.
+    """Looks at a slot and all that it started, and says why it is to be ended. One that was stopped
+    is ended within two heartbeats.
 
     The slot says over `hears` how much RAM it may hold, as lines ``ram <bytes>``; 0 is no limit.
     """
@@ -28,10 +29,11 @@ class Oversight:
     def __init__(
         self, pid: int, slot: str, hears: int, *, heartbeat: float, proc: str = "/proc"
     ) -> None:
-        self.every = min(_EVERY, heartbeat)
+        self.every = min(_EVERY, heartbeat / 2)
         self._pid, self._slot, self._hears, self._proc = pid, slot, hears, proc
         os.set_blocking(hears, False)
-        self._patience = 2 * heartbeat
+        self._heartbeat = heartbeat
+        self._patience = 2 * heartbeat - 2 * self.every  # it is seen one look late, and ended so
         self._ram = 0  # bytes; 0: as much as there is
         self._heard = b""
         self._cause: tuple[str, ...] = ()
@@ -39,13 +41,25 @@ class Oversight:
         self._last_look = time.monotonic()
         self._short = 0  # looks in a row at which the machine was short of RAM
         self._kernel_kills = kin.kernel_kills(proc)
+        self._computed, self._next_word = 0, 0.0
+
+    def word(self) -> str:
+        """What is to be said of the slot now, twice in a heartbeat: that it ``computes``, or
+        ``waits``; ``""`` in between."""
+        now = time.monotonic()
+        if now < self._next_word:
+            return ""
+        self._next_word = now + self._heartbeat / 2
+        before = self._computed
+        self._computed, runs = kin.computed(self._pid, self._proc)
+        return "computes" if runs or self._computed != before else "waits"
 
     def look(self) -> bool:
         """Whether the slot is to be ended now."""
         now = time.monotonic()
         if now - self._last_look < self.every / 2:
             return False
-        suspended = now - self._last_look > self._patience + 2 * self.every
+        suspended = now - self._last_look > self._patience + self.every
         self._last_look = now
         self._hear()
         self._cause = self._stands_still(now, suspended) or self._takes_too_much()

@@ -252,6 +252,19 @@ class EngineContract:
         assert sum(isinstance(event, Recorded) for event in seen) == 1
         assert not psutil.pid_exists(pid)
 
+    def test_a_slot_stopped_with_its_supervisor_is_lost_and_both_are_ended(
+        self, bench: Bench
+    ) -> None:
+        slot = psutil.Process(bench.open().hello["pid"])
+        supervisor = slot.parent()
+        assert supervisor is not None
+        supervisor.suspend()
+        slot.suspend()
+        lost = bench.until(SlotLost)[-1]
+        assert isinstance(lost, SlotLost)
+        assert (lost.expected, lost.kind) == (False, "stuck")
+        assert psutil.wait_procs([slot, supervisor], timeout=_LONG)[1] == []
+
     def test_nothing_a_slot_started_outlives_it(self, bench: Bench, tmp_path: Path) -> None:
         bench.open()
         marker = tmp_path / "child"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 import subprocess
@@ -94,6 +95,10 @@ class Hostile:
             os._exit(7)
         elif act == "stop":
             os.kill(os.getpid(), signal.SIGSTOP)
+        elif act == "grip":  # for `size` milliseconds nothing else of Python runs, nor does this
+            ctypes.PyDLL(None).usleep(1000 * self._params["size"])
+        elif act == "grind":  # nothing else of Python runs while this computes
+            sum(range(self._params["size"]))
         elif act == "raise":
             raise RuntimeError("it went wrong on purpose")
         elif act == "transient":
