@@ -10,7 +10,7 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import psutil
@@ -20,6 +20,7 @@ from benchfleet.testing.small_disk import Disk
 
 Say = Callable[[str, str], None]  # an act, and what it was done to
 _FULL = 3.0  # seconds that a disk stays full, at most
+_TAKEN_OVER = 5  # leases that a stopped runner's cells are given to be claimed by another
 
 
 class Runners:
@@ -72,6 +73,13 @@ class Runners:
         """What slots left behind in a session of its own."""
         return [p for p in self._below(self.slots()) if _session(p) == p.pid]
 
+    def tree(self, run: subprocess.Popen[bytes]) -> list[psutil.Process]:
+        """A run and all that it started, itself first."""
+        with contextlib.suppress(psutil.Error):
+            process = psutil.Process(run.pid)
+            return [process, *process.children(recursive=True)]
+        return []
+
     def connections(self) -> list[psutil.Process]:
         return [p for p in self.processes() if _words(p).split(" ")[0].endswith("ssh")]
 
@@ -99,10 +107,18 @@ class Adversary:
     picks the same acts; what they hit depends on the moment too."""
 
     def __init__(
-        self, seed: str, runners: Runners, say: Say, *, lease: float, disk: Disk | None
+        self,
+        seed: str,
+        runners: Runners,
+        say: Say,
+        *,
+        lease: float,
+        disk: Disk | None,
+        held: Callable[[], Mapping[str, int]],
     ) -> None:
         self.random = random.Random(seed)  # noqa: S311 - to be repeated, not to be secret
         self._runners, self._say, self._lease, self._disk = runners, say, lease, disk
+        self._held = held  # the token of each cell that is held now
         self._due: list[tuple[float, int, Callable[[], None]]] = []
         self._acts: dict[Callable[[], None], int] = {
             self._kill_runner: 3,
@@ -113,7 +129,8 @@ class Adversary:
             self._kill_stray: 2,
             self._stop_slot: 2,
             self._stop_supervisor: 1,
-            self._stop_runner: 3,
+            self._stop_runner: 2,
+            self._outlast_runner: 6,
             self._cut_connection: 2,
         }
         if disk is not None:
@@ -237,6 +254,36 @@ class Adversary:
                 )
             if len(self._runners.alive()) < 2:
                 self._runners.start()
+
+    def _outlast_runner(self) -> None:
+        """Stopped, alone or with all it started, until another claimed a cell of it, and no longer:
+        it goes on with a cell that is not its own any more."""
+        alive = self._runners.alive()
+        held = self._held()
+        if not alive or not held:
+            return
+        run, whole = self.random.choice(alive), self.random.random() < 0.5
+        stopped = self._runners.tree(run) if whole else self._runners.tree(run)[:1]
+        for process in stopped:
+            with contextlib.suppress(psutil.Error):
+                process.suspend()
+        name = self._runners.number(run)
+        self._say("outlast", f"{name}, {'with all it started' if whole else 'alone'}")
+        if len(alive) < 2:
+            self._runners.start()
+        until = time.monotonic() + _TAKEN_OVER * self._lease
+        while not (taken := self._taken_over(held)) and time.monotonic() < until:
+            self.rest(0.02)
+        for process in reversed(stopped):  # the runner last: it is to find nothing amiss
+            with contextlib.suppress(psutil.Error):
+                process.resume()
+        found = f"cell {taken[:8]} is another runner's now" if taken else "nobody took a cell of it"
+        self._say("go on", f"{name}, {found}")
+
+    def _taken_over(self, before: Mapping[str, int]) -> str:
+        """A cell that was held before, and was claimed again since; ``""`` where none was."""
+        now = self._held()
+        return next((cell for cell, token in before.items() if now.get(cell, 0) > token), "")
 
     def _fill_disk(self) -> None:
         if self._disk is not None:

@@ -46,10 +46,10 @@ matrix:
   configs: {dense: null}
   benchmarks:
     - mock_benchmark
-    - _hostile: {samples: 40, seconds: 0.08, act: litter, at: 3, size: 3000000}
+    - _hostile: {samples: 80, seconds: 0.08, act: litter, at: 3, size: 3000000}
     - recall: {samples: 10, subsets: ["512"]}
-defaults: {repeats: 3, limits: {tries: 1000}}
-"""
+defaults: {repeats: 2, limits: {tries: 1000}}
+"""  # the longest cells take longer than a lease
 _COMMAND = [sys.executable, "-m", "benchfleet"]
 _LEASE = 4.0  # seconds
 _BOUND = (
@@ -133,7 +133,12 @@ class Torment:
         disk = small_disk(results, runners.processes) if chance.random() < 0.4 else None
         witness = Witness(root, place / "ledger.db" if ledger else root / "ledger.db")
         adversary = Adversary(
-            f"{self.seed} {number} acts", runners, self._say, lease=_LEASE, disk=disk
+            f"{self.seed} {number} acts",
+            runners,
+            self._say,
+            lease=_LEASE,
+            disk=disk,
+            held=witness.held,
         )
         told = [f"seed {self.seed}", f"results on {disk.how if disk else 'the disk'}"]
         self._say("round", ", ".join([*told, f"ledger {ledger or 'beside them'}"]))

@@ -60,11 +60,13 @@ class Witness:
         """Look at every public path and at the leases, once."""
         with self._lock:
             self._look_at_results()
-        with contextlib.suppress(sqlite3.Error), contextlib.closing(self._reader()) as reader:
-            rows = reader.execute(
-                "select fingerprint, token, expires from cell where state = 'running'"
-            )
-            self.expiries.update({(cell, token): expires for cell, token, expires in rows})
+        self.expiries.update(
+            {(cell, token): ends for cell, (token, ends) in self._leases().items()}
+        )
+
+    def held(self) -> dict[str, int]:
+        """The token of each cell that somebody holds now."""
+        return {cell: token for cell, (token, _) in self._leases().items()}
 
     def events(self) -> list[Event]:
         """All that the ledger recorded."""
@@ -83,6 +85,14 @@ class Witness:
                 " where cell.state = 'success'"
             )
             return {path: json.loads(data)["outcome"]["digest"] for path, data in rows}
+
+    def _leases(self) -> dict[str, tuple[int, float]]:
+        with contextlib.suppress(sqlite3.Error), contextlib.closing(self._reader()) as reader:
+            rows = reader.execute(
+                "select fingerprint, token, expires from cell where state = 'running'"
+            )
+            return {cell: (token, expires) for cell, token, expires in rows}
+        return {}
 
     def _look_at_results(self) -> None:
         found = {}
