@@ -18,7 +18,7 @@ from benchfleet.domain.attempt import CellRecord, RunnerId
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.host import Host
 from benchfleet.domain.resource import GpuChecks
-from benchfleet.engines.base import Engine
+from benchfleet.engines.base import Engine, Post
 from benchfleet.ledger.base import DEFAULT_LEASE
 from benchfleet.machines.devices import chosen_devices, cores
 from benchfleet.machines.provenance import provenance
@@ -59,6 +59,7 @@ class Fleet:
     known_hosts: Path = Path(os.devnull)  # the file that keeps their keys
     checks: GpuChecks = field(default_factory=GpuChecks)  # of their GPUs
     named: bool = False  # this machine's GPUs were named one by one
+    trial_load: bool = False  # a model is loaded and asked once on each device first
 
 
 def run_cells(
@@ -80,7 +81,7 @@ def run_cells(
         runner = Runner(
             runner=RunnerId(os.urandom(16).hex()),
             ledger=ledger,
-            engine=_engine(fleet, inbox, connected, bench.lease),
+            engine=_engine(fleet, cells, inbox, connected, bench.lease),
             inbox=inbox,
             layout=bench.layout,
             pools=[fleet.pool] if fleet.pool else [],
@@ -142,13 +143,34 @@ def _python_of(record: CellRecord) -> str:
     return record.cell.model.python if record.cell else ""
 
 
-def _engine(fleet: Fleet, inbox: Inbox, connected: contextlib.ExitStack, lease: float) -> Engine:
-    """What opens slots on all of these machines, for as long as `connected` is open. Where leases
-    are shorter than usual, slots are missed sooner too."""
+def _engine(
+    fleet: Fleet,
+    cells: Sequence[Cell],
+    inbox: Inbox,
+    connected: contextlib.ExitStack,
+    lease: float,
+) -> Engine:
+    """What opens slots on all of these machines, for as long as `connected` is open."""
+    if not fleet.trial_load:
+        return _untried(fleet, inbox.post, connected, lease)
+    from benchfleet.engines.trials import TrialEngine
+
+    trials = TrialEngine(inbox.post, [cell for cell in cells if _asks_a_model(cell)])
+    trials.inside = _untried(fleet, trials.hear, connected, lease)
+    return trials
+
+
+def _asks_a_model(cell: Cell) -> bool:
+    needed = getattr(registry.load("benchmarks", cell.workload.benchmark), "needs_model", True)
+    return needed and getattr(registry.load("models", cell.model.adapter), "opens", True)
+
+
+def _untried(fleet: Fleet, post: Post, connected: contextlib.ExitStack, lease: float) -> Engine:
+    """Where leases are shorter than usual, slots are missed sooner too."""
     silence = min(lease, DEFAULT_LEASE)
     local = registry.load("engines", "local")
     here: Engine = local(
-        inbox.post,
+        post,
         heartbeat=silence / 12,
         silence=silence,
         checks=fleet.checks,
@@ -164,5 +186,5 @@ def _engine(fleet: Fleet, inbox: Inbox, connected: contextlib.ExitStack, lease: 
 
     hosts = [replace(host, python=interpreter_of(host)) for host in fleet.hosts]
     ssh = connected.enter_context(connections(fleet.known_hosts))
-    there = SshEngine(inbox.post, hosts=hosts, ssh=ssh, examine=examined, checks=fleet.checks)
+    there = SshEngine(post, hosts=hosts, ssh=ssh, examine=examined, checks=fleet.checks)
     return Together(here, there)

@@ -14,7 +14,16 @@ from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.cell import Limits
 from benchfleet.domain.failure import Failure, Kind
 from benchfleet.domain.resource import Device
-from benchfleet.engines.base import Failed, HostReady, Order, SlotEvent, SlotId, SlotLost, SlotSpec
+from benchfleet.engines.base import (
+    Failed,
+    HostReady,
+    Order,
+    SlotEvent,
+    SlotId,
+    SlotLost,
+    SlotReady,
+    SlotSpec,
+)
 from benchfleet.results.write import AttemptFolder
 from benchfleet.runner.fences import LOOK_AGAIN
 from benchfleet.runner.fill import MAX_BAD_STARTS
@@ -290,3 +299,47 @@ def test_a_full_disk_of_a_host_stops_that_host_alone(stage: Stage) -> None:
     assert "left alone" in said
     hosts = [spec.host for spec in stage.engine.opened]
     assert hosts.count("lab1") == 3
+
+
+def fails_trials(stage: Stage, *indices: int) -> None:
+    """The model does not run on these GPUs."""
+    real = stage.engine.open
+
+    def open_(spec: SlotSpec) -> None:
+        if {device.index for device in spec.devices}.isdisjoint(indices):
+            real(spec)
+        else:
+            why = "model m does not run there (load: oom: no memory)"
+            stage.inbox.post(SlotLost(slot=spec.slot, reason=f"its trial failed: {why}", trial=why))
+
+    stage.engine.open = open_  # type: ignore[method-assign]
+
+
+def test_a_gpu_whose_trial_fails_is_left_out_at_once_and_no_cell_is_charged(stage: Stage) -> None:
+    fails_trials(stage, 1)
+    end = stage.run(cells(4, gpus=1), GPUS)
+    assert end.progress.states == {"success": 4}
+    assert [one.attempt for one in stage.ledger.cells()] == [1] * 4
+    (said,) = warnings(stage, "gpu:1 is left out: its trial failed")
+    assert "load: oom: no memory" in said
+
+
+def test_a_trial_that_fails_on_every_device_ends_the_run_before_any_cell(stage: Stage) -> None:
+    fails_trials(stage, 0, 1)
+    end = stage.run(cells(2, gpus=1), GPUS)
+    assert end.progress.states == {"pending": 2}
+    assert "the trial failed on every device: model m does not run there" in end.broken
+    assert [one.attempt for one in stage.ledger.cells()] == [0, 0]
+
+
+def test_a_slot_that_starts_with_a_model_from_its_trial_claims_for_it_first(stage: Stage) -> None:
+    found = [sample_cell(0, model="a"), sample_cell(1, model="b")]
+
+    def open_(spec: SlotSpec) -> None:
+        stage.engine.specs[spec.slot] = spec
+        loaded = found[1].model.load_key
+        stage.inbox.post(SlotReady(slot=spec.slot, hello={}, loaded=loaded))
+
+    stage.engine.open = open_  # type: ignore[method-assign]
+    stage.run(found, Pool(devices=(Device(kind="cpu", index=0),), slots=1))
+    assert [cell for _, cell in stage.engine.orders] == [found[1].id, found[0].id]

@@ -46,7 +46,12 @@ def machines(arguments: argparse.Namespace, devices: AskedDevices) -> Fleet:
         if checks.share and not devices[0]:
             message = "uses GPUs that others are on, so it must be said which: --gpus 0,1"
             raise CampaignError("command line", [Mistake(key="--share-gpus", message=message)])
-        return Fleet(pool=choose_pool(*devices), checks=checks, named=bool(devices[0]))
+        return Fleet(
+            pool=choose_pool(*devices),
+            checks=checks,
+            named=bool(devices[0]),
+            trial_load=arguments.trial_load,
+        )
     inventory = choose_hosts(load_inventory(arguments.machines), arguments.hosts)
     given, here = bool(arguments.gpus or arguments.cpu_slots), inventory.here
     if not given and here is not None:
@@ -57,6 +62,7 @@ def machines(arguments: argparse.Namespace, devices: AskedDevices) -> Fleet:
         known_hosts=known_hosts_of(arguments.machines),
         checks=checks,
         named=bool(devices[0]),
+        trial_load=arguments.trial_load,
     )
 
 

@@ -66,6 +66,11 @@ def gpu_checks(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--trial-gpus", action="store_true", help="compute something on each GPU before it is used"
     )
+    parser.add_argument(
+        "--trial-load",
+        action="store_true",
+        help="load a model of the campaign on each device and ask it once before any cell is begun",
+    )
 
 
 # GPUs, CPU slots, and slots in all; None where nothing was said.

@@ -26,7 +26,7 @@ Nothing here runs an order again: the runner decides, and the ledger alone holds
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NewType, Protocol
 
@@ -65,6 +65,7 @@ class Order:
     recorded: bytes = b""  # samples of an earlier attempt, as JSON lines
     batch_size: int = 0  # the effective one; 0: as declared
     rescore: bool = False  # score what was recorded; no model is loaded, and none is asked
+    trial: bool = False  # load the model and ask it once, and no more
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,6 +80,7 @@ class SlotReady(SlotEvent):
     """It is up; what it is: pid, host, versions."""
 
     hello: Mapping[str, Any]
+    loaded: str = ""  # the load key of the model that a trial left in its memory
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,6 +101,7 @@ class SlotLost(SlotEvent):
     host_lost: bool = False  # nothing is known of it, because its host cannot be reached
     kind: Kind | None = None  # what ended it, where its supervisor saw that
     unfit: tuple[int, ...] = ()  # those of its GPUs for which it did not start
+    trial: str = ""  # why the model that it was to try does not run there
     busy: bool = False  # nothing is wrong with them: somebody else computes there
 
 
@@ -205,6 +208,7 @@ class HostLost(HostEvent):
 
 
 EngineEvent = SlotEvent | HostEvent
+Post = Callable[[EngineEvent], None]
 
 
 class Engine(Protocol):

@@ -144,7 +144,7 @@ class ChannelEngine:
         try:
             for piece in whole_lines(order.recorded, _RECORDED):
                 self._tell(slot, encode("recorded", (piece,), attempt=attempt))
-            how = {"batch_size": order.batch_size, "rescore": order.rescore}
+            how = {"batch_size": order.batch_size, "rescore": order.rescore, "trial": order.trial}
             fields: dict[str, Any] = {"attempt": attempt, **how, **self._order(child, order)}
             self._tell(slot, encode("run", **fields))
         except ProtocolError as error:

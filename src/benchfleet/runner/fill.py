@@ -237,6 +237,10 @@ class Filler:
         self._leave_out(devices)
         return True
 
+    def failed_trial(self, slot: Slot) -> None:
+        """A model did not run in it: its devices are left out."""
+        self._leave_out(slot.spec.devices)
+
     def _leave_out(self, devices: Sequence[Device]) -> None:
         self._fences.leave_out(devices)
         self.sort_out()

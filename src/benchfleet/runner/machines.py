@@ -96,6 +96,7 @@ class Machines:
     def slot_ready(self, slot: Slot, event: SlotReady) -> None:
         """It takes orders; first the one that it was opened for."""
         slot.ready = True
+        slot.load_key = event.loaded
         self._filler.started_well(slot)
         slot.shown.rest()
         self._course.say("slot_ready", slot=slot.id, hello=event.hello)
@@ -117,10 +118,12 @@ class Machines:
         self._slots.gone(slot)
         if event.host_lost:
             self._doubt(slot.spec.host, event.reason)
-        if not event.expected and not event.busy:
+        if not (event.expected or event.busy or event.trial):
             self._course.say("slot_lost", slot=slot.id, message=event.reason)
         why = f"its slot ended: {event.reason}"
-        if slot.attempt is not None:
+        if event.trial:
+            self._trial_failed(slot, event.trial)
+        elif slot.attempt is not None:
             found = ending(event, log_tail(slot.attempt.folder.log))
             self.heed(slot, slot.attempt, slot.attempt.stage, found.kind)
             self._cells.fail(slot.attempt, slot.attempt.stage, found.kind, found.message)
@@ -161,6 +164,16 @@ class Machines:
                 self._course.say("warning", message=f"{full}, and looked at again now and then")
             if slot.idle:
                 self._slots.retire(slot)
+
+    def _trial_failed(self, slot: Slot, why: str) -> None:
+        """Use its devices no more; where none is left, it is the model. No cell was begun."""
+        if slot.reserved is not None:
+            self._cells.let_go(slot.reserved, f"its trial failed: {why}")
+        self._filler.failed_trial(slot)
+        self._left_out(slot, f"its trial failed: {why}")
+        if not self._filler.able:
+            self._course.broken = f"the trial failed on every device: {why}; mend the model or "
+            self._course.broken += "leave it out (--exclude), or run without --trial-load"
 
     def _left_out(self, slot: Slot, why: str) -> None:
         """Say that a slot's devices are used no more."""

@@ -18,7 +18,7 @@ from benchfleet.domain.cell import Cell, Workload
 from benchfleet.domain.failure import Failure, Stage
 from benchfleet.engines.frames import Frame
 from benchfleet.errors import CellFailure
-from benchfleet.models.base import Adapter
+from benchfleet.models.base import Adapter, Prompt
 from benchfleet.slot.channel import Channel
 from benchfleet.slot.classify import classify
 from benchfleet.slot.memory import Memory
@@ -70,8 +70,11 @@ class Executor:
                 raise Stop
             stage, begun = "benchmark", time.perf_counter()
             self._channel.send("started", attempt=attempt, stage=stage)
-            session = self._session(order, cell, adapter)
-            score = _run(benchmark, session)
+            if order.fields.get("trial"):
+                score = _asked_once(adapter, cell)
+            else:
+                session = self._session(order, cell, adapter)
+                score = _run(benchmark, session)
             seconds["benchmark"] = time.perf_counter() - begun
             self._channel.send(
                 "done",
@@ -279,6 +282,14 @@ def _made(kind: Any, work: Workload) -> Benchmark:
             message=f"{work.name} has changed since the campaign was read; run it again",
         )
     return benchmark
+
+
+def _asked_once(adapter: Adapter | None, cell: Cell) -> Score:
+    """Have the model say one token; what it says is not judged."""
+    if adapter is not None:
+        settings = {**cell.workload.generation, "seed": cell.data_seed, "max_new_tokens": 1}
+        adapter.answer([Prompt(context="One, two, three,")], settings)
+    return Score(overall=0.0, per_sample=[])
 
 
 def _run(benchmark: Benchmark, session: SlotSession) -> Score:

@@ -40,6 +40,7 @@ def chosen(
         cpu_slots=cpu_slots,
         share_gpus=False,
         trial_gpus=False,
+        trial_load=False,
     )
     return fleet.machines(arguments, (None, cpu_slots, None))
 

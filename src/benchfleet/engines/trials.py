@@ -1,0 +1,150 @@
+"""An engine around another one, whose slots load a model and ask it once before they are ready."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from benchfleet.domain.cell import Cell
+from benchfleet.domain.resource import Device
+from benchfleet.engines.base import (
+    AttemptEvent,
+    Done,
+    Engine,
+    EngineEvent,
+    Failed,
+    Order,
+    Post,
+    SlotId,
+    SlotLost,
+    SlotReady,
+    SlotSpec,
+    Stopped,
+)
+
+_TRIAL = "trial"  # what the attempt of a trial is called, which no ledger knows
+_LIMIT = 1800.0  # seconds; a large model comes slowly from a slow disk
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Trial:
+    """One that is under way."""
+
+    devices: tuple[Device, ...]
+    cell: Cell
+    ready: SlotReady  # what is told where it goes well
+    alarm: threading.Timer
+
+    def why(self, stage: str, message: str) -> str:
+        return f"model {self.cell.model.name} does not run there ({stage}: {message})"
+
+
+class TrialEngine:
+    """Tries the model of the first cell that a slot could run, once on each group of devices.
+
+    It stays in memory. A slot that fails its trial is lost, with `SlotLost.trial` saying why: no
+    cell was begun. `cells` are those that ask a model, the first to be run first. The engine
+    inside is made with `hear` as its post, and given before anything is opened.
+    """
+
+    def __init__(self, post: Post, cells: Sequence[Cell], *, limit: float = _LIMIT) -> None:
+        self._post, self._limit = post, limit
+        self._cells = sorted(cells, key=lambda cell: -cell.priority)
+        self._specs: dict[SlotId, SlotSpec] = {}
+        self._trials: dict[SlotId, _Trial] = {}
+        self._failed: dict[SlotId, str] = {}
+        self._passed: set[tuple[Device, ...]] = set()
+        self.inside: Engine
+
+    def hear(self, event: EngineEvent) -> None:
+        """What the engine inside tells; passed on, but for what is about trials."""
+        if isinstance(event, SlotReady):
+            self._begin(event)
+        elif isinstance(event, SlotLost):
+            self._lose(event)
+        elif not isinstance(event, AttemptEvent) or event.attempt != _TRIAL:
+            self._post(event)
+        elif isinstance(event, Done):
+            self._pass(event.slot)
+        elif isinstance(event, Failed):
+            failure = event.failure
+            self._fail(event.slot, failure.stage, f"{failure.kind}: {failure.message}")
+        elif isinstance(event, Stopped):
+            self._fail(event.slot, "load", event.reason)
+
+    def open(self, spec: SlotSpec) -> None:
+        self._specs[spec.slot] = spec
+        self.inside.open(spec)
+
+    def run(self, slot: SlotId, order: Order) -> None:
+        self.inside.run(slot, order)
+
+    def stop(self, slot: SlotId, attempt: str) -> None:
+        self.inside.stop(slot, attempt)
+
+    def close(self, slot: SlotId) -> None:
+        if slot in self._trials:  # nobody waits for its end
+            self.inside.kill(slot)
+        else:
+            self.inside.close(slot)
+
+    def kill(self, slot: SlotId) -> None:
+        self.inside.kill(slot)
+
+    def shutdown(self) -> None:
+        for slot in list(self._trials):
+            self.inside.kill(slot)
+        self.inside.shutdown()
+
+    def slots(self) -> Sequence[SlotId]:
+        return self.inside.slots()
+
+    def hosts(self) -> Sequence[str]:
+        return self.inside.hosts()
+
+    def _begin(self, ready: SlotReady) -> None:
+        spec = self._specs[ready.slot]
+        cell = next((cell for cell in self._cells if _suits(cell, spec)), None)
+        if cell is None or spec.devices in self._passed:
+            self._post(ready)
+            return
+        late = f"nothing came within {self._limit:g} s"
+        alarm = threading.Timer(self._limit, self._fail, (ready.slot, "load", late))
+        alarm.daemon = True
+        trial = _Trial(devices=spec.devices, cell=cell, ready=ready, alarm=alarm)
+        self._trials[ready.slot] = trial
+        alarm.start()
+        self.inside.run(ready.slot, Order(attempt=_TRIAL, cell=cell, log=spec.log, trial=True))
+
+    def _end(self, slot: SlotId) -> _Trial | None:
+        trial = self._trials.pop(slot, None)
+        if trial is not None:
+            trial.alarm.cancel()
+        return trial
+
+    def _pass(self, slot: SlotId) -> None:
+        if trial := self._end(slot):
+            self._passed.add(trial.devices)
+            self._post(replace(trial.ready, loaded=trial.cell.model.load_key))
+
+    def _fail(self, slot: SlotId, stage: str, message: str) -> None:
+        if trial := self._end(slot):
+            self._failed[slot] = trial.why(stage, message)
+            self.inside.kill(slot)
+
+    def _lose(self, event: SlotLost) -> None:
+        self._specs.pop(event.slot, None)
+        trial, why = self._end(event.slot), self._failed.pop(event.slot, "")
+        if trial and not event.expected and not event.host_lost:
+            why = trial.why("load", f"its slot ended: {event.reason}")
+        if why:
+            event = replace(event, trial=why, reason=f"its trial failed: {why}", expected=False)
+        self._post(event)
+
+
+def _suits(cell: Cell, spec: SlotSpec) -> bool:
+    gpus = [device for device in spec.devices if device.kind == "gpu"]
+    enough = len(gpus) >= cell.need.gpus and max(1, cell.need.gpus) == len(spec.devices)
+    room = not cell.need.vram or min((gpu.memory for gpu in gpus), default=0) >= cell.need.vram
+    return cell.model.python == spec.python and enough and room

@@ -1,0 +1,99 @@
+"""A trial load of the real tiny model, in a real slot: one that is whole, and one that is cut."""
+
+from __future__ import annotations
+
+import os
+import queue
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from benchfleet.domain.cell import Cell, Config, Model, Workload
+from benchfleet.domain.resource import Device
+from benchfleet.engines.base import (
+    Done,
+    EngineEvent,
+    Failed,
+    Order,
+    SlotId,
+    SlotLost,
+    SlotReady,
+    SlotSpec,
+)
+from benchfleet.engines.local import LocalEngine
+from benchfleet.engines.trials import TrialEngine
+from benchfleet.models.transformers import TransformersAdapter
+
+pytest.importorskip("torch")
+TINY = Path(__file__).parents[2] / "examples" / "recall" / "model"
+SLOT = SlotId("run-1")
+
+
+@dataclass
+class Tried:
+    """A real slot that tries the model of a folder first."""
+
+    cell: Cell
+    folder: Path
+    events: queue.SimpleQueue[EngineEvent] = field(default_factory=queue.SimpleQueue)
+
+    def __post_init__(self) -> None:
+        self.engine = TrialEngine(self.events.put, [self.cell])
+        self.engine.inside = LocalEngine(self.engine.hear)
+        cpu = (Device(kind="cpu", index=0),)
+        log = str(self.folder / "slot.log")
+        self.engine.open(SlotSpec(slot=SLOT, devices=cpu, threads=1, log=log))
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    return Path(shutil.copytree(TINY, tmp_path / "model"))
+
+
+@pytest.fixture
+def tried(model: Path, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Tried]:
+    if cut := getattr(request, "param", None):
+        os.truncate(model / "model.safetensors", cut)
+    kwargs = {"dtype": "float32"}
+    found = Tried(
+        Cell(
+            model=Model(
+                name="tiny",
+                adapter="transformers",
+                source=str(model),
+                digest=TransformersAdapter.digest(str(model)),
+                model_kwargs=kwargs,
+            ),
+            config=Config(name="dense"),
+            workload=Workload(benchmark="_hostile", version="1", params={"samples": 1}),
+        ),
+        tmp_path,
+    )
+    yield found
+    found.engine.shutdown()
+
+
+def test_a_model_that_runs_stays_loaded_for_the_first_cell(tried: Tried) -> None:
+    ready = tried.events.get(timeout=120)
+    assert isinstance(ready, SlotReady)
+    assert ready.loaded == tried.cell.model.load_key
+    shutil.rmtree(tried.cell.model.source)  # it can be loaded no second time
+    order = Order(attempt="f/1-1", cell=tried.cell, log=str(tried.folder / "log.txt"))
+    tried.engine.run(SLOT, order)
+    while not isinstance(event := tried.events.get(timeout=120), (Done, Failed, SlotLost)):
+        continue
+    assert isinstance(event, Done)
+    assert event.attempt == "f/1-1"
+
+
+@pytest.mark.parametrize("tried", [1000], indirect=True)
+def test_a_model_that_does_not_load_is_told_before_any_cell(tried: Tried) -> None:
+    lost = tried.events.get(timeout=120)
+    assert isinstance(lost, SlotLost)
+    assert not lost.expected
+    assert "model tiny does not run there (load: " in lost.trial
+    assert "Safetensor" in lost.trial
+    assert "Safetensor" in (tried.folder / "slot.log").read_text()
