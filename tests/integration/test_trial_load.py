@@ -6,7 +6,7 @@ import os
 import queue
 import shutil
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
@@ -17,6 +17,7 @@ from benchfleet.engines.base import (
     Done,
     EngineEvent,
     Failed,
+    HostReady,
     Order,
     SlotId,
     SlotLost,
@@ -24,12 +25,31 @@ from benchfleet.engines.base import (
     SlotSpec,
 )
 from benchfleet.engines.local import LocalEngine
+from benchfleet.engines.openssh import connections
+from benchfleet.engines.ssh import SshEngine
 from benchfleet.engines.trials import TrialEngine
+from benchfleet.machines.shares import examined
 from benchfleet.models.transformers import TransformersAdapter
+from sshd import Sshd
 
 pytest.importorskip("torch")
 TINY = Path(__file__).parents[2] / "examples" / "recall" / "model"
 SLOT = SlotId("run-1")
+
+
+def tiny(model: Path) -> Cell:
+    """A cell of the model in this folder."""
+    return Cell(
+        model=Model(
+            name="tiny",
+            adapter="transformers",
+            source=str(model),
+            digest=TransformersAdapter.digest(str(model)),
+            model_kwargs={"dtype": "float32"},
+        ),
+        config=Config(name="dense"),
+        workload=Workload(benchmark="_hostile", version="1", params={"samples": 1}),
+    )
 
 
 @dataclass
@@ -57,21 +77,7 @@ def model(tmp_path: Path) -> Path:
 def tried(model: Path, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Tried]:
     if cut := getattr(request, "param", None):
         os.truncate(model / "model.safetensors", cut)
-    kwargs = {"dtype": "float32"}
-    found = Tried(
-        Cell(
-            model=Model(
-                name="tiny",
-                adapter="transformers",
-                source=str(model),
-                digest=TransformersAdapter.digest(str(model)),
-                model_kwargs=kwargs,
-            ),
-            config=Config(name="dense"),
-            workload=Workload(benchmark="_hostile", version="1", params={"samples": 1}),
-        ),
-        tmp_path,
-    )
+    found = Tried(tiny(model), tmp_path)
     yield found
     found.engine.shutdown()
 
@@ -97,3 +103,24 @@ def test_a_model_that_does_not_load_is_told_before_any_cell(tried: Tried) -> Non
     assert "model tiny does not run there (load: " in lost.trial
     assert "Safetensor" in lost.trial
     assert "Safetensor" in (tried.folder / "slot.log").read_text()
+
+
+def test_a_host_is_sent_the_model_before_it_tries_it(
+    sshd: Sshd, model: Path, tmp_path: Path
+) -> None:
+    events: queue.SimpleQueue[EngineEvent] = queue.SimpleQueue()
+    cell = tiny(model)
+    hosts = [replace(sshd.host("lab1"), cpu_slots=1)]
+    with connections(sshd.folder / "known_hosts") as ssh:
+        engine = TrialEngine(events.put, [cell])
+        engine.inside = SshEngine(engine.hear, hosts=hosts, ssh=ssh, examine=examined)
+        try:
+            assert isinstance(events.get(timeout=120), HostReady)
+            far = (Device(kind="cpu", index=0, host="lab1"),)
+            log = str(tmp_path / "slot.log")
+            engine.open(SlotSpec(slot=SLOT, devices=far, threads=1, log=log))
+            ready = events.get(timeout=120)
+            assert isinstance(ready, SlotReady), ready
+            assert ready.loaded == cell.model.load_key
+        finally:
+            engine.shutdown()
