@@ -256,8 +256,8 @@ class Adversary:
                 self._runners.start()
 
     def _outlast_runner(self) -> None:
-        """Stopped, alone or with all it started, until another claimed a cell of it, and no longer:
-        it goes on with a cell that is not its own any more."""
+        """Stopped, alone or with all it started, until another claimed a cell of it: then it goes
+        on with a cell, or ends one, that is not its own any more."""
         alive = self._runners.alive()
         held = self._held()
         if not alive or not held:
@@ -274,6 +274,7 @@ class Adversary:
         until = time.monotonic() + _TAKEN_OVER * self._lease
         while not (taken := self._taken_over(held)) and time.monotonic() < until:
             self.rest(0.02)
+        self.rest(self.random.choice((0.0, 0.0, self._lease)))  # its slots may be done by then
         for process in reversed(stopped):  # the runner last: it is to find nothing amiss
             with contextlib.suppress(psutil.Error):
                 process.resume()
