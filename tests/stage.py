@@ -145,13 +145,18 @@ class Stage:
     clock: FakeClock = field(default_factory=FakeClock)
     notices: list[Notice] = field(default_factory=list)
     room: Callable[[], Room] = lambda: PLENTY
+    slept: float = 0.0  # seconds that leases ran on while the machine, and its clock, stood still
+    renew_every: float = 1e9
 
     def __post_init__(self) -> None:
         self.inbox = VirtualInbox(self.clock)
-        self.ledger = MemoryLedger(clock=self.clock, lease=60)
+        self.ledger = MemoryLedger(clock=self.since_boot, lease=60)
         self.engine = ScriptedEngine(self.inbox, good)
         self.layout = Layout(self.folder)
         self.thief: object = None
+
+    def since_boot(self) -> float:
+        return self.clock() + self.slept
 
     def watch(self, notice: Notice, progress: Progress) -> None:
         self.notices.append(notice)
@@ -165,7 +170,8 @@ class Stage:
             self.ledger,
             lambda lease: self.inbox.post(LeaseLost(lease=lease)),
             lambda error: None,
-            every=1e9,
+            every=self.renew_every,
+            clock=self.since_boot,
         )
         return Runner(
             runner=RunnerId("us" * 16),

@@ -232,6 +232,30 @@ def test_what_came_while_the_runner_itself_was_suspended_counts(stage: Stage) ->
     assert len(stage.engine.orders) == 1
 
 
+def test_what_a_machine_that_slept_holds_is_its_own_when_it_wakes(stage: Stage) -> None:
+    """A clock that stands still in sleep says nothing of it, and the leases ran out meanwhile."""
+
+    def sleeps(notice: Notice, progress: Progress) -> None:
+        stage.notices.append(notice)
+        if notice.kind == "cell_progress":
+            stage.slept = 8 * 3600
+
+    stage.renew_every = 12
+    stage.watch = sleeps  # type: ignore[method-assign]
+    end = stage.run([limited(cell=30)])
+    assert end.progress.states == {"success": 1}
+    assert len(stage.engine.orders) == 1
+    assert not stage.said("warning")
+
+
+def test_what_a_dead_runner_held_comes_back_after_the_machine_slept(stage: Stage) -> None:
+    stage.renew_every = 12
+    stage.ledger.enroll(cells(2))
+    stage.ledger.claim(RunnerId("dead"), Offer(), 1)
+    stage.slept = 3600
+    assert stage.run(cells(2)).progress.states == {"success": 2}
+
+
 def test_one_interrupt_keeps_samples_gives_cells_back_and_ends(stage: Stage) -> None:
     stage.inbox.post(Interrupted(signal="SIGINT"), after=6)
     end = stage.run(cells(4))

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 
 from benchfleet.domain.attempt import Lease
 from benchfleet.errors import LedgerUnreachable
 from benchfleet.ledger.base import DEFAULT_LEASE, Ledger
+
+
+def since_boot() -> float:
+    """Seconds on a clock that goes on while the machine sleeps, as leases do."""
+    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
 class LeaseKeeper:
@@ -16,7 +22,7 @@ class LeaseKeeper:
     `lost` is called, from that thread, for each lease that the ledger no longer honours, and
     `broken` with an error that nobody foresaw, which ends the renewing. While the ledger cannot
     be reached the leases are asked for again: they hold until they run out, and a finish is good
-    even after that while nobody else claimed the cell.
+    even after that while nobody else claimed the cell. `clock` goes on in sleep.
     """
 
     def __init__(
@@ -26,8 +32,10 @@ class LeaseKeeper:
         broken: Callable[[Exception], None],
         *,
         every: float = DEFAULT_LEASE / 5,
+        clock: Callable[[], float] = since_boot,
     ) -> None:
         self._ledger, self._lost, self._broken, self._every = ledger, lost, broken, every
+        self._clock, self._renewed = clock, clock()
         self._held: dict[str, Lease] = {}
         self._lock = threading.Lock()
         self._end = threading.Event()
@@ -55,12 +63,18 @@ class LeaseKeeper:
         with self._lock:
             return list(self._held.values())
 
+    def behind(self) -> bool:
+        """Whether what is held should have been renewed long ago: the machine slept."""
+        return bool(self._held) and self._clock() - self._renewed > 2 * self._every
+
     def renew(self) -> None:
         """Renew everything once. Raises `LedgerUnreachable`."""
-        held = self.held()
+        now, held = self._clock(), self.held()
         if not held:
+            self._renewed = now
             return
         good = {lease.fingerprint for lease in self._ledger.renew(held)}
+        self._renewed = now
         for lease in held:
             with self._lock:
                 if self._held.get(lease.fingerprint) != lease:

@@ -133,11 +133,12 @@ class Runner:
             cells=self._cells,
         )
         self._next_look = 0.0
+        self._woke = False  # the look before was late
         self._waits_for = ""
 
     def run(self) -> RunEnd:
         """Run to the end. Raises `LedgerUnreachable` when the ledger is gone."""
-        began = self._course.progress.began = self._inbox.now()
+        began = self._course.progress.began = self._next_look = self._inbox.now()
         try:
             self._enroll()
             if self._unfinished():
@@ -212,12 +213,16 @@ class Runner:
         """See to what nobody tells: leases that ran out, back-offs over, cells too slow."""
         late = self._inbox.now() - self._next_look
         self._next_look = self._inbox.now() + LOOK_EVERY
-        if late > LOOK_EVERY:  # suspended, or a slow disk: what is ours is not to be reaped
+        # Suspended, or a slow disk: what is ours is not to be reaped. Nor is, in the first look,
+        # what others hold: where the machine slept they are just waking up, too.
+        waking = late > LOOK_EVERY or self._keeper.behind()
+        if waking:
             self._keeper.renew()
-        for fingerprint in self._ledger.reap():
+        for fingerprint in () if waking and not self._woke else self._ledger.reap():
             self._course.say(
                 "warning", message=f"the lease of {fingerprint[:8]} ran out; taken back"
             )
+        self._woke = waking
         for slot in self._slots:
             if (attempt := slot.attempt) is None:
                 continue

@@ -48,6 +48,7 @@ class Watch:
 
     def excuse(self, seconds: float) -> None:
         """Count these seconds for nothing: the runner itself was suspended, or was late."""
+        self._began += seconds
         if self._history is not None:
             self._history.excuse(seconds)
         if self._call is not None:

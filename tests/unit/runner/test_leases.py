@@ -78,3 +78,22 @@ def test_an_error_that_nobody_foresaw_is_told_and_not_swallowed() -> None:
     keeper.start()
     assert isinstance(told.get(timeout=60), ZeroDivisionError)
     keeper.stop()
+
+
+def test_a_keeper_is_behind_once_the_machine_slept_and_not_after_it_renewed() -> None:
+    clock = FakeClock()
+    ledger = MemoryLedger(clock=clock, lease=60)
+    ledger.enroll([sample_cell()])
+    keeper = LeaseKeeper(ledger, lambda lease: None, unforeseen, every=12, clock=clock)
+    clock.advance(3600)
+    assert not keeper.behind()  # there is nothing to renew
+    (claim,) = ledger.claim(RunnerId("us"), Offer(), 1)
+    keeper.renew()
+    keeper.hold(claim.lease)
+    clock.advance(23)
+    assert not keeper.behind()
+    clock.advance(3600)
+    assert keeper.behind()
+    keeper.renew()
+    assert not keeper.behind()
+    assert list(ledger.reap()) == []

@@ -115,3 +115,10 @@ def test_what_the_runner_slept_is_excused() -> None:
     watch.excuse(5000)
     assert said(watch, 5070) is None
     assert said(watch, 5081)
+
+
+def test_what_the_runner_slept_is_no_part_of_a_cells_limit() -> None:
+    watch = watched(Limits(cell=100))
+    watch.excuse(5000)
+    assert said(watch, 5090) is None
+    assert said(watch, 5111)
