@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import json
+import signal
 import sys
 from collections import Counter
 from collections.abc import Sequence
@@ -17,6 +20,7 @@ from benchfleet.reports import markdown
 from benchfleet.reports.tables import Comparison, compare
 from benchfleet.results.read import sample_scores
 from benchfleet.runner.loop import RunEnd
+from benchfleet.summary import summarised
 
 
 def compared(
@@ -47,6 +51,26 @@ def write_report(bench: Bench, comparison: Comparison) -> None:
     """Write the report as Markdown into the campaign's folder."""
     text = markdown.render(comparison, title=bench.campaign.name)
     bench.layout.report.write_text(text, encoding="utf-8")
+
+
+def conclude(
+    arguments: argparse.Namespace, bench: Bench, cells: Sequence[Cell], end: RunEnd
+) -> int:
+    """Say how a run ended, and return its exit code."""
+    records = bench.records(cells)
+    gone = bench.gone(records)
+    comparison = compared(bench, cells, records)
+    with contextlib.suppress(OSError):  # nobody listens any more; the files and the code remain
+        if arguments.json:
+            print(json.dumps(summarised(bench, cells, records, end), indent=2), flush=True)
+        else:
+            show_end(arguments, bench, comparison, end, gone)
+            sys.stdout.flush()
+    if end.interrupted:
+        return 128 + signal.SIGINT
+    all_there = not gone and not bench.unpublished(records)
+    complete = comparison.counts["success"] == comparison.counts["total"] and all_there
+    return 0 if complete else 1
 
 
 def show_end(

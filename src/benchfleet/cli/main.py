@@ -16,6 +16,9 @@ from benchfleet.errors import BenchfleetError, CampaignError, LedgerError
 
 VERBS = {
     "run": "run what is not done yet, and show what won",
+    "attach": "see again what a run does, from any shell",
+    "stop": "ask a run to end in good order",
+    "service": "write a systemd unit that runs a campaign, also after a restart",
     "plan": "check a campaign and list its cells; runs nothing",
     "status": "how far a campaign is, who runs what, and what failed",
     "init": "write a campaign file for what this machine can run",
@@ -89,6 +92,7 @@ def _run(words: Sequence[str]) -> int:
             module.configure(found)
             found.add_argument("--debug", action="store_true", help="show an error's traceback")
     arguments = parser.parse_args(words)
+    arguments.words = tuple(words)
     if not arguments.verb:
         parser.print_help()
         return 2

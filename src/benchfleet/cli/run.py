@@ -18,6 +18,19 @@ from benchfleet.domain.cell import Cell
 def configure(parser: argparse.ArgumentParser) -> None:
     """What the verb takes."""
     options.campaign(parser, example="benchfleet run study.yaml --gpus 0,1 --max-concurrent-runs 4")
+    course(parser)
+    parser.add_argument(
+        "--detach", action="store_true", help="go on in the background; see attach and stop"
+    )
+    parser.add_argument(
+        "--another",
+        action="store_true",
+        help="with --detach: also where a run goes on already; they share what is to be done",
+    )
+
+
+def course(parser: argparse.ArgumentParser) -> None:
+    """What is run, where, and how it is shown."""
     options.choice(parser)
     options.devices(parser)
     options.gpu_checks(parser)
@@ -39,6 +52,10 @@ def main(arguments: argparse.Namespace) -> int:
         records = bench.finished(cells)
         if records is not None:
             return _nothing_was_run(arguments, bench, records)
+    if arguments.detach:
+        from benchfleet.cli.detach import detach
+
+        return detach(arguments, bench, devices)
     if arguments.resume_from is not None:
         _resume_from(arguments, bench, cells)
     from benchfleet.cli.running import run  # the runner, its slots and the reports

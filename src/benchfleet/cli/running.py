@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import json
 import signal
 import sys
 from collections.abc import Iterator, Sequence
 
 from benchfleet.bench import Bench
-from benchfleet.cli.ending import compared, show_end, write_report
+from benchfleet.cli.ending import compared, conclude, write_report
 from benchfleet.cli.fleet import machines
 from benchfleet.cli.options import AskedDevices
+from benchfleet.cli.runs import command_of
 from benchfleet.cli.watch import watch
 from benchfleet.domain.cell import Cell
 from benchfleet.errors import LedgerError
+from benchfleet.presence.feed import announced, both
 from benchfleet.runner.inbox import Inbox, Interrupted, RealInbox
 from benchfleet.runner.loop import RunEnd
 from benchfleet.summary import summarised, write_summary
@@ -31,27 +32,16 @@ def run(
     stream = sys.stderr if arguments.json else sys.stdout
     with (
         _answering_signals(inbox),
-        watch(bench.campaign.name, stream, as_json=arguments.log_json) as observer,
+        announced(bench, ends_on="SIGTERM", command=command_of(arguments, bench)) as feed,
     ):
-        end = run_cells(bench, cells, fleet, inbox=inbox, observer=observer)
-    try:
-        _write_files(bench, arguments, end)
-    except (OSError, LedgerError) as error:
-        print(f"benchfleet: summary and report could not be written: {error}", file=sys.stderr)
-    records = bench.records(cells)
-    gone = bench.gone(records)
-    comparison = compared(bench, cells, records)
-    with contextlib.suppress(OSError):  # nobody listens any more; the files and the code remain
-        if arguments.json:
-            print(json.dumps(summarised(bench, cells, records, end), indent=2), flush=True)
-        else:
-            show_end(arguments, bench, comparison, end, gone)
-            sys.stdout.flush()
-    if end.interrupted:
-        return 128 + signal.SIGINT
-    all_there = not gone and not bench.unpublished(records)
-    complete = comparison.counts["success"] == comparison.counts["total"] and all_there
-    return 0 if complete else 1
+        with watch(bench.campaign.name, stream, as_json=arguments.log_json) as observer:
+            end = run_cells(bench, cells, fleet, inbox=inbox, observer=both(observer, feed))
+        try:
+            _write_files(bench, arguments, end)
+        except (OSError, LedgerError) as error:
+            print(f"benchfleet: summary and report could not be written: {error}", file=sys.stderr)
+        feed.ended(end)
+    return conclude(arguments, bench, cells, end)
 
 
 def _write_files(bench: Bench, arguments: argparse.Namespace, end: RunEnd) -> None:

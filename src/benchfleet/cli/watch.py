@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import json
-import time
 from collections.abc import Iterator
 from typing import TextIO
 
 from benchfleet.cli.telling import counted, told
 from benchfleet.cli.words import printable
+from benchfleet.presence.feed import line_of
 from benchfleet.runner.progress import Notice, Observer, Progress
 
 _QUIET = {"cell_progress", "slot_opening", "slot_ready", "cell_started", "run_ended"}
@@ -50,17 +50,7 @@ class JsonLines:
         self._stream = stream
 
     def __call__(self, notice: Notice, progress: Progress) -> None:
-        line = {
-            "time": time.time(),
-            "kind": notice.kind,
-            "cell": notice.cell,
-            "slot": notice.slot,
-            "message": notice.message,
-            "data": dict(notice.data),
-            "total": progress.total,
-            "ended": progress.ended,
-        }
-        print(json.dumps(line), file=self._stream, flush=True)
+        print(json.dumps(line_of(notice, progress)), file=self._stream, flush=True)
 
 
 class PlainLines:

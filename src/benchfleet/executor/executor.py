@@ -14,6 +14,7 @@ from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.event import Event
 from benchfleet.errors import CampaignError, DeviceError, Mistake, UnknownName
+from benchfleet.presence.feed import announced, both
 from benchfleet.results import layout as names
 from benchfleet.results.layout import Layout
 from benchfleet.results.read import published_folders
@@ -27,7 +28,7 @@ from benchfleet.wiring import Fleet, choose_pool, run_cells
 
 from .arguments import CALL, Arguments, read_arguments
 from .collect import ProgressCallback, Watch, failure, result, stub
-from .interrupt import raised_at_the_end
+from .interrupt import answers, raised_at_the_end
 from .values import (
     AdapterConfig,
     BenchmarkConfig,
@@ -100,12 +101,17 @@ class BenchmarkExecutor:
         cells = bench.campaign.matrix.expand()
         inbox = RealInbox()
         watch = Watch(progress or self._progress, inbox.now)
-        with raised_at_the_end(inbox):
+        with (
+            raised_at_the_end(inbox),
+            announced(bench, ends_on="SIGINT" if answers() else "") as feed,
+        ):
             done = _prepare(bench, cells, retry_failed=retry_failed)
-            end = run_cells(bench, cells, Fleet(pool=pool), inbox=inbox, observer=watch)
+            fleet, observer = Fleet(pool=pool), both(watch, feed)
+            end = run_cells(bench, cells, fleet, inbox=inbox, observer=observer)
             records = bench.records(cells)
             summary = summarised(bench, cells, records, end)
             write_summary(bench, summary)
+            feed.ended(end)
         results, failures = _collected(
             bench, cells, records, asked, adapter_config, done, _reasons(records, end, watch)
         )

@@ -11,6 +11,12 @@ from types import FrameType
 from benchfleet.runner.inbox import Inbox, Interrupted
 
 
+def answers() -> bool:
+    """Whether a Ctrl-C would reach a call that is made here and now."""
+    here = threading.current_thread() is threading.main_thread()
+    return here and callable(signal.getsignal(signal.SIGINT))
+
+
 @contextmanager
 def raised_at_the_end(inbox: Inbox) -> Iterator[None]:
     """Post each Ctrl-C to the inbox while the block runs, and raise KeyboardInterrupt after it.
@@ -20,7 +26,7 @@ def raised_at_the_end(inbox: Inbox) -> Iterator[None]:
     is time to raise, since the Ctrl-C was meant for it.
     """
     before = signal.getsignal(signal.SIGINT)
-    if threading.current_thread() is not threading.main_thread() or not callable(before):
+    if not answers():
         yield
         return
     asked = False

@@ -7,6 +7,7 @@
       <model>/<config>/<benchmark>[_<subset>][/r<repeat>]/   published: complete by construction
       .attempts/<fingerprint>/<attempt>-<token>/             at work, or what a failed one left
       .slots/<slot>.log                                      what a slot printed between cells
+      .runners/<run>.json                                    who runs, and how that stands
 """
 
 from __future__ import annotations
@@ -64,6 +65,10 @@ class Layout:
     def published(self, path: str) -> Path:
         """The public folder of a cell, from the path that the ledger allotted to it."""
         return self.root / path
+
+    @property
+    def runners(self) -> Path:
+        return self.root / ".runners"
 
     def slot_log(self, slot: str) -> Path:
         return self.root / ".slots" / f"{slot}.log"

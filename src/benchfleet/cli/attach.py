@@ -1,0 +1,93 @@
+"""``benchfleet attach``: see what a run does, from any shell; the run itself is left alone."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import signal
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+from benchfleet.bench import open_bench
+from benchfleet.campaign.choose import choose
+from benchfleet.campaign.load import load_campaign
+from benchfleet.cli import runs
+from benchfleet.cli.telling import counted
+from benchfleet.cli.watch import watch
+from benchfleet.cli.words import printable, shown_path
+from benchfleet.presence.follow import follow, seen
+from benchfleet.presence.record import Record
+
+_KILLED = "it ended without a word, as what is killed does"
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """What the verb takes."""
+    runs.configure(parser, example="benchfleet attach study.yaml")
+    parser.add_argument("--log-json", action="store_true", help="show progress as JSON lines")
+    parser.add_argument("--json", action="store_true", help="print the summary as JSON")
+
+
+def main(arguments: argparse.Namespace) -> int:
+    """Show the run until it ends, and end as it does; Ctrl-C leaves the view alone."""
+    run = runs.the_one(arguments, runs.runs(arguments))
+    if not run.goes_on:
+        return _ended(arguments, run)
+    stream = sys.stderr if arguments.json else sys.stdout
+    try:
+        with watch(run.campaign, stream, as_json=arguments.log_json) as observer:
+            for latest in follow(run, observer):
+                run = latest
+    except KeyboardInterrupt:
+        asked = runs.called(run, arguments) or arguments
+        stop = runs.words(asked, "stop") if asked.campaign else f"benchfleet stop {run.results}"
+        said = f"left the view; the run goes on ({run.shown}); stop it with: {stop}"
+        print(f"\n{printable(said)}" if sys.stderr.isatty() else printable(said), file=sys.stderr)
+        return 128 + signal.SIGINT
+    return _ended(arguments, run)
+
+
+def _ended(arguments: argparse.Namespace, run: Record) -> int:
+    """Say how it ended as itself does, and return its exit code."""
+    asked = runs.called(run, arguments)
+    if run.end is None or "error" in run.end:
+        print(printable(f"benchfleet: {(run.end or {}).get('error', _KILLED)}"), file=sys.stderr)
+        if run.log:
+            print(printable(f"log      {shown_path(Path(run.log))}"), file=sys.stderr)
+        return 1
+    if asked is None:
+        return _told_by_a_program(arguments, run)
+    from benchfleet.cli.ending import conclude  # the reports
+    from benchfleet.runner.loop import RunEnd
+
+    campaign = replace(load_campaign(asked.campaign), results=run.results)
+    cells = choose(
+        campaign.matrix.expand(), only=asked.only, exclude=asked.exclude, limit=asked.limit
+    )
+    known = {str(cell.fingerprint): cell for cell in cells}
+    end = RunEnd(
+        progress=seen(run),
+        seconds=run.end["seconds"],
+        ran=run.end["ran"],
+        interrupted=run.end["interrupted"],
+        broken=run.end["broken"],
+        impossible=tuple((known[f], why) for f, why in run.end["impossible"] if f in known),
+    )
+    return conclude(asked, open_bench(campaign, ledger=asked.ledger), cells, end)
+
+
+def _told_by_a_program(arguments: argparse.Namespace, run: Record) -> int:
+    """What is known of a run that was a call of the library."""
+    progress, end = seen(run), run.end or {}
+    with contextlib.suppress(OSError):
+        if arguments.json:
+            print(json.dumps({"campaign": run.campaign, **progress.states}, indent=2))
+        else:
+            print(printable(f"{run.campaign}: {counted(progress)}"))
+            print(printable(f"results  {shown_path(run.results)}"))
+        sys.stdout.flush()
+    if end.get("interrupted"):
+        return 128 + signal.SIGINT
+    return 0 if progress.states.get("success", 0) == progress.total else 1

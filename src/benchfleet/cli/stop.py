@@ -1,0 +1,89 @@
+"""``benchfleet stop``: ask runs of this machine to end as Ctrl-C does, and see that they do."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Sequence
+
+from benchfleet.cli import options, runs
+from benchfleet.cli.telling import counted
+from benchfleet.cli.watch import watch
+from benchfleet.cli.words import printable
+from benchfleet.errors import BenchfleetError
+from benchfleet.presence.follow import follow, seen
+from benchfleet.presence.process import stopped
+from benchfleet.presence.record import Record
+from benchfleet.runner.progress import Notice, Progress
+
+_AGAIN = 0.5  # seconds until it is asked again, where it is to end now
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """What the verb takes."""
+    runs.configure(parser, example="benchfleet stop study.yaml")
+    parser.add_argument("--now", action="store_true", help="as Ctrl-C twice: wait for no sample")
+    parser.add_argument("--yes", action="store_true", help="do not ask, where several run")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def main(arguments: argparse.Namespace) -> int:
+    """Ask each run to end, and show what it does until it has."""
+    found = runs.runs(arguments)
+    going = [run for run in found if run.goes_on]
+    if len(going) > 1 and not arguments.yes and not _agreed(going):
+        print("nothing was stopped")
+        return 1
+    own = [run for run in going if not run.ends_on]
+    if own:
+        raise BenchfleetError(
+            f"the run of {own[0].campaign} ({own[0].shown}) is a thread of a program and cannot be "
+            "asked from here; end it there"
+        )
+    asked = [run for run in going if run.ask_to_end()]
+    ended = [_see_it_end(run, arguments) for run in asked]
+    if arguments.json:
+        told = [{"campaign": run.campaign, "pid": run.process.pid} for run in ended]
+        print(json.dumps({"stopped": told}, indent=2))
+        return 0
+    for run in ended:
+        print(printable(f"{run.campaign}: ended; {counted(seen(run))}"))
+        if (called := runs.called(run, arguments)) is not None:
+            print(printable(f"nothing is lost; go on with: {options.same_choice(called, 'run')}"))
+    if not asked:
+        print(printable(runs.nothing_runs(arguments, found)))
+    return 0
+
+
+def _see_it_end(run: Record, arguments: argparse.Namespace) -> Record:
+    """Show the run until it is over; where it is to end now, it is asked until it has heard so."""
+    heard, asked_at = 0, time.monotonic()
+    if stopped(run.process.pid):
+        print(printable(f"{run.shown}: it stands still; wake it: kill -CONT {run.process.pid}"))
+
+    stream = sys.stderr if arguments.json else sys.stdout
+    with watch(run.campaign, stream, as_json=False) as observer:
+
+        def tell(notice: Notice, progress: Progress) -> None:
+            nonlocal heard
+            if notice.kind == "interrupted":
+                heard = int(notice.data["times"])
+            observer(notice, progress)
+
+        for latest in follow(run, tell, earlier=0):
+            run = latest
+            late = time.monotonic() - asked_at > _AGAIN
+            if arguments.now and heard < 2 and late and run.goes_on:
+                run.ask_to_end()
+                asked_at = time.monotonic()
+    return run
+
+
+def _agreed(going: Sequence[Record]) -> bool:
+    names = "\n".join(f"  {run.campaign} ({run.shown})" for run in going)
+    if not sys.stdin.isatty():
+        raise BenchfleetError(f"this would stop {len(going)} runs; say --yes, or --pid N\n{names}")
+    print(f"{names}\nstop these {len(going)} runs? [y/N] ", end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
