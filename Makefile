@@ -12,13 +12,13 @@ demo: $(VENV)/demo.stamp
 test: check
 
 # Where CI=true, what tests need of the system: a browser that looks at a report, and an sshd, rsync
-# and ip for hosts to reach; elsewhere tests that lack one are skipped by name.
+# and ip for hosts to reach, and systemd to check a unit; elsewhere tests that lack one are skipped by name.
 ifeq ($(CI),true)
 system: export PATH := $(PATH):/usr/sbin:/sbin
 system:
-	which chromium sshd ssh rsync ip > /dev/null || \
+	which chromium sshd ssh rsync ip systemd-analyze > /dev/null || \
 	  (apt-get -qq update && apt-get -qq install --yes --no-install-recommends \
-	    chromium openssh-server openssh-client rsync iproute2)
+	    chromium openssh-server openssh-client rsync iproute2 systemd)
 else
 system:
 endif
