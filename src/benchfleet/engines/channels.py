@@ -196,7 +196,8 @@ class ChannelEngine:
                     self._wake()
 
     def _wake(self) -> None:
-        with contextlib.suppress(BlockingIOError):
+        # It is awake already, or has seen that all is over and is gone.
+        with contextlib.suppress(BlockingIOError, BrokenPipeError):
             os.write(self._woken, b"!")
 
     def _serve(self) -> None:
