@@ -62,7 +62,8 @@ class Feed:
             "states": dict(progress.states),
         }
         if notice.kind != "cell_progress":  # which is too many, and in the state anyway
-            self._lines.append(json.dumps(line_of(notice, progress), default=str))
+            with contextlib.suppress(TypeError, ValueError):  # it cannot be told in JSON
+                self._lines.append(json.dumps(line_of(notice, progress), default=str))
         self._changed.set()
 
     def ended(self, end: RunEnd) -> None:
@@ -91,7 +92,8 @@ class Feed:
         self._write()
 
     def _write(self) -> None:
-        with contextlib.suppress(OSError):
+        # RuntimeError: the loop changed something meanwhile; it is written down the next time.
+        with contextlib.suppress(OSError, RuntimeError, TypeError, ValueError):
             if self._lines:
                 text = ""
                 while self._lines:

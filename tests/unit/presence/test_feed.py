@@ -143,6 +143,15 @@ def test_old_records_go_and_those_that_go_on_or_run_elsewhere_stay(layout: Layou
     assert not list(layout.runners.glob("*.draft"))
 
 
+def test_what_json_cannot_tell_is_left_out_and_ends_nothing(layout: Layout) -> None:
+    with run(layout) as feed:
+        feed(Notice(kind="warning", message="lost", data={"keys": {(1, 2): 3}}), progress())
+        feed(Notice(kind="warning", message="kept", data={"path": Path("/x")}), progress())
+        feed.ended(END)
+    (record,) = records.runs_of(layout)
+    assert [notice.message for notice, _ in told(record) if notice.kind == "warning"] == ["kept"]
+
+
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"format": 99}', '{"format": 1, "end": 3}'])
 def test_what_is_no_record_is_none(layout: Layout, text: str) -> None:
     layout.runners.mkdir(parents=True)
