@@ -21,6 +21,7 @@ from benchfleet.runner.loop import RunEnd
 from benchfleet.runner.progress import Notice, Observer, Progress
 
 EVERY = 0.5  # seconds between two looks at how it stands
+_SHARE = 50  # times as long as writing it down takes, at least: a thousand slots are long to tell
 DETACHED = "BENCHFLEET_DETACHED"  # the log of a detached run, which names its record too
 
 
@@ -87,8 +88,9 @@ class Feed:
         while not self._over.is_set():
             self._changed.wait()
             self._changed.clear()
+            began = time.monotonic()
             self._write()
-            self._over.wait(EVERY)
+            self._over.wait(max(EVERY, _SHARE * (time.monotonic() - began)))
         self._write()
 
     def _write(self) -> None:
