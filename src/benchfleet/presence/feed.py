@@ -83,6 +83,7 @@ class Feed:
         self._over.set()
         self._changed.set()
         self._thread.join()
+        records.over(self._record)
 
     def _keep(self) -> None:
         while not self._over.is_set():

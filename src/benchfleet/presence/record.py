@@ -159,11 +159,17 @@ def announce(record: Record) -> None:
     with contextlib.suppress(OSError):
         _notes().mkdir(parents=True, exist_ok=True)
         (_notes() / record.file.stem).write_text(str(record.file), "utf-8")
-    over = [r for r in runs_of(Layout(record.results)) if not r.goes_on]
-    for old in over[_KEPT:]:
+    ended = [r for r in runs_of(Layout(record.results)) if not r.goes_on]
+    for old in ended[_KEPT:]:
         if old.process.lives() is not None:
             for suffix in (".jsonl", ".log", ".json"):
                 old.file.with_suffix(suffix).unlink(missing_ok=True)
+
+
+def over(record: Record) -> None:
+    """A run ended: it is found in its folder alone from now on."""
+    with contextlib.suppress(OSError):
+        (_notes() / record.file.stem).unlink(missing_ok=True)
 
 
 def _notes() -> Path:

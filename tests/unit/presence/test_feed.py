@@ -110,12 +110,15 @@ def test_who_comes_late_is_told_the_last_things_only(layout: Layout) -> None:
     assert not [1 for notice, _ in told(record, earlier=0) if notice.kind == "cell_done"]
 
 
-def test_how_it_ended_is_written_down_also_where_it_was_an_error(layout: Layout) -> None:
+def test_how_it_ended_is_written_down_also_where_it_was_an_error(
+    layout: Layout, tmp_path: Path
+) -> None:
     with pytest.raises(RuntimeError), run(layout):
         raise RuntimeError("the ledger is gone")
     (record,) = records.runs_of(layout)
     assert record.end == {"error": "the ledger is gone"}
     assert not record.goes_on
+    assert list((tmp_path / "cache").glob("benchfleet/runs/*")) == []
     assert records.runs_here() == []
 
 
