@@ -9,6 +9,7 @@ from typing import Any, NewType
 from .cell import Cell, Fingerprint
 from .failure import Failure
 from .state import FinalState, State
+from .usage import Usage
 
 RunnerId = NewType("RunnerId", str)  # a fresh UUID for each process
 
@@ -60,6 +61,7 @@ class Outcome:
     advice: Advice = Advice()  # for the next attempt; of the last one, what it was advised itself
     first: Failure | None = None  # the cell's first true reason, where `failure` is a later one
     failures: Mapping[str, int] = field(default_factory=dict)  # by kind, this one's too
+    usage: Usage | None = None  # what the attempt used up
 
     @property
     def reason(self) -> Failure | None:
@@ -90,6 +92,7 @@ class Outcome:
             "advice": asdict(self.advice) if self.advice else None,
             "first": self.first.to_dict() if self.first else None,
             "failures": dict(self.failures),
+            "usage": self.usage.to_dict() if self.usage else None,
         }
         return {name: value for name, value in found.items() if value or name not in _RARE}
 
@@ -101,10 +104,12 @@ class Outcome:
                 found[name] = Failure.from_dict(found[name])
         if "advice" in found:
             found["advice"] = Advice(**found["advice"])
+        if "usage" in found:
+            found["usage"] = Usage.from_dict(found["usage"])
         return cls(**found)
 
 
-_RARE = frozenset({"advice", "first", "failures"})
+_RARE = frozenset({"advice", "first", "failures", "usage"})
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,7 +7,8 @@ writes a new engine reads this file and `frames.py`, and proves it with
 
 * `open` returns at once. `SlotReady` follows when the slot said hello, or `SlotLost`.
 * `run` is for a slot that is ready and idle. `Started`, any number of `Progressed`, `Calling`,
-  `Recorded` and `FileSent`, then exactly one of `Done`, `Failed`, `Stopped`, or `SlotLost`.
+  `Measured`, `Warned`, `Recorded` and `FileSent`, then exactly one of `Done`, `Failed`, `Stopped`,
+  or `SlotLost`. `Measured` may come before `Started`.
 * `stop` asks the running order to end after the sample at hand: `Stopped` follows (or `Done`,
   where it was faster). `close` ends an idle slot in good order; `kill` ends a slot and its whole
   process tree now. `SlotLost` follows each of the two, with ``expected`` set.
@@ -33,6 +34,8 @@ from typing import Any, NewType, Protocol
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.failure import Failure, Kind, Stage
 from benchfleet.domain.resource import Device
+from benchfleet.domain.telemetry import Reading
+from benchfleet.domain.usage import Price
 
 SlotId = NewType("SlotId", str)
 
@@ -148,6 +151,20 @@ class Recorded(AttemptEvent):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Measured(AttemptEvent):
+    """What the slot holds and its GPUs do at one moment; no sign that the cell goes on."""
+
+    reading: Reading
+
+
+@dataclass(frozen=True, kw_only=True)
+class Warned(AttemptEvent):
+    """Something is wrong that does not end it."""
+
+    message: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class FileSent(AttemptEvent):
     """A piece of a result file; pieces of one file come in order."""
 
@@ -196,6 +213,7 @@ class HostReady(HostEvent):
     devices: tuple[Device, ...]
     slots: int  # at most, over all its devices
     threads: int  # for each slot
+    price: Price | None = None  # of it, or of each of its GPUs
     provenance: Mapping[str, Any] = field(default_factory=dict)  # of every result made there
 
 

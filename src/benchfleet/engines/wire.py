@@ -7,11 +7,13 @@ from typing import Any
 
 from benchfleet.domain.failure import KINDS, STAGES, Failure
 from benchfleet.domain.resource import GpuChecks
+from benchfleet.domain.telemetry import Reading
 from benchfleet.engines.base import (
     Calling,
     Done,
     Failed,
     FileSent,
+    Measured,
     Progressed,
     Recorded,
     SlotEvent,
@@ -19,6 +21,7 @@ from benchfleet.engines.base import (
     SlotSpec,
     Started,
     Stopped,
+    Warned,
 )
 from benchfleet.engines.frames import Frame
 from benchfleet.errors import ProtocolError
@@ -43,6 +46,10 @@ def to_event(slot: SlotId, frame: Frame) -> SlotEvent:
         if sample is not None:
             sample = _count(frame, "sample")
         return Calling(slot=slot, attempt=attempt, count=count, sample=sample)
+    if frame.type == "reading":
+        return Measured(slot=slot, attempt=attempt, reading=_reading(frame))
+    if frame.type == "warning":
+        return Warned(slot=slot, attempt=attempt, message=_field(frame, "message", str))
     if frame.type == "sample":
         return Recorded(
             slot=slot,
@@ -113,6 +120,14 @@ def _count(frame: Frame, name: str) -> int:
     if isinstance(value, bool) or value < 0:
         raise ProtocolError(f"frame {frame.type!r}: {name} must be a count, not {value!r}")
     return value
+
+
+def _reading(frame: Frame) -> Reading:
+    value: dict[str, Any] = _field(frame, "reading", dict)
+    try:
+        return Reading.from_dict(value)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise ProtocolError(f"frame 'reading': {error!r:.200}") from None
 
 
 def _seconds(frame: Frame) -> Mapping[str, float]:

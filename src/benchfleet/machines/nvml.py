@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -72,6 +72,11 @@ class Nvml(Protocol):
         """Every GPU, in NVML's order. Raises DeviceError."""
         ...
 
+    def watched(self, indices: Collection[int]) -> tuple[GpuState, ...]:
+        """What changes of these from moment to moment: memory, utilisation, power, temperature and
+        the numbers of the processes; cheap enough to be asked every second."""
+        ...
+
 
 @contextlib.contextmanager
 def opened() -> Iterator[Nvml]:
@@ -107,6 +112,7 @@ class _Driver:
 
     def __init__(self, binding: Any) -> None:
         self._nvml = binding
+        self._handles: dict[int, Any] = {}  # of GPUs that are watched
 
     def driver(self) -> str:
         return str(self._told("nvmlSystemGetDriverVersion") or "")
@@ -127,8 +133,6 @@ class _Driver:
         except nvml.NVMLError as error:
             return GpuState(index=index, lost=str(error))
         volatile = (nvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, nvml.NVML_VOLATILE_ECC)
-        power = self._told("nvmlDeviceGetPowerUsage", gpu)  # mW
-        rates = self._told("nvmlDeviceGetUtilizationRates", gpu)
         mig = self._told("nvmlDeviceGetMigMode", gpu)  # now, and after the next reset
         running = self._told("nvmlDeviceGetComputeRunningProcesses", gpu) or ()
         return GpuState(
@@ -140,10 +144,40 @@ class _Driver:
             processes=tuple(process(one.pid, one.usedGpuMemory or 0) for one in running),
             mig=bool(mig and mig[0]),
             uncorrected=self._told("nvmlDeviceGetTotalEccErrors", gpu, *volatile),
-            temperature=self._told("nvmlDeviceGetTemperature", gpu, nvml.NVML_TEMPERATURE_GPU),
-            utilisation=None if rates is None else int(rates.gpu),
-            power=None if power is None else power / 1000,
+            **self._now(gpu),
         )
+
+    def watched(self, indices: Collection[int]) -> tuple[GpuState, ...]:
+        return tuple(map(self._watched, indices))
+
+    def _watched(self, index: int) -> GpuState:
+        nvml = self._nvml
+        try:
+            if index not in self._handles:
+                self._handles[index] = nvml.nvmlDeviceGetHandleByIndex(index)
+            gpu = self._handles[index]
+            memory = nvml.nvmlDeviceGetMemoryInfo(gpu)
+        except nvml.NVMLError as error:
+            return GpuState(index=index, lost=str(error))
+        running = self._told("nvmlDeviceGetComputeRunningProcesses", gpu) or ()
+        return GpuState(
+            index=index,
+            memory=int(memory.total),
+            free=int(memory.free),
+            processes=tuple(GpuProcess(pid=p.pid, memory=p.usedGpuMemory or 0) for p in running),
+            **self._now(gpu),
+        )
+
+    def _now(self, gpu: Any) -> dict[str, Any]:
+        """How hot and how busy it is."""
+        power = self._told("nvmlDeviceGetPowerUsage", gpu)  # mW
+        rates = self._told("nvmlDeviceGetUtilizationRates", gpu)
+        sensor = self._nvml.NVML_TEMPERATURE_GPU
+        return {
+            "temperature": self._told("nvmlDeviceGetTemperature", gpu, sensor),
+            "utilisation": None if rates is None else int(rates.gpu),
+            "power": None if power is None else power / 1000,
+        }
 
     def _told(self, question: str, *about: Any) -> Any:
         """The answer; None where this GPU or driver has none."""

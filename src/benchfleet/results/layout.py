@@ -26,6 +26,7 @@ RAW_RESULTS = "raw_results.csv"
 CONFIG = "config.json"
 LOG = "log.txt"
 FAILURE = "failure.json"
+TELEMETRY = "telemetry.jsonl"
 
 RESCORED = "rescored-"  # how the folder of a scoring that begins no attempt is called
 

@@ -8,27 +8,30 @@ is mended by doing the third again; a crash before it leaves an unpublished fold
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
 import json
 import os
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.failure import Failure
+from benchfleet.domain.telemetry import Reading
 from benchfleet.errors import ResultsError
 from benchfleet.results import layout as names
 from benchfleet.results.disk import digest_of, encoded, make_folders, sync_folder, write_synced
 from benchfleet.results.samples import by_index, sample_lines
+from benchfleet.results.series import Series
 from benchfleet.results.summary import summarise
 
 _DRAFT = f".{names.SAMPLES}.draft"  # the sealed samples, before they take the recorded ones' place
-_OURS = frozenset({names.CELL, names.SAMPLES, names.LOG, names.FAILURE, _DRAFT})
+_OURS = frozenset({names.CELL, names.SAMPLES, names.LOG, names.FAILURE, names.TELEMETRY, _DRAFT})
 _ENCODER = json.JSONEncoder(sort_keys=True, ensure_ascii=False, allow_nan=False)
 _UNFIT = re.compile(r'[\\:*?"<>|\x00-\x1f\x7f]')  # in a file's name; some file system takes none
 
@@ -40,6 +43,8 @@ class Verdict:
     score: Mapping[str, Any]  # overall, per_sample, tasks, summary
     seconds: Mapping[str, float]
     provenance: Mapping[str, Any]
+    telemetry: Mapping[str, Any] = field(default_factory=dict)  # the summary of its readings
+    usage: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,6 +70,7 @@ class AttemptFolder:
         self.log = folder / names.LOG
         self._samples = open(folder / names.SAMPLES, "ab", buffering=0)  # noqa: SIM115
         self._recorded = 0  # samples
+        self._series = Series(folder / names.TELEMETRY)
         self._named: dict[str, str] = {}  # what a file is called here, and what the slot calls it
 
     def record(self, lines: bytes) -> None:
@@ -73,6 +79,11 @@ class AttemptFolder:
         while left:
             left = left[self._samples.write(left) :]  # a disk that gets full takes a part
         self._recorded += lines.count(b"\n")
+
+    def measure(self, reading: Reading) -> None:
+        """Keep a reading; one that a full disk does not take is not kept."""
+        with contextlib.suppress(OSError):
+            self._series.add(reading)
 
     def append(self, name: str, data: bytes) -> None:
         """Append a piece of a file that the slot sent; what no file system takes in its name
@@ -92,10 +103,11 @@ class AttemptFolder:
             free, number = f"{safe}~{number}", number + 1
         return free
 
-    def fail(self, failure: Failure) -> None:
-        """Leave the reason beside what the attempt wrote."""
+    def fail(self, failure: Failure, telemetry: Mapping[str, Any] | None = None) -> None:
+        """Leave the reason beside what the attempt wrote, with what was measured until then."""
         self._samples.close()
-        _write(self.folder / names.FAILURE, _pretty(failure.to_dict()))
+        told = {**failure.to_dict(), **({"telemetry": telemetry} if telemetry else {})}
+        _write(self.folder / names.FAILURE, _pretty(told))
 
     def close(self) -> None:
         """End it as it stands; its samples serve the next attempt."""
@@ -142,6 +154,8 @@ class AttemptFolder:
                 "metrics": metrics,
                 "seconds": verdict.seconds,
                 "provenance": verdict.provenance,
+                "telemetry": verdict.telemetry,
+                "usage": verdict.usage,
                 "files": digests,
             }
         )

@@ -10,9 +10,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from benchfleet.domain.attempt import Claim, Outcome
+from benchfleet.domain.event import Event
 from benchfleet.domain.failure import Failure, Stage
+from benchfleet.domain.telemetry import Telemetry
+from benchfleet.domain.usage import Rate, Usage
 from benchfleet.engines.base import Done, SlotSpec
-from benchfleet.errors import ResultsError
+from benchfleet.errors import LedgerError, ResultsError
 from benchfleet.ledger.base import Ledger
 from benchfleet.results.layout import Layout
 from benchfleet.results.publish import publish
@@ -41,6 +44,11 @@ class Attempt:
     done: int = 0  # samples
     had: Memory = field(default_factory=Memory)  # when it ended
     cancelled_at: float | None = None  # on the inbox's clock
+    rate: Rate = field(
+        default_factory=Rate
+    )  # what its slot holds of its machine, and what that costs
+    took: float = 0.0  # seconds, when it ended
+    telemetry: Telemetry = field(default_factory=Telemetry)
     rescored: bool = False  # what earlier attempts answered was scored, and nothing was asked
 
     @property
@@ -48,6 +56,13 @@ class Attempt:
         """How slots name it: ``<fingerprint>/<attempt>-<token>``."""
         lease = self.claim.lease
         return f"{lease.fingerprint}/{lease.attempt}-{lease.token}"
+
+    @property
+    def usage(self) -> Usage:
+        """What it used up."""
+        told = self.telemetry
+        peaks = {"ram": told.ram, "gpu_memory": told.gpu_memory}
+        return Usage.at(self.rate, self.took, joules=told.joules, **peaks)
 
 
 class Attempts:
@@ -75,6 +90,7 @@ class Attempts:
         device: str,
         now: float,
         provenance: Mapping[str, Any],
+        rate: Rate = Rate(),  # noqa: B008 - frozen
     ) -> Attempt:
         """Hold the lease and make the folder; the next attempt goes on after earlier samples."""
         self._keeper.hold(claim.lease)
@@ -91,6 +107,7 @@ class Attempts:
             device=device,
             began=now,
             provenance=provenance,
+            rate=rate,
             watch=Watch(claim.cell.limits, began=now),
             done=count_samples(recorded),
         )
@@ -114,7 +131,13 @@ class Attempts:
             **({} if attempt.rescored else {"effective_batch_size": claim.batch_size}),
             "resumed_samples": count_samples(attempt.recorded),
         }
-        verdict = Verdict(score=done.score, seconds=done.seconds, provenance=provenance)
+        verdict = Verdict(
+            score=done.score,
+            seconds=done.seconds,
+            provenance=provenance,
+            telemetry=attempt.telemetry.summary(),
+            usage=attempt.usage.to_dict(),
+        )
         try:
             sealed = attempt.folder.seal(claim.cell, claim.path, verdict)
         except (ValueError, KeyError, TypeError) as error:
@@ -129,6 +152,7 @@ class Attempts:
             seconds=done.seconds,
             host=attempt.host,
             device=attempt.device,
+            usage=attempt.usage,
         )
         try:
             self._ledger.finish(claim.lease, outcome)
@@ -146,7 +170,7 @@ class Attempts:
         after, given = attempt.claim.after, attempt.claim.advice
         failure = replace(failure, log_tail=log_tail(attempt.folder.log))
         with contextlib.suppress(OSError):  # a full disk; the ledger keeps the reason too
-            attempt.folder.fail(failure)
+            attempt.folder.fail(failure, attempt.telemetry.summary())
         failures = after.failures if after else {}
         advice = next_advice(failure, given, attempt.had)
         uses_try = advice is None and charged(failure, before=failures.get(failure.kind, 0))
@@ -169,6 +193,7 @@ class Attempts:
             advice=advice or given,
             first=first_reason(after, failure),
             failures=Counter(failures) + Counter({failure.kind: 1}),
+            usage=attempt.usage,
         )
         try:
             self._ledger.finish(attempt.claim.lease, outcome)
@@ -180,12 +205,21 @@ class Attempts:
         """Release the cell; its samples stay for whoever claims it next."""
         attempt.folder.close()
         self._keeper.drop(attempt.claim.lease)
+        self._account(attempt)
         self._ledger.release([attempt.claim.lease], reason)
 
     def abandon(self, attempt: Attempt) -> None:
         """The claim was lost: leave what was written, publish nothing."""
         attempt.folder.close()
         self._keeper.drop(attempt.claim.lease)
+        self._account(attempt)
+
+    def _account(self, attempt: Attempt) -> None:
+        """Keep what an attempt without an outcome used up, which is to be paid for all the same."""
+        lease = attempt.claim.lease
+        data = {"attempt": lease.attempt, "token": lease.token, "usage": attempt.usage.to_dict()}
+        with contextlib.suppress(LedgerError):  # what ends it matters more
+            self._ledger.record(Event(kind="used", fingerprint=lease.fingerprint, data=data))
 
 
 def unwritable(error: OSError | ResultsError) -> Failure:

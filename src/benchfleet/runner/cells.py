@@ -13,10 +13,12 @@ from benchfleet.engines.base import (
     Engine,
     Failed,
     FileSent,
+    Measured,
     Progressed,
     Recorded,
     Started,
     Stopped,
+    Warned,
 )
 from benchfleet.errors import ClaimLost, LedgerFull, ResultsError
 from benchfleet.ledger.base import Ledger
@@ -26,6 +28,7 @@ from benchfleet.runner.fill import Filler
 from benchfleet.runner.hosts import Hosts
 from benchfleet.runner.inbox import Concluded, Inbox
 from benchfleet.runner.leases import LeaseKeeper
+from benchfleet.runner.sharing import Sharing
 from benchfleet.runner.slots import Slot, Slots, label
 
 CANCEL_GRACE = 30.0  # seconds that a cancelled cell has to stop after the sample at hand
@@ -53,6 +56,7 @@ class Cells:
         self._ledger, self._engine, self._inbox, self._keeper = ledger, engine, inbox, keeper
         self._course, self._slots, self._hosts, self._filler = course, slots, hosts, filler
         self._attempts, self._background = attempts, background
+        self._sharing = Sharing()
         self._here = socket.gethostname()
         self.under_way = 0  # attempts that are being written
         self.ran = 0  # attempts that ended, well or badly
@@ -61,6 +65,7 @@ class Cells:
         attempt = self.make(slot, claim)
         if attempt is not None:
             self._slots.start(slot, attempt)
+            self._sharing.began(slot)
             self._course.say(
                 "cell_started", cell=claim.path, slot=slot.id, attempt=claim.lease.attempt
             )
@@ -76,6 +81,7 @@ class Cells:
                 device=label(slot.spec.devices),
                 now=self._inbox.now(),
                 provenance=self._hosts.provenance(slot.spec.host),
+                rate=slot.rate,
             )
         except OSError as error:
             self.let_go(claim, f"its folder cannot be made: {error}")
@@ -90,9 +96,17 @@ class Cells:
         attempt.watch.saw(event, self._inbox.now())
         if isinstance(event, (Recorded, FileSent)):
             self._keep(slot, attempt, event)
+        elif isinstance(event, Measured):
+            attempt.telemetry.add(event.reading, beside=self._sharing.beside(slot))
+            attempt.folder.measure(event.reading)
+            slot.shown.reading = event.reading
+        elif isinstance(event, Warned):
+            attempt.telemetry.warnings.append(event.message)
+            message = f"slot {slot.id} ({slot.shown.devices}): {event.message}"
+            self._course.say("warning", cell=attempt.claim.path, message=message)
         elif isinstance(event, Started):
             attempt.stage = event.stage
-            slot.shown.stage = event.stage
+            slot.shown.enter(event.stage, self._inbox.now())
             self._course.say("cell_progress", cell=attempt.claim.path, slot=slot.id)
         elif isinstance(event, Progressed):
             slot.shown.done, slot.shown.total = event.done, event.total
@@ -132,6 +146,9 @@ class Cells:
             return
         attempt.done = slot.shown.done = event.done
         slot.shown.total = event.total
+        prompt, generated = event.tokens
+        slot.shown.generated += generated
+        self._course.progress.tokens.update(prompt=prompt, completion=generated)
         self._course.say("cell_progress", cell=attempt.claim.path, slot=slot.id)
 
     def fail(self, attempt: Attempt, stage: Stage, kind: Kind, message: str) -> None:
@@ -142,7 +159,7 @@ class Cells:
 
     def _end(self, attempt: Attempt, conclude: Callable[[], Outcome]) -> None:
         """Have the attempt written and finished while its slot computes on."""
-        took = self._inbox.now() - attempt.began
+        took = attempt.took = self._inbox.now() - attempt.began
         attempt.had = self._filler.memory_of(attempt)
         self.under_way += 1
 
@@ -174,10 +191,12 @@ class Cells:
             self._course.progress.move("running", outcome.state)
             self._course.progress.spent.append(event.took)
             self._course.wrote()
+            self._course.progress.used.add(outcome.usage)
             self._course.say("cell_done", cell=path, took=event.took, metrics=outcome.metrics)
         elif outcome is not None:
             again = outcome.retry_in
             failure = outcome.failure
+            self._course.progress.used.add(outcome.usage)
             if failure is not None and (failure.kind, failure.stage) == ("disk_full", "collect"):
                 self._course.refused()
             self._course.progress.move("running", outcome.state if again is None else "pending")
@@ -190,6 +209,7 @@ class Cells:
                 retry_in=again,
                 differently=str(outcome.advice) if again is not None else "",
                 attempt=attempt.claim.lease.attempt,
+                failure=[failure.stage, failure.kind] if failure else [],
             )
             return True
         return False
@@ -199,6 +219,7 @@ class Cells:
         if attempt.cancelled_at is not None:
             self.abandon(attempt)
             return
+        attempt.took = self._inbox.now() - attempt.began
         self._attempts.give_back(attempt, reason)
         self._course.progress.move("running", "pending")
         self._course.say(
@@ -207,6 +228,7 @@ class Cells:
 
     def abandon(self, attempt: Attempt) -> None:
         """Its claim is another's, or nobody's: publish nothing of it."""
+        attempt.took = self._inbox.now() - attempt.began
         self._attempts.abandon(attempt)
         self._course.count()
         cell, samples = attempt.claim.path, attempt.done

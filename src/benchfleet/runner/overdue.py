@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from benchfleet.domain.cell import Limits
 from benchfleet.domain.failure import Kind
-from benchfleet.engines.base import AttemptEvent, Calling, Progressed, Recorded, Started
+from benchfleet.engines.base import AttemptEvent, Calling, Measured, Progressed, Recorded, Started
 from benchfleet.runner.stuck import History, why_stuck
 
 
@@ -30,7 +30,9 @@ class Watch:
         self._done = self._total = 0  # samples
 
     def saw(self, event: AttemptEvent, now: float) -> None:
-        """Something came of it."""
+        """Something came of it. That it can be measured is no sign that it goes on."""
+        if isinstance(event, Measured):
+            return
         if isinstance(event, Started):
             self._history = History(now) if event.stage == "benchmark" else None
         if isinstance(event, Calling):

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.resource import Device
+from benchfleet.domain.usage import Price
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -18,6 +19,7 @@ class Pool:
     devices: tuple[Device, ...]
     slots: int  # open at once, over all devices
     threads: int = 1  # for each slot
+    price: Price | None = None  # of the machine, or of each of its GPUs
 
     @property
     def host(self) -> str:

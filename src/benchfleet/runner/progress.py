@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
+
+from benchfleet.domain.telemetry import Reading
+from benchfleet.domain.usage import Bill
 
 NoticeKind = Literal[
     "run_started",
@@ -50,14 +54,28 @@ class Running:
     done: int = 0
     total: int = 0
     since: float = 0.0  # when the cell began, on the inbox's clock
+    asked_since: float = 0.0  # when its benchmark did
+    generated: int = 0  # tokens since then
+    reading: Reading | None = None  # the latest of the cell
 
     def take(self, cell: str, *, done: int, now: float) -> None:
         """A cell begins."""
         self.cell, self.stage, self.done, self.total, self.since = cell, "load", done, 0, now
+        self.generated, self.reading = 0, None
+
+    def enter(self, stage: str, now: float) -> None:
+        """A stage of the cell begins."""
+        self.stage, self.asked_since = stage, now
+
+    def tokens_per_second(self, now: float) -> float | None:
+        """Generated, since the benchmark began; None where none were counted."""
+        asked = now - self.asked_since
+        return self.generated / asked if self.generated and asked > 0 else None
 
     def rest(self) -> None:
         """Nothing runs."""
         self.cell, self.stage, self.done, self.total = "", "idle", 0, 0
+        self.generated, self.reading = 0, None
 
 
 @dataclass(kw_only=True)
@@ -69,6 +87,8 @@ class Progress:
     states: dict[str, int] = field(default_factory=dict)
     slots: dict[str, Running] = field(default_factory=dict)
     began: float = 0.0
+    tokens: Counter[str] = field(default_factory=Counter)  # prompt, completion: in this run
+    used: Bill = field(default_factory=Bill)  # by the attempts that this run ended
     spent: list[float] = field(default_factory=list)  # seconds of each cell that this run ended
 
     @property

@@ -13,6 +13,7 @@ from benchfleet.domain.cell import Cell
 from benchfleet.domain.event import Event
 from benchfleet.domain.resource import Offer
 from benchfleet.domain.state import FINAL_STATES
+from benchfleet.domain.usage import Usage
 from benchfleet.errors import ResultsError
 from benchfleet.ledger.base import Ledger
 from benchfleet.results.layout import Layout
@@ -110,8 +111,14 @@ def _read(folder: Path, path: str) -> _Published:
             seconds=_numbers(content["seconds"]),
             host=str(provenance.get("host", "")),
             device=str(provenance.get("device", "")),
+            usage=_usage(content.get("usage")),
         ),
     )
+
+
+def _usage(value: Any) -> Usage | None:
+    """What the attempt used up; None where its result does not tell, as older ones."""
+    return Usage.from_dict(value) if isinstance(value, dict) and value else None
 
 
 def _numbers(value: Mapping[str, Any]) -> dict[str, float]:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from benchfleet.domain.attempt import Claim
 from benchfleet.domain.failure import Failure
 from benchfleet.domain.resource import Device, Offer
+from benchfleet.domain.usage import Rate
 from benchfleet.engines.base import Engine, Order, SlotId, SlotSpec
 from benchfleet.results.layout import Layout
 from benchfleet.runner.attempts import Attempt
 from benchfleet.runner.place import Pool, Shape, next_group
 from benchfleet.runner.progress import Progress, Running
+from benchfleet.runner.usage import rate_of
 
 
 @dataclass(kw_only=True)
@@ -29,6 +31,7 @@ class Slot:
     load_key: str = ""  # the model in its memory
     attempt: Attempt | None = None
     reserved: Claim | None = None  # the claim that a starting slot was opened for
+    rate: Rate = field(default_factory=Rate)  # what it holds of its machine, and what that costs
 
     @property
     def id(self) -> SlotId:
@@ -119,17 +122,19 @@ class Slots:
     ) -> Slot:
         self._opened += 1
         name = SlotId(f"{self._prefix}-{self._opened}")
+        pool = next((p for p in self._pools if p.host == devices[0].host), None)
         spec = SlotSpec(
             slot=name,
             devices=devices,
-            threads=next((p.threads for p in self._pools if p.host == devices[0].host), 1),
+            threads=pool.threads if pool else 1,
             log=str(self._layout.slot_log(name)),
             python=reserved.cell.model.python if reserved else "",
             memory=reserved.cell.need.vram if reserved else memory,
             neighbours=sum(not set(devices).isdisjoint(slot.spec.devices) for slot in self),
         )
         shown = Running(slot=name, devices=label(devices))
-        slot = Slot(spec=spec, width=width, shown=shown, alone=alone, reserved=reserved)
+        rate = rate_of(devices, pool, alone=alone)
+        slot = Slot(spec=spec, width=width, shown=shown, alone=alone, reserved=reserved, rate=rate)
         self._open[name] = slot
         self.progress.slots[name] = shown
         self._engine.open(spec)

@@ -21,8 +21,10 @@ from benchfleet.errors import CellFailure
 from benchfleet.models.base import Adapter, Prompt
 from benchfleet.slot.channel import Channel
 from benchfleet.slot.classify import classify
+from benchfleet.slot.leaks import Leaks
 from benchfleet.slot.memory import Memory
 from benchfleet.slot.rescoring import NothingToAsk, refuse_to_run_again
+from benchfleet.slot.telemetry import Sampler
 
 _PIECE = 2**20  # bytes of a file in one frame
 
@@ -34,12 +36,13 @@ class Stop(BaseException):
 class Executor:
     """Keeps the model of the last cell loaded, and runs one cell after another on it."""
 
-    def __init__(self, channel: Channel) -> None:
-        self._channel = channel
-        self._memory = Memory()
+    def __init__(self, channel: Channel, sampler: Sampler | None = None) -> None:
+        self._channel, self._sampler = channel, sampler
+        self._memory, self._leaks = Memory(), Leaks()
         self._adapter: Adapter | None = None
         self._loaded = ""  # the load key of what is in memory, once it is all there
         self._fit = True  # whether all that was unloaded gave its memory back
+        self._why_unfit = "the memory of the model before did not come back"
 
     def run(self, order: Frame) -> bool:
         """Run one order; False where this slot should take no other."""
@@ -50,6 +53,8 @@ class Executor:
         rescores = order.fields.get("rescore", False)
         seconds = {"load": 0.0, "benchmark": 0.0}
         begun = time.perf_counter()
+        if self._sampler and not rescores:
+            self._sampler.begin(attempt)
         try:
             self._channel.send("started", attempt=attempt, stage="load")
             kind = registry.load("benchmarks", cell.workload.benchmark)
@@ -59,8 +64,8 @@ class Executor:
                 raise refuse_to_run_again(cell.workload.name)
             needs_model = needs_model and not rescores
             if not self._make_room(cell, needs_model=needs_model):
-                why = "the memory of the model before did not come back"
-                self._channel.send("stopped", attempt=attempt, reason=why, fit=False)
+                why = self._why_unfit
+                self._end("stopped", attempt, reason=why, fit=False)
                 return False
             adapter = self._load(cell) if needs_model else None
             if adapter:
@@ -76,16 +81,16 @@ class Executor:
                 session = self._session(order, cell, adapter)
                 score = _run(benchmark, session)
             seconds["benchmark"] = time.perf_counter() - begun
-            self._channel.send(
+            self._end(
                 "done",
-                attempt=attempt,
+                attempt,
                 score=_plain(score),
                 seconds=seconds,
                 provenance=dict(adapter.provenance()) if adapter else {},
             )
             return True
         except Stop:
-            self._channel.send("stopped", attempt=attempt, reason="asked to", fit=True)
+            self._end("stopped", attempt, reason="asked to", fit=True)
             return True
         except BaseException as error:  # noqa: BLE001 - a cell's error, sys.exit too, is its outcome
             spent = "benchmark" if stage == "benchmark" else "load"
@@ -95,10 +100,17 @@ class Executor:
             failure = classify(error, stage, trace=traceback.format_exc())
             print(failure.trace, end="", file=sys.stderr)  # the log is kept, so without the token
         fit = self._recover(failure)  # outside the handler, whose traceback holds on to tensors
-        self._channel.send(
-            "failed", attempt=attempt, failure=failure.to_dict(), seconds=seconds, fit=fit
-        )
+        self._end("failed", attempt, failure=failure.to_dict(), seconds=seconds, fit=fit)
         return fit
+
+    def _end(self, verdict: str, attempt: str, **fields: Any) -> None:
+        """Tell the verdict, after the last reading and what that gives to say."""
+        reading = self._sampler.end() if self._sampler else None
+        if reading is not None and self._sampler and self._loaded:
+            for said in self._leaks.after(self._loaded, reading, self._sampler.again):
+                print(said, file=sys.stderr)
+                self._channel.send("warning", attempt=attempt, message=said)
+        self._channel.send(verdict, attempt=attempt, **fields)
 
     def unload(self) -> bool:
         """Let the model go; whether its memory came back. What it raises goes to the log."""
@@ -119,8 +131,12 @@ class Executor:
         return self._fit
 
     def _make_room(self, cell: Cell, *, needs_model: bool) -> bool:
-        """Unload what the cell has no use for; whether its memory came back."""
+        """Unload what the cell has no use for; whether its memory came back, and nothing leaks."""
         keep = self._loaded == cell.model.load_key if needs_model else False
+        if self._leaks.too_much:
+            gib = self._leaks.grown / 2**30
+            self._why_unfit = f"the cells before left {gib:.1f} GiB behind in this slot"
+            return False
         return keep or self.unload()
 
     def _load(self, cell: Cell) -> Adapter:

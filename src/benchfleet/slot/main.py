@@ -10,12 +10,15 @@ import signal
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import benchfleet
+from benchfleet.domain.telemetry import Reading
 from benchfleet.engines.frames import PROTOCOL, Frame
 from benchfleet.slot.channel import Channel
 from benchfleet.slot.execute import Executor
+from benchfleet.slot.telemetry import Sampler
 
 
 def main() -> None:
@@ -37,7 +40,7 @@ def main() -> None:
         channel.orders.get()  # to be ended, in whatever way
         return
     channel.send("hello", **_hello(opening["slot"]))
-    executor = Executor(channel)
+    executor = Executor(channel, Sampler(partial(_hand_over, channel)))
     recorded: list[Frame] = []  # earlier samples, which come in pieces before their order
     while True:
         order = channel.orders.get()
@@ -64,6 +67,10 @@ def _is_fit(opening: dict[str, Any], channel: Channel) -> bool:
     if unfit is not None:
         channel.send("unfit", reason=unfit.reason, gpus=list(unfit.gpus), busy=unfit.busy)
     return unfit is None
+
+
+def _hand_over(channel: Channel, attempt: str, reading: Reading) -> None:
+    channel.send("reading", attempt=attempt, reading=reading.to_dict())
 
 
 def _with_recorded(order: Frame, recorded: list[Frame]) -> Frame:

@@ -47,7 +47,7 @@ class Memory:
         """Whether no more than a tenth of the model (and some slack) is still held; what is,
         and by which count, goes to the log."""
         gc.collect()
-        _trim()
+        trim()
         now, before, after = self._measure(), self._before, self._after
         kept = {"RAM of this process": _kept(now.ram, before.ram, after.ram)}
         if now.gpu or before.gpu or after.gpu:
@@ -98,7 +98,7 @@ def _on_gpus(indices: list[int]) -> tuple[int, int]:
     return own, used
 
 
-def _trim() -> None:
+def trim() -> None:
     """Ask glibc to hand freed memory back to the system; elsewhere there is no such call."""
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None
     if trim is not None:

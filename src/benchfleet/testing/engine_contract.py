@@ -31,6 +31,7 @@ from benchfleet.engines.base import (
     Failed,
     FileSent,
     HostReady,
+    Measured,
     Order,
     Recorded,
     SlotId,
@@ -141,6 +142,17 @@ class EngineContract:
         indices = [json.loads(line)["index"] for line in lines.splitlines()]
         assert indices == [0, 1, 2]
         assert all(event.attempt == attempt for event in seen if isinstance(event, AttemptEvent))
+
+    def test_a_slot_is_measured_when_an_order_begins_and_when_it_ends(self, bench: Bench) -> None:
+        bench.open()
+        attempt = bench.run(samples=3, seconds=0.1)
+        measured = [event for event in bench.until(Done) if isinstance(event, Measured)]
+        assert {event.attempt for event in measured} == {attempt}
+        first, *_, last = (event.reading for event in measured)
+        assert first.at == 0.0 < 0.2 < last.at
+        assert first.gpus == ()
+        assert last.ram
+        assert last.cpu is not None
 
     def test_a_slot_keeps_its_process_from_order_to_order(self, bench: Bench) -> None:
         pid = bench.open().hello["pid"]

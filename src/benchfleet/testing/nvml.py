@@ -10,6 +10,7 @@ machine that it runs on.
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,9 @@ class Recorded:
         if "error" in told:
             raise DeviceError(str(told["error"]))
         return tuple(map(_state, told["gpus"]))
+
+    def watched(self, indices: Collection[int]) -> tuple[GpuState, ...]:
+        return tuple(gpu for gpu in self.gpus() if gpu.index in indices)
 
     def _told(self) -> dict[str, Any]:
         told: dict[str, Any] = json.loads(self._file.read_text("utf-8"))

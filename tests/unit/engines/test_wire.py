@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from benchfleet.engines.base import Calling, Recorded, SlotId
+from benchfleet.domain.telemetry import Reading
+from benchfleet.engines.base import Calling, Measured, Recorded, SlotId, Warned
 from benchfleet.engines.frames import Frame
 from benchfleet.engines.wire import to_event
 from benchfleet.errors import ProtocolError
@@ -21,6 +22,14 @@ def test_a_sample_frame_becomes_what_was_recorded() -> None:
     )
 
 
+def test_readings_and_warnings_become_events() -> None:
+    told = Reading(at=1.0, cpu=0.5, ram=7)
+    frame = Frame(type="reading", fields={**ATTEMPT, "reading": told.to_dict()})
+    assert to_event(SLOT, frame) == Measured(slot=SLOT, attempt="f/1-1", reading=told)
+    frame = Frame(type="warning", fields={**ATTEMPT, "message": "it grows"})
+    assert to_event(SLOT, frame) == Warned(slot=SLOT, attempt="f/1-1", message="it grows")
+
+
 @pytest.mark.parametrize("sample", [None, 7])
 def test_calls_of_the_model_begin_and_end(sample: int | None) -> None:
     began = Frame(type="calling", fields={**ATTEMPT, "count": 8, "sample": sample})
@@ -34,6 +43,9 @@ def test_calls_of_the_model_begin_and_end(sample: int | None) -> None:
     [
         Frame(type="sample", fields={"attempt": "f/1-1"}),
         Frame(type="done", fields={}),
+        Frame(type="warning", fields={"attempt": "f/1-1"}),
+        Frame(type="reading", fields={"attempt": "f/1-1", "reading": {"at": "noon", "gpus": []}}),
+        Frame(type="reading", fields={"attempt": "f/1-1", "reading": {"at": 0.0, "gpus": [7]}}),
         Frame(type="dance", fields={"attempt": "f/1-1"}),
     ],
 )

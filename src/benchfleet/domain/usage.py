@@ -1,0 +1,113 @@
+"""What an attempt used up: time, GPUs, energy, money."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, kw_only=True)
+class Price:
+    """What an hour costs, of a whole machine or of each of its GPUs."""
+
+    amount: float
+    currency: str = ""  # as its user wrote it, such as EUR or $
+    per_gpu: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rate:
+    """What a slot holds of its machine, and what an hour of that costs."""
+
+    gpus: float = 0.0  # a half where two slots share one
+    cost: float | None = None  # an hour; None: no price is known
+    currency: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Usage:
+    """What one attempt used up, whatever came of it."""
+
+    seconds: float  # that its slot was its own
+    gpus: float = 0.0  # meanwhile; a half where two slots share one
+    joules: float | None = None  # its part of its GPUs' energy; None: not known
+    cost: float | None = None  # None: no price is known
+    currency: str = ""
+    ram: int = 0  # bytes at most, as the next; 0: not told
+    gpu_memory: int = 0
+
+    @classmethod
+    def at(cls, rate: Rate, seconds: float, **measured: Any) -> Usage:
+        """The use of a slot at this rate."""
+        cost = None if rate.cost is None else rate.cost * seconds / 3600
+        return cls(seconds=seconds, gpus=rate.gpus, cost=cost, currency=rate.currency, **measured)
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON values only; what is not known is left out."""
+        return {name: value for name, value in asdict(self).items() if value not in (None, "", 0)}
+
+    @classmethod
+    def from_dict(cls, value: Mapping[str, Any]) -> Usage:
+        """What an event or a result says, whichever version wrote it."""
+        known = {name: value[name] for name in cls.__dataclass_fields__ if name in value}
+        return cls(**{"seconds": 0.0, **known})
+
+
+@dataclass(kw_only=True)
+class Bill:
+    """What several attempts used up together."""
+
+    attempts: int = 0
+    seconds: float = 0.0
+    gpu_seconds: float = 0.0
+    metered: float = 0.0  # of these, the GPU-seconds whose energy is known
+    joules: float = 0.0
+    costs: dict[str, float] | None = None  # by currency
+    unpriced: int = 0  # attempts whose price is not known
+    untold: int = 0  # attempts of which nothing is known, as their runner died
+
+    def add(self, used: Usage | None) -> None:
+        """Count an attempt; None where what it used is not known."""
+        self.attempts += 1
+        if used is None:
+            self.untold += 1
+            return
+        self.seconds += used.seconds
+        self.gpu_seconds += used.seconds * used.gpus
+        if used.joules is not None:
+            self.metered += used.seconds * used.gpus
+            self.joules += used.joules
+        if used.cost is None:
+            self.unpriced += 1
+        else:
+            self._pay(used.currency, used.cost)
+
+    def take(self, other: Bill) -> None:
+        """Count all that the other one counted."""
+        for name in ("attempts", "seconds", "gpu_seconds", "metered", "joules", "unpriced"):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        self.untold += other.untold
+        for currency, cost in (other.costs or {}).items():
+            self._pay(currency, cost)
+
+    def _pay(self, currency: str, cost: float) -> None:
+        self.costs = self.costs or {}
+        self.costs[currency] = self.costs.get(currency, 0.0) + cost
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON values only; energy and money where some are known."""
+        told: dict[str, Any] = {
+            "attempts": self.attempts,
+            "slot_hours": self.seconds / 3600,
+            "gpu_hours": self.gpu_seconds / 3600,
+        }
+        if self.metered:
+            told["energy_joules"] = self.joules
+            told["energy_covers"] = min(1.0, self.metered / self.gpu_seconds)
+        if self.costs:
+            told["cost"] = dict(self.costs)
+            told["attempts_without_price"] = self.unpriced
+        if self.untold:
+            told["attempts_untold"] = self.untold
+        return told

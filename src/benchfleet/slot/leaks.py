@@ -1,0 +1,106 @@
+"""Whether cells leave memory behind, one after the other, on a model that stays loaded."""
+
+from __future__ import annotations
+
+import gc
+import sys
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from benchfleet.domain.telemetry import Reading
+from benchfleet.slot.memory import trim
+
+_STEP = 2**20  # bytes; less is no growth
+_OFTEN, _OF = 5, 8  # so many of the last cells grew: caches that fill up do so once or twice
+_WORTH = 256 * 2**20  # bytes since the first cell that are worth a word
+MOST = 2 * 2**30  # bytes since the first cell after which the slot is replaced
+_RAM = "RAM of the slot"
+_OWN = "GPU memory of the slot"
+_DEVICE = "GPU memory of the whole device, which is not told apart by process"
+
+
+@dataclass
+class _Track:
+    """One count of memory, after each cell."""
+
+    first: int
+    most: int
+    grew: deque[bool] = field(default_factory=lambda: deque(maxlen=_OF))
+    cells: int = 1
+    told: int = 0  # bytes of growth that a warning spoke of
+
+    def add(self, now: int) -> bool:
+        """Whether it grows again and again."""
+        self.cells += 1
+        self.grew.append(now > self.most + _STEP)
+        self.most = max(self.most, now)
+        return sum(self.grew) >= _OFTEN and now - self.first > _WORTH
+
+
+class Leaks:
+    """Compares what is held after each cell with what was held after the first one."""
+
+    def __init__(self, tidy: Callable[[], None] | None = None) -> None:
+        self._tidy = tidy or _tidy
+        self._tracks: dict[str, _Track] = {}
+        self._loaded = ""
+        self.grown = 0  # bytes that are known to be lost
+
+    @property
+    def too_much(self) -> bool:
+        """Whether the slot is to be replaced."""
+        return self.grown > MOST
+
+    def after(self, loaded: str, reading: Reading, again: Callable[[], Reading]) -> list[str]:
+        """A cell ended; what there is to say. `loaded` is the load key of the model; what looks
+        like a leak is measured `again` when all that can be freed was."""
+        if loaded != self._loaded:
+            self._tracks, self._loaded, self.grown = {}, loaded, 0
+        suspects = [name for name, held in _counts(reading).items() if self._add(name, held)]
+        if not suspects:
+            return []
+        self._tidy()
+        now = _counts(again())
+        return [said for name in suspects if (said := self._judge(name, now.get(name, 0)))]
+
+    def _add(self, name: str, held: int) -> bool:
+        if name not in self._tracks:
+            self._tracks[name] = _Track(first=held, most=held)
+            return False
+        return self._tracks[name].add(held)
+
+    def _judge(self, name: str, now: int) -> str:
+        track = self._tracks[name]
+        grown = now - track.first
+        if grown <= _WORTH:  # it was to be had back
+            self._tracks[name] = _Track(first=track.first, most=now)
+            return ""
+        self.grown = max(self.grown, grown)
+        if grown < 2 * track.told:
+            return ""
+        track.told = grown
+        return (
+            f"{name} grows from cell to cell: {grown / 2**30:.1f} GiB more after {track.cells} "
+            f"cells on one loaded model; past {MOST / 2**30:g} GiB the slot is replaced"
+        )
+
+
+def _counts(reading: Reading) -> Mapping[str, int]:
+    counts = {} if reading.ram is None else {_RAM: reading.ram}
+    own = [gpu.own for gpu in reading.gpus if gpu.own is not None]
+    everybody = [gpu.memory for gpu in reading.gpus if gpu.memory is not None]
+    if own:
+        counts[_OWN] = sum(own)
+    elif everybody:
+        counts[_DEVICE] = sum(everybody)
+    return counts
+
+
+def _tidy() -> None:
+    """Free what can be freed, the caches of an allocator too."""
+    gc.collect()
+    trim()
+    cuda = getattr(sys.modules.get("torch"), "cuda", None)
+    if cuda is not None and cuda.is_initialized():
+        cuda.empty_cache()

@@ -1,0 +1,173 @@
+"""Readings of a slot and of its GPUs while it runs a cell."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from benchfleet.domain.telemetry import EVERY, GpuReading, Reading
+from benchfleet.errors import DeviceError, MissingExtra
+from benchfleet.machines.nvml import GpuState, Nvml, opened
+from benchfleet.slot import kin
+
+_WAITED = 1.0  # seconds that a last reading waits for one that hangs
+
+
+class Sampler:
+    """Hands over a reading when an attempt begins, one every second, and one when it ends.
+
+    The thread that takes them lives as long as the slot; a driver that hangs holds up it alone.
+    """
+
+    def __init__(
+        self,
+        hand: Callable[[str, Reading], None],
+        measure: Callable[[], Reading] | None = None,
+        *,
+        every: float = EVERY,
+    ) -> None:
+        self._hand, self._measure, self._every = hand, measure or Meter().read, every
+        self._taking = threading.Lock()
+        self._begun = threading.Event()
+        self._ended = threading.Event()
+        self._attempt = ""
+        self._first = Reading(at=0.0)
+        self._thread: threading.Thread | None = None
+
+    def begin(self, attempt: str) -> None:
+        """Take readings for this attempt from now on."""
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._watch, name="telemetry", daemon=True)
+            self._thread.start()
+        self._ended.clear()
+        with self._turn() as mine:
+            first = self._measured() if mine else None
+            if first is not None:
+                self._first, self._attempt = first, attempt
+                self._hand(attempt, self._since_first(first))
+        self._begun.set()
+
+    def end(self) -> Reading | None:
+        """Take no further readings but this; None where none can be had."""
+        self._begun.clear()
+        self._ended.set()
+        with self._turn() as mine:
+            attempt, self._attempt = self._attempt, ""
+            return self._take(attempt) if mine and attempt else None
+
+    def again(self) -> Reading:
+        """How things are now, handed to nobody."""
+        return self._measured() or Reading(at=0.0)
+
+    def _watch(self) -> None:
+        while True:
+            self._begun.wait()
+            if not self._ended.wait(self._every):
+                with self._turn() as mine:
+                    if mine and self._attempt:
+                        self._take(self._attempt)
+
+    def _take(self, attempt: str) -> Reading | None:
+        measured = self._measured()
+        if measured is None:
+            return None
+        reading = self._since_first(measured)
+        self._hand(attempt, reading)
+        return reading
+
+    def _measured(self) -> Reading | None:
+        try:
+            return self._measure()
+        except Exception as error:  # noqa: BLE001 - no cell fails since it could not be measured
+            print(f"could not be measured: {error!r}", file=sys.stderr)
+            return None
+
+    def _since_first(self, reading: Reading) -> Reading:
+        first = self._first
+        known = reading.cpu is not None and first.cpu is not None
+        cpu = max(0.0, reading.cpu - first.cpu) if known else None  # type: ignore[operator]
+        return replace(reading, at=round(reading.at - first.at, 3), cpu=cpu)
+
+    @contextlib.contextmanager
+    def _turn(self) -> Any:
+        mine = self._taking.acquire(timeout=_WAITED)
+        try:
+            yield mine
+        finally:
+            if mine:
+                self._taking.release()
+
+
+class Meter:
+    """Measures this slot: all that its supervisor, `root`, started, and the GPUs it is bound to."""
+
+    def __init__(self, root: int | None = None, proc: str = "/proc") -> None:
+        self._root, self._proc = root or os.getppid(), proc
+        visible = os.environ.get("CUDA_VISIBLE_DEVICES", "")
+        self._indices = [int(part) for part in visible.split(",") if part.isdigit()]
+        self._open = contextlib.ExitStack()  # NVML stays open: that takes longer than a reading
+        self._nvml: Nvml | None = None
+        self._told = False  # why GPUs are not measured
+
+    def read(self) -> Reading:
+        """How things stand now; `at` and `cpu` count from anywhere."""
+        at = time.monotonic()
+        if os.path.isdir(f"{self._proc}/{self._root}"):
+            pids = kin.family(self._root, self._proc)
+            cpu = kin.cpu_seconds([self._root, *pids], self._proc)
+            ram = sum(kin.held(pids, self._proc).values())
+        else:
+            pids, cpu, ram = _elsewhere(self._root)
+        return Reading(at=at, cpu=round(cpu, 2), ram=ram or None, gpus=self._gpus(pids))
+
+    def _gpus(self, pids: list[int]) -> tuple[GpuReading, ...]:
+        if not self._indices:
+            return ()
+        found: dict[int, GpuState] = {}
+        try:
+            if self._nvml is None:
+                self._nvml = self._open.enter_context(opened())
+            found = {gpu.index: gpu for gpu in self._nvml.watched(self._indices)}
+        except (DeviceError, MissingExtra) as error:
+            if not self._told:
+                self._told = True
+                print(f"GPUs are not measured: {error}", file=sys.stderr)
+        ours = set(pids)
+        return tuple(self._reading(index, found.get(index), ours) for index in self._indices)
+
+    def _reading(self, index: int, gpu: GpuState | None, ours: set[int]) -> GpuReading:
+        if gpu is None or gpu.lost:
+            return GpuReading(index=index)
+        own = [process.memory for process in gpu.processes if process.pid in ours]
+        others = (process.pid for process in gpu.processes if process.pid not in ours)
+        return GpuReading(
+            index=index,
+            memory=gpu.memory - gpu.free if gpu.memory else None,
+            total=gpu.memory or None,
+            own=sum(own) or None,
+            utilisation=gpu.utilisation,
+            power=gpu.power,
+            temperature=gpu.temperature,
+            # In a container the driver tells pids of the host, among which ours cannot be known.
+            others=any(os.path.isdir(f"{self._proc}/{pid}") for pid in others),
+        )
+
+
+def _elsewhere(root: int) -> tuple[list[int], float, int]:
+    """Pids, CPU seconds and RAM where there is no /proc."""
+    import psutil
+
+    tree = psutil.Process(root).children(recursive=True)
+    cpu, ram = 0.0, 0
+    for process in tree:
+        with contextlib.suppress(psutil.Error):
+            times = process.cpu_times()
+            cpu += times.user + times.system
+            ram += process.memory_info().rss
+    return [process.pid for process in tree], cpu, ram

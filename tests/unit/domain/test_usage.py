@@ -1,0 +1,45 @@
+"""What attempts used up adds up, and what is not known of it is counted too."""
+
+from __future__ import annotations
+
+from benchfleet.domain.usage import Bill, Rate, Usage
+
+
+def test_a_slot_costs_its_rate() -> None:
+    rate = Rate(gpus=0.5, cost=0.6, currency="EUR")
+    used = Usage.at(rate, 1800, joules=7.0, ram=5)
+    assert (used.cost, used.currency, used.gpus, used.joules, used.ram) == (0.3, "EUR", 0.5, 7.0, 5)
+    assert Usage.from_dict(used.to_dict()) == used
+    assert Usage.at(Rate(), 5).to_dict() == {"seconds": 5}
+
+
+def test_what_another_version_wrote_is_read_as_far_as_it_is_known() -> None:
+    assert Usage.from_dict({"seconds": 3, "carbon": 9}) == Usage(seconds=3)
+    assert Usage.from_dict({}) == Usage(seconds=0)
+
+
+def test_a_bill_keeps_currencies_apart_and_says_what_it_does_not_know() -> None:
+    bill = Bill()
+    bill.add(Usage(seconds=3600, gpus=1, joules=100, cost=2, currency="EUR"))
+    bill.add(Usage(seconds=3600, gpus=1, cost=1, currency="$"))
+    bill.add(Usage(seconds=7200))
+    bill.add(None)
+    total = Bill()
+    total.take(bill)
+    assert total == bill
+    assert total.to_dict() == {
+        "attempts": 4,
+        "slot_hours": 4,
+        "gpu_hours": 2,
+        "energy_joules": 100,
+        "energy_covers": 0.5,
+        "cost": {"EUR": 2, "$": 1},
+        "attempts_without_price": 1,
+        "attempts_untold": 1,
+    }
+
+
+def test_a_bill_without_gpus_and_prices_speaks_of_neither() -> None:
+    bill = Bill()
+    bill.add(Usage(seconds=36))
+    assert bill.to_dict() == {"attempts": 1, "slot_hours": 0.01, "gpu_hours": 0}
