@@ -14,9 +14,11 @@ from benchfleet.campaign.base import Campaign
 from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.event import Event
+from benchfleet.domain.usage import Bill
 from benchfleet.environment import lease_seconds
 from benchfleet.errors import LedgerDamaged, LedgerError, ResultsError, UnknownName
 from benchfleet.ledger.base import DEFAULT_LEASE, Ledger
+from benchfleet.ledger.history import BILLED, bills
 from benchfleet.results.layout import CELL, Layout
 from benchfleet.results.read import is_published, published_folders, sealed_attempts
 
@@ -65,6 +67,14 @@ class Bench:
             return []
         with closing(ledger):
             return list(ledger.cells(among={cell.fingerprint for cell in cells}))
+
+    def bills(self) -> dict[str, Bill]:
+        """What the attempts of each cell used up, by fingerprint."""
+        ledger = self.existing_ledger()
+        if ledger is None:
+            return {}
+        with closing(ledger):
+            return bills(ledger.events(kinds=BILLED))
 
     def mark(self) -> int:
         """Record that all of it is told of from here, and return the event's number."""

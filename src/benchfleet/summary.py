@@ -11,6 +11,7 @@ from benchfleet.bench import Bench
 from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.state import STATES
+from benchfleet.domain.usage import Bill
 from benchfleet.results.write import write_atomically
 from benchfleet.runner.loop import RunEnd
 
@@ -29,6 +30,10 @@ def summarised(
             use["cells"] += 1
             for stage, seconds in record.outcome.seconds.items():
                 use[f"{stage}_seconds"] = use.get(f"{stage}_seconds", 0.0) + seconds
+    used, billed = Bill(), bench.bills()
+    for cell in cells:
+        if (bill := billed.get(cell.fingerprint)) is not None:
+            used.take(bill)
     counts["pending"] += len(cells) - len(records)  # what was never enrolled
     return {
         "campaign": bench.campaign.name,
@@ -42,6 +47,7 @@ def summarised(
         "counts": {**counts, "reused": end.progress.reused},
         "completeness": counts["success"] / counts["total"] if counts["total"] else 1.0,
         "devices": devices,
+        "used": used.to_dict(),
         "failures": [
             {
                 "cell": record.path,

@@ -18,6 +18,7 @@ from benchfleet.domain.attempt import CellRecord, RunnerId
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.host import Host
 from benchfleet.domain.resource import GpuChecks
+from benchfleet.domain.usage import Price
 from benchfleet.engines.base import Engine, Post
 from benchfleet.ledger.base import DEFAULT_LEASE
 from benchfleet.machines.devices import chosen_devices, cores
@@ -36,7 +37,10 @@ WRITERS = 2  # threads that write and sync results; more would only wait for the
 
 
 def choose_pool(
-    gpu_ids: Sequence[int] | None, cpu_slots: int | None, max_concurrent_runs: int | None
+    gpu_ids: Sequence[int] | None,
+    cpu_slots: int | None,
+    max_concurrent_runs: int | None,
+    price: Price | None = None,
 ) -> Pool:
     """The devices of a run and how many slots share them. Raises DeviceError."""
     if cpu_slots is None and not gpu_ids:
@@ -47,7 +51,7 @@ def choose_pool(
     if devices[0].kind == "cpu":
         devices = devices[:slots]
         slots = len(devices)
-    return Pool(devices=devices, slots=slots, threads=max(1, cores() // slots))
+    return Pool(devices=devices, slots=slots, threads=max(1, cores() // slots), price=price)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from benchfleet.domain.matrix import Matrix
 from benchfleet.domain.names import path_part
+from benchfleet.domain.usage import Price
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -17,6 +18,7 @@ class Machine:
     gpus: tuple[int, ...] | None = None
     cpu_slots: int | None = None
     max_concurrent_runs: int | None = None
+    price: Price | None = None  # of it, or of each of its GPUs
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,6 +8,7 @@ from difflib import get_close_matches
 from typing import Any, TypeVar
 
 from benchfleet.domain.names import path_part
+from benchfleet.domain.usage import Price
 from benchfleet.errors import Mistake
 
 from . import units
@@ -152,6 +153,10 @@ class Entry:
     def duration(self, default: float | None) -> float | None:
         """Seconds."""
         return self._parsed(units.duration, default)
+
+    def price(self) -> Price | None:
+        """What an hour costs; None where nothing is said."""
+        return self._parsed(units.price, None)
 
     def _parsed(self, parse: Callable[[Any], T], default: T) -> T:
         if self.absent:

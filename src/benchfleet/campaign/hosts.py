@@ -15,7 +15,7 @@ from benchfleet.domain.names import path_part
 
 from .base import absolute
 from .entry import Entry
-from .shapes import NAME, TEXT, Shape, listing, named, one_or_list, told, whole
+from .shapes import NAME, PRICE, TEXT, Shape, listing, named, one_or_list, told, whole
 
 HERE = "here"  # this machine, beside the hosts
 _WORD = r"\w[\w.+-]*"
@@ -39,6 +39,7 @@ SHARED: Mapping[str, Shape] = {
     "gpus": told(listing(whole(0), least=1), "the GPUs to use (all that it has)"),
     "cpu_slots": told(whole(), "slots without a GPU, instead of its GPUs"),
     "slots_per_device": told(whole(), "slots that share a GPU (1)"),
+    "price": told(PRICE, "of an hour of it, such as 0.39 EUR/h, or of each GPU, as $1/gpu/h"),
     "labels": told(one_or_list(NAME), "words by which --hosts chooses it"),
     "paths": told(named(TEXT, TEXT), "folders here, each with the folder that it is there"),
 }
@@ -99,6 +100,7 @@ def read_host(
         gpus=_gpus(gpus),
         cpu_slots=None if cpu_slots.absent else cpu_slots.whole(1),
         slots_per_device=said["slots_per_device"].whole(1),
+        price=said["price"].price(),
         labels=frozenset(
             _told(item, _NAMED, "a word of letters, digits and . _ + -")
             for item in said["labels"].items(single=True)

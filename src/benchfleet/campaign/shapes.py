@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from .entry import MANY
-from .units import SIZE_PATTERN, TIME_PATTERN
+from .units import PRICE_PATTERN, SIZE_PATTERN, TIME_PATTERN
 
 Shape = Mapping[str, Any]
 
@@ -21,6 +21,13 @@ TRUTH: Shape = {"type": "boolean"}
 MAPPING: Shape = {"type": "object"}
 SIZE: Shape = {"type": "string", "pattern": f"^{SIZE_PATTERN}$", "examples": ["22GB", "512MiB"]}
 TIME: Shape = {"type": "string", "pattern": f"^(?=.){TIME_PATTERN}$", "examples": ["6h", "1h30m"]}
+PRICE: Shape = {
+    "anyOf": [
+        {"type": "string", "pattern": f"^{PRICE_PATTERN}$"},
+        {"type": "number", "minimum": 0},
+    ],
+    "examples": ["0.39 EUR/h", "$1.20/gpu/h"],
+}
 REPEATS = 10_000  # at most
 
 

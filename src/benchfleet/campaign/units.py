@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from benchfleet.domain.usage import Price
+
 _NUMBER = r"[0-9]{1,9}(?:\.[0-9]{1,9})?"
 # Patterns that JSON Schema can take too, so without flags.
 SIZE_PATTERN = rf"({_NUMBER}) ?([kmgtKMGT]?[iI]?)[bB]"
@@ -13,6 +15,11 @@ _SIZE = re.compile(SIZE_PATTERN)
 _POWERS = {letter: power for power, letter in enumerate("kmgt", start=1)}
 _TIME = re.compile(TIME_PATTERN)
 _SECONDS = (86_400, 3_600, 60, 1)
+_CURRENCY = r"[$€£¥]|[A-Za-z]{3}"
+PRICE_PATTERN = (
+    rf"(?:({_CURRENCY}) ?)?({_NUMBER})(?: ?({_CURRENCY}))?(?: ?/ ?([gG][pP][uU]))? ?/ ?h"
+)
+_PRICE = re.compile(PRICE_PATTERN)
 _PERCENT = re.compile(rf"({_NUMBER}) ?%")
 
 
@@ -39,6 +46,21 @@ def duration(value: Any) -> float:
             return found
     number = _leading(value, "6")
     raise ValueError(f"{value!r} is not a time; write {number}h, {number}m or {number}s")
+
+
+def price(value: Any) -> Price:
+    """What an hour costs: ``$0.39/h``, ``1.20 EUR/gpu/h`` or a number. Raises ValueError."""
+    if isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < 10**9:
+        return Price(amount=float(value))
+    match = _PRICE.fullmatch(value) if isinstance(value, str) else None
+    if match and not (match[1] and match[3]):
+        currency = match[1] or match[3] or ""
+        if currency.lower() != "gpu":
+            return Price(amount=float(match[2]), currency=currency, per_gpu=bool(match[4]))
+    number = _leading(value, "0.39")
+    raise ValueError(
+        f"{value!r} is no price; write {number} EUR/h for the machine, or {number} EUR/gpu/h"
+    )
 
 
 def with_fractions(value: Any) -> Any:

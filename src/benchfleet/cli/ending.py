@@ -31,7 +31,11 @@ def compared(
 ) -> Comparison:
     """The comparison of a campaign's cells, with the samples of its results folder."""
     return compare(
-        records, cells, lambda record: sample_scores(bench.layout.published(record.path)), baseline
+        records,
+        cells,
+        lambda record: sample_scores(bench.layout.published(record.path)),
+        baseline,
+        bench.bills(),
     )
 
 

@@ -12,6 +12,7 @@ from benchfleet.campaign.inventory import choose_hosts, known_hosts_of, load_inv
 from benchfleet.cli.options import AskedDevices, hosts
 from benchfleet.domain.host import Host
 from benchfleet.domain.resource import GpuChecks
+from benchfleet.domain.usage import Price
 from benchfleet.errors import CampaignError, Mistake
 from benchfleet.wiring import Fleet, choose_pool
 
@@ -34,7 +35,9 @@ def chosen(arguments: argparse.Namespace) -> tuple[Host, ...]:
     return hosts
 
 
-def machines(arguments: argparse.Namespace, devices: AskedDevices) -> Fleet:
+def machines(
+    arguments: argparse.Namespace, devices: AskedDevices, price: Price | None = None
+) -> Fleet:
     """The machines that a run is to use: this one, or those chosen of an inventory. This one takes
     part in the latter where the inventory has it, or the command line names devices of it. Raises
     CampaignError."""
@@ -47,7 +50,7 @@ def machines(arguments: argparse.Namespace, devices: AskedDevices) -> Fleet:
             message = "uses GPUs that others are on, so it must be said which: --gpus 0,1"
             raise CampaignError("command line", [Mistake(key="--share-gpus", message=message)])
         return Fleet(
-            pool=choose_pool(*devices),
+            pool=choose_pool(*devices, price),
             checks=checks,
             named=bool(devices[0]),
             trial_load=arguments.trial_load,
@@ -56,8 +59,9 @@ def machines(arguments: argparse.Namespace, devices: AskedDevices) -> Fleet:
     given, here = bool(arguments.gpus or arguments.cpu_slots), inventory.here
     if not given and here is not None:
         devices = (here.gpus, here.cpu_slots, here.max_concurrent_runs)
+    price = here.price if here is not None and here.price is not None else price
     return Fleet(
-        pool=choose_pool(*devices) if given or here is not None else None,
+        pool=choose_pool(*devices, price) if given or here is not None else None,
         hosts=inventory.hosts,
         known_hosts=known_hosts_of(arguments.machines),
         checks=checks,

@@ -37,6 +37,18 @@ def course(parser: argparse.ArgumentParser) -> None:
     options.machines(parser)
     parser.add_argument("--log-json", action="store_true", help="show progress as JSON lines")
     parser.add_argument(
+        "--metrics-port",
+        metavar="N",
+        type=_port,
+        help="serve metrics for Prometheus at this port of this machine alone; 0 takes a free one",
+    )
+    parser.add_argument(
+        "--metrics-file",
+        metavar="FILE",
+        type=Path,
+        help="keep metrics for Prometheus in this file, as its node_exporter reads them",
+    )
+    parser.add_argument(
         "--resume-from",
         metavar="DIR",
         type=Path,
@@ -61,6 +73,12 @@ def main(arguments: argparse.Namespace) -> int:
     from benchfleet.cli.running import run  # the runner, its slots and the reports
 
     return run(arguments, bench, cells, devices)
+
+
+def _port(text: str) -> int:
+    if not text.isdecimal() or int(text) >= 2**16:
+        raise argparse.ArgumentTypeError(f"{text!r} is no port; write a number below 65536")
+    return int(text)
 
 
 def _resume_from(arguments: argparse.Namespace, bench: Bench, cells: Sequence[Cell]) -> None:

@@ -19,6 +19,7 @@ from benchfleet.errors import LedgerError
 from benchfleet.presence.feed import announced, both
 from benchfleet.runner.inbox import Inbox, Interrupted, RealInbox
 from benchfleet.runner.loop import RunEnd
+from benchfleet.runner.progress import Observer
 from benchfleet.summary import summarised, write_summary
 from benchfleet.wiring import run_cells
 
@@ -27,7 +28,18 @@ def run(
     arguments: argparse.Namespace, bench: Bench, cells: Sequence[Cell], devices: AskedDevices
 ) -> int:
     """Run the cells that are not done yet, write what is to be kept, and return the exit code."""
-    fleet = machines(arguments, devices)
+    with _metered(arguments, bench) as collector:
+        return _run(arguments, bench, cells, devices, collector)
+
+
+def _run(
+    arguments: argparse.Namespace,
+    bench: Bench,
+    cells: Sequence[Cell],
+    devices: AskedDevices,
+    collector: Observer | None,
+) -> int:
+    fleet = machines(arguments, devices, bench.campaign.machine.price)
     inbox = RealInbox()
     stream = sys.stderr if arguments.json else sys.stdout
     with (
@@ -35,13 +47,29 @@ def run(
         announced(bench, ends_on="SIGTERM", command=command_of(arguments, bench)) as feed,
     ):
         with watch(bench.campaign.name, stream, as_json=arguments.log_json) as observer:
-            end = run_cells(bench, cells, fleet, inbox=inbox, observer=both(observer, feed))
+            told = both(observer, feed)
+            if collector is not None:
+                told = both(told, collector)
+            end = run_cells(bench, cells, fleet, inbox=inbox, observer=told)
         try:
             _write_files(bench, arguments, end)
         except (OSError, LedgerError) as error:
             print(f"benchfleet: summary and report could not be written: {error}", file=sys.stderr)
         feed.ended(end)
     return conclude(arguments, bench, cells, end)
+
+
+@contextlib.contextmanager
+def _metered(arguments: argparse.Namespace, bench: Bench) -> Iterator[Observer | None]:
+    """What watches the run for Prometheus, where that is asked for."""
+    port, file = arguments.metrics_port, arguments.metrics_file
+    if port is None and file is None:
+        yield None
+        return
+    from benchfleet.metrics.serve import served
+
+    with served(bench.campaign.name, port=port, file=file) as collector:
+        yield collector
 
 
 def _write_files(bench: Bench, arguments: argparse.Namespace, end: RunEnd) -> None:

@@ -8,6 +8,7 @@ import json
 from benchfleet.cli import options
 from benchfleet.cli.words import duration, printable
 from benchfleet.domain.state import STATES
+from benchfleet.reports.spending import in_all, spending, total
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -27,6 +28,7 @@ def main(arguments: argparse.Namespace) -> int:
     failed = [record for record in records if record.state in ("failed", "partial")]
     gone, unpublished = bench.gone(records), bench.unpublished(records)
     counts["pending"] = len(cells) - sum(counts[s] for s in STATES if s != "pending")
+    used = total(spending([(cell, None) for cell in cells], bench.bills()))
     if arguments.json:
         found = {
             "campaign": bench.campaign.name,
@@ -34,6 +36,7 @@ def main(arguments: argparse.Namespace) -> int:
             "holders": [
                 {"cell": r.path, "runner": r.runner, "lease_seconds": r.expires_in} for r in running
             ],
+            "used": used.to_dict(),
             "gone": [record.path for record in gone],
             "unpublished": [record.path for record in unpublished],
             "failures": [
@@ -46,6 +49,8 @@ def main(arguments: argparse.Namespace) -> int:
         return 0
     shown = [f"{counts[state]} {state}" for state in STATES if counts[state]]
     print(printable(f"{bench.campaign.name}: {len(cells)} cells · {' · '.join(shown)}"))
+    if took := in_all(used):
+        print(printable(f"  used     {took}"))
     for record in running:
         left = duration(max(0.0, record.expires_in or 0.0))
         holder = f"runner {record.runner[:8]}, lease good for {left}"

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from .usage import Price
+
 
 @dataclass(frozen=True, kw_only=True)
 class Host:
@@ -21,5 +23,6 @@ class Host:
     gpus: tuple[int, ...] | None = None  # None: every one that it has
     cpu_slots: int | None = None  # None: one for each two cores, where it has no GPU
     slots_per_device: int = 1
+    price: Price | None = None  # of it, or of each of its GPUs
     labels: frozenset[str] = frozenset()  # by which a run chooses hosts
     paths: Mapping[str, str] = field(default_factory=dict)  # folders here that it has elsewhere

@@ -79,7 +79,7 @@ class Bill:
             self.metered += used.seconds * used.gpus
             self.joules += used.joules
         if used.cost is None:
-            self.unpriced += 1
+            self.unpriced += used.seconds > 0  # scoring again what was answered takes nothing
         else:
             self._pay(used.currency, used.cost)
 

@@ -117,9 +117,14 @@ class Ledger(Protocol):
         """Append the event and return its sequence number, which grows."""
         ...
 
-    def events(self, since: int = 0, among: Collection[str] | None = None) -> Sequence[Event]:
+    def events(
+        self,
+        since: int = 0,
+        among: Collection[str] | None = None,
+        kinds: Collection[str] | None = None,
+    ) -> Sequence[Event]:
         """The events with a sequence number above `since`, oldest first; those about the cells
-        `among`, by fingerprint, where it is given.
+        `among`, by fingerprint, and of these `kinds`, where they are given.
 
         The ledger itself records ``claimed``, ``finished``, ``released`` and ``reaped`` with the
         cell's fingerprint and, as ``data``, attempt, token and runner, for ``finished`` the whole

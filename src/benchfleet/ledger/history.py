@@ -10,6 +10,7 @@ from typing import Literal
 from benchfleet.domain.attempt import CellRecord, Outcome
 from benchfleet.domain.event import Event
 from benchfleet.domain.state import STATES
+from benchfleet.domain.usage import Bill, Usage
 from benchfleet.ledger.base import Ledger
 
 Ending = Literal["", "finished", "released", "reaped", "cancelled"]
@@ -91,3 +92,26 @@ def attempts_by_cell(events: Iterable[Event]) -> dict[str, list[Attempt]]:
                     outcome=Outcome.from_dict(outcome) if outcome is not None else None,
                 )
     return found
+
+
+BILLED = ("finished", "used", "reaped")  # events that a bill is made of
+
+
+def bills(events: Iterable[Event]) -> dict[str, Bill]:
+    """What the attempts of every cell used up together, whatever came of them, from the events of
+    the kinds `BILLED`. Of an attempt whose runner died it is not known."""
+    found: dict[tuple[str, int], Usage | None] = {}
+    for event in events:
+        key = event.fingerprint, event.data["token"]
+        if event.kind == "finished":
+            used = event.data["outcome"].get("usage")
+        elif event.kind == "used":
+            used = event.data["usage"]
+        else:
+            found.setdefault(key, None)
+            continue
+        found[key] = Usage.from_dict(used) if used else None
+    total: dict[str, Bill] = {}
+    for (fingerprint, _), usage in found.items():
+        total.setdefault(fingerprint, Bill()).add(usage)
+    return total

@@ -214,10 +214,20 @@ class MemoryLedger:
                     entry.token += 1
             return self._append(event.kind, event.fingerprint, dict(event.data))
 
-    def events(self, since: int = 0, among: Collection[str] | None = None) -> Sequence[Event]:
+    def events(
+        self,
+        since: int = 0,
+        among: Collection[str] | None = None,
+        kinds: Collection[str] | None = None,
+    ) -> Sequence[Event]:
         with self._lock:
             found = self._events[max(0, since) :]
-        return found if among is None else [event for event in found if event.fingerprint in among]
+        return [
+            event
+            for event in found
+            if (among is None or event.fingerprint in among)
+            and (kinds is None or event.kind in kinds)
+        ]
 
     def close(self) -> None:
         """There is nothing to let go of."""

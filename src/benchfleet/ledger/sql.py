@@ -282,12 +282,18 @@ class SqlLedger(ABC):
             seq: int = do("last_event").fetchone()[0]
         return seq
 
-    def events(self, since: int = 0, among: Collection[str] | None = None) -> Sequence[Event]:
+    def events(
+        self,
+        since: int = 0,
+        among: Collection[str] | None = None,
+        kinds: Collection[str] | None = None,
+    ) -> Sequence[Event]:
         wanted = None if among is None else frozenset(among)
+        asked = None if kinds is None else json.dumps(list(kinds))
         with self._reading() as do:
             return [
                 Event(kind=kind, fingerprint=fingerprint, data=json.loads(data), seq=seq, at=at)
-                for seq, at, kind, fingerprint, data in do("events", since=since)
+                for seq, at, kind, fingerprint, data in do("events", since=since, kinds=asked)
                 if wanted is None or fingerprint in wanted
             ]
 

@@ -50,6 +50,7 @@ def share_of(host: Host, facts: Facts) -> HostReady:
         devices=devices,
         slots=slots,
         threads=max(1, facts.cores // slots),
+        price=host.price,
         provenance={
             "benchfleet": facts.benchfleet,
             "python": facts.python,

@@ -10,6 +10,7 @@ from typing import Any
 from benchfleet.domain.state import STATES
 
 from . import wording
+from .spending import Spent
 from .statistics import Difference
 from .tables import Comparison, Entry
 
@@ -31,6 +32,13 @@ COLUMNS = (
     "sure",
     "density",
     "tokens_per_second",
+    "attempts",
+    "gpu_hours",
+    "energy_joules",
+    "cost",
+    "currency",
+    "peak_ram_bytes",
+    "peak_gpu_memory_bytes",
     "repeats",
     *STATES,
 )
@@ -74,8 +82,26 @@ def _row(entry: Entry, baseline: str) -> dict[str, Any]:
         "sure": str(found.sure).lower() if entry.difference else None,
         "density": entry.density,
         "tokens_per_second": entry.tokens_per_second,
+        **_spent(entry.spent),
         "repeats": entry.repeats_expected,
         **{state: entry.states.get(state, 0) for state in STATES},
+    }
+
+
+def _spent(spent: Spent) -> dict[str, Any]:
+    """Money in the one currency that there is; of several the JSON tells."""
+    bill = spent.bill
+    currency, cost = next(iter(bill.costs.items())) if bill.costs else ("", None)
+    if bill.costs and len(bill.costs) > 1:
+        currency, cost = "several", None
+    return {
+        "attempts": bill.attempts,
+        "gpu_hours": bill.gpu_seconds / 3600,
+        "energy_joules": bill.joules if bill.metered else None,
+        "cost": cost,
+        "currency": currency,
+        "peak_ram_bytes": spent.ram or None,
+        "peak_gpu_memory_bytes": spent.gpu_memory or None,
     }
 
 

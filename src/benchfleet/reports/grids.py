@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from . import wording
+from . import spending, wording
 from .ranking import Winner
 from .tables import Comparison, Entry
 
@@ -43,6 +43,7 @@ def page_tables(comparison: Comparison) -> dict[str, Grid | None]:
         "differences": _by_benchmark(comparison, _difference),
         "costs": _by_benchmark(comparison, _cost),
         "time": _time(comparison),
+        "spent": _spent(comparison),
     }
 
 
@@ -126,3 +127,13 @@ def _time(comparison: Comparison) -> Grid | None:
         ]
     groups = [Group(model=model, rows=configs) for model, configs in rows.items()]
     return Grid(head=stages, groups=groups) if groups else None
+
+
+def _spent(comparison: Comparison) -> Grid | None:
+    columns = spending.columns(comparison.spent)
+    rows: dict[str, dict[str, list[Cell]]] = {}
+    for number, spent in enumerate(comparison.spent):
+        texts = (column[number] or wording.UNMEASURED for column in columns.values())
+        rows.setdefault(spent.model, {})[spent.config] = [Cell(text=text) for text in texts]
+    groups = [Group(model=model, rows=configs) for model, configs in rows.items()]
+    return Grid(head=[*columns], groups=groups) if groups else None

@@ -18,7 +18,7 @@ from typing import Any
 import benchfleet
 from benchfleet.errors import MissingExtra
 
-from . import charts, wording
+from . import charts, spending, wording
 from .figures import figures
 from .grids import leaders, page_tables
 from .tables import Comparison
@@ -65,10 +65,13 @@ def render(comparison: Comparison, *, title: str) -> str:
 def _words(comparison: Comparison) -> dict[str, Any]:
     verdicts = [_trusted(said) for said in wording.verdicts(comparison, _name)]
     many = len(verdicts) > _MOST_VERDICTS
+    bill = spending.total(comparison.spent)
     return {
         "verdicts": verdicts,
         "leaders": leaders(comparison) if many else None,
         "led": _trusted(wording.led(comparison, _name)) if many else "",
+        "took": spending.in_all(bill),
+        "remarks": spending.remarks(bill),
         "time_spent": _trusted(wording.time_spent(comparison, _name)),
     }
 

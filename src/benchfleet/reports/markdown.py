@@ -6,7 +6,7 @@ import html
 import re
 from collections.abc import Callable, Iterator, Sequence
 
-from . import wording
+from . import spending, wording
 from .tables import Comparison, Entry
 
 _LONGEST_MESSAGE = 500
@@ -63,6 +63,13 @@ def _blocks(comparison: Comparison, title: str) -> Iterator[str]:
         yield "## Where the time went"
         yield f"In all: {wording.time_spent(comparison, escaped)}"
         yield _time(comparison)
+    if comparison.spent:
+        yield "## What it took"
+        bill = spending.total(comparison.spent)
+        yield " ".join(
+            (f"In all: {escaped(spending.in_all(bill))}.", *map(escaped, spending.remarks(bill)))
+        )
+        yield _spent(comparison)
     yield "## How to read the numbers"
     yield wording.METHOD
     if comparison.notes:
@@ -125,6 +132,19 @@ def _time(comparison: Comparison) -> str:
             ]
         )
     return _drawn(["model", "config", *map(escaped, stages)], rows, names=2)
+
+
+def _spent(comparison: Comparison) -> str:
+    columns = spending.columns(comparison.spent)
+    rows = [
+        [
+            escaped(spent.model),
+            escaped(spent.config),
+            *(escaped(c[n] or wording.UNMEASURED) for c in columns.values()),
+        ]
+        for n, spent in enumerate(comparison.spent)
+    ]
+    return _drawn(["model", "config", *columns], rows, names=2)
 
 
 def _drawn(head: Sequence[str], rows: Sequence[Sequence[str]], *, names: int) -> str:

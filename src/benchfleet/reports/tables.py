@@ -14,11 +14,13 @@ from typing import Any
 from benchfleet.domain.attempt import CellRecord, Outcome
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.state import STATES, State
+from benchfleet.domain.usage import Bill
 from benchfleet.errors import UnknownName
 
 from .failures import FailureGroup, grouped_failures
 from .pooling import Pool, Row, Scores, column_names, pooled
 from .ranking import Winner, against_baseline, winners
+from .spending import Spent, spending, spent_on, total
 from .statistics import Difference, mean, standard_error
 
 
@@ -36,6 +38,7 @@ class Entry:
     density: float | None  # of the attention, averaged over the samples
     tokens_per_second: float | None  # generated, over the time that the answers took
     difference: Difference | None  # to the baseline; None for the baseline itself
+    spent: Spent  # by all attempts of its cells
 
     @property
     def repeats_done(self) -> int:
@@ -55,6 +58,7 @@ class Entry:
             "repeats_done": self.repeats_done,
             "repeats_expected": self.repeats_expected,
             "difference": self.difference.to_dict() if self.difference else None,
+            "spent": self.spent.to_dict(),
         }
 
 
@@ -80,6 +84,7 @@ class Comparison:
     winners: tuple[Winner, ...]  # one for each model × benchmark that has a result
     failures: tuple[FailureGroup, ...]
     time: tuple[TimeSpent, ...]
+    spent: tuple[Spent, ...]  # by model × config: attempts, GPU-hours, energy, money, memory
     notes: tuple[str, ...]  # what a reader should know before trusting the numbers
 
     @cached_property
@@ -96,6 +101,8 @@ class Comparison:
             "winners": [_plain(winner) for winner in self.winners],
             "failures": [_plain(group) for group in self.failures],
             "time": [{**_plain(spent), "seconds": dict(spent.seconds)} for spent in self.time],
+            "spent": [spent.to_dict() for spent in self.spent],
+            "spent_in_all": total(self.spent).to_dict(),
         }
 
 
@@ -104,11 +111,13 @@ def compare(
     cells: Sequence[Cell],
     scores: Scores,
     baseline: str | None = None,
+    bills: Mapping[str, Bill] | None = None,
 ) -> Comparison:
     """What the campaign's cells say, as the ledger's records have them.
 
     `scores` reads a successful cell's score by sample id, empty where its benchmark has none.
     The baseline is the config named, else the first without attention steps, else the first.
+    `bills` are what the attempts of each cell used up, by fingerprint.
     Records of other cells are passed over; cells without a record are pending. Raises
     `UnknownName` where no config has the baseline's name.
     """
@@ -121,6 +130,11 @@ def compare(
     base = _baseline(cells, baseline)
     rows = pooled(pairs, columns, scores)
     planned = against_baseline(rows, base)
+    of: dict[tuple[str, str, str], list[tuple[Cell, CellRecord | None]]] = {}
+    for cell, record in pairs:
+        of.setdefault((cell.model.name, cell.config.name, columns[cell.fingerprint]), []).append(
+            (cell, record)
+        )
     return Comparison(
         baseline=base,
         models=tuple(dict.fromkeys(cell.model.name for cell in cells)),
@@ -128,13 +142,20 @@ def compare(
         benchmarks=tuple(dict.fromkeys(columns.values())),
         counts={"total": len(cells), **{state: counts[state] for state in STATES}},
         entries=tuple(
-            _entry(row, config, pool, planned.get((row.model, row.benchmark, config)))
+            _entry(
+                row,
+                config,
+                pool,
+                planned.get((row.model, row.benchmark, config)),
+                spent_on(row.model, config, of[row.model, config, row.benchmark], bills or {}),
+            )
             for row in rows
             for config, pool in row.pools.items()
         ),
         winners=winners(rows, base, planned),
         failures=grouped_failures(known),
         time=_time(pairs),
+        spent=spending(pairs, bills or {}),
         notes=tuple(_notes(rows, known)),
     )
 
@@ -155,7 +176,7 @@ def _baseline(cells: Sequence[Cell], named: str | None) -> str:
     return named
 
 
-def _entry(row: Row, config: str, pool: Pool, difference: Difference | None) -> Entry:
+def _entry(row: Row, config: str, pool: Pool, difference: Difference | None, spent: Spent) -> Entry:
     values = [*pool.values.values()]
     weights = [float(outcome.metrics.get("samples", 0)) for outcome in pool.outcomes]
     return Entry(
@@ -171,6 +192,7 @@ def _entry(row: Row, config: str, pool: Pool, difference: Difference | None) -> 
             _total(pool.outcomes, "completion_tokens"), _total(pool.outcomes, "seconds")
         ),
         difference=difference,
+        spent=spent,
     )
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from . import wording
+from . import spending, wording
 from .tables import Comparison, Entry
 
 if TYPE_CHECKING:
@@ -51,6 +51,10 @@ class ComparisonView:
         time = wording.time_spent(comparison, wording.one_line)
         if time:
             yield from _section("Where the time went", [(2, time)])
+        bill = spending.total(comparison.spent)
+        if took := spending.in_all(bill):
+            lines = [f"{took}.", *spending.remarks(bill)]
+            yield from _section("What it took", ((2, line) for line in lines))
         if comparison.notes:
             notes = map(wording.one_line, comparison.notes)
             yield from _section("Notes", ((2, note) for note in notes))

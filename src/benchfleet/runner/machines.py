@@ -66,7 +66,14 @@ class Machines:
             return
         doubted = self._hosts.is_doubted(event.host)
         self._hosts.ready(event)
-        self._filler.add(Pool(devices=event.devices, slots=event.slots, threads=event.threads))
+        self._filler.add(
+            Pool(
+                devices=event.devices,
+                slots=event.slots,
+                threads=event.threads,
+                price=event.price,
+            )
+        )
         if not doubted:
             shown = ", ".join(device.label for device in event.devices)
             self._course.say("host_ready", host=event.host, slots=event.slots, devices=shown)

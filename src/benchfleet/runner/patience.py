@@ -96,8 +96,13 @@ class PatientLedger:
     def record(self, event: Event) -> int:
         return self._ledger.record(event)
 
-    def events(self, since: int = 0, among: Collection[str] | None = None) -> Sequence[Event]:
-        return self._ledger.events(since, among)
+    def events(
+        self,
+        since: int = 0,
+        among: Collection[str] | None = None,
+        kinds: Collection[str] | None = None,
+    ) -> Sequence[Event]:
+        return self._ledger.events(since, among, kinds)
 
     def close(self) -> None:
         self._ledger.close()

@@ -773,6 +773,9 @@ class LedgerContract(ABC):
         assert self.ledger.events(since=found[0].seq, among=[name]) == found[1:]
         assert len(self.ledger.events(among=[name, first.lease.fingerprint])) == 3
         assert list(self.ledger.events(among=[])) == []
+        assert [event.kind for event in self.ledger.events(kinds=["claimed"])] == ["claimed"] * 2
+        assert list(self.ledger.events(since=found[-1].seq, among=[name], kinds=["claimed"])) == []
+        assert list(self.ledger.events(kinds=[])) == []
 
     def test_an_event_about_an_unknown_cell_is_only_kept(self) -> None:
         self.enroll(sample_cell())

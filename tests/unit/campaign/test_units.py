@@ -4,7 +4,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchfleet.campaign import units
 from benchfleet.campaign.units import duration, size, with_fractions
+from benchfleet.domain.usage import Price
 
 
 @pytest.mark.parametrize(
@@ -104,3 +106,28 @@ def test_any_text_is_a_size_and_a_time_or_a_value_error(text: str) -> None:
         except ValueError:
             continue
         assert found > 0
+
+
+@pytest.mark.parametrize(
+    ("text", "price"),
+    [
+        ("0.39/h", Price(amount=0.39)),
+        ("$0.39/h", Price(amount=0.39, currency="$")),
+        ("0.39 EUR/h", Price(amount=0.39, currency="EUR")),
+        ("EUR 2 / h", Price(amount=2, currency="EUR")),
+        ("$1.20/gpu/h", Price(amount=1.2, currency="$", per_gpu=True)),
+        ("1.20 EUR/GPU/h", Price(amount=1.2, currency="EUR", per_gpu=True)),
+        (0.39, Price(amount=0.39)),
+        (0, Price(amount=0)),
+    ],
+)
+def test_prices_are_read_as_people_write_them(text: object, price: Price) -> None:
+    assert units.price(text) == price
+
+
+@pytest.mark.parametrize(
+    "text", ["cheap", "0.39", "-1/h", "0.39/day", "$1 EUR/h", "1 gpu/h", True, -1, None, [], 10**9]
+)
+def test_what_is_no_price_says_how_to_write_one(text: object) -> None:
+    with pytest.raises(ValueError, match=r"is no price; write .* EUR/h for the machine, or"):
+        units.price(text)

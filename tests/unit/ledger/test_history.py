@@ -5,7 +5,16 @@ from __future__ import annotations
 from benchfleet.domain.attempt import Claim, Outcome, RunnerId
 from benchfleet.domain.event import Event
 from benchfleet.domain.resource import Offer
-from benchfleet.ledger.history import Attempt, Counts, attempts, attempts_by_cell, counts
+from benchfleet.domain.usage import Usage
+from benchfleet.ledger.history import (
+    BILLED,
+    Attempt,
+    Counts,
+    attempts,
+    attempts_by_cell,
+    bills,
+    counts,
+)
 from benchfleet.ledger.memory import MemoryLedger
 from benchfleet.testing import FakeClock, sample_cell
 
@@ -107,3 +116,39 @@ def test_a_cell_that_was_never_claimed_has_no_attempts() -> None:
     story.ledger.record(Event(kind="cancel_asked", fingerprint=CELL.fingerprint))
     assert attempts(story.ledger, CELL.fingerprint) == []
     assert attempts_by_cell(story.ledger.events()) == {}
+
+
+def billed(story: Story) -> dict[str, object]:
+    (found,) = bills(story.ledger.events(kinds=BILLED)).values()
+    return found.to_dict()
+
+
+def test_a_bill_counts_every_attempt_whatever_came_of_it() -> None:
+    story = Story()
+    failed = Outcome(state="failed", retry_in=0.0, usage=Usage(seconds=36, gpus=1))
+    story.ledger.finish(story.claim("one").lease, failed)
+    lease = story.claim("two").lease
+    data = {"attempt": lease.attempt, "token": lease.token, "usage": {"seconds": 36.0, "gpus": 1}}
+    story.ledger.record(Event(kind="used", fingerprint=CELL.fingerprint, data=data))
+    story.ledger.release([lease], "stopped")
+    story.ledger.finish(
+        story.claim("three").lease, Outcome(state="success", usage=Usage(seconds=36, gpus=1))
+    )
+    assert billed(story) == {"attempts": 3, "slot_hours": 0.03, "gpu_hours": 0.03}
+
+
+def test_an_attempt_whose_runner_died_is_counted_and_said_to_be_unknown() -> None:
+    story = Story()
+    story.claim("dies")
+    story.clock.advance(60)
+    story.ledger.reap()
+    assert billed(story)["attempts_untold"] == 1
+
+
+def test_an_attempt_that_finishes_after_it_was_reaped_is_billed_once() -> None:
+    story = Story()
+    late = story.claim("slow")
+    story.clock.advance(60)
+    story.ledger.reap()
+    story.ledger.finish(late.lease, Outcome(state="success", usage=Usage(seconds=36)))
+    assert billed(story) == {"attempts": 1, "slot_hours": 0.01, "gpu_hours": 0}

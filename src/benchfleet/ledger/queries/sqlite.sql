@@ -220,4 +220,6 @@ where cell.ordinal in (  -- a set of ordinals comes in its order, so that no row
 order by cell.ordinal;
 
 -- name: events
-select seq, at, kind, fingerprint, data from event where seq > :since order by seq;
+select seq, at, kind, fingerprint, data from event
+where seq > :since and (:kinds is null or kind in (select value from json_each(:kinds)))
+order by seq;

@@ -1,0 +1,104 @@
+"""Where metrics can be fetched while a run goes on: a port, or a file for node_exporter."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from benchfleet.errors import BenchfleetError, MissingExtra
+from benchfleet.metrics.collect import Collector
+
+EVERY = 5.0  # seconds between writes of the file
+LOOPBACK = "127.0.0.1"
+
+
+@contextlib.contextmanager
+def served(
+    campaign: str, *, port: int | None = None, file: Path | None = None
+) -> Iterator[Collector]:
+    """What watches the run, and is told of at the port (0: any that is free) and in the file until
+    the block ends; the file then keeps the last state.
+
+    Raises MissingExtra without the extra ``metrics``, and BenchfleetError where the port is taken
+    or the file cannot be written.
+    """
+    registry, collector = _registered(campaign)
+    with contextlib.ExitStack() as open_until_the_end:
+        if port is not None:
+            open_until_the_end.enter_context(_at_port(registry, port))
+        if file is not None:
+            open_until_the_end.enter_context(_in_file(registry, file))
+        yield collector
+
+
+def _registered(campaign: str) -> tuple[Any, Collector]:
+    try:
+        from prometheus_client import CollectorRegistry
+    except ImportError:
+        raise MissingExtra(
+            "metrics need prometheus-client; pip install 'benchfleet[metrics]'"
+        ) from None
+    registry, collector = CollectorRegistry(auto_describe=False), Collector(campaign)
+    registry.register(collector)
+    return registry, collector
+
+
+@contextlib.contextmanager
+def _at_port(registry: Any, port: int) -> Iterator[None]:
+    from prometheus_client import start_http_server
+
+    try:
+        server, thread = start_http_server(port, addr=LOOPBACK, registry=registry)
+    except (OSError, OverflowError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise BenchfleetError(
+            f"metrics cannot be served at {LOOPBACK}:{port} ({reason}); choose another --metrics-port"
+        ) from None
+    print(f"metrics  http://{LOOPBACK}:{server.server_port}/metrics", file=sys.stderr, flush=True)
+    try:
+        yield
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+@contextlib.contextmanager
+def _in_file(registry: Any, file: Path) -> Iterator[None]:
+    ended = threading.Event()
+
+    def write() -> None:
+        from prometheus_client import generate_latest
+
+        beside = file.with_name(f".{file.name}.{os.getpid()}")
+        try:
+            beside.write_bytes(generate_latest(registry))
+            os.replace(beside, file)
+        finally:
+            beside.unlink(missing_ok=True)
+
+    def go_on() -> None:
+        while not ended.wait(EVERY):
+            with contextlib.suppress(OSError):  # a full disk; the run matters more
+                write()
+
+    try:
+        write()
+    except OSError as error:
+        raise BenchfleetError(
+            f"metrics cannot be written to {file} ({error.strerror}); name another --metrics-file"
+        ) from None
+    writer = threading.Thread(target=go_on, name="metrics", daemon=True)
+    writer.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        writer.join()
+        with contextlib.suppress(OSError):
+            write()

@@ -1,0 +1,158 @@
+"""What a campaign took: attempts, GPU-hours, energy, money and memory, in values and in words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from benchfleet.domain.attempt import CellRecord
+from benchfleet.domain.cell import Cell
+from benchfleet.domain.usage import Bill
+
+_WATT_HOUR = 3600.0  # joules
+_WHOLE = 0.995  # of the GPU time: as good as all of it
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spent:
+    """What one model × config took, all attempts of its cells together."""
+
+    model: str
+    config: str
+    bill: Bill = field(default_factory=Bill)
+    ram: int = 0  # bytes that its last attempts held at most; 0: not told, as the next
+    gpu_memory: int = 0  # on one GPU
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON values only."""
+        peaks = {"peak_ram_bytes": self.ram, "peak_gpu_memory_bytes": self.gpu_memory}
+        told = {name: size for name, size in peaks.items() if size}
+        return {"model": self.model, "config": self.config, **self.bill.to_dict(), **told}
+
+
+def spending(
+    pairs: Iterable[tuple[Cell, CellRecord | None]], bills: Mapping[str, Bill]
+) -> tuple[Spent, ...]:
+    """By model × config, in the order of the cells; without those that nothing was tried of."""
+    cells: dict[tuple[str, str], list[tuple[Cell, CellRecord | None]]] = {}
+    for cell, record in pairs:
+        cells.setdefault((cell.model.name, cell.config.name), []).append((cell, record))
+    found = [spent_on(model, config, some, bills) for (model, config), some in cells.items()]
+    return tuple(spent for spent in found if spent.bill.attempts)
+
+
+def spent_on(
+    model: str,
+    config: str,
+    pairs: Sequence[tuple[Cell, CellRecord | None]],
+    bills: Mapping[str, Bill],
+) -> Spent:
+    """What these cells took together."""
+    total = Bill()
+    for cell, _ in pairs:
+        if (bill := bills.get(cell.fingerprint)) is not None:
+            total.take(bill)
+    used = [r.outcome.usage for _, r in pairs if r and r.outcome and r.outcome.usage]
+    return Spent(
+        model=model,
+        config=config,
+        bill=total,
+        ram=max((one.ram for one in used), default=0),
+        gpu_memory=max((one.gpu_memory for one in used), default=0),
+    )
+
+
+def total(spent: Iterable[Spent]) -> Bill:
+    """All of it."""
+    found = Bill()
+    for one in spent:
+        found.take(one.bill)
+    return found
+
+
+def columns(spent: Sequence[Spent]) -> dict[str, list[str]]:
+    """A table's columns, each with its text for every row; those of which nothing is known are
+    left out."""
+    texts: dict[str, Callable[[Spent], str]] = {
+        "attempts": lambda one: str(one.bill.attempts),
+        "GPU-hours": lambda one: hours(one.bill.gpu_seconds),
+        "energy": lambda one: energy(one.bill),
+        "cost": lambda one: money(one.bill),
+        "peak GPU memory": lambda one: memory(one.gpu_memory),
+        "peak RAM": lambda one: memory(one.ram),
+    }
+    filled = {name: [text(one) for one in spent] for name, text in texts.items()}
+    return {name: column for name, column in filled.items() if any(column)}
+
+
+def in_all(bill: Bill) -> str:
+    """``14 attempts · 3.20 GPU-hours · 812 Wh · 1.25 EUR``; empty where nothing was tried."""
+    if not bill.attempts:
+        return ""
+    gpu_hours = hours(bill.gpu_seconds)
+    parts = [
+        "1 attempt" if bill.attempts == 1 else f"{bill.attempts} attempts",
+        f"{gpu_hours} GPU-hours" if gpu_hours else "",
+        energy(bill),
+        money(bill),
+    ]
+    return " · ".join(filter(None, parts))
+
+
+def remarks(bill: Bill) -> list[str]:
+    """What the numbers lack."""
+    found = []
+    if bill.untold:
+        found.append(
+            f"Of {bill.untold} of {bill.attempts} attempts time and money are not known, since "
+            "their runner died or was an older benchfleet."
+        )
+    if bill.costs and bill.unpriced:
+        found.append(f"{bill.unpriced} of {bill.attempts} attempts ran where no price is known.")
+    if bill.metered and bill.metered < _WHOLE * bill.gpu_seconds:
+        share = f"{100 * bill.metered / bill.gpu_seconds:.0f} %"
+        found.append(f"The energy is that of {share} of the GPU time; the rest is not known.")
+    return found
+
+
+def hours(seconds: float) -> str:
+    """``12.4``, ``0.36``, ``0.004``; empty for none."""
+    value = seconds / 3600
+    if not value:
+        return ""
+    return f"{value:.1f}" if value >= 10 else f"{value:.2f}" if value >= 0.1 else f"{value:.2g}"
+
+
+def energy(bill: Bill) -> str:
+    """``812 J``, ``12.3 Wh``, ``1.23 kWh``; with ≥ where a part was not measured; or empty."""
+    if not bill.metered:
+        return ""
+    at_least = "" if bill.metered >= _WHOLE * bill.gpu_seconds else "≥ "
+    watt_hours = bill.joules / _WATT_HOUR
+    if watt_hours < 1:
+        return f"{at_least}{bill.joules:.0f} J"
+    if watt_hours < 1000:
+        return f"{at_least}{watt_hours:.{0 if watt_hours >= 100 else 1}f} Wh"
+    return f"{at_least}{watt_hours / 1000:.2f} kWh"
+
+
+def money(bill: Bill) -> str:
+    """``$1.25``, ``0.39 EUR``, ``0.0012``; several currencies with a plus; or empty."""
+    return " + ".join(_amount(cost, currency) for currency, cost in (bill.costs or {}).items())
+
+
+def memory(size: int) -> str:
+    """``31.2 GB``, ``640 MB``; empty for none."""
+    if not size:
+        return ""
+    return f"{size / 1e9:.1f} GB" if size >= 10**9 else f"{size / 1e6:.0f} MB"
+
+
+def _amount(cost: float, currency: str) -> str:
+    text = (
+        f"{cost:.2f}" if cost >= 1 or not cost else f"{cost:.2g}" if cost < 0.1 else f"{cost:.3f}"
+    )
+    if not currency:
+        return text
+    return f"{text} {currency}" if currency.isalpha() else f"{currency}{text}"

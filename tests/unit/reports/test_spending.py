@@ -1,0 +1,87 @@
+"""What a campaign took is told for all attempts, and what is not known of it is said."""
+
+from __future__ import annotations
+
+import csv
+import io
+
+import pytest
+
+from benchfleet.domain.usage import Bill, Usage
+from benchfleet.reports import markdown, spending
+from benchfleet.reports.exports import to_csv
+from benchfleet.reports.tables import Comparison, compare
+
+
+def bill(*used: Usage | None) -> Bill:
+    found = Bill()
+    for one in used:
+        found.add(one)
+    return found
+
+
+HOUR = Usage(seconds=3600, gpus=1, joules=720_000, cost=1.25, currency="$")
+
+
+def compared(study, *bills: Bill) -> Comparison:
+    names = [cell.fingerprint for cell in study.cells]
+    return compare(
+        study.records,
+        study.cells,
+        lambda record: study.samples[record.fingerprint],
+        bills=dict(zip(names, bills, strict=False)),
+    )
+
+
+@pytest.mark.parametrize(
+    ("used", "told"),
+    [
+        ([], ""),
+        ([Usage(seconds=5)], "1 attempt"),
+        ([HOUR], "1 attempt · 1.00 GPU-hours · 200 Wh · $1.25"),
+        ([HOUR] * 12, "12 attempts · 12.0 GPU-hours · 2.40 kWh · $15.00"),
+        ([Usage(seconds=36, gpus=0.5, joules=90)], "1 attempt · 0.005 GPU-hours · 90 J"),
+        ([HOUR, Usage(seconds=3600, gpus=1)], "2 attempts · 2.00 GPU-hours · ≥ 200 Wh · $1.25"),
+        (
+            [HOUR, Usage(seconds=1, cost=0.0123, currency="EUR"), Usage(seconds=1, cost=0.5)],
+            "3 attempts · 1.00 GPU-hours · 200 Wh · $1.25 + 0.012 EUR + 0.500",
+        ),
+    ],
+)
+def test_a_bill_reads_in_one_line(used: list[Usage], told: str) -> None:
+    assert spending.in_all(bill(*used)) == told
+
+
+def test_what_a_bill_lacks_is_said() -> None:
+    assert spending.remarks(bill(HOUR)) == []
+    untold, unpriced, unmeasured = spending.remarks(bill(HOUR, Usage(seconds=3600, gpus=1), None))
+    assert untold.startswith("Of 1 of 3 attempts")
+    assert unpriced.startswith("1 of 3 attempts ran where no price is known")
+    assert unmeasured.startswith("The energy is that of 50 % of the GPU time")
+
+
+def test_attempts_of_all_repeats_are_counted_by_model_and_config(study) -> None:
+    study.done("dense", [1, 1], repeat=0)
+    study.done("dense", [1, 1], repeat=1)
+    study.done("window", [0, 1], repeat=0)
+    found = compared(study, bill(HOUR, HOUR), bill(HOUR))
+    (dense,) = found.spent
+    assert (dense.config, dense.bill.attempts, dense.bill.costs) == ("dense", 3, {"$": 3.75})
+    text = markdown.render(found, title="t")
+    assert "In all: 3 attempts · 3.00 GPU-hours · 600 Wh · $3.75." in text
+    assert "| tiny | dense | 3 | 3.00 | 600 Wh | $3.75 |" in text
+    assert found.to_dict()["spent_in_all"]["gpu_hours"] == 3
+
+
+def test_csv_has_money_in_the_one_currency_that_there_is(study) -> None:
+    study.done("dense", [1, 1])
+    study.done("window", [0, 1])
+    mixed = bill(HOUR, Usage(seconds=1, cost=1, currency="EUR"))
+    dense, window = csv.DictReader(io.StringIO(to_csv(compared(study, bill(HOUR), mixed))))
+    assert (dense["cost"], dense["currency"], dense["energy_joules"]) == ("1.25", "$", "720000.0")
+    assert (window["cost"], window["currency"], window["attempts"]) == ("", "several", "2")
+
+
+def test_a_campaign_that_nothing_was_billed_of_has_no_such_section(study) -> None:
+    study.done("dense", [1, 1])
+    assert "What it took" not in markdown.render(compared(study), title="t")
