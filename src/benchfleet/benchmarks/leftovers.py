@@ -8,7 +8,7 @@ from pathlib import Path
 from benchfleet.domain.names import path_part
 
 # Every cell has these of its own; results refuse another's.
-_TAKEN = frozenset({"cell.json", "samples.jsonl", "log.txt", "failure.json"})
+_TAKEN = frozenset({"cell.json", "samples.jsonl", "log.txt", "failure.json", "telemetry.jsonl"})
 
 
 def make_keepable(folder: Path) -> None:

@@ -14,7 +14,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from benchfleet.cli.telling import counted, told
+from benchfleet.cli.telling import counted, held, speed, told
 from benchfleet.cli.words import duration, printable
 from benchfleet.runner.progress import Notice, Observer, Progress
 
@@ -79,7 +79,7 @@ class View:
         for _ in range(2):
             slots.add_column(no_wrap=True)
         slots.add_column(no_wrap=True, overflow="ellipsis", ratio=1)
-        for _ in range(3):
+        for _ in range(5):
             slots.add_column(no_wrap=True)
         for slot in list(progress.slots.values()):
             total = slot.total or 1
@@ -90,5 +90,7 @@ class View:
                 ProgressBar(total=total, completed=min(slot.done, total), width=12),
                 f"{slot.done}/{slot.total}" if slot.total else slot.stage,
                 duration(now - slot.since) if slot.cell else "",
+                speed(slot, now),
+                held(slot),
             )
         return Group(head, slots, *self._last)

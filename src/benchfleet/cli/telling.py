@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from benchfleet.cli.words import duration
-from benchfleet.runner.progress import Notice, Progress
+from benchfleet.runner.progress import Notice, Progress, Running
 
 
 def counted(progress: Progress) -> str:
@@ -16,6 +16,23 @@ def counted(progress: Progress) -> str:
         if states.get(state):
             parts.append(f"{states[state]} {state}")
     return " · ".join(parts)
+
+
+def speed(slot: Running, now: float) -> str:
+    """``412 tok/s``; empty where no tokens were counted."""
+    rate = slot.tokens_per_second(now)
+    return "" if rate is None else f"{rate:.0f} tok/s" if rate >= 10 else f"{rate:.1f} tok/s"
+
+
+def held(slot: Running) -> str:
+    """``31.2/80 GB`` of the fullest of its GPUs, or ``1.4 GB RAM``; empty where it is not known."""
+    if slot.reading is None:
+        return ""
+    gpus = [gpu for gpu in slot.reading.gpus if gpu.memory is not None and gpu.total]
+    if gpus:
+        fullest = max(gpus, key=lambda gpu: (gpu.memory or 0) / (gpu.total or 1))
+        return f"{(fullest.memory or 0) / 1e9:.1f}/{(fullest.total or 0) / 1e9:.0f} GB"
+    return f"{slot.reading.ram / 1e9:.1f} GB RAM" if slot.reading.ram else ""
 
 
 def told(notice: Notice, progress: Progress) -> str:

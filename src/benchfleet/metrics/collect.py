@@ -85,7 +85,7 @@ class Collector:
             "benchfleet_cell_seconds", "Time that cells with a result took", labels=["campaign"]
         )
         counts = [sum(self._buckets[: place + 1]) for place in range(len(self._buckets))]
-        bounds = [*map(str, _BUCKETS), "+Inf"]
+        bounds = [*map(str, map(float, _BUCKETS)), "+Inf"]
         buckets = list(zip(bounds, map(float, counts), strict=True))
         taken.add_metric([self._campaign], buckets, self._seconds)
         yield taken

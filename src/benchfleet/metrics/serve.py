@@ -57,7 +57,8 @@ def _at_port(registry: Any, port: int) -> Iterator[None]:
     except (OSError, OverflowError) as error:
         reason = getattr(error, "strerror", None) or error
         raise BenchfleetError(
-            f"metrics cannot be served at {LOOPBACK}:{port} ({reason}); choose another --metrics-port"
+            f"metrics cannot be served at {LOOPBACK}:{port} ({reason}); "
+            "choose another --metrics-port"
         ) from None
     print(f"metrics  http://{LOOPBACK}:{server.server_port}/metrics", file=sys.stderr, flush=True)
     try:

@@ -52,8 +52,8 @@ class ComparisonView:
         if time:
             yield from _section("Where the time went", [(2, time)])
         bill = spending.total(comparison.spent)
-        if took := spending.in_all(bill):
-            lines = [f"{took}.", *spending.remarks(bill)]
+        if bill.gpu_seconds or bill.costs:
+            lines = [f"{spending.in_all(bill)}.", *spending.remarks(bill)]
             yield from _section("What it took", ((2, line) for line in lines))
         if comparison.notes:
             notes = map(wording.one_line, comparison.notes)
