@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
+
+_LONGEST_NAME = 8  # of a currency
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,9 +52,17 @@ class Usage:
 
     @classmethod
     def from_dict(cls, value: Mapping[str, Any]) -> Usage:
-        """What an event or a result says, whichever version wrote it."""
+        """What an event or a result says, whichever version wrote it; what is no number, or no
+        name of a currency, is not known."""
         known = {name: value[name] for name in cls.__dataclass_fields__ if name in value}
-        return cls(**{"seconds": 0.0, **known})
+        told = {name: one for name, one in known.items() if _is_told(name, one)}
+        return cls(**{"seconds": 0.0, **told})
+
+
+def _is_told(name: str, value: Any) -> bool:
+    if name == "currency":
+        return isinstance(value, str) and value.isprintable() and len(value) <= _LONGEST_NAME
+    return type(value) in (int, float) and 0 <= value < math.inf
 
 
 @dataclass(kw_only=True)

@@ -152,9 +152,9 @@ class Recorded(AttemptEvent):
 
 @dataclass(frozen=True, kw_only=True)
 class Measured(AttemptEvent):
-    """What the slot holds and its GPUs do at one moment; no sign that the cell goes on."""
+    """What the slot holds and its GPUs do, the latest last; no sign that the cell goes on."""
 
-    reading: Reading
+    readings: tuple[Reading, ...]
 
 
 @dataclass(frozen=True, kw_only=True)

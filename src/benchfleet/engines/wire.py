@@ -46,8 +46,8 @@ def to_event(slot: SlotId, frame: Frame) -> SlotEvent:
         if sample is not None:
             sample = _count(frame, "sample")
         return Calling(slot=slot, attempt=attempt, count=count, sample=sample)
-    if frame.type == "reading":
-        return Measured(slot=slot, attempt=attempt, reading=_reading(frame))
+    if frame.type == "readings":
+        return Measured(slot=slot, attempt=attempt, readings=_readings(frame))
     if frame.type == "warning":
         return Warned(slot=slot, attempt=attempt, message=_field(frame, "message", str))
     if frame.type == "sample":
@@ -122,12 +122,11 @@ def _count(frame: Frame, name: str) -> int:
     return value
 
 
-def _reading(frame: Frame) -> Reading:
-    value: dict[str, Any] = _field(frame, "reading", dict)
+def _readings(frame: Frame) -> tuple[Reading, ...]:
     try:
-        return Reading.from_dict(value)
+        return tuple(map(Reading.from_dict, _field(frame, "readings", list)))
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise ProtocolError(f"frame 'reading': {error!r:.200}") from None
+        raise ProtocolError(f"frame 'readings': {error!r:.200}") from None
 
 
 def _seconds(frame: Frame) -> Mapping[str, float]:

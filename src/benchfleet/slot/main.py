@@ -8,7 +8,7 @@ import os
 import platform
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -69,8 +69,8 @@ def _is_fit(opening: dict[str, Any], channel: Channel) -> bool:
     return unfit is None
 
 
-def _hand_over(channel: Channel, attempt: str, reading: Reading) -> None:
-    channel.send("reading", attempt=attempt, reading=reading.to_dict())
+def _hand_over(channel: Channel, attempt: str, readings: Sequence[Reading]) -> None:
+    channel.send("readings", attempt=attempt, readings=[one.to_dict() for one in readings])
 
 
 def _with_recorded(order: Frame, recorded: list[Frame]) -> Frame:

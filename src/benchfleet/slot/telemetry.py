@@ -7,7 +7,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -20,24 +20,25 @@ _WAITED = 1.0  # seconds that a last reading waits for one that hangs
 
 
 class Sampler:
-    """Hands over a reading when an attempt begins, one every second, and one when it ends.
+    """Takes a reading when an attempt begins, one every second, and one when it ends.
 
-    The thread that takes them lives as long as the slot; a driver that hangs holds up it alone.
+    The first is handed over with the next, so that a short cell costs one frame. The thread that
+    takes them lives as long as the slot; a driver that hangs holds up it alone.
     """
 
     def __init__(
         self,
-        hand: Callable[[str, Reading], None],
+        hand: Callable[[str, Sequence[Reading]], None],
         measure: Callable[[], Reading] | None = None,
         *,
         every: float = EVERY,
     ) -> None:
         self._hand, self._measure, self._every = hand, measure or Meter().read, every
         self._taking = threading.Lock()
-        self._begun = threading.Event()
-        self._ended = threading.Event()
         self._attempt = ""
         self._first = Reading(at=0.0)
+        self._held: list[Reading] = []  # not handed over yet
+        self._took = 0.0  # when the last reading was taken
         self._thread: threading.Thread | None = None
 
     def begin(self, attempt: str) -> None:
@@ -45,18 +46,14 @@ class Sampler:
         if self._thread is None:
             self._thread = threading.Thread(target=self._watch, name="telemetry", daemon=True)
             self._thread.start()
-        self._ended.clear()
         with self._turn() as mine:
             first = self._measured() if mine else None
             if first is not None:
                 self._first, self._attempt = first, attempt
-                self._hand(attempt, self._since_first(first))
-        self._begun.set()
+                self._held = [self._since_first(first)]
 
     def end(self) -> Reading | None:
         """Take no further readings but this; None where none can be had."""
-        self._begun.clear()
-        self._ended.set()
         with self._turn() as mine:
             attempt, self._attempt = self._attempt, ""
             return self._take(attempt) if mine and attempt else None
@@ -67,21 +64,23 @@ class Sampler:
 
     def _watch(self) -> None:
         while True:
-            self._begun.wait()
-            if not self._ended.wait(self._every):
-                with self._turn() as mine:
-                    if mine and self._attempt:
-                        self._take(self._attempt)
+            time.sleep(self._every)
+            with self._turn() as mine:
+                due = time.monotonic() - self._took >= self._every / 2
+                if mine and due and self._attempt:
+                    self._take(self._attempt)
 
     def _take(self, attempt: str) -> Reading | None:
         measured = self._measured()
         if measured is None:
             return None
         reading = self._since_first(measured)
-        self._hand(attempt, reading)
+        readings, self._held = [*self._held, reading], []
+        self._hand(attempt, readings)
         return reading
 
     def _measured(self) -> Reading | None:
+        self._took = time.monotonic()
         try:
             return self._measure()
         except Exception as error:  # noqa: BLE001 - no cell fails since it could not be measured

@@ -16,6 +16,8 @@ def test_a_slot_costs_its_rate() -> None:
 def test_what_another_version_wrote_is_read_as_far_as_it_is_known() -> None:
     assert Usage.from_dict({"seconds": 3, "carbon": 9}) == Usage(seconds=3)
     assert Usage.from_dict({}) == Usage(seconds=0)
+    odd = {"seconds": "x", "cost": float("nan"), "ram": True, "joules": -1, "currency": "\x1b[2J"}
+    assert Usage.from_dict(odd) == Usage(seconds=0)
 
 
 def test_a_bill_keeps_currencies_apart_and_says_what_it_does_not_know() -> None:

@@ -8,6 +8,7 @@ import queue
 import subprocess
 import sys
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -97,14 +98,15 @@ def test_a_slot_without_gpus_asks_no_driver(monkeypatch: pytest.MonkeyPatch) -> 
     assert Meter(os.getpid()).read().gpus == ()
 
 
-def test_readings_count_from_the_first_and_the_last_is_handed_over_before_the_end() -> None:
-    handed: queue.SimpleQueue[tuple[str, Reading]] = queue.SimpleQueue()
+def test_readings_count_from_the_first_and_all_are_handed_over_before_the_end() -> None:
+    handed: queue.SimpleQueue[tuple[str, Sequence[Reading]]] = queue.SimpleQueue()
     times = iter([Reading(at=100.0, cpu=7.0), Reading(at=107.0, cpu=8.0)])
     sampler = Sampler(lambda *given: handed.put(given), times.__next__, every=1e6)
     sampler.begin("f/1-1")
     last = sampler.end()
-    assert handed.get_nowait() == ("f/1-1", Reading(at=0.0, cpu=0.0))
-    assert handed.get_nowait() == ("f/1-1", Reading(at=7.0, cpu=1.0)) == ("f/1-1", last)
+    assert last == Reading(at=7.0, cpu=1.0)
+    assert handed.get_nowait() == ("f/1-1", [Reading(at=0.0, cpu=0.0), last])
+    assert handed.empty()
 
 
 def test_readings_go_on_until_the_end_and_not_beyond() -> None:
