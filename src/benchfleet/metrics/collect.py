@@ -16,7 +16,7 @@ from benchfleet.domain.telemetry import GpuReading, Reading
 from benchfleet.runner.progress import Notice, Progress, Running
 
 if TYPE_CHECKING:
-    from prometheus_client.core import GaugeMetricFamily, Metric
+    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 _BUCKETS = (1, 3, 10, 30, 100, 300, 1000, 3000, 10_000, 30_000)  # seconds
 _GPU = (
@@ -39,7 +39,7 @@ class _Family:
 
         return GaugeMetricFamily(f"benchfleet_{name}", text, labels=["campaign", *labels])
 
-    def counter(self, name: str, text: str, *labels: str) -> Metric:
+    def counter(self, name: str, text: str, *labels: str) -> CounterMetricFamily:
         from prometheus_client.core import CounterMetricFamily
 
         return CounterMetricFamily(f"benchfleet_{name}", text, labels=["campaign", *labels])

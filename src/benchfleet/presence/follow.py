@@ -122,7 +122,11 @@ def _revived(kind: type[T], found: Mapping[str, Any]) -> T:
             value = found[name]
             types = (t for t in (hint, *get_args(hint)) if isinstance(t, type))
             inner = next((t for t in types if is_dataclass(t)), None)
-            known[name] = _revived(inner, value) if inner and isinstance(value, dict) else value
+            if inner and isinstance(value, dict):
+                value = _revived(inner, value)
+            elif inner and isinstance(value, list):
+                value = tuple(_revived(inner, one) for one in value)
+            known[name] = value
     return kind(**known)
 
 

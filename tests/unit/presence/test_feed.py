@@ -13,6 +13,7 @@ import pytest
 from benchfleet.bench import Bench
 from benchfleet.campaign.base import Campaign
 from benchfleet.domain.matrix import Matrix
+from benchfleet.domain.telemetry import GpuReading, Reading
 from benchfleet.presence import record as records
 from benchfleet.presence.feed import DETACHED, Feed, announced
 from benchfleet.presence.follow import Seen, follow
@@ -48,6 +49,7 @@ def progress() -> Progress:
     now = time.monotonic()
     slot = Running(slot="s1", devices="cpu:0", cell="m/dense/b", stage="benchmark", total=9, done=4)
     slot.since = now - 5
+    slot.reading = Reading(at=1.0, ram=7, gpus=(GpuReading(index=0, memory=31, total=80),))
     states = {"success": 2, "running": 1, "pending": 3}
     return Progress(total=6, reused=1, states=states, slots={"s1": slot}, spent=[10.0])
 
