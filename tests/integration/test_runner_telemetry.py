@@ -11,10 +11,12 @@ from typing import Any
 import pytest
 
 from benchfleet.domain.failure import Failure
+from benchfleet.domain.resource import Device
 from benchfleet.domain.telemetry import GpuReading, Reading
 from benchfleet.domain.usage import Price, Usage
 from benchfleet.engines.base import (
     Failed,
+    HostReady,
     Measured,
     Order,
     SlotEvent,
@@ -98,6 +100,17 @@ def test_a_cell_that_nobody_measured_says_nothing_of_it(stage: Stage) -> None:
     (cell,) = sealed(stage)
     assert cell["telemetry"] == {}
     assert cell["usage"] == {"seconds": 10}
+
+
+def test_a_host_is_paid_for_at_its_own_price(stage: Stage) -> None:
+    stage.engine.far = ("lab1",)
+    price = Price(amount=7.2, currency="EUR")
+    devices = tuple(Device(kind="cpu", index=index, host="lab1") for index in range(2))
+    ready = HostReady(host="lab1", devices=devices, slots=2, threads=1, price=price)
+    stage.inbox.post(ready, after=5)
+    stage.run(cells(1), Pool(devices=(), slots=0))
+    (cell,) = sealed(stage)
+    assert (cell["usage"]["cost"], cell["usage"]["currency"]) == (0.01, "EUR")
 
 
 def test_slots_that_share_a_gpu_share_its_energy_and_its_price(stage: Stage) -> None:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import shutil
 import sys
 import time
 import traceback
-from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,14 +20,9 @@ from benchfleet.slot.channel import Channel
 from benchfleet.slot.classify import classify
 from benchfleet.slot.leaks import Leaks
 from benchfleet.slot.memory import Memory
-from benchfleet.slot.rescoring import NothingToAsk, refuse_to_run_again
+from benchfleet.slot.rescoring import refuse_to_run_again
+from benchfleet.slot.session import SlotSession, Stop
 from benchfleet.slot.telemetry import Sampler
-
-_PIECE = 2**20  # bytes of a file in one frame
-
-
-class Stop(BaseException):
-    """The order was asked to end; passes through a benchmark's own `except Exception`."""
 
 
 class Executor:
@@ -172,115 +164,6 @@ class Executor:
         if not self._loaded or failure.kind == "oom":
             return self.unload()
         return self._fit
-
-
-class SlotSession:
-    """What a running benchmark is given; see `benchfleet.benchmarks.base.Session`."""
-
-    def __init__(
-        self,
-        *,
-        channel: Channel,
-        attempt: str,
-        adapter: Adapter | None,
-        cell: Cell,
-        batch_size: int,
-        recorded: Sequence[Record],
-        place: Path,
-        rescores: bool = False,
-    ) -> None:
-        self._channel = channel
-        self._attempt = attempt
-        self._total = 0
-        self._calls_are_told = cell.limits.generation is not None
-        self._place = place
-        self._scratch: Path | None = None
-        self._answered = {record.index for record in recorded if record.index >= 0}
-        self._adapter = NothingToAsk(self._answered) if rescores else adapter
-        self.model = cell.model
-        self.config = cell.config
-        self.recorded = recorded
-        self.subset = cell.workload.subset
-        self.repeat = cell.repeat
-        self.seed = cell.data_seed
-        self.limit = cell.workload.limit
-        self.batch_size = batch_size
-        self.generation: Mapping[str, Any] = {"seed": cell.data_seed, **cell.workload.generation}
-
-    @property
-    def adapter(self) -> Any:
-        """An `Adapter`; nothing that answers where answers are only scored again."""
-        if self._adapter is None:
-            raise RuntimeError("this benchmark said that it needs no model, so none is loaded")
-        return self._adapter
-
-    @property
-    def complete(self) -> bool:
-        """Whether every sample that was to be expected is recorded."""
-        return 0 < self._total <= len(self._answered)
-
-    @property
-    def model_path(self) -> str:
-        folder = getattr(registry.load("models", self.model.adapter), "folder_of", None)
-        return str(folder(self.model)) if folder else self.model.source
-
-    def record(self, record: Record) -> None:
-        line = json.dumps(record.to_dict(), allow_nan=False).encode() + b"\n"
-        if record.withdrawn:
-            self._answered.discard(record.index)
-        elif record.index >= 0:
-            self._answered.add(record.index)
-        self._channel.send(
-            "sample",
-            (line,),
-            attempt=self._attempt,
-            done=len(self._answered),
-            total=self._total,
-            prompt_tokens=record.prompt_tokens,
-            completion_tokens=record.completion_tokens,
-        )
-        self.check_stop()
-
-    @contextlib.contextmanager
-    def asking(self, count: int, *, sample: int | None = None) -> Iterator[None]:
-        if not self._calls_are_told:
-            yield
-            return
-        self._channel.send("calling", attempt=self._attempt, count=count, sample=sample)
-        yield
-        self._channel.send("calling", attempt=self._attempt, count=0)
-
-    def check_stop(self) -> None:
-        if self._attempt in self._channel.stopping:
-            raise Stop
-
-    @property
-    def scratch(self) -> Path:
-        if self._scratch is None:
-            self._scratch = self._place
-            self._scratch.mkdir(parents=True)
-        return self._scratch
-
-    def hand_over(self) -> None:
-        """Send the files of the scratch folder, in pieces, and remove it."""
-        if self._scratch is None:
-            return
-        for file in sorted(self._scratch.rglob("*")):
-            if file.is_symlink() or not file.is_file():
-                continue
-            name = file.relative_to(self._scratch).as_posix()
-            with open(file, "rb") as opened:
-                piece = opened.read(_PIECE)
-                while True:
-                    self._channel.send("file", (piece,), attempt=self._attempt, name=name)
-                    if not (piece := opened.read(_PIECE)):
-                        break
-        shutil.rmtree(self._scratch, ignore_errors=True)
-        self._scratch = None
-
-    def expect(self, total: int) -> None:
-        self._total = total
-        self._channel.send("progress", attempt=self._attempt, done=len(self._answered), total=total)
 
 
 def _made(kind: Any, work: Workload) -> Benchmark:

@@ -18,6 +18,7 @@ from benchfleet.campaign.inventory import (
 from benchfleet.campaign.toml_reader import read_toml
 from benchfleet.campaign.yaml_reader import read_yaml
 from benchfleet.domain.host import Host
+from benchfleet.domain.usage import Price
 from benchfleet.errors import CampaignError
 
 FOLDER = Path("/inventories")
@@ -247,3 +248,18 @@ def test_the_schema_takes_every_form_and_no_unknown_key() -> None:
     for text in (WHOLE, CHOSEN, "[{hostname: a, user: b}, c]", "{a: {user: b}, c: }"):
         assert list(schema.iter_errors(read_yaml(dedent(text)).data)) == []
     assert list(schema.iter_errors({"hosts": {"a": {"adress": "b"}}}))
+
+
+def test_a_price_is_of_the_machine_or_of_its_gpus_and_stands_in_the_defaults_too() -> None:
+    found = inventory(
+        """\
+        here: {price: 0.10 EUR/h}
+        defaults: {price: $2/gpu/h}
+        hosts: {lab1: null, lab2: {price: 0.5}}
+        """
+    )
+    assert found.here == Machine(price=Price(amount=0.1, currency="EUR"))
+    assert [host.price for host in found.hosts] == [
+        Price(amount=2, currency="$", per_gpu=True),
+        Price(amount=0.5),
+    ]

@@ -84,6 +84,21 @@ def test_what_a_gpu_tells_is_taken_and_the_rest_is_not_known(binding: Binding) -
     assert (second.index, second.fault) == (1, "")
 
 
+def test_what_changes_is_asked_of_the_gpus_that_are_watched_alone(binding: Binding) -> None:
+    with opened() as nvml:
+        assert nvml.watched([0]) == nvml.watched([0])
+        (first,) = nvml.watched([0])
+    assert first == GpuState(
+        index=0, memory=80, free=30, processes=(GpuProcess(pid=FREE_PID),), power=71.5
+    )
+
+
+def test_a_watched_gpu_that_is_lost_says_so(binding: Binding) -> None:
+    binding.nvmlDeviceGetMemoryInfo = refuse("GPU is lost", 15)
+    with opened() as nvml:
+        assert nvml.watched([1]) == (GpuState(index=1, lost="GPU is lost"),)
+
+
 def test_a_gpu_that_is_lost_is_a_state_and_hides_no_other(binding: Binding) -> None:
     def handle(index: int) -> str:
         if index == 0:

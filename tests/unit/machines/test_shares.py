@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from benchfleet.domain.host import Host
+from benchfleet.domain.usage import Price
 from benchfleet.errors import DeviceError
 from benchfleet.machines.facts import Facts, Gpu
 from benchfleet.machines.shares import share_of
@@ -43,6 +44,12 @@ def test_a_host_without_gpus_gives_slots_of_its_cpu() -> None:
 def test_a_host_gives_all_its_gpus_or_those_named() -> None:
     assert labels(Host(name="lab1"), GPUS) == ["lab1/gpu:0", "lab1/gpu:1"]
     assert labels(Host(name="lab1", gpus=(1,)), GPUS) == ["lab1/gpu:1"]
+
+
+def test_a_host_is_given_at_the_price_that_its_inventory_says() -> None:
+    price = Price(amount=1.2, currency="EUR", per_gpu=True)
+    assert share_of(Host(name="lab1", price=price), GPUS).price == price
+    assert share_of(Host(name="lab1"), GPUS).price is None
 
 
 def test_a_host_whose_driver_is_broken_does_not_become_one_without_gpus() -> None:

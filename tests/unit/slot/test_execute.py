@@ -13,7 +13,8 @@ from benchfleet.benchmarks.base import Record
 from benchfleet.benchmarks.mock_benchmark import MockBenchmark
 from benchfleet.engines.frames import Frame
 from benchfleet.models.mock import MockAdapter
-from benchfleet.slot.execute import Executor, SlotSession
+from benchfleet.slot.execute import Executor
+from benchfleet.slot.session import SlotSession
 from benchfleet.testing.samples import sample_cell
 
 FAULT = "CUDA error: an illegal memory access was encountered"

@@ -10,7 +10,7 @@ import pytest
 
 from benchfleet.benchmarks.base import Record
 from benchfleet.domain.cell import Limits
-from benchfleet.slot.execute import SlotSession
+from benchfleet.slot.session import SlotSession
 from benchfleet.testing.samples import sample_cell
 
 
