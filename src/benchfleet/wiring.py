@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import random
+import socket
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -20,13 +21,15 @@ from benchfleet.domain.host import Host
 from benchfleet.domain.resource import GpuChecks
 from benchfleet.domain.usage import Price
 from benchfleet.engines.base import Engine, Post
+from benchfleet.engines.processes import owner
 from benchfleet.ledger.base import DEFAULT_LEASE
-from benchfleet.machines.devices import chosen_devices, cores
+from benchfleet.machines.devices import chosen_devices, cores, nvml_gpus
 from benchfleet.machines.provenance import provenance
 from benchfleet.runner.attempts import Attempts
 from benchfleet.runner.inbox import Broken, Inbox, LeaseLost, NoRoom, RealInbox
 from benchfleet.runner.leases import LeaseKeeper
 from benchfleet.runner.loop import RunEnd, Runner
+from benchfleet.runner.orders import Here
 from benchfleet.runner.patience import PatientLedger
 from benchfleet.runner.place import Pool
 from benchfleet.runner.progress import Observer
@@ -102,6 +105,7 @@ def run_cells(
             background=background.submit,
             room=partial(room, bench.layout.root),
             ending=ending,
+            here=Here(machine=socket.gethostname(), process=owner(os.getpid()), gpus=nvml_gpus),
         )
         return runner.run()
     finally:

@@ -24,6 +24,7 @@ _TOLD = {
     "cell_released",
     "claim_lost",
     "slot_lost",
+    "slots_changed",
     "published_late",
     "waiting",
     "interrupted",

@@ -21,6 +21,7 @@ VERBS = {
     "service": "write a systemd unit that runs a campaign, also after a restart",
     "plan": "check a campaign and list its cells; runs nothing",
     "status": "how far a campaign is, who runs what, and what failed",
+    "slots": "what the slots of a run do; add, drain and remove devices while it runs",
     "init": "write a campaign file for what this machine can run",
     "schema": "print the JSON Schema of a campaign file, for editors",
     "report": "what won, by how much, and whether it is sure",

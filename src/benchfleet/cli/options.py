@@ -19,6 +19,11 @@ def campaign(parser: argparse.ArgumentParser, *, example: str) -> None:
     """The campaign file, where its results and ledger are, and JSON."""
     parser.epilog = f"example: {example}"
     parser.add_argument("campaign", metavar="CAMPAIGN", type=Path, help="the campaign file")
+    where(parser)
+
+
+def where(parser: argparse.ArgumentParser) -> None:
+    """Where a campaign's results and ledger are, and JSON."""
     parser.add_argument("--results", metavar="DIR", type=Path, help="keep results here instead")
     parser.add_argument(
         "--ledger", metavar="URL", default="", help="the ledger, such as sqlite:///path/ledger.db"

@@ -59,6 +59,8 @@ def told(notice: Notice, progress: Progress) -> str:
     if notice.kind == "host_lost":
         again = "" if data["hopeless"] else "; it is tried again"
         return f"! host {data['host']}: {notice.message}{again}"
+    if notice.kind == "slots_changed":
+        return f"~ {notice.message}"
     if notice.kind == "slot_lost":
         return f"! slot {notice.slot} ended: {notice.message}; another takes its place"
     if notice.kind == "published_late":

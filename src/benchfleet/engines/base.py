@@ -215,6 +215,7 @@ class HostReady(HostEvent):
     threads: int  # for each slot
     price: Price | None = None  # of it, or of each of its GPUs
     provenance: Mapping[str, Any] = field(default_factory=dict)  # of every result made there
+    spare: tuple[Device, ...] = ()  # of the same kind, which its inventory leaves to others
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -44,6 +44,7 @@ def share_of(host: Host, facts: Facts) -> HostReady:
     """What of it a run may use. Raises DeviceError where it lacks what its inventory names,
     or cannot tell what it has."""
     devices = tuple(replace(device, host=host.name) for device in _devices(host, facts))
+    spare = [gpu.device for gpu in facts.gpus if devices[0].kind == "gpu"]
     slots = len(devices) * (host.slots_per_device if devices[0].kind == "gpu" else 1)
     return HostReady(
         host=host.name,
@@ -51,6 +52,11 @@ def share_of(host: Host, facts: Facts) -> HostReady:
         slots=slots,
         threads=max(1, facts.cores // slots),
         price=host.price,
+        spare=tuple(
+            device
+            for device in (replace(one, host=host.name) for one in spare)
+            if device not in devices
+        ),
         provenance={
             "benchfleet": facts.benchfleet,
             "python": facts.python,

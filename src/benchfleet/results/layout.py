@@ -4,6 +4,7 @@
 
     <root>/                                     <base_result_dir>/<campaign>
       execution_summary.json  report.md  report.html  ledger.db
+      slots.txt                                              orders to a run; gone once taken
       <model>/<config>/<benchmark>[_<subset>][/r<repeat>]/   published: complete by construction
       .attempts/<fingerprint>/<attempt>-<token>/             at work, or what a failed one left
       .slots/<slot>.log                                      what a slot printed between cells
@@ -52,6 +53,11 @@ class Layout:
     @property
     def report_page(self) -> Path:
         return self.root / "report.html"
+
+    @property
+    def orders(self) -> Path:
+        """Where a person may write what a run is to do with its slots."""
+        return self.root / "slots.txt"
 
     @property
     def attempts(self) -> Path:

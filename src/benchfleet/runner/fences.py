@@ -16,12 +16,38 @@ class Fences:
     def __init__(self) -> None:
         self._out: set[Device] = set()
         self._aside: dict[Device, float] = {}  # until when, on the inbox's clock
+        self._drained: set[Device] = set()
         self._said: set[Device] = set()
         self._faults: dict[tuple[Device, ...], str] = {}  # the cell that failed there last
 
     def leave_out(self, devices: Iterable[Device]) -> None:
         """Use these no more."""
         self._out.update(devices)
+
+    def drain(self, devices: Iterable[Device]) -> None:
+        """Let these be until somebody gives them back."""
+        self._drained.update(devices)
+
+    def admit(self, device: Device) -> None:
+        """Use it again, whatever kept it out."""
+        self._out.discard(device)
+        self._drained.discard(device)
+        self._aside.pop(device, None)
+        self._said.discard(device)
+        self._faults = {d: cell for d, cell in self._faults.items() if device not in d}
+
+    @property
+    def drained(self) -> frozenset[Device]:
+        """Those that somebody is to give back."""
+        return frozenset(self._drained - self._out)
+
+    def why(self, device: Device) -> str:
+        """How it is kept out: ``left out``, ``drained``, ``left alone``; ``""`` where it is not."""
+        if device in self._out:
+            return "left out"
+        if device in self._drained:
+            return "drained"
+        return "left alone" if device in self._aside else ""
 
     def set_aside(self, devices: Sequence[Device], now: float) -> bool:
         """Let these be for a while; whether that is news."""
@@ -50,7 +76,8 @@ class Fences:
 
     def open_pools(self, pools: Iterable[Pool]) -> list[Pool]:
         """The pools as slots may be opened on them now."""
-        return [_less(pool, self._out | self._aside.keys()) for pool in pools]
+        kept_out = self._out | self._drained | self._aside.keys()
+        return [_less(pool, kept_out) for pool in pools]
 
     def whole(self, pools: Iterable[Pool]) -> list[Pool]:
         """The pools with all that may be used some day."""

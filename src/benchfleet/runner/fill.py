@@ -13,7 +13,15 @@ from benchfleet.runner.attempts import Attempt
 from benchfleet.runner.fences import Fences
 from benchfleet.runner.hosts import Hosts
 from benchfleet.runner.leases import LeaseKeeper
-from benchfleet.runner.place import Pool, Shape, impossible, in_one_memory, larger_than
+from benchfleet.runner.place import (
+    Pool,
+    Shape,
+    impossible,
+    in_one_memory,
+    larger_than,
+    with_device,
+    without,
+)
 from benchfleet.runner.retry import Memory
 from benchfleet.runner.slots import Slot, Slots
 
@@ -45,6 +53,8 @@ class Filler:
         self._runner, self._ledger, self._keeper = runner, ledger, keeper
         self._slots, self._hosts, self._begin = slots, hosts, begin
         self._pools = list(pools)
+        self._origins = {pool.host: pool for pool in pools}  # as each machine came
+        self._grown: list[Device] = []  # what was added to them since
         self._cells = {str(cell.fingerprint): cell for cell in cells}
         self._bad_starts: dict[tuple[Device, ...], int] = {}
         self._fences = Fences()
@@ -72,8 +82,57 @@ class Filler:
     def add(self, pool: Pool) -> None:
         """A machine can be used from now on."""
         self.remove(pool.host)
-        self._pools.append(pool)
+        self._origins[pool.host] = pool
+        self._pools = self._fences.whole([*self._pools, pool])
+        for device in self._grown:
+            if device.host == pool.host:
+                self._pools = with_device(self._pools, pool, device)
         self.sort_out()
+
+    def grow(self, device: Device) -> None:
+        """One more device can be used, or one that was let go or left out can again."""
+        self._fences.admit(device)
+        self._bad_starts = {d: n for d, n in self._bad_starts.items() if device not in d}
+        if device not in self._origins[device.host].devices and device not in self._grown:
+            self._grown.append(device)  # nor is it forgotten where its machine comes back
+        if not any(device in pool.devices for pool in self._pools):
+            self._pools = with_device(self._pools, self._origins[device.host], device)
+        for slot in self._slots:
+            if device in slot.spec.devices:
+                slot.left_out = any(self._fences.why(one) for one in slot.spec.devices)
+        self.sort_out()
+
+    def let_go(self, device: Device, *, for_good: bool) -> None:
+        """Use a device no more: slots on it end when they have nothing at hand. Cells wait for it
+        unless it is `for_good`."""
+        if for_good:
+            self._leave_out([device])
+        else:
+            self._fences.drain([device])
+            self._slots.use(self._fences.open_pools(self._pools))
+            self._end_slots([device])
+
+    def waits_for_drained(self) -> frozenset[str]:
+        """The cells that nothing but drained devices could take."""
+        drained = self._fences.drained
+        left = [without(pool, tuple(drained.intersection(pool.devices))) for pool in self._pools]
+        return frozenset(f for f in self.able if impossible(self._cells[f], left))
+
+    @property
+    def pools(self) -> Sequence[Pool]:
+        """The machines that are here, with all that may be used some day."""
+        return self._pools
+
+    @property
+    def devices(self) -> Sequence[Device]:
+        """Every device of machines that came, whatever became of it."""
+        came = [device for pool in self._origins.values() for device in pool.devices]
+        return [*came, *(device for device in self._grown if device not in came)]
+
+    @property
+    def fences(self) -> Fences:
+        """What is not to be used now."""
+        return self._fences
 
     def remove(self, host: str) -> None:
         """A machine cannot be used any more."""
@@ -244,6 +303,9 @@ class Filler:
     def _leave_out(self, devices: Sequence[Device]) -> None:
         self._fences.leave_out(devices)
         self.sort_out()
+        self._end_slots(devices)
+
+    def _end_slots(self, devices: Sequence[Device]) -> None:
         for slot in self._slots:
             if set(devices).isdisjoint(slot.spec.devices):
                 continue

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from benchfleet.domain.resource import Device
 from benchfleet.engines.base import HostLost, HostReady
 
 PATIENCE = 600.0  # seconds without any machine before a run is given up
@@ -17,6 +18,7 @@ class Hosts:
         self._away: dict[str, HostLost | None] = dict.fromkeys(names)  # None: not reached yet
         self._doubted: set[str] = set()
         self._provenance: dict[str, Mapping[str, Any]] = {}
+        self._spare: dict[str, Sequence[Device]] = {}
 
     @property
     def expecting(self) -> bool:
@@ -43,6 +45,7 @@ class Hosts:
         self._away.pop(event.host, None)
         self._doubted.discard(event.host)
         self._provenance[event.host] = event.provenance
+        self._spare[event.host] = event.spare
 
     def doubt(self, host: str, reason: str) -> None:
         """A connection to it broke; its engine is about to say what that means."""
@@ -53,6 +56,10 @@ class Hosts:
     def lost(self, event: HostLost) -> None:
         self._away[event.host] = event
         self._doubted.discard(event.host)
+
+    def spare(self, host: str) -> Sequence[Device]:
+        """What it has beside that which it came with."""
+        return self._spare.get(host, ())
 
     def provenance(self, host: str) -> Mapping[str, Any]:
         """What every result made there says; empty for this machine."""

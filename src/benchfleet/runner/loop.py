@@ -41,12 +41,14 @@ from benchfleet.runner.inbox import (
 )
 from benchfleet.runner.leases import LeaseKeeper
 from benchfleet.runner.machines import Machines
+from benchfleet.runner.orders import Here, Orders
 from benchfleet.runner.place import Pool
 from benchfleet.runner.progress import NoticeKind, Observer, Progress
 from benchfleet.runner.recover import publish_what_was_committed
 from benchfleet.runner.slots import Slots
 from benchfleet.runner.space import PLENTY, Room
 
+HERE = Here()  # a machine of which nothing is known
 LOOK_EVERY = 1.0  # seconds between looks at what became claimable without an arrival
 
 
@@ -87,6 +89,7 @@ class Runner:
         background: Background,
         room: Callable[[], Room] = lambda: PLENTY,
         ending: threading.Event | None = None,
+        here: Here = HERE,
     ) -> None:
         self._runner, self._ledger, self._engine, self._inbox = runner, ledger, engine, inbox
         self._layout, self._keeper, self._enrolled = layout, keeper, cells
@@ -132,6 +135,19 @@ class Runner:
             filler=self._filler,
             cells=self._cells,
         )
+        self._orders = Orders(
+            runner=runner,
+            ledger=ledger,
+            engine=engine,
+            inbox=inbox,
+            layout=layout,
+            course=self._course,
+            slots=self._slots,
+            hosts=hosts,
+            filler=self._filler,
+            cells=self._cells,
+            here=here,
+        )
         self._next_look = 0.0
         self._woke = False  # the look before was late
         self._waits_for = ""
@@ -143,6 +159,7 @@ class Runner:
             self._enroll()
             if self._unfinished():
                 self._keeper.start()
+                self._orders.begin()
                 self._course.see_room()
                 self._fill()
                 while self._goes_on():
@@ -156,6 +173,7 @@ class Runner:
             self._engine.shutdown()
             self._let_writers_end()
             self._keeper.stop()
+            self._orders.end()
             with contextlib.suppress(LedgerUnreachable):  # then the leases run out by themselves
                 self._ledger.release(self._keeper.held(), "its runner ended")
         if self._cells.ran:
@@ -234,6 +252,7 @@ class Runner:
         self._cells.see_cancelled()
         self._course.see_room()
         self._machines.look()
+        self._orders.look()
         self._fill()
 
     def _fill(self) -> None:

@@ -47,6 +47,20 @@ def without(pool: Pool, devices: tuple[Device, ...]) -> Pool:
     return replace(pool, devices=left, slots=min(pool.slots, pool.seats * len(left)))
 
 
+def with_device(pools: Iterable[Pool], origin: Pool, device: Device) -> list[Pool]:
+    """The pools with one more device, and so with as many more slots as shared one where its
+    machine came with the pool `origin`; new slots have their part of the same cores."""
+    left = [pool for pool in pools if pool.devices and pool.host != device.host]
+    known = next((pool for pool in pools if pool.devices and pool.host == device.host), None)
+    devices = known.devices if known else ()
+    if device in devices:
+        return list(pools)
+    order = sorted((*devices, device), key=lambda one: one.index)
+    slots = (known.slots if known else 0) + origin.seats
+    threads = max(1, origin.threads * origin.slots // slots)
+    return [*left, Pool(devices=tuple(order), slots=slots, threads=threads)]
+
+
 def next_group(
     pools: Iterable[Pool],
     open_slots: Iterable[tuple[Device, ...]],

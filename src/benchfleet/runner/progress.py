@@ -17,6 +17,7 @@ NoticeKind = Literal[
     "slot_opening",
     "slot_ready",
     "slot_lost",
+    "slots_changed",
     "cell_started",
     "cell_progress",
     "cell_done",

@@ -1,0 +1,173 @@
+"""Devices are added to a run and taken from it while it goes, from another shell or by a file."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import psutil
+import pytest
+
+from benchfleet.machines.nvml import RECORDING
+
+from .conftest import User
+from .test_gpus import ADA, well
+from .test_interruptions import until
+
+LONG = """\
+campaign: study
+matrix:
+  models: [{name: m1, adapter: mock}]
+  benchmarks: [{_hostile: {samples: 40, seconds: 0.02}}]
+defaults: {repeats: 40}
+"""
+
+
+@pytest.fixture
+def running(user: User) -> Iterator[Callable[..., subprocess.Popen[str]]]:
+    """Starts a run that is at work when it is given, and ends it if the test did not."""
+    started: list[subprocess.Popen[str]] = []
+
+    def start(*words: str) -> subprocess.Popen[str]:
+        process = user.start("run", "study.yaml", *words)
+        started.append(process)
+        until(lambda: any(slot["cell"] for slot in slots(user)))
+        return process
+
+    yield start
+    for process in started:
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
+
+
+def slots(user: User) -> list[dict[str, Any]]:
+    """What the run's slots do."""
+    return [
+        slot
+        for runner in user.json("slots", code=None)["runners"]
+        for slot in runner.get("slots", ())
+    ]
+
+
+def states(user: User) -> dict[str, str]:
+    return {slot["devices"]: slot["state"] for slot in slots(user)}
+
+
+def test_devices_come_and_go_while_a_run_goes_on(
+    user: User, running: Callable[..., subprocess.Popen[str]]
+) -> None:
+    user.write(LONG)
+    process = running("--cpu-slots", "1")
+    told = user.run("slots", "add", "cpu:1").stdout
+    assert "cpu:1 is added" in told
+    until(lambda: states(user).get("cpu:1") == "benchmark")
+    assert len(psutil.Process(process.pid).children()) == 2
+    told = user.run("slots", "drain", "study.yaml", "cpu:0", "--now", "--wait").stdout
+    assert "cpu:0 is drained" in told
+    assert told.endswith("cpu:0 is free\n")
+    assert len(psutil.Process(process.pid).children()) == 1
+    user.run("slots", "drain", "study.yaml", "cpu:1", "--now", "--wait")
+    assert not psutil.Process(process.pid).children()
+    assert states(user) == {"cpu:0": "drained", "cpu:1": "drained"}
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 130, out + err
+    assert out.count("given back with") == 2
+    assert user.json("slots")["runners"] == []
+
+
+def test_a_run_that_waits_for_slots_goes_on_when_the_signal_file_gives_one(
+    user: User, running: Callable[..., subprocess.Popen[str]]
+) -> None:
+    user.write(LONG)
+    process = running("--cpu-slots", "1")
+    order = user.results / "slots.txt"
+    order.write_text("drain cpu:0 now\nadd gpu3\n")
+    assert process.stdout is not None
+    while "cells wait for slots" not in (line := process.stdout.readline()):
+        assert line
+    assert not psutil.Process(process.pid).children()
+    order.write_text("add cpu:0")
+    while "✓" not in (line := process.stdout.readline()):
+        assert line
+    assert not order.exists()
+
+
+def test_gpus_that_are_added_are_looked_at_as_any_other(
+    user: User,
+    running: Callable[..., subprocess.Popen[str]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    file = user.folder / "nvml.json"
+    gpus = [well(0), well(1), well(2, processes=[ADA])]
+    file.write_text(json.dumps({"driver": "550.54.15", "gpus": gpus}))
+    monkeypatch.setenv(RECORDING, str(file))
+    user.write(LONG)
+    process = running("--gpus", "0")
+    done = user.run("slots", "add", "gpu:1", "gpu:2", "gpu:9", "gpu:0", code=1)
+    assert "gpu:1 is added" in done.stdout
+    assert done.stderr.splitlines() == [
+        "refused: no gpu:9 on this machine; there are gpu:0, gpu:1, gpu:2",
+        "refused: gpu:0 is part of this run already",
+    ]
+    until(lambda: states(user).get("gpu:2") == "left alone")
+    until(lambda: states(user)["gpu:1"] == "benchmark")
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 130, out + err
+    assert "gpu:2 is left alone" in out
+
+
+def test_a_runner_that_was_killed_is_not_asked(
+    user: User, running: Callable[..., subprocess.Popen[str]]
+) -> None:
+    user.write(LONG)
+    process = running("--cpu-slots", "1")
+    process.send_signal(signal.SIGKILL)
+    process.wait(60)
+    done = user.run("slots", "drain", "cpu:0", code=1)
+    assert "no run is on; start one with: benchfleet run study.yaml" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["add"], "add what? name devices, such as gpu:3 or cpu:0"),
+        (["drain", "gpu3"], "'gpu3' is no device; write gpu:3, cpu:0 or lab2/gpu:1"),
+        (["dran", "gpu:3"], "'dran' is no campaign file, no device and none of add, drain"),
+        (["gpu:3"], "what of gpu:3? write: benchfleet slots drain gpu:3"),
+        (["add", "gpu:3", "--now"], "--now goes with drain or remove"),
+        (["--runner", "abc"], "no runner 'abc' is at work (it ended); there are: none"),
+        (["other.yaml"], "other.yaml"),
+    ],
+)
+def test_what_makes_no_sense_is_said(user: User, words: list[str], said: str) -> None:
+    user.write(LONG)
+    user.results.mkdir(parents=True)
+    user.run("ledger", "rebuild", "study.yaml")
+    assert said in user.run("slots", *words, code=2).stderr
+
+
+def test_without_a_campaign_the_only_one_here_is_meant(user: User) -> None:
+    assert "no campaign file is here" in user.run("slots", code=2).stderr
+    user.write(LONG)
+    user.write("hosts: [a]\n", "machines.yaml")
+    assert "no run is on" in user.run("slots").stdout
+    user.write(LONG, "other.yml")
+    assert "which campaign? name one of other.yml, study.yaml" in user.run("slots", code=2).stderr
+
+
+def test_what_is_removed_without_a_run_is_left_out_of_the_next(user: User) -> None:
+    user.write(LONG.replace("40}", "1}"))
+    user.results.mkdir(parents=True)
+    user.run("ledger", "rebuild", "study.yaml")
+    assert "later ones leave cpu:0 out" in user.run("slots", "remove", "cpu:0").stdout
+    told = user.run("run", "study.yaml", "--cpu-slots", "1", code=1).stdout
+    assert "cpu:0 is left out: it was removed" in told
+    assert "ended early: every device of this run was removed" in " ".join(told.split())
+    user.run("slots", "add", "cpu:0", code=1)
+    user.run("run", "study.yaml", "--cpu-slots", "1")

@@ -1,0 +1,377 @@
+"""A running runner obeys what a person asks of its slots, in virtual time."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from benchfleet.domain.event import Event
+from benchfleet.domain.resource import Device
+from benchfleet.domain.slots import Answer, SlotsOrder, answer_of, device_name
+from benchfleet.engines.base import HostLost, HostReady, SlotId, SlotLost, Started
+from benchfleet.errors import DeviceError
+from benchfleet.runner.inbox import Interrupted
+from benchfleet.runner.loop import Runner
+from benchfleet.runner.orders import STOP_GRACE, Here
+from stage import GPUS, Stage, cells, good
+
+US = "us" * 16
+MANY = tuple(Device(kind="gpu", index=i, memory=8 * 10**9) for i in range(4))
+
+
+class Person:
+    """Somebody who asks things of a run at times of their own."""
+
+    def __init__(self, stage: Stage) -> None:
+        self.stage = stage
+        self._due: list[tuple[float, Callable[[], object]]] = []
+        self.asked: list[int] = []
+        real = stage.inbox.take
+
+        def take(wait: float) -> Any:
+            arrival = real(wait)
+            for at, act in list(self._due):
+                if stage.clock() - stage.inbox.began >= at:
+                    self._due.remove((at, act))
+                    act()
+            return arrival
+
+        stage.inbox.take = take  # type: ignore[method-assign]
+
+    def does(self, at: float, act: Callable[[], object]) -> None:
+        self._due.append((at, act))
+
+    def asks(self, at: float, action: Any, *devices: str, now: bool = False) -> None:
+        order = SlotsOrder(action=action, devices=tuple(map(device_name, devices)), now=now)
+        self.does(at, lambda: self.asked.append(self.stage.ledger.record(order.event(US))))
+
+    @property
+    def answers(self) -> list[Answer]:
+        told = [e for e in self.stage.ledger.events() if e.kind == "slots_told"]
+        assert [event.data["asked"] for event in told] == self.asked
+        return [answer_of(event.data) for event in told]
+
+
+@pytest.fixture
+def person(stage: Stage) -> Person:
+    return Person(stage)
+
+
+def slots_over_time(stage: Stage) -> Callable[[], list[tuple[float, set[str]]]]:
+    """Follows which devices have a slot."""
+    seen: list[tuple[float, set[str]]] = []
+    real = stage.watch
+
+    def watch(notice: Any, progress: Any) -> None:
+        real(notice, progress)
+        taken = {d.label for s in stage.engine.specs.values() for d in s.devices}
+        seen.append((stage.clock() - stage.inbox.began, taken))
+
+    stage.watch = watch  # type: ignore[method-assign]
+    return lambda: seen
+
+
+def said(stage: Stage) -> list[str]:
+    return [notice.message for notice in stage.said("slots_changed")]
+
+
+def warned(stage: Stage) -> list[str]:
+    return [notice.message for notice in stage.said("warning")]
+
+
+def test_a_drained_device_finishes_its_cell_and_gets_no_other(stage: Stage, person: Person) -> None:
+    seen = slots_over_time(stage)
+    person.asks(3, "drain", "cpu:1")
+    end = stage.run(cells(6))
+    assert end.progress.states == {"success": 6}
+    assert not stage.said("cell_released")
+    assert [taken for at, taken in seen() if 12 < at < 45] != []
+    assert all(taken == {"cpu:0"} for at, taken in seen() if 12 < at < 45)
+    assert said(stage)[0].startswith("cpu:1 is drained; it is free when ")
+    assert said(stage)[1] == "cpu:1 is free: no slot is on it any more"
+    (answer,) = person.answers
+    assert not answer.refused
+    assert [slot.state for slot in answer.slots] == ["load", "load, then let go"] or [
+        slot.state for slot in answer.slots
+    ] == ["benchmark", "benchmark, then let go"]
+
+
+def test_draining_now_gives_the_cell_back_with_its_samples(stage: Stage, person: Person) -> None:
+    person.asks(5, "drain", "cpu:1", now=True)
+    end = stage.run(cells(4, tries=1))
+    assert end.progress.states == {"success": 4}
+    (released,) = stage.said("cell_released")
+    assert released.data["samples"] == 1
+    assert "stop after the sample at hand" in said(stage)[0]
+
+
+def test_a_cell_that_does_not_stop_is_ended_and_goes_on_elsewhere(
+    stage: Stage, person: Person
+) -> None:
+    first: list[str] = []
+
+    def hangs_once(slot: Any, order: Any) -> Any:
+        if not first:
+            first.append(slot)
+        if slot == first[0]:
+            return [(0, Started(slot=slot, attempt=order.attempt, stage="benchmark"))]
+        return good(slot, order)
+
+    stage.engine.script = hangs_once
+    stage.engine.stop = lambda slot, attempt: None  # type: ignore[method-assign]
+    person.asks(5, "drain", "cpu:0", now=True)
+    end = stage.run(cells(3))
+    assert end.progress.states == {"success": 3}
+    (released,) = stage.said("cell_released")
+    assert released.message == f"it did not stop within {STOP_GRACE:g} s"
+
+
+def test_a_cell_that_only_loads_is_given_back_at_once(stage: Stage, person: Person) -> None:
+    def loads_long(slot: Any, order: Any) -> Any:
+        if stage.clock() - stage.inbox.began < 1:
+            return [(0, Started(slot=slot, attempt=order.attempt, stage="load"))]
+        return good(slot, order)
+
+    stage.engine.script = loads_long
+    person.asks(5, "drain", "cpu:0", "cpu:1", now=True)
+    person.asks(9, "add", "cpu:0")
+    end = stage.run(cells(2))
+    assert end.progress.states == {"success": 2}
+    assert [notice.data["samples"] for notice in stage.said("cell_released")] == [0, 0]
+
+
+def test_a_run_whose_devices_are_all_drained_waits_and_goes_on_when_one_is_added(
+    stage: Stage, person: Person
+) -> None:
+    person.asks(3, "drain", "cpu:0", "cpu:1")
+    person.asks(500, "add", "cpu:1")
+    end = stage.run(cells(4))
+    assert end.progress.states == {"success": 4}
+    assert end.seconds > 500
+    (waits,) = [text for text in warned(stage) if "wait for slots" in text]
+    assert waits.startswith("2 cells wait for slots: `benchfleet slots add cpu:0 cpu:1`")
+    assert {spec.devices[0].index for spec in stage.engine.opened[2:]} == {1}
+
+
+def test_a_run_whose_devices_are_all_removed_ends_and_says_why(
+    stage: Stage, person: Person
+) -> None:
+    person.asks(3, "remove", "cpu:0", "cpu:1")
+    end = stage.run(cells(4))
+    assert end.progress.states == {"success": 2, "pending": 2}
+    assert {why for _, why in end.impossible} == {"no device is left that a slot starts on"}
+
+
+def test_a_removed_device_is_left_out_of_later_runs_until_it_is_added(
+    stage: Stage, person: Person
+) -> None:
+    person.asks(3, "remove", "cpu:1")
+    stage.run(cells(4))
+    stage.engine.opened.clear()
+    person.asks(100, "add", "cpu:1")
+    stage.run(cells(12))
+    assert [spec.devices[0].index for spec in stage.engine.opened][:1] == [0]
+    assert "cpu:1 is left out: it was removed" in warned(stage)[-1]
+    stage.engine.opened.clear()
+    person._due.clear()
+    person.asks(1, "add", "cpu:1")
+    stage.run(cells(20))
+    stage.engine.opened.clear()
+    stage.run(cells(24))
+    assert {spec.devices[0].index for spec in stage.engine.opened} == {0, 1}
+
+
+def test_a_run_of_which_every_device_was_removed_before_ends_at_once(
+    stage: Stage, person: Person
+) -> None:
+    person.asks(3, "remove", "cpu:0", "cpu:1")
+    stage.run(cells(4))
+    stage.engine.opened.clear()
+    end = stage.run(cells(4))
+    assert "removed" in end.broken
+    assert not stage.engine.opened
+
+
+@pytest.fixture
+def gpus_here(stage: Stage) -> list[Device]:
+    """The GPUs of this machine, as its driver has them."""
+    there = list(MANY)
+    real = stage.runner
+
+    def runner(*arguments: Any) -> Runner:
+        made = real(*arguments)
+        made._orders._roster._gpus = lambda: there
+        return made
+
+    stage.runner = runner  # type: ignore[method-assign]
+    return there
+
+
+def test_a_gpu_that_is_here_is_added_with_as_many_slots_as_the_others(
+    stage: Stage, person: Person, gpus_here: list[Device]
+) -> None:
+    person.asks(3, "add", "gpu:3")
+    end = stage.run(cells(9, gpus=1), GPUS)
+    assert end.progress.states == {"success": 9}
+    assert [spec.devices[0].index for spec in stage.engine.opened] == [0, 1, 3]
+    assert end.seconds < 40
+    (answer,) = person.answers
+    assert answer.said == ("gpu:3 is added; it is looked at when a cell is to run there",)
+    assert [slot.devices for slot in answer.slots] == ["gpu:0", "gpu:1", "gpu:3"]
+
+
+def test_what_cannot_be_added_is_refused_with_what_there_is(
+    stage: Stage, person: Person, gpus_here: list[Device]
+) -> None:
+    person.asks(3, "add", "gpu:7", "gpu:1", "lab9/gpu:0", "cpu:0")
+    person.asks(4, "drain", "gpu:3")
+    stage.run(cells(4, gpus=1), GPUS)
+    first, second = person.answers
+    assert first.said == ()
+    assert first.refused == (
+        "no gpu:7 on this machine; there are gpu:0, gpu:1, gpu:2, gpu:3",
+        "gpu:1 is part of this run already",
+        "lab9/gpu:0: lab9 takes no part in this run; its machines: this one",
+        "cpu:0: this machine takes part with its GPUs; a run takes GPUs or slots of the CPU of a "
+        "machine, not both",
+    )
+    assert second.refused == ("no gpu:3 in this run; there are gpu:0, gpu:1",)
+
+
+def test_a_driver_that_cannot_be_asked_is_an_answer_too(stage: Stage, person: Person) -> None:
+    def broken() -> Any:
+        raise DeviceError("the GPUs cannot be counted")
+
+    runner = stage.runner(cells(4, gpus=1), GPUS)
+    runner._orders._roster._gpus = broken
+    person.asks(3, "add", "gpu:3")
+    runner.run()
+    assert person.answers[0].refused == ("the GPUs cannot be counted",)
+
+
+def test_asking_twice_changes_nothing(stage: Stage, person: Person) -> None:
+    person.asks(3, "drain", "cpu:1")
+    person.asks(20, "drain", "cpu:1")
+    person.asks(22, "remove", "cpu:1", "cpu:1")
+    person.asks(24, "remove", "cpu:1")
+    person.asks(26, "add", "cpu:1")
+    person.asks(28, "add", "cpu:1")
+    end = stage.run(cells(10))
+    assert end.progress.states == {"success": 10}
+    told = [(*answer.said, *answer.refused) for answer in person.answers]
+    assert told[1:] == [
+        ("cpu:1 is drained already; no slot is on it",),
+        ("cpu:1 is removed; no slot is on it",),
+        ("cpu:1 is removed already; no slot is on it",),
+        ("cpu:1 is added; it was removed, and is looked at when a cell is to run there",),
+        ("cpu:1 is part of this run already",),
+    ]
+
+
+def test_draining_now_hurries_a_device_that_is_being_drained(stage: Stage, person: Person) -> None:
+    person.asks(2, "drain", "cpu:1")
+    person.asks(5, "drain", "cpu:1", now=True)
+    end = stage.run(cells(4))
+    assert end.progress.states == {"success": 4}
+    assert len(stage.said("cell_released")) == 1
+
+
+def test_a_device_added_again_while_its_cell_runs_keeps_its_slot(
+    stage: Stage, person: Person
+) -> None:
+    person.asks(2, "drain", "cpu:1")
+    person.asks(5, "add", "cpu:1")
+    end = stage.run(cells(6))
+    assert end.progress.states == {"success": 6}
+    assert len(stage.engine.opened) == 2
+    assert "is free" not in " ".join(said(stage)[1:])
+
+
+def test_a_cell_over_two_gpus_waits_for_the_one_that_was_drained(
+    stage: Stage, person: Person
+) -> None:
+    person.asks(3, "drain", "gpu:1")
+    person.asks(300, "add", "gpu:1")
+    end = stage.run(cells(2, gpus=2), GPUS)
+    assert end.progress.states == {"success": 2}
+    assert end.seconds > 300
+    assert any("1 cells wait for slots" in text for text in warned(stage))
+
+
+def test_the_signal_file_is_obeyed_once_and_what_is_wrong_in_it_is_told(
+    stage: Stage, person: Person
+) -> None:
+    file = stage.layout.orders
+    text = "# lent to Ada\ndrain cpu:1\n\nadd\nfetch gpu:1\ndrain gpu3\ndrain cpu:9\n"
+    person.does(3, lambda: file.write_text(text))
+    end = stage.run(cells(6))
+    assert end.progress.states == {"success": 6}
+    assert not file.exists()
+    assert len([text for text in said(stage) if text.startswith("cpu:1 is drained")]) == 1
+    assert warned(stage) == [
+        "slots.txt, line 4: add what? write add gpu:3",
+        "slots.txt, line 5: 'fetch' is none of add, drain, remove",
+        "slots.txt, line 6: 'gpu3' is no device; write gpu:3, cpu:0 or lab2/gpu:1",
+        "slots.txt, line 7: no cpu:9 in this run; there are cpu:0, cpu:1",
+    ]
+
+
+def test_a_machine_that_comes_back_has_what_was_added_and_lacks_what_was_removed(
+    stage: Stage, person: Person
+) -> None:
+    one, two, three = (Device(kind="cpu", index=i, host="lab2") for i in range(3))
+    stage.engine.far = ("lab2",)
+    ready = HostReady(host="lab2", devices=(one, two), slots=2, threads=2)
+    stage.inbox.post(ready)
+    stage.inbox.post(ready, after=40)
+
+    def lose() -> None:
+        for name in list(stage.engine.specs):
+            del stage.engine.specs[name]
+            stage.inbox.post(SlotLost(slot=SlotId(name), reason="gone", host_lost=True))
+        stage.inbox.post(HostLost(host="lab2", reason="gone"))
+
+    person.does(30, lose)
+    person.asks(3, "remove", "lab2/cpu:0")
+    person.asks(4, "add", "lab2/cpu:2")
+    person.asks(35, "add", "lab2/cpu:7")
+    runner = stage.runner(cells(30))
+    runner._filler._pools.clear()
+    runner._filler._origins.clear()
+    runner._filler.sort_out()
+    runner.run()
+    opened = [spec.devices[0] for spec in stage.engine.opened]
+    assert opened == [one, two, three, two, three]
+    assert {spec.threads for spec in stage.engine.opened} == {2}
+    assert person.answers[2].refused == ("lab2/cpu:7: lab2 is away (lab2: gone)",)
+
+
+def test_a_run_that_ends_obeys_no_more(stage: Stage, person: Person) -> None:
+    stage.inbox.post(Interrupted(signal="SIGINT"), after=2.2)
+    person.asks(2.3, "drain", "cpu:1")
+    stage.engine.stop = lambda slot, attempt: None  # type: ignore[method-assign]
+    stage.run(cells(2))
+    assert person.answers[0].refused == ("cpu:1: this run is ending",)
+
+
+def test_orders_to_others_and_orders_that_nobody_knows_are_passed_over(
+    stage: Stage, person: Person
+) -> None:
+    order = SlotsOrder(action="drain", devices=(device_name("cpu:0"),))
+    person.does(2, lambda: stage.ledger.record(order.event("somebody else")))
+    strange = Event(kind="slots_asked", data={"runner": US, "action": "paint", "devices": []})
+    person.does(2, lambda: stage.ledger.record(strange))
+    stage.run(cells(4))
+    assert not person.answers
+    assert not said(stage)
+
+
+def test_a_runner_tells_the_ledger_that_it_began_and_ended(stage: Stage) -> None:
+    stage.run(cells(1))
+    told = [e.data["runner"] for e in stage.ledger.events() if e.kind.startswith("runner_")]
+    assert told == [US, US]
+    json.dumps([dict(e.data) for e in stage.ledger.events()])  # as a ledger on a disk keeps it
+    assert Here().gpus() == ()
