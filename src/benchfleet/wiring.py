@@ -7,7 +7,7 @@ import os
 import random
 import socket
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
@@ -15,15 +15,16 @@ from pathlib import Path
 
 from benchfleet import registry
 from benchfleet.bench import Bench, make_folder
+from benchfleet.campaign.base import AUTO, Machine
 from benchfleet.domain.attempt import CellRecord, RunnerId
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.host import Host
-from benchfleet.domain.resource import GpuChecks
-from benchfleet.domain.usage import Price
+from benchfleet.domain.resource import GpuChecks, Headroom
 from benchfleet.engines.base import Engine, Post
 from benchfleet.engines.processes import owner
 from benchfleet.ledger.base import DEFAULT_LEASE
-from benchfleet.machines.devices import chosen_devices, cores, nvml_gpus
+from benchfleet.machines.devices import CPU_SLOTS, chosen_devices, cores, nvml_gpus
+from benchfleet.machines.headroom import headroom
 from benchfleet.machines.provenance import provenance
 from benchfleet.runner.attempts import Attempts
 from benchfleet.runner.inbox import Broken, Inbox, LeaseLost, NoRoom, RealInbox
@@ -39,22 +40,35 @@ from benchfleet.runner.space import room
 WRITERS = 2  # threads that write and sync results; more would only wait for the same disk
 
 
-def choose_pool(
-    gpu_ids: Sequence[int] | None,
-    cpu_slots: int | None,
-    max_concurrent_runs: int | None,
-    price: Price | None = None,
-) -> Pool:
+MOST_PER_GPU = 8  # slots where as many are wanted as there is room for
+
+
+def choose_pool(asked: Machine) -> Pool:
     """The devices of a run and how many slots share them. Raises DeviceError."""
-    if cpu_slots is None and not gpu_ids:
-        devices = chosen_devices(gpu_ids, None, cpu_default=max_concurrent_runs)
+    most, per_gpu = asked.max_concurrent_runs, asked.slots_per_gpu
+    if asked.cpu_slots == AUTO:
+        devices = chosen_devices(asked.gpus, most or cores())
+    elif asked.cpu_slots is None and not asked.gpus:
+        devices = chosen_devices(asked.gpus, None, cpu_default=most)
     else:
-        devices = chosen_devices(gpu_ids, cpu_slots)
-    slots = max_concurrent_runs or len(devices)
+        devices = chosen_devices(asked.gpus, asked.cpu_slots)
+    begin = 0
     if devices[0].kind == "cpu":
-        devices = devices[:slots]
+        devices = devices[:most]
         slots = len(devices)
-    return Pool(devices=devices, slots=slots, threads=max(1, cores() // slots), price=price)
+        begin = min(CPU_SLOTS, slots) if asked.cpu_slots == AUTO else 0
+    elif per_gpu is not None:
+        slots = (per_gpu or MOST_PER_GPU) * len(devices)
+        slots, begin = min(slots, most or slots), 1 if per_gpu == AUTO else 0
+    else:
+        slots = most or len(devices)
+    return Pool(
+        devices=devices,
+        slots=slots,
+        threads=max(1, cores() // slots),
+        begin=begin,
+        price=asked.price,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,13 +119,24 @@ def run_cells(
             background=background.submit,
             room=partial(room, bench.layout.root),
             ending=ending,
-            here=Here(machine=socket.gethostname(), process=owner(os.getpid()), gpus=nvml_gpus),
+            here=Here(
+                machine=socket.gethostname(),
+                process=owner(os.getpid()),
+                gpus=nvml_gpus,
+                measure=_measure,
+            ),
         )
         return runner.run()
     finally:
         connected.close()
         background.shutdown()
         ledger.close()
+
+
+def _measure(gpus: bool, tell: Callable[[Mapping[str, Headroom]], None]) -> None:
+    """Ask in a thread of its own, which a driver that hangs holds up alone."""
+    work = threading.Thread(target=lambda: tell(headroom(gpus=gpus)), name="headroom", daemon=True)
+    work.start()
 
 
 def rescore(bench: Bench, records: Sequence[CellRecord]) -> Iterator[Rescored]:

@@ -10,15 +10,18 @@ from benchfleet.domain.matrix import Matrix
 from benchfleet.domain.names import path_part
 from benchfleet.domain.usage import Price
 
+AUTO = 0  # slots: as many as there is room for, found out while they run
+
 
 @dataclass(frozen=True, kw_only=True)
 class Machine:
     """What the campaign asks of the machine that runs it; None leaves it to the command line."""
 
     gpus: tuple[int, ...] | None = None
-    cpu_slots: int | None = None
+    cpu_slots: int | None = None  # or AUTO
     max_concurrent_runs: int | None = None
     price: Price | None = None  # of it, or of each of its GPUs
+    slots_per_gpu: int | None = None  # or AUTO
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -137,6 +137,15 @@ class Entry:
             default, f"at most {most}" if over else f"a whole number, {least} or more"
         )
 
+    def slots(self, auto: int) -> int:
+        """How many slots; `auto` where that is to be found out."""
+        value = self.value
+        if value == "auto":
+            return auto
+        if isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= MANY:
+            return value
+        return self._otherwise(auto, "a whole number, 1 or more, or auto")
+
     def truth(self, default: bool) -> bool:
         if isinstance(self.value, bool):
             return self.value

@@ -11,7 +11,7 @@ from benchfleet.domain.matrix import Matrix, ModelEntry
 from benchfleet.errors import CampaignError
 
 from . import benchmarks, configs, defaults, models, rules
-from .base import Campaign, Machine, results_folder
+from .base import AUTO, Campaign, Machine, results_folder
 from .benchmarks import DeclaredWorkload, read_benchmarks
 from .check import check_contents, check_names
 from .configs import read_configs
@@ -20,7 +20,7 @@ from .entry import Entry, Mistakes
 from .models import DeclaredModel, read_models
 from .pairs import check_pairs, leaves_cells
 from .rules import Axes, read_exclude, read_include
-from .shapes import NAME, PRICE, TEXT, Shape, listing, mapping, told, whole
+from .shapes import NAME, PRICE, SLOTS, TEXT, Shape, listing, mapping, told, whole
 from .source import Flaw, Source
 from .yaml_reader import read_yaml
 
@@ -29,11 +29,12 @@ __all__ = ["Campaign", "load_campaign", "read_campaign"]
 RESULTS = "./benchmark_results"
 MACHINE: Mapping[str, Shape] = {
     "gpus": told(listing(whole(0)), "the GPUs to use, as --gpus"),
-    "cpu_slots": told(whole(), "slots without a GPU, as --cpu-slots"),
+    "cpu_slots": told(SLOTS, "slots without a GPU, or auto, as --cpu-slots"),
     "max_concurrent_runs": told(whole(), "cells at a time, as --max-concurrent-runs"),
     "price": told(
         PRICE, "of an hour of this machine, such as 0.39 EUR/h, or of a GPU, as $1/gpu/h"
     ),
+    "slots_per_gpu": told(SLOTS, "slots on each GPU, or auto, as --slots-per-gpu"),
 }
 MATRIX: Mapping[str, Shape] = {
     "models": models.SHAPE,
@@ -151,15 +152,16 @@ def _campaign(root: Entry, file: Path) -> Campaign | None:
 
 
 def read_machine(
-    gpus: Entry, cpu_slots: Entry, max_concurrent_runs: Entry, price: Entry
+    gpus: Entry, cpu_slots: Entry, max_concurrent_runs: Entry, price: Entry, slots_per_gpu: Entry
 ) -> Machine:
     """What is asked of this machine, under the keys of `MACHINE`."""
     ids = [one.whole(0, least=0) for one in gpus.items()]
     return Machine(
         gpus=tuple(ids) if ids else None,
-        cpu_slots=None if cpu_slots.absent else cpu_slots.whole(1),
+        cpu_slots=None if cpu_slots.absent else cpu_slots.slots(AUTO),
         max_concurrent_runs=None if max_concurrent_runs.absent else max_concurrent_runs.whole(1),
         price=price.price(),
+        slots_per_gpu=None if slots_per_gpu.absent else slots_per_gpu.slots(AUTO),
     )
 
 

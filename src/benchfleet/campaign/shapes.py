@@ -36,6 +36,9 @@ def whole(least: int = 1, most: int = MANY) -> Shape:
     return {"type": "integer", "minimum": least, "maximum": most}
 
 
+SLOTS: Shape = {"anyOf": [whole(), {"const": "auto"}]}
+
+
 def plugin(family: str) -> Shape:
     """The name of a plugin; which there are is filled in when the schema is made."""
     return {"$ref": f"#/$defs/{family}"}

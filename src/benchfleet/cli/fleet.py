@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -12,7 +13,6 @@ from benchfleet.campaign.inventory import choose_hosts, known_hosts_of, load_inv
 from benchfleet.cli.options import AskedDevices, hosts
 from benchfleet.domain.host import Host
 from benchfleet.domain.resource import GpuChecks
-from benchfleet.domain.usage import Price
 from benchfleet.errors import CampaignError, Mistake
 from benchfleet.wiring import Fleet, choose_pool
 
@@ -35,9 +35,7 @@ def chosen(arguments: argparse.Namespace) -> tuple[Host, ...]:
     return hosts
 
 
-def machines(
-    arguments: argparse.Namespace, devices: AskedDevices, price: Price | None = None
-) -> Fleet:
+def machines(arguments: argparse.Namespace, devices: AskedDevices) -> Fleet:
     """The machines that a run is to use: this one, or those chosen of an inventory. This one takes
     part in the latter where the inventory has it, or the command line names devices of it. Raises
     CampaignError."""
@@ -46,26 +44,27 @@ def machines(
         if arguments.hosts:
             message = "chooses among the machines of an inventory; name it with --machines"
             raise CampaignError("command line", [Mistake(key="--hosts", message=message)])
-        if checks.share and not devices[0]:
+        if checks.share and not devices.gpus:
             message = "uses GPUs that others are on, so it must be said which: --gpus 0,1"
             raise CampaignError("command line", [Mistake(key="--share-gpus", message=message)])
         return Fleet(
-            pool=choose_pool(*devices, price),
+            pool=choose_pool(devices),
             checks=checks,
-            named=bool(devices[0]),
+            named=bool(devices.gpus),
             trial_load=arguments.trial_load,
         )
     inventory = choose_hosts(load_inventory(arguments.machines), arguments.hosts)
-    given, here = bool(arguments.gpus or arguments.cpu_slots), inventory.here
-    if not given and here is not None:
-        devices = (here.gpus, here.cpu_slots, here.max_concurrent_runs)
-    price = here.price if here is not None and here.price is not None else price
+    given = arguments.gpus is not None or arguments.cpu_slots is not None
+    here = inventory.here
+    if here is not None:
+        price = devices.price if here.price is None else here.price
+        devices = replace(devices if given else here, price=price)
     return Fleet(
-        pool=choose_pool(*devices, price) if given or here is not None else None,
+        pool=choose_pool(devices) if given or here is not None else None,
         hosts=inventory.hosts,
         known_hosts=known_hosts_of(arguments.machines),
         checks=checks,
-        named=bool(devices[0]),
+        named=bool(devices.gpus),
         trial_load=arguments.trial_load,
     )
 

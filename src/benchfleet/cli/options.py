@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchfleet.bench import Bench, open_bench
-from benchfleet.campaign.base import Campaign
+from benchfleet.campaign.base import AUTO, Campaign, Machine
 from benchfleet.campaign.choose import choose
 from benchfleet.campaign.load import load_campaign
 from benchfleet.domain.cell import Cell
@@ -52,7 +52,19 @@ def choice(parser: argparse.ArgumentParser) -> None:
 def devices(parser: argparse.ArgumentParser) -> None:
     """What of the machine to use."""
     parser.add_argument("--gpus", metavar="0,1", type=_ids, help="run on these GPUs")
-    parser.add_argument("--cpu-slots", metavar="N", type=count, help="run on N slots of the CPU")
+    parser.add_argument(
+        "--cpu-slots",
+        metavar="N|auto",
+        type=_slots,
+        help="run on N slots of the CPU; auto: as many as memory and cores allow",
+    )
+    parser.add_argument(
+        "--slots-per-gpu",
+        metavar="N|auto",
+        type=_slots,
+        help="slots on each GPU; auto: more while its memory and utilisation allow, fewer where "
+        "memory ran out",
+    )
     parser.add_argument(
         "--max-concurrent-runs",
         metavar="N",
@@ -78,8 +90,7 @@ def gpu_checks(parser: argparse.ArgumentParser) -> None:
     )
 
 
-# GPUs, CPU slots, and slots in all; None where nothing was said.
-AskedDevices = tuple[tuple[int, ...] | None, int | None, int | None]
+AskedDevices = Machine  # None in it: nothing was said
 
 
 def machines(parser: argparse.ArgumentParser) -> None:
@@ -105,11 +116,21 @@ def asked_devices(arguments: argparse.Namespace, found: Campaign) -> AskedDevice
     """GPUs, CPU slots and slots in all: the command line's over the campaign's."""
     asked = found.machine
     given = (arguments.gpus, arguments.cpu_slots)
-    if all(given):
+    if None not in given:
         message = "a run takes GPUs or slots of the CPU, not both; leave one of the two out"
         raise CampaignError("command line", [Mistake(key="--gpus --cpu-slots", message=message)])
-    gpus, cpu_slots = given if any(given) else (asked.gpus, asked.cpu_slots)
-    return gpus, cpu_slots, arguments.max_concurrent_runs or asked.max_concurrent_runs
+    gpus, cpu_slots = given if given != (None, None) else (asked.gpus, asked.cpu_slots)
+    per_gpu = arguments.slots_per_gpu
+    if per_gpu is not None and cpu_slots is not None:
+        message = "a run on slots of the CPU has no GPU; leave one of the two out"
+        raise CampaignError("command line", [Mistake(key="--slots-per-gpu", message=message)])
+    return Machine(
+        gpus=gpus,
+        cpu_slots=cpu_slots,
+        max_concurrent_runs=arguments.max_concurrent_runs or asked.max_concurrent_runs,
+        slots_per_gpu=asked.slots_per_gpu if per_gpu is None else per_gpu,
+        price=asked.price,
+    )
 
 
 def _ids(text: str) -> tuple[int, ...]:
@@ -150,6 +171,15 @@ def same_choice(
         for text in getattr(arguments, "kind", ()) if kinds is None else kinds:
             words += ["--kind", text]
     return shlex.join(words)
+
+
+def _slots(text: str) -> int:
+    if text == "auto":
+        return AUTO
+    try:
+        return count(text)
+    except argparse.ArgumentTypeError as error:
+        raise argparse.ArgumentTypeError(f"{error}, or auto") from None
 
 
 def count(text: str) -> int:

@@ -39,7 +39,7 @@ def main(arguments: argparse.Namespace) -> int:
         return _explain(arguments, bench, cells)
     pool, missing = None, ""
     try:
-        pool = choose_pool(*options.asked_devices(arguments, bench.campaign))
+        pool = choose_pool(options.asked_devices(arguments, bench.campaign))
     except DeviceError as error:
         missing = str(error)
     plan = planned(

@@ -57,7 +57,8 @@ def _machine(pool: Pool, ram: int) -> str:
         else f"{many} CPU slot{'s' if many > 1 else ''}, {gigabytes(ram)} of memory free"
         for (kind, name, memory), many in kinds.items()
     ]
-    return f"{', '.join(named)}; {pool.slots} at a time"
+    most = "up to " if pool.begin else ""
+    return f"{', '.join(named)}; {most}{pool.slots} at a time"
 
 
 def _cells(rows: Sequence[Row]) -> Iterator[str]:

@@ -39,7 +39,7 @@ def _run(
     devices: AskedDevices,
     collector: Observer | None,
 ) -> int:
-    fleet = machines(arguments, devices, bench.campaign.machine.price)
+    fleet = machines(arguments, devices)
     inbox = RealInbox()
     stream = sys.stderr if arguments.json else sys.stdout
     with (

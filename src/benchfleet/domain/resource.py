@@ -33,6 +33,18 @@ class Device:
         return f"{self.host}/{self.kind}:{self.index}" if self.host else f"{self.kind}:{self.index}"
 
 
+CPU = "cpu"  # how the memory of a machine's CPU is called, beside those of its GPUs
+
+
+@dataclass(frozen=True, kw_only=True)
+class Headroom:
+    """What is free of one memory, at one moment."""
+
+    total: int  # bytes
+    free: int  # bytes
+    busy: float | None = None  # part of the time that its processor computes; None: not known
+
+
 @dataclass(frozen=True, kw_only=True)
 class GpuChecks:
     """How the GPUs of a slot are looked at before it is used: always whether they answer, are

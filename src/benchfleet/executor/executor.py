@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from benchfleet.bench import Bench, open_bench, split_url
-from benchfleet.campaign.base import absolute
+from benchfleet.campaign.base import Machine, absolute
 from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.event import Event
@@ -131,7 +131,13 @@ class BenchmarkExecutor:
             mistakes.append(Mistake(key="base_result_dir", message=message))
         try:
             slots = None if self.gpu_ids else self.max_concurrent_runs
-            pool = choose_pool(self.gpu_ids, slots, self.max_concurrent_runs)
+            pool = choose_pool(
+                Machine(
+                    gpus=self.gpu_ids,
+                    cpu_slots=slots,
+                    max_concurrent_runs=self.max_concurrent_runs,
+                )
+            )
         except DeviceError as error:
             message = str(error).replace("leave --gpus out", "give gpu_ids=[]")
             mistakes.append(Mistake(key="gpu_ids", message=message))

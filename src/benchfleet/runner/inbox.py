@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import queue
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
 from benchfleet.domain.attempt import Lease, Outcome
+from benchfleet.domain.resource import Headroom
 from benchfleet.engines.base import EngineEvent
 from benchfleet.runner.attempts import Attempt
 
@@ -48,7 +50,14 @@ class NoRoom:
     """The ledger's disk takes no more."""
 
 
-Arrival = EngineEvent | Interrupted | LeaseLost | Concluded | Broken | NoRoom
+@dataclass(frozen=True, kw_only=True)
+class Measured:
+    """What this machine has free, by memory."""
+
+    found: Mapping[str, Headroom]
+
+
+Arrival = EngineEvent | Interrupted | LeaseLost | Concluded | Broken | NoRoom | Measured
 
 
 class Inbox(Protocol):

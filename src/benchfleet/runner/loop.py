@@ -28,6 +28,7 @@ from benchfleet.results.layout import Layout
 from benchfleet.runner.attempts import Attempts
 from benchfleet.runner.cells import Background, Cells
 from benchfleet.runner.course import Course
+from benchfleet.runner.crowd import Crowd
 from benchfleet.runner.fill import Filler
 from benchfleet.runner.hosts import Hosts
 from benchfleet.runner.inbox import (
@@ -37,6 +38,7 @@ from benchfleet.runner.inbox import (
     Inbox,
     Interrupted,
     LeaseLost,
+    Measured,
     NoRoom,
 )
 from benchfleet.runner.leases import LeaseKeeper
@@ -126,6 +128,13 @@ class Runner:
             attempts=Attempts(ledger, layout, keeper, provenance=provenance, random=random),
             background=background,
         )
+        self._crowd = Crowd(
+            inbox=inbox,
+            course=self._course,
+            slots=self._slots,
+            pools=lambda: self._filler.pools,
+            measure=here.measure,
+        )
         self._machines = Machines(
             inbox=inbox,
             ledger=ledger,
@@ -134,6 +143,7 @@ class Runner:
             hosts=hosts,
             filler=self._filler,
             cells=self._cells,
+            crowd=self._crowd,
         )
         self._orders = Orders(
             runner=runner,
@@ -161,6 +171,7 @@ class Runner:
                 self._keeper.start()
                 self._orders.begin()
                 self._course.see_room()
+                self._crowd.look()
                 self._fill()
                 while self._goes_on():
                     arrival = self._inbox.take(self._next_look - self._inbox.now())
@@ -253,6 +264,7 @@ class Runner:
         self._course.see_room()
         self._machines.look()
         self._orders.look()
+        self._crowd.look()
         self._fill()
 
     def _fill(self) -> None:
@@ -272,6 +284,8 @@ class Runner:
             raise arrival.error
         elif isinstance(arrival, NoRoom):
             self._course.refused(of="ledger")
+        elif isinstance(arrival, Measured):
+            self._crowd.measured(arrival)
         elif isinstance(arrival, HostLost):
             self._machines.host_lost(arrival)
         elif isinstance(arrival, Concluded):

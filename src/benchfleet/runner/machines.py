@@ -15,6 +15,7 @@ from benchfleet.results.read import log_tail
 from benchfleet.runner.attempts import Attempt
 from benchfleet.runner.cells import Cells
 from benchfleet.runner.course import Course
+from benchfleet.runner.crowd import Crowd
 from benchfleet.runner.endings import ending
 from benchfleet.runner.fill import Filler
 from benchfleet.runner.hosts import PATIENCE, Hosts
@@ -36,9 +37,10 @@ class Machines:
         hosts: Hosts,
         filler: Filler,
         cells: Cells,
+        crowd: Crowd,
     ) -> None:
         self._inbox, self._ledger, self._course, self._slots = inbox, ledger, course, slots
-        self._hosts, self._filler, self._cells = hosts, filler, cells
+        self._hosts, self._filler, self._cells, self._crowd = hosts, filler, cells, crowd
         self._alone_since: float | None = None  # cells wait for a host, and nothing else goes on
 
     def look(self) -> None:
@@ -157,7 +159,9 @@ class Machines:
 
     def heed(self, slot: Slot, attempt: Attempt, stage: Stage, kind: Kind) -> None:
         """Act on what a failure says of the machine, whatever it was that failed."""
-        if kind == "gpu_fault" and self._filler.faulted(slot, attempt.claim.cell):
+        if kind == "oom":
+            self._crowd.ran_out(slot, attempt.claim.lease.fingerprint)
+        elif kind == "gpu_fault" and self._filler.faulted(slot, attempt.claim.cell):
             self._left_out(slot, "a GPU failed there under two cells in a row")
         elif kind == "disk_full" and not slot.spec.host:
             if stage == "collect":

@@ -30,6 +30,7 @@ from benchfleet.ledger.base import Ledger
 from benchfleet.results.layout import Layout
 from benchfleet.runner.cells import Cells
 from benchfleet.runner.course import Course
+from benchfleet.runner.crowd import Measure, measure_nothing
 from benchfleet.runner.fill import Filler
 from benchfleet.runner.hosts import Hosts
 from benchfleet.runner.inbox import Inbox
@@ -48,6 +49,7 @@ class Here:
     machine: str = ""  # how it calls itself
     process: str = ""  # what names the runner's process for ever
     gpus: Callable[[], Sequence[Device]] = tuple  # those that are here; raises DeviceError
+    measure: Measure = measure_nothing  # what is free here, asked without waiting for it
 
 
 class Orders:

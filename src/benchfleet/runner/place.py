@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from benchfleet.domain.cell import Cell
-from benchfleet.domain.resource import Device
+from benchfleet.domain.resource import CPU, Device
 from benchfleet.domain.usage import Price
 
 
@@ -20,6 +20,7 @@ class Pool:
     slots: int  # open at once, over all devices
     threads: int = 1  # for each slot
     price: Price | None = None  # of the machine, or of each of its GPUs
+    begin: int = 0  # slots in each memory at first, and more as there is room; 0: all at once
 
     @property
     def host(self) -> str:
@@ -41,6 +42,18 @@ class Shape(NamedTuple):
     late: bool = False  # it is best run elsewhere, and here when nothing else is left
 
 
+def memory_of(device: Device) -> str:
+    """The memory that slots on it share: the GPU's own, or that of a machine's CPU."""
+    if device.kind == "gpu":
+        return device.label
+    return f"{device.host}/{CPU}" if device.host else CPU
+
+
+def memories(pool: Pool) -> list[str]:
+    """Every memory of the pool, once."""
+    return list(dict.fromkeys(map(memory_of, pool.devices)))
+
+
 def without(pool: Pool, devices: tuple[Device, ...]) -> Pool:
     """The pool less devices that are not fit."""
     left = tuple(device for device in pool.devices if device not in devices)
@@ -58,7 +71,7 @@ def with_device(pools: Iterable[Pool], origin: Pool, device: Device) -> list[Poo
     order = sorted((*devices, device), key=lambda one: one.index)
     slots = (known.slots if known else 0) + origin.seats
     threads = max(1, origin.threads * origin.slots // slots)
-    return [*left, Pool(devices=tuple(order), slots=slots, threads=threads)]
+    return [*left, replace(origin, devices=tuple(order), slots=slots, threads=threads)]
 
 
 def next_group(
@@ -70,6 +83,7 @@ def next_group(
     gpu: bool = False,
     alone: bool = False,
     kept: Container[Device] = (),
+    full: Container[str] = (),
 ) -> tuple[Device, ...] | None:
     """The devices for one more slot of `width` devices, or None where there is no room.
 
@@ -77,7 +91,7 @@ def next_group(
     takes the seat where most are free; a wider one takes whole devices. Each has at least
     `memory` bytes and is a GPU where `gpu` says so; among equals the smallest that fit are taken.
     One that is to be `alone` shares no GPU, and on the CPU no machine; `kept` are the devices that
-    open slots share with nobody.
+    open slots share with nobody, and `full` the memories in which no other slot is wanted.
     """
     taken = list(open_slots)
     found = []
@@ -90,20 +104,28 @@ def next_group(
         on_cpu = bool(pool.devices) and pool.devices[0].kind == "cpu"
         wanted = len(pool.devices) if alone and on_cpu else width
         if len(here) < pool.slots and (
-            group := _group(pool, taken_here, wanted, memory, gpu=gpu, alone=alone)
+            group := _group(pool, taken_here, wanted, memory, gpu=gpu, alone=alone, full=full)
         ):
             found.append((len(here) / pool.slots, group))
     return min(found, key=lambda one: one[0])[1] if found else None
 
 
 def _group(
-    pool: Pool, taken: Counter[Device], width: int, memory: int, *, gpu: bool, alone: bool
+    pool: Pool,
+    taken: Counter[Device],
+    width: int,
+    memory: int,
+    *,
+    gpu: bool,
+    alone: bool,
+    full: Container[str],
 ) -> tuple[Device, ...] | None:
     room = pool.seats if width > 1 or alone else 1
     fit = [
         device
         for device in pool.devices
         if taken[device] + room <= pool.seats
+        and memory_of(device) not in full
         and device.memory >= memory
         and (device.kind == "gpu" or not gpu)
     ]

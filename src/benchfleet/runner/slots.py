@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from benchfleet.domain.attempt import Claim
@@ -12,7 +13,7 @@ from benchfleet.domain.usage import Rate
 from benchfleet.engines.base import Engine, Order, SlotId, SlotSpec
 from benchfleet.results.layout import Layout
 from benchfleet.runner.attempts import Attempt
-from benchfleet.runner.place import Pool, Shape, next_group
+from benchfleet.runner.place import Pool, Shape, memory_of, next_group
 from benchfleet.runner.progress import Progress, Running
 from benchfleet.runner.usage import rate_of
 
@@ -91,6 +92,7 @@ class Slots:
         self._pools: Sequence[Pool] = ()
         self._open: dict[SlotId, Slot] = {}
         self._opened = 0
+        self._limits: Mapping[str, int] = {}
 
     def __iter__(self) -> Iterator[Slot]:
         return iter(list(self._open.values()))
@@ -109,7 +111,20 @@ class Slots:
         taken = [slot.spec.devices for slot in self]
         kept = {device for slot in self if slot.alone for device in slot.spec.devices}
         width, alone = shape.width, shape.alone
-        return next_group(self._pools, taken, width, memory, gpu=gpu, alone=alone, kept=kept)
+        return next_group(
+            self._pools, taken, width, memory, gpu=gpu, alone=alone, kept=kept, full=self._full()
+        )
+
+    def limit(self, limits: Mapping[str, int]) -> None:
+        """Open no more slots than these in each memory."""
+        self._limits = limits
+
+    def _full(self) -> set[str]:
+        """The memories that hold as many slots as they may."""
+        taken: Counter[str] = Counter()
+        for slot in self:
+            taken.update({memory_of(device) for device in slot.spec.devices})
+        return {memory for memory, most in self._limits.items() if taken[memory] >= most}
 
     def open(
         self,

@@ -42,7 +42,7 @@ def chosen(
         trial_gpus=False,
         trial_load=False,
     )
-    return fleet.machines(arguments, (None, cpu_slots, None))
+    return fleet.machines(arguments, Machine(cpu_slots=cpu_slots))
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,87 @@
+"""Slots get fewer where memory ran out and more where there is room, with real processes."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from benchfleet.cli.main import main
+from benchfleet.machines.nvml import RECORDING
+from benchfleet.runner import adapt, crowd
+
+from .conftest import MOCK, User
+from .test_gpus import well
+
+# Three at a time take more than each may; two do not.
+ALLOCATOR = """\
+import json, os, pathlib, time
+here = pathlib.Path({folder!r})
+own = here / str(os.getpid())
+own.touch()
+try:
+    time.sleep(0.5)
+    crowd = sum(os.path.exists(f"/proc/{{file.name}}") for file in here.iterdir())
+    held = b"x" * (6 * 10**8 if crowd > 2 else 10**6)
+    time.sleep(1.5 if crowd > 2 else 0.2)
+finally:
+    own.unlink()
+print(json.dumps({{"score": 1.0}}))
+"""
+
+
+def test_slots_get_fewer_where_cells_ran_out_of_memory_beside_each_other(user: User) -> None:
+    folder = user.folder / "crowd"
+    folder.mkdir()
+    (user.folder / "take.py").write_text(ALLOCATOR.format(folder=str(folder)))
+    take = f"{{command: {{name: take, argv: [{sys.executable}, take.py], files: [take.py]}}}}"
+    user.write(
+        MOCK.replace("mock_benchmark", take) + "defaults: {limits: {ram: 300MB}, repeats: 4}\n"
+    )
+    done = user.run("run", "study.yaml", "--cpu-slots", "3")
+    assert "cpu: 2 slots at a time instead of 3: memory ran out with 3" in done.stdout
+    assert "over its limit of 300 MB" in " ".join(done.stdout.split())
+    assert len(user.published()) == 8
+
+
+def test_slots_on_a_gpu_get_more_where_it_has_room(
+    user: User, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = user.folder / "nvml.json"
+    file.write_text(json.dumps({"driver": "550.54.15", "gpus": [well(0, utilisation=20)]}))
+    monkeypatch.setenv(RECORDING, str(file))
+    monkeypatch.setattr(adapt, "SETTLE", 0.0)  # half a minute is long for a test
+    monkeypatch.setattr(crowd, "MEASURE_EVERY", 0.5)
+    monkeypatch.chdir(user.folder)
+    slow = "{_hostile: {samples: 20, seconds: 0.1}}"
+    user.write(
+        MOCK.replace("mock_benchmark", slow) + "slots_per_gpu: auto\ndefaults: {repeats: 2}\n"
+    )
+    assert main(["run", "study.yaml", "--max-concurrent-runs", "2"]) == 0
+    told = capsys.readouterr().out
+    assert "gpu:0: 2 slots at a time instead of 1: 79.0 of 80.0 GB are free" in told
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--cpu-slots", "0"], "'0' is no count; write a whole number from 1"),
+        (["--slots-per-gpu", "many"], "'many' is no count; write a whole number from 1, or auto"),
+        (["--cpu-slots", "2", "--slots-per-gpu", "2"], "a run on slots of the CPU has no GPU"),
+    ],
+)
+def test_a_number_of_slots_that_is_none_is_said(user: User, words: list[str], said: str) -> None:
+    user.write(MOCK)
+    assert said in user.run("run", "study.yaml", *words, code=2).stderr
+
+
+def test_a_campaign_says_auto_too_and_what_is_neither_is_a_mistake(user: User) -> None:
+    user.write(MOCK + "cpu_slots: auto\n")
+    plan = user.json("plan", "study.yaml")
+    assert plan["machine"]["slots"] >= 1
+    user.write(MOCK + "cpu_slots: some\n")
+    told = user.run("plan", "study.yaml", code=2).stderr
+    assert "a whole number, 1 or more, or auto" in told
+    assert Path(user.folder, "benchmark_results").exists() is False

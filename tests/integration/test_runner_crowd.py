@@ -1,0 +1,141 @@
+"""Slots that share a memory get more while there is room and fewer where it ran out, in virtual
+time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from benchfleet.domain.failure import Failure
+from benchfleet.domain.resource import Device, Headroom
+from benchfleet.engines.base import Failed, Order, SlotEvent, SlotId
+from benchfleet.runner.adapt import SETTLE
+from benchfleet.runner.loop import RunEnd
+from benchfleet.runner.place import Pool
+from stage import Stage, cells, good
+
+GB = 10**9
+CPUS = tuple(Device(kind="cpu", index=i) for i in range(8))
+GPU = Device(kind="gpu", index=0, memory=80 * GB)
+FIXED = Pool(devices=CPUS, slots=8)
+
+
+class Memory:
+    """A memory of 80 GB in which each slot holds some, and out of which cells run."""
+
+    def __init__(self, stage: Stage, *, name: str = "cpu", slot: int = 10, busy: float = 0.5):
+        self.stage, self.name, self.slot, self.busy = stage, name, slot, busy
+        self.crowds: list[int] = []  # slots open whenever a cell began
+        self.asked = 0
+
+    def measure(self, gpus: bool, tell: Callable[[Mapping[str, Headroom]], None]) -> None:
+        self.asked += 1
+        free = max(0, 80 - self.slot * len(self.stage.engine.specs)) * GB
+        tell({self.name: Headroom(total=80 * GB, free=free, busy=self.busy)})
+
+    def run(self, pool: Pool, count: int, **named: Any) -> RunEnd:
+        runner = self.stage.runner(cells(count, **named), pool)
+        runner._crowd._measure = self.measure
+        return runner.run()
+
+    def seen(self, slot: SlotId, order: Order) -> Sequence[tuple[float, SlotEvent]]:
+        self.crowds.append(len(self.stage.engine.specs))
+        return good(slot, order)
+
+
+def runs_out(fits: int) -> Callable[[Memory, SlotId, Order], Sequence[tuple[float, SlotEvent]]]:
+    """Cells of which so many fit into the memory at a time."""
+
+    def script(memory: Memory, slot: SlotId, order: Order) -> Sequence[tuple[float, SlotEvent]]:
+        memory.crowds.append(len(memory.stage.engine.specs))
+        if memory.crowds[-1] <= fits:
+            return good(slot, order)
+        failure = Failure(stage="benchmark", kind="oom", message="no room", retryable=True)
+        return [(3, Failed(slot=slot, attempt=order.attempt, failure=failure))]
+
+    return script
+
+
+def changes(stage: Stage) -> list[str]:
+    return [notice.message for notice in stage.said("slots_changed")]
+
+
+def test_slots_grow_while_there_is_room_for_one_more(stage: Stage) -> None:
+    memory = Memory(stage)
+    stage.engine.script = memory.seen
+    end = memory.run(Pool(devices=CPUS, slots=8, begin=2), 60)
+    assert end.progress.states == {"success": 60}
+    assert memory.crowds[:4] == [2, 2, 2, 2]
+    assert max(memory.crowds) == 6  # the seventh would leave less than is to stay free
+    assert changes(stage) == [
+        "cpu: 4 slots at a time instead of 2: 60.0 of 80.0 GB are free",
+        "cpu: 6 slots at a time instead of 4: 40.0 of 80.0 GB are free",
+    ]
+
+
+def test_slots_on_a_gpu_grow_up_to_the_limit(stage: Stage) -> None:
+    memory = Memory(stage, name="gpu:0", slot=1)
+    stage.engine.script = memory.seen
+    memory.run(Pool(devices=(GPU,), slots=3, begin=1), 60, gpus=1)
+    assert max(memory.crowds) == 3
+
+
+@pytest.mark.parametrize("why", ["busy", "unknown"])
+def test_slots_do_not_grow_where_it_brings_nothing_or_nothing_is_known(
+    stage: Stage, why: str
+) -> None:
+    name = "gpu:7" if why == "unknown" else "cpu"
+    memory = Memory(stage, name=name, busy=0.97 if why == "busy" else 0.1)
+    stage.engine.script = memory.seen
+    memory.run(Pool(devices=CPUS, slots=8, begin=2), 20)
+    assert max(memory.crowds) == 2
+    assert not changes(stage)
+
+
+def test_slots_that_grew_too_many_get_fewer_and_never_as_many_again(stage: Stage) -> None:
+    memory = Memory(stage, slot=2)
+    script = runs_out(3)
+    stage.engine.script = lambda slot, order: script(memory, slot, order)
+    end = memory.run(Pool(devices=CPUS, slots=8, begin=2), 60, tries=1)
+    assert end.progress.states == {"success": 60}
+    assert max(memory.crowds) == 4
+    assert changes(stage)[0].startswith("cpu: 4 slots at a time instead of 2")
+    assert "cpu: 3 slots at a time instead of 4: memory ran out with 4" in changes(stage)
+    assert end.seconds > 5 * SETTLE
+
+
+def test_slots_that_were_asked_for_get_fewer_where_two_cells_ran_out(stage: Stage) -> None:
+    memory = Memory(stage)
+    script = runs_out(4)
+    stage.engine.script = lambda slot, order: script(memory, slot, order)
+    end = memory.run(FIXED, 60, tries=1)
+    assert end.progress.states == {"success": 60}
+    assert max(memory.crowds) == 8
+    assert max(memory.crowds[-20:]) <= 4
+    assert not memory.asked
+    assert any(text.endswith("memory ran out with 8") for text in changes(stage))
+
+
+def test_one_cell_that_takes_too_much_costs_the_others_no_slot(stage: Stage) -> None:
+    memory = Memory(stage)
+    script = runs_out(1)
+
+    def one_is_large(slot: SlotId, order: Order) -> Sequence[tuple[float, SlotEvent]]:
+        if "benchmark-0" in order.cell.id:
+            return script(memory, slot, order)
+        return memory.seen(slot, order)
+
+    stage.engine.script = one_is_large
+    end = memory.run(FIXED, 33)
+    assert end.progress.states == {"success": 33}
+    assert not changes(stage)
+
+
+def test_memory_that_runs_out_under_a_slot_alone_says_nothing_of_others(stage: Stage) -> None:
+    script = runs_out(0)
+    memory = Memory(stage)
+    stage.engine.script = lambda slot, order: script(memory, slot, order)
+    memory.run(Pool(devices=CPUS[:1], slots=1), 4, tries=1)
+    assert not changes(stage)
