@@ -77,6 +77,25 @@ def test_a_number_of_slots_that_is_none_is_said(user: User, words: list[str], sa
     assert said in user.run("run", "study.yaml", *words, code=2).stderr
 
 
+@pytest.mark.parametrize(
+    ("more", "slots"),
+    [
+        ("slots_per_gpu: 3", 6),
+        ("{slots_per_gpu: 3, max_concurrent_runs: 4}", 4),
+        ("slots_per_gpu: auto", 16),
+        ("max_concurrent_runs: 3", 3),
+    ],
+)
+def test_gpus_are_shared_by_as_many_slots_as_is_said(
+    user: User, monkeypatch: pytest.MonkeyPatch, more: str, slots: int
+) -> None:
+    file = user.folder / "nvml.json"
+    file.write_text(json.dumps({"driver": "550.54.15", "gpus": [well(0), well(1)]}))
+    monkeypatch.setenv(RECORDING, str(file))
+    user.write(MOCK + more.strip("{}").replace(", ", "\n") + "\n")
+    assert user.json("plan", "study.yaml")["machine"]["slots"] == slots
+
+
 def test_a_campaign_says_auto_too_and_what_is_neither_is_a_mistake(user: User) -> None:
     user.write(MOCK + "cpu_slots: auto\n")
     plan = user.json("plan", "study.yaml")

@@ -20,6 +20,7 @@ from benchfleet.domain.event import Event
 from benchfleet.domain.slots import (
     ACTIONS,
     ADDED,
+    ENDED,
     FREED,
     REMOVED,
     TOLD,
@@ -135,11 +136,11 @@ def _meant(
             raise BenchfleetError(
                 f"no runner {arguments.runner!r} is at work (it ended); there are: {listed}"
             )
-        return found
-    if order.action == "list":
+    elif order.action == "list":
         return list(at_work)
-    elsewhere = all(name.host for name in order.devices)
-    found = [one for one in at_work if elsewhere or one.is_here]
+    else:
+        elsewhere = all(name.host for name in order.devices)
+        found = [one for one in at_work if elsewhere or one.is_here]
     if at_work and not found:
         raise BenchfleetError(
             f"no runner of this campaign is on this machine; name one with --runner: {listed}"
@@ -193,13 +194,16 @@ def _wait_until_free(
     left = {(one.id, str(device)) for one in meant for device in order.devices}
 
     def all_free(events: Sequence[Event]) -> bool:
+        ended = {one.id for one in meant if one.is_gone}
         for event in events:
             if event.kind == FREED:
                 for device in event.data["devices"]:
                     left.discard((event.data["runner"], device))
-                    print(f"{device} is free", flush=True)
-        working = {one.id for one in runners(ledger.events(among=_ABOUT_NOBODY))}
-        return not any(runner in working for runner, _ in left)
+                    print(printable(f"{device} is free"), flush=True)
+            elif event.kind == ENDED:
+                ended.add(event.data["runner"])
+        left.difference_update({one for one in left if one[0] in ended})
+        return not left
 
     _follow(ledger, since, all_free, patience=None)
 
