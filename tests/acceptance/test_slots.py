@@ -6,11 +6,16 @@ import json
 import signal
 import subprocess
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from typing import Any
 
 import psutil
 import pytest
 
+from benchfleet.cli import slots as slots_verb
+from benchfleet.cli.main import main
+from benchfleet.domain.event import Event
+from benchfleet.ledger.sqlite import SqliteLedger
 from benchfleet.machines.nvml import RECORDING
 
 from .conftest import User
@@ -131,6 +136,29 @@ def test_a_runner_that_was_killed_is_not_asked(
     process.wait(60)
     done = user.run("slots", "drain", "cpu:0", code=1)
     assert "no run is on; start one with: benchfleet run study.yaml" in done.stdout
+
+
+def test_runners_elsewhere_are_named_and_one_that_does_not_answer_is_said(
+    user: User, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    user.write(LONG)
+    user.results.mkdir(parents=True)
+    user.run("ledger", "rebuild", "study.yaml")
+    monkeypatch.chdir(user.folder)
+    monkeypatch.setattr(slots_verb, "_PATIENCE", 0.2)
+    with closing(SqliteLedger(user.results / "ledger.db", campaign="study")) as ledger:
+        for runner, machine in (("abc", "box1"), ("abd", "box2")):
+            data = {"runner": runner, "machine": machine, "process": "1@1"}
+            ledger.record(Event(kind="runner_began", data=data))
+    assert main(["slots", "add", "gpu:3"]) == 2
+    assert "is on this machine; name one with --runner: abc on box1" in capsys.readouterr().err
+    assert main(["slots", "add", "lab1/gpu:3"]) == 2
+    assert "2 runners are at work; name one with --runner" in capsys.readouterr().err
+    assert main(["slots", "add", "gpu:3", "--runner", "abc"]) == 1
+    assert "does not answer; it is gone, suspended" in capsys.readouterr().out
+    assert main(["slots", "--json"]) == 1
+    told = json.loads(capsys.readouterr().out)["runners"]
+    assert [(one["runner"], one["answered"]) for one in told] == [("abc", False), ("abd", False)]
 
 
 @pytest.mark.parametrize(

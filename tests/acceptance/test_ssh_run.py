@@ -413,3 +413,24 @@ def test_a_slot_elsewhere_cannot_write_outside_of_its_attempt(
     assert "../../../../x" in failed["message"]
     assert not list(user.folder.rglob("x"))
     assert not (user.folder.parent / "x").exists()
+
+
+def test_a_slot_on_a_host_is_added_and_drained_from_here(
+    user: User, lan: Machines, start: Callable[..., Run]
+) -> None:
+    lab1 = lan.add("lab1")
+    write(user, lab1.host(cpu_slots=1), repeats=40, seconds=3)
+    run = start()
+    until(lambda: run.of("cell_started"))
+    (only,) = user.json("slots")["runners"][0]["slots"]
+    assert only["devices"] == "lab1/cpu:0"
+    user.run("slots", "add", "lab1/cpu:1")
+    until(lambda: len({one["slot"] for one in run.of("cell_started")}) == 2)
+    told = user.run("slots", "drain", "lab1/cpu:0", "lab1/cpu:1", "--now", "--wait").stdout
+    assert told.endswith("is free\n")
+    assert not slots_on(lab1)
+    assert run.of("cell_released")
+    refused = user.run("slots", "drain", "lab1/cpu:9", code=1).stderr
+    assert "no lab1/cpu:9 in this run; there are lab1/cpu:0, lab1/cpu:1" in refused
+    run.process.send_signal(signal.SIGINT)
+    run.end(130)

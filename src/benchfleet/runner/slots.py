@@ -122,7 +122,7 @@ class Slots:
     def _full(self) -> set[str]:
         """The memories that hold as many slots as they may."""
         taken: Counter[str] = Counter()
-        for slot in self:
+        for slot in self if self._limits else ():
             taken.update({memory_of(device) for device in slot.spec.devices})
         return {memory for memory, most in self._limits.items() if taken[memory] >= most}
 

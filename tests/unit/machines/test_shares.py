@@ -52,6 +52,13 @@ def test_a_host_is_given_at_the_price_that_its_inventory_says() -> None:
     assert share_of(Host(name="lab1"), GPUS).price is None
 
 
+def test_gpus_that_its_inventory_leaves_out_can_be_added_later() -> None:
+    spare = share_of(Host(name="lab1", gpus=(1,)), GPUS).spare
+    assert [device.label for device in spare] == ["lab1/gpu:0"]
+    assert share_of(Host(name="lab1"), GPUS).spare == ()
+    assert share_of(Host(name="lab1", cpu_slots=2), GPUS).spare == ()
+
+
 def test_a_host_whose_driver_is_broken_does_not_become_one_without_gpus() -> None:
     with pytest.raises(DeviceError, match=r"Driver/library version mismatch.*cpu_slots"):
         share_of(Host(name="lab1"), BROKEN)
