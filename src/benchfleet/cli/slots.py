@@ -51,7 +51,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "ends with 0 where all was done, 1 where something was refused or nobody answered"
     )
     parser.add_argument(
-        "words",
+        "asked",
         metavar="[add|drain|remove] [CAMPAIGN] [DEVICE …]",
         nargs="*",
         help="what to do, the campaign file (the only one here), and gpu:3, cpu:0 or lab2/gpu:1",
@@ -95,7 +95,7 @@ def main(arguments: argparse.Namespace) -> int:
 
 def _order(arguments: argparse.Namespace) -> SlotsOrder:
     """What was asked, with the campaign put in its place. Raises BenchfleetError."""
-    words = list(arguments.words)
+    words = list(arguments.asked)
     action = words.pop(0) if words and words[0] in ACTIONS else "list"
     devices = [word for word in words if looks_like_device(word)]
     others = [word for word in words if word not in devices]
