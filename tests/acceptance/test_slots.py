@@ -63,12 +63,18 @@ def states(user: User) -> dict[str, str]:
 
 
 def test_devices_come_and_go_while_a_run_goes_on(
-    user: User, running: Callable[..., subprocess.Popen[str]]
+    user: User,
+    running: Callable[..., subprocess.Popen[str]],
+    tmp_path_factory: pytest.TempPathFactory,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     user.write(LONG)
     process = running("--cpu-slots", "1")
-    told = user.run("slots", "add", "cpu:1").stdout
-    assert "cpu:1 is added" in told
+    monkeypatch.chdir(tmp_path_factory.mktemp("elsewhere"))
+    monkeypatch.setenv("XDG_CACHE_HOME", user.environment["XDG_CACHE_HOME"])
+    assert main(["slots", "add", "cpu:1"]) == 0
+    assert "cpu:1 is added" in capsys.readouterr().out
     until(lambda: states(user).get("cpu:1") == "benchmark")
     assert len(psutil.Process(process.pid).children()) == 2
     told = user.run("slots", "drain", "study.yaml", "cpu:0", "--now", "--wait").stdout

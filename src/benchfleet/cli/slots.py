@@ -15,7 +15,7 @@ from benchfleet.bench import Bench, open_bench
 from benchfleet.campaign.load import load_campaign
 from benchfleet.cli import options
 from benchfleet.cli.here import RunningRunner, only_campaign, runners
-from benchfleet.cli.words import duration, printable
+from benchfleet.cli.words import duration, printable, shown_path
 from benchfleet.domain.event import Event
 from benchfleet.domain.slots import (
     ACTIONS,
@@ -33,6 +33,7 @@ from benchfleet.domain.slots import (
 )
 from benchfleet.errors import BenchfleetError
 from benchfleet.ledger.base import Ledger
+from benchfleet.presence.record import runs_here
 
 _PATIENCE = 10.0  # seconds for an answer; a runner looks once a second
 _EVERY = 0.1  # seconds between looks at the ledger
@@ -54,7 +55,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "asked",
         metavar="[add|drain|remove] [CAMPAIGN] [DEVICE …]",
         nargs="*",
-        help="what to do, the campaign file (the only one here), and gpu:3, cpu:0 or lab2/gpu:1",
+        help="what to do; the campaign file (else that of the run that goes on here, or the only "
+        "file in this folder); gpu:3, cpu:0 or lab2/gpu:1",
     )
     parser.add_argument(
         "--now",
@@ -117,11 +119,30 @@ def _order(arguments: argparse.Namespace) -> SlotsOrder:
     if action in ("list", "add") and (arguments.now or arguments.wait):
         option = "--now" if arguments.now else "--wait"
         raise BenchfleetError(f"{option} goes with drain or remove")
-    arguments.campaign = Path(others[0]) if others else only_campaign(Path.cwd())
+    if others:
+        arguments.campaign = Path(others[0])
+    else:
+        _find_campaign(arguments)
     for known in ("add", "drain", "remove"):
         if action == known:
             return SlotsOrder(action=known, devices=names, now=arguments.now)
     return SlotsOrder(action="list")
+
+
+def _find_campaign(arguments: argparse.Namespace) -> None:
+    """Where none is named, the campaign of the one run that goes on here is meant, with its folder
+    and ledger, or the only one in this folder."""
+    found = {
+        (command["campaign"], command["results"], command["ledger"]): command
+        for command in (run.command for run in runs_here() if run.goes_on and run.command)
+    }
+    if len(found) == 1 and arguments.results is None and not arguments.ledger:
+        (command,) = found.values()
+        arguments.campaign = shown_path(Path(command["campaign"]))
+        arguments.results = Path(command["results"]) if command["results"] else None
+        arguments.ledger = command["ledger"]
+    else:
+        arguments.campaign = only_campaign(Path.cwd())
 
 
 def _meant(
