@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from benchfleet.domain.attempt import Advice, Outcome, RunnerId
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.failure import Failure
-from benchfleet.domain.resource import Device, Offer
+from benchfleet.domain.resource import Choice, Device, Offer
 from benchfleet.engines.base import Failed, Order, SlotEvent, SlotId, Started
 from benchfleet.runner.inbox import Interrupted
 from benchfleet.runner.place import Pool, in_one_memory
@@ -155,7 +155,7 @@ def test_what_was_advised_survives_the_runner_and_other_failures(stage: Stage) -
 def advised(stage: Stage, cell: Cell, advice: Advice) -> None:
     """What another runner leaves that ran out of memory under the cell."""
     stage.ledger.enroll([cell])
-    offer = Offer(gpus=9, vram=10**12, among=frozenset({str(cell.fingerprint)}))
+    offer = Offer(gpus=9, vram=10**12, among=Choice([cell.fingerprint]))
     (claim,) = stage.ledger.claim(RunnerId("other"), offer)
     failure = Failure(stage="benchmark", kind="oom", message="no room", retryable=True)
     stage.ledger.finish(

@@ -23,7 +23,7 @@ import pytest
 
 from benchfleet.domain.attempt import Outcome, RunnerId
 from benchfleet.domain.event import Event
-from benchfleet.domain.resource import Offer
+from benchfleet.domain.resource import Choice, Offer
 from benchfleet.errors import LedgerDamaged, LedgerError, LedgerTooNew, LedgerUnreachable
 from benchfleet.ledger.history import counts
 from benchfleet.ledger.sqlite import SqliteLedger
@@ -313,13 +313,13 @@ def test_a_claim_costs_the_same_however_many_cells_cannot_be_claimed(
                 for cell in many[: size // 10]:
                     ledger.record(Event(kind="cancel_asked", fingerprint=cell.fingerprint))
             key = few[0].model.load_key
-            offer = Offer(gpus=2, loaded=(key,) if loaded else ())
+            offer = Offer(gpus=2, models={key: -1.0} if loaded else {})
             chosen = Offer(
                 gpus=2,
-                loaded=offer.loaded,
-                among=frozenset(cell.fingerprint for cell in (*many[: size // 2], *few)),
+                models=offer.models,
+                among=Choice(cell.fingerprint for cell in (*many[: size // 2], *few)),
             )
-            last = Offer(gpus=2, loaded=offer.loaded, among=frozenset(c.fingerprint for c in few))
+            last = Offer(gpus=2, models=offer.models, among=Choice(c.fingerprint for c in few))
             costs.append([steps_of_a_claim(ledger, o) for o in (offer, chosen, last)])
     for small, large in zip(*costs, strict=True):
         assert large <= small + 3

@@ -80,10 +80,11 @@ class Ledger(Protocol):
         advice; whether the offer fulfils that is for the runner to see.
 
         Fits: ready (its back-off is over), `need.gpus` ≤ `offer.gpus`, `need.vram` ≤
-        `offer.vram` where the cell needs GPUs or states vram, and its fingerprint in
-        `offer.among` unless that is None.
-        Order: cells whose model is in `offer.loaded` (earlier entries first), then priority
-        (larger first), then the order of enrolment.
+        `offer.vram` where the cell needs GPUs or states vram, its fingerprint in `offer.among`
+        unless that is None, and its model in `offer.models` where `offer.others` is None.
+        Order: priority (larger first), then the sum of the cell's rank in `offer.among` and what
+        `offer.models` or else `offer.others` says of its model (smaller first), then the order of
+        enrolment.
         """
         ...
 

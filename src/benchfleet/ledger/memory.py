@@ -87,11 +87,15 @@ class MemoryLedger:
     def claim(self, runner: RunnerId, offer: Offer, limit: int = 1) -> Sequence[Claim]:
         with self._lock:
             now = self._clock()
-            places = {key: place for place, key in reversed([*enumerate(offer.loaded)])}
+            choice = offer.among
 
-            def order(entry: _Entry) -> tuple[int, int, int]:
-                place = places.get(entry.cell.model.load_key, len(offer.loaded))
-                return place, -entry.cell.priority, entry.ordinal
+            def order(entry: _Entry) -> tuple[int, float, int]:
+                rank = choice.rank(entry.cell.fingerprint) if choice is not None else 0.0
+                return (
+                    -entry.cell.priority,
+                    rank + (offer.weight(entry.cell.model.load_key) or 0.0),
+                    entry.ordinal,
+                )
 
             fit = (
                 entry
@@ -99,7 +103,8 @@ class MemoryLedger:
                 if entry.ready <= now
                 and entry.cell.need.gpus <= offer.gpus
                 and entry.cell.need.vram <= offer.vram
-                and (offer.among is None or fingerprint in offer.among)
+                and (choice is None or fingerprint in choice)
+                and offer.weight(entry.cell.model.load_key) is not None
             )
             return [self._take(entry, runner, now) for entry in heapq.nsmallest(limit, fit, order)]
 

@@ -14,11 +14,12 @@ from functools import cache
 from itertools import islice
 from pathlib import Path
 from typing import Any, Protocol
+from weakref import WeakKeyDictionary
 
 from benchfleet.domain.attempt import CellRecord, Claim, Lease, Outcome, RunnerId
 from benchfleet.domain.cell import Cell, Fingerprint
 from benchfleet.domain.event import Event
-from benchfleet.domain.resource import Offer
+from benchfleet.domain.resource import Choice, Offer
 from benchfleet.domain.state import FINAL_STATES, STATES, State
 from benchfleet.errors import ClaimLost, LedgerError
 from benchfleet.ledger.rows import CellTexts, cell_of, record_of
@@ -26,7 +27,7 @@ from benchfleet.ledger.rows import CellTexts, cell_of, record_of
 Clock = Callable[[], float]  # seconds since the epoch
 _HERE = Path(__file__).parent
 _TOGETHER = 1000  # cells that an enrolment looks up at once
-_FOLLOW = 32  # events until a choice is brought up to date; a claim walks past as many cells
+_CHOSEN_TOGETHER = 50_000  # cells of a choice that are taken in at once
 
 
 class Rows(Protocol):
@@ -74,8 +75,8 @@ class SqlLedger(ABC):
     def __init__(self, *, clock: Clock, lease: float) -> None:
         self._clock = clock
         self._lease = lease
-        self._among: frozenset[str] | None = None
-        self._choice = 0  # the number that the current `_among` has in temp.choice
+        self._choices: WeakKeyDictionary[Choice, int] = WeakKeyDictionary()  # their numbers
+        self._choice = 0  # the largest of them
         self._texts = CellTexts()
         self._declared: dict[str, Cell] = {}  # by fingerprint, as they were enrolled last
 
@@ -125,20 +126,22 @@ class SqlLedger(ABC):
         return new
 
     def claim(self, runner: RunnerId, offer: Offer, limit: int = 1) -> Sequence[Claim]:
-        claims: list[Claim] = []
         with self._writing(synced=False) as do:
             now = self._clock()
             do("wake", now=now)
-            if offer.among is not None:
-                self._choose(do, offer.among, now)
-            source = "claimable" if offer.among is None else "claimable_chosen"
-            for load_key in (*offer.loaded, None):  # None: whatever model
-                left = limit - len(claims)
-                if left <= 0:
-                    break
-                best = do(source, gpus=offer.gpus, vram=offer.vram, load_key=load_key, limit=left)
-                claims += [self._take(do, row, runner, now) for row in best.fetchall()]
-        return claims
+            wanted: dict[str, Any] = {
+                "gpus": offer.gpus,
+                "vram": offer.vram,
+                "models": json.dumps(dict(offer.models)),
+                "others": offer.others,
+                "limit": limit,
+            }
+            if offer.among is None:
+                best = do("claimable", **wanted)
+            else:
+                number = self._choose(do, offer.among, now)
+                best = do("claimable_chosen", choice=number, **wanted)
+            return [self._take(do, row, runner, now) for row in best.fetchall()]
 
     def _take(self, do: Do, row: Any, runner: RunnerId, now: float) -> Claim:
         ordinal, fingerprint, path, attempt, tries, token, spec, terms, finished = row
@@ -168,22 +171,48 @@ class SqlLedger(ABC):
             return cell
         return cell_of(spec, terms)
 
-    def _choose(self, do: Do, among: frozenset[str], now: float) -> None:
-        """Bring temp.chosen to what of `among` has not ended, in the state that it has now."""
-        if among is not self._among and among != self._among:
-            self._among = among
-            self._choice += 1
-        choice = do("choice").fetchone()
-        if choice is None or choice[0] != self._choice or choice[3]:
-            do("forget_choice")
+    def _choose(self, do: Do, choice: Choice, now: float) -> int:
+        """Bring temp.chosen to what of the choice can be claimed now; the choice's number."""
+        seen, last, enrolled = do("followed").fetchone()
+        if enrolled:  # which cells there are, or where they are served, changed
+            do("forget_choices")
             do("forget_chosen")
-            do("fill_chosen", among=json.dumps(list(among)))
-            do("fill_choice", number=self._choice)
-        elif choice[1] + _FOLLOW <= choice[2]:
-            do("drop_ended", seen=choice[1])
-            do("chosen_back_off", seen=choice[1])
-            do("followed", seen=choice[2])
+        elif seen < last:
+            happened = [row[0] for row in do("happened", seen=seen)]
+            do("leave_out", among=json.dumps(happened))
+            for number, version in do("choices").fetchall():
+                self._put_back(do, number, version, happened)
+        if seen < last:
+            do("follow", seen=last)
         do("chosen_wake", now=now)
+        number = self._choices.get(choice, 0)
+        row = do("choice", number=number).fetchone()
+        if row is None:
+            self._choice = number = self._choices[choice] = self._choice + 1
+            self._enter(do, number, choice, list(choice))
+        elif row[0] < choice.version:
+            changed = choice.changed(row[0])
+            do("leave_out_of", number=number, among=json.dumps(changed))
+            self._enter(do, number, choice, changed)
+        if row is None or row[0] < choice.version:
+            do("note_choice", number=number, version=choice.version)
+        return number
+
+    def _put_back(self, do: Do, number: int, version: int, happened: Sequence[str]) -> None:
+        """What can be claimed again of that to which something happened."""
+        choice = next((one for one, known in self._choices.items() if known == number), None)
+        if choice is None:  # nobody asks about it any more
+            do("forget_choice", number=number)
+            do("forget_chosen_of", number=number)
+        else:
+            self._enter(do, number, choice, happened)
+
+    def _enter(self, do: Do, number: int, choice: Choice, cells: Sequence[str]) -> None:
+        for start in range(0, len(cells), _CHOSEN_TOGETHER):
+            some = cells[start : start + _CHOSEN_TOGETHER]
+            ranks = {cell: choice.rank(cell) for cell in some if cell in choice}
+            if ranks:
+                do("choose", number=number, ranks=json.dumps(ranks))
 
     def renew(self, leases: Sequence[Lease]) -> Sequence[Lease]:
         held = []

@@ -24,7 +24,13 @@ from benchfleet.ledger.sql import Clock, Do, Rows, SqlLedger, migrations, read_s
 
 _DRAFT_LASTS = 60.0  # seconds
 BUSY = 30.0  # seconds to wait for another writer; well below a lease
-TEMPORARY = ("make_choice", "make_chosen", "make_chosen_claimable", "make_chosen_backing_off")
+TEMPORARY = (
+    "make_choice",
+    "make_followed",
+    "make_chosen",
+    "make_chosen_claimable",
+    "make_chosen_backing_off",
+)
 NETWORK_FILE_SYSTEMS = frozenset(
     {"9p", "afs", "beegfs", "beegfs_nodev", "ceph", "cifs", "glusterfs", "gpfs", "lustre", "nfs"}
     | {"nfs4", "orangefs", "panfs", "pvfs2", "smb3", "smbfs", "wekafs"}

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from benchfleet.domain.attempt import Advice, Claim, RunnerId
 from benchfleet.domain.cell import Cell
-from benchfleet.domain.resource import Device
+from benchfleet.domain.resource import Choice, Device
 from benchfleet.ledger.base import Ledger
 from benchfleet.runner.attempts import Attempt
 from benchfleet.runner.fences import Fences
@@ -77,7 +77,7 @@ class Filler:
         for fingerprint in possible:
             by_width.setdefault(self._width(fingerprint), set()).add(fingerprint)
         self._by_width = {width: frozenset(found) for width, found in by_width.items()}
-        self._among: dict[Shape, frozenset[str]] | None = None
+        self._among: dict[Shape, Choice] | None = None
 
     def add(self, pool: Pool) -> None:
         """A machine can be used from now on."""
@@ -160,7 +160,7 @@ class Filler:
             larger=larger_than(devices, self._pools),
         )
 
-    def _shapes(self) -> dict[Shape, frozenset[str]]:
+    def _shapes(self) -> dict[Shape, Choice]:
         """The cells that can be taken, by the shape of their slots, in the order of service."""
         if self._among is None:
             found: dict[Shape, frozenset[str]] = {}
@@ -173,7 +173,7 @@ class Filler:
                 if left := cells.difference(*moved.values()) if moved else cells:
                     found[Shape(width)] = left
             order = sorted(found, key=lambda s: (s.late, -s.width, not s.alone, -s.memory))
-            self._among = {shape: found[shape] for shape in order}
+            self._among = {shape: Choice(found[shape]) for shape in order}
         return self._among
 
     def _width(self, fingerprint: str) -> int:
@@ -211,7 +211,7 @@ class Filler:
                     self._slots.retire(slot)
         return True
 
-    def _claim_for(self, slot: Slot, among: frozenset[str]) -> bool:
+    def _claim_for(self, slot: Slot, among: Choice) -> bool:
         """Claim for an idle slot; False where the claim told that its cell is to have another."""
         for claim in self._ledger.claim(self._runner, slot.offer(among), 1):
             if self.advise(claim.lease.fingerprint, claim.advice):
@@ -229,7 +229,7 @@ class Filler:
                 self._slots.retire(slot)
         return True
 
-    def _open_for(self, shape: Shape, among: frozenset[str], opened: list[Slot]) -> bool:
+    def _open_for(self, shape: Shape, among: Choice, opened: list[Slot]) -> bool:
         """Open slots for the cells of one shape that wait; whether one waits for devices that
         are taken."""
         idle = any(slot.idle for slot in self._slots)

@@ -11,7 +11,7 @@ from typing import Any
 from benchfleet.domain.attempt import CellRecord, Outcome, RunnerId
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.event import Event
-from benchfleet.domain.resource import Offer
+from benchfleet.domain.resource import Choice, Offer
 from benchfleet.domain.state import FINAL_STATES
 from benchfleet.domain.usage import Usage
 from benchfleet.errors import ResultsError
@@ -158,7 +158,7 @@ def _enter(ledger: Ledger, record: CellRecord, result: _Published) -> bool:
         state = "cancelled"
     if state in FINAL_STATES:
         ledger.record(Event(kind="retry_asked", fingerprint=record.fingerprint))
-    offer = Offer(gpus=2**31, vram=2**62, among=frozenset({record.fingerprint}))
+    offer = Offer(gpus=2**31, vram=2**62, among=Choice([record.fingerprint]))
     for claim in ledger.claim(RunnerId("rebuild"), offer, 1):
         ledger.finish(claim.lease, result.outcome)
         return True

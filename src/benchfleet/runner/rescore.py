@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from benchfleet.domain.attempt import CellRecord, RunnerId
 from benchfleet.domain.event import Event
 from benchfleet.domain.failure import Failure, Kind
-from benchfleet.domain.resource import Device, Offer
+from benchfleet.domain.resource import Choice, Device, Offer
 from benchfleet.domain.state import FINAL_STATES
 from benchfleet.engines.base import (
     AttemptEvent,
@@ -145,7 +145,7 @@ class Rescorer:
         if not self._is_as_listed(record):
             return _failed(record, "another took it meanwhile", kind="interrupted")
         self._ledger.record(Event(kind="retry_asked", fingerprint=record.fingerprint))
-        offer = Offer(gpus=2**31, vram=2**62, among=frozenset({str(record.fingerprint)}))
+        offer = Offer(gpus=2**31, vram=2**62, among=Choice([record.fingerprint]))
         for claim in self._ledger.claim(self._runner, offer):
             attempt = Attempt(
                 claim=claim,

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from benchfleet.domain.attempt import Claim
 from benchfleet.domain.failure import Failure
-from benchfleet.domain.resource import Device, Offer
+from benchfleet.domain.resource import Choice, Device, Offer
 from benchfleet.domain.usage import Rate
 from benchfleet.engines.base import Engine, Order, SlotId, SlotSpec
 from benchfleet.results.layout import Layout
@@ -62,13 +62,13 @@ class Slot:
         same = (self.width, self.alone) == (shape.width, shape.alone)
         return same and self.memory >= shape.memory
 
-    def offer(self, among: frozenset[str]) -> Offer:
+    def offer(self, among: Choice) -> Offer:
         """What the slot can take now."""
         gpus = [device for device in self.spec.devices if device.kind == "gpu"]
         return Offer(
             gpus=len(gpus),
             vram=self.memory,
-            loaded=(self.load_key,) if self.load_key else (),
+            models={self.load_key: -1.0} if self.load_key else {},
             among=among,
         )
 

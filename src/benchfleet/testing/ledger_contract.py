@@ -24,7 +24,7 @@ from benchfleet.domain.attempt import Advice, CellRecord, Claim, Lease, Outcome,
 from benchfleet.domain.cell import Cell, Fingerprint
 from benchfleet.domain.event import Event
 from benchfleet.domain.failure import Failure
-from benchfleet.domain.resource import Offer
+from benchfleet.domain.resource import Choice, Offer
 from benchfleet.domain.state import FINAL_STATES, FinalState
 from benchfleet.errors import ClaimLost, LedgerError
 from benchfleet.ledger.base import Ledger
@@ -300,24 +300,70 @@ class LedgerContract(ABC):
         self.enroll(*cells)
         offer = replace(
             ANY,
-            among=frozenset(cell.fingerprint for cell in cells) if chosen else None,
-            loaded=(cells[0].model.load_key,) if loaded else (),
+            among=Choice(cell.fingerprint for cell in cells) if chosen else None,
+            models={cells[0].model.load_key: -1.0} if loaded else {},
         )
         claimed = [self.one_claim(offer).lease.fingerprint for _ in cells]
         assert claimed == [cells[n].fingerprint for n in (1, 3, 0, 4, 2)]
 
-    def test_loaded_models_go_first_in_their_order(self) -> None:
-        cells = [sample_cell(n, model=m, priority=9 * (m == "c")) for n, m in enumerate("abcab")]
+    @pytest.mark.parametrize("chosen", [False, True])
+    def test_models_go_by_what_is_added_to_the_rank_of_their_cells(self, chosen: bool) -> None:
+        cells = [sample_cell(n, model=m, priority=9 * (m == "c")) for n, m in enumerate("abcadb")]
         self.enroll(*cells)
-        loaded = (cells[1].model.load_key, "unknown", cells[0].model.load_key)
-        assert self.order_of(replace(ANY, loaded=loaded)) == [
-            cells[n].fingerprint for n in (1, 4, 0, 3, 2)
-        ]
+        a, b, *_ = (cell.model.load_key for cell in cells)
+        among = Choice(cell.fingerprint for cell in cells) if chosen else None
+        offer = replace(ANY, models={b: 1.0, "unknown": 2.0, a: 3.0}, others=4.0, among=among)
+        assert self.order_of(offer) == [cells[n].fingerprint for n in (2, 1, 5, 0, 3, 4)]
 
-    def test_loaded_models_share_the_limit_with_the_rest(self) -> None:
+    @pytest.mark.parametrize("chosen", [False, True])
+    def test_only_the_models_that_are_named_are_claimed_where_no_other_is_wanted(
+        self, chosen: bool
+    ) -> None:
+        cells = [sample_cell(n, model=m, priority=n) for n, m in enumerate("abc")]
+        self.enroll(*cells)
+        among = Choice(cell.fingerprint for cell in cells) if chosen else None
+        offer = replace(ANY, models={cells[1].model.load_key: 0.0}, others=None, among=among)
+        assert self.order_of(offer) == [cells[1].fingerprint]
+        assert self.order_of(replace(offer, models={})) == []
+
+    def test_smaller_ranks_go_first_within_a_priority(self) -> None:
+        cells = [sample_cell(n, model="ab"[n % 2], priority=p) for n, p in enumerate((0, 0, 0, 1))]
+        self.enroll(*cells)
+        choice = Choice()
+        for cell, rank in zip(cells, (5.0, -2.5, 5.0, 7.0), strict=True):
+            choice.put(cell.fingerprint, rank)
+        offer = replace(ANY, among=choice)
+        assert self.order_of(offer) == [cells[n].fingerprint for n in (3, 1, 0, 2)]
+
+    def test_what_is_added_for_a_model_weighs_as_much_as_the_rank(self) -> None:
+        cells = [sample_cell(n, model="ab"[n % 2]) for n in range(4)]
+        self.enroll(*cells)
+        choice = Choice()
+        for cell, rank in zip(cells, (1.0, 2.0, 3.0, 4.0), strict=True):
+            choice.put(cell.fingerprint, rank)
+        offer = replace(ANY, models={cells[0].model.load_key: 1.5}, among=choice)
+        assert self.order_of(offer) == [cells[n].fingerprint for n in (1, 0, 3, 2)]
+
+    def test_a_choice_may_change_between_claims(self) -> None:
+        cells = [sample_cell(n) for n in range(5)]
+        self.enroll(*cells)
+        names = [cell.fingerprint for cell in cells]
+        choice = Choice(names[:3])
+        offer = replace(ANY, among=choice)
+        assert self.one_claim(offer).lease.fingerprint == names[0]
+        choice.put(names[2], -1.0)
+        choice.drop(names[1])
+        choice.put(names[4], 1.0)
+        choice.drop(names[3])
+        choice.put(names[0], -9.0)  # it is held
+        assert self.order_of(offer) == [names[2], names[4]]
+        choice.put(names[1], 3.0)
+        assert self.order_of(offer) == [names[1]]
+
+    def test_wanted_models_share_the_limit_with_the_rest(self) -> None:
         cells = [sample_cell(n, model=m) for n, m in enumerate("aabb")]
         self.enroll(*cells)
-        offer = replace(ANY, loaded=(cells[2].model.load_key,))
+        offer = replace(ANY, models={cells[2].model.load_key: -1.0})
         assert self.order_of(offer, limit=3) == [cells[n].fingerprint for n in (2, 3, 0)]
         assert self.order_of(offer, limit=3) == [cells[1].fingerprint]
 
@@ -343,26 +389,26 @@ class LedgerContract(ABC):
         self.enroll(cell)
         offer = Offer(gpus=offered_gpus, vram=offered_vram)
         assert self.order_of(offer) == [cell.fingerprint] * fits
-        loaded = replace(offer, loaded=(cell.model.load_key,))
-        assert self.order_of(loaded) == []
+        wanted = replace(offer, models={cell.model.load_key: -1.0})
+        assert self.order_of(wanted) == []
 
-    def test_a_loaded_model_does_not_make_a_cell_fit(self) -> None:
+    def test_a_wanted_model_does_not_make_a_cell_fit(self) -> None:
         cell = sample_cell(gpus=2)
         self.enroll(cell)
-        assert self.order_of(Offer(gpus=1, loaded=(cell.model.load_key,))) == []
+        assert self.order_of(Offer(gpus=1, models={cell.model.load_key: -1.0})) == []
 
     def test_only_chosen_fingerprints_are_claimed(self) -> None:
         cells = [sample_cell(n, priority=n % 3, model="ab"[n % 2]) for n in range(8)]
         self.enroll(*cells)
-        chosen = frozenset(cells[n].fingerprint for n in (1, 2, 5, 6)) | {"unknown"}
-        offer = replace(ANY, among=chosen, loaded=(cells[1].model.load_key,))
-        assert self.order_of(offer) == [cells[n].fingerprint for n in (5, 1, 2, 6)]
-        assert self.order_of(replace(ANY, among=frozenset())) == []
+        chosen = Choice([*(cells[n].fingerprint for n in (1, 2, 5, 6)), "unknown"])
+        offer = replace(ANY, among=chosen, models={cells[1].model.load_key: -1.0})
+        assert self.order_of(offer) == [cells[n].fingerprint for n in (5, 2, 1, 6)]
+        assert self.order_of(replace(ANY, among=Choice())) == []
         assert len(self.order_of()) == 4
 
     def test_a_choice_follows_what_happens_between_claims(self) -> None:
         cells = [sample_cell(n) for n in range(6)]
-        chosen = replace(ANY, among=frozenset(cell.fingerprint for cell in cells[1:5]))
+        chosen = replace(ANY, among=Choice(cell.fingerprint for cell in cells[1:5]))
         self.enroll(*cells[:4])
         first = self.one_claim(chosen)
         assert first.lease.fingerprint == cells[1].fingerprint
@@ -384,7 +430,7 @@ class LedgerContract(ABC):
     def test_a_chosen_cell_comes_back_when_its_back_off_is_over(self) -> None:
         cells = [sample_cell(n) for n in range(3)]
         self.enroll(*cells)
-        chosen = replace(ANY, among=frozenset(cell.fingerprint for cell in cells[:2]))
+        chosen = replace(ANY, among=Choice(cell.fingerprint for cell in cells[:2]))
         first = self.one_claim(chosen)
         self.ledger.finish(first.lease, RETRIED)
         second = self.one_claim(chosen)
@@ -397,8 +443,8 @@ class LedgerContract(ABC):
     def test_choices_may_alternate(self) -> None:
         cells = [sample_cell(n) for n in range(6)]
         self.enroll(*cells)
-        even = replace(ANY, among=frozenset(c.fingerprint for c in cells[::2]))
-        odd = replace(ANY, among=frozenset(c.fingerprint for c in cells[1::2]))
+        even = replace(ANY, among=Choice(c.fingerprint for c in cells[::2]))
+        odd = replace(ANY, among=Choice(c.fingerprint for c in cells[1::2]))
         claimed = [self.one_claim(offer).lease.fingerprint for offer in (odd, even, odd, ANY, even)]
         assert claimed == [cells[n].fingerprint for n in (1, 0, 3, 2, 4)]
 
@@ -620,7 +666,7 @@ class LedgerContract(ABC):
     def test_a_claim_brings_the_outcome_that_asked_for_it(self, chosen: bool) -> None:
         cell = sample_cell()
         self.enroll(cell)
-        offer = replace(ANY, among=frozenset({cell.fingerprint}) if chosen else None)
+        offer = replace(ANY, among=Choice([cell.fingerprint]) if chosen else None)
         first = self.one_claim(offer)
         assert (first.after, first.advice) == (None, Advice())
         asked = replace(
@@ -698,7 +744,7 @@ class LedgerContract(ABC):
             assert list(other.renew([mine.lease, theirs.lease])) == []
             assert list(other.cells()) == list(self.ledger.cells())
             assert list(other.events()) == list(self.ledger.events())
-            chosen = replace(ANY, among=frozenset([sample_cell(1).fingerprint]))
+            chosen = replace(ANY, among=Choice([sample_cell(1).fingerprint]))
             (again,) = self.ledger.claim(ME, chosen)
             other.finish(again.lease, replace(FAILED, retry_in=0.0))
             (third,) = self.ledger.claim(ME, chosen)

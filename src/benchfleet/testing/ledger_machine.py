@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -31,7 +31,7 @@ from hypothesis.stateful import (
 from benchfleet.domain.attempt import Lease, Outcome, RunnerId
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.event import Event
-from benchfleet.domain.resource import Offer
+from benchfleet.domain.resource import Choice, Offer
 from benchfleet.domain.state import FINAL_STATES, State
 from benchfleet.errors import ClaimLost
 from benchfleet.ledger.base import Ledger
@@ -61,12 +61,13 @@ OUTCOMES = [
 
 some_cells = st.lists(st.sampled_from(CELLS), max_size=4)
 any_fingerprint = st.sampled_from(FINGERPRINTS)
+weights = st.sampled_from([-1.0, 0.0, 0.5])
 offers = st.builds(
     Offer,
     gpus=st.sampled_from([0, 1, 2]),
     vram=st.sampled_from([0, 40]),
-    loaded=st.lists(st.sampled_from(LOAD_KEYS), max_size=2).map(tuple),
-    among=st.none() | st.frozensets(any_fingerprint, min_size=3),
+    models=st.dictionaries(st.sampled_from(LOAD_KEYS), weights, max_size=2),
+    others=st.none() | weights,
 )
 
 
@@ -105,6 +106,7 @@ class LedgerMachine(RuleBasedStateMachine):
         self.folder = TemporaryDirectory()
         self.clock = FakeClock()
         self.ledger = self.make_ledger(Path(self.folder.name), self.clock, LEASE)
+        self.choices = [Choice(FINGERPRINTS[:4]), Choice(FINGERPRINTS[2:])]
         self.known: dict[str, _Known] = {}
         self.rights: dict[str, float] = {}  # when the newest lease of a cell runs out
         self.final: dict[str, tuple[State, Outcome | None]] = {}
@@ -135,9 +137,13 @@ class LedgerMachine(RuleBasedStateMachine):
         target=leases,
         runner=st.sampled_from([RunnerId("one"), RunnerId("two")]),
         offer=offers,
+        among=st.sampled_from([None, 0, 1]),
         limit=st.integers(1, 3),
     )
-    def claim(self, runner: RunnerId, offer: Offer, limit: int):  # type: ignore[no-untyped-def]
+    def claim(  # type: ignore[no-untyped-def]
+        self, runner: RunnerId, offer: Offer, among: int | None, limit: int
+    ):
+        offer = replace(offer, among=None if among is None else self.choices[among])
         wanted = sorted(filter(self.fits(offer), self.known.values()), key=self.order(offer))
         claims = self.ledger.claim(runner, offer, limit)
         assert [c.lease.fingerprint for c in claims] == [
@@ -163,17 +169,26 @@ class LedgerMachine(RuleBasedStateMachine):
             and known.cell.need.gpus <= offer.gpus
             and known.cell.need.vram <= offer.vram
             and (offer.among is None or known.cell.fingerprint in offer.among)
+            and offer.weight(known.cell.model.load_key) is not None
         )
 
-    def order(self, offer: Offer) -> Callable[[_Known], tuple[int, int, int]]:
+    def order(self, offer: Offer) -> Callable[[_Known], tuple[int, float, int]]:
         enrolled = list(self.known)
 
-        def place(known: _Known) -> tuple[int, int, int]:
-            key = known.cell.model.load_key
-            loaded = offer.loaded.index(key) if key in offer.loaded else len(offer.loaded)
-            return loaded, -known.cell.priority, enrolled.index(known.cell.fingerprint)
+        def place(known: _Known) -> tuple[int, float, int]:
+            rank = offer.among.rank(known.cell.fingerprint) if offer.among is not None else 0.0
+            rank += offer.weight(known.cell.model.load_key) or 0.0
+            return -known.cell.priority, rank, enrolled.index(known.cell.fingerprint)
 
         return place
+
+    @rule(among=st.sampled_from([0, 1]), fingerprint=any_fingerprint, rank=st.none() | weights)
+    def choose(self, among: int, fingerprint: str, rank: float | None) -> None:
+        choice = self.choices[among]
+        if rank is None:
+            choice.drop(fingerprint)
+        else:
+            choice.put(fingerprint, rank)
 
     @rule(lease=leases)
     def renew(self, lease: Lease) -> None:

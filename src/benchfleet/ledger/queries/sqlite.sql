@@ -49,33 +49,33 @@ where state = 'pending' and ready is not null and ready <= :now;
 
 -- name: claimable
 -- The best cells that fit: the head of every lane that fits the offer, then the best of those.
--- `:load_key` null means any model.
+with wish as materialized (select key, value from json_each(:models))
 select cell.ordinal, cell.fingerprint, cell.path, cell.attempt, cell.tries, cell.token,
        spec.spec, spec.terms, (select event.data from event where event.seq = cell.outcome)
-from lane cross join cell on cell.ordinal in (
+from lane left join wish on wish.key = lane.load_key
+cross join cell on cell.ordinal in (
   select head.ordinal from cell as head
   where head.lane = lane.number and head.state = 'pending' and head.ready is null
   order by head.priority desc, head.ordinal limit :limit
 ) join spec using (ordinal)
-where lane.gpus <= :gpus and lane.vram <= :vram
-  and (:load_key is null or lane.load_key = :load_key)
-order by cell.priority desc, cell.ordinal
+where lane.gpus <= :gpus and lane.vram <= :vram and coalesce(wish.value, :others) is not null
+order by cell.priority desc, coalesce(wish.value, :others), cell.ordinal
 limit :limit;
 
 -- name: claimable_chosen
--- The same among the chosen cells alone, driven from their own ordered list, so that neither the
--- other pending cells nor the size of the choice matter.
+-- The same among the cells of one choice alone, which are in their own ordered list, so that
+-- neither the other pending cells nor the size of the choice matter.
+with wish as materialized (select key, value from json_each(:models))
 select cell.ordinal, cell.fingerprint, cell.path, cell.attempt, cell.tries, cell.token,
        spec.spec, spec.terms, (select event.data from event where event.seq = cell.outcome)
-from lane cross join cell on cell.ordinal in (
-  select head.ordinal from temp.chosen cross join cell as head on head.ordinal = chosen.ordinal
-  where chosen.lane = lane.number and chosen.ready is null
-    and head.state = 'pending' and head.ready is null
-  order by chosen.priority desc, chosen.ordinal limit :limit
-) join spec using (ordinal)
-where lane.gpus <= :gpus and lane.vram <= :vram
-  and (:load_key is null or lane.load_key = :load_key)
-order by cell.priority desc, cell.ordinal
+from lane left join wish on wish.key = lane.load_key
+cross join temp.chosen on chosen.choice = :choice and chosen.ordinal in (
+  select head.ordinal from temp.chosen as head
+  where head.choice = :choice and head.lane = lane.number and head.ready is null
+  order by head.priority desc, head.rank, head.ordinal limit :limit
+) join cell on cell.ordinal = chosen.ordinal join spec on spec.ordinal = chosen.ordinal
+where lane.gpus <= :gpus and lane.vram <= :vram and coalesce(wish.value, :others) is not null
+order by chosen.priority desc, chosen.rank + coalesce(wish.value, :others), chosen.ordinal
 limit :limit;
 
 -- name: take
@@ -83,68 +83,85 @@ update cell
 set state = 'running', attempt = :attempt, token = :token, runner = :runner, expires = :expires
 where ordinal = :ordinal;
 
---------------------------------------------------------- Claiming among chosen fingerprints
--- `Offer.among` may hold 100,000 fingerprints, the same in every claim of a run. The handle's own
--- connection keeps those that have not ended in a temporary table, and follows the events since.
+--------------------------------------------------------------- Claiming among chosen cells
+-- `Offer.among` may hold a million cells, nearly the same in every claim of a run. The handle's own
+-- connection keeps those that can be claimed, or wait for their back-off, in a temporary table,
+-- and follows what happens to them, and to their ranks.
 
 -- name: make_choice
-create temporary table choice (number integer not null, seen integer not null);
+create temporary table choice (number integer primary key, version integer not null);
+
+-- name: make_followed
+create temporary table followed as select coalesce(max(seq), 0) as seen from main.event;
 
 -- name: make_chosen
 create temporary table chosen (
-  ordinal integer primary key, lane integer not null, priority integer not null, ready real
-);
+  ordinal integer not null, choice integer not null, lane integer not null,
+  priority integer not null, rank real not null, ready real, primary key (ordinal, choice)
+) without rowid;
 
 -- name: make_chosen_claimable
-create index temp.chosen_claimable on chosen (lane, priority desc, ordinal) where ready is null;
+create index temp.chosen_claimable on chosen (choice, lane, priority desc, rank, ordinal)
+  where ready is null;
 
 -- name: make_chosen_backing_off
 create index temp.chosen_backing_off on chosen (ready) where ready is not null;
 
+-- name: followed
+-- How far the choices have followed the events, how far they could, and whether cells came or
+-- changed since.
+select seen, (select coalesce(max(seq), 0) from event),
+       exists (select 1 from event where event.seq > seen and kind = 'enrolled')
+from temp.followed;
+
+-- name: follow
+update temp.followed set seen = :seen;
+
+-- name: happened
+select distinct fingerprint from event where seq > :seen and fingerprint <> '';
+
+-- name: choices
+select number, version from temp.choice;
+
 -- name: choice
--- Which choice the temporary table holds, how far it has followed, how far it could follow, and
--- whether something happened since that adds or moves cells.
-select number, seen, (select coalesce(max(seq), 0) from event),
-       exists (select 1 from event
-               where event.seq > choice.seen and kind in ('enrolled', 'retry_asked'))
-from temp.choice;
+select version from temp.choice where number = :number;
+
+-- name: note_choice
+insert or replace into temp.choice (number, version) values (:number, :version);
+
+-- name: forget_choices
+delete from temp.choice;
 
 -- name: forget_choice
-delete from temp.choice;
+delete from temp.choice where number = :number;
 
 -- name: forget_chosen
 delete from temp.chosen;
 
--- name: fill_chosen
-insert into temp.chosen (ordinal, lane, priority, ready)
-select cell.ordinal, cell.lane, cell.priority, cell.ready
-from json_each(:among) as wanted cross join cell on cell.fingerprint = wanted.value
-where cell.state in ('pending', 'running');
+-- name: forget_chosen_of
+delete from temp.chosen where choice = :number;
 
--- name: fill_choice
-insert into temp.choice (number, seen) select :number, coalesce(max(seq), 0) from event;
-
--- name: drop_ended
--- What ended since leaves the list, so that a claim never walks past cells that are done.
+-- name: leave_out
+-- What was claimed or ended is in no list any more, so that a claim never walks past it.
 delete from temp.chosen where ordinal in (
-  select cell.ordinal from event cross join cell on cell.fingerprint = event.fingerprint
-  where event.seq > :seen and cell.state not in ('pending', 'running')
+  select cell.ordinal from json_each(:among) as one
+  cross join cell on cell.fingerprint = one.value
 );
 
--- name: chosen_back_off
--- What was sent back since is put aside until its time, for the same reason.
-update temp.chosen
-set ready = (select cell.ready from cell where cell.ordinal = chosen.ordinal)
-where ordinal in (
-  select cell.ordinal from event cross join cell on cell.fingerprint = event.fingerprint
-  where event.seq > :seen and event.kind = 'finished'
+-- name: leave_out_of
+delete from temp.chosen where choice = :number and ordinal in (
+  select cell.ordinal from json_each(:among) as one
+  cross join cell on cell.fingerprint = one.value
 );
+
+-- name: choose
+insert or replace into temp.chosen (ordinal, choice, lane, priority, rank, ready)
+select cell.ordinal, :number, cell.lane, cell.priority, wanted.value, cell.ready
+from json_each(:ranks) as wanted cross join cell on cell.fingerprint = wanted.key
+where cell.state = 'pending';
 
 -- name: chosen_wake
 update temp.chosen set ready = null where ready is not null and ready <= :now;
-
--- name: followed
-update temp.choice set seen = :seen;
 
 ----------------------------------------------------------------------------- Holding, ending
 
