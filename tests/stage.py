@@ -26,6 +26,7 @@ from benchfleet.engines.base import (
     Stopped,
 )
 from benchfleet.ledger.memory import MemoryLedger
+from benchfleet.policies.base import Policy
 from benchfleet.results.layout import Layout
 from benchfleet.runner.inbox import Arrival, LeaseLost
 from benchfleet.runner.leases import LeaseKeeper
@@ -147,6 +148,7 @@ class Stage:
     room: Callable[[], Room] = lambda: PLENTY
     slept: float = 0.0  # seconds that leases ran on while the machine, and its clock, stood still
     renew_every: float = 1e9
+    policy: Policy | None = None  # the default one
 
     def __post_init__(self) -> None:
         self.inbox = VirtualInbox(self.clock)
@@ -186,6 +188,7 @@ class Stage:
             provenance=dict,
             random=lambda: 1.0,
             background=lambda work: work(),
+            policy=self.policy,
             room=self.room,
             ending=self.ending,
         )

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from benchfleet.errors import MissingExtra, UnknownName
 
-Family = Literal["models", "benchmarks", "attention", "ledgers", "engines"]
+Family = Literal["models", "benchmarks", "attention", "ledgers", "engines", "policies"]
 
 _BUILT_IN: dict[str, dict[str, str]] = {
     "models": {
@@ -38,6 +38,12 @@ _BUILT_IN: dict[str, dict[str, str]] = {
         "sqlite": "benchfleet.ledger.sqlite:SqliteLedger",
     },
     "engines": {"local": "benchfleet.engines.local:LocalEngine"},
+    "policies": {
+        "fifo": "benchfleet.policies.fifo:Fifo",
+        "longest-first": "benchfleet.policies.by_time:LongestFirst",
+        "shortest-first": "benchfleet.policies.by_time:ShortestFirst",
+        "warm-first": "benchfleet.policies.warm_first:WarmFirst",
+    },
 }
 _SINGULAR = {
     "models": "adapter",
@@ -45,6 +51,7 @@ _SINGULAR = {
     "attention": "attention config",
     "ledgers": "ledger",
     "engines": "engine",
+    "policies": "placement policy",
 }
 
 

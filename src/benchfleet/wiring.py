@@ -117,6 +117,7 @@ def run_cells(
             provenance=cache(partial(provenance, bench.campaign.file.parent)),
             random=random,
             background=background.submit,
+            policy=registry.load("policies", bench.campaign.placement)(),
             room=partial(room, bench.layout.root),
             ending=ending,
             here=Here(

@@ -14,7 +14,7 @@ from benchfleet.executor.arguments import read_arguments
 from benchfleet.executor.collect import Watch, failure, result, snapshot, stub
 from benchfleet.executor.values import AdapterConfig, ExecutionProgress
 from benchfleet.results.layout import Layout
-from benchfleet.runner.progress import Notice, Progress, Running
+from benchfleet.runner.progress import Notice, Outlook, Progress, Running
 
 SPARSE = {"streaming": 8}
 ADAPTER = AdapterConfig("mock")
@@ -45,7 +45,7 @@ def _progress() -> Progress:
         "d": Running(slot="d", devices="gpu:3"),
     }
     states = {"success": 5, "failed": 1, "partial": 1, "running": 3, "pending": 2}
-    return Progress(total=12, reused=2, states=states, slots=slots, spent=[10.0, 20.0])
+    return Progress(total=12, reused=2, states=states, slots=slots)
 
 
 def test_a_snapshot_counts_what_was_there_apart_from_what_was_done() -> None:
@@ -63,11 +63,12 @@ def test_a_snapshot_shows_each_gpu_with_all_that_runs_there() -> None:
     }
 
 
-def test_a_snapshot_guesses_the_time_left_once_a_cell_has_ended() -> None:
+def test_a_snapshot_tells_the_time_left_where_it_is_known() -> None:
     progress = _progress()
-    assert snapshot(progress, now=100.0).seconds_left == pytest.approx((15 * 5 - 15 - 15 - 10) / 4)
-    progress.spent.clear()
     assert snapshot(progress, now=100.0).seconds_left is None
+    progress.outlook = Outlook(seconds=30.0, spread=4.0, at=95.0)
+    assert snapshot(progress, now=100.0).seconds_left == 25.0
+    assert snapshot(progress, now=200.0).seconds_left == 0.0
 
 
 def test_an_empty_matrix_is_all_done() -> None:

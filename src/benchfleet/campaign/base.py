@@ -9,6 +9,7 @@ from pathlib import Path
 from benchfleet.domain.matrix import Matrix
 from benchfleet.domain.names import path_part
 from benchfleet.domain.usage import Price
+from benchfleet.policies.base import DEFAULT
 
 AUTO = 0  # slots: as many as there is room for, found out while they run
 
@@ -33,6 +34,7 @@ class Campaign:
     results: Path  # the folder of this campaign alone, absolute
     matrix: Matrix
     machine: Machine = field(default_factory=Machine)
+    placement: str = DEFAULT  # which waiting cells go first, by the policy's name
 
     def with_results(self, base: str | Path) -> Campaign:
         """The same campaign with its folder under `base`, which is relative to the current one."""

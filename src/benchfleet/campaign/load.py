@@ -9,6 +9,7 @@ from pathlib import Path
 
 from benchfleet.domain.matrix import Matrix, ModelEntry
 from benchfleet.errors import CampaignError
+from benchfleet.policies.base import DEFAULT
 
 from . import benchmarks, configs, defaults, models, rules
 from .base import AUTO, Campaign, Machine, results_folder
@@ -19,8 +20,9 @@ from .defaults import Defaults, read_defaults
 from .entry import Entry, Mistakes
 from .models import DeclaredModel, read_models
 from .pairs import check_pairs, leaves_cells
+from .plugins import plugin as opened_plugin
 from .rules import Axes, read_exclude, read_include
-from .shapes import NAME, PRICE, SLOTS, TEXT, Shape, listing, mapping, told, whole
+from .shapes import NAME, PRICE, SLOTS, TEXT, Shape, listing, mapping, plugin, told, whole
 from .source import Flaw, Source
 from .yaml_reader import read_yaml
 
@@ -47,6 +49,7 @@ KEYS: Mapping[str, Shape] = {
     "campaign": told(NAME, "names the results folder, and the campaign in its ledger"),
     "results": told(TEXT, f"results go to <results>/<campaign>/ ({RESULTS})"),
     **MACHINE,
+    "placement": told(plugin("policies"), f"which waiting cells go first ({DEFAULT})"),
     "defaults": told(mapping(defaults.KEYS), "what holds where an axis says nothing else"),
     "matrix": told(mapping(MATRIX, required=("models", "benchmarks")), "what to run"),
 }
@@ -135,6 +138,8 @@ def _campaign(root: Entry, file: Path) -> Campaign | None:
     name = fields["campaign"].name()
     base = _results(fields["results"])
     machine = read_machine(*(fields[key] for key in MACHINE))
+    placement = fields["placement"].text(DEFAULT)
+    opened_plugin("policies", placement, fields["placement"])
     found = read_defaults(fields["defaults"])
     if fields["matrix"].absent:
         fields["matrix"].wrong("is missing; it says what to run: models, configs and benchmarks")
@@ -148,6 +153,7 @@ def _campaign(root: Entry, file: Path) -> Campaign | None:
         results=results_folder(file.parent, base, name),
         matrix=matrix,
         machine=machine,
+        placement=placement,
     )
 
 

@@ -9,7 +9,7 @@ from benchfleet.registry import Family, names
 from .load import KEYS, REQUIRED
 from .shapes import mapping
 
-_FAMILIES: tuple[Family, ...] = ("models", "benchmarks", "attention")
+_FAMILIES: tuple[Family, ...] = ("models", "benchmarks", "attention", "policies")
 
 
 def campaign_schema() -> dict[str, Any]:

@@ -1,24 +1,19 @@
-"""What a run would be like: the memory and the time of each cell, and how many fit at once."""
+"""What a run would be like: the memory that each cell takes, and how many fit at once."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from statistics import median
-from typing import Literal
 
 from benchfleet import registry
-from benchfleet.domain.attempt import Outcome
 from benchfleet.domain.canonical import canonical_json
 from benchfleet.domain.cell import Cell, Model, Workload
 from benchfleet.domain.resource import DeviceKind
 from benchfleet.machines.memory import Checkpoint, Estimate, read_checkpoint
+from benchfleet.runner.expected import Expected
 from benchfleet.runner.place import Pool
 
 _SPECIAL = 16  # tokens that a template or a tokenizer adds to a prompt
-Ended = tuple[Cell, Outcome]
-Key = tuple[str, ...]
-Likeness = Literal["same config and subset", "same benchmark"]
 
 
 class MemoryForecast:
@@ -77,74 +72,6 @@ def _length(workload: Workload) -> int | None:
     if longest is None or not isinstance(answer, int):
         return None
     return int(longest(workload.subset)) + answer + _SPECIAL
-
-
-@dataclass(frozen=True, kw_only=True)
-class Expected:
-    """How long a cell should take once its model is loaded, and by what that is known."""
-
-    seconds: float
-    like: Likeness  # what those cells have in common with it, beside the model
-    cells: int  # how many of them
-
-
-class TimeForecast:
-    """Times by cell, from those that ended well."""
-
-    def __init__(self, ended: Iterable[Ended]) -> None:
-        self._same: dict[Key, list[float]] = {}
-        self._like: dict[Key, dict[int | None, list[float]]] = {}  # by the limit of samples
-        self._loads: dict[str, list[float]] = {}
-        self._known: dict[Key, Expected | None] = {}
-        for cell, outcome in ended:
-            if load := outcome.seconds.get("load"):
-                self._loads.setdefault(cell.model.name, []).append(load)
-            if (seconds := outcome.seconds.get("benchmark")) is not None:
-                self._same.setdefault(_same(cell), []).append(seconds)
-                by_limit = self._like.setdefault(_like(cell), {})
-                by_limit.setdefault(cell.workload.limit, []).append(seconds)
-
-    def of(self, cell: Cell) -> Expected | None:
-        """By the same config and subset, else by any of the same model and benchmark."""
-        key = _same(cell)
-        if key not in self._known:
-            self._known[key] = self._found(cell)
-        return self._known[key]
-
-    def load(self, model: str) -> float:
-        """How long the model takes to load; 0 where nobody knows."""
-        return median(self._loads.get(model, [0.0]))
-
-    def _found(self, cell: Cell) -> Expected | None:
-        if same := self._same.get(_same(cell)):
-            return Expected(seconds=median(same), like="same config and subset", cells=len(same))
-        like = [
-            one * factor
-            for limit, seconds in self._like.get(_like(cell), {}).items()
-            if (factor := _scale(limit, cell.workload.limit)) is not None
-            for one in seconds
-        ]
-        if like:
-            return Expected(seconds=median(like), like="same benchmark", cells=len(like))
-        return None
-
-
-def _same(cell: Cell) -> Key:
-    work = cell.workload
-    params = canonical_json(dict(work.params))
-    return (cell.model.name, cell.config.name, work.label, str(work.batch_size), params)
-
-
-def _like(cell: Cell) -> Key:
-    params = canonical_json(dict(cell.workload.params))
-    return (cell.model.name, cell.workload.name, params)
-
-
-def _scale(limit: int | None, wanted: int | None) -> float | None:
-    """What another sample limit makes of a time; None where one of them is no limit."""
-    if limit == wanted:
-        return 1.0
-    return wanted / limit if limit and wanted else None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -76,6 +76,8 @@ class View:
         left = progress.seconds_left(now)
         if left is not None:
             head.append(f" · ETA {duration(left)}")
+            if progress.outlook and progress.outlook.spread >= 1:
+                head.append(f" ± {duration(progress.outlook.spread)}")
         slots = Table.grid(padding=(0, 2), expand=False)
         for _ in range(2):
             slots.add_column(no_wrap=True)

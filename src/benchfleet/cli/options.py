@@ -5,8 +5,10 @@ from __future__ import annotations
 import argparse
 import shlex
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
+from benchfleet import registry
 from benchfleet.bench import Bench, open_bench
 from benchfleet.campaign.base import AUTO, Campaign, Machine
 from benchfleet.campaign.choose import choose
@@ -70,6 +72,16 @@ def devices(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         type=count,
         help="slots over all devices; more than there are GPUs share them",
+    )
+
+
+def placement(parser: argparse.ArgumentParser) -> None:
+    """Which waiting cells go first."""
+    parser.add_argument(
+        "--placement",
+        metavar="NAME",
+        help="which waiting cells go first: warm-first, longest-first, shortest-first, fifo or a "
+        "plugin's, over the campaign's",
     )
 
 
@@ -159,6 +171,8 @@ def same_choice(
     for option in ("only", "exclude"):
         for text in getattr(arguments, option, ()):
             words += [f"--{option}", text]
+    if verb == "run" and getattr(arguments, "placement", None) is not None:
+        words += ["--placement", arguments.placement]
     if verb == "run" and getattr(arguments, "machines", None) is not None:
         words += ["--machines", str(arguments.machines)]
         for text in arguments.hosts:
@@ -204,4 +218,7 @@ def opened(arguments: argparse.Namespace) -> tuple[Bench, list[Cell]]:
         exclude=getattr(arguments, "exclude", ()),
         limit=getattr(arguments, "limit", None),
     )
+    if (policy := getattr(arguments, "placement", None)) is not None:
+        registry.load("policies", policy)
+        found = replace(found, placement=policy)
     return open_bench(found, ledger=arguments.ledger), cells

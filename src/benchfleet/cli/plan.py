@@ -24,6 +24,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     options.campaign(parser, example="benchfleet plan study.yaml --only configs=dense")
     options.choice(parser)
     options.devices(parser)
+    options.placement(parser)
     parser.add_argument("--cells", action="store_true", help="list every cell, however many")
     parser.add_argument(
         "--explain",

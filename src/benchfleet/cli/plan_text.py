@@ -45,7 +45,7 @@ def overview(bench: Bench, plan: Plan, *, every_cell: bool) -> list[str]:
         "",
         *(_cells(plan.rows) if whole else _groups(plan.rows)),
         *_impossible(plan.rows),
-        *_outlook(plan),
+        *_outlook(bench, plan),
     ]
 
 
@@ -150,7 +150,7 @@ def _impossible(rows: Sequence[Row]) -> Iterator[str]:
         yield f"  {why}: {', '.join(paths[:_SOME])}{more}"
 
 
-def _outlook(plan: Plan) -> Iterator[str]:
+def _outlook(bench: Bench, plan: Plan) -> Iterator[str]:
     """What a run takes, and how many cells at a time suit the machine."""
     if not plan.to_run or plan.fit is None:
         return
@@ -164,6 +164,7 @@ def _outlook(plan: Plan) -> Iterator[str]:
     unknown = Counter(row.memory for row in plan.to_run if isinstance(row.memory, str))
     for why, many in unknown.most_common(_SOME):
         yield f"memory   unknown for {many} of the cells: {why}"
+    yield f"place    {bench.campaign.placement}"
     yield f"suggest  max_concurrent_runs: {slots} ({plan.fit.why})"
     for warning in plan.fit.warnings:
         yield f"warning  {warning}"

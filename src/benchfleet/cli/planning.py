@@ -8,11 +8,12 @@ from typing import Any, Literal
 
 from benchfleet.bench import Bench
 from benchfleet.cli.explain import Named
-from benchfleet.cli.forecast import Expected, Fit, MemoryForecast, TimeForecast, fit, wall_time
+from benchfleet.cli.forecast import Fit, MemoryForecast, fit, wall_time
 from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.state import State
 from benchfleet.machines.memory import Estimate
+from benchfleet.runner.expected import Expected, History
 from benchfleet.runner.place import Pool, impossible
 
 Standing = Literal[State, "reused"]
@@ -99,19 +100,20 @@ def planned(
     `missing` says why there is no pool."""
     known = {record.fingerprint: record for record in records}
     ours = {cell.fingerprint: cell for cell in cells}
-    times = TimeForecast(
+    times = History(
         (cell, record.outcome)
         for record in records
         if record.outcome and record.state == "success"
         if (cell := record.cell or ours.get(record.fingerprint))
     )
+    device_type = pool.devices[0].type if pool else ""
     memory = MemoryForecast(pool.devices[0].kind if pool else "cpu")
     rows = []
     for named in with_paths(cells, records):
         record = known.get(named.cell.fingerprint)
         state: Standing = record.state if record else "pending"
         open_ = state in ("pending", "running")
-        barred = (impossible(named.cell, [pool]) if pool else missing) if open_ else ""
+        barred = (impossible(named.cell.need, [pool]) if pool else missing) if open_ else ""
         rows.append(
             Row(
                 cell=named.cell,
@@ -119,14 +121,14 @@ def planned(
                 state="reused" if state == "success" else state,
                 impossible=barred,
                 memory=memory.of(named.cell),
-                expected=times.of(named.cell),
+                expected=times.of(named.cell, device_type),
             )
         )
     left = [row for row in rows if row.to_run]
     demands = [(row.cell, row.bytes_on_a_device) for row in left]
     found = fit(pool, demands, ram=ram, cores=cores) if pool else None
     expected = [row.expected for row in left if row.expected]
-    loads = [times.load(model) for model in {row.cell.model.name for row in left}]
+    loads = [times.load(model, device_type) for model in {row.cell.model.name for row in left}]
     return Plan(
         rows=rows,
         pool=pool,
@@ -172,6 +174,7 @@ def as_json(bench: Bench, plan: Plan) -> dict[str, Any]:
             "slots": plan.pool.slots if plan.pool else 0,
             "memory_available": plan.ram,
         },
+        "placement": bench.campaign.placement,
         "counts": plan.counts,
         "cells": [_row_as_json(row) for row in plan.rows],
         "expected_seconds": plan.seconds,
@@ -203,6 +206,7 @@ def _row_as_json(row: Row) -> dict[str, Any]:
         "memory_unknown": row.memory if isinstance(row.memory, str) else "",
         "expected": {
             "seconds": row.expected.seconds,
+            "spread": row.expected.spread,
             "like": row.expected.like,
             "cells": row.expected.cells,
         }

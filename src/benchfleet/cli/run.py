@@ -33,6 +33,7 @@ def course(parser: argparse.ArgumentParser) -> None:
     """What is run, where, and how it is shown."""
     options.choice(parser)
     options.devices(parser)
+    options.placement(parser)
     options.gpu_checks(parser)
     options.machines(parser)
     parser.add_argument("--log-json", action="store_true", help="show progress as JSON lines")

@@ -56,6 +56,8 @@ class Outcome:
     seconds: Mapping[str, float] = field(default_factory=dict)  # load, benchmark, …
     host: str = ""
     device: str = ""
+    device_type: str = ""  # "cpu", or what the GPU is called, such as NVIDIA H100
+    resumed: int = 0  # samples that earlier attempts had answered
     charged: bool = True  # False: an infrastructure failure, which uses up no try
     retry_in: float | None = None  # seconds until it may be claimed again
     advice: Advice = Advice()  # for the next attempt; of the last one, what it was advised itself
@@ -109,7 +111,7 @@ class Outcome:
         return cls(**found)
 
 
-_RARE = frozenset({"advice", "first", "failures", "usage"})
+_RARE = frozenset({"advice", "first", "failures", "usage", "device_type", "resumed"})
 
 
 @dataclass(frozen=True, kw_only=True)

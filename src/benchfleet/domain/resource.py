@@ -29,6 +29,12 @@ class Device:
     host: str = ""  # the machine that it is in; "" for this one
 
     @property
+    def type(self) -> str:
+        """What others of its make are called too: ``NVIDIA H100``, ``gpu`` where it has no name,
+        ``cpu``."""
+        return self.name or self.kind if self.kind == "gpu" else self.kind
+
+    @property
     def label(self) -> str:
         """How people see it: ``gpu:0``, ``cpu:1``, ``lab2/gpu:0``."""
         return f"{self.host}/{self.kind}:{self.index}" if self.host else f"{self.kind}:{self.index}"
@@ -110,4 +116,5 @@ class Offer:
 
     def weight(self, load_key: str) -> float | None:
         """What is added to the rank of a model's cells; None where they are not wanted."""
-        return self.models[load_key] if load_key in self.models else self.others
+        weights: Mapping[str, float | None] = self.models
+        return weights.get(load_key, self.others)

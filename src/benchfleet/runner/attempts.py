@@ -42,6 +42,7 @@ class Attempt:
     watch: Watch
     stage: Stage = "load"
     done: int = 0  # samples
+    before: int = 0  # of these, that earlier attempts had answered
     had: Memory = field(default_factory=Memory)  # when it ended
     cancelled_at: float | None = None  # on the inbox's clock
     rate: Rate = field(
@@ -109,7 +110,8 @@ class Attempts:
             provenance=provenance,
             rate=rate,
             watch=Watch(claim.cell.limits, began=now),
-            done=count_samples(recorded),
+            done=(known := count_samples(recorded)),
+            before=known,
         )
 
     def succeed(self, attempt: Attempt, done: Done) -> Outcome:
@@ -153,6 +155,8 @@ class Attempts:
             host=attempt.host,
             device=attempt.device,
             usage=attempt.usage,
+            device_type=attempt.spec.devices[0].type if attempt.spec.devices else "",
+            resumed=attempt.before,
         )
         try:
             self._ledger.finish(claim.lease, outcome)
@@ -182,6 +186,7 @@ class Attempts:
             seconds=seconds,
             host=attempt.host,
             device=attempt.device,
+            device_type=attempt.spec.devices[0].type if attempt.spec.devices else "",
             charged=uses_try,
             retry_in=retry_in(
                 failure,

@@ -115,6 +115,8 @@ class Cells:
         elif isinstance(event, (Done, Failed, Stopped)):
             slot.free()
             slot.closing = not (isinstance(event, Done) or event.fit)
+            if slot.closing:
+                self._slots.count(slot)
             if slot.left_out and not slot.closing:
                 self._slots.retire(slot)
             self._conclude(slot, attempt, event)
@@ -128,6 +130,7 @@ class Cells:
             self._end(attempt, lambda: self._attempts.succeed(attempt, event))
         elif isinstance(event, Failed):
             slot.forget_model_after(event.failure)
+            self._slots.count(slot)
             failure, seconds = event.failure, event.seconds
             self._end(attempt, lambda: self._attempts.fail(attempt, failure, seconds))
         else:
@@ -191,7 +194,6 @@ class Cells:
             raise event.error
         elif outcome is not None and outcome.failure is None:
             self._course.progress.move("running", outcome.state)
-            self._course.progress.spent.append(event.took)
             self._course.wrote()
             self._course.progress.used.add(outcome.usage)
             self._course.say("cell_done", cell=path, took=event.took, metrics=outcome.metrics)
@@ -204,6 +206,7 @@ class Cells:
             self._course.progress.move("running", outcome.state if again is None else "pending")
             if again is not None:
                 self._filler.advise(attempt.claim.lease.fingerprint, outcome.advice)
+                self._filler.follow()  # another slot may have it by now
             self._course.say(
                 "cell_failed",
                 cell=path,
@@ -223,6 +226,7 @@ class Cells:
             return
         attempt.took = self._inbox.now() - attempt.began
         self._attempts.give_back(attempt, reason)
+        self._filler.backlog.waits(attempt.claim.lease.fingerprint)
         self._course.progress.move("running", "pending")
         self._course.say(
             "cell_released", cell=attempt.claim.path, message=reason, samples=attempt.done
@@ -268,4 +272,5 @@ class Cells:
         """Give back a cell that was claimed and never begun."""
         self._keeper.drop(claim.lease)
         self._ledger.release([claim.lease], reason)
+        self._filler.backlog.waits(claim.lease.fingerprint)
         self._course.progress.move("running", "pending")

@@ -159,6 +159,7 @@ class Crowd:
                 self._slots.retire(slot)
             else:
                 slot.left_out = True
+                self._slots.count(slot)
 
     def _measure_again(self, now: float, pools: Iterable[Pool]) -> None:
         grows = [pool for pool in pools if pool.begin and not pool.host]

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from benchfleet import registry
 from benchfleet.domain.attempt import RunnerId
 from benchfleet.domain.cell import Cell
 from benchfleet.engines.base import (
@@ -24,6 +25,7 @@ from benchfleet.engines.base import (
 )
 from benchfleet.errors import LedgerError, LedgerUnreachable
 from benchfleet.ledger.base import Ledger
+from benchfleet.policies.base import DEFAULT, Policy
 from benchfleet.results.layout import Layout
 from benchfleet.runner.attempts import Attempts
 from benchfleet.runner.cells import Background, Cells
@@ -44,6 +46,7 @@ from benchfleet.runner.inbox import (
 from benchfleet.runner.leases import LeaseKeeper
 from benchfleet.runner.machines import Machines
 from benchfleet.runner.orders import Here, Orders
+from benchfleet.runner.outlook import outlook
 from benchfleet.runner.place import Pool
 from benchfleet.runner.progress import NoticeKind, Observer, Progress
 from benchfleet.runner.recover import publish_what_was_committed
@@ -89,6 +92,7 @@ class Runner:
         provenance: Callable[[], Mapping[str, Any]],
         random: Callable[[], float],
         background: Background,
+        policy: Policy | None = None,
         room: Callable[[], Room] = lambda: PLENTY,
         ending: threading.Event | None = None,
         here: Here = HERE,
@@ -114,6 +118,8 @@ class Runner:
             pools=pools,
             hosts=hosts,
             cells=cells,
+            policy=policy or registry.load("policies", DEFAULT)(),
+            now=inbox.now,
             begin=lambda slot, claim: self._cells.begin(slot, claim),
         )
         self._cells = Cells(
@@ -168,6 +174,7 @@ class Runner:
         try:
             self._enroll()
             if self._unfinished():
+                self._filler.survey()
                 self._keeper.start()
                 self._orders.begin()
                 self._course.see_room()
@@ -220,11 +227,11 @@ class Runner:
     # Between arrivals
 
     def _goes_on(self) -> bool:
-        if self._cells.under_way or any(slot.attempt for slot in self._slots):
+        if self._cells.under_way or self._slots.any_busy:
             return True
         if self._course.over:
             return False
-        return any(not slot.idle for slot in self._slots) or self._unfinished()
+        return len(self._slots) > len(self._slots.idle) or self._unfinished()
 
     def _unfinished(self) -> bool:
         """Whether a cell is left that this runner could still see to its end."""
@@ -265,7 +272,11 @@ class Runner:
         self._machines.look()
         self._orders.look()
         self._crowd.look()
+        self._filler.follow()
         self._fill()
+        self._course.progress.outlook = outlook(
+            self._filler.backlog, self._slots, self._inbox.now()
+        )
 
     def _fill(self) -> None:
         if self._course.over or self._course.short_of_room:

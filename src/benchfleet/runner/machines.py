@@ -58,7 +58,7 @@ class Machines:
         """Whether cells are left for hosts that are away alone, and no slot does anything."""
         if not self._hosts.expecting or self._course.short_of_room:
             return False
-        if any(not slot.idle for slot in self._slots):
+        if len(self._slots) > len(self._slots.idle):
             return False
         return any(self._ledger.cells(states=["pending"], among=self._filler.for_hosts))
 
@@ -104,10 +104,10 @@ class Machines:
 
     def slot_ready(self, slot: Slot, event: SlotReady) -> None:
         """It takes orders; first the one that it was opened for."""
-        slot.ready = True
+        self._slots.ready(slot)
         slot.load_key = event.loaded
+        self._slots.count(slot)
         self._filler.started_well(slot)
-        slot.shown.rest()
         self._course.say("slot_ready", slot=slot.id, hello=event.hello)
         claim, slot.reserved = slot.reserved, None
         if claim is not None:

@@ -1,14 +1,12 @@
-"""Which devices the next slot gets, and what no slot can take: pure functions."""
+"""What machines have and what slots are to be, and what no slot can take: pure functions."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from benchfleet.domain.cell import Cell
-from benchfleet.domain.resource import CPU, Device
+from benchfleet.domain.resource import CPU, Device, Need
 from benchfleet.domain.usage import Price
 
 
@@ -74,67 +72,6 @@ def with_device(pools: Iterable[Pool], origin: Pool, device: Device) -> list[Poo
     return [*left, replace(origin, devices=tuple(order), slots=slots, threads=threads)]
 
 
-def next_group(
-    pools: Iterable[Pool],
-    open_slots: Iterable[tuple[Device, ...]],
-    width: int,
-    memory: int = 0,
-    *,
-    gpu: bool = False,
-    alone: bool = False,
-    kept: Container[Device] = (),
-    full: Container[str] = (),
-) -> tuple[Device, ...] | None:
-    """The devices for one more slot of `width` devices, or None where there is no room.
-
-    The machine with the largest part of its slots free gives them. There, a slot of one device
-    takes the seat where most are free; a wider one takes whole devices. Each has at least
-    `memory` bytes and is a GPU where `gpu` says so; among equals the smallest that fit are taken.
-    One that is to be `alone` shares no GPU, and on the CPU no machine; `kept` are the devices that
-    open slots share with nobody, and `full` the memories in which no other slot is wanted.
-    """
-    taken = list(open_slots)
-    found = []
-    for pool in pools:
-        here = [devices for devices in taken if devices[0].host == pool.host]
-        taken_here: Counter[Device] = Counter()
-        for devices in here:
-            whole = len(devices) > 1 or devices[0] in kept
-            taken_here.update(dict.fromkeys(devices, pool.seats if whole else 1))
-        on_cpu = bool(pool.devices) and pool.devices[0].kind == "cpu"
-        wanted = len(pool.devices) if alone and on_cpu else width
-        if len(here) < pool.slots and (
-            group := _group(pool, taken_here, wanted, memory, gpu=gpu, alone=alone, full=full)
-        ):
-            found.append((len(here) / pool.slots, group))
-    return min(found, key=lambda one: one[0])[1] if found else None
-
-
-def _group(
-    pool: Pool,
-    taken: Counter[Device],
-    width: int,
-    memory: int,
-    *,
-    gpu: bool,
-    alone: bool,
-    full: Container[str],
-) -> tuple[Device, ...] | None:
-    room = pool.seats if width > 1 or alone else 1
-    fit = [
-        device
-        for device in pool.devices
-        if taken[device] + room <= pool.seats
-        and memory_of(device) not in full
-        and device.memory >= memory
-        and (device.kind == "gpu" or not gpu)
-    ]
-    if len(fit) < width:
-        return None
-    order = sorted(fit, key=lambda d: (taken[d], d.memory, pool.devices.index(d)))
-    return tuple(order[:width])
-
-
 def in_one_memory(one: Sequence[Device], other: Sequence[Device]) -> bool:
     """Whether slots on these devices take from each other's memory: GPUs that both have, or the
     CPU of one machine."""
@@ -150,9 +87,9 @@ def larger_than(devices: Sequence[Device], pools: Iterable[Pool]) -> int:
     return floor if found and devices[0].kind == "gpu" else 0
 
 
-def impossible(cell: Cell, pools: Sequence[Pool]) -> str:
-    """Why no slot of these pools can ever take the cell; ``""`` where one can."""
-    reasons = {pool.host: _impossible(cell, pool) for pool in pools if pool.devices}
+def impossible(need: Need, pools: Sequence[Pool]) -> str:
+    """Why no slot of these pools can ever take a cell that needs this; ``""`` where one can."""
+    reasons = {pool.host: _impossible(need, pool) for pool in pools if pool.devices}
     if not reasons:
         return "no device is left that a slot starts on"
     if not all(reasons.values()):
@@ -162,14 +99,14 @@ def impossible(cell: Cell, pools: Sequence[Pool]) -> str:
     return "; ".join(f"{host or 'here'}: {why}" for host, why in reasons.items())
 
 
-def _impossible(cell: Cell, pool: Pool) -> str:
+def _impossible(need: Need, pool: Pool) -> str:
     memories = sorted((d.memory for d in pool.devices if d.kind == "gpu"), reverse=True)
-    if cell.need.gpus > len(memories):
-        return f"needs {cell.need.gpus} GPUs, this run has {len(memories)}"
-    if not cell.need.vram:
+    if need.gpus > len(memories):
+        return f"needs {need.gpus} GPUs, this run has {len(memories)}"
+    if not need.vram:
         return ""
-    wanted = f"needs {cell.need.vram / 1e9:g} GB of GPU memory"
+    wanted = f"needs {need.vram / 1e9:g} GB of GPU memory"
     if not memories:
         return f"{wanted}, this run has no GPU"
-    smallest = memories[max(1, cell.need.gpus) - 1]
-    return f"{wanted}, this run has {smallest / 1e9:.1f}" if smallest < cell.need.vram else ""
+    smallest = memories[max(1, need.gpus) - 1]
+    return f"{wanted}, this run has {smallest / 1e9:.1f}" if smallest < need.vram else ""

@@ -79,6 +79,15 @@ class Running:
         self.generated, self.reading = 0, None
 
 
+@dataclass(frozen=True, kw_only=True)
+class Outlook:
+    """How long a run should still take, as it was seen at one moment."""
+
+    seconds: float
+    spread: float  # seconds: one standard deviation
+    at: float  # on the inbox's clock
+
+
 @dataclass(kw_only=True)
 class Progress:
     """The counts that are shown; they add up to `total` at every moment."""
@@ -90,7 +99,7 @@ class Progress:
     began: float = 0.0
     tokens: Counter[str] = field(default_factory=Counter)  # prompt, completion: in this run
     used: Bill = field(default_factory=Bill)  # by the attempts that this run ended
-    spent: list[float] = field(default_factory=list)  # seconds of each cell that this run ended
+    outlook: Outlook | None = None  # None while no time is known
 
     @property
     def ended(self) -> int:
@@ -107,13 +116,10 @@ class Progress:
         self.states[new] = self.states.get(new, 0) + 1
 
     def seconds_left(self, now: float) -> float | None:
-        """The mean time of a cell times the cells left over the slots; None before the first."""
-        if not self.spent:
+        """How long the run should still take; None while nobody knows."""
+        if self.outlook is None:
             return None
-        mean = sum(self.spent) / len(self.spent)
-        left = mean * (self.total - self.ended)
-        under_way = sum(min(mean, now - slot.since) for slot in self.slots.values() if slot.cell)
-        return max(0.0, left - under_way) / max(1, len(self.slots))
+        return max(0.0, self.outlook.seconds - (now - self.outlook.at))
 
 
 Observer = Callable[[Notice, Progress], None]

@@ -8,13 +8,14 @@ from dataclasses import dataclass, field
 
 from benchfleet.domain.attempt import Claim
 from benchfleet.domain.failure import Failure
-from benchfleet.domain.resource import Choice, Device, Offer
+from benchfleet.domain.resource import Device
 from benchfleet.domain.usage import Rate
 from benchfleet.engines.base import Engine, Order, SlotId, SlotSpec
 from benchfleet.results.layout import Layout
 from benchfleet.runner.attempts import Attempt
-from benchfleet.runner.place import Pool, Shape, memory_of, next_group
+from benchfleet.runner.place import Pool, Shape
 from benchfleet.runner.progress import Progress, Running
+from benchfleet.runner.seats import Seats
 from benchfleet.runner.usage import rate_of
 
 
@@ -33,6 +34,9 @@ class Slot:
     attempt: Attempt | None = None
     reserved: Claim | None = None  # the claim that a starting slot was opened for
     rate: Rate = field(default_factory=Rate)  # what it holds of its machine, and what that costs
+    meant_for: str = ""  # the model that it was opened for, until it has one
+    holds: int = 0  # bytes of each of its GPUs that its cells were said to need
+    resting: dict[SlotId, Slot] = field(default_factory=dict)  # where it is found when it is free
 
     @property
     def id(self) -> SlotId:
@@ -52,25 +56,14 @@ class Slot:
         """Bytes of the smallest of its GPUs; 0 on the CPU."""
         return min((d.memory for d in self.spec.devices if d.kind == "gpu"), default=0)
 
-    def suits(self, memory: int, *, gpu: bool) -> bool:
-        """Whether a cell with this need could run in it."""
-        has_gpu = any(device.kind == "gpu" for device in self.spec.devices)
-        return self.memory >= memory and (has_gpu or not gpu)
-
     def takes(self, shape: Shape) -> bool:
         """Whether it was opened for such cells."""
         same = (self.width, self.alone) == (shape.width, shape.alone)
         return same and self.memory >= shape.memory
 
-    def offer(self, among: Choice) -> Offer:
-        """What the slot can take now."""
-        gpus = [device for device in self.spec.devices if device.kind == "gpu"]
-        return Offer(
-            gpus=len(gpus),
-            vram=self.memory,
-            models={self.load_key: -1.0} if self.load_key else {},
-            among=among,
-        )
+    @property
+    def gpus(self) -> int:
+        return sum(device.kind == "gpu" for device in self.spec.devices)
 
     def forget_model_after(self, failure: Failure) -> None:
         """A slot that failed to load, or starts clean after a fault, has nothing in memory."""
@@ -81,6 +74,7 @@ class Slot:
         """It has nothing to do; whoever calls this ends the attempt."""
         self.attempt = None
         self.shown.rest()
+        self.resting[self.id] = self
 
 
 class Slots:
@@ -89,10 +83,17 @@ class Slots:
     def __init__(self, prefix: str, engine: Engine, layout: Layout, progress: Progress) -> None:
         self._prefix, self._engine = prefix, engine
         self._layout, self.progress = layout, progress
-        self._pools: Sequence[Pool] = ()
+        self._pools: dict[str, Pool] = {}
+        self.seats = Seats()
         self._open: dict[SlotId, Slot] = {}
         self._opened = 0
-        self._limits: Mapping[str, int] = {}
+        # Indexes, so that nothing that happens often walks all slots. Who stands in one and does
+        # not belong there any more is passed over, and left out, when it is next looked at.
+        self._resting: dict[SlotId, Slot] = {}
+        self._busy: dict[SlotId, Slot] = {}
+        self._starting: dict[SlotId, Slot] = {}
+        self._models: Counter[tuple[int, bool, str]] = Counter()
+        self._counted: dict[SlotId, tuple[int, bool, str]] = {}
 
     def __iter__(self) -> Iterator[Slot]:
         return iter(list(self._open.values()))
@@ -100,31 +101,66 @@ class Slots:
     def get(self, slot: SlotId) -> Slot | None:
         return self._open.get(slot)
 
+    def __len__(self) -> int:
+        return len(self._open)
+
     def use(self, pools: Sequence[Pool]) -> None:
         """Open further slots on these pools alone."""
-        self._pools = pools
-
-    def room_for(
-        self, shape: Shape, memory: int = 0, *, gpu: bool = False
-    ) -> tuple[Device, ...] | None:
-        """The devices that one more slot would have, of this shape and least memory (bytes)."""
-        taken = [slot.spec.devices for slot in self]
-        kept = {device for slot in self if slot.alone for device in slot.spec.devices}
-        width, alone = shape.width, shape.alone
-        return next_group(
-            self._pools, taken, width, memory, gpu=gpu, alone=alone, kept=kept, full=self._full()
-        )
+        self._pools = {pool.host: pool for pool in pools}
+        self.seats.use(pools)
 
     def limit(self, limits: Mapping[str, int]) -> None:
         """Open no more slots than these in each memory."""
-        self._limits = limits
+        self.seats.limit(limits)
 
-    def _full(self) -> set[str]:
-        """The memories that hold as many slots as they may."""
-        taken: Counter[str] = Counter()
-        for slot in self if self._limits else ():
-            taken.update({memory_of(device) for device in slot.spec.devices})
-        return {memory for memory, most in self._limits.items() if taken[memory] >= most}
+    @property
+    def idle(self) -> list[Slot]:
+        """Those that could begin a cell now."""
+        for slot in [one for one in self._resting.values() if not one.idle or self._is_gone(one)]:
+            del self._resting[slot.id]
+        return list(self._resting.values())
+
+    @property
+    def starting(self) -> list[Slot]:
+        """Those that were opened for nothing in particular and have not said hello."""
+        for slot in [one for one in self._starting.values() if one.ready or self._is_gone(one)]:
+            del self._starting[slot.id]
+        return [slot for slot in self._starting.values() if slot.will_claim]
+
+    @property
+    def any_busy(self) -> bool:
+        """Whether a slot runs a cell."""
+        for slot in list(self._busy.values()):
+            if slot.attempt is not None:
+                return True
+            del self._busy[slot.id]
+        return False
+
+    def serving(self, shape: Shape, load_key: str) -> int:
+        """The slots of this shape that have the model in memory, or are about to."""
+        return self._models[shape.width, shape.alone, load_key]
+
+    def of_shape(self, shape: Shape) -> Iterator[Slot]:
+        """Those that take such cells and will take another; walks all slots."""
+        return (s for s in self._open.values() if s.takes(shape) and not (s.closing or s.left_out))
+
+    def count(self, slot: Slot) -> None:
+        """Its model, or whether it takes another order, is not what it was."""
+        if (before := self._counted.pop(slot.id, None)) is not None:
+            self._models[before] -= 1
+        model = slot.load_key or slot.meant_for
+        if model and not (slot.closing or slot.left_out or self._is_gone(slot)):
+            now = self._counted[slot.id] = (slot.width, slot.alone, model)
+            self._models[now] += 1
+
+    def ready(self, slot: Slot) -> None:
+        """It said hello."""
+        slot.ready = True
+        slot.shown.rest()
+        self._resting[slot.id] = slot
+
+    def _is_gone(self, slot: Slot) -> bool:
+        return self._open.get(slot.id) is not slot
 
     def open(
         self,
@@ -134,10 +170,11 @@ class Slots:
         alone: bool = False,
         reserved: Claim | None = None,
         memory: int = 0,
+        meant_for: str = "",
     ) -> Slot:
         self._opened += 1
         name = SlotId(f"{self._prefix}-{self._opened}")
-        pool = next((p for p in self._pools if p.host == devices[0].host), None)
+        pool = self._pools.get(devices[0].host)
         spec = SlotSpec(
             slot=name,
             devices=devices,
@@ -145,24 +182,44 @@ class Slots:
             log=str(self._layout.slot_log(name)),
             python=reserved.cell.model.python if reserved else "",
             memory=reserved.cell.need.vram if reserved else memory,
-            neighbours=sum(not set(devices).isdisjoint(slot.spec.devices) for slot in self),
+            neighbours=self.seats.neighbours(devices),
         )
         shown = Running(slot=name, devices=label(devices))
         rate = rate_of(devices, pool, alone=alone)
-        slot = Slot(spec=spec, width=width, shown=shown, alone=alone, reserved=reserved, rate=rate)
-        self._open[name] = slot
+        slot = Slot(
+            spec=spec,
+            width=width,
+            shown=shown,
+            alone=alone,
+            reserved=reserved,
+            rate=rate,
+            meant_for=meant_for,
+            holds=spec.memory,
+            resting=self._resting,
+        )
+        self._open[name] = self._starting[name] = slot
+        self.seats.take(devices, whole=alone or width > 1, memory=slot.holds)
+        self.count(slot)
         self.progress.slots[name] = shown
         self._engine.open(spec)
         return slot
 
     def start(self, slot: Slot, attempt: Attempt) -> None:
         """Hand the attempt to the slot."""
+        cell = attempt.claim.cell
         slot.attempt = attempt
-        slot.load_key = attempt.claim.cell.model.load_key
+        self._busy[slot.id] = slot
+        self._resting.pop(slot.id, None)
+        if slot.load_key != cell.model.load_key:
+            slot.load_key, slot.meant_for = cell.model.load_key, ""
+            self.count(slot)
+        if slot.holds != cell.need.vram:
+            self.seats.promise(slot.spec.devices, slot.holds, cell.need.vram)
+            slot.holds = cell.need.vram
         slot.shown.take(attempt.claim.path, done=attempt.done, now=attempt.began)
         order = Order(
             attempt=attempt.key,
-            cell=attempt.claim.cell,
+            cell=cell,
             log=str(attempt.folder.log),
             recorded=attempt.recorded,
             batch_size=attempt.claim.batch_size,
@@ -172,17 +229,24 @@ class Slots:
     def retire(self, slot: Slot) -> None:
         """Close an idle slot; it holds its devices until it is gone."""
         slot.closing = True
+        self.count(slot)
         self._engine.close(slot.id)
 
     def kill(self, slot: Slot) -> None:
         """End a slot now; it holds its devices until it is gone."""
         slot.closing = True
         slot.free()
+        self.count(slot)
         self._engine.kill(slot.id)
 
     def gone(self, slot: Slot) -> None:
         """Its process ended: its devices are free."""
-        self._open.pop(slot.id, None)
+        if self._open.pop(slot.id, None) is not None:
+            whole = slot.alone or slot.width > 1
+            self.seats.give(slot.spec.devices, whole=whole, memory=slot.holds)
+        self.count(slot)
+        for index in (self._resting, self._starting, self._busy):
+            index.pop(slot.id, None)
         self.progress.slots.pop(slot.id, None)
 
 

@@ -1,24 +1,14 @@
-"""How long cells should take, and how many of them fit at once."""
+"""How long a run should take, and how many cells fit at once."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any
-
-import pytest
-
-from benchfleet.cli.forecast import Expected, TimeForecast, fit, wall_time
-from benchfleet.domain.attempt import Outcome
-from benchfleet.domain.cell import Cell
+from benchfleet.cli.forecast import fit, wall_time
 from benchfleet.domain.resource import Device
+from benchfleet.runner.expected import Expected
 from benchfleet.runner.place import Pool
 from benchfleet.testing.samples import sample_cell
 
 GB = 10**9
-
-
-def _ended(cell: Cell, benchmark: float, load: float = 0.0) -> tuple[Cell, Outcome]:
-    return cell, Outcome(state="success", seconds={"load": load, "benchmark": benchmark})
 
 
 def _gpus(*memories: int, slots: int = 0) -> Pool:
@@ -34,62 +24,11 @@ def _cpus(slots: int) -> Pool:
     )
 
 
-def test_a_repeat_takes_what_the_others_took() -> None:
-    times = TimeForecast(
-        _ended(sample_cell(repeat=repeat), seconds)
-        for repeat, seconds in enumerate((3.0, 9.0, 4.0))
-    )
-    expected = Expected(seconds=4.0, like="same config and subset", cells=3)
-    assert times.of(sample_cell(repeat=7)) == expected
-
-
-def test_without_such_a_cell_those_of_the_same_benchmark_tell() -> None:
-    times = TimeForecast(
-        [
-            _ended(sample_cell(config="sink", subset="a"), 2.0),
-            _ended(sample_cell(config="local", subset="b"), 4.0),
-            _ended(sample_cell(config="local", number=1), 100.0),
-            _ended(sample_cell(config="local", model="other"), 100.0),
-        ]
-    )
-    assert times.of(sample_cell(subset="c")) == Expected(
-        seconds=3.0, like="same benchmark", cells=2
-    )
-
-
-def _changed(cell: Cell, **workload: Any) -> Cell:
-    return replace(cell, workload=replace(cell.workload, **workload))
-
-
-@pytest.mark.parametrize(
-    "other",
-    [
-        sample_cell(number=1),
-        sample_cell(model="other"),
-        sample_cell(limit=5),
-        _changed(sample_cell(), params={"samples": 200}),
-    ],
-)
-def test_of_anything_else_nothing_is_known(other: Cell) -> None:
-    assert TimeForecast([_ended(sample_cell(), 2.0)]).of(other) is None
-
-
-def test_a_trial_over_few_samples_tells_of_one_over_more() -> None:
-    times = TimeForecast([_ended(sample_cell(limit=5), 2.0)])
-    assert times.of(sample_cell(limit=20)) == Expected(seconds=8.0, like="same benchmark", cells=1)
-    assert times.of(sample_cell()) is None
-
-
-def test_a_model_loads_as_long_as_it_did_whenever_it_was_loaded() -> None:
-    cells = [(sample_cell(repeat=place), load) for place, load in enumerate((0.0, 8.0, 10.0, 30.0))]
-    times = TimeForecast(_ended(cell, 1.0, load) for cell, load in cells)
-    assert times.load("tiny") == 10.0
-    assert times.load("other") == 0.0
-
-
 def test_cells_are_spread_over_the_slots_and_none_is_split() -> None:
     def seconds(*values: float) -> list[Expected]:
-        return [Expected(seconds=value, like="same benchmark", cells=1) for value in values]
+        return [
+            Expected(seconds=value, spread=0.0, like="same benchmark", cells=1) for value in values
+        ]
 
     assert wall_time(seconds(4.0, 4.0, 4.0), [1.0, 2.0], 2) == 9.0
     assert wall_time(seconds(10.0, 1.0), [], 8) == 10.0

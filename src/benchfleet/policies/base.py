@@ -1,0 +1,61 @@
+"""The contract of a placement policy: what it sees, and what it says.
+
+A policy is pure: it holds no state and touches nothing. The runner asks it two things.
+
+* `rank`, once for all cells that are alike, and again when their expected time became another:
+  what places them among the cells of one model. The smaller goes first.
+* `wish`, each time a slot is free: which models the slot should take, and what each is worth to
+  it. What `wish` says of a model is added to the ranks of its cells.
+
+So that one sum orders all that waits, and the ledger sorts by it, below priority and above the
+order of enrolment: other runners on the same ledger share the work without anybody's plan. A
+policy that wishes for nothing leaves the slot idle; where that would leave every slot idle the
+runner gives it whatever waits.
+
+Times are seconds, and expectations: learned from what ended, 0 for a load that nobody saw yet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from benchfleet.domain.cell import Cell
+
+
+@dataclass(kw_only=True)
+class Work:
+    """The waiting cells that one loaded model serves, and that ask for the same of a slot."""
+
+    load_key: str  # of the model
+    cells: int  # that wait
+    seconds: float  # of all of them; where nothing is known, one for each
+    known: bool = False  # whether these seconds are more than a count
+    load: float = 0.0  # seconds that the model takes to load
+    serving: int = 0  # slots that have it loaded, or are about to
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wish:
+    """What a slot should be given."""
+
+    models: Mapping[str, float] = field(default_factory=dict)  # load key → added to its ranks
+    others: float | None = 0.0  # the same for all others; None: only those that are named
+
+
+DEFAULT = "warm-first"
+
+
+class Policy(Protocol):
+    """See the module for the whole contract."""
+
+    def rank(self, cell: Cell, expected: float | None) -> float:
+        """The place of such cells among those of their model; `expected` is None before any cell
+        ended."""
+        ...
+
+    def wish(self, loaded: str, works: Sequence[Work]) -> Wish | None:
+        """What a free slot with that model in memory (``""``: none) should take of these, which
+        are in the order of enrolment; None for nothing."""
+        ...

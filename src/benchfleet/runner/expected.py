@@ -1,0 +1,167 @@
+"""How long cells should take, learned from those that ended well: pure, and told as it goes."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from math import sqrt
+from typing import Literal
+
+from benchfleet.domain.attempt import Outcome
+from benchfleet.domain.canonical import canonical_json
+from benchfleet.domain.cell import Cell
+
+Ended = tuple[Cell, Outcome]
+Key = tuple[str, ...]
+Likeness = Literal["same config and subset", "same config", "same benchmark", "another model"]
+
+_MOVED = 0.15  # of an estimate: a smaller change is not worth ranking cells anew
+_REMEMBERED = 999  # times that one estimate is made of
+_ALONE = 0.5  # the spread of an estimate that one cell alone stands for, as a part of it
+
+
+@dataclass(frozen=True, kw_only=True)
+class Expected:
+    """How long a cell should take once its model is loaded, and by what that is known."""
+
+    seconds: float
+    spread: float  # seconds: one standard deviation of a single cell
+    like: Likeness  # what those cells have in common with it
+    cells: int  # how many of them
+    source: Key = ()  # equal for cells that are known by the same others
+
+
+class _Times:
+    """The times of cells that are alike."""
+
+    def __init__(self) -> None:
+        self._order: deque[float] = deque()
+        self._sorted: list[float] = []
+        self.told = 0.0  # the middle when it was last said that it moved
+
+    def __len__(self) -> int:
+        return len(self._sorted)
+
+    def add(self, seconds: float) -> bool:
+        """One more; whether the middle moved much."""
+        if len(self._order) == _REMEMBERED:
+            del self._sorted[bisect_left(self._sorted, self._order.popleft())]
+        self._order.append(seconds)
+        insort(self._sorted, seconds)
+        moved = abs(self.middle - self.told) > _MOVED * self.told or len(self) == 1
+        if moved:
+            self.told = self.middle
+        return moved
+
+    @property
+    def middle(self) -> float:
+        """The median."""
+        half = len(self._sorted) // 2
+        upper = self._sorted[half]
+        return upper if len(self._sorted) % 2 else (self._sorted[half - 1] + upper) / 2
+
+    @property
+    def spread(self) -> float:
+        """About one standard deviation, by the distance of the outer sixths."""
+        count = len(self._sorted)
+        if count < 2:
+            return _ALONE * self.middle
+        low, high = self._sorted[count // 6], self._sorted[count - 1 - count // 6]
+        return (high - low) / 2 * (1 if count > 5 else sqrt(count / (count - 1)))
+
+
+class History:
+    """Times by cell: of the same model, config, benchmark and subset on the same type of device
+    where there are any; else of any device; else of other subsets, configs and models, in this
+    order. Another limit of samples changes a time in proportion."""
+
+    def __init__(self, ended: Iterable[Ended] = ()) -> None:
+        self._times: dict[Key, dict[int | None, _Times]] = {}  # by the limit of samples
+        self._loads: dict[Key, _Times] = {}
+        self._keys: dict[tuple[int, int, int], tuple[object, tuple[Key, ...]]] = {}
+        self._all = _Times()
+        for cell, outcome in ended:
+            self.learn(cell, outcome)
+
+    def learn(self, cell: Cell, outcome: Outcome) -> list[Key]:
+        """Take in how a cell ended; the keys by which others are now known otherwise."""
+        if outcome.state != "success":
+            return []
+        if load := outcome.seconds.get("load"):
+            name = cell.model.name
+            self._loads.setdefault((name,), _Times()).add(load)
+            self._loads.setdefault((name, outcome.device_type), _Times()).add(load)
+        seconds = outcome.seconds.get("benchmark")
+        if seconds is None or outcome.resumed:
+            return []
+        self._all.add(seconds)
+        moved: list[Key] = []
+        exact, *wider = self.keys(cell)
+        for key in ((*exact, outcome.device_type), exact, *wider):
+            times = self._times.setdefault(key, {}).setdefault(cell.workload.limit, _Times())
+            if times.add(seconds):
+                moved.append(key)
+        return moved
+
+    def of(self, cell: Cell, device_type: str = "") -> Expected | None:
+        """What is known of its like; None where that is nothing."""
+        for like, key in self._chain(cell, device_type):
+            if (by_limit := self._times.get(key)) is None:
+                continue
+            limit = cell.workload.limit
+            if times := by_limit.get(limit):
+                return _expected(times, like, key)
+            for other, times in by_limit.items():
+                if other and limit:  # a trial tells of more samples in proportion
+                    found = _expected(times, like, key)
+                    return replace(
+                        found,
+                        seconds=found.seconds * limit / other,
+                        spread=found.spread * limit / other,
+                        like="same config" if like == "same config and subset" else like,
+                    )
+        return None
+
+    @property
+    def mean(self) -> float | None:
+        """A time for a cell of which nothing is known; None before the first."""
+        return self._all.middle if len(self._all) else None
+
+    def load(self, model: str, device_type: str = "") -> float:
+        """Seconds that the model takes to load; 0 where nobody knows."""
+        times = self._loads.get((model, device_type)) or self._loads.get((model,))
+        return times.middle if times else 0.0
+
+    def keys(self, cell: Cell) -> tuple[Key, ...]:
+        """What the cell may be known by, the best first, but for the device."""
+        parts = cell.model, cell.config, cell.workload
+        ids = (id(cell.model), id(cell.config), id(cell.workload))
+        if (known := self._keys.get(ids)) is None:  # the parts are kept, so that no other gets them
+            known = self._keys[ids] = (parts, tuple(_keys(cell)))
+        return known[1]
+
+    def _chain(self, cell: Cell, device_type: str) -> Iterator[tuple[Likeness, Key]]:
+        exact, config, benchmark, any_model = self.keys(cell)
+        yield "same config and subset", (*exact, device_type)
+        yield "same config and subset", exact
+        yield "same config", config
+        yield "same benchmark", benchmark
+        yield "another model", any_model
+
+
+def _expected(times: _Times, like: Likeness, source: Key) -> Expected:
+    return Expected(
+        seconds=times.middle, spread=times.spread, like=like, cells=len(times), source=source
+    )
+
+
+def _keys(cell: Cell) -> Iterator[Key]:
+    work = cell.workload
+    benchmark = (work.name, canonical_json(dict(work.params)))
+    own = (work.subset or "", str(work.batch_size), canonical_json(dict(work.generation)))
+    yield ("cell", cell.model.name, cell.config.name, *benchmark, *own)
+    yield ("config", cell.model.name, cell.config.name, *benchmark)
+    yield ("benchmark", cell.model.name, *benchmark)
+    yield ("any", *benchmark)
