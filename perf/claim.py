@@ -67,7 +67,9 @@ def raw(path: Path) -> float:
         database.execute("pragma synchronous = normal")
         database.execute("create table cell (n integer primary key, gpus int, rank real, held int)")
         database.execute("begin")
-        rows = ((n, 1 if n % 10_000 == 0 else 8, -float(n % 97)) for n in range(WAITING))
+        rows = (
+            (n, 1 if n % (WAITING // FITTING) == 0 else 8, -float(n % 97)) for n in range(WAITING)
+        )
         database.executemany("insert into cell values (?, ?, ?, 0)", rows)
         database.execute("create index waiting on cell (gpus, rank, n) where held = 0")
         database.execute("commit")
