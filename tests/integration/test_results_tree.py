@@ -13,6 +13,7 @@ import sys
 import tempfile
 import textwrap
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -187,6 +188,25 @@ def test_whatever_stays_in_the_folder_is_kept_under_a_name_that_every_system_tak
     assert {".DS_Store", "out/.gitignore", "at 10_00.json", "at 10_00.json~1"} <= set(kept)
     assert (folder.folder / "at 10_00.json").read_bytes() == b"<at 10:00.json>" * 2
     assert (folder.folder / "at 10_00.json~1").read_bytes() == b"<at 10_00.json>"
+
+
+def test_a_file_from_a_slot_does_not_bring_back_a_folder_that_is_gone(layout: Layout) -> None:
+    folder = AttemptFolder(layout.attempt(LEASE))
+    shutil.rmtree(layout.attempts)  # the cell was published by another runner
+    with pytest.raises(FileNotFoundError):
+        folder.append("plots/plot.bin", b"late")
+    folder.close()
+    assert not layout.attempts.exists()
+
+
+def test_a_discarded_attempt_leaves_nothing_but_evidence(layout: Layout) -> None:
+    failed = AttemptFolder(layout.attempt(LEASE))
+    failed.fail(Failure(stage="load", kind="error", message="no"))
+    other = AttemptFolder(layout.attempt(replace(LEASE, attempt=2, token=2)))
+    for folder in (failed, other):
+        folder.close()
+        folder.discard()
+    assert [path.name for path in layout.attempts.glob("*/*")] == [failed.folder.name]
 
 
 def test_files_from_a_slot_arrive_in_pieces(layout: Layout) -> None:

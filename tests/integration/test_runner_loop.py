@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -443,6 +444,60 @@ def test_a_lease_lost_in_the_middle_ends_its_slot_and_publishes_nothing(stage: S
     assert stage.said("claim_lost")
     (record,) = stage.ledger.cells()
     assert (record.state, record.attempt) == ("success", 3)
+
+
+def test_a_cell_that_ended_while_all_were_counted_is_not_counted_twice(stage: Stage) -> None:
+    def robbed(slot: SlotId, order: Order) -> Sequence[tuple[float, SlotEvent]]:
+        if len(stage.keeper.held()) == 2 and not stage.thief:
+            lease = next(one for one in stage.keeper.held() if one.fingerprint in order.attempt)
+            stage.ledger.release([lease], "taken away behind our back")
+            (stage.thief,) = stage.ledger.claim(RunnerId("thief"), Offer(), 1)
+            stage.inbox.post(LeaseLost(lease=lease), after=10)  # with the end of the other
+            return good(slot, order)[:-1]
+        return good(slot, order)
+
+    def watched(notice: Notice, progress: Progress) -> None:
+        if notice.kind == "cell_done":
+            shown.append({state: count for state, count in progress.states.items() if count})
+
+    shown: list[dict[str, int]] = []
+    stage.engine.script, stage.watch = robbed, watched  # type: ignore[method-assign]
+    stage.run(cells(2))
+    assert shown[0] == {"success": 1, "running": 1}
+
+
+def test_a_runner_that_only_waited_shows_how_all_ended(stage: Stage) -> None:
+    stage.ledger.enroll(cells(1))
+    (claim,) = stage.ledger.claim(RunnerId("other"), Offer(), 1)
+    lost = LeaseLost(lease=claim.lease)  # nothing of ours: it only comes at that time
+    stage.inbox.post(lost, after=1)
+
+    def watched(notice: Notice, progress: Progress) -> None:
+        if notice.kind == "waiting":
+            stage.ledger.finish(claim.lease, Outcome(state="failed"))
+
+    stage.watch = watched  # type: ignore[method-assign]
+    end = stage.run(cells(1))
+    assert (end.ran, end.progress.states) == (0, {"failed": 1})
+
+
+def test_what_comes_too_late_for_a_published_cell_leaves_nothing_behind(stage: Stage) -> None:
+    def late(slot: SlotId, order: Order) -> Sequence[tuple[float, SlotEvent]]:
+        if stage.thief is None:
+            (lease,) = stage.keeper.held()
+            stage.ledger.release([lease], "taken away behind our back")
+            (claim,) = stage.ledger.claim(RunnerId("thief"), Offer(), 1)
+            stage.ledger.finish(claim.lease, Outcome(state="success", digest="theirs"))
+            shutil.rmtree(stage.layout.attempts)  # as theirs does once it is published
+            stage.layout.published(claim.path).mkdir(parents=True)
+            stage.thief = claim
+        sent = FileSent(slot=slot, attempt=order.attempt, name="notes/a.txt", data=b"late")
+        return [(1, sent), *good(slot, order)]
+
+    stage.engine.script = late
+    stage.run(cells(1))
+    assert stage.said("claim_lost")
+    assert list(stage.layout.attempts.glob("*/*")) == []
 
 
 def test_slots_that_never_start_end_the_run_with_the_reason(stage: Stage) -> None:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 from benchfleet.errors import ResultsError
 from benchfleet.results import layout as names
 from benchfleet.results.disk import make_folders, sync_folder
+
+Publish = Callable[[Path, Path], None]  # a sealed folder to its public path; see `publish`
 
 
 def publish(folder: Path, public: Path) -> None:

@@ -14,6 +14,7 @@ import io
 import json
 import os
 import re
+import shutil
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -88,9 +89,12 @@ class AttemptFolder:
     def append(self, name: str, data: bytes) -> None:
         """Append a piece of a file that the slot sent; what no file system takes in its name
         becomes ``_``. Refuses names that leave the folder, and those that are the runner's."""
-        file = self.folder / self._name_of(name)
-        file.parent.mkdir(parents=True, exist_ok=True)
-        with open(file, "ab") as opened:
+        *above, last = self._name_of(name).split("/")
+        place = self.folder  # which is not made again where another's result took its place
+        for part in above:
+            place /= part
+            place.mkdir(exist_ok=True)
+        with open(place / last, "ab") as opened:
             opened.write(data)
 
     def _name_of(self, name: str) -> str:
@@ -112,6 +116,13 @@ class AttemptFolder:
     def close(self) -> None:
         """End it as it stands; its samples serve the next attempt."""
         self._samples.close()
+
+    def discard(self) -> None:
+        """Remove it, but for one that failed, which is evidence; the cell has its result."""
+        if not (self.folder / names.FAILURE).exists():
+            shutil.rmtree(self.folder, ignore_errors=True)
+            with contextlib.suppress(OSError):  # others are there
+                self.folder.parent.rmdir()
 
     def seal(self, cell: Cell, path: str, verdict: Verdict) -> Sealed:
         """Write what remains, and sync all of it; the recorded samples are lost at no moment.

@@ -7,6 +7,7 @@ import errno
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from benchfleet.domain.attempt import Claim, Outcome
@@ -18,7 +19,7 @@ from benchfleet.engines.base import Done, SlotSpec
 from benchfleet.errors import LedgerError, ResultsError
 from benchfleet.ledger.base import Ledger
 from benchfleet.results.layout import Layout
-from benchfleet.results.publish import publish
+from benchfleet.results.publish import Publish, publish
 from benchfleet.results.read import log_tail
 from benchfleet.results.samples import count_samples, earlier_samples
 from benchfleet.results.write import AttemptFolder, Verdict
@@ -78,8 +79,11 @@ class Attempts:
         *,
         provenance: Callable[[], Mapping[str, Any]],
         random: Callable[[], float],
+        folder: Callable[[Path], AttemptFolder] = AttemptFolder,
+        publish: Publish = publish,
     ) -> None:
         self._ledger, self._layout, self._keeper = ledger, layout, keeper
+        self._folder, self._publish = folder, publish
         self._provenance, self._random = provenance, random
 
     def begin(
@@ -96,7 +100,7 @@ class Attempts:
         """Hold the lease and make the folder; the next attempt goes on after earlier samples."""
         self._keeper.hold(claim.lease)
         recorded = earlier_samples(self._layout.attempts_of(claim.lease.fingerprint))
-        folder = AttemptFolder(self._layout.attempt(claim.lease))
+        folder = self._folder(self._layout.attempt(claim.lease))
         if recorded:
             folder.record(recorded)
         return Attempt(
@@ -162,7 +166,7 @@ class Attempts:
             self._ledger.finish(claim.lease, outcome)
         finally:
             self._keeper.drop(claim.lease)
-        publish(attempt.folder.folder, self._layout.published(claim.path))
+        self._publish(attempt.folder.folder, self._layout.published(claim.path))
         return outcome
 
     def fail(self, attempt: Attempt, failure: Failure, seconds: Mapping[str, float]) -> Outcome:
@@ -208,15 +212,16 @@ class Attempts:
 
     def give_back(self, attempt: Attempt, reason: str) -> None:
         """Release the cell; its samples stay for whoever claims it next."""
-        attempt.folder.close()
-        self._keeper.drop(attempt.claim.lease)
-        self._account(attempt)
+        self.abandon(attempt)
         self._ledger.release([attempt.claim.lease], reason)
 
     def abandon(self, attempt: Attempt) -> None:
-        """The claim was lost: leave what was written, publish nothing."""
+        """The claim was lost: publish nothing, and leave what was written, where it may still serve
+        somebody."""
         attempt.folder.close()
         self._keeper.drop(attempt.claim.lease)
+        if self._layout.published(attempt.claim.path).is_dir():  # another was quicker
+            attempt.folder.discard()
         self._account(attempt)
 
     def _account(self, attempt: Attempt) -> None:

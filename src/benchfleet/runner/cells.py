@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 
 from benchfleet.domain.attempt import Claim, Outcome
 from benchfleet.domain.failure import Failure, Kind, Stage
+from benchfleet.domain.state import State
 from benchfleet.engines.base import (
     AttemptEvent,
     Done,
@@ -186,14 +187,14 @@ class Cells:
         if isinstance(event.error, ClaimLost):
             self.abandon(attempt)
         elif isinstance(event.error, ResultsError):
-            self._course.progress.move("running", "success")
+            self._count(attempt.claim, "success")
             self._course.say("warning", cell=path, message=str(event.error))
         elif isinstance(event.error, LedgerFull) and self._course.interrupts:
             self.give_back(attempt, "the ledger has no room for its outcome")
         elif event.error is not None:
             raise event.error
         elif outcome is not None and outcome.failure is None:
-            self._course.progress.move("running", outcome.state)
+            self._count(attempt.claim, outcome.state)
             self._course.wrote()
             self._course.progress.used.add(outcome.usage)
             self._course.say("cell_done", cell=path, took=event.took, metrics=outcome.metrics)
@@ -203,7 +204,7 @@ class Cells:
             self._course.progress.used.add(outcome.usage)
             if failure is not None and (failure.kind, failure.stage) == ("disk_full", "collect"):
                 self._course.refused()
-            self._course.progress.move("running", outcome.state if again is None else "pending")
+            self._count(attempt.claim, outcome.state if again is None else "pending")
             if again is not None:
                 self._filler.advise(attempt.claim.lease.fingerprint, outcome.advice)
                 self._filler.follow()  # another slot may have it by now
@@ -227,7 +228,7 @@ class Cells:
         attempt.took = self._inbox.now() - attempt.began
         self._attempts.give_back(attempt, reason)
         self._filler.backlog.waits(attempt.claim.lease.fingerprint)
-        self._course.progress.move("running", "pending")
+        self._count(attempt.claim, "pending")
         self._course.say(
             "cell_released", cell=attempt.claim.path, message=reason, samples=attempt.done
         )
@@ -242,6 +243,11 @@ class Cells:
             self._course.say("cell_cancelled", cell=cell, message="cancelled", samples=samples)
         else:
             self._course.say("claim_lost", cell=cell, message="another runner holds it now")
+
+    def _count(self, claim: Claim, state: State) -> None:
+        """Count the cell so, unless this runner claimed it again meanwhile."""
+        if not self._keeper.holds(claim.lease.fingerprint):
+            self._course.progress.move(claim.lease.fingerprint, state)
 
     def _is_cancelled(self, claim: Claim) -> bool:
         return any(self._ledger.cells(states=["cancelled"], among=[claim.lease.fingerprint]))
@@ -273,4 +279,4 @@ class Cells:
         self._keeper.drop(claim.lease)
         self._ledger.release([claim.lease], reason)
         self._filler.backlog.waits(claim.lease.fingerprint)
-        self._course.progress.move("running", "pending")
+        self._count(claim, "pending")

@@ -47,10 +47,8 @@ class Course:
 
     def count(self) -> None:
         """Take the counts from the ledger, where other runners' work shows too."""
-        states = self.progress.states
-        states.clear()
-        for record in self._ledger.cells(among=self._fingerprints):
-            states[record.state] = states.get(record.state, 0) + 1
+        records = self._ledger.cells(among=self._fingerprints)
+        self.progress.recount((record.fingerprint, record.state) for record in records)
 
     def see_room(self) -> None:
         """Look at the disk."""

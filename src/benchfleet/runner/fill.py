@@ -327,7 +327,7 @@ class Filler:
                 self._ledger.release([claim.lease], f"it is to be run {claim.advice}")
                 self.backlog.waits(fingerprint)
                 return False
-        self._slots.progress.move("pending", "running")
+        self._slots.progress.move(fingerprint, "running")
         if claim.cell.model.python == slot.spec.python:
             self._begin(slot, claim)
         else:  # it wants another interpreter: a new slot on these devices takes it

@@ -22,7 +22,8 @@ class LeaseKeeper:
     `lost` is called, from that thread, for each lease that the ledger no longer honours, and
     `broken` with an error that nobody foresaw, which ends the renewing. While the ledger cannot
     be reached the leases are asked for again: they hold until they run out, and a finish is good
-    even after that while nobody else claimed the cell. `clock` goes on in sleep.
+    even after that while nobody else claimed the cell. `clock` goes on in sleep. `ending`, on which
+    it waits between two renewals, and `thread` can be a simulation's own.
     """
 
     def __init__(
@@ -33,13 +34,15 @@ class LeaseKeeper:
         *,
         every: float = DEFAULT_LEASE / 5,
         clock: Callable[[], float] = since_boot,
+        ending: threading.Event | None = None,
+        thread: Callable[..., threading.Thread] = threading.Thread,
     ) -> None:
         self._ledger, self._lost, self._broken, self._every = ledger, lost, broken, every
         self._clock, self._renewed = clock, clock()
         self._held: dict[str, Lease] = {}
         self._lock = threading.Lock()
-        self._end = threading.Event()
-        self._thread = threading.Thread(target=self._keep, name="leases", daemon=True)
+        self._end = ending or threading.Event()
+        self._thread = thread(target=self._keep, name="leases", daemon=True)
 
     def start(self) -> None:
         self._thread.start()
@@ -66,6 +69,11 @@ class LeaseKeeper:
     def behind(self) -> bool:
         """Whether what is held should have been renewed long ago: the machine slept."""
         return bool(self._held) and self._clock() - self._renewed > 2 * self._every
+
+    def holds(self, fingerprint: str) -> bool:
+        """Whether a lease of this cell is held."""
+        with self._lock:
+            return fingerprint in self._held
 
     def renew(self) -> None:
         """Renew everything once. Raises `LedgerUnreachable`."""

@@ -6,6 +6,7 @@ import contextlib
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from benchfleet import registry
@@ -27,6 +28,8 @@ from benchfleet.errors import LedgerError, LedgerUnreachable
 from benchfleet.ledger.base import Ledger
 from benchfleet.policies.base import DEFAULT, Policy
 from benchfleet.results.layout import Layout
+from benchfleet.results.publish import Publish, publish
+from benchfleet.results.write import AttemptFolder
 from benchfleet.runner.attempts import Attempts
 from benchfleet.runner.cells import Background, Cells
 from benchfleet.runner.course import Course
@@ -74,7 +77,8 @@ class Runner:
 
     The ledger decides every claim; other runners on the same ledger share the work. Time comes
     from the inbox, so that the same loop runs against a simulated fleet. Results are written and
-    synced by `background`, which runs what it is given soon, here or in another thread.
+    synced by `background`, which runs what it is given soon, here or in another thread; `folder`
+    makes an attempt's folder and `publish` gives it its public path, on whatever disk there is.
     """
 
     def __init__(
@@ -94,11 +98,14 @@ class Runner:
         background: Background,
         policy: Policy | None = None,
         room: Callable[[], Room] = lambda: PLENTY,
+        folder: Callable[[Path], AttemptFolder] = AttemptFolder,
+        publish: Publish = publish,
         ending: threading.Event | None = None,
         here: Here = HERE,
     ) -> None:
         self._runner, self._ledger, self._engine, self._inbox = runner, ledger, engine, inbox
         self._layout, self._keeper, self._enrolled = layout, keeper, cells
+        self._publish = publish
         self._course = Course(
             ledger=ledger,
             fingerprints=frozenset(str(cell.fingerprint) for cell in cells),
@@ -131,7 +138,15 @@ class Runner:
             slots=self._slots,
             hosts=hosts,
             filler=self._filler,
-            attempts=Attempts(ledger, layout, keeper, provenance=provenance, random=random),
+            attempts=Attempts(
+                ledger,
+                layout,
+                keeper,
+                provenance=provenance,
+                random=random,
+                folder=folder,
+                publish=publish,
+            ),
             background=background,
         )
         self._crowd = Crowd(
@@ -194,7 +209,7 @@ class Runner:
             self._orders.end()
             with contextlib.suppress(LedgerUnreachable):  # then the leases run out by themselves
                 self._ledger.release(self._keeper.held(), "its runner ended")
-        if self._cells.ran:
+        if self._cells.ran or self._waits_for:
             self._course.count()
         seconds = self._inbox.now() - began
         self._course.say("run_ended", seconds=seconds)
@@ -220,7 +235,7 @@ class Runner:
         self._course.count()
         self._course.progress.reused = self._course.progress.states.get("success", 0)
         self._course.say("run_started")
-        for found in publish_what_was_committed(self._ledger, self._layout):
+        for found in publish_what_was_committed(self._ledger, self._layout, publish=self._publish):
             kind: NoticeKind = "warning" if found.problem else "published_late"
             self._course.say(kind, cell=found.path, message=found.problem)
 

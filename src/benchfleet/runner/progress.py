@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -100,6 +100,7 @@ class Progress:
     tokens: Counter[str] = field(default_factory=Counter)  # prompt, completion: in this run
     used: Bill = field(default_factory=Bill)  # by the attempts that this run ended
     outlook: Outlook | None = None  # None while no time is known
+    _of: dict[str, str] = field(default_factory=dict, repr=False)  # each cell as it is counted
 
     @property
     def ended(self) -> int:
@@ -107,12 +108,17 @@ class Progress:
             self.states.get(s, 0) for s in ("success", "partial", "failed", "skipped", "cancelled")
         )
 
-    def move(self, old: str, new: str) -> None:
-        """One cell went from one state to another. Other runners' cells move unseen, so that it
-        may have been counted elsewhere: no count falls below zero."""
-        if self.states.get(old, 0) <= 0:
-            old = next((s for s in ("running", "pending") if self.states.get(s, 0) > 0), old)
-        self.states[old] = self.states.get(old, 0) - 1
+    def recount(self, cells: Iterable[tuple[str, str]]) -> None:
+        """Take the state of every cell, by fingerprint, as it is now."""
+        self._of = dict(cells)
+        self.states.clear()
+        self.states.update(Counter(self._of.values()))
+
+    def move(self, cell: str, new: str) -> None:
+        """A cell came to another state; where a recount saw that first, nothing changes."""
+        old = self._of[cell]
+        self._of[cell] = new
+        self.states[old] -= 1
         self.states[new] = self.states.get(new, 0) + 1
 
     def seconds_left(self, now: float) -> float | None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from benchfleet.errors import ResultsError
 from benchfleet.ledger.base import Ledger
 from benchfleet.results.layout import Layout
-from benchfleet.results.publish import publish
+from benchfleet.results.publish import Publish, publish
 from benchfleet.results.read import is_published, sealed_attempts
 
 
@@ -20,7 +20,9 @@ class Recovered:
     problem: str = ""  # why it waits still; "" where it is published now
 
 
-def publish_what_was_committed(ledger: Ledger, layout: Layout) -> Iterator[Recovered]:
+def publish_what_was_committed(
+    ledger: Ledger, layout: Layout, *, publish: Publish = publish
+) -> Iterator[Recovered]:
     """Rename each sealed attempt that the ledger took but nobody published.
 
     Cheap where there is nothing to do: published attempts are no longer under ``.attempts``.
