@@ -1,0 +1,125 @@
+"""The disk of a simulated campaign: real files, which a process writes step by step, and a disk
+that may take no more."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from benchfleet.domain.cell import Cell
+from benchfleet.domain.failure import Failure
+from benchfleet.domain.telemetry import Reading
+from benchfleet.errors import ResultsError
+from benchfleet.results.disk import digest_of
+from benchfleet.results.layout import CELL
+from benchfleet.results.publish import Publish
+from benchfleet.results.write import AttemptFolder, Sealed, Verdict
+from benchfleet.runner.space import PLENTY, Room
+
+Step = Callable[[str], None]  # a moment at which a process may be slow, stopped or killed
+
+
+@dataclass(kw_only=True)
+class SimulatedDisk:
+    """What is published on it, as every process that publishes was seen to do it."""
+
+    root: Path
+    full: bool = False
+    says_so: bool = True  # False: a quota refuses, and the disk seems to have room
+    published: dict[str, str] = field(default_factory=dict)  # digests of cell.json by path
+    wrong: list[str] = field(default_factory=list)
+
+    def room(self) -> Room:
+        return Room(free=0, total=10**12) if self.full and self.says_so else PLENTY
+
+    def refuse_when_full(self) -> None:
+        if self.full:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    def folder(self, folder: Path, step: Step) -> AttemptFolder:
+        """An attempt's folder of one process."""
+        return _Folder(folder, self, step)
+
+    def publisher(self, publish: Publish, step: Step) -> Publish:
+        """What publishes for one process."""
+
+        def publish_in_steps(folder: Path, public: Path) -> None:
+            step("publish")
+            if self.full:
+                raise ResultsError(f"{public.name} cannot be published: the disk is full")
+            publish(folder, public)
+            self.look_at(public)
+            step("published")
+
+        return publish_in_steps
+
+    def look_at(self, public: Path) -> None:
+        """See whether what was published there is as it was."""
+        path = public.relative_to(self.root).as_posix()
+        try:
+            found = digest_of(public / CELL)
+        except FileNotFoundError:
+            self.wrong.append(f"{path} was published and is gone")
+            return
+        if self.published.setdefault(path, found) != found:
+            self.wrong.append(f"{path} was published twice, with different content")
+
+
+class _Folder(AttemptFolder):
+    """An attempt's folder, written step by step."""
+
+    def __init__(self, folder: Path, disk: SimulatedDisk, step: Step) -> None:
+        self._disk, self._step = disk, step
+        step("folder")
+        disk.refuse_when_full()
+        super().__init__(folder)
+
+    def record(self, lines: bytes) -> None:
+        self._step("record")
+        if self._disk.full:  # it takes a part
+            self._samples.write(lines[: len(lines) // 2])
+            self._disk.refuse_when_full()
+        super().record(lines)
+
+    def append(self, name: str, data: bytes) -> None:
+        self._disk.refuse_when_full()
+        super().append(name, data)
+
+    def seal(self, cell: Cell, path: str, verdict: Verdict) -> Sealed:
+        self._step("seal")
+        self._disk.refuse_when_full()
+        sealed = super().seal(cell, path, verdict)
+        self._step("sealed")
+        return sealed
+
+    def fail(self, failure: Failure, telemetry: Mapping[str, Any] | None = None) -> None:
+        self._step("fail")
+        self.close()
+        self._disk.refuse_when_full()
+        super().fail(failure, telemetry)
+
+
+class NoFolder(AttemptFolder):
+    """An attempt that leaves nothing on any disk, where the loop alone is looked at."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.log = folder, folder
+
+    def record(self, lines: bytes) -> None: ...
+
+    def append(self, name: str, data: bytes) -> None: ...
+
+    def close(self) -> None: ...
+
+    def discard(self) -> None: ...
+
+    def measure(self, reading: Reading) -> None: ...
+
+    def fail(self, failure: Failure, telemetry: Mapping[str, Any] | None = None) -> None: ...
+
+    def seal(self, cell: Cell, path: str, verdict: Verdict) -> Sealed:
+        metrics: Mapping[str, Any] = {"overall_score": verdict.score["overall"]}
+        return Sealed(digest=str(cell.fingerprint), metrics=metrics)

@@ -1,0 +1,191 @@
+"""Simulated hosts, and what slots on them do with each cell: drawn from the seed alone."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from benchfleet.domain.cell import Cell, Limits
+from benchfleet.domain.failure import Failure, Kind
+from benchfleet.domain.resource import Device
+from benchfleet.engines.base import (
+    Done,
+    Failed,
+    FileSent,
+    Order,
+    Progressed,
+    Recorded,
+    SlotEvent,
+    SlotId,
+    SlotLost,
+    SlotSpec,
+    Started,
+    Stopped,
+)
+from benchfleet.testing.samples import sample_cell
+
+GB = 10**9
+_A_FEW = 2  # attempts
+Temper = Literal["even", "fails", "recovers", "hungry", "hangs", "crashes", "wrong", "hands back"]
+_TEMPERS: Sequence[Temper] = (
+    "fails", "recovers", "hungry", "hangs", "crashes", "wrong", "hands back",
+)  # fmt: skip
+_KINDS: Sequence[Kind] = ("user_error", "error", "timeout", "dataset_missing", "gpu_fault", "oom")
+
+
+@dataclass(kw_only=True)
+class SimulatedHost:
+    """A machine: its devices, and how it is now."""
+
+    name: str  # "" for the machine of the runner
+    devices: tuple[Device, ...]
+    slots: int
+    starts_in: float = 2.0  # seconds until a slot says hello
+    slowness: float = 1.0  # factor of every time
+    here: bool = True  # it can be reached by anybody
+    hopeless: bool = False  # it is away until somebody mends something
+
+
+@dataclass(frozen=True, kw_only=True)
+class Nature:
+    """How a cell behaves in every slot."""
+
+    samples: int
+    load: float  # seconds
+    each: float  # seconds a sample takes
+    temper: Temper = "even"
+    at: int = 0  # the sample where it shows its temper
+    times: int = 0  # attempts that do
+    kind: Kind = "error"
+
+
+def draw_cells(
+    seed: str, count: int, hosts: Sequence[SimulatedHost], *, faults: bool
+) -> list[Cell]:
+    """Cells that some host can take."""
+    most = max(sum(d.kind == "gpu" for d in host.devices) for host in hosts)
+    cells = []
+    for number in range(count):
+        chance = random.Random(f"{seed} cell {number}")  # noqa: S311 - to be repeated
+        gpus = min(most, chance.choice((0, 0, 1, 1, 2)))
+        cell = sample_cell(
+            number,
+            model=f"m{chance.randrange(3)}",
+            gpus=gpus,
+            vram=chance.choice((0, 4 * GB)) if gpus else 0,
+            tries=chance.choice((3, 1000)),
+            priority=chance.choice((0, 0, 0, 5)),
+            batch_size=chance.choice((1, 4)),
+            python="envs/other" if chance.random() < 0.1 else "",
+        )
+        nature, stuck = _nature(seed, number, faults=faults), chance.choice((None, 40.0))
+        limits = Limits(
+            tries=3 if nature.times > _A_FEW else cell.limits.tries,  # it would never end else
+            stuck=40.0 if nature.temper == "hangs" else stuck,
+        )
+        cells.append(replace(cell, limits=limits))
+    return cells
+
+
+def _nature(seed: str, number: int, *, faults: bool) -> Nature:
+    chance = random.Random(f"{seed} nature {number}")  # noqa: S311 - to be repeated
+    samples = chance.choice((0, 1, 3, 6, 12))
+    temper: Temper = chance.choice(_TEMPERS) if faults and chance.random() < 0.4 else "even"
+    always = temper not in ("even", "hands back") and chance.random() < 0.3
+    return Nature(
+        samples=samples,
+        load=chance.uniform(1.0, 10.0),
+        each=chance.choice((0.5, 2.0, 6.0)),
+        temper=temper,
+        at=chance.randint(0, samples),
+        times=10**6 if always else chance.randint(1, _A_FEW),
+        kind=chance.choice(_KINDS),
+    )
+
+
+def draw_natures(seed: str, cells: Sequence[Cell], *, faults: bool) -> dict[str, Nature]:
+    """How each cell behaves, by fingerprint."""
+    return {
+        str(cell.fingerprint): _nature(seed, number, faults=faults)
+        for number, cell in enumerate(cells)
+    }
+
+
+def sample_of(fingerprint: str, index: int) -> dict[str, Any]:
+    """The one right record of a sample."""
+    answer = f"{fingerprint[:8]} says {index}"
+    return {"index": index, "id": f"s{index}", "columns": {}, "predicted_answer": answer}
+
+
+@dataclass(kw_only=True)
+class Course:
+    """What a slot does with one order: events, and the seconds before each."""
+
+    slot: SlotId
+    spec: SlotSpec
+    order: Order
+    nature: Nature
+    loaded: bool  # the model is in its memory already
+    asked_to_stop: bool = False
+
+    def events(self) -> Iterator[tuple[float, SlotEvent]]:
+        """All that comes of it, the last event too."""
+        slot, key, nature = self.slot, self.order.attempt, self.nature
+        fingerprint, attempt = key.split("/")[0], int(key.split("/")[1].split("-")[0])
+        shows = nature.temper if attempt <= nature.times else "even"
+        yield 0.1, Started(slot=slot, attempt=key, stage="load")
+        yield (
+            0.0 if self.loaded else nature.load,
+            Started(slot=slot, attempt=key, stage="benchmark"),
+        )
+        known = {json.loads(line)["index"] for line in self.order.recorded.splitlines()}
+        for index in range(nature.samples + 1):
+            if index == nature.at and (ending := self._ending(shows)) is not None:
+                yield from ending
+                return
+            if self.asked_to_stop:
+                yield 0.1, Stopped(slot=slot, attempt=key, reason="it was asked to stop")
+                return
+            if index == nature.samples or index in known:
+                continue
+            known.add(index)
+            line = json.dumps(sample_of(fingerprint, index)).encode() + b"\n"
+            yield (
+                nature.each,
+                Recorded(
+                    slot=slot, attempt=key, lines=line, done=len(known), total=nature.samples,
+                    tokens=(100, 10),
+                ),
+            )  # fmt: skip
+        yield 0.1, FileSent(slot=slot, attempt=key, name="notes/of-it.txt", data=b"as it was\n")
+        score = {"overall": float("nan") if shows == "wrong" else 1.0, "tasks": {}, "summary": {}}
+        score["per_sample"] = [1.0] * nature.samples
+        seconds = {"load": nature.load, "benchmark": nature.each * nature.samples}
+        yield 0.1, Done(slot=slot, attempt=key, score=score, seconds=seconds)
+
+    def _ending(self, temper: Temper) -> Iterator[tuple[float, SlotEvent]] | None:
+        slot, key, nature = self.slot, self.order.attempt, self.nature
+        kind = nature.kind
+        if temper == "hungry":
+            if self.order.batch_size <= 1 and not self.spec.neighbours:
+                return None
+            kind = "oom"
+        elif temper == "hangs":
+            return iter([(1e9, Progressed(slot=slot, attempt=key, done=0, total=0))])
+        elif temper == "crashes":
+            return iter([(0.5, SlotLost(slot=slot, reason="killed by signal 11", exit_code=-11))])
+        elif temper == "hands back":
+            return iter([(0.5, Stopped(slot=slot, attempt=key, reason="no room", fit=False))])
+        elif temper not in ("fails", "recovers"):
+            return None
+        failure = Failure(
+            stage="benchmark",
+            kind=kind,
+            message="drawn from the seed",
+            retryable=kind not in ("user_error", "dataset_missing"),
+        )
+        fit = kind not in ("gpu_fault",)
+        return iter([(0.5, Failed(slot=slot, attempt=key, failure=failure, fit=fit))])

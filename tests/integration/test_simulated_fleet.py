@@ -1,0 +1,198 @@
+"""Simulated fleets: what must hold does, a story is the same twice, and real defects are found."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from benchfleet.domain.attempt import Claim, Lease, Outcome, RunnerId
+from benchfleet.domain.cell import Fingerprint
+from benchfleet.domain.resource import Offer
+from benchfleet.errors import ClaimLost
+from benchfleet.ledger.base import Ledger
+from benchfleet.results.publish import Publish, publish
+from benchfleet.testing.simulated import Account, SimulatedFleet
+
+IN_CI = os.environ.get("CI") == "true"
+SEEDS = 240 if IN_CI else 40
+PLENTY = 100  # seeds within which a defect is to be found
+
+
+def simulated(seed: int, folder: Path, **named: object) -> Account:
+    folder.mkdir()
+    account = SimulatedFleet(seed, folder, **named).run()  # type: ignore[arg-type]
+    shutil.rmtree(folder)
+    return account
+
+
+def test_what_must_hold_does_in_every_fleet(tmp_path: Path) -> None:
+    for seed in range(SEEDS):
+        account = simulated(seed, tmp_path / f"{seed}", cells=8, hosts=2 + seed % 3)
+        assert not account.wrong, f"seed {seed}: {account.wrong}"
+        assert sum(account.counts.values()) == 8
+
+
+def test_what_must_hold_does_in_every_fleet_on_sqlite(tmp_path: Path) -> None:
+    for seed in range(SEEDS // 20):
+        account = simulated(seed, tmp_path / f"{seed}", cells=6, hosts=2, ledger="sqlite")
+        assert not account.wrong, f"seed {seed}: {account.wrong}"
+
+
+def test_a_fleet_that_nothing_befalls_runs_every_cell_once(tmp_path: Path) -> None:
+    account = simulated(7, tmp_path / "7", faults=(), runners=1)
+    assert account.counts == {"success": 10}
+    assert sum(" cell_done " in line for line in account.story) == 10
+    assert not any(" cell_failed " in line for line in account.story)
+
+
+def command(*words: str, seed_of_hashes: str = "0") -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "benchfleet.testing.simulate", *words],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONHASHSEED": seed_of_hashes},
+    )
+
+
+def test_one_seed_is_one_story_to_the_byte() -> None:
+    words = ["--seed", "22", "--runs", "3", "--story"]
+    one, other = (command(*words, seed_of_hashes=number) for number in "12")
+    assert one.returncode == 0, one.stdout
+    assert one.stdout == other.stdout
+    assert one.stdout.count("peace") == 3
+    different = command("--seed", "25", "--story")
+    assert different.stdout not in one.stdout
+
+
+def test_wrong_words_are_refused_by_name() -> None:
+    done = command("--faults", "slot-loss,flood")
+    assert done.returncode == 2
+    assert "no fault is called 'flood'; there are all, none, slot-loss" in done.stderr
+    assert command("--cells", "0").returncode == 2
+
+
+# Defects, each found within so many seeds.
+
+
+class Altered:
+    """A ledger that passes on all that it is asked."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._ledger, name)
+
+
+class Tokenless(Altered):
+    """Takes any finish, whatever its token."""
+
+    def finish(self, lease: Lease, outcome: Outcome) -> None:
+        try:
+            self._ledger.finish(lease, outcome)
+        except ClaimLost:
+            (record,) = self._ledger.cells(among=[lease.fingerprint])
+            if record.state == "running":
+                self._ledger.finish(replace(lease, token=record.token), outcome)
+
+
+class Generous(Altered):
+    """Hands a cell out again that somebody has, now and then."""
+
+    given: Sequence[Claim] = ()
+    asked = 0
+
+    def claim(self, runner: RunnerId, offer: Offer, limit: int = 1) -> Sequence[Claim]:
+        type(self).asked += 1
+        if self.asked % 7 == 0 and self.given:
+            return self.given
+        claims = self._ledger.claim(runner, offer, limit)
+        type(self).given = claims or self.given
+        return claims
+
+
+class Hasty(Altered):
+    """Takes back what is held, every now and then."""
+
+    asked = 0
+
+    def reap(self) -> Sequence[Fingerprint]:
+        type(self).asked += 1
+        held = list(self._ledger.cells(states=["running"]))
+        if self.asked % 20 or not held:
+            return self._ledger.reap()
+        lease = Lease(
+            fingerprint=held[0].fingerprint,
+            attempt=held[0].attempt,
+            token=held[0].token,
+            expires_in=0.0,
+        )
+        self._ledger.release([lease], "too early")
+        return [lease.fingerprint]
+
+
+class Sleepy(Altered):
+    """Takes nothing back from the dead."""
+
+    def reap(self) -> Sequence[Fingerprint]:
+        return []
+
+
+def overwriting(folder: Path, public: Path) -> None:
+    shutil.rmtree(public, ignore_errors=True)
+    if folder.exists():
+        publish(folder, public)
+
+
+def in_pieces(folder: Path, public: Path) -> None:
+    """Publishes all but what the benchmark sent."""
+    publish(folder, public)
+    shutil.rmtree(public / "notes")
+
+
+def nowhere(folder: Path, public: Path) -> None:
+    """Says that it published."""
+
+
+def found(folder: Path, **named: object) -> list[str]:
+    for seed in range(PLENTY):
+        account = simulated(seed, folder / f"{seed}", cells=8, **named)
+        if account.wrong:
+            return list(account.wrong)
+    return []
+
+
+@pytest.mark.parametrize(
+    ("alter", "says"),
+    [
+        (Tokenless, "was finished after a newer claim"),
+        (Generous, "while the lease of token"),
+        (Hasty, "was reaped before its lease ran out"),
+        (Sleepy, "does not end"),
+    ],
+)
+def test_a_ledger_with_a_defect_is_found(
+    tmp_path: Path, alter: Callable[[Ledger], Ledger], says: str
+) -> None:
+    wrong = found(tmp_path, alter=alter)
+    assert any(says in what for what in wrong), wrong
+
+
+@pytest.mark.parametrize(
+    ("publisher", "says"),
+    [
+        (overwriting, "was published and is gone"),
+        (in_pieces, "notes/of-it.txt is missing"),
+        (nowhere, "was published and is gone"),
+    ],
+)
+def test_a_publisher_with_a_defect_is_found(tmp_path: Path, publisher: Publish, says: str) -> None:
+    wrong = found(tmp_path, publish=publisher)
+    assert any(says in what for what in wrong), wrong
