@@ -23,12 +23,16 @@ BENCHFLEET = [sys.executable, "-m", "benchfleet.cli.main"]
 Timed = Callable[[], Mapping[str, float]]  # one repetition: figures by name, seconds
 
 
-def arguments(purpose: str, *, repeats: int = 5) -> argparse.Namespace:
-    """What every script takes."""
+def arguments(
+    purpose: str, *, repeats: int = 5, numbers: Mapping[str, int | None] | None = None
+) -> argparse.Namespace:
+    """What every script takes; `numbers` are further options of this one with their defaults."""
     parser = argparse.ArgumentParser(description=purpose)
     parser.add_argument("--repeats", type=int, default=repeats)
     parser.add_argument("--json", metavar="FILE", help="write the figures there too")
     parser.add_argument("--work", metavar="DIR", help="where to work; a disk, to count its fsync")
+    for name, default in (numbers or {}).items():
+        parser.add_argument(f"--{name}", type=int, default=default)
     return parser.parse_args()
 
 

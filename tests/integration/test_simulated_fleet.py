@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -18,11 +20,19 @@ from benchfleet.domain.resource import Offer
 from benchfleet.errors import ClaimLost
 from benchfleet.ledger.base import Ledger
 from benchfleet.results.publish import Publish, publish
+from benchfleet.testing.simulate import in_memory, main
 from benchfleet.testing.simulated import Account, SimulatedFleet
 
 IN_CI = os.environ.get("CI") == "true"
 SEEDS = 240 if IN_CI else 40
 PLENTY = 100  # seeds within which a defect is to be found
+
+
+@pytest.fixture
+def place() -> Iterator[Path]:
+    """A folder where syncing costs nothing."""
+    with in_memory() as folder:
+        yield folder
 
 
 def simulated(seed: int, folder: Path, **named: object) -> Account:
@@ -32,21 +42,21 @@ def simulated(seed: int, folder: Path, **named: object) -> Account:
     return account
 
 
-def test_what_must_hold_does_in_every_fleet(tmp_path: Path) -> None:
+def test_what_must_hold_does_in_every_fleet(place: Path) -> None:
     for seed in range(SEEDS):
-        account = simulated(seed, tmp_path / f"{seed}", cells=8, hosts=2 + seed % 3)
+        account = simulated(seed, place / f"{seed}", cells=8, hosts=2 + seed % 3)
         assert not account.wrong, f"seed {seed}: {account.wrong}"
         assert sum(account.counts.values()) == 8
 
 
-def test_what_must_hold_does_in_every_fleet_on_sqlite(tmp_path: Path) -> None:
-    for seed in range(SEEDS // 20):
-        account = simulated(seed, tmp_path / f"{seed}", cells=6, hosts=2, ledger="sqlite")
+def test_what_must_hold_does_in_every_fleet_on_sqlite(place: Path) -> None:
+    for seed in range(SEEDS // 40):
+        account = simulated(seed, place / f"{seed}", cells=6, hosts=2, ledger="sqlite")
         assert not account.wrong, f"seed {seed}: {account.wrong}"
 
 
-def test_a_fleet_that_nothing_befalls_runs_every_cell_once(tmp_path: Path) -> None:
-    account = simulated(7, tmp_path / "7", faults=(), runners=1)
+def test_a_fleet_that_nothing_befalls_runs_every_cell_once(place: Path) -> None:
+    account = simulated(7, place / "7", faults=(), runners=1)
     assert account.counts == {"success": 10}
     assert sum(" cell_done " in line for line in account.story) == 10
     assert not any(" cell_failed " in line for line in account.story)
@@ -161,6 +171,19 @@ def nowhere(folder: Path, public: Path) -> None:
     """Says that it published."""
 
 
+def test_a_defect_is_told_with_what_shows_it_again(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["--seed", "3", "--runs", "1", "--cells", "4", "--faults", "restart,late-writer"]
+    assert main(words, partial(SimulatedFleet, publish=nowhere)) == 1
+    told = capsys.readouterr().out
+    assert "WRONG: " in told
+    again = re.search(r"again: python -m benchfleet.testing.simulate (.*)", told)
+    assert again is not None
+    assert main(again[1].split(), partial(SimulatedFleet, publish=nowhere)) == 1
+    shown = capsys.readouterr().out
+    assert re.findall(r"seed 3: .*", shown) == re.findall(r"seed 3: .*", told)
+    assert " late-writer" in shown
+
+
 def found(folder: Path, **named: object) -> list[str]:
     for seed in range(PLENTY):
         account = simulated(seed, folder / f"{seed}", cells=8, **named)
@@ -179,9 +202,9 @@ def found(folder: Path, **named: object) -> list[str]:
     ],
 )
 def test_a_ledger_with_a_defect_is_found(
-    tmp_path: Path, alter: Callable[[Ledger], Ledger], says: str
+    place: Path, alter: Callable[[Ledger], Ledger], says: str
 ) -> None:
-    wrong = found(tmp_path, alter=alter)
+    wrong = found(place, alter=alter)
     assert any(says in what for what in wrong), wrong
 
 
@@ -193,6 +216,6 @@ def test_a_ledger_with_a_defect_is_found(
         (nowhere, "was published and is gone"),
     ],
 )
-def test_a_publisher_with_a_defect_is_found(tmp_path: Path, publisher: Publish, says: str) -> None:
-    wrong = found(tmp_path, publish=publisher)
+def test_a_publisher_with_a_defect_is_found(place: Path, publisher: Publish, says: str) -> None:
+    wrong = found(place, publish=publisher)
     assert any(says in what for what in wrong), wrong

@@ -7,11 +7,12 @@ docs/reliability.md.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import random
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from benchfleet.testing.simulated import Account, SimulatedFleet
@@ -20,13 +21,23 @@ from benchfleet.testing.simulation.faults import FAULTS
 _IN_MEMORY = Path("/dev/shm")  # noqa: S108 - syncing costs nothing there
 
 
-def simulate(seed: int, asked: argparse.Namespace) -> Account:
-    """Run the fleet of one seed in a folder of its own."""
+@contextlib.contextmanager
+def in_memory() -> Iterator[Path]:
+    """A folder where syncing costs nothing, if there is such a place; it is gone afterwards."""
     place = _IN_MEMORY if os.access(_IN_MEMORY, os.W_OK) else None
     with tempfile.TemporaryDirectory(prefix="benchfleet-simulated-", dir=place) as folder:
-        return SimulatedFleet(
+        yield Path(folder)
+
+
+Fleet = Callable[..., SimulatedFleet]
+
+
+def simulate(seed: int, asked: argparse.Namespace, fleet: Fleet = SimulatedFleet) -> Account:
+    """Run the fleet of one seed in a folder of its own."""
+    with in_memory() as folder:
+        return fleet(
             seed,
-            Path(folder),
+            folder,
             hosts=asked.hosts,
             cells=asked.cells,
             runners=asked.runners,
@@ -35,12 +46,12 @@ def simulate(seed: int, asked: argparse.Namespace) -> Account:
         ).run()
 
 
-def main(words: Sequence[str] | None = None) -> int:
+def main(words: Sequence[str] | None = None, fleet: Fleet = SimulatedFleet) -> int:
     """Simulate; 1 where something that must hold does not."""
     asked = _parser().parse_args(words)
     failed = []
     for seed in range(asked.seed, asked.seed + asked.runs):
-        account = simulate(seed, asked)
+        account = simulate(seed, asked, fleet)
         if asked.story:
             print("\n".join(account.story))
         counts = ", ".join(f"{number} {state}" for state, number in sorted(account.counts.items()))

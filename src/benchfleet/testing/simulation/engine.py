@@ -61,6 +61,8 @@ class SimulatedEngine:
         self._hosts = {host.name: host for host in hosts}
         self._chance, self._dies_at_start = chance, dies_at_start
         self._slots: dict[SlotId, _Slot] = {}
+        self._open_on: Counter[str] = Counter()
+        self._taken: Counter[Device] = Counter()
         self._reached: set[str] = set()
         self._away: set[str] = set()  # and the runner was told so
         self._cut: set[str] = set()  # hosts that this runner alone cannot reach
@@ -80,10 +82,12 @@ class SimulatedEngine:
     def open(self, spec: SlotSpec) -> None:
         host = self._hosts[spec.host]
         slot = self._slots[spec.slot] = _Slot(spec=spec)
+        self._open_on[spec.host] += 1
+        self._taken.update(spec.devices)
         if spec.host and spec.host not in self._reached:
             self._later(_MISSED_IN, lambda: self._miss(slot))
             return
-        self._see_seats(host)
+        self._see_seats(host, spec)
         starts_in = host.starts_in * host.slowness * self._chance.uniform(0.5, 1.5)
         if self._chance.random() < self._dies_at_start:
             self._later(starts_in, lambda: self._lose(slot, "exit code 1", code=1))
@@ -229,6 +233,8 @@ class SimulatedEngine:
         if not self._is_there(slot):
             return
         del self._slots[slot.spec.slot]
+        self._open_on[slot.spec.host] -= 1
+        self._taken.subtract(slot.spec.devices)
         self._tell(
             SlotLost(
                 slot=slot.spec.slot,
@@ -242,12 +248,12 @@ class SimulatedEngine:
     def _is_there(self, slot: _Slot) -> bool:
         return not self.over and self._slots.get(slot.spec.slot) is slot
 
-    def _see_seats(self, host: SimulatedHost) -> None:
-        here = [slot.spec for slot in self._slots.values() if slot.spec.host == host.name]
-        taken: Counter[Device] = Counter(device for spec in here for device in spec.devices)
+    def _see_seats(self, host: SimulatedHost, spec: SlotSpec) -> None:
         seats = max(1, -(-host.slots // len(host.devices)))
-        if len(here) > host.slots or max(taken.values()) > seats:
-            self.broken_rules.append(f"{host.name or 'here'} has more slots than seats: {taken}")
+        if self._open_on[host.name] > host.slots or any(
+            self._taken[device] > seats for device in spec.devices
+        ):
+            self.broken_rules.append(f"{spec.slot} was opened where no seat was left")
 
     def _tell(self, event: EngineEvent) -> None:
         if not self.over:
