@@ -83,6 +83,7 @@ def run(slots: int, cells: int, work: Path, engine: Callable[[Any], Any] | None)
             chance=random.Random(1),
         )
         keeping = {
+            "clock": turns.now,
             "ending": VirtualEvent(turns),
             "thread": lambda target, **named: turns.strand(Gate(), target),
         }

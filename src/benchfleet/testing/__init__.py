@@ -7,5 +7,6 @@ pytest.register_assert_rewrite("benchfleet.testing.ledger_contract")
 from .clock import FakeClock  # noqa: E402
 from .ledger_contract import LedgerContract  # noqa: E402
 from .samples import sample_cell  # noqa: E402
+from .simulated import SimulatedFleet  # noqa: E402
 
-__all__ = ["FakeClock", "LedgerContract", "sample_cell"]
+__all__ = ["FakeClock", "LedgerContract", "SimulatedFleet", "sample_cell"]

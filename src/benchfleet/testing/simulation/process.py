@@ -114,6 +114,7 @@ class RunnerProcess:
             lambda lease: self.inbox.post(LeaseLost(lease=lease)),
             lambda error: self.inbox.post(Broken(error=error)),
             every=LEASE / 5,
+            clock=self._turns.now,
             ending=VirtualEvent(self._turns),
             thread=lambda target, **_: self._strand(target),
         )
