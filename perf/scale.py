@@ -1,9 +1,10 @@
 """How the runner bears size: its time and memory for 1,000 and 10,000 simulated slots and up to
-1,000,000 cells, and for 1,000 real pipes to trivial slots on this machine.
+1,000,000 cells, and the local engine's for 1,000 real pipes to trivial slots on this machine.
 
 The loop, the ledger (SQLite in memory) and the leases are the real ones; simulated slots tell what
-real ones tell, and no attempt has a folder, so that what is measured is the runner alone. Each size
-runs in a process of its own, and the time is that process's CPU time.
+real ones tell, and no attempt has a folder, so that what is measured is the runner alone. A trivial
+slot is a bare interpreter that speaks frames. Each size runs in a process of its own, and the time
+is that process's CPU time; `--slots` and `--cells` measure one size, `--most` is the most cells.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ from measure import arguments, folder, show
 SIZES = ((1_000, 10_000), (1_000, 100_000), (10_000, 100_000), (10_000, 1_000_000))
 IN_MEMORY = "/dev/shm"  # noqa: S108 - syncing costs nothing there
 PIPES, PIPED_CELLS = 1_000, 10_000
+PIPED = f"{PIPES:,} real pipes, {PIPED_CELLS:,} orders"
 TRIVIAL = """\
 import json, struct, sys, zlib
 read, write = sys.stdin.buffer, sys.stdout.buffer
@@ -49,13 +51,14 @@ while head := read.read(8):
 """
 
 
-def run(slots: int, cells: int, work: Path, engine: Callable[[Any], Any] | None) -> dict[str, Any]:
-    """One run; `engine` makes the engine from where it posts, None for simulated slots."""
+def simulated(slots: int, cells: int, work: Path) -> dict[str, Any]:
+    """One run on simulated slots."""
+    import random
+
     from benchfleet.domain.attempt import RunnerId
     from benchfleet.domain.resource import Device
     from benchfleet.ledger.sqlite import SqliteLedger
     from benchfleet.results.layout import Layout
-    from benchfleet.runner.inbox import RealInbox
     from benchfleet.runner.leases import LeaseKeeper
     from benchfleet.runner.loop import Runner
     from benchfleet.runner.place import Pool
@@ -69,42 +72,34 @@ def run(slots: int, cells: int, work: Path, engine: Callable[[Any], Any] | None)
     devices = tuple(Device(kind="cpu", index=number) for number in range(slots))
     turns, began = Turns(), _memory()
     declared = [sample_cell(n % 1000, repeat=n // 1000, repeats=True) for n in range(cells)]
-    keeping: dict[str, Any] = {}
-    if engine is None:
-        import random
-
-        inbox: Any = VirtualInbox(turns, lambda what: None)
-        nature = Nature(samples=1, load=1.0, each=30.0)
-        chosen: Any = SimulatedEngine(
-            post=inbox.post,
-            later=turns.later,
-            hosts=[SimulatedHost(name="", devices=devices, slots=slots)],
-            natures=_Alike(nature),
-            chance=random.Random(1),
-        )
-        keeping = {
-            "clock": turns.now,
-            "ending": VirtualEvent(turns),
-            "thread": lambda target, **named: turns.strand(Gate(), target),
-        }
-    else:
-        inbox = RealInbox()
-        chosen = engine(inbox.post)
-    clock = turns.clock if engine is None else time.time
-    opened = SqliteLedger(work / "ledger.db", campaign="scale", clock=clock)
+    inbox = VirtualInbox(turns, lambda what: None)
+    engine = SimulatedEngine(
+        post=inbox.post,
+        later=turns.later,
+        hosts=[SimulatedHost(name="", devices=devices, slots=slots)],
+        natures=_Alike(Nature(samples=1, load=1.0, each=30.0)),
+        chance=random.Random(1),
+    )
+    opened = SqliteLedger(work / "ledger.db", campaign="scale", clock=turns.clock)
     with closing(opened) as ledger:
         ledger.enroll(declared)
-        seen = _Seen(inbox, slots)
         runner = Runner(
             runner=RunnerId("r"),
             ledger=ledger,
-            engine=chosen,
+            engine=engine,
             inbox=inbox,
             layout=Layout(work / "results"),
             pools=[Pool(devices=devices, slots=slots)],
             cells=declared,
-            observer=seen,
-            keeper=LeaseKeeper(ledger, lambda lease: None, lambda error: None, **keeping),
+            observer=lambda notice, progress: None,
+            keeper=LeaseKeeper(
+                ledger,
+                lambda lease: None,
+                lambda error: None,
+                clock=turns.now,
+                ending=VirtualEvent(turns),
+                thread=lambda target, **named: turns.strand(Gate(), target),
+            ),
             provenance=dict,
             random=lambda: 1.0,
             background=lambda work: work(),
@@ -112,20 +107,16 @@ def run(slots: int, cells: int, work: Path, engine: Callable[[Any], Any] | None)
             publish=lambda folder, public: None,
         )
         enrolled = _memory()
-        cpu, wall = time.process_time(), time.perf_counter()
+        cpu = time.process_time()
         end = runner.run()
-        figures = {
-            "slots": slots,
-            "cells": cells,
-            "cell": (time.process_time() - cpu) / cells,
-            "wall": time.perf_counter() - wall,
-            "enrolled": (enrolled - began) / cells,
-            "memory": (_memory() - began) / cells,
-            **seen.figures,
-        }
+        took = time.process_time() - cpu
     if +Counter(end.progress.states) != {"success": cells}:
         raise SystemExit(f"not all of it ended well: {end.progress.states}")
-    return figures
+    return {
+        "cell": took / cells,
+        "enrolled": (enrolled - began) / cells,
+        "memory": (_memory() - began) / cells,
+    }
 
 
 class _Alike(dict[str, Any]):
@@ -137,21 +128,6 @@ class _Alike(dict[str, Any]):
 
     def __missing__(self, fingerprint: str) -> Any:
         return self._nature
-
-
-class _Seen:
-    """Sees when all slots are open, and what they hold then."""
-
-    def __init__(self, inbox: Any, slots: int) -> None:
-        self._slots, self._ready, self._began = slots, 0, time.perf_counter()
-        self.figures: dict[str, float] = {}
-
-    def __call__(self, notice: Any, progress: Any) -> None:
-        if notice.kind == "slot_ready":
-            self._ready += 1
-            if self._ready == self._slots:
-                self.figures["ready"] = time.perf_counter() - self._began
-                self.figures["slot"] = _children() / self._slots
 
 
 def _memory() -> int:
@@ -168,23 +144,48 @@ def _children() -> float:
     return float(sum(c.memory_full_info().pss for c in psutil.Process().children()))
 
 
-def pipes(work: Path) -> Callable[[Any], Any]:
-    """The local engine with slots that only speak frames."""
+def piped(slots: int, orders: int, work: Path) -> dict[str, Any]:
+    """The local engine alone, with slots that only speak frames."""
     import benchfleet
-    from benchfleet.engines.base import SlotSpec
+    from benchfleet.domain.resource import Device
+    from benchfleet.engines.base import Done, Order, SlotId, SlotReady, SlotSpec
     from benchfleet.engines.child import Child
     from benchfleet.engines.frames import PROTOCOL
     from benchfleet.engines.local import LocalEngine
+    from benchfleet.runner.inbox import RealInbox
+    from benchfleet.testing.samples import sample_cell
 
-    script = work / "trivial.py"
+    script, cell, log = work / "trivial.py", sample_cell(), str(work / "log")
     script.write_text(TRIVIAL)
+    words = [sys.executable, "-I", "-S", str(script), str(PROTOCOL), benchfleet.__version__]
 
     class Pipes(LocalEngine):
         def _start(self, spec: SlotSpec) -> tuple[Child, dict[str, Any]]:
-            words = [sys.executable, "-I", "-S", str(script), str(PROTOCOL)]
-            return Child(spec.slot, [*words, benchfleet.__version__], log=Path(spec.log)), {}
+            return Child(spec.slot, words, log=Path(spec.log), key="no supervisor"), {}
 
-    return lambda post: Pipes(post, silence=600.0)
+    inbox, began = RealInbox(), time.perf_counter()
+    engine, given, done, ready = Pipes(inbox.post, silence=600.0), 0, 0, list[SlotId]()
+    for number in range(slots):
+        device = Device(kind="cpu", index=number)
+        log = str(work / "slots" / f"{number}.log")
+        engine.open(SlotSpec(slot=SlotId(f"s{number}"), devices=(device,), threads=1, log=log))
+    while len(ready) < slots:
+        if isinstance(event := inbox.take(60.0), SlotReady):
+            ready.append(event.slot)
+    figures = {"ready": time.perf_counter() - began, "slot": _children() / slots}
+    cpu = time.process_time()
+    free = list(ready)
+    while done < orders:
+        while free and given < orders:
+            given += 1
+            engine.run(free.pop(), Order(attempt=f"cell/{given}-1", cell=cell, log=log))
+        if isinstance(event := inbox.take(60.0), Done):
+            done += 1
+            free.append(event.slot)
+    figures["cell"] = (time.process_time() - cpu) / orders
+    began = time.perf_counter()
+    engine.shutdown()
+    return {**figures, "shutdown": time.perf_counter() - began, "memory": 0.0}
 
 
 def one(slots: int, cells: int, *, real: bool) -> Mapping[str, float]:
@@ -207,18 +208,19 @@ def main() -> None:
         if chosen.work is None and os.access(IN_MEMORY, os.W_OK):
             chosen.work = IN_MEMORY
         with folder(chosen) as work:
-            engine = pipes(work) if chosen.real else None
-            print(json.dumps(run(chosen.slots, chosen.cells, work, engine)))
+            measured = piped if chosen.real else simulated
+            print(json.dumps(measured(chosen.slots, chosen.cells, work)))
         return
     figures = {}
     for slots, cells in SIZES:
         if cells <= chosen.most:
             figures[f"{slots:,} slots, {cells:,} cells"] = one(slots, cells, real=False)
-    figures[f"{PIPES:,} real pipes, {PIPED_CELLS:,} cells"] = one(PIPES, PIPED_CELLS, real=True)
+    figures[PIPED] = one(PIPES, PIPED_CELLS, real=True)
     columns = {"cell": ("ms of CPU a cell", 1e3), "memory": ("kB a cell", 1e-3)}
     show(figures, columns, against=next(iter(figures)), by="cell", arguments=chosen)
-    piped = figures[f"{PIPES:,} real pipes, {PIPED_CELLS:,} cells"]
-    print(f"pipes: all ready in {piped['ready']:.1f} s, {piped['slot'] / 1e6:.1f} MB for each slot")
+    real = figures[PIPED]
+    ended = f"all ended in {real['shutdown']:.1f} s"
+    print(f"pipes: ready in {real['ready']:.1f} s, {real['slot'] / 1e6:.1f} MB a slot, {ended}")
 
 
 if __name__ == "__main__":
