@@ -29,7 +29,7 @@ check: $(VENV)/dev.stamp system
 	$(BIN)/ruff check src tests examples perf
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/pytest --cov --cov-report=term:skip-covered
+	$(BIN)/pytest -n auto --dist worksteal --max-worker-restart 0 --cov --cov-report=term:skip-covered
 
 format: $(VENV)/dev.stamp
 	$(BIN)/ruff format src tests examples perf

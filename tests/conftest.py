@@ -1,12 +1,24 @@
-"""What tests of every kind share: hosts to reach over SSH."""
+"""What tests of every kind share: hosts to reach over SSH, and how they run side by side."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
+import hypothesis
 import pytest
 
 from sshd import Sshd
+
+# A machine that does other things too is slow; `timeout` in pyproject.toml bounds every test.
+hypothesis.settings.register_profile("patient", deadline=None)
+hypothesis.settings.load_profile("patient")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """For ``-n auto``: one process for each core and one more, since many tests wait."""
+    return (os.cpu_count() or 1) + 1
 
 
 @pytest.fixture(scope="session")

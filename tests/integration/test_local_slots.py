@@ -26,22 +26,22 @@ from benchfleet.engines.base import (
     Progressed,
     Recorded,
     SlotEvent,
-    SlotId,
     SlotLost,
     SlotQuiet,
     SlotReady,
 )
 from benchfleet.engines.base import SlotSpec as Spec
 from benchfleet.engines.local import LocalEngine
+from benchfleet.testing.engine_contract import slot_id
 
 OWNER = """
-import queue, sys
+import os, queue, sys
 from benchfleet.domain.resource import Device
 from benchfleet.engines.base import SlotSpec
 from benchfleet.engines.local import LocalEngine
 events = queue.SimpleQueue()
 engine = LocalEngine(events.put)
-for name in ("one", "two"):
+for name in (f"{os.getpid()}-1", f"{os.getpid()}-2"):
     spec = SlotSpec(slot=name, devices=(Device(kind="cpu", index=0),), threads=1,
                     log=f"{sys.argv[1]}/{name}.log")
     engine.open(spec)
@@ -61,7 +61,7 @@ time.sleep(600)
 """
 
 OWNER_OF_A_CELL = """
-import queue, sys
+import os, queue, sys
 from pathlib import Path
 from benchfleet.domain.cell import Cell, Config, Model, Workload
 from benchfleet.domain.resource import Device
@@ -70,8 +70,8 @@ from benchfleet.engines.local import LocalEngine
 folder, program = sys.argv[1:]
 events = queue.SimpleQueue()
 engine = LocalEngine(events.put)
-cpu = (Device(kind="cpu", index=0),)
-engine.open(SlotSpec(slot="one", devices=cpu, threads=1, log=f"{folder}/one.log"))
+cpu, slot = (Device(kind="cpu", index=0),), f"{os.getpid()}-1"
+engine.open(SlotSpec(slot=slot, devices=cpu, threads=1, log=f"{folder}/one.log"))
 assert isinstance(events.get(timeout=60), SlotReady)
 work = Workload(
     benchmark="command", version="1", outside={"folder": folder},
@@ -79,15 +79,15 @@ work = Workload(
 )
 model = Model(name="mock", adapter="mock", source="", digest="mock")
 cell = Cell(model=model, config=Config(name="dense"), workload=work)
-engine.run("one", Order(attempt="f/1-1", cell=cell, log=f"{folder}/log.txt"))
+engine.run(slot, Order(attempt="f/1-1", cell=cell, log=f"{folder}/log.txt"))
 sys.stdin.read()
 """
 
 
-def spec(folder: Path, *, slot: str = "slot", python: str = "") -> Spec:
+def spec(folder: Path, *, slot: str = "1", python: str = "") -> Spec:
     cpu = (Device(kind="cpu", index=0),)
     return Spec(
-        slot=SlotId(slot), devices=cpu, threads=1, log=str(folder / "slot.log"), python=python
+        slot=slot_id(slot), devices=cpu, threads=1, log=str(folder / "slot.log"), python=python
     )
 
 
@@ -179,7 +179,7 @@ def test_a_slot_of_which_nothing_is_heard_is_told_of_before_it_is_ended(tmp_path
     engine = LocalEngine(events.put, heartbeat=0.1, silence=60)
     engine.open(spec(tmp_path))
     until(events, SlotReady)
-    engine.run(SlotId("slot"), hostile(tmp_path, act="grip", size=1000))
+    engine.run(slot_id(), hostile(tmp_path, act="grip", size=1000))
     quiet = until(events, SlotQuiet)
     assert isinstance(quiet, SlotQuiet)
     assert quiet.ended_at == 60
@@ -193,7 +193,7 @@ def test_a_slot_that_waits_for_ever_and_says_no_word_is_ended(
     engine, events = impatient
     engine.open(spec(tmp_path))
     until(events, SlotReady)
-    engine.run(SlotId("slot"), hostile(tmp_path, act="grip", size=600_000))
+    engine.run(slot_id(), hostile(tmp_path, act="grip", size=600_000))
     lost = until(events, SlotLost)
     assert isinstance(lost, SlotLost)
     assert lost.reason.startswith("silent for")
@@ -217,7 +217,7 @@ def test_a_slot_that_computes_is_not_taken_for_silent(tmp_path: Path, impatient:
     engine, events = impatient
     engine.open(spec(tmp_path))
     until(events, SlotReady)
-    engine.run(SlotId("slot"), hostile(tmp_path, samples=2, seconds=0.8))
+    engine.run(slot_id(), hostile(tmp_path, samples=2, seconds=0.8))
     until(events, Done)
 
 
@@ -251,7 +251,7 @@ def test_a_module_of_the_working_folder_does_not_hide_a_real_one(
     engine, events = impatient
     engine.open(spec(tmp_path))
     until(events, SlotReady)
-    engine.run(SlotId("slot"), hostile(tmp_path, samples=1))
+    engine.run(slot_id(), hostile(tmp_path, samples=1))
     until(events, Done)
 
 
@@ -259,7 +259,7 @@ def test_samples_sent_before_a_kill_are_not_lost(tmp_path: Path, impatient: Open
     engine, events = impatient
     engine.open(spec(tmp_path))
     until(events, SlotReady)
-    engine.run(SlotId("slot"), hostile(tmp_path, samples=500, at=499, act="kill"))
+    engine.run(slot_id(), hostile(tmp_path, samples=500, at=499, act="kill"))
     count = 0
     while not isinstance(event := events.get(timeout=60), SlotLost):
         count += isinstance(event, Recorded)
@@ -300,7 +300,7 @@ def test_a_killed_supervisor_takes_its_slot_along(tmp_path: Path, impatient: Ope
     engine.open(spec(tmp_path))
     ready = until(events, SlotReady)
     assert isinstance(ready, SlotReady)
-    engine.run(SlotId("slot"), hostile(tmp_path, act="hang"))
+    engine.run(slot_id(), hostile(tmp_path, act="hang"))
     until(events, Recorded)
     supervisor_of(ready).kill()
     lost = until(events, SlotLost)
@@ -315,7 +315,7 @@ def test_an_order_to_a_slot_that_just_died_harms_no_other(tmp_path: Path) -> Non
 
     def post(event: SlotEvent) -> None:
         events.put(event)
-        if isinstance(event, SlotReady) and event.slot == "second":
+        if isinstance(event, SlotReady) and event.slot == slot_id("second"):
             busy.set()
             go_on.wait(60)
 
@@ -327,11 +327,11 @@ def test_an_order_to_a_slot_that_just_died_harms_no_other(tmp_path: Path) -> Non
     assert busy.wait(60)
     supervisor.kill()
     assert gone(supervisor.pid)
-    engine.run(SlotId("first"), hostile(tmp_path))
+    engine.run(slot_id("first"), hostile(tmp_path))
     go_on.set()
-    assert until(events, SlotLost).slot == "first"
-    engine.run(SlotId("second"), hostile(tmp_path, samples=1))
-    assert until(events, Done).slot == "second"
+    assert until(events, SlotLost).slot == slot_id("first")
+    engine.run(slot_id("second"), hostile(tmp_path, samples=1))
+    assert until(events, Done).slot == slot_id("second")
     engine.shutdown()
 
 
@@ -339,7 +339,7 @@ def test_an_error_over_one_slot_ends_that_slot_alone(tmp_path: Path) -> None:
     events: queue.SimpleQueue[SlotEvent] = queue.SimpleQueue()
 
     def post(event: SlotEvent) -> None:
-        if isinstance(event, Progressed) and event.slot == "first":
+        if isinstance(event, Progressed) and event.slot == slot_id("first"):
             raise RuntimeError("nobody foresaw this")
         events.put(event)
 
@@ -347,13 +347,13 @@ def test_an_error_over_one_slot_ends_that_slot_alone(tmp_path: Path) -> None:
     for name in ("first", "second"):
         engine.open(spec(tmp_path, slot=name))
         until(events, SlotReady)
-    engine.run(SlotId("first"), hostile(tmp_path))
+    engine.run(slot_id("first"), hostile(tmp_path))
     lost = until(events, SlotLost)
     assert isinstance(lost, SlotLost)
     assert "nobody foresaw this" in lost.reason
     assert "Traceback" in (tmp_path / "slot.log").read_text()
-    engine.run(SlotId("second"), hostile(tmp_path, samples=1))
-    assert until(events, Done).slot == "second"
+    engine.run(slot_id("second"), hostile(tmp_path, samples=1))
+    assert until(events, Done).slot == slot_id("second")
     engine.shutdown()
 
 
@@ -368,7 +368,7 @@ engine = LocalEngine(events.put)
 soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
 resource.setrlimit(resource.RLIMIT_NOFILE, (os.dup(0) + 3, hard))
 cpu = (Device(kind="cpu", index=0),)
-engine.open(SlotSpec(slot="s", devices=cpu, threads=1, log=f"{sys.argv[1]}/s.log"))
+engine.open(SlotSpec(slot=f"{os.getpid()}-1", devices=cpu, threads=1, log=f"{sys.argv[1]}/s.log"))
 print(events.get(timeout=60).reason)
 engine.shutdown()
 """
@@ -389,7 +389,7 @@ def test_a_system_without_pidfd_serves_as_well(
     engine, events = impatient
     engine.open(spec(tmp_path))
     until(events, SlotReady)
-    engine.run(SlotId("slot"), hostile(tmp_path, act="exit"))
+    engine.run(slot_id(), hostile(tmp_path, act="exit"))
     lost = until(events, SlotLost)
     assert isinstance(lost, SlotLost)
     assert lost.exit_code == 7
@@ -415,7 +415,7 @@ def test_the_log_of_a_slot_that_ended_well_is_kept_only_where_it_says_something(
         until(events, SlotReady)
         assert log.exists()
         log.write_text(said)
-        engine.close(SlotId("slot"))
+        engine.close(slot_id())
         until(events, SlotLost)
         assert log.exists() is bool(said)
 
@@ -438,7 +438,7 @@ import sys
 site, python, folder = sys.argv[1:]
 import psutil, yaml  # the runner's, for what lies in the folder is spoilt
 sys.path.insert(0, site)
-import queue
+import os, queue
 import benchfleet
 from benchfleet.domain.cell import Cell, Config, Model, Workload
 from benchfleet.domain.resource import Device
@@ -447,15 +447,15 @@ from benchfleet.engines.local import LocalEngine
 assert benchfleet.__file__.startswith(site), benchfleet.__file__
 events = queue.SimpleQueue()
 engine = LocalEngine(events.put)
-cpu = (Device(kind="cpu", index=0),)
-engine.open(SlotSpec(slot="s", devices=cpu, threads=1, log=f"{folder}/s.log", python=python))
+cpu, slot = (Device(kind="cpu", index=0),), f"{os.getpid()}-1"
+engine.open(SlotSpec(slot=slot, devices=cpu, threads=1, log=f"{folder}/s.log", python=python))
 ready = events.get(timeout=60)
 assert isinstance(ready, SlotReady), ready
 for number, adapter in enumerate(("mock", "transformers")):
     model = Model(name="m", adapter=adapter, source="m", digest="m", python=python)
     work = Workload(benchmark="mock_benchmark", version="1", params={"rows": 2})
     cell = Cell(model=model, config=Config(name="dense"), workload=work)
-    engine.run("s", Order(attempt=f"f/{number}", cell=cell, log=f"{folder}/{number}.log"))
+    engine.run(slot, Order(attempt=f"f/{number}", cell=cell, log=f"{folder}/{number}.log"))
     while not isinstance(event := events.get(timeout=60), (Done, Failed, SlotLost)):
         pass
     kind = event.failure.kind if isinstance(event, Failed) else event

@@ -25,7 +25,6 @@ from benchfleet.engines.base import (
     HostReady,
     Order,
     Recorded,
-    SlotId,
     SlotLost,
     SlotQuiet,
     SlotReady,
@@ -36,12 +35,13 @@ from benchfleet.engines.openssh import connections
 from benchfleet.engines.ssh import SshEngine
 from benchfleet.machines.nvml import RECORDING, GpuState, opened
 from benchfleet.machines.shares import examined
+from benchfleet.testing.engine_contract import slot_id
 from benchfleet.testing.nvml import Recorded as RecordedNvml
 from sshd import Sshd
 
 from .test_local_slots import gone
 
-SLOT = SlotId("run1-1")
+SLOT = slot_id()
 HOG = """
 import os, subprocess, sys, time
 size = int(sys.argv[1])

@@ -25,7 +25,6 @@ from benchfleet.engines.base import (
     HostLost,
     HostReady,
     Order,
-    SlotId,
     SlotLost,
     SlotReady,
     SlotSpec,
@@ -33,11 +32,12 @@ from benchfleet.engines.base import (
 from benchfleet.engines.openssh import connections
 from benchfleet.engines.ssh import SshEngine
 from benchfleet.machines.shares import examined
+from benchfleet.testing.engine_contract import slot_id
 from benchfleet.testing.samples import sample_cell
 from sshd import Sshd
 
 Events = queue.SimpleQueue[EngineEvent]
-SLOT = SlotId("ssh-engine-slot")
+SLOT = slot_id()
 _IGNORED = shutil.ignore_patterns("__pycache__")
 
 

@@ -19,7 +19,6 @@ from benchfleet.engines.base import (
     Failed,
     HostReady,
     Order,
-    SlotId,
     SlotLost,
     SlotReady,
     SlotSpec,
@@ -30,11 +29,12 @@ from benchfleet.engines.ssh import SshEngine
 from benchfleet.engines.trials import TrialEngine
 from benchfleet.machines.shares import examined
 from benchfleet.models.transformers import TransformersAdapter
+from benchfleet.testing.engine_contract import slot_id
 from sshd import Sshd
 
 pytest.importorskip("torch")
 TINY = Path(__file__).parents[2] / "examples" / "recall" / "model"
-SLOT = SlotId("run-1")
+SLOT = slot_id()
 
 
 def tiny(model: Path) -> Cell:

@@ -200,7 +200,7 @@ def test_folders_are_called_by_as_much_of_their_path_as_tells_them_apart() -> No
         ({"configs": [("c", {"locl": 3})]}, "CONFIGS[0][1].locl", "'local'"),
         ({"configs": [("c", ["dense", {"sink": -1}])]}, "CONFIGS[0][1][1].sink", "-1"),
         ({"configs": [("c", {"attention": {"sink": -1}})]}, "CONFIGS[0][1].attention.sink", "-1"),
-        ({"configs": [("c", object())]}, "CONFIGS[0][1]", "object"),
+        pytest.param({"configs": [("c", object())]}, "CONFIGS[0][1]", "object", id="an object"),
         ({"benchmarks": "mock_benchmark"}, "BENCHMARKS", "must be a list"),
         ({"benchmarks": []}, "BENCHMARKS", "at least one benchmark"),
         ({"benchmarks": [3]}, "BENCHMARKS[0]", "BenchmarkConfig"),

@@ -45,6 +45,13 @@ from benchfleet.engines.frames import MAX_ATTACHED
 from benchfleet.testing.hostile import NOISE, ODD
 
 _LONG = 60.0  # seconds: a bound on the wait for an event that must come, never a measure
+_RUNNER = os.urandom(4).hex()
+
+
+def slot_id(name: str | int = 1) -> SlotId:
+    """A slot's name that no other process gives: an engine ends whatever bears the name of its
+    slot, and tests may run side by side."""
+    return SlotId(f"{_RUNNER}-{name}")
 
 
 class Bench:
@@ -61,18 +68,19 @@ class Bench:
         self.engine, self.events, self.folder, self.host = engine, events, folder, host
         self.attempts = 0
 
-    def spec(self, name: str = "slot-1", *, gpus: tuple[int, ...] = (), log: str = "") -> SlotSpec:
+    def spec(self, number: int = 1, *, gpus: tuple[int, ...] = (), log: str = "") -> SlotSpec:
         cpu = Device(kind="cpu", index=0, host=self.host)
         devices = tuple(Device(kind="gpu", index=index, host=self.host) for index in gpus)
-        log = log or str(self.folder / f"{name}.log")
-        return SlotSpec(slot=SlotId(name), devices=devices or (cpu,), threads=1, log=log)
+        log = log or str(self.folder / f"slot-{number}.log")
+        slot = slot_id(number)
+        return SlotSpec(slot=slot, devices=devices or (cpu,), threads=1, log=log)
 
-    def open(self, name: str = "slot-1", *, gpus: tuple[int, ...] = ()) -> SlotReady:
-        self.engine.open(self.spec(name, gpus=gpus))
+    def open(self, number: int = 1, *, gpus: tuple[int, ...] = ()) -> SlotReady:
+        self.engine.open(self.spec(number, gpus=gpus))
         return self.until(SlotReady)[-1]  # type: ignore[return-value]
 
     def run(
-        self, slot: str = "slot-1", *, recorded: bytes = b"", batch_size: int = 0, **params: Any
+        self, number: int = 1, *, recorded: bytes = b"", batch_size: int = 0, **params: Any
     ) -> str:
         """Start the misbehaving benchmark with these parameters; the attempt's name."""
         self.attempts += 1
@@ -84,7 +92,7 @@ class Bench:
         )
         log = str(self.folder / f"{self.attempts}.log")
         order = Order(attempt=attempt, cell=cell, log=log, recorded=recorded, batch_size=batch_size)
-        self.engine.run(SlotId(slot), order)
+        self.engine.run(slot_id(number), order)
         return attempt
 
     def until(self, *kinds: type[EngineEvent]) -> list[EngineEvent]:
@@ -291,7 +299,7 @@ class EngineContract:
         pid = bench.open().hello["pid"]
         bench.run(act="hang")
         bench.until(Recorded)
-        bench.engine.kill(SlotId("slot-1"))
+        bench.engine.kill(slot_id())
         lost = bench.until(SlotLost)[-1]
         assert isinstance(lost, SlotLost)
         assert lost.expected
@@ -299,7 +307,7 @@ class EngineContract:
 
     def test_a_closed_slot_ends_well(self, bench: Bench) -> None:
         bench.open()
-        bench.engine.close(SlotId("slot-1"))
+        bench.engine.close(slot_id())
         lost = bench.until(SlotLost)[-1]
         assert isinstance(lost, SlotLost)
         assert (lost.expected, lost.exit_code) == (True, 0)
@@ -308,7 +316,7 @@ class EngineContract:
         bench.open()
         attempt = bench.run(samples=10_000, seconds=0.01)
         bench.until(Recorded)
-        bench.engine.stop(SlotId("slot-1"), attempt)
+        bench.engine.stop(slot_id(), attempt)
         stopped = bench.until(Stopped, Done)[-1]
         assert isinstance(stopped, Stopped)
         bench.run(samples=1)
@@ -345,20 +353,20 @@ class EngineContract:
         assert json.loads(recorded.lines)["predicted_answer"] == "\udce9\x00\u2028"
 
     def test_slots_work_side_by_side(self, bench: Bench) -> None:
-        pids = {bench.open(f"slot-{number}").hello["pid"] for number in (1, 2, 3)}
+        pids = {bench.open(number).hello["pid"] for number in (1, 2, 3)}
         assert len(pids) == 3
         for number in (1, 2, 3):
-            bench.run(f"slot-{number}", samples=2)
+            bench.run(number, samples=2)
         done: set[str] = set()
         while len(done) < 3:
             ended = bench.until(Done)[-1]
             assert isinstance(ended, Done)
             done.add(ended.slot)
-        assert done == {"slot-1", "slot-2", "slot-3"}
+        assert done == {slot_id(1), slot_id(2), slot_id(3)}
 
     def test_shutdown_leaves_no_process(self, bench: Bench) -> None:
-        pids = [bench.open(f"slot-{number}").hello["pid"] for number in (1, 2)]
-        bench.run("slot-1", act="hang", at=0)
-        bench.engine.kill(SlotId("slot-1"))
+        pids = [bench.open(number).hello["pid"] for number in (1, 2)]
+        bench.run(act="hang", at=0)
+        bench.engine.kill(slot_id())
         bench.engine.shutdown()
         assert not [pid for pid in pids if psutil.pid_exists(pid) and pid != os.getpid()]
