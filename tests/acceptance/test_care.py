@@ -118,7 +118,8 @@ def test_retry_takes_what_its_options_name(user: User, words: tuple[str, ...], c
 
 
 def test_cells_are_cancelled_with_what_they_have_and_come_back_with_it(user: User) -> None:
-    write(user, "samples: 6, seconds: 0.4")
+    gate = user.write("", "gate")
+    write(user, f"samples: 16, seconds: 0.25, act: wait, at: 2, shared: {gate}")
     running = user.start("run", "study.yaml", "--cpu-slots", "1")
     try:
         wait_for(user, "the first cell's start", running=1)
@@ -127,6 +128,7 @@ def test_cells_are_cancelled_with_what_they_have_and_come_back_with_it(user: Use
         told = user.run("cancel", "study.yaml", "--yes").stdout
         assert "m1/dense/_hostile  its runner stops it" in told
         assert "bring them back with: benchfleet retry study.yaml" in told
+        gate.unlink()
         assert running.wait(timeout=60) == 1
         assert "cancelled; its" in (running.stdout.read() if running.stdout else "")
     finally:

@@ -37,19 +37,32 @@ PATH = "m1/dense/mock_benchmark"
 
 
 @pytest.fixture
+def gate(user: User) -> Path:
+    """While this file is there, no cell of `held` goes further than half of its samples."""
+    return user.write("", "gate")
+
+
+def held(gate: Path) -> str:
+    return SLOW.replace("seconds: 0.02", f"seconds: 0.02, act: wait, at: 30, shared: {gate}")
+
+
+@pytest.fixture
 def hasty(user: User, monkeypatch: pytest.MonkeyPatch) -> User:
     """A user whose leases last, and whose slots may be silent, for three seconds alone."""
     monkeypatch.setenv("BENCHFLEET_LEASE_SECONDS", "3")
     return user
 
 
-def test_a_dead_runner_s_cells_are_taken_over_when_its_leases_ran_out(hasty: User) -> None:
-    hasty.write(SLOW)
+def test_a_dead_runner_s_cells_are_taken_over_when_its_leases_ran_out(
+    hasty: User, gate: Path
+) -> None:
+    hasty.write(held(gate))
     first = hasty.start("run", "study.yaml")
     until(lambda: samples_kept(hasty) > 10)
     second = hasty.start("run", "study.yaml")
     until(lambda: bool(slots_of(second)))
     first.kill()
+    gate.unlink()
     first.communicate()
     out, err = second.communicate(timeout=120)
     assert second.returncode == 0, out + err
@@ -58,12 +71,15 @@ def test_a_dead_runner_s_cells_are_taken_over_when_its_leases_ran_out(hasty: Use
     assert finished_and_content(hasty) == undisturbed(hasty)
 
 
-def test_a_runner_that_wakes_up_after_another_took_over_changes_nothing(hasty: User) -> None:
-    hasty.write(SLOW)
+def test_a_runner_that_wakes_up_after_another_took_over_changes_nothing(
+    hasty: User, gate: Path
+) -> None:
+    hasty.write(held(gate))
     zombie = hasty.start("run", "study.yaml")
     until(lambda: samples_kept(hasty) > 10)
     sleeper = psutil.Process(zombie.pid)
     sleeper.suspend()
+    gate.unlink()
     hasty.run("run", "study.yaml")
     before = hasty.published()
     sleeper.resume()
@@ -183,10 +199,12 @@ def test_a_cell_killed_many_times_in_the_middle_ends_as_if_undisturbed(user: Use
     assert [sample["index"] for sample in samples] == list(range(100))
 
 
-def test_a_machine_whose_clock_is_an_hour_ahead_publishes_nothing_twice(user: User) -> None:
+def test_a_machine_whose_clock_is_an_hour_ahead_publishes_nothing_twice(
+    user: User, gate: Path
+) -> None:
     """To it every lease has run out, so it takes the other's cells away, and the other's writes
     are refused: work is lost, and no result."""
-    user.write(SLOW)
+    user.write(held(gate))
     ahead = user.folder / "ahead"
     ahead.mkdir()
     (ahead / "sitecustomize.py").write_text(
@@ -197,6 +215,9 @@ def test_a_machine_whose_clock_is_an_hour_ahead_publishes_nothing_twice(user: Us
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", str(ahead))
         second = user.start("run", "study.yaml")
+    cells = user.results / ".attempts"
+    until(lambda: any(len(list(cell.iterdir())) > 1 for cell in cells.iterdir()))
+    gate.unlink()
     outs = [run.communicate(timeout=240) for run in (first, second)]
     assert [run.returncode for run in (first, second)] == [0, 0], outs
     assert "another runner holds it now" in outs[0][0]

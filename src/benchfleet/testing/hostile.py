@@ -33,6 +33,7 @@ class Hostile:
 
     ``score`` fails when all are recorded. ``memory`` fails with a batch larger than `size`, and
     ``crowd`` while another does the same within `size` milliseconds, told by the folder `shared`.
+    ``wait`` goes on when the file `shared` is gone.
     With `once` (a file's path) it does so only while that file does not exist, and makes it.
     """
 
@@ -131,6 +132,9 @@ class Hostile:
             (scratch / "empty.txt").touch()
             (scratch / ODD).touch()
             (scratch / "link").symlink_to("/etc/passwd")
+        elif act == "wait":
+            while Path(self._params["shared"]).exists():
+                time.sleep(0.01)
         elif act == "hang":
             time.sleep(3600)
         elif act == "litter":  # it goes on, and leaves a file and a process in a session of its own
