@@ -25,7 +25,7 @@ ListenAddress 127.0.0.1:{port}
 HostKey {folder}/host_key
 AuthorizedKeysFile {folder}/authorized_keys
 PidFile {folder}/sshd.pid
-SetEnv {marker}
+SetEnv {marker} HOME={folder}/home
 UsePAM no
 StrictModes no
 PermitRootLogin prohibit-password
@@ -55,7 +55,9 @@ def need_sshd() -> str:
 class Sshd:
     """An sshd that knows one client key. Whoever makes one calls `kill` in the end.
 
-    Its sessions are of the user who runs the tests and see that user's files and home.
+    Its sessions are of the user who runs the tests and see that user's files, but have a home of
+    their own: what a shell of that user begins with may take long, or be left half done when a
+    test ends it.
     """
 
     def __init__(self, folder: Path, *, max_sessions: int = 100) -> None:
@@ -65,6 +67,7 @@ class Sshd:
         self._watcher: subprocess.Popen[bytes] | None = None
         self._seen: set[psutil.Process] = set()
         self.folder = folder
+        (folder / "home").mkdir(exist_ok=True)
         self.port = _free_port()
         self.identity = self.new_key("client_key")
         self.new_key("host_key")

@@ -204,7 +204,7 @@ def test_what_a_broken_delivery_left_is_made_right(
 
 
 def test_a_model_that_the_host_has_by_itself_is_used_where_it_lies(
-    courier: Wanted, model: Path, tmp_path: Path
+    courier: Wanted, model: Path, tmp_path: Path, sshd: Sshd
 ) -> None:
     own = tmp_path / "own models" / "snapshots"
     shutil.copytree(model, own / "abc")
@@ -212,7 +212,7 @@ def test_a_model_that_the_host_has_by_itself_is_used_where_it_lies(
     delivered = courier(paths=paths).deliver(cell_of(model))
     assert delivered.model.source == str(own / "abc")
     assert not list((tmp_path / "far").rglob("abc"))
-    at_home = {str(model): "~/" + os.path.relpath(own / "abc", Path.home())}
+    at_home = {str(model): "~/" + os.path.relpath(own / "abc", sshd.folder / "home")}
     found = Path(courier(paths=at_home).deliver(cell_of(model)).model.source)
     assert found.is_absolute()
     assert found.samefile(own / "abc")
