@@ -102,7 +102,8 @@ class Machine:
         self._process: subprocess.Popen[bytes] | None = None
         self._watcher: subprocess.Popen[bytes] | None = None
         self.new_host_key()
-        environment = [f"BENCHFLEET_TESTED_ON={name}"]
+        (folder / "home").mkdir(exist_ok=True)  # see `Sshd`
+        environment = [f"BENCHFLEET_TESTED_ON={name}", f"HOME={folder}/home"]
         if clock:
             environment.append(f"LD_PRELOAD={_shifted_clock(folder, clock)}")
         config = _CONFIG.format(folder=folder, identity=identity, environment=" ".join(environment))
