@@ -49,7 +49,7 @@ class User:
             env=self.environment,
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=240,
         )
         assert "Traceback" not in done.stderr + done.stdout, done.stderr
         if code is not None:
