@@ -1,4 +1,4 @@
-"""What tests of every kind share: hosts to reach over SSH, and how they run side by side."""
+"""What tests of every kind share: hosts, a PostgreSQL server, and how they run side by side."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import hypothesis
 import pytest
 
+from postgres import Postgres, shared_postgres
 from sshd import Sshd
 
 # A machine that does other things too is slow; `timeout` in pyproject.toml bounds every test.
@@ -39,3 +40,23 @@ def _running(sshd: Sshd) -> Iterator[Sshd]:
         yield sshd
     finally:
         sshd.kill()
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Postgres]:
+    """A running server for the whole session; each test takes a campaign of another name."""
+    server = shared_postgres()
+    yield server
+    server.remove()
+    shared_postgres.cache_clear()
+
+
+@pytest.fixture
+def own_postgres() -> Iterator[Postgres]:
+    """A running server for one test, which may do to it what it likes."""
+    server = Postgres()
+    try:
+        server.start()
+        yield server
+    finally:
+        server.remove()

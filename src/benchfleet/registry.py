@@ -35,6 +35,8 @@ _BUILT_IN: dict[str, dict[str, str]] = {
         "streaming": "benchfleet.models.attention.sink_local:Streaming",
     },
     "ledgers": {
+        "postgres": "benchfleet.ledger.postgres:PostgresLedger",
+        "postgresql": "benchfleet.ledger.postgres:PostgresLedger",
         "sqlite": "benchfleet.ledger.sqlite:SqliteLedger",
     },
     "engines": {"local": "benchfleet.engines.local:LocalEngine"},
@@ -53,6 +55,7 @@ _SINGULAR = {
     "engines": "engine",
     "policies": "placement policy",
 }
+_EXTRA_OF = {"psycopg": "postgres"}  # packages that a plugin's module cannot do without
 
 
 @cache
@@ -75,7 +78,15 @@ def load(family: Family, name: str) -> Any:
     if place is None:
         raise UnknownName(no_such(family, name))
     module, _, attribute = place.partition(":")
-    found = getattr(import_module(module), attribute)
+    try:
+        found = getattr(import_module(module), attribute)
+    except ModuleNotFoundError as error:
+        extra = _EXTRA_OF.get(error.name or "")
+        if extra is None:
+            raise
+        raise MissingExtra(
+            f"{_SINGULAR[family]} {name!r} needs {error.name}; pip install 'benchfleet[{extra}]'"
+        ) from None
     lacking = [need for need in getattr(found, "requires", ()) if find_spec(need) is None]
     if lacking:
         raise MissingExtra(

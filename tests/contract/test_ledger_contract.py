@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable
 
+from benchfleet.ledger.base import Ledger
 from benchfleet.ledger.memory import MemoryLedger
 from benchfleet.ledger.sqlite import SqliteLedger
 from benchfleet.testing import LedgerContract
+from postgres import need_postgres, shared_postgres
 
 
 class TestMemoryLedger(LedgerContract):
@@ -20,3 +23,18 @@ class TestSqliteLedger(LedgerContract):
 
     def open_again(self, clock: Callable[[], float], lease: float) -> SqliteLedger:
         return SqliteLedger(self.folder / "ledger.db", campaign="study", clock=clock, lease=lease)
+
+
+class TestPostgresLedger(LedgerContract):
+    campaign: str
+
+    def make_ledger(self, clock: Callable[[], float], lease: float) -> Ledger:
+        need_postgres()
+        self.campaign = uuid.uuid4().hex
+        return self.open_again(clock, lease)
+
+    def open_again(self, clock: Callable[[], float], lease: float) -> Ledger:
+        from benchfleet.ledger.postgres import PostgresLedger
+
+        url = shared_postgres().url()
+        return PostgresLedger(url, campaign=self.campaign, clock=clock, lease=lease)

@@ -11,6 +11,7 @@ from benchfleet.ledger.base import Ledger
 from benchfleet.ledger.memory import MemoryLedger
 from benchfleet.ledger.sqlite import SqliteLedger
 from benchfleet.testing.ledger_machine import LEASE, LedgerMachine
+from postgres import need_postgres, shared_postgres
 
 
 class MemoryMachine(LedgerMachine):
@@ -21,6 +22,19 @@ class MemoryMachine(LedgerMachine):
 class SqliteMachine(LedgerMachine):
     def make_ledger(self, folder: Path, clock: Callable[[], float], lease: float) -> Ledger:
         return SqliteLedger(folder / "ledger.db", campaign="study", clock=clock, lease=lease)
+
+    def open_again(self) -> Ledger:
+        self.ledger.close()
+        return self.make_ledger(Path(self.folder.name), self.clock, LEASE)
+
+
+class PostgresMachine(LedgerMachine):
+    def make_ledger(self, folder: Path, clock: Callable[[], float], lease: float) -> Ledger:
+        need_postgres()
+        from benchfleet.ledger.postgres import PostgresLedger
+
+        url = shared_postgres().url()
+        return PostgresLedger(url, campaign=folder.name, clock=clock, lease=lease)
 
     def open_again(self) -> Ledger:
         self.ledger.close()
@@ -40,3 +54,5 @@ TestMemoryMachine = MemoryMachine.TestCase
 TestMemoryMachine.settings = often(400)
 TestSqliteMachine = SqliteMachine.TestCase
 TestSqliteMachine.settings = often(200)
+TestPostgresMachine = PostgresMachine.TestCase
+TestPostgresMachine.settings = often(15)

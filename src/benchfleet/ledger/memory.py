@@ -13,8 +13,9 @@ from benchfleet.domain.cell import Cell, Fingerprint
 from benchfleet.domain.event import Event
 from benchfleet.domain.resource import Offer
 from benchfleet.domain.state import FINAL_STATES, State
-from benchfleet.errors import ClaimLost, LedgerError
+from benchfleet.errors import ClaimLost
 from benchfleet.ledger.base import DEFAULT_LEASE
+from benchfleet.ledger.paths import allot
 
 
 @dataclass(kw_only=True)
@@ -68,7 +69,7 @@ class MemoryLedger:
                     fresh[cell.fingerprint] = _Entry(
                         cell=cell,
                         id=cell.id,
-                        path=_allot(cell, paths.get(cell.fingerprint), allotted, folders),
+                        path=allot(cell, paths.get(cell.fingerprint), allotted, folders),
                         ordinal=len(self._entries) + len(fresh),
                     )
             self._paths, self._folders = allotted, folders
@@ -250,22 +251,6 @@ class MemoryLedger:
             Event(kind=kind, fingerprint=fingerprint, data=data, seq=seq, at=self._clock())
         )
         return seq
-
-
-def _allot(cell: Cell, given: str | None, paths: set[str], folders: set[str]) -> str:
-    """The given path, or the first of the cell's two, that is free, entered in both sets."""
-    wanted = [given] if given else [cell.path(marked=False), cell.path(marked=True)]
-    for path in wanted:
-        parts = path.split("/")
-        above = {"/".join(parts[:length]) for length in range(1, len(parts))}
-        if path not in paths and path not in folders and above.isdisjoint(paths):
-            paths.add(path)
-            folders |= above
-            return path
-    raise LedgerError(
-        f"the results path {path} belongs to another cell; give the model or the subset of "
-        f"{cell.id} another name"
-    )
 
 
 def _terms(cell: Cell) -> tuple[object, ...]:

@@ -1,0 +1,116 @@
+"""The chosen cells that nobody began yet, in the order in which a runner wants them.
+
+A choice may hold a million cells, nearly the same in every claim of a run, and its order is the
+runner's own. So it is kept here rather than in a database that many runners share: a claim names
+the first few, and takes those of them that are still free.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from heapq import merge
+from typing import NamedTuple
+
+from benchfleet.domain.resource import Choice, Offer
+
+
+class Waiting(NamedTuple):
+    """A cell that waits, as the ledger tells it."""
+
+    ordinal: int
+    fingerprint: str
+    lane: int
+    priority: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lane:
+    """What the cells of a lane ask for."""
+
+    load_key: str
+    gpus: int
+    vram: int
+
+    def weight(self, offer: Offer) -> float | None:
+        """What the offer adds to the rank of its cells; None where they do not fit."""
+        fits = self.gpus <= offer.gpus and self.vram <= offer.vram
+        return offer.weight(self.load_key) if fits else None
+
+
+class _Place(NamedTuple):
+    """Where a cell stands in its lane: the smaller goes first."""
+
+    after: int  # its priority, negated
+    rank: float
+    ordinal: int
+    fingerprint: str
+
+
+@dataclass(kw_only=True)
+class ChosenCells:
+    """The cells of one choice, by lane; those that were begun are passed over, and forgotten when
+    they come to the front."""
+
+    choice: Choice
+    version: int  # of the choice, that these are of
+    _lanes: dict[int, list[_Place]] = field(default_factory=dict)
+    _begun: set[int] = field(default_factory=set)
+
+    def fill(self, cells: Iterable[Waiting]) -> None:
+        """Take in all of the choice that nobody began yet."""
+        for cell in cells:
+            if cell.fingerprint in self.choice:
+                self._lanes.setdefault(cell.lane, []).append(_place(cell, self.choice))
+        for places in self._lanes.values():
+            places.sort(reverse=True)  # the first is at the end, whence it is taken
+
+    def put(self, cells: Iterable[Waiting]) -> None:
+        """Take in cells that were put into the choice, or got another rank; what stands there for
+        an earlier rank is passed over."""
+        for cell in cells:
+            if cell.fingerprint in self.choice:
+                places = self._lanes.setdefault(cell.lane, [])
+                insort(places, _place(cell, self.choice), key=_backwards)
+
+    def begun(self, ordinals: Iterable[int]) -> None:
+        """These are nobody's first attempt any more."""
+        self._begun.update(ordinals)
+
+    def ordered(self, offer: Offer, lanes: dict[int, Lane]) -> Iterator[tuple[float, ...]]:
+        """The cells that fit the offer, in its order: (after, rank with weight, ordinal)."""
+        return merge(
+            *(
+                self._of_lane(places, weight)
+                for number, places in self._lanes.items()
+                if (weight := lanes[number].weight(offer)) is not None
+            )
+        )
+
+    def _of_lane(self, places: list[_Place], weight: float) -> Iterator[tuple[float, ...]]:
+        while places and not self._stands(places[-1]):
+            self._begun.discard(places.pop().ordinal)
+        for place in reversed(places):
+            if self._stands(place):
+                yield place.after, place.rank + weight, place.ordinal
+
+    def _stands(self, place: _Place) -> bool:
+        return (
+            place.ordinal not in self._begun
+            and place.fingerprint in self.choice
+            and self.choice.rank(place.fingerprint) == place.rank
+        )
+
+
+def sort_key(cell: Waiting, choice: Choice, weight: float) -> tuple[float, ...]:
+    """Where a cell that was begun before stands among the others."""
+    return -cell.priority, choice.rank(cell.fingerprint) + weight, cell.ordinal
+
+
+def _place(cell: Waiting, choice: Choice) -> _Place:
+    return _Place(-cell.priority, choice.rank(cell.fingerprint), cell.ordinal, cell.fingerprint)
+
+
+def _backwards(place: _Place) -> tuple[float, float, int]:
+    return -place.after, -place.rank, -place.ordinal

@@ -1,0 +1,157 @@
+"""A real PostgreSQL server on this machine, with its own data and port: a ledger for tests."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+_RULES = """\
+local all all trust
+host all secretive 127.0.0.1/32 scram-sha-256
+host all all 127.0.0.1/32 trust
+"""
+_BOUND = 60  # seconds for the server to answer, and to end
+
+
+@cache
+def _programs() -> Path | None:
+    """The folder of initdb and postgres; Debian keeps them off the PATH."""
+    found = shutil.which("initdb")
+    places = [Path(found).resolve().parent] if found else []
+    places += sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda p: -int(p.parent.name))
+    return next((place for place in places if (place / "postgres").exists()), None)
+
+
+def need_postgres() -> Path:
+    """Where the server's programs are; skips the test where there are none, and fails it in CI."""
+    pytest.importorskip("psycopg")
+    place = _programs()
+    if place is not None:
+        return place
+    reason = "no PostgreSQL here: it comes with the package postgresql"
+    if os.environ.get("CI") == "true":
+        pytest.fail(reason)
+    pytest.skip(reason)
+
+
+class Postgres:
+    """A server that trusts everybody on this machine but the role `secretive`; it keeps nothing
+    safe from power cuts, unless it is `synced`. Whoever makes one calls `remove` in the end."""
+
+    def __init__(self, *, synced: bool = False) -> None:
+        self._programs = need_postgres()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._watcher: subprocess.Popen[bytes] | None = None
+        self._synced = synced
+        self.port = _free_port()
+        # Not below the tests' own folder, into which another user may not look.
+        self.folder = Path(tempfile.mkdtemp(prefix="benchfleet-postgres-"))
+        self._user: dict[str, object] = {}
+        if os.geteuid() == 0:  # the server does not run as root
+            user = _server_user()
+            os.chown(self.folder, user.pw_uid, user.pw_gid)
+            self._user = {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
+        words = ["--username=bench", "--auth=trust", "--encoding=UTF8", "--locale=C", "--no-sync"]
+        subprocess.run(
+            [self._programs / "initdb", "-D", self.folder / "data", *words],
+            check=True,
+            capture_output=True,
+            cwd="/",
+            **self._user,
+        )
+        (self.folder / "data" / "pg_hba.conf").write_text(_RULES)
+
+    def url(self, *, user: str = "bench", port: int = 0, database: str = "postgres") -> str:
+        return f"postgresql://{user}@127.0.0.1:{port or self.port}/{database}"
+
+    def start(self) -> None:
+        """Start it, again on the same port, and wait until it answers."""
+        (self.folder / "data" / "postmaster.pid").unlink(missing_ok=True)
+        with open(self.folder / "log", "ab") as log:
+            self._process = subprocess.Popen(
+                [
+                    *(self._programs / "postgres", "-D", self.folder / "data"),
+                    *("-p", str(self.port), "-k", self.folder),
+                    *("-c", "listen_addresses=127.0.0.1", "-c", "max_connections=200"),
+                    *("-c", f"fsync={'on' if self._synced else 'off'}"),
+                    *("-c", f"synchronous_commit={'on' if self._synced else 'off'}"),
+                ],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd="/",
+                start_new_session=True,
+                **self._user,
+            )
+        # Ends it when we end, however we do: its input is closed then.
+        self._watcher = subprocess.Popen(
+            ["sh", "-c", f"cat; kill -QUIT {self._process.pid}; rm -rf {self.folder}"],
+            stdin=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        deadline = time.monotonic() + _BOUND
+        while not self._answers():
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                self.remove()
+                raise RuntimeError("the PostgreSQL server does not answer")
+            time.sleep(0.05)
+
+    def stop(self, *, crash: bool = False) -> None:
+        """End it at once, breaking every connection; a crash leaves it to be recovered."""
+        if self._watcher is not None:
+            self._watcher.kill()
+            self._watcher.communicate()
+            self._watcher = None
+        if self._process is not None:
+            self._process.send_signal(signal.SIGQUIT if crash else signal.SIGINT)
+            self._process.wait(_BOUND)
+            self._process = None
+
+    def remove(self) -> None:
+        self.stop(crash=True)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def sql(self, statement: str, *, database: str = "postgres") -> str:
+        """What psql answers, one row a line."""
+        command = [self._programs / "psql", "-qAtX", "-v", "ON_ERROR_STOP=1"]
+        words = ["-h", "127.0.0.1", "-p", str(self.port), "-U", "bench", database, "-c", statement]
+        done = subprocess.run([*command, *words], check=True, capture_output=True, text=True)
+        return done.stdout.strip()
+
+    def _answers(self) -> bool:
+        command = [self._programs / "pg_isready", "-q", "-h", "127.0.0.1", "-p", str(self.port)]
+        return subprocess.run(command, check=False).returncode == 0
+
+
+@cache
+def shared_postgres() -> Postgres:
+    """The one server of this session; whoever uses it takes a campaign of another name."""
+    server = Postgres()
+    server.start()
+    return server
+
+
+def _server_user() -> pwd.struct_passwd:
+    for name in ("postgres", "nobody"):
+        try:
+            return pwd.getpwnam(name)
+        except KeyError:
+            continue
+    pytest.skip("no user here that a PostgreSQL server could run as")
+
+
+def _free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])

@@ -1,0 +1,79 @@
+"""The statements of the PostgreSQL ledger, and the names and addresses that it goes by."""
+
+from __future__ import annotations
+
+import re
+from importlib.resources import files
+
+import pytest
+
+from benchfleet import registry
+from benchfleet.errors import MissingExtra
+from benchfleet.ledger.sql import migrations, read_statements
+
+pytest.importorskip("psycopg")
+
+from benchfleet.ledger.connections import schema_of, shown_url
+
+
+def test_every_statement_is_used_and_every_one_used_is_there() -> None:
+    package = files("benchfleet.ledger")
+    code = "".join(package.joinpath(n).read_text() for n in ("postgres.py", "connections.py"))
+    called = {name for name in read_statements("postgres") if f'"{name}"' in code}
+    assert called == read_statements("postgres").keys()
+    asked = set(re.findall(r'_(?:do|one)\(\s*(?:connection, |c, )?"(\w+)"', code))
+    assert asked <= read_statements("postgres").keys()
+
+
+def test_migrations_of_both_databases_have_the_same_tables() -> None:
+    def tables(database: str) -> set[str]:
+        return set(re.findall(r"create table (\w+)", "".join(migrations(database))))
+
+    assert tables("postgres") == tables("sqlite") == {"meta", "lane", "cell", "spec", "event"}
+
+
+@pytest.mark.parametrize(
+    ("campaign", "schema"),
+    [
+        ("study", "benchfleet_study"),
+        ("my-study", "benchfleet_my_study_........"),
+        ("Study", "benchfleet__tudy_........"),
+        ("x" * 70, f"benchfleet_{'x' * 43}_........"),
+    ],
+)
+def test_a_campaign_has_a_schema_of_its_own(campaign: str, schema: str) -> None:
+    assert re.fullmatch(schema, schema_of(campaign))
+    assert len(schema_of(campaign)) <= 63
+
+
+def test_campaigns_whose_names_are_alike_have_different_schemas() -> None:
+    names = ["a-b", "a_b", "a.b", "A_b", "a" * 60, "a" * 61]
+    assert len({schema_of(name) for name in names}) == len(names)
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("postgresql://me:secret@db/lab", "postgresql://me@db/lab"),
+        (
+            "postgresql://me:s%40c@db:1,db2:2/lab?sslmode=require",
+            "postgresql://me@db:1,db2:2/lab?sslmode=require",
+        ),
+        ("postgresql://db/lab?user=me&password=secret", "postgresql://db/lab?user=me"),
+        ("postgresql://db/lab?password=secret&user=me", "postgresql://db/lab?user=me"),
+        ("postgres://me:se/cr:et@db/lab", "postgres://me@db/lab"),
+        ("postgresql:///lab?service=lab", "postgresql:///lab?service=lab"),
+        ("postgresql://me@[::1]:5432/lab", "postgresql://me@[::1]:5432/lab"),
+    ],
+)
+def test_a_url_is_shown_without_its_password(url: str, shown: str) -> None:
+    assert shown_url(url) == shown
+
+
+def test_a_ledger_whose_driver_is_lacking_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    def import_module(name: str) -> object:
+        raise ModuleNotFoundError("No module named 'psycopg'", name="psycopg")
+
+    monkeypatch.setattr(registry, "import_module", import_module)
+    with pytest.raises(MissingExtra, match=r"needs psycopg; pip install 'benchfleet\[postgres\]'"):
+        registry.load("ledgers", "postgresql")
