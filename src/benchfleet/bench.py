@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 from benchfleet import registry
 from benchfleet.campaign.base import Campaign
@@ -16,7 +17,13 @@ from benchfleet.domain.cell import Cell
 from benchfleet.domain.event import Event
 from benchfleet.domain.usage import Bill
 from benchfleet.environment import lease_seconds
-from benchfleet.errors import LedgerDamaged, LedgerError, ResultsError, UnknownName
+from benchfleet.errors import (
+    LedgerAbsent,
+    LedgerDamaged,
+    LedgerError,
+    ResultsError,
+    UnknownName,
+)
 from benchfleet.ledger.base import DEFAULT_LEASE, Ledger
 from benchfleet.ledger.history import BILLED, bills
 from benchfleet.results.layout import CELL, Layout
@@ -33,32 +40,42 @@ class Bench:
     lease: float = DEFAULT_LEASE  # seconds; renewed every fifth of it
 
     @property
-    def _ledger_file(self) -> Path:
-        return Path(split_url(self.url)[1]) if self.url else self.layout.ledger
+    def _ledger_file(self) -> Path | None:
+        """The file of an embedded ledger; None for one on a server."""
+        scheme, rest = split_url(self.url) if self.url else ("sqlite", str(self.layout.ledger))
+        return Path(rest) if scheme == "sqlite" else None
 
     def ledger(self, *, known_results: bool = False) -> Ledger:
         """Open the ledger, making it where there is none yet.
 
         Raises LedgerError where results lie beside a ledger that is gone, unless they are known.
         """
-        file = self._ledger_file
-        if not known_results and not file.exists():
-            self._refuse_to_forget(file)
-        make_folder(file.parent)
-        return self._opened(file)
+        if not known_results and (found := self.existing_ledger()) is not None:
+            return found
+        if (file := self._ledger_file) is not None:
+            make_folder(file.parent)
+        return self._opened(make=True)
 
     def existing_ledger(self) -> Ledger | None:
         """Open the ledger to look at it; None where nothing was run yet."""
-        file = self._ledger_file
-        if file.exists():
-            return self._opened(file)
-        self._refuse_to_forget(file)
-        return None
+        try:
+            return self._opened(make=False)
+        except LedgerAbsent as absent:
+            self._refuse_to_forget(absent)
+            return None
 
-    def _opened(self, file: Path) -> Ledger:
-        kind = registry.load("ledgers", "sqlite")
-        ledger: Ledger = kind(file, campaign=self.campaign.name, lease=self.lease)
-        return ledger
+    def _opened(self, *, make: bool) -> Ledger:
+        """Open the ledger. Raises LedgerAbsent where there is none and none is to be made."""
+        file, ledger = self._ledger_file, None
+        if file is not None:
+            if not make and not file.exists():
+                raise LedgerAbsent(f"{file} is not there")
+            kind = registry.load("ledgers", "sqlite")
+            ledger = kind(file, campaign=self.campaign.name, lease=self.lease)
+        else:
+            kind = registry.load("ledgers", split_url(self.url)[0])
+            ledger = kind(self.url, campaign=self.campaign.name, lease=self.lease, make=make)
+        return cast(Ledger, ledger)
 
     def records(self, cells: Iterable[Cell]) -> list[CellRecord]:
         """The cells as the ledger has them; empty where nothing was run yet."""
@@ -151,11 +168,11 @@ class Bench:
         Raises LedgerError where it cannot be used for another reason, or somebody uses it still.
         """
         file = self._ledger_file
-        if not file.exists():
+        if file is None or not file.exists():
             return None
         held: list[str] = []
         try:
-            ledger = self._opened(file)
+            ledger = self._opened(make=False)
             with closing(ledger):
                 running = ledger.cells(states=["running"])
                 held += (record.path for record in running if (record.expires_in or 0.0) > 0.0)
@@ -170,14 +187,14 @@ class Bench:
             return _set_aside(file)
         return None
 
-    def _refuse_to_forget(self, file: Path) -> None:
+    def _refuse_to_forget(self, absent: LedgerAbsent) -> None:
         """A new ledger beside old results would run everything again."""
         if next(published_folders(self.layout.root), None) is not None:
             raise LedgerError(
-                f"{file} is not there, but results are: a new ledger would run them again.\n"
+                f"{absent}, but results are: a new ledger would run them again.\n"
                 f"`benchfleet ledger rebuild {self.campaign.file}` makes one from them;"
                 " or name another --results folder."
-            )
+            ) from absent
 
 
 def _set_aside(file: Path) -> Path:
@@ -191,7 +208,8 @@ def _set_aside(file: Path) -> Path:
 
 
 def split_url(url: str) -> tuple[str, str]:
-    """``sqlite:///abs/ledger.db``, ``sqlite:rel.db`` or a bare path as scheme and rest."""
+    """``sqlite:///abs/ledger.db``, ``sqlite:rel.db``, a bare path, or ``postgresql://host/db`` as
+    scheme and rest."""
     scheme, colon, rest = url.partition(":")
     if not colon or "/" in scheme:
         return "sqlite", url

@@ -8,6 +8,7 @@ BenchfleetError
 │   └── NoGpu                there is none on this machine at all
 ├── ResultsError         the results tree cannot be written or read
 ├── LedgerError          the ledger cannot be used
+│   ├── LedgerAbsent         there is none yet at its address
 │   ├── LedgerUnreachable    it cannot be opened or written
 │   │   ├── LedgerDamaged        what it holds cannot be read any more
 │   │   └── LedgerFull           its disk takes no more
@@ -86,6 +87,10 @@ class ResultsError(BenchfleetError):
 
 class LedgerError(BenchfleetError):
     """The ledger cannot be used."""
+
+
+class LedgerAbsent(LedgerError):
+    """There is no ledger yet where one was looked for."""
 
 
 class LedgerUnreachable(LedgerError):

@@ -15,6 +15,7 @@ from benchfleet.campaign.choose import choose
 from benchfleet.campaign.load import load_campaign
 from benchfleet.domain.cell import Cell
 from benchfleet.errors import CampaignError, Mistake
+from benchfleet.ledger.addresses import shown_url
 
 
 def campaign(parser: argparse.ArgumentParser, *, example: str) -> None:
@@ -28,7 +29,10 @@ def where(parser: argparse.ArgumentParser) -> None:
     """Where a campaign's results and ledger are, and JSON."""
     parser.add_argument("--results", metavar="DIR", type=Path, help="keep results here instead")
     parser.add_argument(
-        "--ledger", metavar="URL", default="", help="the ledger, such as sqlite:///path/ledger.db"
+        "--ledger",
+        metavar="URL",
+        default="",
+        help="the ledger, such as sqlite:///path/ledger.db or postgresql://user@host/database",
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
 
@@ -167,7 +171,7 @@ def same_choice(
     if arguments.results is not None:
         words += ["--results", str(arguments.results)]
     if arguments.ledger:
-        words += ["--ledger", arguments.ledger]
+        words += ["--ledger", shown_url(arguments.ledger)]
     for option in ("only", "exclude"):
         for text in getattr(arguments, option, ()):
             words += [f"--{option}", text]

@@ -13,6 +13,7 @@ from benchfleet.campaign.load import load_campaign
 from benchfleet.cli import options
 from benchfleet.cli.words import shown_path
 from benchfleet.errors import BenchfleetError
+from benchfleet.ledger.addresses import shown_url
 from benchfleet.presence.record import Record, runs_here, runs_of
 from benchfleet.results.layout import Layout
 
@@ -65,14 +66,17 @@ def called(record: Record, arguments: argparse.Namespace) -> argparse.Namespace 
 
 def command_of(arguments: argparse.Namespace, bench: Bench) -> Mapping[str, Any]:
     """What of a run's command line is to be known elsewhere; its paths are absolute, and the
-    address of a ledger that is no file is left out, since it may hold a password."""
+    address of a ledger on a server has no password."""
     command = {key: getattr(arguments, key) for key in _CHOICE}
     for key in _PATHS:
         path = getattr(arguments, key)
         command[key] = path and os.path.abspath(path)
     scheme, rest = split_url(bench.url)
     local = bench.url and scheme == "sqlite"
-    return {**command, "ledger": f"sqlite:{os.path.abspath(rest)}" if local else ""}
+    return {
+        **command,
+        "ledger": f"sqlite:{os.path.abspath(rest)}" if local else shown_url(bench.url),
+    }
 
 
 def words(arguments: argparse.Namespace, verb: str) -> str:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import re
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -41,18 +39,7 @@ _AGAIN = (  # what passes by itself; classes 08 and 57P are told of by broken co
     errors.IdleInTransactionSessionTimeout,
     errors.QueryCanceled,
 )
-_NAME_MAX = 63  # bytes of an identifier in PostgreSQL
 T = TypeVar("T")
-
-
-def schema_of(campaign: str) -> str:
-    """The name of the schema that a campaign's ledger has to itself."""
-    plain = re.sub(r"[^a-z0-9_]", "_", campaign)
-    name = f"benchfleet_{plain}"
-    if plain != campaign or len(name) > _NAME_MAX:
-        digest = hashlib.sha256(campaign.encode()).hexdigest()[:8]
-        name = f"{name[: _NAME_MAX - 9]}_{digest}"
-    return name
 
 
 class Connections:
@@ -198,9 +185,3 @@ def _passes(error: psycopg.Error) -> bool:
     return isinstance(error, psycopg.OperationalError) and (
         error.sqlstate is None or error.sqlstate.startswith(("08", "57P"))
     )
-
-
-def shown_url(url: str) -> str:
-    """The URL as people may see it: without a password."""
-    without = re.sub(r"(//[^:@/?]*):.*@", r"\1@", url)
-    return re.sub(r"(?i)([?&])password=[^&]*&?", r"\1", without).rstrip("?&")

@@ -18,10 +18,11 @@ from benchfleet.domain.cell import Cell, Fingerprint
 from benchfleet.domain.event import Event
 from benchfleet.domain.resource import Choice, Offer
 from benchfleet.domain.state import FINAL_STATES, STATES, State
-from benchfleet.errors import ClaimLost, LedgerError, LedgerTooNew
+from benchfleet.errors import ClaimLost, LedgerAbsent, LedgerError, LedgerTooNew
+from benchfleet.ledger.addresses import schema_of, shown_url
 from benchfleet.ledger.base import DEFAULT_LEASE
 from benchfleet.ledger.choices import ChosenCells, Lane, Waiting, sort_key
-from benchfleet.ledger.connections import PATIENCE, Connections, schema_of, shown_url
+from benchfleet.ledger.connections import PATIENCE, Connections
 from benchfleet.ledger.paths import allot
 from benchfleet.ledger.rows import CellTexts, cell_of, record_of
 from benchfleet.ledger.sql import Clock, migrations, read_statements
@@ -34,7 +35,8 @@ _CURSOR = 2000  # rows that a reader fetches at once
 
 
 class PostgresLedger:
-    """A ledger in the database at `url`, made where there is none and we may.
+    """A ledger in the database at `url`, made where there is none; without `make`, none raises
+    `LedgerAbsent`.
 
     Each verb but `enroll` and the reading ones is one statement. A call whose connection breaks is
     made again over another one for `patience` seconds: a finish that went through is then silent,
@@ -52,7 +54,9 @@ class PostgresLedger:
         clock: Clock | None = None,
         lease: float = DEFAULT_LEASE,
         patience: float = PATIENCE,
+        make: bool = True,
     ) -> None:
+        self._make = make
         self.shown, self.schema = shown_url(url), schema_of(campaign)
         self._clock, self._lease = clock, lease
         self._statements = read_statements("postgres")
@@ -94,6 +98,8 @@ class PostgresLedger:
         """Make, migrate or check the ledger."""
         known = migrations("postgres")
         meta = self._meta(connection)
+        if not meta and not self._make:
+            raise LedgerAbsent(f"{self.shown} has no ledger of campaign {campaign!r}")
         if int(meta.get("schema", "0")) < len(known):
             with connection.transaction():
                 self._do(connection, "making")

@@ -9,11 +9,8 @@ import pytest
 
 from benchfleet import registry
 from benchfleet.errors import MissingExtra
+from benchfleet.ledger.addresses import schema_of, shown_url
 from benchfleet.ledger.sql import migrations, read_statements
-
-pytest.importorskip("psycopg")
-
-from benchfleet.ledger.connections import schema_of, shown_url
 
 
 def test_every_statement_is_used_and_every_one_used_is_there() -> None:
