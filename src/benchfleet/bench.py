@@ -24,6 +24,7 @@ from benchfleet.errors import (
     ResultsError,
     UnknownName,
 )
+from benchfleet.ledger.addresses import shown_url
 from benchfleet.ledger.base import DEFAULT_LEASE, Ledger
 from benchfleet.ledger.history import BILLED, bills
 from benchfleet.results.layout import CELL, Layout
@@ -44,6 +45,11 @@ class Bench:
         """The file of an embedded ledger; None for one on a server."""
         scheme, rest = split_url(self.url) if self.url else ("sqlite", str(self.layout.ledger))
         return Path(rest) if scheme == "sqlite" else None
+
+    @property
+    def shown_ledger(self) -> str:
+        """Where the ledger is, as people may see it."""
+        return str(self._ledger_file or shown_url(self.url))
 
     def ledger(self, *, known_results: bool = False) -> Ledger:
         """Open the ledger, making it where there is none yet.

@@ -80,3 +80,31 @@ def test_a_database_that_lets_nobody_in_is_named_with_the_reason(
     assert said in refused
     assert PASSWORD not in refused
     assert refused.count("\n") == 1
+
+
+def test_a_campaign_is_moved_there_and_back_with_its_results(user: User, url: str) -> None:
+    user.write(MOCK)
+    user.run("run", "study.yaml", "--only", "models=m1", "--cpu-slots", "1")
+    made = user.run("ledger", "init", "study.yaml", "--ledger", url, code=3)
+    assert "results are" in made.stderr
+    moved = user.run("ledger", "copy", "study.yaml", "--to", url).stdout
+    assert moved.startswith("1 cells with their history are in postgresql://secretive@")
+    again = user.run("ledger", "copy", "study.yaml", "--to", url, code=3).stderr
+    assert "is not empty: it has 1 cells" in again
+    user.run("run", "study.yaml", "--ledger", url, "--cpu-slots", "1")
+    checked = user.json("ledger", "check", "study.yaml", "--ledger", url)
+    assert (checked["cells"], checked["faults"]) == (2, [])
+    user.run("ledger", "migrate", "study.yaml", "--ledger", url)
+    user.run("ledger", "copy", "study.yaml", "--ledger", url, "--to", "sqlite:back.db")
+    assert user.json("status", "study.yaml", "--ledger", "sqlite:back.db")["success"] == 2
+    assert "--to" in user.run("ledger", "copy", "study.yaml", code=2).stderr
+
+
+def test_an_empty_ledger_is_made_with_the_rights_of_others_said(user: User, url: str) -> None:
+    user.write(MOCK)
+    absent = user.run("ledger", "check", "study.yaml", "--ledger", url, code=3).stderr
+    assert "has no ledger of 'study'" in absent
+    said = user.run("ledger", "init", "study.yaml", "--ledger", url).stdout
+    assert 'grant usage on schema "benchfleet_study" to ROLE;\n' in said
+    assert "is made" in said
+    assert "was there" in user.run("ledger", "init", "study.yaml", "--ledger", url).stdout

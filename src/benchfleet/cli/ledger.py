@@ -4,26 +4,54 @@ from __future__ import annotations
 
 import argparse
 import json
+from contextlib import closing
+from typing import Any, cast
 
-from benchfleet.bench import open_bench
+from benchfleet.bench import Bench, open_bench, split_url
 from benchfleet.campaign.load import load_campaign
 from benchfleet.cli import options
 from benchfleet.cli.words import printable
+from benchfleet.errors import CampaignError, LedgerAbsent, LedgerError, Mistake
+from benchfleet.ledger.checking import faults
+from benchfleet.ledger.copying import SqlTables, copy
+from benchfleet.ledger.rights import to_look, to_run
 from benchfleet.runner.rebuild import rebuild
+
+_ACTS = """\
+acts:
+  rebuild   make the ledger again from the published results
+  init      make an empty one, and say what lets other roles of its server use it
+  migrate   bring one that an older benchfleet wrote to this one's schema
+  check     whether what it holds fits together
+  copy      bring all of it, with its whole history, to an empty one at --to
+
+"""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """What the verb takes."""
-    parser.add_argument("act", choices=("rebuild",), help="make it again from the results")
+    parser.add_argument("act", choices=sorted(_DO), metavar="ACT", help=", ".join(_DO))
     options.campaign(parser, example="benchfleet ledger rebuild study.yaml")
+    parser.add_argument("--to", metavar="URL", default="", help="where `copy` brings it")
+    parser.add_argument(
+        "--yes", action="store_true", help="copy although runners hold cells of the ledger"
+    )
+    parser.epilog = _ACTS + (parser.epilog or "")
 
 
 def main(arguments: argparse.Namespace) -> int:
-    """Make the ledger again from the published results; a damaged one is kept beside it."""
+    """Do the act, and tell of it."""
     found = load_campaign(arguments.campaign)
     if arguments.results is not None:
         found = found.with_results(arguments.results)
-    bench = open_bench(found, ledger=arguments.ledger)
+    if (arguments.act == "copy") != bool(arguments.to):
+        message = "`copy` needs it, and no other act takes it"
+        raise CampaignError("command line", [Mistake(key="--to", message=message)])
+    return _DO[arguments.act](arguments, open_bench(found, ledger=arguments.ledger))
+
+
+def _rebuild(arguments: argparse.Namespace, bench: Bench) -> int:
+    """Make the ledger again from the published results; a damaged one is kept beside it."""
     moved = bench.set_aside_damaged_ledger()
     ledger = bench.ledger(known_results=True)
     try:
@@ -39,3 +67,69 @@ def main(arguments: argparse.Namespace) -> int:
     for path, why in told.refused:
         print(printable(f"  left out  {path}: {why}"))
     return 1 if told.refused else 0
+
+
+def _init(arguments: argparse.Namespace, bench: Bench) -> int:
+    """Make the ledger where there is none."""
+    found = bench.existing_ledger()
+    made = found is None
+    (found or bench.ledger()).close()
+    name, where = bench.campaign.name, bench.shown_ledger
+    rights = {}
+    if split_url(bench.url)[0] != "sqlite":
+        rights = {"run": to_run(name, "ROLE"), "look": to_look(name, "ROLE")}
+    lines = [f"{where} {'is made' if made else 'was there'}"]
+    if rights:
+        lines += ["-- for a ROLE that runs cells", *rights["run"].splitlines()]
+        lines += ["-- for one that only looks", *rights["look"].splitlines()]
+    return _tell(arguments, {"ledger": where, "made": made, "rights": rights}, *lines)
+
+
+def _migrate(arguments: argparse.Namespace, bench: Bench) -> int:
+    """Opening migrates; this is for the role that may."""
+    _there(bench).close()
+    where = bench.shown_ledger
+    return _tell(arguments, {"ledger": where}, f"{where} has the schema of this benchfleet")
+
+
+def _check(arguments: argparse.Namespace, bench: Bench) -> int:
+    with closing(_there(bench)) as ledger:
+        found = list(faults(ledger))
+        cells = sum(1 for _ in ledger.cells())
+    where = bench.shown_ledger
+    lines = [*found, f"{where}: {cells} cells, {len(found) or 'no'} faults"]
+    told = {"ledger": where, "cells": cells, "faults": found}
+    return _tell(arguments, told, *lines) or (1 if found else 0)
+
+
+def _copy(arguments: argparse.Namespace, bench: Bench) -> int:
+    target = open_bench(bench.campaign, ledger=arguments.to)
+    if target.shown_ledger == bench.shown_ledger:
+        raise LedgerError(f"{bench.shown_ledger} cannot be copied to itself")
+    with (
+        closing(_there(bench)) as source,
+        closing(target.ledger(known_results=True)) as other,
+    ):
+        cells = copy(source, cast(SqlTables, other), held=arguments.yes)
+    where = target.shown_ledger
+    told = {"ledger": bench.shown_ledger, "to": where, "cells": cells}
+    line = f"{cells} cells with their history are in {where}; name it with --ledger from now on"
+    return _tell(arguments, told, line)
+
+
+def _there(bench: Bench) -> Any:
+    ledger = bench.existing_ledger()
+    if ledger is None:
+        raise LedgerAbsent(f"{bench.shown_ledger} has no ledger of {bench.campaign.name!r}")
+    return ledger
+
+
+def _tell(arguments: argparse.Namespace, told: dict[str, Any], *lines: str) -> int:
+    if arguments.json:
+        print(json.dumps(told, indent=2))
+    else:
+        print("\n".join(map(printable, lines)))
+    return 0
+
+
+_DO = {"rebuild": _rebuild, "init": _init, "migrate": _migrate, "check": _check, "copy": _copy}

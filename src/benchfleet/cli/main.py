@@ -29,7 +29,7 @@ VERBS = {
     "failures": "what failed and why, grouped, each with the way out",
     "cancel": "end cells that are not wanted any more",
     "rescore": "score again what was answered, without asking the model",
-    "ledger": "care for the ledger: rebuild it from the results",
+    "ledger": "care for the ledger: make, check, copy or rebuild it",
     "hosts": "check the machines of an inventory, or bring benchfleet to them",
 }
 _ENDINGS = """\

@@ -6,6 +6,7 @@ import hashlib
 import json
 import threading
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import islice
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -23,6 +24,7 @@ from benchfleet.ledger.addresses import schema_of, shown_url
 from benchfleet.ledger.base import DEFAULT_LEASE
 from benchfleet.ledger.choices import ChosenCells, Lane, Waiting, sort_key
 from benchfleet.ledger.connections import PATIENCE, Connections
+from benchfleet.ledger.copying import TABLES, Row, Tables, refuse_filled, selecting
 from benchfleet.ledger.paths import allot
 from benchfleet.ledger.rows import CellTexts, cell_of, record_of
 from benchfleet.ledger.sql import Clock, migrations, read_statements
@@ -32,6 +34,10 @@ _AHEAD = 8  # more cells than are wanted that a claim looks at first, since othe
 _AHEAD_MAX = 4096
 _FEW = 10_000  # chosen cells that are asked for by name, rather than among all that wait
 _CURSOR = 2000  # rows that a reader fetches at once
+_ONE_VIEW = (
+    "begin isolation level repeatable read read only;"
+    " set local idle_in_transaction_session_timeout = 0"
+)
 
 
 class PostgresLedger:
@@ -511,8 +517,7 @@ class PostgresLedger:
         def opened(connection: Connection) -> tuple[float, psycopg.ServerCursor]:
             """One consistent view, with its time."""
             now = self._clock() if self._clock else self._do(connection, "time").fetchall()[0][0]
-            connection.execute("begin isolation level repeatable read read only")
-            connection.execute("set local idle_in_transaction_session_timeout = 0")
+            connection.execute(_ONE_VIEW)
             cursor = connection.cursor("cells")
             cursor.itersize = _CURSOR
             cursor.execute(self._statements[name], values)
@@ -521,6 +526,41 @@ class PostgresLedger:
         with self._connections.lent(opened) as (now, rows), rows:
             for row in rows:
                 yield record_of(row, now)
+
+    # Moving
+
+    @contextmanager
+    def tables(self) -> Iterator[Iterator[tuple[str, Iterable[Row]]]]:
+        def opened(connection: Connection) -> Connection:
+            connection.execute(_ONE_VIEW)
+            return connection
+
+        def rows(connection: Connection, table: str) -> Iterator[Row]:
+            with connection.cursor(table) as cursor:
+                cursor.itersize = _CURSOR
+                yield from cursor.execute(selecting(table).encode())
+
+        with self._connections.lent(opened) as connection:
+            yield ((table, rows(connection, table)) for table in TABLES)
+
+    def fill(self, tables: Tables) -> None:
+        def filled(connection: Connection) -> None:
+            with connection.transaction(), connection.cursor() as cursor:
+                self._do(connection, "enrolling")
+                refuse_filled(self.shown, *self._do(connection, "counts").fetchall()[0])
+                for table, rows in tables:
+                    columns = sql.SQL(", ").join(map(sql.Identifier, TABLES[table]))
+                    name = sql.Identifier(table)
+                    with cursor.copy(
+                        sql.SQL("copy {} ({}) from stdin").format(name, columns)
+                    ) as entering:
+                        for row in rows:
+                            entering.write_row(row)
+                self._do(connection, "enrolled")
+                self._do(connection, "go_on")
+
+        with self._connections.lent(lambda connection: connection) as connection:
+            filled(connection)  # once: what is read of the source is read once
 
 
 def _lock_number(schema: str) -> int:

@@ -6,7 +6,7 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from benchfleet.errors import (
     LedgerUnreachable,
 )
 from benchfleet.ledger.base import DEFAULT_LEASE
+from benchfleet.ledger.copying import TABLES, Row, Tables, refuse_filled, selecting
 from benchfleet.ledger.sql import Clock, Do, Rows, SqlLedger, migrations, read_statements
 
 _DRAFT_LASTS = 60.0  # seconds
@@ -117,6 +118,23 @@ class SqliteLedger(SqlLedger):
             if self._log >= 0:
                 os.close(self._log)
                 self._log = -1
+
+    @contextmanager
+    def tables(self) -> Iterator[Iterator[tuple[str, Iterable[Row]]]]:
+        with self._plain_errors(), closing(self._connect()) as connection:
+            connection.execute("begin")
+            yield ((table, connection.execute(selecting(table))) for table in TABLES)
+
+    def fill(self, tables: Tables) -> None:
+        with self._writing():
+            connection = self._connection
+            counts = "select (select count(*) from cell), (select count(*) from event)"
+            refuse_filled(str(self.path), *connection.execute(counts).fetchone())
+            for table, rows in tables:
+                columns = TABLES[table]
+                places = ", ".join("?" * len(columns))
+                entering = f"insert into {table} ({', '.join(columns)}) values ({places})"  # noqa: S608
+                connection.executemany(entering, rows)
 
     @contextmanager
     def _writing(self, *, synced: bool = True) -> Iterator[Do]:

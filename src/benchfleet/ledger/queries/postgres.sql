@@ -330,6 +330,18 @@ returning seq;
 -- name: last_event
 select coalesce(max(seq), 0) from event;
 
+------------------------------------------------------------------------------------- Moving
+
+-- name: counts
+select (select count(*) from cell), (select count(*) from event);
+
+-- name: go_on
+-- Numbers are given from behind those that were brought along.
+select setval(pg_get_serial_sequence('event', 'seq'),
+              (select coalesce(max(seq), 0) + 1 from event), false),
+       setval(pg_get_serial_sequence('lane', 'number'),
+              (select coalesce(max(number), 0) + 1 from lane), false);
+
 ------------------------------------------------------------------------------------ Reading
 
 -- name: cells

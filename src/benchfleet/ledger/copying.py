@@ -1,0 +1,66 @@
+"""A campaign's ledger moved to another place, with all that ever happened in it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
+
+from benchfleet.errors import LedgerError
+from benchfleet.ledger.base import Ledger
+
+# What an SQL ledger holds, by table, in an order that lets each be entered after what it names.
+TABLES = {
+    "lane": ("number", "load_key", "gpus", "vram"),
+    "cell": (
+        *("ordinal", "fingerprint", "id", "path", "lane", "priority", "state", "ready"),
+        *("attempt", "tries", "token", "ended_token", "runner", "expires", "outcome"),
+    ),
+    "spec": ("ordinal", "spec", "terms"),
+    "event": ("seq", "at", "kind", "fingerprint", "data"),
+}
+Row = Sequence[Any]
+Tables = Iterable[tuple[str, Iterable[Row]]]
+
+
+class SqlTables(Ledger, Protocol):
+    """A ledger whose tables can be read and filled as they are."""
+
+    def tables(self) -> AbstractContextManager[Iterator[tuple[str, Iterable[Row]]]]:
+        """All rows of each of `TABLES`, in one consistent view."""
+        ...
+
+    def fill(self, tables: Tables) -> None:
+        """Enter rows into a ledger that is empty, all of them or none. Raises LedgerError."""
+        ...
+
+
+def selecting(table: str) -> str:
+    """The statement that reads all of a table, in the order of its key."""
+    return f"select {', '.join(TABLES[table])} from {table} order by 1"  # noqa: S608 - our own names
+
+
+def copy(source: SqlTables, target: SqlTables, *, held: bool = False) -> int:
+    """Enter all of a ledger into an empty one; how many cells it has.
+
+    Leases, tokens, times and numbers stay as they are. Raises LedgerError where the target is not
+    empty, and where runners hold cells of the source, unless `held` says that this is known.
+    """
+    running = source.cells(states=["running"])
+    holds = [record.path for record in running if (record.expires_in or 0.0) > 0.0]
+    if holds and not held:
+        raise LedgerError(
+            f"runners hold {len(holds)} of its cells, such as {holds[0]}: what they finish would "
+            f"not be in the copy; end them, or say --yes"
+        )
+    with source.tables() as tables:
+        target.fill(tables)
+    return sum(1 for _ in target.cells())
+
+
+def refuse_filled(where: str, cells: int, events: int) -> None:
+    """A copy never mixes two histories. Raises LedgerError."""
+    if cells or events:
+        raise LedgerError(
+            f"{where} is not empty: it has {cells} cells and {events} events; name another place"
+        )

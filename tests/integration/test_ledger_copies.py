@@ -1,0 +1,218 @@
+"""Ledgers brought from one place to another, checked, and used with no more rights than needed."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from contextlib import ExitStack, closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchfleet.domain.attempt import Outcome, RunnerId
+from benchfleet.domain.event import Event
+from benchfleet.domain.failure import Failure
+from benchfleet.domain.resource import Choice, Offer
+from benchfleet.errors import ClaimLost, LedgerAbsent, LedgerError
+from benchfleet.ledger.checking import faults
+from benchfleet.ledger.copying import SqlTables, copy
+from benchfleet.ledger.rights import to_look, to_run
+from benchfleet.ledger.sqlite import SqliteLedger
+from benchfleet.testing import FakeClock, sample_cell
+from postgres import Postgres
+
+ME, OTHER = RunnerId("me"), RunnerId("other")
+ANY = Offer(gpus=8, vram=10**12)
+SUCCESS = Outcome(state="success", digest="abc", metrics={"overall_score": 1 / 3})
+FAILED = Outcome(
+    state="failed",
+    failure=Failure(stage="load", kind="oom", message="räumt \x00 nicht", retryable=True),
+    retry_in=1e6 / 3,
+)
+Opened = Callable[..., SqlTables]
+
+
+@pytest.fixture
+def opened(tmp_path: Path, postgres: Postgres, clock: FakeClock) -> Any:
+    """Opens ledgers by the name of their place, ``sqlite-1`` or ``postgres-1`` and so on."""
+    campaign = uuid.uuid4().hex
+    databases: dict[str, str] = {}
+    with ExitStack() as open_ones:
+
+        def opened(place: str) -> SqlTables:
+            from benchfleet.ledger.postgres import PostgresLedger
+
+            if place.startswith("sqlite"):
+                ledger: Any = SqliteLedger(tmp_path / place, campaign=campaign, clock=clock)
+            else:
+                if place not in databases:
+                    databases[place] = f"copy_{uuid.uuid4().hex[:8]}"
+                    postgres.sql(f"create database {databases[place]}")
+                url = postgres.url(database=databases[place])
+                ledger = PostgresLedger(url, campaign=campaign, clock=clock)
+            open_ones.enter_context(closing(ledger))
+            return ledger
+
+        yield opened
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+def live(ledger: SqlTables, clock: FakeClock) -> None:
+    """A history with a bit of everything."""
+    ledger.enroll(sample_cell(n, model="abc"[n % 3], gpus=n % 2, priority=n % 4) for n in range(40))
+    ledger.enroll([sample_cell(5, model="c", gpus=1, vram=2**33, priority=9)])
+    for number, claim in enumerate(ledger.claim(ME, ANY, 30)):
+        clock.advance(0.1)
+        if number % 5 == 0:
+            ledger.finish(claim.lease, FAILED)
+        elif number % 5 == 1:
+            ledger.release([claim.lease], 'a "reason"')
+        elif number % 5 < 4:
+            ledger.finish(claim.lease, SUCCESS)
+    clock.advance(61)
+    ledger.reap()
+    for cell in (sample_cell(1, model="b", gpus=1), sample_cell(2, model="c")):
+        ledger.record(Event(kind="cancel_asked", fingerprint=cell.fingerprint))
+        ledger.record(Event(kind="retry_asked", fingerprint=cell.fingerprint, data={"a": [1, "ü"]}))
+    ledger.record(Event(kind="host_lost", data={"host": "lab1"}))
+
+
+def all_of(ledger: SqlTables) -> dict[str, list[tuple[Any, ...]]]:
+    with ledger.tables() as tables:
+        return {table: [tuple(row) for row in rows] for table, rows in tables}
+
+
+@pytest.mark.parametrize(
+    "way", [("sqlite-1", "postgres-1", "sqlite-2"), ("postgres-1", "sqlite-1", "postgres-2")]
+)
+def test_a_copy_there_and_back_is_the_same_to_the_last_number(
+    opened: Opened, clock: FakeClock, way: tuple[str, ...]
+) -> None:
+    source, between, last = map(opened, way)
+    live(source, clock)
+    assert copy(source, between) == 40
+    assert copy(between, last) == 40
+    assert all_of(last) == all_of(between) == all_of(source)
+    for ledger in (between, last):
+        assert list(ledger.cells(whole=True)) == list(source.cells(whole=True))
+        assert ledger.events() == source.events()
+        assert list(faults(ledger)) == []
+
+
+@pytest.mark.parametrize("way", [("sqlite-1", "postgres-1"), ("postgres-1", "sqlite-1")])
+def test_life_goes_on_in_a_copy(opened: Opened, clock: FakeClock, way: tuple[str, str]) -> None:
+    source, target = map(opened, way)
+    live(source, clock)
+    copy(source, target)
+    before = {record.fingerprint: record.token for record in target.cells()}
+    seq = target.events()[-1].seq
+    among = Choice(before)
+    claims = target.claim(OTHER, Offer(gpus=8, vram=10**12, among=among), 100)
+    assert claims == source.claim(OTHER, ANY, 100)
+    assert all(claim.lease.token > before[claim.lease.fingerprint] for claim in claims)
+    target.finish(claims[0].lease, SUCCESS)
+    assert target.enroll([sample_cell(99, model="new")]) == 1
+    assert target.events(seq)[0].seq == seq + 1
+    assert list(faults(target)) == []
+
+
+def test_a_place_that_is_not_empty_is_not_copied_to(opened: Opened, clock: FakeClock) -> None:
+    for source, target in (("sqlite-1", "postgres-1"), ("postgres-2", "sqlite-2")):
+        live(opened(source), clock)
+        opened(target).record(Event(kind="host_lost"))
+        before = all_of(opened(target))
+        with pytest.raises(LedgerError, match="is not empty: it has 0 cells and 1 events"):
+            copy(opened(source), opened(target))
+        assert all_of(opened(target)) == before
+
+
+def test_what_runners_hold_is_copied_only_where_that_is_known(
+    opened: Opened, clock: FakeClock
+) -> None:
+    source, target = opened("sqlite-1"), opened("postgres-1")
+    source.enroll([sample_cell(0), sample_cell(1)])
+    (claim,) = source.claim(ME, ANY)
+    with pytest.raises(LedgerError, match=r"runners hold 1 of its cells, such as .*say --yes"):
+        copy(source, target)
+    assert copy(source, target, held=True) == 2
+    target.finish(claim.lease, SUCCESS)
+    with pytest.raises(ClaimLost):
+        target.finish(claim.lease, Outcome(state="failed"))
+
+
+def test_a_copy_that_breaks_off_leaves_nothing(opened: Opened, clock: FakeClock) -> None:
+    source, target = opened("sqlite-1"), opened("postgres-1")
+    live(source, clock)
+
+    def broken() -> Any:
+        with source.tables() as tables:
+            yield next(tables)
+            raise OSError("the disk is gone")
+
+    with pytest.raises(OSError, match="the disk is gone"):
+        target.fill(broken())
+    assert copy(source, target) == 40
+
+
+def test_a_history_that_lacks_an_attempt_is_told(opened: Opened, clock: FakeClock) -> None:
+    ledger: Any = opened("sqlite-1")
+    live(ledger, clock)
+    assert list(faults(ledger)) == []
+    ledger._connection.execute("delete from event where seq = 3")
+    assert [fault.partition(": ")[2] for fault in faults(ledger)] == [
+        "begun 1 times, of which the history tells 0"
+    ]
+
+
+def test_a_role_needs_no_more_rights_than_are_said(postgres: Postgres) -> None:
+    psycopg = pytest.importorskip("psycopg")
+    from benchfleet.ledger.postgres import PostgresLedger
+
+    campaign, some = f"r{uuid.uuid4().hex[:8]}", uuid.uuid4().hex[:8]
+    runs, looks = f"runs_{some}", f"looks_{some}"
+    with closing(PostgresLedger(postgres.url(), campaign=campaign)):
+        pass
+    for role, rights in ((runs, to_run), (looks, to_look)):
+        postgres.sql(f"create role {role} login")
+        with pytest.raises(LedgerError, match="does not let us"):
+            PostgresLedger(postgres.url(user=role), campaign=campaign)
+        postgres.sql(rights(campaign, role))
+        with pytest.raises(LedgerError, match="does not let us"):
+            PostgresLedger(postgres.url(user=role), campaign=f"{campaign}_other")
+        with pytest.raises(LedgerAbsent):
+            PostgresLedger(postgres.url(user=role), campaign=f"{campaign}_other", make=False)
+    with (
+        closing(PostgresLedger(postgres.url(user=runs), campaign=campaign)) as ledger,
+        closing(PostgresLedger(postgres.url(user=looks), campaign=campaign)) as looking,
+    ):
+        ledger.enroll([sample_cell(n, model=f"m{n}") for n in range(5)])
+        ledger.enroll([sample_cell(0, model="m0", priority=1)])
+        first, second, third = ledger.claim(ME, ANY, 3)
+        among = Choice(record.fingerprint for record in ledger.cells())
+        (fourth,) = ledger.claim(ME, Offer(gpus=1, among=among))
+        assert len(ledger.renew([first.lease, second.lease])) == 2
+        ledger.finish(first.lease, SUCCESS)
+        ledger.release([second.lease], "given back")
+        ledger.record(Event(kind="cancel_asked", fingerprint=third.lease.fingerprint))
+        ledger.record(Event(kind="retry_asked", fingerprint=first.lease.fingerprint))
+        assert ledger.reap() == []
+        assert [r.token for r in looking.cells(whole=True)] == [r.token for r in ledger.cells()]
+        assert looking.events() == ledger.events()
+        assert list(faults(looking)) == []
+        for refused in (
+            lambda: looking.claim(ME, ANY),
+            lambda: looking.finish(fourth.lease, SUCCESS),
+            lambda: looking.record(Event(kind="host_lost")),
+        ):
+            with pytest.raises(LedgerError, match="does not let us"):
+                refused()
+        schema = ledger.schema
+    with psycopg.connect(postgres.url(user=runs), autocommit=True) as connection:
+        for harm in ("delete from {}.event", "update {}.event set at = 0", "drop table {}.cell"):
+            with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                connection.execute(harm.format(schema).encode())
