@@ -23,6 +23,7 @@ class Waiting(NamedTuple):
     fingerprint: str
     lane: int
     priority: int
+    ready: float | None = None  # end of its back-off by the ledger's clock; None: it has none
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 import threading
+import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from itertools import islice
+from itertools import islice, starmap
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -19,7 +20,13 @@ from benchfleet.domain.cell import Cell, Fingerprint
 from benchfleet.domain.event import Event
 from benchfleet.domain.resource import Choice, Offer
 from benchfleet.domain.state import FINAL_STATES, STATES, State
-from benchfleet.errors import ClaimLost, LedgerAbsent, LedgerError, LedgerTooNew
+from benchfleet.errors import (
+    ClaimLost,
+    LedgerAbsent,
+    LedgerError,
+    LedgerTooNew,
+    LedgerUnreachable,
+)
 from benchfleet.ledger.addresses import schema_of, shown_url
 from benchfleet.ledger.base import DEFAULT_LEASE
 from benchfleet.ledger.choices import ChosenCells, Lane, Waiting, sort_key
@@ -33,6 +40,8 @@ _TOGETHER = 1000  # cells that an enrolment writes at once
 _AHEAD = 8  # more cells than are wanted that a claim looks at first, since others want them too
 _AHEAD_MAX = 4096
 _FEW = 10_000  # chosen cells that are asked for by name, rather than among all that wait
+_BREAKS = 3  # of a line, without a row in between, until a reader gives up
+_SOON = 1.0  # seconds by which our idea of the server's time may be wrong
 _CURSOR = 2000  # rows that a reader fetches at once
 _ONE_VIEW = (
     "begin isolation level repeatable read read only;"
@@ -76,6 +85,7 @@ class PostgresLedger:
         self._lanes: dict[int, Lane] = {}
         self._enrolled = ""  # which enrolment `_chosen` and `_lanes` are of
         self._returned: dict[int, Waiting] = {}  # begun before, and waiting again
+        self._offset = 0.0  # seconds that the ledger's clock was ahead of our monotonic one
         try:
             self._connections.check()
             self._connections.asked(lambda connection: self._prepare(connection, campaign))
@@ -305,11 +315,13 @@ class PostgresLedger:
                 now=self._now(),
                 ordinals=candidates,
                 returned=list(self._returned),
+                readies=[cell.ready for cell in self._returned.values()],
                 enrolled=self._enrolled,
                 limit=limit - len(claims),
                 **take,
             )
-            enrolled, news, begun, gone = rows[0][:4]
+            enrolled, now, news, begun, gone = rows[0][:5]
+            self._offset = now - time.monotonic()
             chosen.begun(begun or ())
             for ordinal in gone or ():
                 self._returned.pop(ordinal, None)
@@ -319,7 +331,7 @@ class PostgresLedger:
             if news:
                 self._returned.update((row[0], Waiting(*row)) for row in news)
                 continue
-            taken = [row[4:] for row in rows if row[4] is not None]
+            taken = [row[5:] for row in rows if row[5] is not None]
             claims += [self._claim_of(row) for row in taken]
             chosen.begun(row[0] for row in taken)
             for row in taken:
@@ -351,23 +363,25 @@ class PostgresLedger:
             few = len(choice) <= _FEW
             rows = self._one("fresh_among", among=list(choice)) if few else self._one("fresh")
             chosen = self._chosen[choice] = ChosenCells(choice=choice, version=version)
-            chosen.fill(map(Waiting._make, rows))
+            chosen.fill(starmap(Waiting, rows))
         elif chosen.version < version:
             changed = list(dict.fromkeys(choice.changed(chosen.version)))
-            chosen.put(map(Waiting._make, self._one("fresh_among", among=changed)))
+            chosen.put(starmap(Waiting, self._one("fresh_among", among=changed)))
             chosen.version = version
         return chosen
 
     def _candidates(self, chosen: ChosenCells, offer: Offer, ahead: int) -> tuple[list[int], bool]:
         """The first cells to try, and whether there are more: some that nobody began, and all that
-        were begun before, since only the ledger's clock says which of those still wait."""
+        were begun before and may be ready, which the ledger's clock alone decides."""
         choice = chosen.choice
+        soon = _SOON + (self._clock() if self._clock else self._offset + time.monotonic())
         fresh = list(islice(chosen.ordered(offer, self._lanes), ahead + 1))
         more = len(fresh) > ahead
         again = [
             sort_key(cell, choice, weight)
             for cell in self._returned.values()
             if cell.fingerprint in choice
+            and (cell.ready is None or cell.ready <= soon)
             and (weight := self._lanes[cell.lane].weight(offer)) is not None
         ]
         if more:  # what comes after all of those is not to be taken before the next of them
@@ -514,18 +528,30 @@ class PostgresLedger:
         values |= {"whole": whole} if among is None else {"whole": whole, "among": list(among)}
         name = "cells" if among is None else "cells_among"
 
+        after = 0  # of the cells that were told, the last; where the line breaks we go on there
+
         def opened(connection: Connection) -> tuple[float, psycopg.ServerCursor]:
             """One consistent view, with its time."""
             now = self._clock() if self._clock else self._do(connection, "time").fetchall()[0][0]
             connection.execute(_ONE_VIEW)
             cursor = connection.cursor("cells")
             cursor.itersize = _CURSOR
-            cursor.execute(self._statements[name], values)
+            cursor.execute(self._statements[name], {"after": after, **values})
             return now, cursor
 
-        with self._connections.lent(opened) as (now, rows), rows:
-            for row in rows:
-                yield record_of(row, now)
+        breaks = 0
+        while True:
+            try:
+                with self._connections.lent(opened) as (now, rows), rows:
+                    for ordinal, *row in rows:
+                        after, breaks = ordinal, 0
+                        yield record_of(row, now)
+            except LedgerUnreachable:
+                breaks += 1
+                if breaks > _BREAKS:
+                    raise
+            else:
+                return
 
     # Moving
 

@@ -10,10 +10,13 @@
 ---------------------------------------------------------------------------------- Connecting
 
 -- name: session
--- How each connection works. Plans are made once: those of a claim take longer than the claim.
+-- How each connection works. Plans are made once: those of a claim take longer than the claim. A
+-- server that would forget what it said was committed, when it crashes, is asked not to.
 select set_config('search_path', %(search_path)s, false),
        set_config('plan_cache_mode', 'force_generic_plan', false),
        set_config('jit', 'off', false),
+       set_config('synchronous_commit', case current_setting('synchronous_commit')
+                    when 'off' then 'on' else current_setting('synchronous_commit') end, false),
        set_config('statement_timeout', %(statement_timeout)s, false),
        set_config('idle_in_transaction_session_timeout', %(idle_timeout)s, false);
 
@@ -156,19 +159,22 @@ order by taken.priority desc, taken.weight, taken.ordinal;
 -- Take the first free ones of these cells, which are in the order of a choice. Nothing is taken
 -- where the handle does not know of all that could come before them: cells that were enrolled or
 -- changed since it looked (`enrolled`), or that wait again (`news`). The first columns of each row
--- say how that stands, and which candidates were begun (`begun`) or do not wait any more (`gone`).
+-- say how that stands, and when, and which candidates were begun (`begun`) or do not wait any more (`gone`).
 with moment as materialized (
   select coalesce(%(now)s::float8, extract(epoch from clock_timestamp())::float8) as now
 ), candidate as materialized (
   select ordinal, place from unnest(%(ordinals)s::bigint[]) with ordinality as one (ordinal, place)
 ), news as materialized (
-  select cell.ordinal, cell.fingerprint, cell.lane, cell.priority
-  from cell left join unnest(%(returned)s::bigint[]) as known (ordinal)
-    on known.ordinal = cell.ordinal
-  where cell.state = 'pending' and cell.token > 0 and known.ordinal is null
+  select cell.ordinal, cell.fingerprint, cell.lane, cell.priority, cell.ready
+  from cell left join unnest(%(returned)s::bigint[], %(readies)s::float8[])
+      as known (ordinal, ready) on known.ordinal = cell.ordinal
+  where cell.state = 'pending' and cell.token > 0
+    and (known.ordinal is null or cell.ready is distinct from known.ready)
 ), looked as materialized (
   select (select value from meta where key = 'enrolled') as enrolled,
-         (select json_agg(json_build_array(ordinal, fingerprint, lane, priority)) from news) as news,
+         (select now from moment) as now,
+         (select json_agg(json_build_array(ordinal, fingerprint, lane, priority, ready))
+          from news) as news,
          array_agg(ordinal) filter (where cell.token > 0) as begun,
          array_agg(ordinal) filter (where cell.state <> 'pending') as gone
   from candidate join cell using (ordinal)
@@ -193,7 +199,7 @@ with moment as materialized (
          || ', "runner": ' || to_json(runner) || '}'
   from taken cross join moment cross join turn
 )
-select looked.enrolled, looked.news, looked.begun, looked.gone,
+select looked.enrolled, looked.now, looked.news, looked.begun, looked.gone,
        taken.ordinal, taken.fingerprint, taken.path, taken.attempt, taken.tries,
        taken.token, spec.spec, spec.terms, event.data
 from looked
@@ -345,21 +351,22 @@ select setval(pg_get_serial_sequence('event', 'seq'),
 ------------------------------------------------------------------------------------ Reading
 
 -- name: cells
-select cell.fingerprint, cell.id, cell.path, cell.state, cell.attempt, cell.tries, cell.token,
+select cell.ordinal, cell.fingerprint, cell.id, cell.path, cell.state, cell.attempt, cell.tries, cell.token,
        cell.runner, cell.expires, cell.ready, event.data,
        case when %(whole)s then spec.spec end, case when %(whole)s then spec.terms end
 from cell left join event on event.seq = cell.outcome
           left join spec on %(whole)s and spec.ordinal = cell.ordinal
-where cell.state = any (%(states)s::text[])
+where cell.ordinal > %(after)s and cell.state = any (%(states)s::text[])
 order by cell.ordinal;
 
 -- name: cells_among
-select cell.fingerprint, cell.id, cell.path, cell.state, cell.attempt, cell.tries, cell.token,
+select cell.ordinal, cell.fingerprint, cell.id, cell.path, cell.state, cell.attempt, cell.tries, cell.token,
        cell.runner, cell.expires, cell.ready, event.data,
        case when %(whole)s then spec.spec end, case when %(whole)s then spec.terms end
 from cell left join event on event.seq = cell.outcome
           left join spec on %(whole)s and spec.ordinal = cell.ordinal
-where cell.fingerprint = any (%(among)s::text[]) and cell.state = any (%(states)s::text[])
+where cell.ordinal > %(after)s
+  and cell.fingerprint = any (%(among)s::text[]) and cell.state = any (%(states)s::text[])
 order by cell.ordinal;
 
 -- name: events
