@@ -355,6 +355,20 @@ def test_what_another_runner_gave_back_is_claimed_in_its_place(opened: Callable[
     assert [claim.cell for claim in rest] == cells[6:]
 
 
+def test_a_choice_of_what_another_enrolled_since_is_claimed_from(
+    opened: Callable[..., Any],
+) -> None:
+    mine, other = opened(), opened()
+    first, second, third = (sample_cell(n, model=f"model-{n}") for n in range(3))
+    mine.enroll([first])
+    among = Choice([first.fingerprint])
+    assert mine.claim(ME, Offer(among=among))[0].cell == first
+    other.enroll([second, third])
+    assert mine.claim(ME, Offer(among=Choice([second.fingerprint])))[0].cell == second
+    among.put(third.fingerprint)
+    assert mine.claim(ME, Offer(among=among))[0].cell == third
+
+
 def test_the_servers_clock_counts_and_no_other(
     opened: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -362,13 +362,25 @@ class PostgresLedger:
         if chosen is None:
             few = len(choice) <= _FEW
             rows = self._one("fresh_among", among=list(choice)) if few else self._one("fresh")
+            if self._strange(rows):
+                return self._brought_up(choice)
             chosen = self._chosen[choice] = ChosenCells(choice=choice, version=version)
             chosen.fill(starmap(Waiting, rows))
         elif chosen.version < version:
             changed = list(dict.fromkeys(choice.changed(chosen.version)))
-            chosen.put(starmap(Waiting, self._one("fresh_among", among=changed)))
+            rows = self._one("fresh_among", among=changed)
+            if self._strange(rows):
+                return self._brought_up(choice)
+            chosen.put(starmap(Waiting, rows))
             chosen.version = version
         return chosen
+
+    def _strange(self, rows: Iterable[Sequence[Any]]) -> bool:
+        """Whether cells are in lanes that came since we looked; then we looked again."""
+        if all(row[2] in self._lanes for row in rows):
+            return False
+        self._look_again()
+        return True
 
     def _candidates(self, chosen: ChosenCells, offer: Offer, ahead: int) -> tuple[list[int], bool]:
         """The first cells to try, and whether there are more: some that nobody began, and all that
