@@ -130,13 +130,15 @@ with moment as materialized (
 ), free as materialized (
   select cell.ordinal, candidate.priority, candidate.weight
   from candidate join cell on cell.ordinal = candidate.ordinal
-  where cell.state = 'pending' and (cell.ready is null or cell.ready <= (select now from moment))
+  where cell.ordinal = any (array (select ordinal from candidate)) -- a look-up, whatever is guessed
+    and cell.state = 'pending' and (cell.ready is null or cell.ready <= (select now from moment))
   order by candidate.priority desc, candidate.weight, candidate.ordinal
   limit %(limit)s::bigint for update of cell skip locked
 ), taken as (
   update cell set state = 'running', attempt = attempt + 1, token = token + 1, ready = null,
                   runner = %(runner)s, expires = moment.now + %(lease)s::float8
   from free cross join moment where cell.ordinal = free.ordinal
+    and cell.ordinal = any (array (select ordinal from free))
   returning cell.*, free.weight
 ), turn as materialized (
   select pg_advisory_xact_lock_shared(%(turn)s::bigint) from taken limit 1
@@ -178,10 +180,12 @@ with moment as materialized (
          array_agg(ordinal) filter (where cell.token > 0) as begun,
          array_agg(ordinal) filter (where cell.state <> 'pending') as gone
   from candidate join cell using (ordinal)
+  where cell.ordinal = any (%(ordinals)s::bigint[])
 ), free as materialized (
   select cell.ordinal, candidate.place
   from looked cross join candidate join cell on cell.ordinal = candidate.ordinal
   where looked.news is null and looked.enrolled = %(enrolled)s
+    and cell.ordinal = any (%(ordinals)s::bigint[])
     and cell.state = 'pending' and (cell.ready is null or cell.ready <= (select now from moment))
   order by candidate.place
   limit %(limit)s::bigint for update of cell skip locked
@@ -189,6 +193,7 @@ with moment as materialized (
   update cell set state = 'running', attempt = attempt + 1, token = token + 1, ready = null,
                   runner = %(runner)s, expires = moment.now + %(lease)s::float8
   from free cross join moment where cell.ordinal = free.ordinal
+    and cell.ordinal = any (array (select ordinal from free))
   returning cell.*, free.place
 ), turn as materialized (
   select pg_advisory_xact_lock_shared(%(turn)s::bigint) from taken limit 1
