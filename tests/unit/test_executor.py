@@ -50,7 +50,7 @@ def test_a_relative_folder_is_the_one_seen_when_it_was_made(
         ("base_result_dir", "", "base_result_dir", "not ''"),
         ("base_result_dir", "s3://bucket/x", "base_result_dir", "folder of this machine"),
         ("base_result_dir", None, "base_result_dir", "not None"),
-        ("ledger", "postgres://host/db", "ledger", "no ledger 'postgres'"),
+        ("ledger", "mysql://host/db", "ledger", "no ledger 'mysql'"),
         ("ledger", 3, "ledger", "text"),
         ("progress", 3, "progress", "to call"),
     ],

@@ -108,12 +108,10 @@ class Feed:
             records.write(self._record)
 
     def _state(self, progress: Progress) -> Mapping[str, Any]:
-        now = time.monotonic()  # one clock for all processes of a machine
         return {
             **self._counts,
             "slots": [asdict(slot) for slot in list(progress.slots.values())],
-            "seconds_left": progress.seconds_left(now),
-            "at": now,
+            "outlook": asdict(progress.outlook) if progress.outlook else None,
         }
 
 

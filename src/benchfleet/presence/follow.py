@@ -12,7 +12,7 @@ from typing import Any, TypeVar, get_args, get_type_hints
 
 from benchfleet.presence import record as records
 from benchfleet.presence.record import Record
-from benchfleet.runner.progress import Notice, Observer, Progress, Running
+from benchfleet.runner.progress import Notice, Observer, Outlook, Progress, Running
 
 T = TypeVar("T")
 EVERY = 0.2  # seconds between two looks
@@ -24,16 +24,11 @@ _TAIL = 2**16  # bytes in which these are looked for
 class Seen(Progress):
     """The counts and slots of a run elsewhere, as they were written down."""
 
-    left: float | None = None  # seconds, when that was
-    at: float = 0.0
     when_told: int | None = None  # how many cells had ended when this was told
 
     @property
     def ended(self) -> int:
         return super().ended if self.when_told is None else self.when_told
-
-    def seconds_left(self, now: float) -> float | None:
-        return None if self.left is None else max(0.0, self.left - (now - self.at))
 
 
 class Follower:
@@ -108,8 +103,7 @@ def seen(record: Record, ended: int | None = None) -> Seen:
         reused=state.get("reused", 0),
         states=dict(state.get("states", {})),
         slots={slot.slot: slot for slot in slots},
-        left=state.get("seconds_left"),
-        at=state.get("at", 0.0),
+        outlook=_revived(Outlook, state["outlook"]) if state.get("outlook") else None,
         when_told=ended,
     )
 

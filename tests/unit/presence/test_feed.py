@@ -20,7 +20,7 @@ from benchfleet.presence.follow import Seen, follow
 from benchfleet.presence.process import Process
 from benchfleet.results.layout import Layout
 from benchfleet.runner.loop import RunEnd
-from benchfleet.runner.progress import Notice, Progress, Running
+from benchfleet.runner.progress import Notice, Outlook, Progress, Running
 from benchfleet.testing.samples import sample_cell
 
 
@@ -50,8 +50,10 @@ def progress() -> Progress:
     slot = Running(slot="s1", devices="cpu:0", cell="m/dense/b", stage="benchmark", total=9, done=4)
     slot.since = now - 5
     slot.reading = Reading(at=1.0, ram=7, gpus=(GpuReading(index=0, memory=31, total=80),))
-    states = {"success": 2, "running": 1, "pending": 3}
-    return Progress(total=6, reused=1, states=states, slots={"s1": slot}, spent=[10.0])
+    found = Progress(total=6, reused=1, slots={"s1": slot})
+    found.recount(zip("abcdef", ["success"] * 2 + ["running"] + ["pending"] * 3, strict=True))
+    found.outlook = Outlook(seconds=40.0, spread=7.0, at=now)
+    return found
 
 
 def told(record: records.Record, **named: int) -> list[tuple[Notice, Seen]]:
@@ -85,16 +87,14 @@ def test_a_follower_sees_the_counts_the_slots_the_time_left_and_what_happened(
     last = found[-1][1]
     assert (last.total, last.reused, last.ended, last.states) == (6, 1, 2, now.states)
     assert last.slots == now.slots
-    left = now.seconds_left(time.monotonic())
-    assert left is not None
-    assert last.seconds_left(time.monotonic()) == pytest.approx(left, abs=30)
+    assert last.outlook == now.outlook
 
 
 def test_what_happened_keeps_the_count_of_its_moment(layout: Layout) -> None:
     with run(layout) as feed:
         now = progress()
         feed(Notice(kind="cell_done", cell="a"), now)
-        now.move("running", "success")
+        now.move("c", "success")
         feed(Notice(kind="cell_done", cell="b"), now)
         feed.ended(END)
     (record,) = records.runs_of(layout)
