@@ -154,7 +154,9 @@ def test_losing_the_screen_ends_no_run(user: User, end: str) -> None:
 
 def test_a_closed_terminal_ends_the_run_in_good_order(user: User) -> None:
     user.write(SLOW)
+    ours = signal.signal(signal.SIGHUP, signal.SIG_DFL)  # the tests may run under nohup
     process = user.start("run", "study.yaml")
+    signal.signal(signal.SIGHUP, ours)
     until(lambda: samples_kept(user) > 5)
     process.send_signal(signal.SIGHUP)
     process.communicate(timeout=60)
