@@ -6,6 +6,8 @@ import os
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from benchfleet.domain.eligibility import Eligibility
+from benchfleet.domain.eligibility import default as usual_rules
 from benchfleet.domain.matrix import Matrix
 from benchfleet.domain.names import path_part
 from benchfleet.domain.usage import Price
@@ -35,6 +37,7 @@ class Campaign:
     matrix: Matrix
     machine: Machine = field(default_factory=Machine)
     placement: str = DEFAULT  # which waiting cells go first, by the policy's name
+    eligibility: Eligibility = field(default_factory=usual_rules)  # what machines are held against
 
     def with_results(self, base: str | Path) -> Campaign:
         """The same campaign with its folder under `base`, which is relative to the current one."""

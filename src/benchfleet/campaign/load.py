@@ -11,12 +11,13 @@ from benchfleet.domain.matrix import Matrix, ModelEntry
 from benchfleet.errors import CampaignError
 from benchfleet.policies.base import DEFAULT
 
-from . import benchmarks, configs, defaults, models, rules
+from . import benchmarks, configs, defaults, eligibility, models, rules
 from .base import AUTO, Campaign, Machine, results_folder
 from .benchmarks import DeclaredWorkload, read_benchmarks
 from .check import check_contents, check_names
 from .configs import read_configs
 from .defaults import Defaults, read_defaults
+from .eligibility import read_eligibility
 from .entry import Entry, Mistakes
 from .models import DeclaredModel, read_models
 from .pairs import check_pairs, leaves_cells
@@ -50,6 +51,7 @@ KEYS: Mapping[str, Shape] = {
     "results": told(TEXT, f"results go to <results>/<campaign>/ ({RESULTS})"),
     **MACHINE,
     "placement": told(plugin("policies"), f"which waiting cells go first ({DEFAULT})"),
+    "eligibility": eligibility.SHAPE,
     "defaults": told(mapping(defaults.KEYS), "what holds where an axis says nothing else"),
     "matrix": told(mapping(MATRIX, required=("models", "benchmarks")), "what to run"),
 }
@@ -140,6 +142,7 @@ def _campaign(root: Entry, file: Path) -> Campaign | None:
     machine = read_machine(*(fields[key] for key in MACHINE))
     placement = fields["placement"].text(DEFAULT)
     opened_plugin("policies", placement, fields["placement"])
+    rules_for_machines = read_eligibility(fields["eligibility"])
     found = read_defaults(fields["defaults"])
     if fields["matrix"].absent:
         fields["matrix"].wrong("is missing; it says what to run: models, configs and benchmarks")
@@ -154,6 +157,7 @@ def _campaign(root: Entry, file: Path) -> Campaign | None:
         matrix=matrix,
         machine=machine,
         placement=placement,
+        eligibility=rules_for_machines,
     )
 
 

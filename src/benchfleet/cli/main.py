@@ -30,6 +30,7 @@ VERBS = {
     "cancel": "end cells that are not wanted any more",
     "rescore": "score again what was answered, without asking the model",
     "ledger": "care for the ledger: make, check, copy or rebuild it",
+    "probe": "see what this machine has and can do, and write its capability report",
     "hosts": "check the machines of an inventory, or bring benchfleet to them",
 }
 _ENDINGS = """\

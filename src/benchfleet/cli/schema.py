@@ -1,4 +1,4 @@
-"""``benchfleet schema``: the JSON Schema of a campaign file or an inventory, for editors."""
+"""``benchfleet schema``: the JSON Schema of a campaign file, an inventory or a report."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import json
 
 from benchfleet.campaign.inventory import inventory_schema
 from benchfleet.campaign.schema import campaign_schema
+from benchfleet.machines.probe.schema import report_schema
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -19,11 +20,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--machines", action="store_true", help="that of an inventory of machines instead"
     )
+    parser.add_argument(
+        "--report", action="store_true", help="that of a capability report, as probe writes it"
+    )
     parser.add_argument("--json", action="store_true", help="as without it: it is JSON")
 
 
 def main(arguments: argparse.Namespace) -> int:
     """Print the schema."""
-    schema = inventory_schema() if arguments.machines else campaign_schema()
+    made = inventory_schema if arguments.machines else campaign_schema
+    schema = report_schema() if arguments.report else made()
     print(json.dumps(schema, indent=2, ensure_ascii=False))
     return 0

@@ -68,6 +68,10 @@ class Nvml(Protocol):
         """The driver's version; ``""`` where it does not tell."""
         ...
 
+    def cuda(self) -> str:
+        """The newest CUDA that the driver speaks, such as ``12.4``; ``""`` where it tells none."""
+        ...
+
     def gpus(self) -> tuple[GpuState, ...]:
         """Every GPU, in NVML's order. Raises DeviceError."""
         ...
@@ -116,6 +120,10 @@ class _Driver:
 
     def driver(self) -> str:
         return str(self._told("nvmlSystemGetDriverVersion") or "")
+
+    def cuda(self) -> str:
+        number = self._told("nvmlSystemGetCudaDriverVersion") or 0  # 12040
+        return f"{number // 1000}.{number % 1000 // 10}" if number else ""
 
     def gpus(self) -> tuple[GpuState, ...]:
         try:

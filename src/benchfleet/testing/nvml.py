@@ -1,6 +1,7 @@
 """NVML from a recording, so that GPUs can be tested where there is none.
 
-A recording is a JSON file, ``{"driver": "550.54.15", "gpus": [{"index": 0, "name": "H100", …}]}``,
+A recording is a JSON file,
+``{"driver": "550.54.15", "cuda": "12.4", "gpus": [{"index": 0, "name": "H100", …}]}``,
 with the fields of `benchfleet.machines.nvml.GpuState`; those left out have their defaults.
 ``"error"`` instead of GPUs is why NVML cannot be asked. The file is read at every question, so
 that a test can change it while slots run. ``python -m benchfleet.testing.nvml`` prints one of the
@@ -28,6 +29,9 @@ class Recorded:
     def driver(self) -> str:
         return str(self._told().get("driver", ""))
 
+    def cuda(self) -> str:
+        return str(self._told().get("cuda", ""))
+
     def gpus(self) -> tuple[GpuState, ...]:
         told = self._told()
         if "error" in told:
@@ -50,7 +54,11 @@ def _state(told: dict[str, Any]) -> GpuState:
 def main() -> None:
     """Print a recording of this machine."""
     with opened() as nvml:
-        told = {"driver": nvml.driver(), "gpus": [asdict(gpu) for gpu in nvml.gpus()]}
+        told = {
+            "driver": nvml.driver(),
+            "cuda": nvml.cuda(),
+            "gpus": [asdict(gpu) for gpu in nvml.gpus()],
+        }
     print(json.dumps(told, indent=2))
 
 

@@ -25,6 +25,9 @@ results: ./out
 gpus: [0, 1]
 cpu_slots: 2
 max_concurrent_runs: 3
+eligibility:
+  e0: {when: gpus > 0, phases: "e*", models: "m*", variants: true}
+  tiers: [{tier: 1, when: e0, role: everything}]
 defaults:
   adapter: mock
   model_kwargs: {answer: "7"}
@@ -107,6 +110,9 @@ def test_the_schema_has_the_reader_s_keys_and_no_other(
         written.setdefault(place, set()).update(keys)
     benchmark = "matrix.benchmarks.*.*"  # has parameters of its own, so is read as any mapping
     assert written.pop(benchmark) == set(load.benchmarks.KEYS)
+    # Rules have names of their own, as configs have, beside this one key.
+    assert written.pop("eligibility") == {"tiers"}
+    read["eligibility.*"] = read.pop("eligibility.e0")
     # An exclude that stands alone is read at the list's own place.
     alone = "matrix.exclude"
     assert written.pop(f"{alone}.*") == written[alone]

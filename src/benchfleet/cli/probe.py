@@ -1,0 +1,188 @@
+"""``benchfleet probe``: what this machine has and can do, as a capability report."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import socket
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+from benchfleet.bench import Bench, open_bench
+from benchfleet.campaign.base import Campaign
+from benchfleet.campaign.load import load_campaign
+from benchfleet.cli.forecast import MemoryForecast, gigabytes
+from benchfleet.cli.words import printable, shown_path
+from benchfleet.domain.eligibility import default
+from benchfleet.domain.event import Event
+from benchfleet.errors import CampaignError, Mistake
+from benchfleet.machines.memory import Estimate
+from benchfleet.machines.probe import found, report
+from benchfleet.machines.probe.measure import measured
+from benchfleet.machines.probe.recommend import largest_memory, sizes_that_fit
+
+PROBED = "probed"  # the event that keeps a report in a ledger
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """What the verb takes."""
+    parser.epilog = "example: benchfleet probe study.yaml --out reports"
+    parser.add_argument(
+        "campaign",
+        metavar="CAMPAIGN",
+        type=Path,
+        nargs="?",
+        help="hold the machine against its rules, and recommend of its models",
+    )
+    parser.add_argument(
+        "--out", metavar="DIR", type=Path, default=Path(), help="where the report goes (here)"
+    )
+    parser.add_argument("--quick", action="store_true", help="measure for 2 s instead of 8 s")
+    parser.add_argument(
+        "--ledger", metavar="URL", default="", help="record it in this ledger of CAMPAIGN too"
+    )
+    parser.add_argument("--json", action="store_true", help="print the report as JSON")
+
+
+def main(arguments: argparse.Namespace) -> int:
+    """Look, measure, write the report, and say what is in it."""
+    if arguments.ledger and arguments.campaign is None:
+        message = "name the CAMPAIGN whose ledger it is"
+        raise CampaignError("command line", [Mistake(key="--ledger", message=message)])
+    campaign = load_campaign(arguments.campaign) if arguments.campaign else None
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    place = campaign.results if campaign else arguments.out.absolute()
+    results = _results(place, quick=arguments.quick)
+    told = report.document(
+        results,
+        campaign.eligibility if campaign else default(),
+        hostname=socket.gethostname(),
+        campaign=campaign.name if campaign else "",
+        models=_recommended(results, campaign),
+        at=datetime.now(timezone.utc),
+    )
+    file = report.write(arguments.out, told)
+    if arguments.ledger and campaign:
+        _record(open_bench(campaign, ledger=arguments.ledger), told)
+    if arguments.json:
+        print(json.dumps(told, indent=2))
+        return 0
+    for line in summary(told):
+        print(printable(line))
+    print(printable(f"report    {shown_path(file.absolute())}"))
+    return 0
+
+
+def _results(place: Path, *, quick: bool) -> dict[str, Any]:
+    """The sections of the report; `place` is on the disk that is meant."""
+    gpu = found.gpus()
+    sections = {
+        "system": found.system(),
+        "cpu": found.cpu(),
+        "memory": found.memory(),
+        "storage": found.storage(place),
+        "gpu": gpu,
+        "software": found.software(),
+        "llm": found.models(os.environ),
+        "network": found.network(),
+    }
+    folder = Path(sections["storage"]["folder"])
+    speed = measured(folder, quick=quick, gpu=bool(gpu["devices"]), tell=_measuring)
+    if sys.stderr.isatty():
+        print("\r\x1b[K", end="", file=sys.stderr)
+    return {**sections, "benchmark": speed}
+
+
+def _measuring(what: str) -> None:
+    if sys.stderr.isatty():
+        print(f"\r\x1b[Kmeasuring {what}…", end="", file=sys.stderr, flush=True)
+
+
+def _recommended(results: Mapping[str, Any], campaign: Campaign | None) -> list[str]:
+    """The campaign's models whose every cell fits here; without a campaign, sizes that do."""
+    vrams = [gpu["memory"] for gpu in results["gpu"]["devices"] if gpu["health"] == "good"]
+    memory, on_gpu = largest_memory(results["memory"]["available"], vrams)
+    if campaign is None:
+        return sizes_that_fit(memory, on_gpu=on_gpu)
+    forecast = MemoryForecast("gpu" if on_gpu else "cpu")
+    fits: dict[str, bool] = {}
+    for cell in campaign.matrix.expand():
+        estimate = forecast.of(cell)
+        taken = cell.need.vram or (estimate.total if isinstance(estimate, Estimate) else 0)
+        room = memory >= taken and len(vrams) >= cell.need.gpus
+        fits[cell.model.name] = fits.get(cell.model.name, True) and room
+    return [name for name, fitting in fits.items() if fitting]
+
+
+def _record(bench: Bench, told: Mapping[str, Any]) -> None:
+    with closing(bench.ledger()) as ledger:
+        ledger.record(Event(kind=PROBED, data={"report": told}))
+
+
+def summary(told: Mapping[str, Any]) -> Iterator[str]:
+    """The report for a person."""
+    results, judged = told["results"], told["results"]["eligibility"]
+    system, cpu, ram, disk = (results[name] for name in ("system", "cpu", "memory", "storage"))
+    speed, llm = results["benchmark"], results["llm"]
+    yield f"{told['hostname']}: tier {judged['machine_tier']} · {judged['recommended_role']}"
+    yield (
+        f"system    {system['system']} {system['release']} {system['machine']}, "
+        f"Python {system['python']}"
+    )
+    product = f"matrix product {_number(speed['gflops'])} GFLOP/s"
+    if speed["gflops_by"] == "python":
+        product = "matrix product not measured (numpy is not installed)"
+    yield f"CPU       {cpu['name']}, {cpu['cores']} cores; {product}"
+    yield (
+        f"memory    {ram['total_gb']} GB, {ram['available_gb']} GB free; copies "
+        f"{_rate(speed['memory_bandwidth'])}"
+    )
+    yield (
+        f"disk      {disk['free_gb']} of {disk['total_gb']} GB free; writes "
+        f"{_rate(speed['disk_write'])}, reads {_rate(speed['disk_read'])}"
+    )
+    yield from _gpus(results["gpu"], speed)
+    packages = [f"{name} {version}" for name, version in results["software"]["packages"].items()]
+    yield f"software  {', '.join(packages) or 'nothing that runs models'}"
+    ollama = llm["ollama"]
+    if ollama["answers"]:
+        yield f"Ollama    {ollama['version']} at {ollama['url']}"
+    models = [
+        f"{one['name']} ({gigabytes(one['size'])})" for one in (*llm["hub"], *ollama["models"])
+    ]
+    yield f"models    {', '.join(models) or 'none lie here'}"
+    links = [f"{name} {_rate(link['speed'])}" for name, link in results["network"]["links"].items()]
+    yield f"network   {', '.join(links) or 'no link is up'}"
+    rules = {name: held for name, held in judged.items() if isinstance(held, bool)}
+    yield f"may run   {', '.join(name for name, held in rules.items() if held) or 'nothing'}"
+    for name, why in judged["why_not"].items():
+        yield f"not       {name}: {why}"
+    for kind, lines in (("advice", told["recommendations"]), ("warning", told["warnings"])):
+        for line in lines:
+            yield f"{kind:<9} {line}"
+
+
+def _gpus(gpu: Mapping[str, Any], speed: Mapping[str, Any]) -> Iterator[str]:
+    if not gpu["devices"]:
+        yield f"GPU       {gpu['problem']}"
+    for one in gpu["devices"]:
+        health = "" if one["health"] == "good" else f"; {one['health']}"
+        yield f"GPU {one['index']:<5} {one['name']}, {one['memory_gb']} GB{health}"
+    if gpu["devices"]:
+        product = f", matrix product {_number(speed['gpu_gflops'])} GFLOP/s"
+        yield f"driver    {gpu['driver']}, CUDA {gpu['cuda'] or 'not told'}{product}"
+
+
+def _number(value: float | None) -> str:
+    return "?" if value is None else f"{value:,.0f}" if value >= 10 else f"{value:.2g}"
+
+
+def _rate(value: float | None) -> str:
+    if not value:
+        return "? MB/s"
+    return f"{value / 1e9:.1f} GB/s" if value >= 1e9 else f"{value / 1e6:.0f} MB/s"

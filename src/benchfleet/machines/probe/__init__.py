@@ -1,0 +1,1 @@
+"""The capability report of a machine: looked at, measured, judged by rule, and read again."""

@@ -1,0 +1,294 @@
+"""The capability report: one document, which readers of the short and of the rich form can read.
+
+The short form has ``timestamp``, ``hostname``, ``system``, ``benchmark`` and ``capabilities``; the
+rich one ``metadata``, ``results``, ``recommendations`` and ``warnings``. Sizes are bytes, and GB
+(10⁹) where a key ends in ``_gb``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+import benchfleet
+from benchfleet.domain.conditions import Fact
+from benchfleet.domain.eligibility import KINDS, Eligibility
+from benchfleet.domain.names import path_part
+from benchfleet.domain.resource import Device
+from benchfleet.errors import BenchfleetError
+
+VERSION = "2.0"
+PREFIX = "capability_report_"
+_RULES = ("prerequisites", "e0_e1", "e2_full", "e2_quantized")  # keys that readers look for
+_LARGEST = 10_000_000  # bytes of a report
+_GOOD = "good"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Capability:
+    """What a report says of a machine, as rules and plans take it."""
+
+    hostname: str
+    facts: Mapping[str, Fact]
+    gpus: tuple[Device, ...] = ()  # those that are well and can be used whole
+    models: Mapping[str, int] = field(default_factory=dict)  # those that lie there, with bytes
+    gpu_bandwidth: float = 0.0  # bytes a second of a GPU's memory; 0: not measured
+    gflops_by: str = ""  # what multiplied; numbers of another are not comparable
+
+    def number(self, name: str) -> float:
+        """A fact that is a number."""
+        return float(self.facts[name])
+
+
+def file_name(hostname: str) -> str:
+    """``capability_report_<hostname>.json``."""
+    return f"{PREFIX}{path_part(hostname)}.json"
+
+
+def document(
+    results: Mapping[str, Any],
+    eligibility: Eligibility,
+    *,
+    hostname: str,
+    campaign: str,
+    models: Sequence[str],
+    at: datetime,
+) -> dict[str, Any]:
+    """The report of a machine where these `results` were found, by section; `models` are those
+    that are recommended for it."""
+    facts = facts_of(results, hostname)
+    judged = eligibility.judge(facts)
+    when = at.astimezone(timezone.utc).isoformat(timespec="seconds")
+    system, ram, disk = results["system"], results["memory"], results["storage"]
+    warnings = list(_warnings(results))
+    return {
+        "timestamp": when,
+        "hostname": hostname,
+        "system": {
+            **system,
+            "cpu": results["cpu"]["name"],
+            "cpu_count": results["cpu"]["cores"],
+            "ram_total_gb": ram["total_gb"],
+            "ram_available_gb": ram["available_gb"],
+            "disk_free_gb": disk["free_gb"],
+            "gpus": [gpu["name"] for gpu in results["gpu"]["devices"]],
+        },
+        "benchmark": results["benchmark"],
+        "capabilities": {
+            **dict.fromkeys(_RULES, False),
+            **judged.holds,
+            "model_recommendations": list(models),
+        },
+        "metadata": {
+            "report_version": VERSION,
+            "generated_at": when,
+            "benchfleet": benchfleet.__version__,
+            "campaign": campaign,
+        },
+        "results": {
+            **results,
+            "eligibility": {
+                **judged.holds,
+                "why_not": dict(judged.why_not),
+                "machine_tier": judged.tier,
+                "recommended_role": judged.role,
+            },
+        },
+        "recommendations": list(_recommendations(results, models)),
+        "warnings": warnings,
+    }
+
+
+def facts_of(results: Mapping[str, Any], hostname: str) -> dict[str, Fact]:
+    """The facts that rules speak of; what a report does not tell is 0, false or empty."""
+    cpu, ram, disk = (_part(results, name) for name in ("cpu", "memory", "storage"))
+    speed, software = _part(results, "benchmark"), _part(results, "software")
+    packages = _part(software, "packages")
+    gpus = _usable(results)
+    memories = [gpu["memory"] for gpu in gpus]
+    found: dict[str, Any] = {
+        "ram_total": ram.get("total"),
+        "ram_available": ram.get("available"),
+        "disk_total": disk.get("total"),
+        "disk_free": disk.get("free"),
+        "cores": cpu.get("cores"),
+        "gpus": len(gpus),
+        "vram": max(memories, default=0),
+        "vram_free": max((gpu["free"] for gpu in gpus), default=0),
+        "vram_total": sum(memories),
+        "network": _part(results, "network").get("speed"),
+        **{name: speed.get(name) for name in ("gflops", "gpu_gflops", "memory_bandwidth")},
+        **{name: speed.get(name) for name in ("disk_write", "disk_read")},
+        **{name: name in packages for name in ("torch", "transformers", "vllm", "llama_cpp")},
+        "ollama": bool(_part(_part(results, "llm"), "ollama").get("answers")),
+        "hostname": hostname,
+        "system": _part(results, "system").get("system"),
+        "machine": _part(results, "system").get("machine"),
+    }
+    nothing: Mapping[str, Fact] = {"truth": False, "text": "", "number": 0.0}
+    return {name: found.get(name) or nothing.get(kind, 0) for name, kind in KINDS.items()}
+
+
+def write(folder: Path, told: Mapping[str, Any]) -> Path:
+    """Put the report into `folder`, in place of an older one: all of it or nothing."""
+    file = folder / file_name(str(told["hostname"]))
+    draft = folder / f".{file.name}-{os.getpid()}"
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        draft.write_text(json.dumps(told, indent=2) + "\n", "utf-8")
+        os.replace(draft, file)
+    finally:
+        draft.unlink(missing_ok=True)
+    return file
+
+
+def read_files(places: Sequence[Path]) -> list[Capability]:
+    """The reports in these files and folders, by host name; of one host the newest.
+
+    Raises BenchfleetError for a place without one, and for a file that is none.
+    """
+    files: list[Path] = []
+    for place in places:
+        found = sorted(place.glob(f"{PREFIX}*.json")) if place.is_dir() else [place]
+        if not found:
+            raise BenchfleetError(f"{place} holds no {PREFIX}*.json; `benchfleet probe` makes one")
+        files += found
+    told = []
+    for file in files:
+        try:
+            if file.stat().st_size > _LARGEST:
+                raise ValueError("it is too large")
+            told.append((json.loads(file.read_text("utf-8")), str(file)))
+        except OSError as error:
+            raise BenchfleetError(f"{file} cannot be read: {error.strerror}") from None
+        except ValueError as error:
+            raise BenchfleetError(f"{file} is no capability report: {error}") from None
+    return newest(told)
+
+
+def newest(told: Sequence[tuple[Any, str]]) -> list[Capability]:
+    """Of each host the newest of these documents, each with where it is from; by host name.
+
+    Raises BenchfleetError for one that is no report."""
+    found: dict[str, tuple[str, Capability]] = {}
+    for one, shown in told:
+        read_one = read(one, shown)
+        when = str(one.get("timestamp") or _part(one, "metadata").get("generated_at") or "")
+        if read_one.hostname not in found or when >= found[read_one.hostname][0]:
+            found[read_one.hostname] = (when, read_one)
+    return [capability for _, (_, capability) in sorted(found.items())]
+
+
+def read(told: Any, shown: str) -> Capability:
+    """A report of either form. Raises BenchfleetError, naming it as `shown`, where it is none."""
+    if not isinstance(told, dict):
+        raise BenchfleetError(f"{shown} is no capability report: it holds no mapping")
+    results = dict(_part(told, "results")) or _rich(told)
+    hostname = str(told.get("hostname") or _part(results, "system").get("hostname") or "")
+    try:
+        path_part(hostname)
+        _in_bytes(results)
+        facts = facts_of(results, hostname)
+        gpus = tuple(
+            Device(
+                kind="gpu",
+                index=int(gpu["index"]),
+                name=str(gpu["name"]),
+                memory=int(gpu["memory"]),
+                host=hostname,
+            )
+            for gpu in _usable(results)
+        )
+        speed, llm = _part(results, "benchmark"), _part(results, "llm")
+        listed = [*(llm.get("hub") or ()), *(_part(llm, "ollama").get("models") or ())]
+        models = {str(one["name"]): int(one["size"]) for one in listed}
+        bandwidth = float(speed.get("gpu_bandwidth") or 0)
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise BenchfleetError(f"{shown} is no whole capability report: {error}") from None
+    if not facts["ram_total"] or not facts["cores"]:
+        raise BenchfleetError(f"{shown} tells no memory or no cores; make it by `benchfleet probe`")
+    return Capability(
+        hostname=hostname,
+        facts=facts,
+        gpus=gpus,
+        models=models,
+        gpu_bandwidth=bandwidth,
+        gflops_by=str(speed.get("gflops_by") or ""),
+    )
+
+
+def _part(value: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    found = value.get(key)
+    return found if isinstance(found, dict) else {}
+
+
+def _rich(told: Mapping[str, Any]) -> dict[str, Any]:
+    """The sections of a report that has the short form alone."""
+    system = _part(told, "system")
+    return {
+        "system": system,
+        "cpu": {"cores": system.get("cpu_count")},
+        "memory": {
+            "total_gb": system.get("ram_total_gb"),
+            "available_gb": system.get("ram_available_gb"),
+        },
+        "storage": {"free_gb": system.get("disk_free_gb")},
+        "benchmark": _part(told, "benchmark"),
+    }
+
+
+def _in_bytes(results: dict[str, Any]) -> None:
+    """Fill in bytes where only GB are told."""
+    for name in ("memory", "storage"):
+        section = dict(_part(results, name))
+        for key in ("total", "available", "free"):
+            if section.get(key) is None and section.get(f"{key}_gb") is not None:
+                section[key] = round(float(section[f"{key}_gb"]) * 1e9)
+        if name == "memory" and section.get("available") is None:
+            section["available"] = section.get("total")
+        results[name] = section
+
+
+def _usable(results: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Its GPUs that are well and not split."""
+    devices = _part(results, "gpu").get("devices") or ()
+    return [gpu for gpu in devices if gpu.get("health") == _GOOD and not gpu.get("split")]
+
+
+def _recommendations(results: Mapping[str, Any], models: Sequence[str]) -> Iterator[str]:
+    if models:
+        yield f"models that fit: {', '.join(models)}"
+    packages = results["software"]["packages"]
+    if results["gpu"]["devices"] and "torch" not in packages:
+        yield "install torch to use its GPUs: pip install 'benchfleet[hf]'"
+    if not ({"transformers", "vllm", "llama_cpp"} & set(packages) or _answers(results)):
+        yield "install something that runs models: pip install 'benchfleet[hf]', or Ollama"
+    if "ollama" in results["software"]["programs"] and not _answers(results):
+        yield "start its Ollama server: ollama serve"
+
+
+def _answers(results: Mapping[str, Any]) -> bool:
+    return bool(results["llm"]["ollama"]["answers"])
+
+
+def _warnings(results: Mapping[str, Any]) -> Iterator[str]:
+    ram, disk, cpu = results["memory"], results["storage"], results["cpu"]
+    if ram["available"] < 0.5 * ram["total"]:
+        yield f"only {ram['available_gb']} of {ram['total_gb']} GB of memory are free: end programs"
+    if disk["free"] < 10 * 10**9:
+        yield f"only {disk['free_gb']} GB are free on the disk of {disk['folder']}"
+    if cpu["load"] is not None and cpu["load"] > 0.5 * cpu["cores"]:
+        yield f"it was busy while it was measured (load {cpu['load']}); measure again later"
+    for gpu in results["gpu"]["devices"]:
+        if gpu["health"] != _GOOD:
+            yield f"GPU {gpu['index']} cannot be used: {gpu['health']}"
+        elif gpu["split"]:
+            yield f"GPU {gpu['index']} is split into instances, which are not used"
+        if gpu["processes"]:
+            yield f"GPU {gpu['index']} is in use: {', '.join(gpu['processes'])}"
+    yield from results["benchmark"]["notes"]

@@ -1,0 +1,60 @@
+"""What this machine can do, told to a person and to a program."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import time
+
+from jsonschema import Draft202012Validator
+
+from .conftest import MOCK, User
+
+
+def test_probe_writes_a_report_that_readers_of_either_form_can_read(user: User) -> None:
+    said = user.run("probe", "--quick", "--out", "reports").stdout
+    host = socket.gethostname()
+    file = user.folder / "reports" / f"capability_report_{host}.json"
+    assert f"report    reports/{file.name}" in said
+    told = json.loads(file.read_text())
+    schema = json.loads(user.run("schema", "--report").stdout)
+    Draft202012Validator(schema).validate(told)
+    assert told["benchmark"]["memory_bandwidth"] > 0
+    assert told["benchmark"]["disk_write"] > 0
+    assert told["results"]["eligibility"]["machine_tier"] == max(
+        [3] * told["capabilities"]["e2_full"]
+        + [2] * told["capabilities"]["e0_e1"]
+        + [1] * told["capabilities"]["prerequisites"]
+        + [0]
+    )
+
+
+def test_the_campaigns_rules_are_held_against_the_machine_and_kept_in_its_ledger(
+    user: User,
+) -> None:
+    rules = "eligibility:\n  any: cores >= 1\n  huge: ram_total >= 900TB\n"
+    user.write(rules + MOCK)
+    told = user.json("probe", "study.yaml", "--quick", "--ledger", "sqlite:led.db")
+    assert told["results"]["eligibility"]["any"] is True
+    assert told["results"]["eligibility"]["why_not"]["huge"].startswith("ram_total is")
+    assert told["capabilities"]["model_recommendations"] == ["m1", "m2"]
+    assert (user.folder / "led.db").exists()
+
+
+def test_a_rule_that_can_never_match_is_told_before_anything_is_measured(user: User) -> None:
+    user.write("eligibility: {a: ram_total > 5GB and ram_total < 1GB}\n" + MOCK)
+    said = user.run("probe", "study.yaml", code=2).stderr
+    assert "line 1" in said
+    assert "eligibility.a" in said
+    assert list(user.folder.glob("capability*")) == []
+
+
+def test_an_interrupted_probe_leaves_nothing_behind(user: User) -> None:
+    running = user.start("probe")
+    time.sleep(1.0)
+    running.send_signal(signal.SIGINT)
+    out, err = running.communicate(timeout=60)
+    assert running.returncode == 130, out + err
+    assert "Traceback" not in err
+    assert [file.name for file in user.folder.iterdir() if file.name != ".cache"] == []

@@ -1,0 +1,120 @@
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+
+import pytest
+
+from benchfleet.machines.probe import found
+from benchfleet.machines.probe.compute import rate
+from benchfleet.machines.probe.measure import disk_speed
+
+
+class _Ollama(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        answers = {
+            "/api/version": {"version": "0.6.2"},
+            "/api/tags": {
+                "models": [
+                    {
+                        "name": "deepseek-r1:7b",
+                        "size": 4_683_075_271,
+                        "details": {"parameter_size": "7.6B", "quantization_level": "Q4_K_M"},
+                    }
+                ]
+            },
+        }
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(json.dumps(answers[self.path]).encode())
+
+    def log_message(self, *_: object) -> None: ...
+
+
+@pytest.fixture
+def server() -> Iterator[str]:
+    with HTTPServer(("127.0.0.1", 0), _Ollama) as running:
+        threading.Thread(target=running.serve_forever, daemon=True).start()
+        yield f"127.0.0.1:{running.server_port}"
+        running.shutdown()
+
+
+def test_an_ollama_server_tells_its_models(server: str) -> None:
+    told = found.ollama({"OLLAMA_HOST": server})
+    assert told["answers"]
+    assert told["version"] == "0.6.2"
+    assert told["models"] == [
+        {
+            "name": "deepseek-r1:7b",
+            "size": 4_683_075_271,
+            "parameters": "7.6B",
+            "quantization": "Q4_K_M",
+        }
+    ]
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1:9", "file:///etc/passwd", "http://[bad"])
+def test_where_no_ollama_answers_the_reason_is_told(host: str) -> None:
+    told = found.ollama({"OLLAMA_HOST": host})
+    assert not told["answers"]
+    assert told["why"]
+    assert told["models"] == []
+
+
+@pytest.mark.parametrize(
+    ("said", "url"),
+    [
+        ("", "http://127.0.0.1:11434"),
+        ("0.0.0.0", "http://127.0.0.1:11434"),  # noqa: S104
+        (":5000", "http://127.0.0.1:5000"),
+        ("lab2:5000", "http://lab2:5000"),
+        ("https://lab2/", "https://lab2:443"),
+        ("[::1]", "http://[::1]:11434"),
+    ],
+)
+def test_the_server_is_where_its_own_client_looks(said: str, url: str) -> None:
+    assert found.ollama_url({"OLLAMA_HOST": said}) == url
+
+
+def test_models_of_the_hub_are_found_with_their_sizes(tmp_path: Path) -> None:
+    blobs = tmp_path / "models--org--tiny" / "blobs"
+    blobs.mkdir(parents=True)
+    (blobs / "a").write_bytes(b"x" * 700)
+    told = found.models({"HF_HUB_CACHE": str(tmp_path), "OLLAMA_HOST": "127.0.0.1:9"})
+    assert told["hub"] == [{"name": "org/tiny", "size": 700}]
+
+
+def test_a_recorded_gpu_is_told_with_driver_cuda_and_health(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recording = tmp_path / "gpus.json"
+    gpus = [{"index": 0, "name": "H100", "memory": 8 * 10**10}, {"index": 1, "lost": "gone"}]
+    recording.write_text(json.dumps({"driver": "550.54", "cuda": "12.4", "gpus": gpus}))
+    monkeypatch.setenv("BENCHFLEET_NVML_RECORDING", str(recording))
+    told = found.gpus()
+    assert (told["driver"], told["cuda"], told["problem"]) == ("550.54", "12.4", "")
+    assert [gpu["health"] for gpu in told["devices"]] == [
+        "good",
+        "it does not answer (NVML: gone)",
+    ]
+
+
+def test_the_disk_is_measured_and_left_as_it_was(tmp_path: Path) -> None:
+    told = disk_speed(tmp_path, size=8 * 2**20, seconds=0.2)
+    assert told["write"] > 0
+    assert told["read"] > 0
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_disk_that_cannot_be_written_is_a_note() -> None:
+    told = disk_speed(Path("/proc"), size=2**23, seconds=0.1)
+    assert "was not measured" in told["notes"][0]
+
+
+def test_a_rate_is_how_often_work_was_done() -> None:
+    done: list[int] = []
+    assert rate(lambda: done.append(1), 0.0) > 0
+    assert len(done) == 2  # once to warm up
