@@ -28,6 +28,7 @@ VERBS = {
     "retry": "give cells that ended badly another chance",
     "failures": "what failed and why, grouped, each with the way out",
     "cancel": "end cells that are not wanted any more",
+    "verify": "whether every result is there and as it was sealed; mends what is not",
     "rescore": "score again what was answered, without asking the model",
     "ledger": "care for the ledger: make, check, copy or rebuild it",
     "probe": "see what this machine has and can do, and write its capability report",

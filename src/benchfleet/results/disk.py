@@ -10,6 +10,8 @@ import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+PACKED = ".gz"  # behind the name of a file that was compressed where it lies
+
 _SMALL, _PIECE = 2**14, 2**20
 _ANEW = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
 _NO_PLAIN_FILE = frozenset({errno.ELOOP, errno.EMLINK, errno.ENXIO})  # a link, a socket
@@ -56,6 +58,31 @@ def digest_of(file: Path | str, *, synced: bool = False) -> str:
     finally:
         os.close(handle)
     return digest.hexdigest()
+
+
+def content_digest(file: Path | str) -> str:
+    """The SHA-256 of what a file held when it was sealed: of itself, or of what is in
+    ``<file>.gz`` where that took its place. Raises OSError, FileNotFoundError where neither is."""
+    try:
+        return digest_of(file)
+    except FileNotFoundError:
+        digest = hashlib.sha256()
+        for piece in unpacked(f"{file}{PACKED}"):
+            digest.update(piece)
+        return digest.hexdigest()
+
+
+def unpacked(file: Path | str) -> Iterator[bytes]:
+    """What is in a compressed file, piece by piece. Raises OSError."""
+    import gzip
+    import zlib
+
+    with open(open_plain(file), "rb") as packed, gzip.GzipFile(fileobj=packed) as opened:
+        try:
+            while piece := opened.read(_PIECE):
+                yield piece
+        except (EOFError, zlib.error) as error:
+            raise gzip.BadGzipFile(errno.EINVAL, f"it is cut short or torn: {error}") from error
 
 
 def _pieces(handle: int) -> Iterator[bytes]:

@@ -9,6 +9,8 @@
       .attempts/<fingerprint>/<attempt>-<token>/             at work, or what a failed one left
       .slots/<slot>.log                                      what a slot printed between cells
       .runners/<run>.json                                    who runs, and how that stands
+      .evidence/<moment>/<path>/                             what `verify --repair` took from there
+      .archive/                                              what `archive` packed
 """
 
 from __future__ import annotations
@@ -77,5 +79,17 @@ class Layout:
     def runners(self) -> Path:
         return self.root / ".runners"
 
+    @property
+    def slots(self) -> Path:
+        return self.root / ".slots"
+
+    @property
+    def evidence(self) -> Path:
+        return self.root / ".evidence"
+
+    @property
+    def archive(self) -> Path:
+        return self.root / ".archive"
+
     def slot_log(self, slot: str) -> Path:
-        return self.root / ".slots" / f"{slot}.log"
+        return self.slots / f"{slot}.log"

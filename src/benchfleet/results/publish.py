@@ -42,6 +42,13 @@ def publish(folder: Path, public: Path) -> None:
         _tidy(folder.parent)
 
 
+def move(folder: Path, to: Path) -> None:
+    """Rename a folder to a place where nothing lies; durable when this returns. Raises OSError."""
+    changed = _moved(folder, to)
+    for part in (*changed, to.parent, folder.parent):
+        sync_folder(part)
+
+
 def _moved(folder: Path, public: Path) -> list[Path]:
     """Rename the folder; the folders that got a new name besides the public one's own."""
     try:

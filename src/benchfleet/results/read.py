@@ -6,12 +6,13 @@ import hashlib
 import json
 import os
 from collections.abc import Collection, Iterator, Mapping
+from gzip import BadGzipFile
 from pathlib import Path
 from typing import Any
 
 from benchfleet.errors import ResultsError
 from benchfleet.results import layout as names
-from benchfleet.results.disk import digest_of, open_plain, read_plain
+from benchfleet.results.disk import PACKED, content_digest, digest_of, open_plain, read_plain
 from benchfleet.results.layout import Layout
 from benchfleet.results.samples import read_samples
 
@@ -49,15 +50,27 @@ def damage(folder: Path, content: Mapping[str, Any]) -> str:
     Only plain files inside the folder are looked at, whatever the content names.
     """
     for name, digest in content.get("files", {}).items():
-        if _leaves(folder, name):
-            return f"{name!r} is no file of its folder"
         try:
-            found = digest_of(folder / name)
-        except OSError:
-            return f"{name} is missing"
-        if found != digest:
-            return f"{name} is not as it was sealed"
+            wrong = file_damage(folder, name, digest)
+        except OSError as error:
+            wrong = f"{name} cannot be read ({error.strerror})"
+        if wrong:
+            return wrong
     return ""
+
+
+def file_damage(folder: Path, name: str, digest: str) -> str:
+    """What of one sealed file is not as it was; ``""`` where all of it is. One that was compressed
+    in its place is as it was. Raises OSError where it is there and cannot be read."""
+    if _leaves(folder, name):
+        return f"{name!r} is no file of its folder"
+    try:
+        found = content_digest(folder / name)
+    except (FileNotFoundError, NotADirectoryError):
+        return f"{name} is missing"
+    except BadGzipFile:
+        return f"{name}{PACKED} is not as it was packed"
+    return "" if found == digest else f"{name} is not as it was sealed"
 
 
 def _leaves(folder: Path, name: str) -> bool:

@@ -57,13 +57,25 @@ def take_over(source: Path, layout: Layout, campaign: str, wanted: Collection[st
             if lines.count(b"\n") > best.get(fingerprint, b"").count(b"\n"):
                 best[fingerprint] = lines
     for fingerprint, lines in best.items():
-        folder = layout.attempts_of(fingerprint) / _ATTEMPT
-        make_folders(folder)
-        write_synced(folder, {_DRAFT: lines})
-        os.replace(folder / _DRAFT, folder / names.SAMPLES)
+        _keep(layout, fingerprint, lines)
     return Taken(
         samples=sum(map(count_samples, best.values())), cells=len(best), left_out=tuple(left_out)
     )
+
+
+def keep_samples(layout: Layout, fingerprint: str, file: Path) -> int:
+    """Put the samples of this file where the cell's next attempt finds them; how many."""
+    lines, _ = _well_formed(file)
+    if lines:
+        _keep(layout, fingerprint, lines)
+    return count_samples(lines)
+
+
+def _keep(layout: Layout, fingerprint: str, lines: bytes) -> None:
+    folder = layout.attempts_of(fingerprint) / _ATTEMPT
+    make_folders(folder)
+    write_synced(folder, {_DRAFT: lines})
+    os.replace(folder / _DRAFT, folder / names.SAMPLES)
 
 
 def _attempts(root: Path, wanted: Collection[str]) -> Iterator[tuple[str, Path]]:

@@ -1,0 +1,292 @@
+"""Whether published results are what was sealed, where the ledger has them; changes nothing."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from stat import S_ISDIR, S_ISLNK, S_ISREG
+from typing import Any, Literal, get_args
+
+from benchfleet.domain.attempt import CellRecord
+from benchfleet.domain.cell import Cell
+from benchfleet.errors import ResultsError
+from benchfleet.results import layout as names
+from benchfleet.results.disk import PACKED, digest_of, read_plain
+from benchfleet.results.layout import Layout
+from benchfleet.results.read import damage, file_damage, sealed, sealed_attempts
+from benchfleet.results.samples import by_index
+from benchfleet.results.summary import summarise
+
+Kind = Literal[
+    "gone",  # the ledger has a result, and its folder is not there
+    "elsewhere",  # likewise, and the runner that made it was on another machine
+    "unpublished",  # its sealed folder waits for the rename
+    "damaged",  # its folder is not as it was sealed
+    "misplaced",  # the whole result of another cell lies there
+    "foreign",  # what lies there is no result that the ledger knows
+    "occupied",  # something lies where the result of a cell goes that has none yet
+    "unknown",  # a result lies where the ledger has no cell
+    "link",  # a link is on its way, or among its files
+    "unreadable",  # the system refuses to read it
+    "newer",  # another benchfleet wrote its format
+    "score",  # scored again, it has another score
+]
+KINDS: tuple[str, ...] = get_args(Kind)
+_ALWAYS = (names.SAMPLES, names.METRICS, names.RAW_RESULTS, names.CONFIG, names.LOG)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """One thing that is wrong."""
+
+    kind: Kind
+    path: str  # of the folder, below the campaign's
+    message: str
+    fingerprint: str = ""  # of the cell whose place it is; "" where the ledger has none there
+
+    def to_dict(self) -> dict[str, str]:
+        return {name: getattr(self, name) for name in self.__dataclass_fields__}
+
+
+class Verifier:
+    """Looks at the folders of one campaign, held against what its ledger says."""
+
+    def __init__(
+        self, layout: Layout, records: Iterable[CellRecord], *, quick: bool = False
+    ) -> None:
+        self._layout, self._quick = layout, quick
+        self._records = {record.path: record for record in records}
+        self._digests = {
+            record.outcome.digest: record
+            for record in self._records.values()
+            if record.state == "success" and record.outcome
+        }
+        self._waiting: dict[str, set[str]] = {}  # digests of sealed attempts, by fingerprint
+        for folder, digest in sealed_attempts(layout).items():
+            self._waiting.setdefault(folder.parent.name, set()).add(digest)
+
+    def look(self, record: CellRecord) -> Finding | None:
+        """What is wrong at the place of one cell; None for nothing. A place is vacant while its
+        cell has no result."""
+        try:
+            found = self._at(record)
+        except OSError as error:
+            found = "unreadable", f"{error.strerror}: {error.filename}"
+        if found is None:
+            return None
+        kind, message = found
+        if kind not in ("gone", "unpublished") and self._waits(record):
+            message += "; its own result waits under .attempts"
+        return Finding(kind=kind, path=record.path, message=message, fingerprint=record.fingerprint)
+
+    def _at(self, record: CellRecord) -> tuple[Kind, str] | None:
+        done = record.state == "success"
+        if link := self._link_above(record.path):
+            shown = f"{link} is a link, to {os.readlink(self._layout.root / link)}"
+            return ("link", shown) if done else None
+        folder = self._layout.published(record.path)
+        if not _lies(folder):
+            if not done:
+                return None
+            if self._waits(record):
+                return "unpublished", "done and sealed, and not at its place yet"
+            return "gone", "done, and its folder is not there"
+        if done:
+            return self._result(record, folder)
+        whose = self._whose(folder)
+        if whose == record.fingerprint:
+            return "unknown", f"a result of this cell, which the ledger has as {record.state}"
+        return "occupied", f"something lies where the result of a {record.state} cell goes"
+
+    def _waits(self, record: CellRecord) -> bool:
+        digest = record.outcome.digest if record.outcome else ""
+        return digest in self._waiting.get(record.fingerprint, ())
+
+    def _link_above(self, path: str) -> str:
+        parts = path.split("/")
+        above = ("/".join(parts[:end]) for end in range(1, len(parts) + 1))
+        return next((one for one in above if os.path.islink(f"{self._layout.root}/{one}")), "")
+
+    def _result(self, record: CellRecord, folder: Path) -> tuple[Kind, str] | None:
+        outcome = record.outcome
+        try:
+            digest = digest_of(folder / names.CELL)
+        except (FileNotFoundError, NotADirectoryError):
+            return "damaged", f"{names.CELL} is missing"
+        if outcome is None or digest != outcome.digest:
+            return self._another(record, folder, digest)
+        try:
+            content, _ = sealed(folder)
+        except ResultsError as error:
+            return "newer", str(error)
+        try:
+            cell = Cell.from_dict(content["cell"])
+            files, path = dict(content["files"]), content["path"]
+        except (LookupError, TypeError, ValueError, AttributeError) as error:
+            return "newer", f"{names.CELL} is not as this benchfleet writes it: {error!r}"
+        if not cell.fingerprint == content["fingerprint"] == record.fingerprint:
+            return "foreign", f"{names.CELL} is of the cell {cell.id} ({cell.fingerprint[:8]})"
+        if path != record.path:
+            return "foreign", f"it was sealed for {path}"
+        wrong = list(self._wrong_files(folder, files))
+        if not self._quick and not wrong:
+            wrong += _wrong_content(folder, content, outcome.metrics)
+        if wrong:
+            return "damaged", "; ".join(wrong)
+        links = _links(folder)
+        return ("link", f"{', '.join(links)} in it: no plain file") if links else None
+
+    def _wrong_files(self, folder: Path, files: Mapping[str, str]) -> Iterator[str]:
+        yield from (f"{name} was never sealed" for name in _ALWAYS if name not in files)
+        for name, digest in files.items():
+            if not self._quick:
+                wrong = file_damage(folder, name, digest)
+            else:
+                wrong = "" if _is_there(folder / name) else f"{name} is missing"
+            if wrong:
+                yield wrong
+
+    def _another(self, record: CellRecord, folder: Path, digest: str) -> tuple[Kind, str]:
+        """What a cell.json is that is not the one that the ledger took."""
+        owner = self._digests.get(digest)
+        if owner is not None:
+            return "misplaced", f"the result of {owner.path} lies here"
+        whose = self._whose(folder)
+        if not whose:
+            return "damaged", f"{names.CELL} cannot be read"
+        if whose != record.fingerprint:
+            return "foreign", f"the result of another cell ({whose[:8]}) lies here"
+        return "damaged", f"{names.CELL} is not the one that the ledger took"
+
+    def _whose(self, folder: Path) -> str:
+        """The fingerprint that a folder says it has; ``""`` for none."""
+        try:
+            return str(sealed(folder)[0]["fingerprint"])
+        except ResultsError:
+            return ""
+
+    def unknown(self) -> Iterator[Finding]:
+        """The results that lie where the ledger has no cell."""
+        root = self._layout.root
+        above = {parent for path in self._records for parent in _parents(path)}
+        places = [root]
+        for place in places:
+            try:
+                entries = sorted(os.scandir(place), key=lambda entry: entry.name)
+            except OSError:
+                continue  # of a cell's place it is told there
+            for entry in entries:
+                path = os.path.relpath(entry.path, root)
+                if entry.name.startswith(".") or path in self._records:
+                    continue
+                if not entry.is_dir(follow_symlinks=False):
+                    continue
+                if path in above or not os.path.lexists(f"{entry.path}/{names.CELL}"):
+                    places.append(Path(entry.path))
+                else:
+                    yield Finding(kind="unknown", path=path, message=self._what_is(Path(entry)))
+
+    def _what_is(self, folder: Path) -> str:
+        path = folder.relative_to(self._layout.root).as_posix()
+        try:
+            content, digest = sealed(folder)
+            if owner := self._digests.get(digest):
+                return f"the result of {owner.path}, or a copy of it"
+            if wrong := damage(folder, content):
+                return f"a damaged result that the ledger does not know: {wrong}"
+            was = "" if content["path"] == path else f", sealed for {content['path']}"
+            return f"a whole result that the ledger does not know{was}"
+        except (ResultsError, LookupError, AttributeError, TypeError) as error:
+            return f"a result that cannot be read: {error}"
+
+
+def _parents(path: str) -> Iterator[str]:
+    while "/" in path:
+        path = path.rpartition("/")[0]
+        yield path
+
+
+def _lies(folder: Path) -> bool:
+    """Whether something is there. Raises OSError where that cannot be seen."""
+    try:
+        os.lstat(folder)
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def _is_there(file: Path) -> bool:
+    for one in (file, f"{file}{PACKED}"):
+        try:
+            return S_ISREG(os.lstat(one).st_mode)
+        except FileNotFoundError:
+            continue
+    return False
+
+
+def _links(folder: Path) -> list[str]:
+    """What is neither file nor folder below a folder."""
+    found, places = [], [folder]
+    for place in places:
+        for entry in os.scandir(place):
+            mode = entry.stat(follow_symlinks=False).st_mode
+            if S_ISDIR(mode):
+                places.append(Path(entry.path))
+            elif not S_ISREG(mode) or S_ISLNK(mode):
+                found.append(os.path.relpath(entry.path, folder))
+    return sorted(found)
+
+
+def _wrong_content(
+    folder: Path, content: Mapping[str, Any], known: Mapping[str, Any]
+) -> Iterator[str]:
+    """Where the files of a result do not hold what they must, or its numbers do not agree."""
+    for name in (names.METRICS, names.CONFIG):
+        if not isinstance(_json(read_plain(folder / name)), dict):
+            yield f"{name} holds no JSON object"
+    if _not_text(read_plain(folder / names.RAW_RESULTS)):
+        yield f"{names.RAW_RESULTS} is no text"
+    metrics = content["metrics"]
+    lines = [_json(line) for line in read_plain(folder / names.SAMPLES).splitlines()]
+    samples = [line for line in lines if isinstance(line, dict) and type(line.get("index")) is int]
+    if other := len(lines) - len(samples):
+        yield f"{other} lines of {names.SAMPLES} are no samples"
+    records = list(by_index(samples).values())
+    scores = [record["score"] for record in records if "score" in record]
+    try:
+        made = summarise({"overall": metrics["overall_score"], "per_sample": scores}, records)
+    except (ValueError, LookupError, TypeError) as error:
+        yield f"{names.SAMPLES} cannot be summed up: {error}"
+        return
+    for name in made.keys() | metrics.keys():
+        if not _same(made.get(name), metrics.get(name)):
+            told = f"{metrics.get(name)}, its samples make {made.get(name)}"
+            yield f"{names.CELL} has {name} {told}"
+    for name in known.keys() | metrics.keys():
+        if not _same(known.get(name), metrics.get(name)):
+            yield f"{name} is {metrics.get(name)}, and the ledger has {known.get(name)}"
+
+
+def _not_text(content: bytes) -> bool:
+    try:
+        content.decode("utf-8")
+    except UnicodeDecodeError:
+        return True
+    return False
+
+
+def _json(text: bytes) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _same(one: Any, other: Any) -> bool:
+    if isinstance(one, (int, float)) and isinstance(other, (int, float)):
+        return math.isclose(one, other, rel_tol=1e-9, abs_tol=1e-12)
+    return bool(one == other)

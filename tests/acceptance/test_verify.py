@@ -1,0 +1,144 @@
+"""``benchfleet verify`` as a person has it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import pytest
+
+from .conftest import MOCK, User
+
+ONE, TWO = "m1/dense/mock_benchmark", "m2/dense/mock_benchmark"
+
+
+def test_what_was_broken_is_named_mended_and_run_again(user: User) -> None:
+    user.write(MOCK)
+    user.run("run", "study.yaml")
+    assert "2 results verified, nothing wrong" in user.run("verify", "study.yaml").stdout
+    before = user.published()
+    shutil.rmtree(user.results / ONE)
+    with open(user.results / TWO / "metrics.json", "a") as file:
+        file.write("\n")
+    told = user.run("verify", "study.yaml", code=1).stdout
+    assert f"gone  {ONE}  done, and its folder is not there" in told
+    assert f"damaged  {TWO}  metrics.json is not as it was sealed" in told
+    assert "`benchfleet verify study.yaml --repair` runs it again" in told
+    refused = user.run("verify", "study.yaml", "--repair", code=2).stderr
+    assert "this would mend 2 places, of which 1 are moved to .evidence; say --yes" in refused
+    done = user.json("verify", "study.yaml", "--repair", "--yes", code=1)
+    assert [one["act"] for one in done["repaired"]] == [
+        "kept as evidence",
+        "pending again",
+        "pending again",
+    ]
+    assert (done["wrong"], done["missing"]) == ([], {"pending": 2})
+    again = user.json("verify", "study.yaml", "--repair", "--yes", code=1)
+    assert (again["repaired"], again["missing"]) == ([], {"pending": 2})
+    user.run("run", "study.yaml")
+    assert user.run("verify", "study.yaml", "--deep").returncode == 0
+    now = {path: json.loads(sealed) for path, sealed in user.published().items()}
+    assert {path: one["metrics"]["overall_score"] for path, one in now.items()} == {
+        path: json.loads(sealed)["metrics"]["overall_score"] for path, sealed in before.items()
+    }
+    assert now[TWO]["provenance"]["resumed_samples"] == 5  # those were as they had been
+
+
+def test_cells_without_a_result_are_counted_by_axis(user: User) -> None:
+    user.write(MOCK)
+    nothing = user.json("verify", "study.yaml", code=1)
+    assert (nothing["results"], nothing["missing"]) == (0, {"pending": 2})
+    user.run("run", "study.yaml", "--only", "models=m1")
+    found = user.json("verify", "study.yaml", "--quick", code=1)
+    assert found["complete"]["models"] == {
+        "m1": {"good": 1, "cells": 1},
+        "m2": {"good": 0, "cells": 1},
+    }
+    told = user.run("verify", "study.yaml", code=1).stdout
+    assert "1 cells have no good result: 1 pending" in told
+    assert "run them: benchfleet run study.yaml" in told
+    user.run("verify", "study.yaml", "--only", "models=m1")
+
+
+def with_modules(user: User, monkeypatch: pytest.MonkeyPatch, **modules: str) -> None:
+    """Let every Python that the user starts find these modules."""
+    folder = user.folder / "modules"
+    for name, text in modules.items():
+        folder.mkdir(exist_ok=True)
+        (folder / f"{name}.py").write_text(text)
+    monkeypatch.setenv("PYTHONPATH", str(folder))
+
+
+def test_what_another_machine_made_is_not_run_again(
+    user: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    user.write(MOCK)
+    with_modules(
+        user, monkeypatch, sitecustomize="import socket; socket.gethostname = lambda: 'lab2'"
+    )
+    user.run("run", "study.yaml")
+    monkeypatch.delenv("PYTHONPATH")
+    shutil.rmtree(user.results / ONE)
+    found = user.json("verify", "study.yaml", "--repair", "--yes", code=1)
+    (wrong,) = found["wrong"]
+    assert (wrong["kind"], wrong["message"]) == (
+        "elsewhere",
+        "its folder is not here; lab2 made it",
+    )
+    assert found["repaired"] == []
+    assert "benchfleet retry study.yaml --gone" in wrong["way_out"]
+
+
+SCORER = """
+from pathlib import Path
+from benchfleet.benchmarks.base import Sample, SampleBenchmark, Score
+from benchfleet.models.base import Prompt
+
+class Drifting(SampleBenchmark):
+    version = "1"
+
+    def __init__(self, params):
+        pass
+
+    def params(self):
+        return {}
+
+    def samples(self, subset, seed):
+        what = Prompt(context="what?")
+        return [Sample(index=index, id=str(index), prompt=what) for index in range(3)]
+
+    def score(self, records):
+        scores = [float(word) for word in Path(__file__).with_name("scores").read_text().split()]
+        return Score(overall=sum(scores), per_sample=scores)
+"""
+
+
+def test_a_scorer_that_changed_is_told_by_a_deep_look(
+    user: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_modules(user, monkeypatch, drift=SCORER)
+    plugin = user.folder / "modules" / "drift-1.dist-info"
+    plugin.mkdir()
+    (plugin / "METADATA").write_text("Metadata-Version: 2.1\nName: drift\nVersion: 1\n")
+    (plugin / "entry_points.txt").write_text("[benchfleet.benchmarks]\ndrift = drift:Drifting\n")
+    scores = user.folder / "modules" / "scores"
+    scores.write_text("1 0 1")
+    user.write(MOCK.replace("mock_benchmark", "drift"))
+    user.run("run", "study.yaml", "--only", "models=m1")
+    user.run("verify", "study.yaml", "--deep", "--only", "models=m1")
+    scores.write_text("1 0 0")
+    found = user.json("verify", "study.yaml", "--deep", "--repair", "--yes", code=1)
+    (wrong,) = found["wrong"]
+    assert (wrong["kind"], wrong["path"]) == ("score", "m1/dense/drift")
+    assert wrong["message"] == ("scored again it has 1.0, published is 2.0 (1 samples differ)")
+    assert found["repaired"] == []
+
+
+def test_what_cannot_be_scored_again_is_noted_and_is_not_wrong(user: User) -> None:
+    once = user.folder / "once"
+    user.write(MOCK.replace("mock_benchmark", f"_hostile: {{act: score, once: {once}}}"))
+    once.touch()
+    user.run("run", "study.yaml")
+    once.unlink()
+    done = user.run("verify", "study.yaml", "--deep")
+    assert "note: m1/dense/_hostile was not scored again: " in done.stdout

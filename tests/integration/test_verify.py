@@ -1,0 +1,363 @@
+"""Results held against seal and ledger, broken in every way a tree can be, and put right again."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from benchfleet.domain.attempt import CellRecord, Outcome, RunnerId
+from benchfleet.domain.cell import Cell
+from benchfleet.domain.event import Event
+from benchfleet.domain.resource import Choice, Offer
+from benchfleet.ledger.memory import MemoryLedger
+from benchfleet.results.layout import Layout
+from benchfleet.results.publish import publish
+from benchfleet.results.samples import earlier_samples
+from benchfleet.results.verify import Finding, Verifier
+from benchfleet.results.write import AttemptFolder, Verdict
+from benchfleet.runner.repair import Repaired, repair
+from benchfleet.testing import sample_cell
+
+SAMPLES = 3
+
+
+class Study:
+    """A campaign with two results, made as a runner makes them."""
+
+    def __init__(self, root: Path) -> None:
+        self.layout, self.ledger = Layout(root), MemoryLedger()
+        self.one, self.two = self.finish(sample_cell(1)), self.finish(sample_cell(2))
+
+    def finish(self, cell: Cell, *, rename: bool = True) -> str:
+        """Run a cell to its end; its path."""
+        self.ledger.enroll([cell])
+        offer = Offer(among=Choice([cell.fingerprint]))
+        (claim,) = self.ledger.claim(RunnerId("me"), offer)
+        folder = AttemptFolder(self.layout.attempt(claim.lease))
+        for index in range(SAMPLES):
+            answer = f"answer {index} of {cell.fingerprint[:8]}"
+            sample = {"index": index, "id": f"s{index}", "columns": {}, "predicted_answer": answer}
+            folder.record(json.dumps(sample).encode() + b"\n")
+        folder.append("extra/raw.bin", b"more")
+        score = {"overall": 0.5, "per_sample": [1.0, 0.0, 0.5], "tasks": {}, "summary": {}}
+        verdict = Verdict(score=score, seconds={"load": 1.0}, provenance={"host": "here"})
+        sealed = folder.seal(cell, claim.path, verdict)
+        outcome = Outcome(state="success", digest=sealed.digest, metrics=sealed.metrics)
+        self.ledger.finish(claim.lease, outcome)
+        if rename:
+            publish(folder.folder, self.layout.published(claim.path))
+        return claim.path
+
+    def folder(self, path: str) -> Path:
+        return self.layout.published(path)
+
+    def look(self, *, quick: bool = False) -> list[Finding]:
+        records = list(self.ledger.cells())
+        verifier = Verifier(self.layout, records, quick=quick)
+        found = [one for one in map(verifier.look, records) if one]
+        known = {one.path for one in found}
+        return found + [one for one in verifier.unknown() if one.path not in known]
+
+    def kinds(self, *, quick: bool = False) -> dict[str, str]:
+        return {one.path: one.kind for one in self.look(quick=quick)}
+
+    def repair(self, moment: str = "now") -> list[Repaired]:
+        return list(repair(self.ledger, self.layout, self.look(), moment=moment))
+
+    def states(self) -> dict[str, str]:
+        return {record.path: record.state for record in self.ledger.cells()}
+
+    def record(self, path: str) -> CellRecord:
+        return next(record for record in self.ledger.cells() if record.path == path)
+
+    def evidence(self, moment: str = "now") -> set[str]:
+        root = self.layout.evidence / moment
+        return {file.parent.relative_to(root).as_posix() for file in root.rglob("log.txt")}
+
+
+@pytest.fixture
+def study(tmp_path: Path) -> Study:
+    return Study(tmp_path / "study")
+
+
+def cut(folder: Path) -> None:
+    file = folder / "samples.jsonl"
+    file.write_bytes(file.read_bytes()[:-20])
+
+
+def half_written(folder: Path) -> None:
+    for name in ("metrics.json", "cell.json", "raw_results.csv"):
+        (folder / name).unlink()
+
+
+def emptied(folder: Path) -> None:
+    for name in ("metrics.json", "cell.json"):
+        (folder / name).write_bytes(b"")
+
+
+def edited_metrics(folder: Path) -> None:
+    file = folder / "metrics.json"
+    file.write_text(file.read_text().replace("0.5", "0.9"))
+
+
+def edited_cell(folder: Path) -> None:
+    file = folder / "cell.json"
+    file.write_text(file.read_text().replace("0.5", "0.9"))
+
+
+def no_log(folder: Path) -> None:
+    (folder / "log.txt").unlink()
+
+
+def no_extra(folder: Path) -> None:
+    shutil.rmtree(folder / "extra")
+
+
+def file_as_link(folder: Path) -> None:
+    kept = folder.parents[3] / "kept.csv"
+    os.rename(folder / "raw_results.csv", kept)
+    (folder / "raw_results.csv").symlink_to(kept)
+
+
+def torn_packing(folder: Path) -> None:
+    packed = gzip.compress((folder / "extra/raw.bin").read_bytes())
+    (folder / "extra/raw.bin.gz").write_bytes(packed[:-6])
+    (folder / "extra/raw.bin").unlink()
+
+
+DAMAGE = [
+    cut,
+    half_written,
+    emptied,
+    edited_metrics,
+    edited_cell,
+    no_log,
+    no_extra,
+    file_as_link,
+    torn_packing,
+]
+
+
+def test_what_is_as_it_was_sealed_is_good(study: Study) -> None:
+    assert study.look() == study.look(quick=True) == []
+    assert study.repair() == []
+
+
+@pytest.mark.parametrize("harm", DAMAGE)
+def test_damage_is_told_and_run_again_and_the_old_is_kept(
+    study: Study, harm: Callable[[Path], None]
+) -> None:
+    harm(study.folder(study.one))
+    assert study.kinds() == {study.one: "damaged"}
+    study.repair()
+    assert study.states() == {study.one: "pending", study.two: "success"}
+    assert not study.folder(study.one).exists()
+    assert (study.layout.evidence / "now" / study.one / "samples.jsonl").exists()
+    asked = study.ledger.events(kinds=["retry_asked"])
+    assert [event.data["reason"].startswith("verify: ") for event in asked] == [True]
+    assert study.look() == []
+    assert study.repair("later") == []
+    study.finish(sample_cell(1))
+    assert study.look() == []
+
+
+@pytest.mark.parametrize("harm", [half_written, emptied, edited_cell, no_log, no_extra])
+def test_a_quick_look_sees_what_is_missing_and_what_is_not_the_ledgers(
+    study: Study, harm: Callable[[Path], None]
+) -> None:
+    harm(study.folder(study.one))
+    assert study.kinds(quick=True) == {study.one: "damaged"}
+
+
+def test_samples_that_are_as_they_were_are_not_asked_again(study: Study) -> None:
+    edited_metrics(study.folder(study.one))
+    assert "with 3 samples" in study.repair()[-1].detail
+    attempts = study.layout.attempts_of(study.record(study.one).fingerprint)
+    kept = [json.loads(line) for line in earlier_samples(attempts).splitlines()]
+    assert [record["index"] for record in kept] == [0, 1, 2]
+    assert not any("score" in record for record in kept)
+
+
+def test_samples_that_were_changed_are_not_taken_again(study: Study) -> None:
+    cut(study.folder(study.one))
+    assert study.repair()[-1] == Repaired(path=study.one, act="pending again")
+    assert not study.layout.attempts_of(study.record(study.one).fingerprint).exists()
+
+
+def test_a_folder_that_was_deleted_is_run_again(study: Study) -> None:
+    shutil.rmtree(study.folder(study.one))
+    assert study.kinds() == {study.one: "gone"}
+    assert study.repair() == [Repaired(path=study.one, act="pending again")]
+    assert study.states()[study.one] == "pending"
+
+
+def test_folders_that_were_swapped_go_home_and_nothing_is_run_again(study: Study) -> None:
+    one, two, aside = study.folder(study.one), study.folder(study.two), study.layout.root / "aside"
+    for source, target in ((one, aside), (two, one), (aside, two)):
+        source.rename(target)
+    assert study.kinds() == {study.one: "misplaced", study.two: "misplaced"}
+    study.repair()
+    assert study.look() == []
+    assert study.states() == {study.one: "success", study.two: "success"}
+
+
+def test_a_folder_that_was_renamed_goes_home(study: Study) -> None:
+    aside = study.folder(study.one).with_name("aside")
+    study.folder(study.one).rename(aside)
+    assert sorted(study.kinds().values()) == ["gone", "unknown"]
+    assert [done.act for done in study.repair()] == ["put back"]
+    assert study.look() == []
+
+
+def test_a_sealed_result_that_waits_is_put_at_its_place(study: Study) -> None:
+    path = study.finish(sample_cell(3), rename=False)
+    assert study.kinds() == {path: "unpublished"}
+    study.repair()
+    assert study.look() == []
+    assert study.states()[path] == "success"
+
+
+def test_a_result_that_waits_behind_rubbish_is_put_at_its_place(study: Study) -> None:
+    path = study.finish(sample_cell(3), rename=False)
+    study.folder(path).mkdir(parents=True)
+    (study.folder(path) / "log.txt").write_text("mine")
+    (found,) = study.look()
+    assert (found.kind, "its own result waits" in found.message) == ("damaged", True)
+    study.repair()
+    assert study.look() == []
+    assert study.evidence() == {path}
+
+
+def test_the_result_of_another_campaign_is_known_by_its_cell(study: Study, tmp_path: Path) -> None:
+    other = Study(tmp_path / "other")
+    path = other.finish(sample_cell(1, version="2"))
+    shutil.rmtree(study.folder(study.one))
+    shutil.copytree(other.folder(path), study.folder(study.one))
+    (found,) = study.look()
+    assert (found.kind, "the result of another cell" in found.message) == ("foreign", True)
+    study.repair()
+    assert study.states()[study.one] == "pending"
+    assert study.evidence() == {study.one}
+
+
+def test_rubbish_where_a_pending_cell_will_publish_is_moved_aside(study: Study) -> None:
+    cell = sample_cell(3)
+    study.ledger.enroll([cell])
+    study.folder(cell.id).mkdir(parents=True)
+    (study.folder(cell.id) / "log.txt").write_text("mine")
+    assert study.kinds() == {cell.id: "occupied"}
+    study.repair()
+    assert study.finish(cell) == cell.id
+    assert study.look() == []
+
+
+@pytest.mark.parametrize("place", ["tiny/dense/other", "tiny/dense/other/r1", "tiny/x/y"])
+def test_a_result_that_the_ledger_does_not_know_is_told_and_left(study: Study, place: str) -> None:
+    shutil.copytree(study.folder(study.one), study.layout.root / place)
+    assert study.kinds() == {place: "unknown"}
+    assert study.repair() == []
+    assert (study.layout.root / place / "cell.json").exists()
+
+
+def test_a_result_of_a_cell_that_the_ledger_has_as_pending_is_left_to_a_rebuild(
+    study: Study,
+) -> None:
+    study.ledger.record(Event(kind="retry_asked", fingerprint=study.record(study.one).fingerprint))
+    assert study.kinds() == {study.one: "unknown"}
+    assert study.repair() == []
+    assert study.folder(study.one).exists()
+
+
+def test_a_link_on_the_way_is_told_and_what_it_leads_to_is_left(
+    study: Study, tmp_path: Path
+) -> None:
+    away = tmp_path / "away"
+    (study.layout.root / "tiny").rename(away)
+    (study.layout.root / "tiny").symlink_to(away)
+    assert study.kinds() == {study.one: "link", study.two: "link"}
+    assert study.repair() == []
+    assert sorted(os.listdir(away / "dense")) == ["benchmark-1", "benchmark-2"]
+
+
+def test_a_link_beside_the_files_of_a_result_is_told(study: Study) -> None:
+    (study.folder(study.one) / "extra" / "passwd").symlink_to("/etc/passwd")
+    (found,) = study.look()
+    assert (found.kind, "extra/passwd" in found.message) == ("link", True)
+
+
+def test_files_that_were_never_sealed_are_no_harm(study: Study) -> None:
+    (study.folder(study.one) / ".DS_Store").write_bytes(b"\0")
+    (study.layout.root / "tiny" / "notes.txt").write_text("mine")
+    (study.layout.root / "plots").mkdir()
+    assert study.look() == []
+
+
+def test_what_was_packed_in_its_place_is_good(study: Study) -> None:
+    for name in ("log.txt", "extra/raw.bin"):
+        file = study.folder(study.one) / name
+        file.with_name(f"{file.name}.gz").write_bytes(gzip.compress(file.read_bytes()))
+        file.unlink()
+    assert study.look() == study.look(quick=True) == []
+
+
+def test_what_may_not_be_read_is_told_and_never_run_again(study: Study) -> None:
+    file = study.folder(study.one) / "cell.json"
+    file.rename(file.with_name("aside"))
+    file.mkdir()
+    assert study.kinds() == {study.one: "damaged"}
+    shutil.rmtree(study.layout.root / "tiny")
+    (study.layout.root / "tiny").write_text("a file")
+    assert study.kinds() == {study.one: "unreadable", study.two: "unreadable"}
+    assert study.repair() == []
+    assert study.states() == {study.one: "success", study.two: "success"}
+
+
+def test_numbers_that_the_samples_do_not_make_are_told(study: Study) -> None:
+    cell = sample_cell(4)
+    study.ledger.enroll([cell])
+    (claim,) = study.ledger.claim(RunnerId("me"), Offer())
+    folder = AttemptFolder(study.layout.attempt(claim.lease))
+    verdict = Verdict(
+        score={"overall": 0.5, "per_sample": [], "tasks": {}, "summary": {}},
+        seconds={},
+        provenance={},
+    )
+    sealed = folder.seal(cell, claim.path, verdict)
+    told = {**sealed.metrics, "overall_score": 0.9, "samples": 7}
+    study.ledger.finish(claim.lease, Outcome(state="success", digest=sealed.digest, metrics=told))
+    publish(folder.folder, study.folder(claim.path))
+    (found,) = study.look()
+    assert found.kind == "damaged"
+    assert "overall_score is 0.5, and the ledger has 0.9" in found.message
+    assert [done.act for done in study.repair()] == ["kept as evidence", "pending again"]
+    assert study.states()[claim.path] == "pending"
+
+
+def test_a_repair_that_was_cut_short_is_ended_by_the_next(study: Study) -> None:
+    """After the move, before the ledger heard of it; one was damaged, the other was only swapped
+    away and is whole."""
+    no_log(study.folder(study.one))
+    for path in (study.one, study.two):
+        kept = study.layout.evidence / "before" / path
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        study.folder(path).rename(kept)
+    assert {done.path: done.act for done in study.repair()} == {
+        study.one: "pending again",
+        study.two: "put back",
+    }
+    assert study.look() == []
+
+
+def test_evidence_is_never_overwritten(study: Study) -> None:
+    for _ in range(2):
+        no_log(study.folder(study.one))
+        study.repair("now")
+        study.finish(sample_cell(1))
+    kept = {folder.name for folder in study.layout.evidence.iterdir()}
+    assert kept == {"now", "now.1"}
