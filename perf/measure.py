@@ -24,15 +24,22 @@ Timed = Callable[[], Mapping[str, float]]  # one repetition: figures by name, se
 
 
 def arguments(
-    purpose: str, *, repeats: int = 5, numbers: Mapping[str, int | None] | None = None
+    purpose: str,
+    *,
+    repeats: int = 5,
+    numbers: Mapping[str, int | None] | None = None,
+    words: Mapping[str, str] | None = None,
 ) -> argparse.Namespace:
-    """What every script takes; `numbers` are further options of this one with their defaults."""
+    """What every script takes; `numbers` and `words` are further options of this one with their
+    defaults."""
     parser = argparse.ArgumentParser(description=purpose)
     parser.add_argument("--repeats", type=int, default=repeats)
     parser.add_argument("--json", metavar="FILE", help="write the figures there too")
     parser.add_argument("--work", metavar="DIR", help="where to work; a disk, to count its fsync")
     for name, default in (numbers or {}).items():
         parser.add_argument(f"--{name}", type=int, default=default)
+    for name, word in (words or {}).items():
+        parser.add_argument(f"--{name}", default=word)
     return parser.parse_args()
 
 

@@ -10,6 +10,7 @@ import socket
 import subprocess
 import tempfile
 import time
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
@@ -46,16 +47,22 @@ def need_postgres() -> Path:
 
 class Postgres:
     """A server that trusts everybody on this machine but the role `secretive`; it keeps nothing
-    safe from power cuts, unless it is `synced`. Whoever makes one calls `remove` in the end."""
+    safe from power cuts, unless it is `synced`. Whoever makes one calls `remove` in the end.
 
-    def __init__(self, *, synced: bool = False) -> None:
+    It keeps its data `below` a folder, and works by these further `settings`.
+    """
+
+    def __init__(
+        self, *, synced: bool = False, below: str | None = None, settings: Sequence[str] = ()
+    ) -> None:
         self._programs = need_postgres()
+        self._settings = [word for setting in settings for word in ("-c", setting)]
         self._process: subprocess.Popen[bytes] | None = None
         self._watcher: subprocess.Popen[bytes] | None = None
         self._synced = synced
         self.port = _free_port()
         # Not below the tests' own folder, into which another user may not look.
-        self.folder = Path(tempfile.mkdtemp(prefix="benchfleet-postgres-"))
+        self.folder = Path(tempfile.mkdtemp(prefix="benchfleet-postgres-", dir=below))
         self._user: dict[str, object] = {}
         if os.geteuid() == 0:  # the server does not run as root
             user = _server_user()
@@ -85,6 +92,7 @@ class Postgres:
                     *("-c", "listen_addresses=127.0.0.1", "-c", "max_connections=200"),
                     *("-c", f"fsync={'on' if self._synced else 'off'}"),
                     *("-c", f"synchronous_commit={'on' if self._synced else 'off'}"),
+                    *self._settings,
                 ],
                 stdin=subprocess.DEVNULL,
                 stdout=log,

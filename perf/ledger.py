@@ -1,0 +1,408 @@
+"""A claim and a finish through the ledger's own verbs, with fencing and the whole history kept.
+
+Beside it: a raw loop of two statements on a table of as many rows, on PostgreSQL and on SQLite;
+and, with `--peers PYTHON` (one that has pgqueuer and procrastinate), jobs of those that do nothing.
+`a choice` claims among named cells, as a run does. Each worker is a process with a connection, but
+for the last table: 64 threads of one process, which share the connections of one ledger, beside 64
+threads with one each. `--quick 1` tries few shapes. The server is the script's own, and syncs what
+it commits.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import multiprocessing
+import os
+import random
+import sqlite3
+import statistics
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import measure
+import psycopg
+
+from benchfleet.domain.attempt import Outcome, RunnerId
+from benchfleet.domain.resource import Choice, Offer
+from benchfleet.ledger.copying import Tables
+from benchfleet.ledger.postgres import PostgresLedger
+from benchfleet.ledger.rows import CellTexts
+from benchfleet.ledger.sqlite import SqliteLedger
+from benchfleet.testing import sample_cell
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+from postgres import Postgres
+
+SETTINGS = ("shared_buffers=512MB", "max_wal_size=4GB")
+SMALL, LARGE = 10_000, 1_000_000  # rows
+MODELS, PRIORITIES = 50, 5
+SLOTS = 64
+PEERS = Path(__file__).with_name("ledger_peers.py")
+ENDED = Outcome(
+    state="success",
+    digest=hashlib.sha256(b"").hexdigest(),
+    metrics={"accuracy": 0.5},
+    seconds={"load": 1.0, "benchmark": 2.0},
+    host="lab",
+    device="gpu:0",
+)
+CLAIM = """\
+with found as (select id from {table} where state = 0 order by prio, id limit {batch}
+               for update skip locked)
+update {table} as cell set state = 1, token = %s, lease = now() from found
+where cell.id = found.id returning cell.id"""
+CLAIM_ONE = """\
+update {table} set state = 1, token = %s, lease = now()
+where id = (select id from {table} where state = 0 order by prio, id limit 1
+            for update skip locked) returning id"""
+FINISH = """\
+update {table} set state = 2, lease = null
+where id = any (%s::bigint[]) and state = 1 and token = %s"""
+FINISH_ONE = "update {table} set state = 2, lease = null where id = %s and state = 1 and token = %s"
+Pairs = Callable[[int], object]  # claims and finishes so many cells
+Opens = Callable[[ExitStack], Pairs]
+
+
+# What is measured: each opens its own connection and returns its loop
+
+
+def raw_postgres(url: str, table: str, batch: int, stack: ExitStack) -> Pairs:
+    connection = stack.enter_context(psycopg.connect(url, autocommit=True))
+    claim = (CLAIM if batch > 1 else CLAIM_ONE).format(table=table, batch=batch)
+    finish = (FINISH if batch > 1 else FINISH_ONE).format(table=table)
+
+    def pairs(cells: int) -> None:
+        done = 0
+        while done < cells:
+            token = random.getrandbits(31)
+            found = [row[0] for row in connection.execute(claim, (token,), prepare=True).fetchall()]
+            ids = found if batch > 1 else found[0]
+            assert connection.execute(finish, (ids, token), prepare=True).rowcount == len(found)
+            done += len(found)
+
+    return pairs
+
+
+def raw_sqlite(file: Path, batch: int, stack: ExitStack) -> Pairs:
+    database = stack.enter_context(closing(sqlite3.connect(file, isolation_level=None, timeout=60)))
+    database.execute("pragma synchronous = full")
+    some = f"select id from cell where state = 0 order by prio, id limit {batch}"  # noqa: S608
+
+    def pairs(cells: int) -> None:
+        done = 0
+        while done < cells:
+            token = random.getrandbits(31)
+            database.execute("begin immediate")
+            claim = f"update cell set state = 1, token = ?, lease = 1 where id in ({some})"  # noqa: S608
+            found = database.execute(f"{claim} returning id", (token,)).fetchall()
+            database.execute("commit")
+            database.execute("begin immediate")
+            database.executemany(
+                "update cell set state = 2, lease = null where id = ? and state = 1 and token = ?",
+                [(row[0], token) for row in found],
+            )
+            database.execute("commit")
+            done += len(found)
+
+    return pairs
+
+
+def loop(ledger: Any, batch: int, among: Choice | None) -> Pairs:
+    me = RunnerId(f"perf-{os.getpid()}-{threading.get_ident()}")
+
+    def pairs(cells: int) -> None:
+        done = 0
+        while done < cells:
+            claims = ledger.claim(me, Offer(among=among), min(batch, cells - done))
+            if not claims:
+                raise SystemExit("nothing is left to claim")
+            for claim in claims:
+                ledger.finish(claim.lease, ENDED)
+            done += len(claims)
+
+    return pairs
+
+
+def through_postgres(url: str, campaign: str, batch: int, chosen: bool, stack: ExitStack) -> Pairs:
+    ledger = stack.enter_context(closing(PostgresLedger(url, campaign=campaign)))
+    among = Choice(names(SMALL)) if chosen else None
+    if among is not None:  # it reads the choice once, at its first claim
+        claims = ledger.claim(RunnerId("perf"), Offer(among=among))
+        ledger.release([claim.lease for claim in claims], "to read the choice")
+    return loop(ledger, batch, among)
+
+
+def through_sqlite(file: Path, batch: int, stack: ExitStack) -> Pairs:
+    return loop(stack.enter_context(closing(SqliteLedger(file, campaign="perf"))), batch, None)
+
+
+# The rows
+
+
+def names(rows: int) -> Iterator[str]:
+    return (hashlib.sha256(str(number).encode()).hexdigest() for number in range(1, rows + 1))
+
+
+def filled(rows: int) -> Tables:
+    """A ledger of so many cells; of a large one every other has ended."""
+    texts, samples = CellTexts(), [sample_cell(model=f"model-{n}") for n in range(MODELS)]
+    specs = [(texts.spec(cell), texts.terms(cell)) for cell in samples]
+
+    def cells() -> Iterator[Sequence[Any]]:
+        for ordinal, name in enumerate(names(rows), start=1):
+            state = "success" if rows > SMALL and ordinal % 2 else "pending"
+            lane, priority = ordinal % MODELS + 1, ordinal * 7919 % PRIORITIES
+            path = f"model-{lane}/dense/benchmark/r{ordinal}"
+            yield (
+                *(ordinal, name, path, path, lane, priority, state),
+                *(None, 0, 0, 0, 0, "", None, None),
+            )
+
+    yield "lane", ((n + 1, cell.model.load_key, 0, 0) for n, cell in enumerate(samples))
+    yield "cell", cells()
+    yield "spec", ((ordinal, *specs[ordinal % MODELS]) for ordinal in range(1, rows + 1))
+
+
+def raw_rows(rows: int) -> Iterator[tuple[int, int, int, str]]:
+    for n in range(rows):
+        yield n, n * 7919 % PRIORITIES, 2 if rows > SMALL and n % 2 else 0, f"m{n % 50}/b{n % 11}"
+
+
+def fill_raw_postgres(server: Postgres, table: str, rows: int) -> None:
+    with psycopg.connect(server.url(), autocommit=True) as connection:
+        connection.execute(f"drop table if exists {table}")  # type: ignore[arg-type]
+        connection.execute(
+            f"create table {table} (id bigint primary key, prio int not null,"  # type: ignore[arg-type]
+            " state smallint not null, spec text not null, token bigint, lease timestamptz)"
+            " with (fillfactor = 80)"
+        )
+        into = f"copy {table} (id, prio, state, spec) from stdin"
+        with connection.cursor() as cursor, cursor.copy(into) as copy:  # type: ignore[arg-type]
+            for row in raw_rows(rows):
+                copy.write_row(row)
+        connection.execute(f"create index on {table} (prio, id) where state = 0")  # type: ignore[arg-type]
+        connection.execute(f"vacuum analyze {table}")  # type: ignore[arg-type]
+
+
+def fill_raw_sqlite(file: Path, rows: int) -> None:
+    with closing(sqlite3.connect(file, isolation_level=None)) as database:
+        database.execute("pragma journal_mode = wal")
+        database.execute(
+            "create table cell (id integer primary key, prio int not null, state int not null,"
+            " spec text not null, token int, lease real)"
+        )
+        database.execute("begin")
+        database.executemany(
+            "insert into cell (id, prio, state, spec) values (?, ?, ?, ?)", raw_rows(rows)
+        )
+        database.execute("commit")
+        database.execute("create index pending on cell (prio, id) where state = 0")
+        database.execute("pragma wal_checkpoint(truncate)")
+
+
+def fill_postgres(server: Postgres, campaign: str, rows: int) -> None:
+    with closing(PostgresLedger(server.url(), campaign=campaign)) as ledger:
+        server.sql(f"drop schema {ledger.schema} cascade")
+    with closing(PostgresLedger(server.url(), campaign=campaign)) as ledger:
+        ledger.fill(filled(rows))
+        server.sql(f"vacuum analyze {ledger.schema}.cell")
+
+
+# Workers
+
+
+def in_processes(opens: Opens, workers: int, cells: int) -> float:
+    """Cells a second, of so many processes with their own connections."""
+    fork = multiprocessing.get_context("fork")
+    meeting, told = fork.Barrier(workers), fork.SimpleQueue()
+
+    def work() -> None:
+        with ExitStack() as stack:
+            pairs = opens(stack)
+            meeting.wait(120)
+            begun = time.perf_counter()
+            pairs(cells // workers)
+            told.put((begun, time.perf_counter()))
+
+    return _rate([fork.Process(target=work) for _ in range(workers)], told.get, cells // workers)
+
+
+def in_threads(loops: Sequence[Pairs], cells: int) -> float:
+    """Cells a second, of so many threads of this process."""
+    meeting = threading.Barrier(len(loops))
+    told: list[tuple[float, float]] = []
+
+    def work(pairs: Pairs) -> None:
+        meeting.wait(120)
+        begun = time.perf_counter()
+        pairs(cells // len(loops))
+        told.append((begun, time.perf_counter()))
+
+    threads = [threading.Thread(target=work, args=(pairs,)) for pairs in loops]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return _per_second(told, cells // len(loops))
+
+
+def _rate(processes: Sequence[Any], get: Callable[[], tuple[float, float]], each: int) -> float:
+    for process in processes:
+        process.start()
+    told: list[tuple[float, float]] = []
+    reader = threading.Thread(target=lambda: told.extend(get() for _ in processes), daemon=True)
+    reader.start()
+    for process in processes:
+        process.join()
+        if process.exitcode:
+            raise SystemExit("a worker failed")
+    reader.join(10)
+    return _per_second(told, each)
+
+
+def _per_second(told: Sequence[tuple[float, float]], each: int) -> float:
+    took = max(end for _, end in told) - min(begun for begun, _ in told)
+    return each * len(told) / took
+
+
+# The runs
+
+
+class Bench:
+    """The systems beside each other, each on rows of its own."""
+
+    def __init__(self, server: Postgres, folder: Path, peers: str) -> None:
+        self._server, self._folder, self._python = server, folder, peers
+        server.sql("create database peers")
+        self.peers: list[str] = []
+        if peers:
+            done = subprocess.run([peers, PEERS], check=True, capture_output=True, text=True)
+            self.peers = done.stdout.split()
+        for name in ("pgqueuer", "procrastinate"):
+            if name not in self.peers:
+                print(f"left out: {name} (name a Python that has it with --peers)")
+
+    def fill(self, rows: int) -> None:
+        fill_raw_postgres(self._server, f"raw{rows}", rows)
+        fill_postgres(self._server, f"perf{rows}", rows)
+        for name in ("raw", "ledger"):
+            for file in self._folder.glob(f"{name}{rows}.db*"):
+                file.unlink()
+        fill_raw_sqlite(self._folder / f"raw{rows}.db", rows)
+        with closing(SqliteLedger(self._folder / f"ledger{rows}.db", campaign="perf")) as ledger:
+            ledger.fill(filled(rows))
+
+    def systems(self, rows: int, workers: int, batch: int, cells: int) -> dict[str, Any]:
+        """What runs once, by name, and says how many cells a second it did."""
+        url, campaign = self._server.url(), f"perf{rows}"
+        opens: dict[str, Opens] = {
+            "psycopg loop": partial(raw_postgres, url, f"raw{rows}", batch),
+            "benchfleet, PostgreSQL": partial(through_postgres, url, campaign, batch, False),
+        }
+        if rows == SMALL:
+            opens["benchfleet, PostgreSQL, a choice"] = partial(
+                through_postgres, url, campaign, batch, True
+            )
+        opens["sqlite3 loop"] = partial(raw_sqlite, self._folder / f"raw{rows}.db", batch)
+        opens["benchfleet, SQLite"] = partial(
+            through_sqlite, self._folder / f"ledger{rows}.db", batch
+        )
+        found: dict[str, Any] = {
+            name: partial(in_processes, one, workers, cells) for name, one in opens.items()
+        }
+        if rows == SMALL and workers <= 16:  # their own rows; 64 of them take minutes
+            for peer in self.peers:
+                found[peer] = partial(self._peer, peer, workers, batch, max(500, cells // 2))
+        return found
+
+    def _peer(self, peer: str, workers: int, batch: int, jobs: int) -> float:
+        url = self._server.url(database="peers")
+        command = [self._python, str(PEERS), url, peer, str(workers), str(batch), str(jobs)]
+        done = subprocess.run(command, check=True, capture_output=True, text=True)
+        return float(done.stdout)
+
+    def slots(self) -> dict[str, Any]:
+        """64 slots of one process, over the connections of one ledger and over 64."""
+
+        def over(ledgers: int) -> float:
+            with ExitStack() as stack:
+                opened = [
+                    stack.enter_context(
+                        closing(PostgresLedger(self._server.url(), campaign=f"perf{SMALL}"))
+                    )
+                    for _ in range(ledgers)
+                ]
+                return in_threads([loop(opened[n % ledgers], 1, None) for n in range(SLOTS)], 2560)
+
+        def raw() -> float:
+            with ExitStack() as stack:
+                loops = [
+                    raw_postgres(self._server.url(), f"raw{SMALL}", 1, stack) for _ in range(SLOTS)
+                ]
+                return in_threads(loops, 2560)
+
+        return {
+            "psycopg loops, 64 connections": raw,
+            "benchfleet, 64 ledgers": partial(over, SLOTS),
+            "benchfleet, one ledger": partial(over, 1),
+        }
+
+
+def main() -> None:
+    arguments = measure.arguments(
+        __doc__ or "", repeats=3, numbers={"quick": 0}, words={"peers": ""}
+    )
+    with measure.folder(arguments) as folder, ExitStack() as stack:
+        server = Postgres(synced=True, below=arguments.work, settings=SETTINGS)
+        stack.callback(server.remove)
+        server.start()
+        bench = Bench(server, folder, arguments.peers)
+        shapes = [
+            (rows, workers, batch)
+            for rows in (SMALL, LARGE)
+            for workers in (1, 4, 16, 64)
+            for batch in (1, 10)
+        ]
+        if arguments.quick:
+            shapes = [(SMALL, 1, 1), (SMALL, 1, 10), (SMALL, 4, 1)]
+        if any(rows == LARGE for rows, _, _ in shapes):
+            bench.fill(LARGE)
+        rates: dict[str, dict[str, list[float]]] = {}
+        for _ in range(arguments.repeats):
+            for rows, workers, batch in shapes:
+                if rows == SMALL:
+                    bench.fill(SMALL)
+                heading = f"{rows:,} rows, {workers} workers, batch {batch}"
+                cells = 1920 if batch == 1 else 3840
+                for name, run in bench.systems(rows, workers, batch, cells).items():
+                    rates.setdefault(heading, {}).setdefault(name, []).append(run())
+            for name, run in bench.slots().items():
+                bench.fill(SMALL)
+                rates.setdefault("64 slots in one process", {}).setdefault(name, []).append(run())
+    show(rates, arguments)
+
+
+def show(rates: dict[str, dict[str, list[float]]], arguments: Any) -> None:
+    figures = {
+        heading: {name: statistics.median(found) for name, found in systems.items()}
+        for heading, systems in rates.items()
+    }
+    for heading, systems in figures.items():
+        print(f"\n{heading}\n\n| | cells/s | ratio to its loop |\n|---|---|---|")
+        for name, rate in systems.items():
+            against = "sqlite3 loop" if "SQLite" in name else next(iter(systems))
+            print(f"| {name} | {rate:.0f} | {rate / systems.get(against, rate):.2f} |")
+    if arguments.json:
+        Path(arguments.json).write_text(json.dumps(figures, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()
