@@ -493,6 +493,40 @@ def test_a_full_disk_is_named_and_loses_nothing(tmp_path: Path) -> None:
         assert ledger.enroll([sample_cell(0, config="more")]) == 1
 
 
+def test_a_claim_that_was_rolled_back_is_not_followed(tmp_path: Path) -> None:
+    path = filled(tmp_path / "ledger.db")
+    chosen = Choice(cell.fingerprint for cell in CELLS)
+    with closing(open_ledger(path)) as ledger, closing(open_ledger(path)) as other:
+        claims = [*ledger.claim(ME, Offer(among=chosen), 10)]
+        pages = ledger._connection.execute("pragma page_count").fetchone()[0]
+        ledger._connection.execute(f"pragma max_page_count = {pages}")
+        with pytest.raises(LedgerUnreachable, match="make room on the disk"):
+            ledger.claim(ME, Offer(among=chosen), 400)
+        ledger._connection.execute("pragma max_page_count = 100000")
+        claims += other.claim(ME, Offer(among=chosen), 20)
+        claims += ledger.claim(ME, Offer(among=chosen), len(CELLS))
+    ended = 20
+    assert len({claim.lease.fingerprint for claim in claims}) == len(claims) == len(CELLS) - ended
+
+
+def test_a_choice_follows_two_handles_that_take_turns(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.db"
+    with closing(open_ledger(path)) as one, closing(open_ledger(path)) as two:
+        one.enroll(CELLS[:60])
+        chosen = Choice(cell.fingerprint for cell in CELLS[:60])
+        ended = []
+        for turn in range(60):
+            here, other = (one, two) if turn % 3 else (two, one)
+            (claim,) = here.claim(ME, Offer(among=chosen))
+            if turn % 5 == 0:  # it comes back
+                other.release([claim.lease], "another is to have it")
+                (claim,) = here.claim(ME, Offer(among=chosen))
+            (other if turn % 2 else here).finish(claim.lease, SUCCESS)
+            ended.append(claim.lease.fingerprint)
+        assert not [*one.claim(ME, Offer(among=chosen)), *two.claim(ME, Offer(among=chosen))]
+    assert sorted(ended) == sorted(cell.fingerprint for cell in CELLS[:60])
+
+
 def test_another_writer_that_does_not_end_is_named(tmp_path: Path) -> None:
     path = filled(tmp_path / "ledger.db")
     with (

@@ -13,35 +13,20 @@ from contextlib import AbstractContextManager
 from functools import cache
 from itertools import islice
 from pathlib import Path
-from typing import Any, Protocol
-from weakref import WeakKeyDictionary
+from typing import Any
 
 from benchfleet.domain.attempt import CellRecord, Claim, Lease, Outcome, RunnerId
 from benchfleet.domain.cell import Cell, Fingerprint
 from benchfleet.domain.event import Event
-from benchfleet.domain.resource import Choice, Offer
+from benchfleet.domain.resource import Offer
 from benchfleet.domain.state import FINAL_STATES, STATES, State
 from benchfleet.errors import ClaimLost, LedgerError
+from benchfleet.ledger.chosen_table import ChosenTable, Do
 from benchfleet.ledger.rows import CellTexts, cell_of, record_of
 
 Clock = Callable[[], float]  # seconds since the epoch
 _HERE = Path(__file__).parent
 _TOGETHER = 1000  # cells that an enrolment looks up at once
-_CHOSEN_TOGETHER = 50_000  # cells of a choice that are taken in at once
-
-
-class Rows(Protocol):
-    """The answer of a statement, row by row."""
-
-    def fetchone(self) -> Any: ...
-    def fetchall(self) -> list[Any]: ...
-    def __iter__(self) -> Iterator[Any]: ...
-
-
-class Do(Protocol):
-    """Runs one statement by its name."""
-
-    def __call__(self, name: str, /, **values: Any) -> Rows: ...
 
 
 def named_statements(text: str) -> dict[str, str]:
@@ -75,8 +60,7 @@ class SqlLedger(ABC):
     def __init__(self, *, clock: Clock, lease: float) -> None:
         self._clock = clock
         self._lease = lease
-        self._choices: WeakKeyDictionary[Choice, int] = WeakKeyDictionary()  # their numbers
-        self._choice = 0  # the largest of them
+        self._chosen = ChosenTable()
         self._texts = CellTexts()
         self._declared: dict[str, Cell] = {}  # by fingerprint, as they were enrolled last
 
@@ -128,7 +112,11 @@ class SqlLedger(ABC):
     def claim(self, runner: RunnerId, offer: Offer, limit: int = 1) -> Sequence[Claim]:
         with self._writing(synced=False) as do:
             now = self._clock()
-            do("wake", now=now)
+            last, due, chosen_due = do("news", now=now).fetchone()
+            if due:
+                do("wake", now=now)
+            if chosen_due:
+                do("chosen_wake", now=now)
             wanted: dict[str, Any] = {
                 "gpus": offer.gpus,
                 "vram": offer.vram,
@@ -139,7 +127,7 @@ class SqlLedger(ABC):
             if offer.among is None:
                 best = do("claimable", **wanted)
             else:
-                number = self._choose(do, offer.among, now)
+                number = self._chosen.bring(do, offer.among, last)
                 best = do("claimable_chosen", choice=number, **wanted)
             return [self._take(do, row, runner, now) for row in best.fetchall()]
 
@@ -156,7 +144,8 @@ class SqlLedger(ABC):
             runner=runner,
             expires=now + self._lease,
         )
-        self._append(do, "claimed", fingerprint, _facts(lease, runner), at=now)
+        event = self._append(do, "claimed", fingerprint, _facts(lease, runner), at=now)
+        self._chosen.began(do, ordinal, event)
         cell = self._cell(fingerprint, spec, terms)
         after = Outcome.from_dict(json.loads(finished)["outcome"]) if finished else None
         if after and after.retry_in is None:
@@ -170,49 +159,6 @@ class SqlLedger(ABC):
         if cell and self._texts.spec(cell) == spec and self._texts.terms(cell) == terms:
             return cell
         return cell_of(spec, terms)
-
-    def _choose(self, do: Do, choice: Choice, now: float) -> int:
-        """Bring temp.chosen to what of the choice can be claimed now; the choice's number."""
-        seen, last, enrolled = do("followed").fetchone()
-        if enrolled:  # which cells there are, or where they are served, changed
-            do("forget_choices")
-            do("forget_chosen")
-        elif seen < last:
-            happened = [row[0] for row in do("happened", seen=seen)]
-            do("leave_out", among=json.dumps(happened))
-            for number, version in do("choices").fetchall():
-                self._put_back(do, number, version, happened)
-        if seen < last:
-            do("follow", seen=last)
-        do("chosen_wake", now=now)
-        number = self._choices.get(choice, 0)
-        row = do("choice", number=number).fetchone()
-        if row is None:
-            self._choice = number = self._choices[choice] = self._choice + 1
-            self._enter(do, number, choice, list(choice))
-        elif row[0] < choice.version:
-            changed = choice.changed(row[0])
-            do("leave_out_of", number=number, among=json.dumps(changed))
-            self._enter(do, number, choice, changed)
-        if row is None or row[0] < choice.version:
-            do("note_choice", number=number, version=choice.version)
-        return number
-
-    def _put_back(self, do: Do, number: int, version: int, happened: Sequence[str]) -> None:
-        """What can be claimed again of that to which something happened."""
-        choice = next((one for one, known in self._choices.items() if known == number), None)
-        if choice is None:  # nobody asks about it any more
-            do("forget_choice", number=number)
-            do("forget_chosen_of", number=number)
-        else:
-            self._enter(do, number, choice, happened)
-
-    def _enter(self, do: Do, number: int, choice: Choice, cells: Sequence[str]) -> None:
-        for start in range(0, len(cells), _CHOSEN_TOGETHER):
-            some = cells[start : start + _CHOSEN_TOGETHER]
-            ranks = {cell: choice.rank(cell) for cell in some if cell in choice}
-            if ranks:
-                do("choose", number=number, ranks=json.dumps(ranks))
 
     def renew(self, leases: Sequence[Lease]) -> Sequence[Lease]:
         held = []
@@ -239,7 +185,7 @@ class SqlLedger(ABC):
             cell = do("held", fingerprint=lease.fingerprint).fetchone()
             if cell is None:
                 raise ClaimLost(f"the ledger knows no cell {lease.fingerprint[:8]}")
-            ordinal, _, _, token, ended_token, runner, last = cell
+            ordinal, state, _, token, ended_token, runner, last = cell
             name = f"attempt {lease.attempt} of cell {lease.fingerprint[:8]}"
             if ended_token == lease.token:
                 had = json.loads(do("event", seq=last).fetchone()[0])["outcome"]
@@ -260,7 +206,9 @@ class SqlLedger(ABC):
                 token=lease.token,
             )
             facts = {**_facts(lease, runner), "outcome": ended}
-            self._append(do, "finished", lease.fingerprint, facts, at=now)
+            event = self._append(do, "finished", lease.fingerprint, facts, at=now)
+            if state == "running" and not retry:
+                self._chosen.ended(event)
 
     def release(self, leases: Sequence[Lease], reason: str) -> None:
         with self._writing() as do:
@@ -307,9 +255,7 @@ class SqlLedger(ABC):
                 do("retry", fingerprint=event.fingerprint)
             elif event.kind == "cancel_asked":
                 do("cancel", fingerprint=event.fingerprint)
-            self._append(do, event.kind, event.fingerprint, dict(event.data))
-            seq: int = do("last_event").fetchone()[0]
-        return seq
+            return self._append(do, event.kind, event.fingerprint, dict(event.data))
 
     def events(
         self,
@@ -328,14 +274,16 @@ class SqlLedger(ABC):
 
     def _append(
         self, do: Do, kind: str, fingerprint: str, data: Any, *, at: float | None = None
-    ) -> None:
-        do(
+    ) -> int:
+        """Append an event; its number."""
+        added = do(
             "add_event",
             at=self._clock() if at is None else at,
             kind=kind,
             fingerprint=fingerprint,
             data=json.dumps(data),
         )
+        return added.lastrowid or 0
 
 
 def _facts(lease: Lease, runner: str) -> dict[str, Any]:

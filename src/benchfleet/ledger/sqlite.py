@@ -20,14 +20,13 @@ from benchfleet.errors import (
     LedgerUnreachable,
 )
 from benchfleet.ledger.base import DEFAULT_LEASE
+from benchfleet.ledger.chosen_table import Do, Rows
 from benchfleet.ledger.copying import TABLES, Row, Tables, refuse_filled, selecting
-from benchfleet.ledger.sql import Clock, Do, Rows, SqlLedger, migrations, read_statements
+from benchfleet.ledger.sql import Clock, SqlLedger, migrations, read_statements
 
 _DRAFT_LASTS = 60.0  # seconds
 BUSY = 30.0  # seconds to wait for another writer; well below a lease
 TEMPORARY = (
-    "make_choice",
-    "make_followed",
     "make_chosen",
     "make_chosen_claimable",
     "make_chosen_backing_off",
@@ -145,9 +144,11 @@ class SqliteLedger(SqlLedger):
                 yield self._doing(connection)
                 connection.execute("commit")
             except BaseException:
+                self._chosen.take_back()
                 if connection.in_transaction:
                     connection.execute("rollback")
                 raise
+            self._chosen.keep()
         # Everybody who uses this file runs on this machine (a network file system is refused), so
         # that the power cut which takes back a claim leaves nobody who holds it; and in the one
         # log, whatever is synced brings along all that was committed before it. The disk is waited

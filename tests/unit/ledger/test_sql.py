@@ -42,7 +42,9 @@ def test_two_statements_of_one_name_are_refused() -> None:
 
 def test_every_statement_is_used_and_every_one_used_is_there() -> None:
     package = files("benchfleet.ledger")
-    code = "".join(package.joinpath(name).read_text() for name in ("sql.py", "sqlite.py"))
+    code = "".join(
+        package.joinpath(name).read_text() for name in ("sql.py", "sqlite.py", "chosen_table.py")
+    )
     called = set(re.findall(r'\bdo\(\s*"(\w+)"', code))
     called |= {"claimable", "claimable_chosen", *TEMPORARY}
     assert set(STATEMENTS) == called
@@ -65,7 +67,9 @@ def test_every_statement_fits_the_schema(database: sqlite3.Connection, name: str
         ("claimable_chosen", "chosen_claimable (choice=? AND lane=?)"),
         ("claimable_chosen", "SEARCH chosen USING PRIMARY KEY (ordinal=? AND choice=?)"),
         ("expired", "cell_running (expires<?)"),
-        ("followed", "SEARCH event USING INTEGER PRIMARY KEY (rowid>?)"),
+        ("news", "cell_backing_off (ready>? AND ready<?)"),
+        ("news", "chosen_backing_off (ready>? AND ready<?)"),
+        ("begun", "SEARCH chosen USING PRIMARY KEY (ordinal=?)"),
         ("happened", "SEARCH event USING INTEGER PRIMARY KEY (rowid>?)"),
         ("leave_out", "SEARCH chosen USING PRIMARY KEY (ordinal=?)"),
         ("leave_out_of", "SEARCH chosen USING PRIMARY KEY (ordinal=? AND choice=?)"),

@@ -41,6 +41,13 @@ update spec set terms = :terms where ordinal = :ordinal;
 
 ----------------------------------------------------------------------------------- Claiming
 
+-- name: news
+-- The last event, and whether the back-off of a cell is over: here, and in the handle's own table.
+select (select coalesce(max(seq), 0) from event),
+       exists (select 1 from cell
+               where state = 'pending' and ready is not null and ready <= :now),
+       exists (select 1 from temp.chosen where ready is not null and ready <= :now);
+
 -- name: wake
 -- Cells whose back-off is over become claimable. The index holds only the cells that wait, by
 -- time, so that this costs nothing while none is due.
@@ -64,7 +71,8 @@ limit :limit;
 
 -- name: claimable_chosen
 -- The same among the cells of one choice alone, which are in their own ordered list, so that
--- neither the other pending cells nor the size of the choice matter.
+-- neither the other pending cells nor the size of the choice matter. What runs is never given
+-- again, whatever the list says (+: no index of states is to be used).
 with wish as materialized (select key, value from json_each(:models))
 select cell.ordinal, cell.fingerprint, cell.path, cell.attempt, cell.tries, cell.token,
        spec.spec, spec.terms, (select event.data from event where event.seq = cell.outcome)
@@ -73,7 +81,8 @@ cross join temp.chosen on chosen.choice = :choice and chosen.ordinal in (
   select head.ordinal from temp.chosen as head
   where head.choice = :choice and head.lane = lane.number and head.ready is null
   order by head.priority desc, head.rank, head.ordinal limit :limit
-) join cell on cell.ordinal = chosen.ordinal join spec on spec.ordinal = chosen.ordinal
+) join cell on cell.ordinal = chosen.ordinal and +cell.state = 'pending'
+join spec on spec.ordinal = chosen.ordinal
 where lane.gpus <= :gpus and lane.vram <= :vram and coalesce(wish.value, :others) is not null
 order by chosen.priority desc, chosen.rank + coalesce(wish.value, :others), chosen.ordinal
 limit :limit;
@@ -86,13 +95,7 @@ where ordinal = :ordinal;
 --------------------------------------------------------------- Claiming among chosen cells
 -- `Offer.among` may hold a million cells, nearly the same in every claim of a run. The handle's own
 -- connection keeps those that can be claimed, or wait for their back-off, in a temporary table,
--- and follows what happens to them, and to their ranks.
-
--- name: make_choice
-create temporary table choice (number integer primary key, version integer not null);
-
--- name: make_followed
-create temporary table followed as select coalesce(max(seq), 0) as seen from main.event;
+-- and follows what happens to them, and to their ranks (chosen_table.py).
 
 -- name: make_chosen
 create temporary table chosen (
@@ -107,33 +110,9 @@ create index temp.chosen_claimable on chosen (choice, lane, priority desc, rank,
 -- name: make_chosen_backing_off
 create index temp.chosen_backing_off on chosen (ready) where ready is not null;
 
--- name: followed
--- How far the choices have followed the events, how far they could, and whether cells came or
--- changed since.
-select seen, (select coalesce(max(seq), 0) from event),
-       exists (select 1 from event where event.seq > seen and kind = 'enrolled')
-from temp.followed;
-
--- name: follow
-update temp.followed set seen = :seen;
-
 -- name: happened
-select distinct fingerprint from event where seq > :seen and fingerprint <> '';
-
--- name: choices
-select number, version from temp.choice;
-
--- name: choice
-select version from temp.choice where number = :number;
-
--- name: note_choice
-insert or replace into temp.choice (number, version) values (:number, :version);
-
--- name: forget_choices
-delete from temp.choice;
-
--- name: forget_choice
-delete from temp.choice where number = :number;
+-- To which cells something happened since, and whether cells came or changed.
+select distinct fingerprint, kind = 'enrolled' from event where seq > :seen;
 
 -- name: forget_chosen
 delete from temp.chosen;
@@ -141,8 +120,12 @@ delete from temp.chosen;
 -- name: forget_chosen_of
 delete from temp.chosen where choice = :number;
 
+-- name: begun
+-- What was claimed is in no list any more, so that a claim never walks past it.
+delete from temp.chosen where ordinal = :ordinal;
+
 -- name: leave_out
--- What was claimed or ended is in no list any more, so that a claim never walks past it.
+-- The same for what others claimed, and for what ended.
 delete from temp.chosen where ordinal in (
   select cell.ordinal from json_each(:among) as one
   cross join cell on cell.fingerprint = one.value
@@ -205,9 +188,6 @@ where fingerprint = :fingerprint and state in ('pending', 'running');
 
 -- name: add_event
 insert into event (at, kind, fingerprint, data) values (:at, :kind, :fingerprint, :data);
-
--- name: last_event
-select max(seq) from event;
 
 -- name: event
 select data from event where seq = :seq;
