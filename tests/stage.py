@@ -33,6 +33,7 @@ from benchfleet.runner.leases import LeaseKeeper
 from benchfleet.runner.loop import RunEnd, Runner
 from benchfleet.runner.place import Pool
 from benchfleet.runner.progress import Notice, Progress
+from benchfleet.runner.shift import Shift
 from benchfleet.runner.space import PLENTY, Room
 from benchfleet.testing.clock import FakeClock
 from benchfleet.testing.samples import sample_cell
@@ -149,6 +150,7 @@ class Stage:
     slept: float = 0.0  # seconds that leases ran on while the machine, and its clock, stood still
     renew_every: float = 1e9
     policy: Policy | None = None  # the default one
+    shift: Shift = Shift()  # noqa: RUF009 - frozen
 
     def __post_init__(self) -> None:
         self.inbox = VirtualInbox(self.clock)
@@ -191,6 +193,7 @@ class Stage:
             policy=self.policy,
             room=self.room,
             ending=self.ending,
+            shift=self.shift,
         )
 
     def run(self, cells: Sequence[Cell], pool: Pool = CPU) -> RunEnd:

@@ -6,15 +6,19 @@ import json
 import os
 from collections.abc import Iterable
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from pathlib import Path
 from typing import cast
 
 from benchfleet import registry
-from benchfleet.campaign.base import Campaign
+from benchfleet.campaign.base import RESULTS, Campaign, results_folder
 from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.event import Event
+from benchfleet.domain.matrix import Matrix
+from benchfleet.domain.names import path_part
+from benchfleet.domain.told import TOLD, Told, newest
 from benchfleet.domain.usage import Bill
 from benchfleet.environment import lease_seconds
 from benchfleet.errors import (
@@ -39,6 +43,16 @@ class Bench:
     layout: Layout
     url: str  # of the ledger; "" for the embedded one in the results folder
     lease: float = DEFAULT_LEASE  # seconds; renewed every fifth of it
+
+    @property
+    def folder(self) -> Path | None:
+        """Where the campaign's file lies; None where a ledger told of the campaign."""
+        return self.campaign.file.parent if self.campaign.file else None
+
+    @property
+    def named(self) -> str:
+        """How a command names the campaign."""
+        return str(self.campaign.file or "CAMPAIGN")
 
     @property
     def _ledger_file(self) -> Path | None:
@@ -99,6 +113,22 @@ class Bench:
         with closing(ledger):
             return bills(ledger.events(kinds=BILLED))
 
+    def tell(self, ledger: Ledger) -> None:
+        """Record what those without the campaign's file must know, where it is not told yet."""
+        told = self.campaign.told
+        if told is not None and newest(ledger.events(kinds={TOLD})) != told:
+            ledger.record(told.event())
+
+    def cells(self) -> list[Cell]:
+        """Every cell of the campaign: of its file, or else as the ledger has them."""
+        if self.campaign.file is not None:
+            return self.campaign.matrix.expand()
+        ledger = self.existing_ledger()
+        if ledger is None:
+            return []
+        with closing(ledger):
+            return [cell for record in ledger.cells(whole=True) if (cell := record.cell)]
+
     def mark(self) -> int:
         """Record that all of it is told of from here, and return the event's number."""
         with closing(self.ledger()) as ledger:
@@ -108,6 +138,8 @@ class Bench:
         """Whether summary and report are there and say how things stand: they were written after
         the campaign's file, and nothing happened since. A run that was killed leaves older ones.
         """
+        if self.campaign.file is None:
+            return False
         try:
             if self.layout.report.stat().st_mtime <= self.campaign.file.stat().st_mtime:
                 return False
@@ -198,7 +230,7 @@ class Bench:
         if next(published_folders(self.layout.root), None) is not None:
             raise LedgerError(
                 f"{absent}, but results are: a new ledger would run them again.\n"
-                f"`benchfleet ledger rebuild {self.campaign.file}` makes one from them;"
+                f"`benchfleet ledger rebuild {self.named}` makes one from them;"
                 " or name another --results folder."
             ) from absent
 
@@ -211,6 +243,47 @@ def _set_aside(file: Path) -> Path:
         if (part := file.with_name(file.name + suffix)).exists():
             os.rename(part, kept.with_name(kept.name + suffix))
     return kept
+
+
+def told_campaign(url: str, name: str = "", *, results: Path | None = None) -> Campaign:
+    """The campaign as the ledger at `url` tells of it: the one of that name, or the only one.
+
+    Results go below `results`, which is relative to the current folder. Raises LedgerAbsent.
+    """
+    scheme, rest = split_url(url)
+    kind = registry.load("ledgers", scheme)
+    names = kind.campaigns(Path(rest) if scheme == "sqlite" else url)
+    shown = rest if scheme == "sqlite" else shown_url(url)
+    if not names:
+        raise LedgerAbsent(f"{shown} has no ledger of a campaign; run or init one there first")
+    if name and name not in names:
+        near = get_close_matches(name, names, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(names)}"
+        raise LedgerAbsent(f"{shown} has no ledger of campaign {name!r}; {hint}")
+    if not name and len(names) > 1:
+        raise LedgerAbsent(f"{shown} has several; say --campaign with one of {', '.join(names)}")
+    name = name or names[0]
+    campaign = Campaign(
+        name=name,
+        file=None,
+        results=_results_of(name, Path(rest) if scheme == "sqlite" else None, results),
+        matrix=Matrix(models=(), configs=(), workloads=()),
+    )
+    ledger = open_bench(campaign, ledger=url).existing_ledger()
+    if ledger is None:
+        raise LedgerAbsent(f"{shown} has no ledger of campaign {name!r} any more")
+    with closing(ledger):
+        told = newest(ledger.events(kinds={TOLD})) or Told(name=name)
+    return replace(campaign, placement=told.placement or campaign.placement)
+
+
+def _results_of(name: str, file: Path | None, base: Path | None) -> Path:
+    """Where results go without a campaign's file: beside a ledger that lies among them."""
+    if base is None and file is not None:
+        folder = Path(os.path.abspath(file)).parent
+        if Layout(folder).ledger.name == file.name and folder.name == path_part(name):
+            return folder
+    return results_folder(Path.cwd(), base or RESULTS, name)
 
 
 def split_url(url: str) -> tuple[str, str]:

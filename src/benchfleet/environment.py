@@ -13,6 +13,7 @@ from pathlib import Path
 _TOKENS = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN")
 _OFFLINE = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
 _TRUE = {"1", "on", "yes", "true"}
+TRUST = "BENCHFLEET_TRUST"
 LEASE = "BENCHFLEET_LEASE_SECONDS"
 _SHORTEST_LEASE, _LONGEST_LEASE = 2.0, 86400.0  # seconds
 _SHORTEST = 8  # characters of a secret; taking out less would tear words apart
@@ -75,6 +76,11 @@ def lease_seconds(environ: Mapping[str, str]) -> float | None:
             "or leave it out"
         )
     return seconds
+
+
+def trusted(environ: Mapping[str, str]) -> list[str]:
+    """The ledgers and campaigns whose code may run here, by address and by name."""
+    return [one for part in environ.get(TRUST, "").split(",") if (one := part.strip())]
 
 
 def without_token(text: str, environ: Mapping[str, str] | None = None) -> str:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import socket
 import time
 from collections.abc import Sequence
+from contextlib import closing
 from typing import Any
 
 import benchfleet
 from benchfleet.bench import Bench
 from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.cell import Cell
-from benchfleet.domain.state import STATES
+from benchfleet.domain.state import FINAL_STATES, STATES
 from benchfleet.domain.usage import Bill
 from benchfleet.results.write import write_atomically
 from benchfleet.runner.loop import RunEnd
@@ -61,6 +63,41 @@ def summarised(
         ],
         "impossible": [{"cell": cell.id, "reason": why} for cell, why in end.impossible],
     }
+
+
+def write_host_summary(bench: Bench, end: RunEnd) -> None:
+    """Write ``<hostname>_summary.json``: what became of the cells that ended on this host."""
+    host = socket.gethostname()
+    results = []
+    ledger = bench.existing_ledger()
+    if ledger is not None:
+        with closing(ledger):
+            for record in ledger.cells(states=FINAL_STATES):
+                if (outcome := record.outcome) is not None and outcome.host == host:
+                    told = {
+                        "task": record.id,
+                        "success": record.state == "success",
+                        "state": record.state,
+                        "result": record.path if record.state == "success" else "",
+                        "metrics": dict(outcome.metrics),
+                        "seconds": dict(outcome.seconds),
+                        "device": outcome.device,
+                        "why": outcome.why,
+                    }
+                    results.append(told)
+    summary = {
+        "machine": host,
+        "phase": "",
+        "campaign": bench.campaign.name,
+        "ledger": bench.shown_ledger,
+        "benchfleet": benchfleet.__version__,
+        "ended_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "execution_time": end.seconds,
+        "ran": end.ran,
+        "interrupted": end.interrupted,
+        "results": results,
+    }
+    write_atomically(bench.layout.host_summary(host), summary)
 
 
 def write_summary(bench: Bench, summary: dict[str, Any]) -> None:

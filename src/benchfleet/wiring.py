@@ -22,6 +22,7 @@ from benchfleet.domain.host import Host
 from benchfleet.domain.resource import GpuChecks, Headroom
 from benchfleet.engines.base import Engine, Post
 from benchfleet.engines.processes import owner
+from benchfleet.errors import LedgerFull
 from benchfleet.ledger.base import DEFAULT_LEASE
 from benchfleet.machines.devices import CPU_SLOTS, chosen_devices, cores, nvml_gpus
 from benchfleet.machines.headroom import headroom
@@ -35,6 +36,7 @@ from benchfleet.runner.patience import PatientLedger
 from benchfleet.runner.place import Pool
 from benchfleet.runner.progress import Observer
 from benchfleet.runner.rescore import Rescored, Rescorer
+from benchfleet.runner.shift import Shift
 from benchfleet.runner.space import room
 
 WRITERS = 2  # threads that write and sync results; more would only wait for the same disk
@@ -91,6 +93,7 @@ def run_cells(
     inbox: Inbox,
     observer: Observer,
     random: Callable[[], float] = random.random,
+    shift: Shift = Shift(),  # noqa: B008 - frozen
 ) -> RunEnd:
     """Run the cells on these machines and return how it ended."""
     make_folder(bench.layout.root)
@@ -99,6 +102,8 @@ def run_cells(
     background = ThreadPoolExecutor(WRITERS, thread_name_prefix="results")
     connected = contextlib.ExitStack()
     try:
+        with contextlib.suppress(LedgerFull):
+            bench.tell(ledger)
         runner = Runner(
             runner=RunnerId(os.urandom(16).hex()),
             ledger=ledger,
@@ -114,7 +119,7 @@ def run_cells(
                 lambda error: inbox.post(Broken(error=error)),
                 every=bench.lease / 5,
             ),
-            provenance=cache(partial(provenance, bench.campaign.file.parent)),
+            provenance=cache(partial(provenance, bench.folder)),
             random=random,
             background=background.submit,
             policy=registry.load("policies", bench.campaign.placement)(),
@@ -126,6 +131,7 @@ def run_cells(
                 gpus=nvml_gpus,
                 measure=_measure,
             ),
+            shift=shift,
         )
         return runner.run()
     finally:
@@ -159,7 +165,7 @@ def rescore(bench: Bench, records: Sequence[CellRecord]) -> Iterator[Rescored]:
                 ledger,
                 bench.layout,
                 keeper,
-                provenance=cache(partial(provenance, bench.campaign.file.parent)),
+                provenance=cache(partial(provenance, bench.folder)),
                 random=random.random,
             ),
             keeper=keeper,

@@ -32,6 +32,10 @@ Sequence[Path]``, so that they can be sent to another host, and folders that mus
 host they lie elsewhere, under one folder as they do here: every absolute path that ``outside()``
 tells is changed to there, and all others are to be taken from one of those.
 
+A benchmark whose parameters name code that it runs, such as a command, says what by a classmethod
+``code(workload: Workload) -> str``, ``""`` where they name none: what a shared ledger tells of
+such cells is run only by those who trust it.
+
 Before a cell runs, the slot asks for `data_digest` again where there was one: data or code that
 changed since the campaign was read are refused.
 """

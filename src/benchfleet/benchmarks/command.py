@@ -17,6 +17,7 @@ from benchfleet.benchmarks.parameters import seconds, text, texts, with_defaults
 from benchfleet.benchmarks.process import run_process
 from benchfleet.benchmarks.reported import METRICS, bad_result, read_file, read_report
 from benchfleet.benchmarks.sources import matching, source_digest
+from benchfleet.domain.cell import Workload
 
 _DEFAULTS: dict[str, Any] = {
     "name": None,
@@ -70,6 +71,10 @@ class Command:
         self._folder = Path(given["folder"]).absolute()
         for part in (*self._argv, *self._environment.values()):
             _check_fields(part)
+
+    @classmethod
+    def code(cls, workload: Workload) -> str:
+        return "a command"
 
     def params(self) -> Mapping[str, Any]:
         return {

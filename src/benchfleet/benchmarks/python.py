@@ -21,6 +21,7 @@ from benchfleet.benchmarks.parameters import text, texts, with_defaults
 from benchfleet.benchmarks.reported import METRICS, bad_result, plain, read_file, read_report
 from benchfleet.benchmarks.sources import is_source, matching, source_digest
 from benchfleet.domain.canonical import content_digest
+from benchfleet.domain.cell import Workload
 from benchfleet.errors import CellFailure
 
 _DEFAULTS: dict[str, Any] = {
@@ -73,6 +74,10 @@ class Python:
         self._metric = None if given["metric"] is None else text("metric", given["metric"])
         self._files = texts("files", given["files"])
         self._folder = Path(given["folder"]).absolute()
+
+    @classmethod
+    def code(cls, workload: Workload) -> str:
+        return "a callable of Python"
 
     def params(self) -> Mapping[str, Any]:
         return {

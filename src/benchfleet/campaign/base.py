@@ -10,9 +10,11 @@ from benchfleet.domain.eligibility import Eligibility
 from benchfleet.domain.eligibility import default as usual_rules
 from benchfleet.domain.matrix import Matrix
 from benchfleet.domain.names import path_part
+from benchfleet.domain.told import Told
 from benchfleet.domain.usage import Price
 from benchfleet.policies.base import DEFAULT
 
+RESULTS = "./benchmark_results"
 AUTO = 0  # slots: as many as there is room for, found out while they run
 
 
@@ -32,12 +34,13 @@ class Campaign:
     """One named study."""
 
     name: str
-    file: Path  # where it was read from, absolute
+    file: Path | None  # where it was read from, absolute; None where a ledger told of it
     results: Path  # the folder of this campaign alone, absolute
     matrix: Matrix
     machine: Machine = field(default_factory=Machine)
     placement: str = DEFAULT  # which waiting cells go first, by the policy's name
     eligibility: Eligibility = field(default_factory=usual_rules)  # what machines are held against
+    told: Told | None = None  # what its file has others know; None where there is no file
 
     def with_results(self, base: str | Path) -> Campaign:
         """The same campaign with its folder under `base`, which is relative to the current one."""

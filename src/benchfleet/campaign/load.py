@@ -8,11 +8,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from benchfleet.domain.matrix import Matrix, ModelEntry
+from benchfleet.domain.told import Told
 from benchfleet.errors import CampaignError
 from benchfleet.policies.base import DEFAULT
 
 from . import benchmarks, configs, defaults, eligibility, models, rules
-from .base import AUTO, Campaign, Machine, results_folder
+from .base import AUTO, RESULTS, Campaign, Machine, results_folder
 from .benchmarks import DeclaredWorkload, read_benchmarks
 from .check import check_contents, check_names
 from .configs import read_configs
@@ -29,7 +30,6 @@ from .yaml_reader import read_yaml
 
 __all__ = ["Campaign", "load_campaign", "read_campaign"]
 
-RESULTS = "./benchmark_results"
 MACHINE: Mapping[str, Shape] = {
     "gpus": told(listing(whole(0)), "the GPUs to use, as --gpus"),
     "cpu_slots": told(SLOTS, "slots without a GPU, or auto, as --cpu-slots"),
@@ -158,6 +158,7 @@ def _campaign(root: Entry, file: Path) -> Campaign | None:
         machine=machine,
         placement=placement,
         eligibility=rules_for_machines,
+        told=Told(name=name, placement=placement),
     )
 
 

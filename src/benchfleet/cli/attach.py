@@ -10,15 +10,14 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from benchfleet.bench import open_bench
-from benchfleet.campaign.choose import choose
-from benchfleet.campaign.load import load_campaign
 from benchfleet.cli import runs
+from benchfleet.cli.options import opened
 from benchfleet.cli.telling import counted
 from benchfleet.cli.watch import watch
 from benchfleet.cli.words import printable, shown_path
 from benchfleet.presence.follow import follow, seen
 from benchfleet.presence.record import Record
+from benchfleet.results.layout import Layout
 
 _KILLED = "it ended without a word, as what is killed does"
 
@@ -62,10 +61,8 @@ def _ended(arguments: argparse.Namespace, run: Record) -> int:
     from benchfleet.cli.ending import conclude  # the reports
     from benchfleet.runner.loop import RunEnd
 
-    campaign = replace(load_campaign(asked.campaign), results=run.results)
-    cells = choose(
-        campaign.matrix.expand(), only=asked.only, exclude=asked.exclude, limit=asked.limit
-    )
+    bench, cells = opened(asked)
+    bench = replace(bench, layout=Layout(run.results))
     known = {str(cell.fingerprint): cell for cell in cells}
     end = RunEnd(
         progress=seen(run),
@@ -75,7 +72,7 @@ def _ended(arguments: argparse.Namespace, run: Record) -> int:
         broken=run.end["broken"],
         impossible=tuple((known[f], why) for f, why in run.end["impossible"] if f in known),
     )
-    return conclude(asked, open_bench(campaign, ledger=asked.ledger), cells, end)
+    return conclude(asked, bench, cells, end)
 
 
 def _told_by_a_program(arguments: argparse.Namespace, run: Record) -> int:

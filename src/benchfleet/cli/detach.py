@@ -1,4 +1,4 @@
-"""``benchfleet run --detach``: check as ever, then go on without the terminal."""
+"""``--detach`` of ``run`` and ``work``: check as ever, then go on without the terminal."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ def detach(arguments: argparse.Namespace, bench: Bench, devices: AskedDevices) -
         print(json.dumps(told, indent=2))
         return 0
     print(printable(f"{bench.campaign.name}: runs in the background (pid {process.pid})"))
-    print(printable(f"watch    {words(arguments, 'attach')}"))
-    print(printable(f"stop     {words(arguments, 'stop')}"))
+    print(printable(f"watch    {words(arguments, 'attach', bench.layout.root)}"))
+    print(printable(f"stop     {words(arguments, 'stop', bench.layout.root)}"))
     print(printable(f"log      {shown_path(log)}"))
     return 0
 
@@ -96,6 +96,6 @@ def _goes_on_already(arguments: argparse.Namespace, bench: Bench, run: records.R
     more = f"{options.same_choice(arguments, 'run')} --detach --another"
     return (
         f"a run of {bench.campaign.name} goes on already ({run.shown}); nothing was started.\n"
-        f"watch it: {words(arguments, 'attach')}\n"
+        f"watch it: {words(arguments, 'attach', bench.layout.root)}\n"
         f"one more beside it, which shares the work: {more}"
     )

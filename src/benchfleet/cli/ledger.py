@@ -73,7 +73,8 @@ def _init(arguments: argparse.Namespace, bench: Bench) -> int:
     """Make the ledger where there is none."""
     found = bench.existing_ledger()
     made = found is None
-    (found or bench.ledger()).close()
+    with closing(found or bench.ledger()) as ledger:
+        bench.tell(ledger)
     name, where = bench.campaign.name, bench.shown_ledger
     rights = {}
     if split_url(bench.url)[0] != "sqlite":

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from benchfleet import registry
 from benchfleet.bench import Bench, open_bench
+from benchfleet.bench import told_campaign as told_of
 from benchfleet.campaign.base import AUTO, Campaign, Machine
 from benchfleet.campaign.choose import choose
 from benchfleet.campaign.load import load_campaign
@@ -23,6 +24,26 @@ def campaign(parser: argparse.ArgumentParser, *, example: str) -> None:
     parser.epilog = f"example: {example}"
     parser.add_argument("campaign", metavar="CAMPAIGN", type=Path, help="the campaign file")
     where(parser)
+
+
+def told_campaign(parser: argparse.ArgumentParser, *, example: str) -> None:
+    """The same, where a campaign may be named by its ledger alone."""
+    parser.epilog = f"example: {example}"
+    parser.add_argument(
+        "campaign",
+        metavar="CAMPAIGN",
+        type=Path,
+        nargs="?",
+        help="the campaign file; without it, --ledger tells what is in the campaign",
+    )
+    where(parser)
+    parser.add_argument(
+        "--campaign",
+        dest="named",
+        metavar="NAME",
+        default="",
+        help="without a campaign file: which of the ledger's campaigns, where it has several",
+    )
 
 
 def where(parser: argparse.ArgumentParser) -> None:
@@ -167,11 +188,18 @@ def same_choice(
 ) -> str:
     """The command of another verb on the same campaign, folder, ledger and cells, to be copied;
     of cells that failed of these `kinds`, where some are given."""
-    words = ["benchfleet", *verb.split(), str(arguments.campaign)]
+    works = arguments.campaign is None or getattr(arguments, "verb", "") == "work"
+    words = ["benchfleet", *("work" if verb == "run" and works else verb).split()]
+    if arguments.campaign is not None:
+        words.append(str(arguments.campaign))
     if arguments.results is not None:
         words += ["--results", str(arguments.results)]
     if arguments.ledger:
         words += ["--ledger", shown_url(arguments.ledger)]
+    if arguments.campaign is None and arguments.named:
+        words += ["--campaign", arguments.named]
+    if verb == "run" and works and getattr(arguments, "models", ""):
+        words += ["--models", arguments.models]
     for option in ("only", "exclude"):
         for text in getattr(arguments, option, ()):
             words += [f"--{option}", text]
@@ -213,11 +241,22 @@ def count(text: str) -> int:
 
 def opened(arguments: argparse.Namespace) -> tuple[Bench, list[Cell]]:
     """The campaign as the options change it, and its chosen cells."""
-    found = load_campaign(arguments.campaign)
-    if arguments.results is not None:
-        found = found.with_results(arguments.results)
+    if arguments.campaign is None:
+        if not arguments.ledger:
+            message = "is not named; give its file, or the --ledger that tells of it"
+            raise CampaignError("command line", [Mistake(key="CAMPAIGN", message=message)])
+        found = told_of(arguments.ledger, arguments.named, results=arguments.results)
+    else:
+        found = load_campaign(arguments.campaign)
+        if named := getattr(arguments, "named", ""):
+            message = f"is for a campaign without its file; leave it out beside {found.file}"
+            raise CampaignError(
+                "command line", [Mistake(key=f"--campaign {named}", message=message)]
+            )
+        if arguments.results is not None:
+            found = found.with_results(arguments.results)
     cells = choose(
-        found.matrix.expand(),
+        open_bench(found, ledger=arguments.ledger).cells(),
         only=getattr(arguments, "only", ()),
         exclude=getattr(arguments, "exclude", ()),
         limit=getattr(arguments, "limit", None),

@@ -22,7 +22,7 @@ _STDOUT = Path("-")
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """What the verb takes."""
-    options.campaign(parser, example="benchfleet report study.yaml --format html")
+    options.told_campaign(parser, example="benchfleet report study.yaml --format html")
     options.choice(parser)
     parser.add_argument("--baseline", metavar="CONFIG", help="compare with this config")
     parser.add_argument(
@@ -70,7 +70,7 @@ def _page(bench: Bench) -> Path:
     if not bench.layout.root.is_dir():
         raise ResultsError(
             f"{bench.layout.root} is not there, so nothing was run yet; "
-            f"`benchfleet run {bench.campaign.file}` first, or name a file with --output"
+            f"`benchfleet run {bench.named}` first, or name a file with --output"
         )
     return bench.layout.report_page
 

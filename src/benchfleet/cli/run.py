@@ -70,7 +70,7 @@ def main(arguments: argparse.Namespace) -> int:
 
         return detach(arguments, bench, devices)
     if arguments.resume_from is not None:
-        _resume_from(arguments, bench, cells)
+        resume_from(arguments, bench, cells)
     from benchfleet.cli.running import run  # the runner, its slots and the reports
 
     return run(arguments, bench, cells, devices)
@@ -82,7 +82,7 @@ def _port(text: str) -> int:
     return int(text)
 
 
-def _resume_from(arguments: argparse.Namespace, bench: Bench, cells: Sequence[Cell]) -> None:
+def resume_from(arguments: argparse.Namespace, bench: Bench, cells: Sequence[Cell]) -> None:
     """Take over samples for the cells that are not done, and say of how many."""
     from benchfleet.results.takeover import take_over
 

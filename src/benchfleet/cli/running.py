@@ -20,16 +20,22 @@ from benchfleet.presence.feed import announced, both
 from benchfleet.runner.inbox import Inbox, Interrupted, RealInbox
 from benchfleet.runner.loop import RunEnd
 from benchfleet.runner.progress import Observer
-from benchfleet.summary import summarised, write_summary
+from benchfleet.runner.shift import Shift
+from benchfleet.summary import summarised, write_host_summary, write_summary
 from benchfleet.wiring import run_cells
 
 
 def run(
-    arguments: argparse.Namespace, bench: Bench, cells: Sequence[Cell], devices: AskedDevices
+    arguments: argparse.Namespace,
+    bench: Bench,
+    cells: Sequence[Cell],
+    devices: AskedDevices,
+    *,
+    shift: Shift = Shift(),  # noqa: B008 - frozen
 ) -> int:
     """Run the cells that are not done yet, write what is to be kept, and return the exit code."""
     with _metered(arguments, bench) as collector:
-        return _run(arguments, bench, cells, devices, collector)
+        return _run(arguments, bench, cells, devices, collector, shift)
 
 
 def _run(
@@ -38,6 +44,7 @@ def _run(
     cells: Sequence[Cell],
     devices: AskedDevices,
     collector: Observer | None,
+    shift: Shift,
 ) -> int:
     fleet = machines(arguments, devices)
     inbox = RealInbox()
@@ -50,7 +57,7 @@ def _run(
             told = both(observer, feed)
             if collector is not None:
                 told = both(told, collector)
-            end = run_cells(bench, cells, fleet, inbox=inbox, observer=told)
+            end = run_cells(bench, cells, fleet, inbox=inbox, observer=told, shift=shift)
         try:
             _write_files(bench, arguments, end)
         except (OSError, LedgerError) as error:
@@ -78,7 +85,9 @@ def _write_files(bench: Bench, arguments: argparse.Namespace, end: RunEnd) -> No
     if arguments.limit is not None or (not end.ran and bench.still_told()):
         return
     told = bench.mark()
-    cells = bench.campaign.matrix.expand()
+    if arguments.verb == "work":
+        write_host_summary(bench, end)
+    cells = bench.cells()
     records = bench.records(cells)
     write_report(bench, compared(bench, cells, records))
     write_summary(bench, {**summarised(bench, cells, records, end), "told": told})

@@ -18,7 +18,7 @@ from benchfleet.presence.record import Record, runs_here, runs_of
 from benchfleet.results.layout import Layout
 
 _PATHS = ("campaign", "results", "machines")
-_CHOICE = ("only", "exclude", "limit", "hosts")
+_CHOICE = ("only", "exclude", "limit", "hosts", "verb", "named", "models")
 
 
 def configure(parser: argparse.ArgumentParser, *, example: str) -> None:
@@ -67,7 +67,7 @@ def called(record: Record, arguments: argparse.Namespace) -> argparse.Namespace 
 def command_of(arguments: argparse.Namespace, bench: Bench) -> Mapping[str, Any]:
     """What of a run's command line is to be known elsewhere; its paths are absolute, and the
     address of a ledger on a server has no password."""
-    command = {key: getattr(arguments, key) for key in _CHOICE}
+    command = {key: getattr(arguments, key) for key in _CHOICE if hasattr(arguments, key)}
     for key in _PATHS:
         path = getattr(arguments, key)
         command[key] = path and os.path.abspath(path)
@@ -79,9 +79,12 @@ def command_of(arguments: argparse.Namespace, bench: Bench) -> Mapping[str, Any]
     }
 
 
-def words(arguments: argparse.Namespace, verb: str) -> str:
-    """The command of `attach` or `stop` on the same campaign, to be copied."""
+def words(arguments: argparse.Namespace, verb: str, folder: Path | None = None) -> str:
+    """The command of `attach` or `stop` on the same campaign, to be copied; without its file it is
+    named by the folder of its results."""
     about = argparse.Namespace(campaign=arguments.campaign, results=arguments.results, ledger="")
+    if about.campaign is None and folder is not None:
+        about = argparse.Namespace(campaign=shown_path(folder), results=None, ledger="")
     return options.same_choice(about, verb)
 
 

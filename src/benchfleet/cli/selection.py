@@ -13,7 +13,7 @@ from benchfleet.domain.failure import KINDS
 
 def configure(parser: argparse.ArgumentParser, *, example: str) -> None:
     """The campaign, and the part of its cells that is meant."""
-    options.campaign(parser, example=example)
+    options.told_campaign(parser, example=example)
     options.choice(parser)
     parser.add_argument(
         "--kind",

@@ -13,7 +13,7 @@ from benchfleet.reports.spending import in_all, spending, total
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """What the verb takes."""
-    options.campaign(parser, example="benchfleet status study.yaml --json")
+    options.told_campaign(parser, example="benchfleet status study.yaml --json")
     options.choice(parser)
 
 

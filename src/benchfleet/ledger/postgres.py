@@ -33,6 +33,7 @@ from benchfleet.ledger.choices import ChosenCells, Lane, Waiting, sort_key
 from benchfleet.ledger.connections import PATIENCE, Connections
 from benchfleet.ledger.copying import TABLES, Row, Tables, refuse_filled, selecting
 from benchfleet.ledger.paths import allot
+from benchfleet.ledger.present import campaigns_in
 from benchfleet.ledger.rows import CellTexts, cell_of, record_of
 from benchfleet.ledger.sql import Clock, migrations, read_statements
 
@@ -92,6 +93,11 @@ class PostgresLedger:
         except BaseException:
             self.close()
             raise
+
+    @classmethod
+    def campaigns(cls, url: str) -> Sequence[str]:
+        """The campaigns whose ledgers are in the database, as far as we may look."""
+        return campaigns_in(url)
 
     def close(self) -> None:
         self._connections.close()

@@ -111,6 +111,19 @@ class SqliteLedger(SqlLedger):
                 self._connection.close()
                 raise
 
+    @classmethod
+    def campaigns(cls, path: Path) -> Sequence[str]:
+        """The campaign whose ledger the file is; none where there is no file."""
+        if not path.is_file():
+            return []
+        address = f"file:{quote(str(path.resolve()))}?mode=ro"
+        try:
+            with closing(sqlite3.connect(address, uri=True, timeout=BUSY)) as connection:
+                found = connection.execute("select value from meta where key = 'campaign'")
+                return [row[0] for row in found]
+        except sqlite3.DatabaseError as error:
+            raise LedgerUnreachable(f"{path} is no ledger: {error}") from error
+
     def close(self) -> None:
         with self._lock:
             self._connection.close()

@@ -12,14 +12,14 @@ from benchfleet.errors import DeviceError
 from benchfleet.machines.nvml import opened
 
 
-def provenance(folder: Path) -> dict[str, Any]:
+def provenance(folder: Path | None) -> dict[str, Any]:
     """Versions, the operating system, and the git commit that `folder` is at, if it is at one."""
     return {
         "benchfleet": benchfleet.__version__,
         "python": platform.python_version(),
         "platform": platform.platform(),
         "driver": driver_version(),
-        "git": _git(folder),
+        "git": _git(folder) if folder else None,
     }
 
 

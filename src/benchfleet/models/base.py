@@ -22,6 +22,10 @@ One that does not take every generation setting says which are wrong, by a class
 and what to do about it, by the setting's name. It is called before anything runs, with the
 settings of each benchmark that asks the adapter, and imports nothing heavy.
 
+One whose kwargs may name code that is run says what by a classmethod ``code(model: Model) -> str``,
+``""`` where they name none: what a shared ledger tells of such cells is run only by those who
+trust it.
+
 Everything an adapter raises becomes the cell's failure. A `CellFailure` names its stage and
 kind; any other exception in `load` is a failure of stage ``load``.
 """

@@ -20,6 +20,12 @@ _OURS = {
     "output_loading_info": "it is for benchfleet to ask",
     **dict.fromkeys(_TOKEN_KEYS, "set HF_TOKEN instead, which is kept nowhere"),
 }
+_HARMLESS = frozenset(
+    {"dtype", "torch_dtype", "device_map", "max_memory", "attn_implementation", "rope_scaling"}
+    | {"quantization_config", "variant", "subfolder", "padding_side", "truncation_side"}
+    | {"chat_template", "bos_token", "eos_token", "pad_token", "unk_token"}
+)
+_SWITCHES_OF_CODE = frozenset({"trust_remote_code", "weights_only", "use_kernels"})
 _OUT_OF_MEMORY = ("out of memory", "can't allocate memory", "cannot allocate memory")
 
 
@@ -44,6 +50,21 @@ def check_tokenizer_kwargs(kwargs: Mapping[str, Any]) -> str | None:
         if name in kwargs:
             return f"tokenizer_kwargs may not hold {name}; {_OURS[name]}"
     return None
+
+
+def code_in(kwargs: Mapping[str, Any]) -> str:
+    """Those of the kwargs of `from_pretrained` that may have code run; ``""`` where none does.
+
+    What is not known to be harmless counts, but for plain numbers and switches.
+    """
+    unknown = [
+        name
+        for name, value in kwargs.items()
+        if name in _SWITCHES_OF_CODE
+        or not (value is None or isinstance(value, (bool, int, float)) or name in _HARMLESS)
+        or (name == "attn_implementation" and "/" in str(value))  # a kernel of the hub
+    ]
+    return f"the kwargs {', '.join(unknown)}" if unknown else ""
 
 
 def load_checkpoint(

@@ -25,6 +25,7 @@ from benchfleet.models.generation import Generation
 from benchfleet.models.loading import (
     check_kwargs,
     check_tokenizer_kwargs,
+    code_in,
     ends_of,
     load_checkpoint,
     named_failures,
@@ -96,6 +97,11 @@ class TransformersAdapter:
             or check_tokenizer_kwargs(model.tokenizer_kwargs)
             or check_steps(config.attention)
         )
+
+    @classmethod
+    def code(cls, model: Model) -> str:
+        """The kwargs by which a checkpoint may bring code; see `benchfleet.models.base`."""
+        return code_in(model.model_kwargs) or code_in(model.tokenizer_kwargs)
 
     @classmethod
     def check_generation(cls, generation: Mapping[str, Any]) -> Mapping[str, str]:

@@ -3,7 +3,7 @@
 ::
 
     <root>/                                     <base_result_dir>/<campaign>
-      execution_summary.json  report.md  report.html  ledger.db
+      execution_summary.json  <hostname>_summary.json  report.md  report.html  ledger.db
       slots.txt                                              orders to a run; gone once taken
       <model>/<config>/<benchmark>[_<subset>][/r<repeat>]/   published: complete by construction
       .attempts/<fingerprint>/<attempt>-<token>/             at work, or what a failed one left
@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchfleet.domain.attempt import Lease
+from benchfleet.errors import ResultsError
 
 FORMAT = 1  # of cell.json and its neighbours
 
@@ -34,6 +35,16 @@ TELEMETRY = "telemetry.jsonl"
 RESCORED = "rescored-"  # how the folder of a scoring that begins no attempt is called
 
 
+def check_path(path: str) -> None:
+    """Raises ResultsError for what is no path of a cell below a results folder."""
+    if not 3 <= len(parts := path.split("/")) <= 4 or any(map(_is_unfit, parts)):
+        raise ResultsError(f"{path!r} is no path of a cell's results")
+
+
+def _is_unfit(part: str) -> bool:
+    return not part or part[0] == "." or "\0" in part or "\\" in part
+
+
 @dataclass(frozen=True)
 class Layout:
     """Where things are in one campaign's results folder."""
@@ -47,6 +58,10 @@ class Layout:
     @property
     def summary(self) -> Path:
         return self.root / "execution_summary.json"
+
+    def host_summary(self, host: str) -> Path:
+        """What one host did of the campaign."""
+        return self.root / f"{host}_summary.json"
 
     @property
     def report(self) -> Path:
@@ -72,7 +87,9 @@ class Layout:
         return self.attempts_of(lease.fingerprint) / f"{lease.attempt}-{lease.token}"
 
     def published(self, path: str) -> Path:
-        """The public folder of a cell, from the path that the ledger allotted to it."""
+        """The public folder of a cell, from the path that the ledger allotted to it. Raises
+        ResultsError for one that leads elsewhere."""
+        check_path(path)
         return self.root / path
 
     @property

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
@@ -31,6 +31,7 @@ class Kind:
     spread: float = 1.0
     source: Key = _NOTHING  # by what that is known
     rank: float = 0.0
+    left_out: bool = False  # there is no time for them
 
 
 @dataclass(kw_only=True, eq=False)
@@ -85,21 +86,46 @@ class Backlog:
         self._later: list[tuple[float, str]] = []  # ends of back-offs
         self._back_offs: dict[str, float] = {}
         self._seen = 0
-        self._sort()
+        self._made: dict[tuple[object, ...], Kind] = {}
+        self._sort(self._cells)
 
-    def _sort(self) -> None:
-        made: dict[tuple[object, ...], Kind] = {}
-        for fingerprint, cell in self._cells.items():
+    def _sort(self, cells: Mapping[str, Cell]) -> None:
+        for fingerprint, cell in cells.items():
             keys = self.history.keys(cell)
             key = (keys[0], cell.workload.limit)
-            if (kind := made.get(key)) is None:
-                kind = made[key] = Kind(cell=cell, rank=self._policy.rank(cell, None))
+            if (kind := self._made.get(key)) is None:
+                kind = self._made[key] = Kind(cell=cell, rank=self._policy.rank(cell, None))
                 for one in keys:
                     self._by_key.setdefault(one, []).append(kind)
             kind.cells.append(fingerprint)
             self._kinds[fingerprint] = kind
             shape = self.shape(fingerprint)
-            self._choices.setdefault(shape, Choice()).put(fingerprint, kind.rank)
+            choice = self._choices.setdefault(shape, Choice())
+            if not kind.left_out:
+                choice.put(fingerprint, kind.rank)
+
+    def take_in(self, cells: Mapping[str, Cell]) -> None:
+        """Be about these cells too, which are new; none of them waits yet."""
+        self._cells.update(cells)
+        self._sort(cells)
+        self.estimate()
+
+    def leave_out(self, seconds: float) -> list[str]:
+        """Be no more about the cells that should take longer; those whose time nobody knows stay.
+        Which they are."""
+        found = [
+            kind for kind in self._made.values() if kind.source != _NOTHING and not kind.left_out
+        ]
+        left: list[str] = []
+        for kind in found:
+            load = self.history.load(kind.cell.model.name, self._device_type)
+            if kind.seconds + load > seconds:
+                kind.left_out = True
+                left += kind.cells
+                for fingerprint in kind.cells:
+                    self.taken(fingerprint)
+                    self.choice(self.shape(fingerprint)).drop(fingerprint)
+        return left
 
     # What is asked
 
@@ -171,7 +197,7 @@ class Backlog:
 
     def waits(self, fingerprint: str, *, until: float | None = None) -> None:
         """The cell can be claimed; from `until` on, where that is given."""
-        if fingerprint not in self._cells:
+        if fingerprint not in self._cells or self._kinds[fingerprint].left_out:
             return
         if until is not None:
             self.taken(fingerprint)
@@ -211,7 +237,8 @@ class Backlog:
         self.taken(fingerprint)
         self.choice(before).drop(fingerprint)
         self._shapes[fingerprint] = shape
-        self.choice(shape).put(fingerprint, self._kinds[fingerprint].rank)
+        if not self._kinds[fingerprint].left_out:
+            self.choice(shape).put(fingerprint, self._kinds[fingerprint].rank)
         if waited or back_off is not None:
             self.waits(fingerprint, until=back_off)
 
@@ -295,7 +322,7 @@ class Backlog:
         for lane, count in counts:
             self._add(lane, kind, count)
         rank = self._policy.rank(kind.cell, seconds)
-        if rank != kind.rank:
+        if rank != kind.rank and not kind.left_out:
             kind.rank = rank
             for fingerprint in kind.cells:
                 self.choice(self.shape(fingerprint)).put(fingerprint, rank)

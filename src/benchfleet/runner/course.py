@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from benchfleet.ledger.base import Ledger
@@ -44,6 +44,12 @@ class Course:
     def short_of_room(self) -> bool:
         """Whether nothing is begun until the disk has room."""
         return self._space.short
+
+    def take_in(self, fingerprints: Iterable[str]) -> None:
+        """The run is about these cells too."""
+        self._fingerprints = self._fingerprints.union(fingerprints)
+        self.progress.total = len(self._fingerprints)
+        self.count()
 
     def count(self) -> None:
         """Take the counts from the ledger, where other runners' work shows too."""

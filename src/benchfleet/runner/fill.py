@@ -23,6 +23,7 @@ from benchfleet.runner.leases import LeaseKeeper
 from benchfleet.runner.place import Pool, Shape, impossible, larger_than, with_device, without
 from benchfleet.runner.retry import Memory
 from benchfleet.runner.slots import Slot, Slots
+from benchfleet.runner.trust import vouched
 
 MAX_BAD_STARTS = 3  # slots in a row that never said hello before their devices are left out
 _LEARNED = 5000  # cells of earlier runs that times are learned from
@@ -74,6 +75,9 @@ class Filler:
         self._in_vain: set[Lane] = set()  # that a slot claimed of just now, and got nothing
         self._possible: frozenset[Need] | None = None
         self._expecting = False
+        self.able: frozenset[str] = frozenset()  # the cells that a machine here may take
+        self._no_time: set[str] = set()  # cells that would take too long for this runner
+        self.enrolled = False  # somebody enrolled cells since
         self.sort_out()
 
     def survey(self) -> None:
@@ -102,8 +106,33 @@ class Filler:
     def follow(self) -> None:
         """Take in what other runners and people did."""
         now = self._now()
-        self.backlog.follow(self._ledger.events(self.backlog.seen), now)
+        events = self._ledger.events(self.backlog.seen)
+        self.enrolled |= any(event.kind == "enrolled" for event in events)
+        self.backlog.follow(events, now)
         self.backlog.wake(now)
+
+    def take_in(self, cells: Sequence[Cell]) -> list[str]:
+        """Be about all of these cells; which of them are new."""
+        self.enrolled = False
+        found = {str(cell.fingerprint): cell for cell in cells}
+        new = {name: cell for name, cell in found.items() if name not in self._cells}
+        if new:
+            self._cells.update(new)
+            for fingerprint, cell in new.items():
+                self._by_need.setdefault(cell.need, []).append(fingerprint)
+            self.backlog.take_in(new)
+            for record in self._ledger.cells(states=["pending"], among=new):
+                until = self._now() + record.ready_in if record.ready_in > 0 else None
+                self.backlog.waits(record.fingerprint, until=until)
+            self._possible = None  # they may ask for what nobody asked for yet
+            self.sort_out()
+        return list(new)
+
+    def leave_out(self, seconds: float) -> None:
+        """Begin nothing any more that should take longer."""
+        if left := self.backlog.leave_out(seconds):
+            self._no_time.update(left)
+            self.able = self.able.difference(left)
 
     def sort_out(self) -> None:
         """Which cells the machines that are here can take, by the shape of their slots."""
@@ -116,7 +145,8 @@ class Filler:
         if (possible, expecting) != (self._possible, self._expecting):
             self._possible, self._expecting = possible, expecting
             here = [f for need in possible for f in self._by_need[need]]
-            self.able = frozenset(self._cells if expecting else here)
+            able = frozenset(self._cells if expecting else here)
+            self.able = able.difference(self._no_time)
             self.for_hosts = self.able.difference(here)  # a machine which is away may take these
         for fingerprint in self._advice:
             self.backlog.move(fingerprint, self._shape(fingerprint))
@@ -307,7 +337,9 @@ class Filler:
         if not claims:  # others were quicker, or a back-off ends a moment later
             self.follow()
             self._in_vain.update(fit)
-        return all(self._begin_on(slot, claim) for claim in claims)
+        known = self._cells
+        vouch = (vouched(claim, known[claim.lease.fingerprint]) for claim in claims)
+        return all(self._begin_on(slot, claim) for claim in vouch)
 
     def _ending_within(self, limit: float, slot: Slot, lanes: Sequence[Lane]) -> list[str]:
         """Cells that the slot should have ended in so many seconds."""

@@ -53,11 +53,15 @@ from benchfleet.runner.outlook import outlook
 from benchfleet.runner.place import Pool
 from benchfleet.runner.progress import NoticeKind, Observer, Progress
 from benchfleet.runner.recover import publish_what_was_committed
+from benchfleet.runner.shift import Shift
 from benchfleet.runner.slots import Slots
 from benchfleet.runner.space import PLENTY, Room
 
 HERE = Here()  # a machine of which nothing is known
 LOOK_EVERY = 1.0  # seconds between looks at what became claimable without an arrival
+IDLE_LOOK = 15.0  # the same at most, where nothing is left and the runner stays
+IDLE_SLOTS = 60.0  # seconds until a runner that has nothing to do lets go of its models
+GRACE = 30.0  # seconds that cells have to stop, after a runner's time is over
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,7 +106,9 @@ class Runner:
         publish: Publish = publish,
         ending: threading.Event | None = None,
         here: Here = HERE,
+        shift: Shift = Shift(),  # noqa: B008 - frozen
     ) -> None:
+        self._shift = shift
         self._runner, self._ledger, self._engine, self._inbox = runner, ledger, engine, inbox
         self._layout, self._keeper, self._enrolled = layout, keeper, cells
         self._publish = publish
@@ -181,15 +187,22 @@ class Runner:
         )
         self._next_look = 0.0
         self._woke = False  # the look before was late
+        self._pause = LOOK_EVERY
+        self._idle_since: float | None = None
+        self._until: float | None = None
+        self._time_is_up = False
         self._waits_for = ""
 
     def run(self) -> RunEnd:
         """Run to the end. Raises `LedgerUnreachable` when the ledger is gone."""
         began = self._course.progress.began = self._next_look = self._inbox.now()
         try:
+            if self._shift.seconds is not None:
+                self._until = began + self._shift.seconds
             self._enroll()
-            if self._unfinished():
+            if self._shift.stays or self._unfinished():
                 self._filler.survey()
+                self._filler.enrolled = not self._shift.enrolls  # perhaps since it was looked at
                 self._keeper.start()
                 self._orders.begin()
                 self._course.see_room()
@@ -229,7 +242,8 @@ class Runner:
                     self._cells.concluded(arrival)
 
     def _enroll(self) -> None:
-        self._ledger.enroll(self._enrolled)
+        if self._shift.enrolls:
+            self._ledger.enroll(self._enrolled)
         self._ledger.reap()
         self._course.count()
         self._course.progress.reused = self._course.progress.states.get("success", 0)
@@ -245,6 +259,8 @@ class Runner:
             return True
         if self._course.over:
             return False
+        if self._shift.stays:
+            return True
         return len(self._slots) > len(self._slots.idle) or self._unfinished()
 
     def _unfinished(self) -> bool:
@@ -262,7 +278,7 @@ class Runner:
     def _look(self) -> None:
         """See to what nobody tells: leases that ran out, back-offs over, cells too slow."""
         late = self._inbox.now() - self._next_look
-        self._next_look = self._inbox.now() + LOOK_EVERY
+        self._next_look = self._inbox.now() + self._pause
         # Suspended, or a slow disk: what is ours is not to be reaped. Nor is, in the first look,
         # what others hold: where the machine slept they are just waking up, too.
         waking = late > LOOK_EVERY or self._keeper.behind()
@@ -287,14 +303,50 @@ class Runner:
         self._orders.look()
         self._crowd.look()
         self._filler.follow()
+        self._keep_to_shift()
         self._fill()
+        self._rest()
         self._course.progress.outlook = outlook(
             self._filler.backlog, self._slots, self._inbox.now()
         )
 
+    def _keep_to_shift(self) -> None:
+        """Take in what was enrolled since, and see to the end of this runner's time."""
+        if self._filler.enrolled and (new := self._filler.take_in(self._shift.more())):
+            self._course.take_in(new)
+            self._course.say("warning", message=f"{len(new)} cells were enrolled since; taken in")
+        if self._until is None:
+            return
+        left = self._until - self._inbox.now()
+        if left <= 0 and not self._time_is_up:
+            self._time_is_up = True
+            self._course.broken = self._course.broken or "the time of this runner is over"
+            self._course.ending.set()
+            self._stop_all(self._course.broken)
+        elif left < -GRACE:
+            for slot in self._slots:
+                if (attempt := slot.attempt) is not None:
+                    self._slots.kill(slot)
+                    self._cells.give_back(attempt, self._course.broken)
+
+    def _rest(self) -> None:
+        """Look ever more seldom while there is nothing to do, and keep no model for nothing."""
+        now = self._inbox.now()
+        if not self._shift.stays or self._slots.any_busy or self._filler.backlog.lanes():
+            self._pause, self._idle_since = LOOK_EVERY, None
+            self._next_look = min(self._next_look, now + LOOK_EVERY)
+            return
+        self._pause = min(1.5 * self._pause, IDLE_LOOK)
+        self._idle_since = now if self._idle_since is None else self._idle_since
+        if now - self._idle_since > IDLE_SLOTS:
+            for slot in self._slots.idle:
+                self._slots.retire(slot)
+
     def _fill(self) -> None:
         if self._course.over or self._course.short_of_room:
             return
+        if self._until is not None:
+            self._filler.leave_out(self._until - self._inbox.now())
         for slot in self._filler.fill():
             self._course.say("slot_opening", slot=slot.id, devices=slot.shown.devices)
 
@@ -348,19 +400,22 @@ class Runner:
     def _interrupt(self, event: Interrupted) -> None:
         self._course.interrupts += 1
         self._course.ending.set()
+        twice = self._course.interrupts > 1
+        cells = self._stop_all(f"{event.signal} twice" if twice else event.signal, now=twice)
+        self._course.say(
+            "interrupted", message=event.signal, times=self._course.interrupts, cells=cells
+        )
+
+    def _stop_all(self, reason: str, *, now: bool = False) -> int:
+        """End what runs after the sample at hand, or now, and give it back; how many cells."""
         busy = [(slot, slot.attempt) for slot in self._slots if slot.attempt is not None]
         for slot, attempt in busy:
-            if self._course.interrupts == 1 and attempt.stage == "benchmark":
+            if not now and attempt.stage == "benchmark":
                 self._engine.stop(slot.id, attempt.key)
-            elif self._course.interrupts == 1:  # it only loads: nothing is lost by ending it now
+            else:  # where it only loads, nothing is lost by ending it now
                 self._slots.kill(slot)
-                self._cells.give_back(attempt, event.signal)
-            else:
-                self._slots.kill(slot)
-                self._cells.give_back(attempt, f"{event.signal} twice")
-        self._course.say(
-            "interrupted", message=event.signal, times=self._course.interrupts, cells=len(busy)
-        )
+                self._cells.give_back(attempt, reason)
+        return len(busy)
 
     def _lose(self, event: LeaseLost) -> None:
         for slot in self._slots:

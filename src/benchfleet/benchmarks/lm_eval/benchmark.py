@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 
 from benchfleet.benchmarks.base import Score, Session
 from benchfleet.benchmarks.parameters import whole_number, with_defaults
+from benchfleet.domain.cell import Workload
 from benchfleet.environment import offline
 from benchfleet.errors import CellFailure
 from benchfleet.models.base import Lender
@@ -71,6 +72,11 @@ class LmEval:
             if self._params[name] is not None:
                 whole_number(name, self._params[name], least=least)
         self._clock = clock
+
+    @classmethod
+    def code(cls, workload: Workload) -> str:
+        path = workload.outside.get("include_path")  # their YAML may call functions
+        return f"tasks of its own in {path}" if path else ""
 
     def params(self) -> Mapping[str, Any]:
         """All but where the tasks lie, whose content enters by `data_digest`."""

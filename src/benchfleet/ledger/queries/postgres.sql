@@ -27,6 +27,13 @@ select to_regclass(%(meta)s) is not null;
 -- name: schema_there
 select exists (select from pg_namespace where nspname = %(schema)s);
 
+-- name: ledgers
+-- The schemas that hold a ledger which we may see.
+select n.nspname from pg_namespace n join pg_class c on c.relnamespace = n.oid
+ where c.relname = 'meta' and c.relkind = 'r' and n.nspname like 'benchfleet\_%%'
+   and has_schema_privilege(n.oid, 'usage') and has_table_privilege(c.oid, 'select')
+ order by n.nspname;
+
 -- name: meta
 select key, value from meta;
 

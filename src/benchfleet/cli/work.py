@@ -1,0 +1,172 @@
+"""``benchfleet work``: run what this host may of a shared ledger, until nothing is left."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from contextlib import closing
+
+from benchfleet.bench import Bench
+from benchfleet.campaign.choose import choose
+from benchfleet.cli import options, run
+from benchfleet.cli.words import printable
+from benchfleet.domain.attempt import CellRecord
+from benchfleet.domain.cell import Cell
+from benchfleet.environment import trusted
+from benchfleet.errors import BenchfleetError, CampaignError, Mistake
+from benchfleet.ledger.addresses import shown_url
+from benchfleet.runner.shift import Shift
+from benchfleet.runner.trust import Vetted, Vetting, allowed
+
+_SHOWN = 3  # cells of a kind that are named
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """What the verb takes."""
+    example = "benchfleet work --ledger postgresql://me@db.lab/bench --campaign study --forever"
+    options.told_campaign(parser, example=example)
+    course(parser)
+    parser.add_argument(
+        "--detach", action="store_true", help="go on in the background; see attach and stop"
+    )
+    parser.add_argument(
+        "--another",
+        action="store_true",
+        help="with --detach: also where a run goes on already; they share what is to be done",
+    )
+
+
+def course(parser: argparse.ArgumentParser) -> None:
+    """How a worker goes about it."""
+    parser.add_argument(
+        "--models", metavar="GLOB,…", default="", help="only cells of these models, by name"
+    )
+    parser.add_argument(
+        "--forever", action="store_true", help="stay where nothing is left, and look for new cells"
+    )
+    parser.add_argument(
+        "--max-hours",
+        metavar="H",
+        type=_hours,
+        help="end after this time; begin nothing that should take longer",
+    )
+    parser.add_argument(
+        "--trust-campaign",
+        action="store_true",
+        help="without a campaign file: run code that the ledger names, too",
+    )
+    run.course(parser)
+
+
+def main(arguments: argparse.Namespace) -> int:
+    """Run the cells that this host may run, and write what it did."""
+    if arguments.campaign is None:
+        _refuse_what_a_file_is_for(arguments)
+    bench, cells = options.opened(arguments)
+    models = tuple(glob for glob in arguments.models.split(",") if glob)
+    left = Vetted(cells=())
+    worker = _Worker(arguments, bench, Vetting(models, trusted=_trusts(arguments, bench)))
+    if arguments.campaign is None:
+        left = worker.look()
+        cells = worker.cells
+        if not cells and not left.left and not arguments.forever:
+            raise BenchfleetError(_nothing_there(bench))
+    else:
+        cells = [cell for cell in cells if allowed(cell, models)]
+    _tell_left(arguments, left)
+    devices = options.asked_devices(arguments, bench.campaign)
+    if arguments.detach:
+        from benchfleet.cli.detach import detach
+
+        return detach(arguments, bench, devices)
+    if arguments.resume_from is not None:
+        run.resume_from(arguments, bench, cells)
+    shift = Shift(
+        enrolls=arguments.campaign is not None,
+        more=worker.more if arguments.campaign is None else tuple,
+        stays=arguments.forever,
+        seconds=arguments.max_hours and 3600 * arguments.max_hours,
+    )
+    from benchfleet.cli.running import run as run_cells  # the runner, its slots and the reports
+
+    return run_cells(arguments, bench, cells, devices, shift=shift)
+
+
+class _Worker:
+    """What a worker without a campaign file is about, as the ledger tells."""
+
+    def __init__(self, arguments: argparse.Namespace, bench: Bench, vetting: Vetting) -> None:
+        self._arguments, self._bench, self._vetting = arguments, bench, vetting
+        self.cells: list[Cell] = []  # all of them, also those that come later
+
+    def look(self) -> Vetted:
+        """Take in what the ledger has and this host takes."""
+        found = self._vetting.sort(self._chosen())
+        known = {cell.fingerprint for cell in self.cells}
+        self.cells += [cell for cell in found.cells if cell.fingerprint not in known]
+        return found
+
+    def more(self) -> Sequence[Cell]:
+        self.look()
+        return self.cells
+
+    def _chosen(self) -> list[CellRecord]:
+        ledger = self._bench.existing_ledger()
+        if ledger is None:
+            return []
+        with closing(ledger):
+            records = [record for record in ledger.cells(whole=True) if record.cell]
+        cells = [record.cell for record in records if record.cell]
+        asked = self._arguments
+        chosen = {id(cell) for cell in choose(cells, only=asked.only, exclude=asked.exclude)}
+        return [record for record in records if id(record.cell) in chosen]
+
+
+def _refuse_what_a_file_is_for(arguments: argparse.Namespace) -> None:
+    if arguments.limit is not None:
+        message = "makes cells of their own, which takes the campaign's file; name it"
+        raise CampaignError("command line", [Mistake(key="--limit", message=message)])
+
+
+def _trusts(arguments: argparse.Namespace, bench: Bench) -> bool:
+    """Whether somebody here said that code of this campaign's ledger may run."""
+    names = {bench.campaign.name, _plain(bench.url)}
+    return arguments.trust_campaign or any(_plain(one) in names for one in trusted(os.environ))
+
+
+def _plain(url: str) -> str:
+    """A ledger's address in one form."""
+    scheme, colon, rest = url.partition(":")
+    if colon and scheme == "sqlite":
+        return os.path.abspath(rest.removeprefix("//"))
+    return shown_url(url) if colon else url if "/" not in url else os.path.abspath(url)
+
+
+def _nothing_there(bench: Bench) -> str:
+    return (
+        f"{bench.shown_ledger} holds no cell of {bench.campaign.name!r} yet: whoever has the "
+        "campaign's file brings them with `benchfleet run` or `work CAMPAIGN`; --forever waits"
+    )
+
+
+def _tell_left(arguments: argparse.Namespace, vetted: Vetted) -> None:
+    """Name the cells that this host leaves for others, with the reason."""
+    stream = sys.stderr if arguments.json or arguments.log_json else sys.stdout
+    for why, ids in vetted.left.items():
+        some = ", ".join(ids[:_SHOWN]) + (", …" if len(ids) > _SHOWN else "")
+        print(printable(f"left for others: {len(ids)} cells ({some}): {why}"), file=stream)
+    if any("names code" in why for why in vetted.left):
+        hint = "give the campaign's file, or say --trust-campaign if you trust whoever enrolled it"
+        print(f"to run code that the ledger names: {hint}", file=stream)
+
+
+def _hours(text: str) -> float:
+    try:
+        hours = float(text)
+    except ValueError:
+        hours = 0.0
+    if not 0 < hours <= 24 * 365:
+        raise argparse.ArgumentTypeError(f"{text!r} is no time; write hours, such as 3.5")
+    return hours

@@ -1,0 +1,39 @@
+"""What a runner must know of a campaign whose file it does not have: one event of the ledger."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from .event import Event
+
+TOLD = "campaign_told"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Told:
+    """A campaign as whoever enrolled it told of it; the newest event counts."""
+
+    name: str
+    results: str = ""  # the URL of the place that results go to; "" for the enroller's own folder
+    placement: str = ""  # which waiting cells go first, by the policy's name; "" for the default
+
+    def event(self) -> Event:
+        """The event that tells it."""
+        return Event(kind=TOLD, data=asdict(self))
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Told:
+        """What an event's data say; what a newer benchfleet tells besides is left out."""
+        known = {key: value for key, value in data.items() if key in cls.__dataclass_fields__}
+        return cls(**known)
+
+
+def newest(events: Iterable[Event]) -> Told | None:
+    """What was told last; None where nothing was."""
+    told = None
+    for event in events:
+        if event.kind == TOLD:
+            told = Told.from_dict(event.data)
+    return told

@@ -1,0 +1,108 @@
+"""Which cells of a shared ledger may run here: what it tells may name plugins and parameters, and
+no code."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from benchfleet import registry
+from benchfleet.domain.attempt import CellRecord, Claim
+from benchfleet.domain.cell import Cell, Model, Workload
+from benchfleet.errors import BenchfleetError, ResultsError
+from benchfleet.results.layout import check_path
+
+_Code = Callable[[Any], str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Vetted:
+    """The cells of a ledger, sorted by whether this host runs them."""
+
+    cells: tuple[Cell, ...]
+    left: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # the reason → ids of cells
+
+
+@dataclass(frozen=True)
+class Vetting:
+    """What this host takes of a ledger."""
+
+    models: tuple[str, ...] = ()  # globs of their names; () for all
+    trusted: bool = False  # cells may bring code
+
+    def sort(self, records: Iterable[CellRecord]) -> Vetted:
+        """Sort the cells, which the records bring along."""
+        cells: list[Cell] = []
+        left: dict[str, list[str]] = {}
+        for record in records:
+            if (cell := record.cell) is None:
+                continue
+            if why := self._why_not(record, cell):
+                left.setdefault(why, []).append(record.id)
+            else:
+                cells.append(cell)
+        return Vetted(cells=tuple(cells), left={why: tuple(ids) for why, ids in left.items()})
+
+    def _why_not(self, record: CellRecord, cell: Cell) -> str:
+        if not allowed(cell, self.models):
+            return f"its model is none of {', '.join(self.models)}"
+        if cell.fingerprint != record.fingerprint:
+            return "what the ledger holds of it is not what its fingerprint says"
+        try:
+            check_path(record.path)
+        except ResultsError as error:
+            return str(error)
+        return self._of_model(cell.model) or self._of_workload(cell.workload)
+
+    def _of_model(self, model: Model) -> str:
+        if model.python and not self.trusted:
+            return f"it names code: the interpreter {model.python}"
+        key = "model", model.canonical, model.source
+        if key not in self._known:
+            why = self._asked("models", model.adapter, model)
+            if not why and Path(model.source).is_absolute() and not Path(model.source).exists():
+                why = f"its model is not on this host: {model.source}"
+            self._known[key] = why
+        return self._known[key]
+
+    def _of_workload(self, work: Workload) -> str:
+        key = "workload", work.canonical, repr(work.outside)
+        if key not in self._known:
+            self._known[key] = self._asked("benchmarks", work.benchmark, work)
+        return self._known[key]
+
+    def _asked(self, family: registry.Family, name: str, part: Model | Workload) -> str:
+        try:
+            code: _Code = getattr(registry.load(family, name), "code", _none)
+        except BenchfleetError as error:
+            return str(error)
+        what = code(part) or ("what is for tests alone" if name.startswith("_") else "")
+        return f"it names code: {what}" if what and not self.trusted else ""
+
+    @cached_property
+    def _known(self) -> dict[tuple[str, ...], str]:
+        return {}
+
+
+def _none(part: object) -> str:
+    return ""
+
+
+def allowed(cell: Cell, models: tuple[str, ...]) -> bool:
+    """Whether the cell's model is one of these globs' names; no globs allow all."""
+    return not models or any(fnmatchcase(cell.model.name, glob) for glob in models)
+
+
+def vouched(claim: Claim, known: Cell) -> Claim:
+    """The claim with its cell as this runner knows it: only what the cell needs and may take is
+    the ledger's to change. Others' paths to model and code are no good here, and not trusted."""
+    if claim.cell is known:
+        return claim
+    told = claim.cell
+    return replace(
+        claim, cell=replace(known, need=told.need, limits=told.limits, priority=told.priority)
+    )

@@ -1,0 +1,107 @@
+"""``benchfleet work``: a worker on a shared ledger, with the campaign's file and without."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import time
+
+import pytest
+
+from .conftest import MOCK, User
+
+SCRIPT = """
+    - command: {name: mine, argv: [sh, -c, "echo '{\\"score\\": 1}' > {result}"]}
+"""
+LEDGER = ("--ledger", "sqlite:shared.db")
+CPU = ("--cpu-slots", "1")
+
+
+@pytest.fixture
+def enrolled(user: User) -> User:
+    """A ledger with four cells, of which one is done, and the folder of a worker without a file."""
+    user.write(MOCK.replace("[mock_benchmark]", "\n    - mock_benchmark" + SCRIPT))
+    user.run("cancel", "study.yaml", *LEDGER, "--yes")
+    user.run("retry", "study.yaml", *LEDGER)
+    return user
+
+
+def test_a_worker_without_the_file_runs_what_names_no_code_and_says_what_it_leaves(
+    enrolled: User,
+) -> None:
+    done = enrolled.run("work", *LEDGER, *CPU)
+    assert sorted(enrolled.published()) == ["m1/dense/mock_benchmark", "m2/dense/mock_benchmark"]
+    assert "left for others: 2 cells (m1/dense/mine, m2/dense/mine)" in done.stdout
+    assert "it names code: a command" in done.stdout
+    assert enrolled.json("status", *LEDGER)["pending"] == 2
+    again = enrolled.json("work", *LEDGER, *CPU, "--trust-campaign")
+    assert again["counts"]["success"] == 4
+    told = json.loads((enrolled.results / f"{socket.gethostname()}_summary.json").read_text())
+    assert (told["machine"], told["phase"]) == (socket.gethostname(), "")
+    assert all(one["success"] for one in told["results"])
+    assert {one["task"] for one in told["results"]} == set(enrolled.published())
+
+
+def test_a_worker_with_the_file_runs_its_code_for_the_models_that_it_is_allowed(
+    enrolled: User,
+) -> None:
+    enrolled.run("work", "study.yaml", *LEDGER, *CPU, "--models", "m1,x*")
+    assert sorted(enrolled.published()) == ["m1/dense/mine", "m1/dense/mock_benchmark"]
+    assert enrolled.json("status", *LEDGER)["pending"] == 2
+
+
+def test_the_environment_may_trust_a_ledger(
+    enrolled: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BENCHFLEET_TRUST", f"other, sqlite:{enrolled.folder}/shared.db")
+    assert enrolled.json("work", *LEDGER, *CPU)["counts"]["success"] == 4
+
+
+def test_one_that_stays_takes_what_comes_and_ends_when_it_is_asked(user: User) -> None:
+    user.write(MOCK)
+    user.run("ledger", "init", "study.yaml", *LEDGER)
+    worker = user.start("work", *LEDGER, *CPU, "--forever")
+    try:
+        user.run("cancel", "study.yaml", *LEDGER, "--yes")
+        user.run("retry", "study.yaml", *LEDGER)
+        until = time.monotonic() + 60
+        while user.json("status", *LEDGER)["success"] < 2:
+            assert time.monotonic() < until
+        worker.send_signal(signal.SIGINT)
+        assert worker.wait(60) == 130
+    finally:
+        worker.kill()
+    said = worker.communicate()[0]
+    assert "go on with: benchfleet work --ledger sqlite:shared.db" in said
+    assert len(user.published()) == 2
+
+
+def test_a_detached_worker_is_found_watched_and_stopped_without_a_file(enrolled: User) -> None:
+    told = enrolled.run("work", *LEDGER, *CPU, "--forever", "--detach").stdout
+    assert "watch    benchfleet attach benchmark_results/study" in told
+    stopped = enrolled.run("stop", "benchmark_results/study").stdout
+    assert "go on with: benchfleet work --ledger sqlite:" in stopped
+    attached = enrolled.run("attach", "benchmark_results/study", code=130).stdout
+    assert "2 success" in attached
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (("work",), 2, "give its file, or the --ledger"),
+        (("work", "--ledger", "sqlite:none.db"), 3, "none.db has no ledger of a campaign"),
+        (("work", *LEDGER, "--campaign", "stdy"), 3, "did you mean 'study'?"),
+        (("work", *LEDGER, "--limit", "2"), 2, "takes the campaign's file"),
+        (("work", *LEDGER, "--max-hours", "0"), 2, "write hours, such as 3.5"),
+        (("work", "study.yaml", "--campaign", "study"), 2, "leave it out beside"),
+        (("work", *LEDGER), 2, "holds no cell of 'study' yet"),
+    ],
+)
+def test_what_cannot_be_worked_on_is_said(
+    user: User, words: tuple[str, ...], code: int, said: str
+) -> None:
+    user.write(MOCK)
+    user.run("ledger", "init", "study.yaml", *LEDGER)
+    assert said in user.run(*words, code=code).stderr
+    assert not (user.folder / "none.db").exists()

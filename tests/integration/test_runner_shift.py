@@ -1,0 +1,124 @@
+"""How long a runner stays and where its cells come from, in virtual time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from benchfleet.domain.cell import Cell
+from benchfleet.engines.base import Done, Order, SlotEvent, SlotId
+from benchfleet.runner.inbox import Arrival, Interrupted
+from benchfleet.runner.loop import IDLE_LOOK
+from benchfleet.runner.shift import Shift
+from benchfleet.testing.samples import sample_cell
+from stage import Stage, cells, good
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Stage:
+    return Stage(tmp_path)
+
+
+class _Meanwhile:
+    """Does something when the clock comes to a time, between two arrivals."""
+
+    def __init__(self, stage: Stage) -> None:
+        self._stage, self._take = stage, stage.inbox.take
+        self._due: list[tuple[float, object]] = []
+        self.waits: list[float] = []
+        stage.inbox.take = self.take  # type: ignore[method-assign]
+
+    def at(self, time: float, act: object) -> None:
+        self._due.append((self._stage.clock() + time, act))
+
+    def take(self, wait: float) -> Arrival | None:
+        self.waits.append(wait)
+        for due in [one for one in self._due if one[0] <= self._stage.clock()]:
+            self._due.remove(due)
+            due[1]()  # type: ignore[operator]
+        return self._take(wait)
+
+
+def test_what_the_ledger_told_of_is_never_enrolled_by_its_worker(stage: Stage) -> None:
+    known = cells(3)
+    stage.ledger.enroll(known[:2])
+    stage.shift = Shift(enrolls=False)
+    end = stage.run(known[:2])
+    assert end.progress.states == {"success": 2}
+    assert [event.data["new"] for event in stage.ledger.events(kinds={"enrolled"})] == [2]
+
+
+def told(stage: Stage) -> Sequence[Cell]:
+    """What the ledger has."""
+    return [record.cell for record in stage.ledger.cells(whole=True) if record.cell]
+
+
+def test_cells_that_are_enrolled_while_it_works_are_taken_in(stage: Stage) -> None:
+    known: list[Cell] = cells(2)
+    stage.ledger.enroll(known)
+
+    stage.shift = Shift(enrolls=False, more=lambda: told(stage))
+    _Meanwhile(stage).at(3, lambda: stage.ledger.enroll(cells(5)))
+    end = stage.run(known)
+    assert end.progress.states == {"success": 5}
+    assert end.progress.total == 5
+    assert len(stage.engine.orders) == 5
+
+
+def test_one_that_stays_waits_ever_longer_and_lets_go_of_its_models(stage: Stage) -> None:
+    meanwhile = _Meanwhile(stage)
+    known: list[Cell] = cells(4)
+    stage.shift = Shift(enrolls=False, stays=True, more=lambda: told(stage))
+    stage.ledger.enroll(known[:2])
+    slots: list[int] = []
+    meanwhile.at(500, lambda: slots.append(len(stage.engine.specs)))
+    meanwhile.at(500, lambda: stage.ledger.enroll(known))
+    meanwhile.at(600, lambda: stage.inbox.post(Interrupted(signal="SIGTERM")))
+    end = stage.run(known[:2])
+    assert max(meanwhile.waits) == pytest.approx(IDLE_LOOK)
+    assert slots == [0]
+    assert end.progress.states == {"success": 4}
+    assert end.interrupted
+
+
+def long(slot: SlotId, order: Order) -> list[tuple[float, SlotEvent]]:
+    """Cells of the second benchmark take fifty seconds."""
+    if order.cell.workload.subset != "slow":
+        return good(slot, order)
+    script = [(5 * at, event) for at, event in good(slot, order)]
+    at, done = script.pop()
+    assert isinstance(done, Done)
+    return [*script, (at, replace(done, seconds={"benchmark": at}))]
+
+
+def slow(count: int) -> list[Cell]:
+    """So many repeats of what takes long."""
+    return [sample_cell(subset="slow", repeat=n, repeats=True) for n in range(count)]
+
+
+def test_nothing_is_begun_that_should_take_longer_than_is_left(stage: Stage) -> None:
+    stage.engine.script = long
+    stage.run(slow(2))  # from which its time is known
+    began = len(stage.engine.orders)
+    stage.shift = Shift(seconds=75)
+    end = stage.run([*slow(6), *cells(5)[1:]])
+    taken = [cell for _, cell in stage.engine.orders[began:]]
+    assert sum("slow" in cell for cell in taken) == 2  # on two slots, and no second one
+    assert end.progress.states == {"success": 8, "pending": 2}
+    assert end.seconds < 75
+    assert not end.interrupted
+
+
+def test_what_runs_when_its_time_is_over_is_given_back_after_the_sample_at_hand(
+    stage: Stage,
+) -> None:
+    stage.engine.script = long
+    stage.shift = Shift(seconds=30)
+    end = stage.run(slow(3))  # nobody knows how long
+    assert end.seconds == pytest.approx(30, abs=5)
+    assert "time" in end.broken
+    assert set(stage.states().values()) == {"pending"}
+    assert [notice.data["samples"] for notice in stage.said("cell_released")] == [1, 1]

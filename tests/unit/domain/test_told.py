@@ -1,0 +1,18 @@
+"""What a ledger tells of a campaign to those without its file."""
+
+from __future__ import annotations
+
+from benchfleet.domain.event import Event
+from benchfleet.domain.told import TOLD, Told, newest
+
+
+def test_the_newest_word_counts() -> None:
+    first, second = Told(name="study"), Told(name="study", results="s3://lab", placement="fifo")
+    assert newest([]) is None
+    assert newest([Event(kind="enrolled")]) is None
+    assert newest([first.event(), Event(kind="enrolled"), second.event()]) == second
+
+
+def test_what_a_newer_benchfleet_tells_besides_is_left_out() -> None:
+    event = Event(kind=TOLD, data={"name": "study", "moon": "full"})
+    assert newest([event]) == Told(name="study")
