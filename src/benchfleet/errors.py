@@ -13,6 +13,9 @@ BenchfleetError
 │   │   ├── LedgerDamaged        what it holds cannot be read any more
 │   │   └── LedgerFull           its disk takes no more
 │   └── LedgerTooNew         a newer benchfleet wrote it
+├── GitError             git cannot do what was asked
+│   ├── GitAway              the remote cannot be reached now, or has not answered
+│   └── GitDenied            the remote does not let us
 ├── ClaimLost            the lease is no longer held; its writer publishes nothing
 ├── ProtocolError        the other end of a slot's channel speaks something else
 └── CellFailure          a cell ended without a result: stage, kind, retryable
@@ -111,6 +114,20 @@ class LedgerFull(LedgerUnreachable):
 
 class LedgerTooNew(LedgerError):
     """The ledger was written by a newer benchfleet."""
+
+
+class GitError(BenchfleetError):
+    """Git cannot do what was asked."""
+
+
+class GitAway(GitError):
+    """The remote repository cannot be reached now."""
+
+    retryable = True
+
+
+class GitDenied(GitError):
+    """The remote repository does not let us."""
 
 
 class ClaimLost(BenchfleetError):

@@ -1,0 +1,1 @@
+"""Git as a store: objects, and refs of a remote that change by compare-and-swap alone."""

@@ -1,0 +1,141 @@
+"""Running git so that nothing of its user's gets in the way: no prompt, no hook, no editor."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import subprocess
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchfleet.errors import GitAway, GitError
+
+TIMEOUT = 300.0  # seconds for one command
+_OURS = (  # before what the user's own configuration says
+    *("-c", "core.hooksPath=/dev/null"),
+    *("-c", "gc.auto=0"),
+    *("-c", "maintenance.auto=false"),
+    *("-c", "commit.gpgSign=false"),
+    *("-c", "push.gpgSign=false"),
+    *("-c", "push.followTags=false"),
+    *("-c", "fetch.writeCommitGraph=false"),
+    *("-c", "protocol.version=2"),
+    *("-c", "advice.detachedHead=false"),
+)
+_SSH = "-o BatchMode=yes -o ConnectTimeout=20 -o ServerAliveInterval=15 -o ServerAliveCountMax=3"
+# What a hook or an alias around us may have left, which would lead git to another repository.
+_FOREIGN = (
+    *("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY", "GIT_COMMON_DIR"),
+    *("GIT_ALTERNATE_OBJECT_DIRECTORIES", "GIT_NAMESPACE", "GIT_PREFIX", "GIT_CONFIG_PARAMETERS"),
+    *("GIT_QUARANTINE_PATH", "GIT_PUSH_OPTION_COUNT", "GIT_SHALLOW_FILE", "GIT_TRACE"),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ended:
+    """How a command ended."""
+
+    code: int
+    out: bytes
+    err: str
+
+
+class Git:
+    """Commands on one repository of our own. Credentials, proxies and ssh are the user's."""
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        environ: Mapping[str, str] | None = None,
+        timeout: float = TIMEOUT,
+    ) -> None:
+        self.folder, self._timeout = folder, timeout
+        self._environ = _environment(os.environ if environ is None else environ)
+        self._ssh_known = "GIT_SSH_COMMAND" in self._environ
+
+    def command(self, *arguments: str) -> list[str]:
+        return ["git", "--git-dir", str(self.folder), *_OURS, *arguments]
+
+    @property
+    def environ(self) -> Mapping[str, str]:
+        return self._environ
+
+    def ask(self, *arguments: str, stdin: bytes = b"") -> Ended:
+        """Run a command to its end. Raises GitError where there is no git, GitAway where it takes
+        too long."""
+        try:
+            process = subprocess.Popen(
+                self.command(*arguments),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                env=self._environ,
+                start_new_session=True,  # Ctrl-C is ours to judge: a push is let end
+            )
+        except FileNotFoundError as error:
+            raise GitError("git is not installed here; install it and run again") from error
+        try:
+            out, err = process.communicate(stdin, timeout=self._timeout)
+        except BaseException as error:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.communicate()
+            if isinstance(error, subprocess.TimeoutExpired):
+                raise GitAway(f"git {arguments[0]} has not ended in {self._timeout:g} s") from error
+            raise
+        return Ended(code=process.returncode, out=out, err=err.decode("utf-8", "replace"))
+
+    def reach(self, *arguments: str) -> Ended:
+        """The same for a command that talks to a remote."""
+        if not self._ssh_known:
+            self._ssh_known = True
+            told = self.ask("config", "--get", "core.sshCommand").out.decode().strip()
+            self._environ["GIT_SSH_COMMAND"] = f"{told or 'ssh'} {_SSH}"
+        return self.ask(*arguments)
+
+    def do(self, *arguments: str, stdin: bytes = b"") -> bytes:
+        """What a command prints. Raises GitError with git's own words where it fails."""
+        ended = self.ask(*arguments, stdin=stdin)
+        if ended.code:
+            raise GitError(f"git {arguments[0]} failed: {plain(ended.err)}")
+        return ended.out
+
+
+def plain(err: str) -> str:
+    """The lines of git's complaint that say something, as one."""
+    lines = [line.strip() for line in err.splitlines()]
+    said = [
+        line.removeprefix("fatal: ").removeprefix("error: ").removeprefix("remote: ")
+        for line in lines
+        if line and not line.startswith(("hint:", "To ", "Please make sure", "and the repository"))
+    ]
+    return "; ".join(dict.fromkeys(said[:4])) or "it says nothing"
+
+
+def make_repository(folder: Path) -> None:
+    """Make a bare repository, whole or not at all. Raises GitError."""
+    if (folder / "HEAD").is_file() and (folder / "objects").is_dir():
+        return
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    Git(folder).do("init", "--quiet", "--bare", "--template=", "--initial-branch=main", str(folder))
+
+
+def _environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """The user's, without what asks questions or leads elsewhere."""
+    kept = {name: value for name, value in environ.items() if name not in _FOREIGN}
+    if given := kept.get("GIT_SSH_COMMAND", ""):
+        kept["GIT_SSH_COMMAND"] = f"{given} {_SSH}"
+    elif given := kept.get("GIT_SSH", ""):
+        kept["GIT_SSH_COMMAND"] = f"{shlex.quote(given)} {_SSH}"
+    return {
+        **kept,
+        "GIT_TERMINAL_PROMPT": "0",
+        "SSH_ASKPASS_REQUIRE": "never",
+        "GIT_ASKPASS": kept.get("GIT_ASKPASS", "true"),
+        "GIT_OPTIONAL_LOCKS": "0",
+        "LC_ALL": "C",
+    }

@@ -1,0 +1,100 @@
+"""A remote repository: which refs it has, their objects, and compare-and-swap pushes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from benchfleet.errors import GitAway, GitDenied, GitError
+from benchfleet.git.process import Ended, Git, plain
+
+# What git says of a ref that is not as it was expected, here or in the remote's transaction.
+_LOST = (
+    *("stale info", "fetch first", "non-fast-forward", "already exists", "remote ref updated"),
+    *("failed to update ref", "transaction failed", "cannot lock ref", "failed to lock"),
+    *("incorrect old value", "reference already exists", "atomic push failed"),
+)
+_DENIED = (
+    *("authentication failed", "permission denied", "could not read username", "access denied"),
+    *("could not read password", "returned error: 403", "returned error: 401", "not authorized"),
+    *("host key verification failed", "dubious ownership", "insufficient permission"),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Swap:
+    """A ref that is to go from one object to another; "" stands for no ref."""
+
+    ref: str
+    old: str
+    new: str
+
+
+class Remote:
+    """The repository at `url`, seen from one of our own."""
+
+    def __init__(self, git: Git, url: str, shown: str) -> None:
+        self._git, self._url, self._shown = git, url, shown
+
+    def refs(self, *patterns: str) -> dict[str, str]:
+        """The remote's refs that match (``refs/benchfleet/study/*``), with their objects.
+
+        Raises GitAway, GitDenied.
+        """
+        ended = self._git.reach("ls-remote", "--refs", self._url, *patterns)
+        if ended.code:
+            raise self._failed(ended)
+        pairs = (line.split("\t", 1) for line in ended.out.decode("utf-8", "replace").splitlines())
+        return {name: oid for oid, name in pairs}
+
+    def fetch(self, oids: Iterable[str], *, without_files: bool = False) -> None:
+        """Bring these objects and what they lead to. `without_files` leaves the content of files
+        to a later fetch, where the remote can do that. Raises GitAway, GitDenied."""
+        wanted = list(dict.fromkeys(oids))
+        sparing = ["--filter=blob:none"] if without_files else []
+        for start in range(0, len(wanted), 500):
+            ended = self._git.reach(
+                *("fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--no-auto-gc"),
+                *("--no-recurse-submodules", *sparing, self._url, *wanted[start : start + 500]),
+            )
+            if ended.code:
+                raise self._failed(ended)
+
+    def push(self, swaps: Sequence[Swap], *, holding: Mapping[str, str] = {}) -> bool:
+        """Change all these refs or none; False where one of them, or one of those that are to be
+        as `holding` says, is another now.
+
+        Raises GitAway where it is not known how it ended, GitDenied where the remote's rules
+        refuse it.
+        """
+        leases = {**{swap.ref: swap.old for swap in swaps}, **holding}
+        wanted = {**{swap.ref: swap.new for swap in swaps}, **holding}
+        ended = self._git.reach(
+            *("push", "--porcelain", "--atomic", "--no-verify", "--recurse-submodules=no"),
+            *(f"--force-with-lease={ref}:{old}" for ref, old in leases.items()),
+            self._url,
+            *(f"{new}:{ref}" for ref, new in wanted.items()),
+        )
+        if not ended.code:
+            return True
+        reasons = [
+            line.rpartition("\t")[2]
+            for line in ended.out.decode("utf-8", "replace").splitlines()
+            if line.startswith("!\t")
+        ]
+        if not reasons:
+            raise self._failed(ended)
+        others = [why for why in reasons if not any(lost in why for lost in _LOST)]
+        if not others:
+            return False
+        if any("unpacker error" in why for why in others):
+            raise GitAway(f"{self._shown} cannot take it: {plain(ended.err)}")
+        raise GitDenied(f"{self._shown} refuses it: {others[0]}; {plain(ended.err)}")
+
+    def _failed(self, ended: Ended) -> GitError:
+        said = plain(ended.err).replace(self._url, self._shown)
+        low = ended.err.lower()
+        if "does not support --atomic" in low:
+            return GitError(f"{self._shown} takes no atomic pushes, which a ledger needs: {said}")
+        denied = any(word in low for word in _DENIED)
+        return (GitDenied if denied else GitAway)(f"{self._shown}: {said}")

@@ -1,0 +1,168 @@
+"""Git as a store, with real repositories: objects, compare-and-swap, and what a user's settings may
+not do to them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from benchfleet.errors import GitAway, GitDenied, GitError
+from benchfleet.git.objects import EMPTY_TREE, Objects
+from benchfleet.git.process import Git, make_repository
+from benchfleet.git.remote import Remote, Swap
+
+WHO = "someone <someone@example.org>"
+
+
+def git(folder: Path, *arguments: str) -> str:
+    told = subprocess.run(["git", "-C", str(folder), *arguments], check=True, capture_output=True)
+    return told.stdout.decode()
+
+
+@pytest.fixture
+def bare(tmp_path: Path) -> Path:
+    folder = tmp_path / "lab é.git"
+    subprocess.run(["git", "init", "-q", "--bare", str(folder)], check=True)
+    return folder
+
+
+def one(tmp_path: Path, bare: Path, name: str = "own") -> tuple[Objects, Remote]:
+    make_repository(tmp_path / name)
+    mine = Git(tmp_path / name)
+    return Objects(mine), Remote(mine, f"file://{bare}", "the lab")
+
+
+def test_refs_change_together_and_only_from_what_was_expected(tmp_path: Path, bare: Path) -> None:
+    objects, remote = one(tmp_path, bare)
+    first = objects.commit(EMPTY_TREE, (), "first\n", who=WHO, at=1.0)
+    second = objects.commit(EMPTY_TREE, (first,), "second\n", who=WHO, at=2.0)
+    a, b = "refs/benchfleet/x/a", "refs/benchfleet/x/b"
+    assert remote.push([Swap(ref=a, old="", new=first)])
+    assert not remote.push([Swap(ref=a, old="", new=second), Swap(ref=b, old="", new=second)])
+    assert remote.refs("refs/benchfleet/*") == {a: first}
+    assert not remote.push([Swap(ref=b, old="", new=second)], holding={a: second})
+    assert remote.push([Swap(ref=b, old="", new=second)], holding={a: first})
+    assert remote.push([Swap(ref=a, old=first, new=second), Swap(ref=b, old=second, new="")])
+    assert remote.refs("refs/benchfleet/*") == {a: second}
+    objects.close()
+
+
+def test_objects_are_fetched_by_name_and_read_back(tmp_path: Path, bare: Path) -> None:
+    mine, remote = one(tmp_path, bare)
+    blob = mine.blob(b"\0 any bytes \xff")
+    tree = mine.with_folder(EMPTY_TREE, "a/b c/d", mine.tree({"é.txt": (blob, False)}))
+    tree = mine.with_file(tree, "a/b.json", blob)
+    tree = mine.with_file(tree, "top", blob)
+    commits = [mine.commit(tree, (), "one\n", who=WHO, at=1.0)]
+    for number in range(3):
+        commits.append(mine.commit(tree, (commits[-1],), f"{number}\n\né", who=WHO, at=1.0))
+    assert remote.push([Swap(ref="refs/heads/x", old="", new=commits[-1])])
+    assert git(bare, "fsck", "--strict", "--no-dangling") == ""
+    theirs, there = one(tmp_path, bare, "other")
+    there.fetch([commits[-1]])
+    assert [c.oid for c in theirs.since(commits[-1], commits[1])] == commits[2:]
+    assert theirs.commit_of(commits[-1]).message == "2\n\né"
+    found = theirs.at(theirs.commit_of(commits[-1]).tree, "a/b c/d/é.txt")
+    assert found == (blob, False)
+    assert theirs.read(blob) == ("blob", b"\0 any bytes \xff")
+    assert theirs.at(tree, "a/nothing/here") is None
+    with pytest.raises(GitError, match="rewritten"):
+        theirs.since(commits[1], commits[2])
+    with pytest.raises(GitError, match="is not in"):
+        theirs.read("1" * 40)
+    mine.close()
+    theirs.close()
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", ".git", ".GIT", "a/b", "nul\0"])
+def test_a_name_that_git_or_a_folder_cannot_bear_is_refused(
+    tmp_path: Path, bare: Path, name: str
+) -> None:
+    objects, _ = one(tmp_path, bare)
+    with pytest.raises(GitError, match="can be no name"):
+        objects.tree({name: (EMPTY_TREE, True)})
+
+
+def test_links_and_submodules_are_not_seen(tmp_path: Path, bare: Path) -> None:
+    objects, _ = one(tmp_path, bare)
+    entry = f"120000 blob {objects.blob(b'/etc/passwd')}\tlink\n160000 commit {'1' * 40}\tsub\n"
+    tree = subprocess.run(
+        ["git", "--git-dir", str(tmp_path / "own"), "mktree", "--missing"],
+        input=entry.encode(), capture_output=True, check=True,
+    ).stdout.decode().strip()  # fmt: skip
+    assert list(objects.entries(tree)) == []
+    objects.close()
+
+
+def test_a_rule_of_the_remote_that_refuses_is_told_in_its_words(tmp_path: Path, bare: Path) -> None:
+    objects, remote = one(tmp_path, bare)
+    hook = bare / "hooks" / "pre-receive"
+    hook.parent.mkdir(exist_ok=True)
+    hook.write_text("#!/bin/sh\necho closed for the night >&2\nexit 1\n")
+    hook.chmod(0o755)
+    new = objects.commit(EMPTY_TREE, (), "x\n", who=WHO, at=1.0)
+    with pytest.raises(GitDenied, match=r"the lab refuses it: .*declined.*closed for the night"):
+        remote.push([Swap(ref="refs/heads/x", old="", new=new)])
+
+
+def test_a_remote_that_is_gone_is_away(tmp_path: Path, bare: Path) -> None:
+    objects, remote = one(tmp_path, bare)
+    new = objects.commit(EMPTY_TREE, (), "x\n", who=WHO, at=1.0)
+    bare.rename(tmp_path / "elsewhere")
+    with pytest.raises(GitAway, match=r"the lab: .*does not appear to be a git repository"):
+        remote.refs("refs/*")
+    with pytest.raises(GitAway, match="the lab"):
+        remote.fetch(["1" * 40])
+    with pytest.raises(GitAway, match="the lab"):
+        remote.push([Swap(ref="refs/heads/x", old="", new=new)])
+
+
+def test_a_server_that_hangs_is_given_up_with_all_that_was_started(tmp_path: Path) -> None:
+    sleeper = tmp_path / "ssh"
+    sleeper.write_text(f"#!/bin/sh\necho $$ >> {tmp_path}/pids\nexec sleep 600\n")
+    sleeper.chmod(0o755)
+    make_repository(tmp_path / "own")
+    slow = Git(
+        tmp_path / "own", timeout=0.5, environ={**os.environ, "GIT_SSH_COMMAND": str(sleeper)}
+    )
+    with pytest.raises(GitAway, match=r"has not ended in 0\.5 s"):
+        Remote(slow, "ssh://git@nowhere/lab.git", "the lab").refs("refs/*")
+    for pid in (tmp_path / "pids").read_text().split():
+        until = time.monotonic() + 20
+        while psutil.pid_exists(int(pid)) and psutil.Process(int(pid)).status() != "zombie":
+            assert time.monotonic() < until, f"{pid} lives on"
+            time.sleep(0.02)
+
+
+def test_no_setting_of_the_user_stands_in_the_way(
+    tmp_path: Path, bare: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home, checkout = tmp_path / "home", tmp_path / "checkout"
+    (home / "hooks").mkdir(parents=True)
+    hook = home / "hooks" / "pre-push"
+    hook.write_text(f"#!/bin/sh\ntouch {tmp_path}/ran\nexit 1\n")
+    hook.chmod(0o755)
+    (home / ".gitconfig").write_text(
+        f"[core]\nhooksPath = {home}/hooks\n[commit]\ngpgSign = true\n[push]\ngpgSign = true\n"
+        "followTags = true\n[user]\nuseConfigOnly = true\n[init]\ntemplateDir = /nowhere\n"
+    )
+    subprocess.run(["git", "init", "-q", str(checkout)], check=True)
+    monkeypatch.setenv("HOME", str(home))
+    for name, value in {
+        "GIT_DIR": checkout / ".git",
+        "GIT_WORK_TREE": checkout,
+        "GIT_INDEX_FILE": checkout / ".git" / "index",
+        "GIT_OBJECT_DIRECTORY": checkout / ".git" / "objects",
+    }.items():
+        monkeypatch.setenv(name, str(value))
+    before = sorted(str(path) for path in checkout.rglob("*"))
+    objects, remote = one(tmp_path, bare)
+    new = objects.commit(EMPTY_TREE, (), "x\n", who=WHO, at=1.0)
+    assert remote.push([Swap(ref="refs/heads/x", old="", new=new)])
+    assert sorted(str(path) for path in checkout.rglob("*")) == before
+    assert not (tmp_path / "ran").exists()
