@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import subprocess
 import uuid
 from collections.abc import Callable
 
 from benchfleet.ledger.base import Ledger
+from benchfleet.ledger.git import GitLedger
 from benchfleet.ledger.memory import MemoryLedger
 from benchfleet.ledger.sqlite import SqliteLedger
 from benchfleet.testing import LedgerContract
@@ -38,3 +40,20 @@ class TestPostgresLedger(LedgerContract):
 
         url = shared_postgres().url()
         return PostgresLedger(url, campaign=self.campaign, clock=clock, lease=lease)
+
+
+class TestGitLedger(LedgerContract):
+    def make_ledger(self, clock: Callable[[], float], lease: float) -> GitLedger:
+        repository = self.folder / "lab.git"
+        subprocess.run(["git", "init", "-q", "--bare", str(repository)], check=True)
+        return self.open_again(clock, lease)
+
+    def open_again(self, clock: Callable[[], float], lease: float) -> GitLedger:
+        return GitLedger(
+            f"git+file://{self.folder}/lab.git",
+            campaign="study",
+            folder=self.folder / "mirror",
+            clock=clock,
+            wall=clock,
+            lease=lease,
+        )

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from hypothesis import HealthCheck, settings
 
 from benchfleet.ledger.base import Ledger
+from benchfleet.ledger.git import GitLedger
 from benchfleet.ledger.memory import MemoryLedger
 from benchfleet.ledger.sqlite import SqliteLedger
 from benchfleet.testing.ledger_machine import LEASE, LedgerMachine
@@ -41,6 +44,62 @@ class PostgresMachine(LedgerMachine):
         return self.make_ledger(Path(self.folder.name), self.clock, LEASE)
 
 
+class _InOrder(GitLedger):
+    """Claims the best first, though others claim too."""
+
+    def _picked(self, rows: list[Any], limit: int) -> list[Any]:
+        return rows[:limit]
+
+
+class _Two:
+    """Two installations on one repository that take turns; each sees at once what the other did."""
+
+    def __init__(self, one: GitLedger, two: GitLedger) -> None:
+        self.ledgers = [one, two]
+
+    def __getattr__(self, verb: str) -> Callable[..., Any]:
+        def call(*values: Any, **named: Any) -> Any:
+            self.ledgers.reverse()
+            used, other = self.ledgers
+            answer = getattr(used, verb)(*values, **named)
+            if verb == "cells":
+                answer = list(answer)
+            elif verb not in ("events", "close"):
+                other.look()
+            return answer
+
+        return call
+
+    def close(self) -> None:
+        for ledger in self.ledgers:
+            ledger.close()
+
+
+class GitMachine(LedgerMachine):
+    def make_ledger(self, folder: Path, clock: Callable[[], float], lease: float) -> Ledger:
+        subprocess.run(["git", "init", "-q", "--bare", str(folder / "lab.git")], check=True)
+        return self.opened()
+
+    def opened(self) -> Ledger:
+        folder = Path(self.folder.name)
+        one, two = (
+            _InOrder(
+                f"git+file://{folder}/lab.git",
+                campaign="study",
+                folder=folder / name,
+                clock=self.clock,
+                wall=self.clock,
+                lease=LEASE,
+            )
+            for name in ("one", "two")
+        )
+        return _Two(one, two)  # type: ignore[return-value]
+
+    def open_again(self) -> Ledger:
+        self.ledger.close()
+        return self.opened()
+
+
 def often(examples: int) -> settings:
     return settings(
         max_examples=examples,
@@ -56,3 +115,5 @@ TestSqliteMachine = SqliteMachine.TestCase
 TestSqliteMachine.settings = often(200)
 TestPostgresMachine = PostgresMachine.TestCase
 TestPostgresMachine.settings = often(15)
+TestGitMachine = GitMachine.TestCase
+TestGitMachine.settings = often(8)

@@ -122,14 +122,23 @@ class SqlLedger(ABC):
                 "vram": offer.vram,
                 "models": json.dumps(dict(offer.models)),
                 "others": offer.others,
-                "limit": limit,
+                "limit": self._window(limit),
             }
             if offer.among is None:
                 best = do("claimable", **wanted)
             else:
                 number = self._chosen.bring(do, offer.among, last)
                 best = do("claimable_chosen", choice=number, **wanted)
-            return [self._take(do, row, runner, now) for row in best.fetchall()]
+            picked = self._picked(best.fetchall(), limit)
+            return [self._take(do, row, runner, now) for row in picked]
+
+    def _window(self, limit: int) -> int:
+        """How many of the best cells are looked at."""
+        return limit
+
+    def _picked(self, rows: list[Any], limit: int) -> list[Any]:
+        """Those of them that are claimed."""
+        return rows
 
     def _take(self, do: Do, row: Any, runner: RunnerId, now: float) -> Claim:
         ordinal, fingerprint, path, attempt, tries, token, spec, terms, finished = row

@@ -1,0 +1,292 @@
+"""The ledger of those who share nothing but a git repository.
+
+Every verb is one transaction: it is done on the mirror, an SQLite file of this installation, told
+to the remote in one atomic push, and kept only where that went through. A push changes the log of
+the installation and, for each cell that it is about, the cell's claim from the object that was seen
+to a new one. So whoever did not know the last thing that happened to a cell is refused, looks, and
+decides anew; and no two logs ever tell two stories of one cell.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+from benchfleet.domain.attempt import Claim, Lease, Outcome, RunnerId
+from benchfleet.domain.cell import Cell, Fingerprint
+from benchfleet.domain.event import Event
+from benchfleet.domain.resource import Offer
+from benchfleet.domain.state import FINAL_STATES
+from benchfleet.errors import BenchfleetError, GitAway, GitDenied, GitError
+from benchfleet.git.objects import kept
+from benchfleet.ledger.git_address import ref_part
+from benchfleet.ledger.git_mirror import ACTS, Change
+from benchfleet.ledger.git_store import Store
+from benchfleet.ledger.git_telling import Behind, Files, Told, tell
+from benchfleet.ledger.sql import Clock, Do, SqlLedger
+
+LEASE = 1800.0  # seconds; a repository is no place for a heartbeat every few seconds
+PATIENCE = 300.0  # seconds for a remote that is away, or refuses what it took before
+FRESH = 1.0  # seconds for which readers go by what was seen
+STALE = 15.0  # seconds after which a claim looks first, though it knows of cells that wait
+_PAUSES = (0.05, 0.2, 0.5, 1.0, 2.0, 5.0)  # seconds between tries; the last one stays
+_TOGETHER = 400  # refs in one push
+_WINDOW = 256  # cells that a claim chooses from, where others claim too
+T = TypeVar("T")
+Verb = Callable[[], Any]
+
+
+def since_boot() -> float:
+    """Seconds on a clock that no one sets and that goes on while the machine sleeps."""
+    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
+
+
+class GitLedger(SqlLedger):
+    """A ledger in the repository at `url`, made where there is none; without `make`, none raises
+    `LedgerAbsent`.
+
+    `folder` is where the installation keeps its mirror. Leases and back-offs are counted by
+    `clock` from when this installation saw them begin; `wall` is only told. A call rides out a
+    remote that is away for `patience` seconds, a renewal for a fifth of a lease.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        campaign: str,
+        folder: Path,
+        lease: float = LEASE,
+        clock: Clock = since_boot,
+        wall: Clock = time.time,
+        patience: float = PATIENCE,
+        fresh: float = FRESH,
+        make: bool = True,
+        files: Files | None = None,
+        host: str = "",
+    ) -> None:
+        super().__init__(clock=clock, lease=lease)
+        self._patience, self._fresh, self._files = patience, fresh, files
+        self._random = random.Random()  # noqa: S311 - it only spreads claims
+        self._changing: Change | None = None
+        self.store = Store(
+            url,
+            campaign=campaign,
+            folder=folder,
+            lease=lease,
+            clock=clock,
+            wall=wall,
+            make=make,
+            host=host,
+        )
+
+    def close(self) -> None:
+        self.store.close()
+
+    # Transactions
+
+    def look(self) -> None:
+        """Take in what happened elsewhere. Raises LedgerUnreachable."""
+        until = time.monotonic() + self._patience
+        pauses = iter(_PAUSES)
+        while True:
+            try:
+                return self.store.look()
+            except GitError as error:
+                self._bear(error, until, next(pauses, _PAUSES[-1]))
+
+    def _look_after(self, seconds: float) -> None:
+        if time.monotonic() - self.store.looked >= seconds:
+            self.look()
+
+    def _bear(self, error: GitError, until: float, pause: float) -> None:
+        """Wait a little where it may go well next time, until patience ends; else raise it in
+        plain words."""
+        passes = isinstance(error, (GitAway, GitDenied))
+        if not passes or time.monotonic() + pause > until or self.store.ending.wait(pause):
+            raise self.store.plain(error) from error
+
+    def shared(self, verbs: Sequence[Verb], *, patience: float | None = None) -> list[Any]:
+        """Do these verbs here and at the remote, all of them or none, and answer for each.
+
+        One that raises an error of ours changes nothing, and that error is its answer. Raises
+        LedgerUnreachable.
+        """
+        until = time.monotonic() + (self._patience if patience is None else patience)
+        pauses, behind = iter(_PAUSES), False
+        answers: list[Any] = []
+        told = Told()
+        while True:
+            try:
+                with self.store.turn:
+                    if behind:
+                        self.store.look()
+                        if told.commit and self.store.went_through(told.commit):
+                            return answers
+                    told = Told()
+                    with self.store.mirror.writing() as change:
+                        answers = self._done(verbs, change)
+                        told = tell(self.store, change, self._files)
+                        self._push(told)
+                    self._keep(told)
+                    return answers
+            except Behind:
+                told.commit = ""  # it was refused
+                self.store.ending.wait(self._random.uniform(0, 0.05) * behind)
+            except GitError as error:
+                self._bear(error, until, next(pauses, _PAUSES[-1]))
+            behind = True
+
+    def _done(self, verbs: Sequence[Verb], change: Change) -> list[Any]:
+        self._changing = change
+        try:
+            return [self._attempted(verb, change) for verb in verbs]
+        finally:
+            self._changing = None
+
+    def _attempted(self, verb: Verb, change: Change) -> Any:
+        try:
+            with change.part():
+                return verb()
+        except BenchfleetError as error:
+            return error
+
+    def _push(self, told: Told) -> None:
+        swaps = told.swaps
+        if swaps and not self.store.remote.push(swaps, holding=told.holding):
+            raise Behind
+
+    def _keep(self, told: Told) -> None:
+        for swap in told.swaps:
+            if not swap.ref.startswith(self.store.refs.claims):
+                kept(self.store.git, ref_part(swap.ref), swap.new)
+
+    def _alone(self, verb: Callable[[], T], *, patience: float | None = None) -> T:
+        """One verb. Raises what it raises."""
+        (answer,) = self.shared([verb], patience=patience)
+        if isinstance(answer, BaseException):
+            raise answer
+        found: T = answer
+        return found
+
+    @property
+    def _change(self) -> Change:
+        if self._changing is None:
+            raise RuntimeError("a ledger is written by its verbs alone")
+        return self._changing
+
+    @contextmanager
+    def _writing(self, *, synced: bool = True) -> Iterator[Do]:
+        yield self._change.do
+
+    @contextmanager
+    def _reading(self) -> Iterator[Do]:
+        self._look_after(self._fresh)
+        with self.store.mirror.reading() as do:
+            yield do
+
+    def _append(
+        self, do: Do, kind: str, fingerprint: str, data: Any, *, at: float | None = None
+    ) -> None:
+        super()._append(do, kind, fingerprint, data, at=self.store.wall())
+
+    # The verbs
+
+    def enroll(self, cells: Iterable[Cell], *, paths: Mapping[Fingerprint, str] = {}) -> int:
+        declared = list(cells)  # it may have to be done again
+        self._look_after(self._fresh)
+        return self._alone(lambda: super(GitLedger, self).enroll(declared, paths=paths))
+
+    def claim(self, runner: RunnerId, offer: Offer, limit: int = 1) -> Sequence[Claim]:
+        self._look_after(STALE)
+        began = time.monotonic()
+        claims = list(self._alone(lambda: self.claimed(runner, offer, limit)))
+        if len(claims) < limit and began - self.store.looked >= self._fresh:
+            self.look()
+            more = limit - len(claims)
+            claims += self._alone(lambda: self.claimed(runner, offer, more))
+        return claims
+
+    def claimed(self, runner: RunnerId, offer: Offer, limit: int) -> Sequence[Claim]:
+        """`claim` as a verb among others."""
+        return super().claim(runner, offer, limit)
+
+    def _window(self, limit: int) -> int:
+        """Where others claim too, each takes what the others leave to it, so that few pushes meet:
+        it chooses from more cells than it needs."""
+        many = len(self.store.names)
+        return max(limit, min(_WINDOW, 2 * limit * many)) if many > 1 else limit
+
+    def _picked(self, rows: list[Any], limit: int) -> list[Any]:
+        if len(rows) <= limit:
+            return rows
+        priorities = [json.loads(row[7])["priority"] for row in rows]
+        alike = [row for row, own in zip(rows, priorities, strict=True) if own == priorities[0]]
+        mine = [row for row in alike if self._is_share(row[1])][:limit]
+        if len(mine) < limit:
+            rest = [row for row in alike if row not in mine]
+            mine += self._random.sample(rest, min(limit - len(mine), len(rest)))
+        return mine + rows[len(alike) :][: limit - len(mine)]
+
+    def _is_share(self, fingerprint: str) -> bool:
+        """Whether a cell is our installation's to claim first, as every one can work out."""
+        return max(self.store.names, key=lambda name: _draw(fingerprint, name)) == self.store.number
+
+    def renew(self, leases: Sequence[Lease]) -> Sequence[Lease]:
+        held: list[Lease] = []
+        for start in range(0, len(leases), _TOGETHER):
+            some = leases[start : start + _TOGETHER]
+            held += self._alone(lambda some=some: self.renewed(some), patience=self._lease / 5)  # type: ignore[misc]
+        return held
+
+    def renewed(self, leases: Sequence[Lease]) -> Sequence[Lease]:
+        """`renew` as a verb among others."""
+        held = super().renew(leases)
+        self._change.renewed += [lease.fingerprint for lease in held]
+        return held
+
+    def finish(self, lease: Lease, outcome: Outcome) -> None:
+        self._alone(lambda: self.finished(lease, outcome))
+
+    def finished(self, lease: Lease, outcome: Outcome) -> None:
+        """`finish` as a verb among others."""
+        events = self._change.count()
+        super().finish(lease, outcome)
+        if self._change.count() > events:  # else it was asked again
+            self._change.finished.append((lease, outcome))
+
+    def release(self, leases: Sequence[Lease], reason: str) -> None:
+        if leases:
+            self._alone(lambda: self.released(leases, reason))
+
+    def released(self, leases: Sequence[Lease], reason: str) -> None:
+        """`release` as a verb among others."""
+        super().release(leases, reason)
+
+    def reap(self) -> Sequence[Fingerprint]:
+        self._look_after(self._fresh)
+        return self._alone(super().reap)
+
+    def record(self, event: Event) -> int:
+        if event.kind in ACTS:
+            self._look_after(self._fresh)
+        return self._alone(lambda: self.recorded(event))
+
+    def recorded(self, event: Event) -> int:
+        """`record` as a verb among others."""
+        row = self._change.do("held", fingerprint=event.fingerprint).fetchone()
+        seq = super().record(event)
+        ended = row is not None and row[1] in FINAL_STATES
+        if row is None or ended != (event.kind == "retry_asked"):
+            self._change.idle.add(seq)
+        return seq
+
+
+def _draw(fingerprint: str, name: str) -> int:
+    return zlib.crc32(f"{fingerprint}{name}".encode())

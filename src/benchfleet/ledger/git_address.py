@@ -1,0 +1,136 @@
+"""Where a ledger in a git repository is: what its URL says, and how its refs are called."""
+
+from __future__ import annotations
+
+import hashlib
+import ipaddress
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import parse_qsl, quote, unquote, urlsplit
+
+from benchfleet.errors import LedgerError
+from benchfleet.ledger.addresses import shown_url
+
+ROOT = "refs/benchfleet"
+_SCHEMES = ("git+file", "git+ssh", "git+https", "git+http")
+_OPTIONS = ("profile", "large")
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*(B|KB|MB|GB)?", re.IGNORECASE)
+_UNITS = {"": 1, "b": 1, "kb": 1_000, "mb": 1_000_000, "gb": 1_000_000_000}
+_HOME = (".local", ".lan", ".home", ".internal", ".home.arpa")
+LARGE = 5_000_000  # bytes of a file that is left on its host
+
+
+@dataclass(frozen=True, kw_only=True)
+class Address:
+    """What the URL of a git ledger says."""
+
+    remote: str  # as git is told
+    shown: str  # as people may see it
+    hosted: bool  # others use its server too: few pushes and reads a minute
+    large: int = LARGE  # bytes; a larger file of a result stays on its host
+
+
+def address_of(url: str) -> Address:
+    """Read the URL of a git ledger. Raises LedgerError for what is none."""
+    shown = shown_url(url)
+    scheme, _, rest = url.partition(":")
+    if scheme not in _SCHEMES or not rest:
+        raise LedgerError(f"{shown} is no git ledger; write {_EXAMPLES}")
+    split = urlsplit(url.removeprefix("git+"))
+    told = dict(parse_qsl(split.query, keep_blank_values=True))
+    if wrong := [name for name in told if name not in _OPTIONS]:
+        raise LedgerError(f"{shown}: no option {wrong[0]!r}; there are {', '.join(_OPTIONS)}")
+    bare = split._replace(query="", fragment="")
+    if split.scheme == "file":
+        if split.netloc not in ("", "localhost"):
+            raise LedgerError(f"{shown}: a file has no host; write git+file:///path/to/lab.git")
+        path = os.path.abspath(os.path.expanduser(unquote(split.path)))
+        remote = f"file://{quote(path)}"
+    elif not split.hostname:
+        raise LedgerError(f"{shown} names no host; write {_EXAMPLES}")
+    else:
+        remote = bare.geturl()
+    return Address(
+        remote=remote,
+        shown=shown,
+        hosted=_hosted(told, split.scheme, split.hostname or "", shown),
+        large=_size(told["large"], shown) if "large" in told else LARGE,
+    )
+
+
+_EXAMPLES = "git+file:///path/to/lab.git, git+ssh://git@host/lab.git or git+https://host/lab.git"
+
+
+def _hosted(told: Mapping[str, str], scheme: str, host: str, shown: str) -> bool:
+    """Whether a server that others use too is to be spared: any on the internet, unless the URL
+    says otherwise."""
+    if "profile" in told:
+        if told["profile"] not in ("local", "hosted"):
+            raise LedgerError(f"{shown}: no profile {told['profile']!r}; there are local, hosted")
+        return told["profile"] == "hosted"
+    if scheme == "file":
+        return False
+    try:
+        return ipaddress.ip_address(host).is_global
+    except ValueError:
+        return "." in host and not host.endswith(_HOME)
+
+
+def _size(text: str, shown: str) -> int:
+    found = _SIZE.fullmatch(text.strip())
+    if found is None:
+        raise LedgerError(f"{shown}: large={text!r} is not a size; write large=20MB")
+    return int(float(found[1]) * _UNITS[(found[2] or "").lower()])
+
+
+def ref_part(name: str) -> str:
+    """A name as one part of a ref; two names never become the same."""
+    plain = re.sub(r"[^A-Za-z0-9_-]", "-", name)[:80]
+    if plain == name and plain:
+        return name
+    return f"{plain.strip('-') or 'x'}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
+
+
+@dataclass(frozen=True)
+class Refs:
+    """How the refs of one campaign's ledger are called.
+
+    ::
+
+        refs/benchfleet/<campaign>/ledger               what the ledger is, and its compactions
+        refs/benchfleet/<campaign>/enrolled             every enrolment, one after the other
+        refs/benchfleet/<campaign>/log/<installation>   what an installation did, commit by commit
+        refs/benchfleet/<campaign>/claims/<fingerprint> the last thing that happened to a cell
+        refs/heads/machine/<host>-<installation>        the results of an installation
+    """
+
+    campaign: str
+
+    @property
+    def root(self) -> str:
+        return f"{ROOT}/{ref_part(self.campaign)}"
+
+    @property
+    def ledger(self) -> str:
+        return f"{self.root}/ledger"
+
+    @property
+    def enrolled(self) -> str:
+        return f"{self.root}/enrolled"
+
+    @property
+    def logs(self) -> str:
+        return f"{self.root}/log/"
+
+    @property
+    def claims(self) -> str:
+        return f"{self.root}/claims/"
+
+
+def mirror_folder(parent: Path, address: Address, campaign: str) -> Path:
+    """Where an installation keeps what it saw of a ledger."""
+    digest = hashlib.sha256(f"{address.remote}\n{campaign}".encode()).hexdigest()[:12]
+    return parent / f"git-{digest}"

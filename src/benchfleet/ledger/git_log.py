@@ -1,0 +1,172 @@
+"""What a ledger in git writes down: commits whose messages are facts, for people and for us."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from benchfleet.domain.names import path_part
+from benchfleet.errors import LedgerDamaged, LedgerTooNew
+from benchfleet.git.objects import EMPTY_TREE, Commit, Objects
+
+FORMAT = 1
+_TOGETHER = 10_000  # cells in one file of an enrolment
+_ACTED = {"claimed": "claim", "finished": "finish", "released": "release", "reaped": "reap"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fact:
+    """One event of a ledger, and which one of its cell's it is."""
+
+    kind: str
+    fingerprint: str
+    data: Mapping[str, Any]
+    at: float  # by the clock of whoever tells it; nothing is compared by it
+    turn: int = 0  # 1 for the first thing that changed the cell; 0: it changes none
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entered:
+    """A cell as an enrolment tells it."""
+
+    fingerprint: str
+    id: str
+    path: str
+    lane: tuple[str, int, int]  # load key, GPUs, bytes of their memory
+    priority: int
+    spec: str
+    terms: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Changed:
+    """What is no part of a known cell's identity, as an enrolment tells it anew."""
+
+    fingerprint: str
+    lane: tuple[str, int, int]
+    priority: int
+    terms: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Enrolment:
+    """The cells that an enrolment brought or changed, and its event."""
+
+    fact: Fact
+    cells: Sequence[Entered] = ()
+    changed: Sequence[Changed] = field(default_factory=list)
+
+
+def entry_of(id: str) -> str:
+    """How a cell is called in messages and in ``runs/``, in the order of the earlier tools:
+    ``<benchmark>_<model>_<config>_<repeat>``."""
+    model, config, benchmark, *repeat = id.split("/")
+    return f"{benchmark}_{model}_{config}_{repeat[0].removeprefix('r') if repeat else 0}"
+
+
+def subject(facts: Sequence[Fact], ids: Mapping[str, str]) -> str:
+    """What a commit did, as people read it: ``claim <entry>``."""
+    first = facts[0]
+    verb = _ACTED.get(first.kind, first.kind.replace("_", " "))
+    name = entry_of(ids[first.fingerprint]) if first.fingerprint in ids else first.fingerprint
+    more = f" and {len(facts) - 1} more" if len(facts) > 1 else ""
+    return f"{verb} {name}{more}".strip()
+
+
+def message(subject: str, **told: Any) -> str:
+    """A commit's message: a line for people, then what it tells, as JSON."""
+    text = json.dumps({"benchfleet": FORMAT, **told}, ensure_ascii=True)
+    return f"{subject}\n\n{text}\n"
+
+
+def told(commit: Commit) -> dict[str, Any]:
+    """What a commit's message tells. Raises LedgerTooNew, LedgerDamaged."""
+    _, _, text = commit.message.partition("\n\n")
+    try:
+        found = json.loads(text)
+        format = int(found["benchfleet"])
+    except (ValueError, LookupError, TypeError) as error:
+        raise LedgerDamaged(f"the commit {commit.oid} is none of a ledger's: {error}") from error
+    if format > FORMAT:
+        raise LedgerTooNew(
+            f"the commit {commit.oid} was written by a newer benchfleet: its format is {format}, "
+            f"this one knows {FORMAT}; upgrade benchfleet (nothing was touched)"
+        )
+    return dict(found)
+
+
+def written(facts: Iterable[Fact]) -> list[list[Any]]:
+    """Facts as JSON values."""
+    return [[f.kind, f.fingerprint, f.at, f.turn, f.data] for f in facts]
+
+
+def facts_of(commit: Commit) -> list[Fact]:
+    """The facts of a commit of a log. Raises LedgerDamaged."""
+    try:
+        return [
+            Fact(kind=kind, fingerprint=fingerprint, at=at, turn=turn, data=data)
+            for kind, fingerprint, at, turn, data in told(commit)["facts"]
+        ]
+    except (ValueError, LookupError, TypeError) as error:
+        raise LedgerDamaged(f"the commit {commit.oid} tells nothing readable: {error}") from error
+
+
+def enrolment_tree(objects: Objects, enrolment: Enrolment) -> str:
+    """Write the cells of an enrolment down; the folder that holds them."""
+    files: dict[str, tuple[str, bool]] = {}
+    for name, rows in (
+        ("cells", [[c.fingerprint, c.id, c.path, c.lane, c.priority, c.spec, c.terms]
+                   for c in enrolment.cells]),
+        ("changed", [[c.fingerprint, c.lane, c.priority, c.terms] for c in enrolment.changed]),
+    ):  # fmt: skip
+        for number, start in enumerate(range(0, len(rows), _TOGETHER)):
+            text = "".join(json.dumps(row) + "\n" for row in rows[start : start + _TOGETHER])
+            files[f"{name}-{number:05}.jsonl"] = objects.blob(text.encode()), False
+    return objects.tree(files) if files else EMPTY_TREE
+
+
+def enrolment_of(objects: Objects, commit: Commit) -> Enrolment:
+    """The enrolment of a commit. Raises LedgerDamaged, also for a path that leads elsewhere."""
+    (fact,) = facts_of(commit)
+    cells, changed = [], []
+    try:
+        for name, (blob, _) in sorted(objects.entries(commit.tree)):
+            for row in _lines(objects.read(blob)[1]):
+                if name.startswith("cells-"):
+                    fingerprint, id, path, lane, priority, spec, terms = row
+                    _refuse_stray(commit, id, path)
+                    cells.append(
+                        Entered(
+                            fingerprint=fingerprint, id=id, path=path, lane=tuple(lane),
+                            priority=priority, spec=spec, terms=terms,
+                        )
+                    )  # fmt: skip
+                elif name.startswith("changed-"):
+                    fingerprint, lane, priority, terms = row
+                    changed.append(
+                        Changed(
+                            fingerprint=fingerprint,
+                            lane=tuple(lane),
+                            priority=priority,
+                            terms=terms,
+                        )
+                    )
+    except (ValueError, TypeError) as error:
+        raise LedgerDamaged(f"the enrolment {commit.oid} cannot be read: {error}") from error
+    return Enrolment(fact=fact, cells=cells, changed=changed)
+
+
+def _lines(content: bytes) -> Iterator[Any]:
+    for line in content.splitlines():
+        yield json.loads(line)
+
+
+def _refuse_stray(commit: Commit, *paths: str) -> None:
+    """Folders are made of what is told here: no part of it leads anywhere else."""
+    for path in paths:
+        for part in path.split("/"):
+            plain = part[:-9] if part[-9:-8] == "@" else part  # marked with a fingerprint
+            if path_part(plain) != plain:
+                raise LedgerDamaged(f"the enrolment {commit.oid} names {path!r}, which is no path")

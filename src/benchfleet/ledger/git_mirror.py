@@ -1,0 +1,282 @@
+"""What an installation has seen of a ledger in git, as tables that can be asked quickly.
+
+It has the tables of the SQLite ledger, and beside them how far each log was read and where the
+claim of each cell stands. All of it can be read from the remote again.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from benchfleet.domain.attempt import Lease, Outcome
+from benchfleet.errors import LedgerDamaged, LedgerFull, LedgerUnreachable
+from benchfleet.ledger.git_log import Enrolment, Fact
+from benchfleet.ledger.sql import Do, Rows, migrations, read_statements
+from benchfleet.ledger.sqlite import TEMPORARY, migrate
+
+UNSURE = "?"  # in place of an object: something happened to the cell that was not read yet
+_SCHEMA = """
+create table if not exists log (
+  ref text primary key,   -- a ref of the remote
+  tip text not null,      -- its commit, up to which everything was taken in
+  moved real not null     -- when that was first seen, by our clock
+) without rowid;
+create table if not exists claim (
+  fingerprint text primary key,
+  turn integer not null,  -- how many things changed the cell so far
+  base text not null,     -- the commit of the last one
+  object text not null    -- what the cell's ref points to: that commit, a heartbeat, or nothing
+) without rowid;
+"""
+
+
+@dataclass
+class Change:
+    """What one transaction does."""
+
+    do: Do
+    enrolled: int  # cells before it
+    events: int  # events before it
+    changed: list[tuple[int, str]] = field(default_factory=list)  # ordinals with their new terms
+    renewed: list[str] = field(default_factory=list)  # fingerprints
+    finished: list[tuple[Lease, Outcome]] = field(default_factory=list)
+    idle: set[int] = field(default_factory=set)  # events that change no cell
+
+    @contextmanager
+    def part(self) -> Iterator[None]:
+        """A part of it that is undone alone where it fails."""
+        lists: tuple[list[Any], ...] = (self.changed, self.renewed, self.finished)
+        lengths = [len(one) for one in lists]
+        self.do("part")
+        try:
+            yield
+        except BaseException:
+            self.do("undo_part")
+            for one, length in zip(lists, lengths, strict=True):
+                del one[length:]
+            raise
+        finally:
+            self.do("end_part")
+
+    def count(self) -> int:
+        """The number of the last event."""
+        number: int = self.do("last_event").fetchone()[0] or 0
+        return number
+
+
+class Mirror:
+    """The tables in one file, for all processes of an installation."""
+
+    def __init__(self, file: Path, campaign: str) -> None:
+        self.file = file
+        self._statements = {**read_statements("sqlite"), **read_statements("git")}
+        try:
+            self._connection = self._prepared(campaign)
+        except sqlite3.DatabaseError as error:
+            if "locked" in str(error):
+                raise self._plain(error) from error
+            for suffix in ("", "-wal", "-shm"):  # it can all be read again
+                file.with_name(file.name + suffix).unlink(missing_ok=True)
+            self._connection = self._prepared(campaign)
+
+    def close(self) -> None:
+        with suppress(sqlite3.Error):
+            self._connection.close()
+
+    def _prepared(self, campaign: str) -> sqlite3.Connection:
+        connection = self._connect()
+        try:
+            connection.execute("pragma journal_mode = wal")
+            migrate(connection, migrations("sqlite"))
+            connection.execute("insert or ignore into meta values ('campaign', ?)", (campaign,))
+            connection.executescript(_SCHEMA)
+            connection.execute("pragma temp_store = memory")
+            for name in TEMPORARY:
+                connection.execute(self._statements[name])
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _connect(self) -> sqlite3.Connection:
+        connection = sqlite3.connect(
+            self.file, timeout=60, isolation_level=None, check_same_thread=False
+        )
+        connection.execute("pragma synchronous = off")
+        return connection
+
+    @contextmanager
+    def writing(self) -> Iterator[Change]:
+        """One transaction, kept where the block ends well."""
+        connection = self._connection
+        try:
+            connection.execute("begin immediate")
+            try:
+                yield self._change(connection)
+                connection.execute("commit")
+            except BaseException:
+                if connection.in_transaction:
+                    connection.execute("rollback")
+                raise
+        except sqlite3.DatabaseError as error:
+            raise self._plain(error) from error
+
+    @contextmanager
+    def reading(self) -> Iterator[Do]:
+        """One consistent view."""
+        try:
+            with closing(self._connect()) as connection:
+                yield lambda name, /, **values: connection.execute(self._statements[name], values)
+        except sqlite3.DatabaseError as error:
+            raise self._plain(error) from error
+
+    def _change(self, connection: sqlite3.Connection) -> Change:
+        def do(name: str, /, **values: Any) -> Rows:
+            if name == "change_terms":
+                change.changed.append((values["ordinal"], values["terms"]))
+            return connection.execute(self._statements[name], values)
+
+        change = Change(do, *do("how_much").fetchone())
+        return change
+
+    def _plain(self, error: sqlite3.DatabaseError) -> LedgerUnreachable:
+        text = str(error)
+        if "full" in text:
+            return LedgerFull(f"{self.file} cannot be written: {text}; make room on its disk")
+        if "malformed" in text or "not a database" in text:
+            return LedgerDamaged(f"{self.file}: {text}; remove its folder, it is read anew")
+        return LedgerUnreachable(f"{self.file} cannot be used: {text}; see that its disk is well")
+
+    # What was seen
+
+    def tips(self, do: Do) -> dict[str, tuple[str, float]]:
+        """By ref of the remote, the commit up to which it was taken in, and since when."""
+        return {ref: (tip, moved) for ref, tip, moved in do("tips")}
+
+    def claims(self, do: Do) -> dict[str, tuple[int, str, str]]:
+        """By fingerprint, the turn of a cell, the commit of that, and what its ref points to."""
+        return {row[0]: row[1:] for row in do("standing")}
+
+
+def standing(do: Do, fingerprint: str) -> tuple[int, str, str]:
+    """The turn of a cell, the commit of that, and what its ref points to."""
+    row = do("standing_of", fingerprint=fingerprint).fetchone()
+    return (0, "", "") if row is None else tuple(row)
+
+
+def ids_of(do: Do, facts: Sequence[Fact]) -> dict[str, str]:
+    """The readable ids of the cells that facts are about."""
+    found = {}
+    for fingerprint in dict.fromkeys(fact.fingerprint for fact in facts):
+        if row := do("id_of", fingerprint=fingerprint).fetchone():
+            found[fingerprint] = row[0]
+    return found
+
+
+def enter(do: Do, enrolment: Enrolment) -> None:
+    """Take in what an enrolment of others brought."""
+    lanes: dict[tuple[str, int, int], int] = {}
+
+    def lane(key: tuple[str, int, int]) -> int:
+        if key not in lanes:
+            values = dict(zip(("load_key", "gpus", "vram"), key, strict=True))
+            do("add_lane", **values)
+            lanes[key] = do("lane", **values).fetchone()[0]
+        return lanes[key]
+
+    last: int = do("last_ordinal").fetchone()[0]
+    for ordinal, cell in enumerate(enrolment.cells, start=last + 1):
+        do(
+            "add_cell", ordinal=ordinal, fingerprint=cell.fingerprint, id=cell.id, path=cell.path,
+            lane=lane(cell.lane), priority=cell.priority,
+        )  # fmt: skip
+        do("add_spec", ordinal=ordinal, spec=cell.spec, terms=cell.terms)
+    for changed in enrolment.changed:
+        if row := do("held", fingerprint=changed.fingerprint).fetchone():
+            do("change_cell", ordinal=row[0], lane=lane(changed.lane), priority=changed.priority)
+            do("change_terms", ordinal=row[0], terms=changed.terms)
+    append(do, enrolment.fact)
+
+
+def can_take(do: Do, facts: Sequence[Fact]) -> bool:
+    """Whether everything that happened to these cells before was taken in."""
+    turns: dict[str, int] = {}
+    for fact in facts:
+        if fact.turn:
+            known = turns.get(fact.fingerprint)
+            if known is None:
+                if do("held", fingerprint=fact.fingerprint).fetchone() is None:
+                    return False
+                known = standing(do, fact.fingerprint)[0]
+            if fact.turn != known + 1:
+                return False
+            turns[fact.fingerprint] = fact.turn
+    return True
+
+
+def take_in(do: Do, facts: Sequence[Fact], commit: str, *, now: float, lease: float) -> None:
+    """Let happen here what happened elsewhere."""
+    for fact in facts:
+        if fact.turn:
+            ordinal = do("held", fingerprint=fact.fingerprint).fetchone()[0]
+            ACTS[fact.kind](do, ordinal, fact, now, lease)
+            do("stand", fingerprint=fact.fingerprint, turn=fact.turn, base=commit, object=commit)
+        append(do, fact)
+
+
+def append(do: Do, fact: Fact) -> None:
+    do(
+        "add_event", at=fact.at, kind=fact.kind, fingerprint=fact.fingerprint,
+        data=json.dumps(fact.data),
+    )  # fmt: skip
+
+
+def _claimed(do: Do, ordinal: int, fact: Fact, now: float, lease: float) -> None:
+    told = fact.data
+    do(
+        "take", ordinal=ordinal, attempt=int(told["attempt"]), token=int(told["token"]),
+        runner=str(told["runner"]), expires=now + lease,
+    )  # fmt: skip
+    do("unwait", ordinal=ordinal)
+
+
+def _finished(do: Do, ordinal: int, fact: Fact, now: float, lease: float) -> None:
+    outcome: Mapping[str, Any] = fact.data["outcome"]
+    retry = outcome["retry_in"]
+    do(
+        "finish", ordinal=ordinal, token=int(fact.data["token"]), charged=int(outcome["charged"]),
+        state="pending" if retry is not None else outcome["state"],
+        ready=now + retry if retry else None,
+    )  # fmt: skip
+
+
+def _released(do: Do, ordinal: int, fact: Fact, now: float, lease: float) -> None:
+    do("release", ordinal=ordinal)
+
+
+def _reaped(do: Do, ordinal: int, fact: Fact, now: float, lease: float) -> None:
+    do("reap", ordinal=ordinal)
+
+
+def _retried(do: Do, ordinal: int, fact: Fact, now: float, lease: float) -> None:
+    do("retry", fingerprint=fact.fingerprint)
+
+
+def _cancelled(do: Do, ordinal: int, fact: Fact, now: float, lease: float) -> None:
+    do("cancel", fingerprint=fact.fingerprint)
+
+
+ACTS: dict[str, Callable[[Do, int, Fact, float, float], None]] = {
+    "claimed": _claimed,
+    "finished": _finished,
+    "released": _released,
+    "reaped": _reaped,
+    "retry_asked": _retried,
+    "cancel_asked": _cancelled,
+}

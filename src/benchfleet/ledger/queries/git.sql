@@ -1,0 +1,56 @@
+-- What the mirror of a ledger in git is asked beside the statements of the SQLite ledger.
+
+-- name: how_much
+-- How many cells and events there are: whatever comes after these is of one transaction.
+select (select coalesce(max(ordinal), 0) from cell), (select coalesce(max(seq), 0) from event);
+
+-- name: events_after
+select seq, at, kind, fingerprint, data from event where seq > :seq order by seq;
+
+-- name: cells_after
+select cell.fingerprint, cell.id, cell.path, lane.load_key, lane.gpus, lane.vram, cell.priority,
+       spec.spec, spec.terms
+from cell join lane on lane.number = cell.lane join spec using (ordinal)
+where cell.ordinal > :ordinal order by cell.ordinal;
+
+-- name: cell_at
+select cell.fingerprint, lane.load_key, lane.gpus, lane.vram, cell.priority
+from cell join lane on lane.number = cell.lane where cell.ordinal = :ordinal;
+
+-- name: id_of
+select id from cell where fingerprint = :fingerprint;
+
+-- name: unwait
+-- A cell that another machine claimed had its back-off over there, if not here.
+update cell set ready = null where ordinal = :ordinal;
+
+-- name: beat
+update cell set expires = :expires where fingerprint = :fingerprint and state = 'running';
+
+-- name: tips
+select ref, tip, moved from log;
+
+-- name: moved
+insert or replace into log (ref, tip, moved) values (:ref, :tip, :moved);
+
+-- name: standing
+select fingerprint, turn, base, object from claim;
+
+-- name: standing_of
+select turn, base, object from claim where fingerprint = :fingerprint;
+
+-- name: stand
+insert or replace into claim (fingerprint, turn, base, object)
+values (:fingerprint, :turn, :base, :object);
+
+-- name: point
+update claim set object = :object where fingerprint = :fingerprint;
+
+-- name: part
+savepoint part;
+
+-- name: undo_part
+rollback to part;
+
+-- name: end_part
+release part;
