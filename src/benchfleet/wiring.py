@@ -27,6 +27,9 @@ from benchfleet.ledger.base import DEFAULT_LEASE
 from benchfleet.machines.devices import CPU_SLOTS, chosen_devices, cores, nvml_gpus
 from benchfleet.machines.headroom import headroom
 from benchfleet.machines.provenance import provenance
+from benchfleet.results.disk import EmptyFolders
+from benchfleet.results.publish import publish
+from benchfleet.results.write import AttemptFolder
 from benchfleet.runner.attempts import Attempts
 from benchfleet.runner.inbox import Broken, Inbox, LeaseLost, NoRoom, RealInbox
 from benchfleet.runner.leases import LeaseKeeper
@@ -101,6 +104,7 @@ def run_cells(
     ledger = PatientLedger(bench.ledger(), full=lambda: inbox.post(NoRoom()), ending=ending)
     background = ThreadPoolExecutor(WRITERS, thread_name_prefix="results")
     connected = contextlib.ExitStack()
+    empty = EmptyFolders()
     try:
         with contextlib.suppress(LedgerFull):
             bench.tell(ledger)
@@ -124,6 +128,8 @@ def run_cells(
             background=background.submit,
             policy=registry.load("policies", bench.campaign.placement)(),
             room=partial(room, bench.layout.root),
+            folder=partial(AttemptFolder, make=empty.make),
+            publish=partial(publish, leave=empty.leave),
             ending=ending,
             here=Here(
                 machine=socket.gethostname(),
@@ -137,6 +143,7 @@ def run_cells(
     finally:
         connected.close()
         background.shutdown()
+        empty.remove()
         ledger.close()
 
 

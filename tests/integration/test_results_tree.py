@@ -21,6 +21,7 @@ import pytest
 from benchfleet.domain.attempt import Lease
 from benchfleet.domain.failure import Failure
 from benchfleet.errors import ResultsError
+from benchfleet.results.disk import EmptyFolders
 from benchfleet.results.layout import Layout
 from benchfleet.results.publish import publish
 from benchfleet.results.read import (
@@ -42,6 +43,7 @@ from benchfleet.testing.samples import sample_cell
 OrdinaryUser = Callable[[Callable[[], object]], str]
 
 CELL = sample_cell()
+BROKEN = Failure(stage="collect", kind="bad_result", message="no score")
 LEASE = Lease(fingerprint=CELL.fingerprint, attempt=1, token=1, expires_in=60)
 
 
@@ -224,6 +226,67 @@ def test_a_benchmark_that_writes_its_own_results_keeps_them(layout: Layout) -> N
     folder.append("raw_results.csv", b"mine")
     folder.seal(CELL, CELL.id, verdict())
     assert (folder.folder / "raw_results.csv").read_bytes() == b"mine"
+
+
+def test_samples_that_come_right_before_the_verdict_are_written_once(layout: Layout) -> None:
+    folder = AttemptFolder(layout.attempt(LEASE))
+    folder.hold(line(1))
+    folder.hold(line(0))
+    assert not (folder.folder / "samples.jsonl").exists()
+    folder.seal(CELL, CELL.id, verdict(1.0, 0.0))
+    assert sample_scores(folder.folder) == {"s0": 1.0, "s1": 0.0}
+
+
+def test_held_samples_stand_after_those_that_were_kept(layout: Layout) -> None:
+    folder = AttemptFolder(layout.attempt(LEASE))
+    folder.record(line(0, "first"))
+    folder.hold(line(1) + line(0, "again"))
+    folder.seal(CELL, CELL.id, verdict(1.0, 0.0))
+    found = read_samples(folder.folder / "samples.jsonl")
+    assert [found[index]["predicted_answer"] for index in (0, 1)] == ["again", "yes"]
+
+
+@pytest.mark.parametrize("end", [AttemptFolder.close, lambda folder: folder.fail(BROKEN)])
+def test_held_samples_serve_the_next_attempt_however_this_one_ends(
+    layout: Layout, end: Callable[[AttemptFolder], None]
+) -> None:
+    folder = AttemptFolder(layout.attempt(LEASE))
+    folder.hold(line(0))
+    with pytest.raises(ValueError, match="2 samples were scored"):
+        folder.seal(CELL, CELL.id, verdict(1.0, 0.0))
+    end(folder)
+    assert earlier_samples(layout.attempts_of(CELL.fingerprint)) == line(0)
+
+
+def test_a_folder_left_empty_becomes_the_next_one(tmp_path: Path) -> None:
+    empty = EmptyFolders()
+    assert empty.make(tmp_path / "all" / "one") == [tmp_path, tmp_path / "all"]
+    made = (tmp_path / "all" / "one").stat().st_ino
+    empty.leave(tmp_path / "all" / "one")
+    assert empty.make(tmp_path / "all" / "two") == [tmp_path / "all"]
+    assert [(f.name, f.stat().st_ino) for f in (tmp_path / "all").iterdir()] == [("two", made)]
+
+
+def test_a_folder_that_is_used_again_or_gone_is_not_taken(tmp_path: Path) -> None:
+    empty = EmptyFolders()
+    for name in ("used", "gone"):
+        (tmp_path / name).mkdir()
+        empty.leave(tmp_path / name)
+    (tmp_path / "used" / "rescored-1").mkdir()
+    (tmp_path / "gone").rmdir()
+    assert empty.make(tmp_path / "new") == [tmp_path]
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["new", "rescored-1", "used"]
+
+
+def test_what_earlier_attempts_left_stays_where_it_is(tmp_path: Path) -> None:
+    empty = EmptyFolders()
+    empty.make(tmp_path / "one")
+    (tmp_path / "two" / "1-1").mkdir(parents=True)
+    empty.leave(tmp_path / "one")
+    assert empty.make(tmp_path / "two") == []
+    assert (tmp_path / "two" / "1-1").is_dir()
+    empty.remove()
+    assert [path.name for path in tmp_path.iterdir()] == ["two"]
 
 
 # What disks and processes do to an attempt

@@ -29,11 +29,12 @@ from benchfleet.engines.base import (
     Stopped,
 )
 from benchfleet.errors import LedgerFull
+from benchfleet.runner.cells import HOLD
 from benchfleet.runner.inbox import Arrival, Interrupted, LeaseLost, NoRoom
 from benchfleet.runner.place import Pool
 from benchfleet.runner.progress import Notice, Progress
 from benchfleet.testing.samples import sample_cell
-from stage import CPU, GPUS, Stage, cells, good, mixed_gpus, sample
+from stage import CPU, GPUS, Stage, VirtualInbox, cells, good, mixed_gpus, sample
 
 
 def test_every_cell_is_run_once_and_published(stage: Stage) -> None:
@@ -134,6 +135,23 @@ def test_samples_kept_make_a_failed_cell_partial_and_serve_the_next_try(stage: S
     assert [json.loads(line)["index"] for line in lines] == [0, 1]
     sealed = json.loads((published / "cell.json").read_text())
     assert sealed["provenance"]["resumed_samples"] == 1
+
+
+def test_a_sample_is_on_the_disk_a_moment_after_it_came(stage: Stage) -> None:
+    seen: list[tuple[float, int]] = []
+    began = stage.clock()
+
+    class Looking(VirtualInbox):
+        def take(self, wait: float) -> Arrival | None:
+            files = stage.layout.attempts.glob("*/*/samples.jsonl")
+            kept = sum(len(file.read_text().splitlines()) for file in files)
+            if kept > len(seen):
+                seen.append((self.clock() - began, kept))
+            return super().take(wait)
+
+    stage.inbox = stage.engine.inbox = Looking(stage.clock)
+    stage.run(cells(1))
+    assert seen == [(pytest.approx(4.0, abs=HOLD), 1), (pytest.approx(8.0, abs=HOLD), 2)]
 
 
 def test_a_slot_that_dies_is_replaced_and_its_cell_tried_again(stage: Stage) -> None:

@@ -43,6 +43,10 @@ _REBUILD = (
 )
 
 
+# What has been written over what was there before needs no commit of the file system's own.
+_sync_data = getattr(os, "fdatasync", os.fsync)
+
+
 def mount_table() -> str:
     """What is mounted where, as Linux tells it; empty on other systems."""
     try:
@@ -87,7 +91,7 @@ class SqliteLedger(SqlLedger):
         lease: float = DEFAULT_LEASE,
         busy: float = BUSY,
         mounts: Callable[[], str] = mount_table,
-        sync: Callable[[int], None] = os.fsync,
+        sync: Callable[[int], None] = _sync_data,
     ) -> None:
         super().__init__(clock=clock, lease=lease)
         self._busy, self._sync = busy, sync

@@ -15,8 +15,9 @@ from benchfleet.results.disk import make_folders, sync_folder
 Publish = Callable[[Path, Path], None]  # a sealed folder to its public path; see `publish`
 
 
-def publish(folder: Path, public: Path) -> None:
-    """Rename a sealed folder to its public path; durable when this returns.
+def publish(folder: Path, public: Path, *, leave: Callable[[Path], None] = os.rmdir) -> None:
+    """Rename a sealed folder to its public path; durable when this returns. `leave` sees to the
+    folder that it was in, which is empty then: most cells had this one attempt.
 
     Raises ResultsError where something else lies there: nothing is ever overwritten.
     """
@@ -29,8 +30,6 @@ def publish(folder: Path, public: Path) -> None:
             f"{public} cannot be published ({error.strerror}); the sealed result waits in {folder}."
             " Move what lies there and run again."
         ) from error
-    with contextlib.suppress(OSError):  # before the sync, since later it would wait for the disk
-        os.rmdir(folder.parent)  # most cells had this one attempt
     try:
         for part in (*changed, public.parent):
             sync_folder(part)
@@ -39,7 +38,8 @@ def publish(folder: Path, public: Path) -> None:
             f"{public} is published, but its disk does not say that it keeps it ({error.strerror})"
         ) from error
     with contextlib.suppress(OSError):  # what cannot be removed takes room and does no other harm
-        _tidy(folder.parent)
+        if _tidy(folder.parent):
+            leave(folder.parent)
 
 
 def move(folder: Path, to: Path) -> None:
@@ -60,13 +60,14 @@ def _moved(folder: Path, public: Path) -> list[Path]:
     return []
 
 
-def _tidy(attempts: Path) -> None:
+def _tidy(attempts: Path) -> bool:
     """Remove attempts of a published cell that only hold samples which the result has too; what
-    failed stays, as evidence, and what is being scored again is another's to remove."""
-    for other in attempts.iterdir():
-        if other.name.startswith(names.RESCORED):
-            continue
-        if not (other / names.FAILURE).exists():
-            shutil.rmtree(other, ignore_errors=True)
-    if not any(attempts.iterdir()):
-        attempts.rmdir()
+    failed stays, as evidence, and what is being scored again is another's to remove. Whether
+    nothing is left."""
+    left = False
+    for name in os.listdir(attempts):
+        if name.startswith(names.RESCORED) or (attempts / name / names.FAILURE).exists():
+            left = True
+        else:
+            shutil.rmtree(attempts / name, ignore_errors=True)
+    return not left

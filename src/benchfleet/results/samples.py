@@ -16,10 +16,15 @@ _KEPT = b'{"index": -'  # how a line begins that is kept for the next attempt al
 def sample_lines(file: Path) -> Iterator[dict[str, Any]]:
     """The samples recorded in a file, in their order; a line torn by a crash is passed over."""
     try:
-        lines = read_plain(file).splitlines()
+        content = read_plain(file)
     except FileNotFoundError:
         return
-    for line in lines:
+    yield from samples_in(content)
+
+
+def samples_in(content: bytes) -> Iterator[dict[str, Any]]:
+    """The same of what a file holds."""
+    for line in content.splitlines():
         try:
             record = json.loads(line)
         except ValueError:

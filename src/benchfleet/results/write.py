@@ -18,6 +18,7 @@ import shutil
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
+from io import FileIO
 from pathlib import Path
 from typing import Any
 
@@ -26,14 +27,23 @@ from benchfleet.domain.failure import Failure
 from benchfleet.domain.telemetry import Reading
 from benchfleet.errors import ResultsError
 from benchfleet.results import layout as names
-from benchfleet.results.disk import digest_of, encoded, make_folders, sync_folder, write_synced
-from benchfleet.results.samples import by_index, sample_lines
+from benchfleet.results.disk import (
+    MakeFolders,
+    digest_of,
+    encoded,
+    make_folders,
+    sync_folder,
+    write_all,
+    write_synced,
+)
+from benchfleet.results.samples import by_index, sample_lines, samples_in
 from benchfleet.results.series import Series
 from benchfleet.results.summary import summarise
 
 _DRAFT = f".{names.SAMPLES}.draft"  # the sealed samples, before they take the recorded ones' place
 _OURS = frozenset({names.CELL, names.SAMPLES, names.LOG, names.FAILURE, names.TELEMETRY, _DRAFT})
 _ENCODER = json.JSONEncoder(sort_keys=True, ensure_ascii=False, allow_nan=False)
+_OF_NOTHING = sha256().hexdigest()
 _UNFIT = re.compile(r'[\\:*?"<>|\x00-\x1f\x7f]')  # in a file's name; some file system takes none
 
 
@@ -59,9 +69,10 @@ class Sealed:
 class AttemptFolder:
     """One attempt's files while it runs. Written by the runner alone."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, make: MakeFolders = make_folders) -> None:
         self.folder = folder
-        self._changed = make_folders(folder.parent)  # folders with a new name in them, to be synced
+        self._changed = make(folder.parent)  # folders with a new name in them, to be synced
+        self.first = bool(self._changed)  # no other attempt left anything beside it
         try:
             folder.mkdir()
         except FileExistsError:  # of a ledger that is gone: the tokens of a rebuilt one begin anew
@@ -69,17 +80,33 @@ class AttemptFolder:
             folder.mkdir()
         self._changed.append(folder.parent)
         self.log = folder / names.LOG
-        self._samples = open(folder / names.SAMPLES, "ab", buffering=0)  # noqa: SIM115
+        self._samples: FileIO | None = None  # once there is one to be kept
+        self._held: list[bytes] = []  # what is not in the file yet
         self._recorded = 0  # samples
         self._series = Series(folder / names.TELEMETRY)
         self._named: dict[str, str] = {}  # what a file is called here, and what the slot calls it
 
     def record(self, lines: bytes) -> None:
         """Append samples, as JSON lines; with the kernel when this returns."""
-        left = memoryview(lines)
-        while left:
-            left = left[self._samples.write(left) :]  # a disk that gets full takes a part
+        self.hold(lines)
+        self.keep()
+
+    def hold(self, lines: bytes) -> None:
+        """Take samples that are to be kept in a moment, by `keep` or with all the rest: what comes
+        right before its verdict is written once."""
+        self._held.append(lines)
         self._recorded += lines.count(b"\n")
+
+    def keep(self) -> None:
+        """Append what is held; with the kernel when this returns."""
+        held, self._held = b"".join(self._held), []
+        if held:
+            write_all(self._file().fileno(), held)
+
+    def _file(self) -> FileIO:
+        if self._samples is None:
+            self._samples = open(self.folder / names.SAMPLES, "ab", buffering=0)  # noqa: SIM115
+        return self._samples
 
     def measure(self, reading: Reading) -> None:
         """Keep a reading; one that a full disk does not take is not kept."""
@@ -109,13 +136,17 @@ class AttemptFolder:
 
     def fail(self, failure: Failure, telemetry: Mapping[str, Any] | None = None) -> None:
         """Leave the reason beside what the attempt wrote, with what was measured until then."""
-        self._samples.close()
+        self.close()
         told = {**failure.to_dict(), **({"telemetry": telemetry} if telemetry else {})}
         _write(self.folder / names.FAILURE, _pretty(told))
 
     def close(self) -> None:
-        """End it as it stands; its samples serve the next attempt."""
-        self._samples.close()
+        """End it as it stands; its samples serve the next attempt. A disk that is full does not
+        take what came a moment ago."""
+        with contextlib.suppress(OSError):
+            self.keep()
+        if self._samples is not None:
+            self._samples.close()
 
     def discard(self) -> None:
         """Remove it, but for one that failed, which is evidence; the cell has its result."""
@@ -130,7 +161,11 @@ class AttemptFolder:
         Raises ValueError, KeyError or TypeError where the score is not what a score must be, or
         where samples that were recorded or scored cannot be read any more.
         """
-        self._samples.close()
+        draft = names.SAMPLES
+        if self._samples is not None:
+            self.keep()
+            self._samples.close()
+            draft = _DRAFT  # beside the recorded ones, until all of it is there
         files, folders = self._plain_content()
         records = self._read_back(len(verdict.score["per_sample"]))
         metrics = summarise(verdict.score, records)
@@ -148,10 +183,11 @@ class AttemptFolder:
             names.CONFIG: _pretty(_config(cell)),
         }
         digests = {}
-        for name in files:
+        for name, empty in files.items():
             if name not in (names.SAMPLES, names.CELL):
                 texts.pop(name, None)  # the benchmark wrote its own
-                digests[name] = digest_of(f"{self.folder}/{name}", synced=True)
+                file = f"{self.folder}/{name}"
+                digests[name] = _OF_NOTHING if empty else digest_of(file, synced=True)
         texts[names.SAMPLES] = "".join(json.dumps(record) + "\n" for record in records)
         contents = {name: encoded(text) for name, text in texts.items()}
         digests |= {name: sha256(content).hexdigest() for name, content in contents.items()}
@@ -170,23 +206,24 @@ class AttemptFolder:
                 "files": digests,
             }
         )
-        contents[_DRAFT] = contents.pop(names.SAMPLES)
+        contents[draft] = contents.pop(names.SAMPLES)
         contents[names.CELL] = encoded(sealed)
         try:
             write_synced(self.folder, contents)
-            os.replace(f"{self.folder}/{_DRAFT}", f"{self.folder}/{names.SAMPLES}")
+            if draft == _DRAFT:
+                os.replace(f"{self.folder}/{_DRAFT}", f"{self.folder}/{names.SAMPLES}")
         except OSError:  # on a disk that takes no more the recorded samples are as they were
-            for name in (_DRAFT, names.CELL):
+            for name in (draft, names.CELL):
                 (self.folder / name).unlink(missing_ok=True)
             raise
         for folder in (*reversed(folders), *reversed(self._changed)):
             sync_folder(folder)
         return Sealed(digest=sha256(contents[names.CELL]).hexdigest(), metrics=metrics)
 
-    def _plain_content(self) -> tuple[list[str], list[Path]]:
-        """The names of the files, and the folders. Links, pipes and the like are removed, which
-        the log tells: nothing of them is published."""
-        files: list[str] = []
+    def _plain_content(self) -> tuple[dict[str, bool], list[Path]]:
+        """The names of the files, with whether they are empty, and the folders. Links, pipes and
+        the like are removed, which the log tells: nothing of them is published."""
+        files: dict[str, bool] = {}
         folders, dropped = [self.folder], []
         for folder in folders:  # it grows as we go
             inside = "" if folder is self.folder else f"{folder.relative_to(self.folder)}/"
@@ -199,15 +236,19 @@ class AttemptFolder:
                         os.unlink(entry.path)
                         dropped.append(f"benchfleet: {name!r} is no plain file and was left out\n")
                     else:
-                        files.append(name)
+                        files[name] = entry.stat(follow_symlinks=False).st_size == 0
         if dropped or names.LOG not in files:  # it is made where nothing was said
             with open(self.log, "ab") as log:
                 log.write("".join(dropped).encode())
-        return list({names.LOG: None, **dict.fromkeys(files)}), folders
+            files[names.LOG] = False
+        return files, folders
 
     def _read_back(self, scored: int) -> list[dict[str, Any]]:
         """The samples in their order. Raises ValueError where some are not there."""
-        lines = list(sample_lines(self.folder / names.SAMPLES))
+        if self._samples is None:
+            lines = list(samples_in(b"".join(self._held)))
+        else:
+            lines = list(sample_lines(self.folder / names.SAMPLES))
         if len(lines) != self._recorded:
             raise ValueError(
                 f"{self._recorded} samples were recorded, and {len(lines)} of them can be read"

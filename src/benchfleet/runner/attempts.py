@@ -99,9 +99,9 @@ class Attempts:
     ) -> Attempt:
         """Hold the lease and make the folder; the next attempt goes on after earlier samples."""
         self._keeper.hold(claim.lease)
-        recorded = earlier_samples(self._layout.attempts_of(claim.lease.fingerprint))
         folder = self._folder(self._layout.attempt(claim.lease))
-        if recorded:
+        recorded = b""
+        if not folder.first and (recorded := earlier_samples(folder.folder.parent)):
             folder.record(recorded)
         return Attempt(
             claim=claim,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import socket
 from collections.abc import Callable, Mapping
 
@@ -32,6 +33,7 @@ from benchfleet.runner.leases import LeaseKeeper
 from benchfleet.runner.sharing import Sharing
 from benchfleet.runner.slots import Slot, Slots, label
 
+HOLD = 0.02  # seconds in which samples wait for their verdict, to be written with it
 CANCEL_GRACE = 30.0  # seconds that a cancelled cell has to stop after the sample at hand
 
 Background = Callable[[Callable[[], None]], object]  # runs what it is given soon
@@ -59,6 +61,7 @@ class Cells:
         self._attempts, self._background = attempts, background
         self._sharing = Sharing()
         self._here = socket.gethostname()
+        self._held: dict[str, tuple[float, Slot, Attempt]] = {}  # samples, the oldest first
         self.under_way = 0  # attempts that are being written
         self.ran = 0  # attempts that ended, well or badly
 
@@ -137,19 +140,34 @@ class Cells:
         else:
             self.give_back(attempt, event.reason)
 
-    def _keep(self, slot: Slot, attempt: Attempt, event: Recorded | FileSent) -> None:
+    def keep(self) -> float:
+        """Keep the samples that no verdict followed at once; seconds until the next are due."""
+        while self._held:
+            since, slot, attempt = next(iter(self._held.values()))
+            if (left := since + HOLD - self._inbox.now()) > 0:
+                return left
+            del self._held[attempt.key]
+            self._write(slot, attempt, attempt.folder.keep)
+        return math.inf
+
+    def _write(self, slot: Slot, attempt: Attempt, write: Callable[[], None]) -> None:
+        """Write something of an attempt; where that cannot be, the attempt ends."""
         try:
-            if isinstance(event, FileSent):
-                attempt.folder.append(event.name, event.data)
-                return
-            attempt.folder.record(event.lines)
+            write()
         except (OSError, ResultsError) as error:
             failure = unwritable(error)
             if failure.kind == "disk_full":
                 self._course.refused()
             self._slots.kill(slot)
             self._end(attempt, lambda: self._attempts.fail(attempt, failure, {}))
+
+    def _keep(self, slot: Slot, attempt: Attempt, event: Recorded | FileSent) -> None:
+        if isinstance(event, FileSent):
+            name, data = event.name, event.data
+            self._write(slot, attempt, lambda: attempt.folder.append(name, data))
             return
+        attempt.folder.hold(event.lines)
+        self._held.setdefault(attempt.key, (self._inbox.now(), slot, attempt))
         attempt.done = slot.shown.done = event.done
         slot.shown.total = event.total
         prompt, generated = event.tokens
@@ -166,6 +184,7 @@ class Cells:
     def _end(self, attempt: Attempt, conclude: Callable[[], Outcome]) -> None:
         """Have the attempt written and finished while its slot computes on."""
         took = attempt.took = self._inbox.now() - attempt.began
+        self._held.pop(attempt.key, None)
         attempt.had = self._filler.memory_of(attempt)
         self.under_way += 1
 
@@ -226,6 +245,7 @@ class Cells:
             self.abandon(attempt)
             return
         attempt.took = self._inbox.now() - attempt.began
+        self._held.pop(attempt.key, None)
         self._attempts.give_back(attempt, reason)
         self._filler.backlog.waits(attempt.claim.lease.fingerprint)
         self._count(attempt.claim, "pending")
@@ -236,6 +256,7 @@ class Cells:
     def abandon(self, attempt: Attempt) -> None:
         """Its claim is another's, or nobody's: publish nothing of it."""
         attempt.took = self._inbox.now() - attempt.began
+        self._held.pop(attempt.key, None)
         self._attempts.abandon(attempt)
         self._course.count()
         cell, samples = attempt.claim.path, attempt.done

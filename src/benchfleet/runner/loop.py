@@ -209,7 +209,8 @@ class Runner:
                 self._crowd.look()
                 self._fill()
                 while self._goes_on():
-                    arrival = self._inbox.take(self._next_look - self._inbox.now())
+                    look = self._next_look - self._inbox.now()
+                    arrival = self._inbox.take(min(look, self._cells.keep()))
                     if arrival is not None:
                         self._handle(arrival)
                     if self._inbox.now() >= self._next_look:

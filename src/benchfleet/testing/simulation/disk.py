@@ -77,12 +77,15 @@ class _Folder(AttemptFolder):
         disk.refuse_when_full()
         super().__init__(folder)
 
-    def record(self, lines: bytes) -> None:
-        self._step("record")
-        if self._disk.full:  # it takes a part
-            self._samples.write(lines[: len(lines) // 2])
+    def keep(self) -> None:
+        if self._held:
+            self._step("record")
+        if self._held and self._disk.full:  # it takes a part
+            held = b"".join(self._held)
+            self._held = [held[: len(held) // 2]]
+            super().keep()
             self._disk.refuse_when_full()
-        super().record(lines)
+        super().keep()
 
     def append(self, name: str, data: bytes) -> None:
         self._disk.refuse_when_full()
@@ -106,9 +109,13 @@ class NoFolder(AttemptFolder):
     """An attempt that leaves nothing on any disk, where the loop alone is looked at."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder, self.log = folder, folder
+        self.folder, self.log, self.first = folder, folder, True
 
     def record(self, lines: bytes) -> None: ...
+
+    def hold(self, lines: bytes) -> None: ...
+
+    def keep(self) -> None: ...
 
     def append(self, name: str, data: bytes) -> None: ...
 
