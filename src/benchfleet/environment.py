@@ -1,4 +1,5 @@
-"""What the environment says of caches, leases and the hub, and the token that it must not tell.
+"""What the environment says of caches, leases, the hub and this host's name, and the token that
+it must not tell.
 
 Reading it takes no third-party package, so that a campaign is checked at once.
 """
@@ -6,6 +7,8 @@ Reading it takes no third-party package, so that a campaign is checked at once.
 from __future__ import annotations
 
 import os
+import re
+import socket
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -15,7 +18,10 @@ _OFFLINE = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
 _TRUE = {"1", "on", "yes", "true"}
 TRUST = "BENCHFLEET_TRUST"
 LEASE = "BENCHFLEET_LEASE_SECONDS"
+HOST = "BENCHFLEET_HOST"
+HOST_FILE = "runner_hostname.txt"
 _SHORTEST_LEASE, _LONGEST_LEASE = 2.0, 86400.0  # seconds
+_LONGEST_NAME = 100  # characters of a host's name, which stands in names of files
 _SHORTEST = 8  # characters of a secret; taking out less would tear words apart
 
 
@@ -81,6 +87,26 @@ def lease_seconds(environ: Mapping[str, str]) -> float | None:
 def trusted(environ: Mapping[str, str]) -> list[str]:
     """The ledgers and campaigns whose code may run here, by address and by name."""
     return [one for part in environ.get(TRUST, "").split(",") if (one := part.strip())]
+
+
+def host_name(folder: Path | None = None, environ: Mapping[str, str] | None = None) -> str:
+    """What this host is called: by BENCHFLEET_HOST, else in a ``runner_hostname.txt`` of the
+    current folder or of `folder`, the campaign's; else by its system. One path part, which can
+    stand in a branch's name too. Raises ValueError for a name of which nothing is left so.
+    """
+    environ = os.environ if environ is None else environ
+    said, by = environ.get(HOST, "").strip(), HOST
+    for place in (Path.cwd(), folder):
+        if not said and place is not None:
+            with suppress(OSError, UnicodeDecodeError):
+                file = place / HOST_FILE
+                said, by = file.read_text("utf-8-sig").strip(), str(file)
+    if not said:
+        said, by = socket.gethostname(), "the system"
+    name = re.sub(r"\.{2,}", ".", re.sub(r"[^\w.-]+", "_", said)).strip(".-_")
+    if not name or len(name) > _LONGEST_NAME or name.endswith(".lock"):
+        raise ValueError(f"{by} calls this host {said[:80]!r}; name it by letters and digits")
+    return name
 
 
 def without_token(text: str, environ: Mapping[str, str] | None = None) -> str:

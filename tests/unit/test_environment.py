@@ -8,6 +8,7 @@ import pytest
 
 from benchfleet.environment import (
     datasets_cache,
+    host_name,
     hub_cache,
     hub_token,
     lease_seconds,
@@ -75,3 +76,41 @@ def test_leases_last_as_long_as_the_environment_says_and_else_as_usual() -> None
 def test_a_length_of_leases_that_cannot_be_is_refused(said: str) -> None:
     with pytest.raises(ValueError, match="write seconds from 2 to 86400"):
         lease_seconds({"BENCHFLEET_LEASE_SECONDS": said})
+
+
+def test_a_host_is_called_as_it_is_told_and_else_as_its_system_calls_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here, campaign = tmp_path / "here", tmp_path / "campaign"
+    here.mkdir()
+    campaign.mkdir()
+    monkeypatch.chdir(here)
+    monkeypatch.setattr("socket.gethostname", lambda: "board.lan")
+    assert host_name(campaign, {}) == "board.lan"
+    (campaign / "runner_hostname.txt").write_text("machine-b\n")
+    assert host_name(campaign, {}) == "machine-b"
+    assert host_name(None, {}) == "board.lan"
+    (here / "runner_hostname.txt").write_text("\ufeffmachine-a\r\n", "utf-8")
+    assert host_name(campaign, {}) == "machine-a"
+    assert host_name(campaign, {"BENCHFLEET_HOST": " lab 2 "}) == "lab_2"
+    (here / "runner_hostname.txt").write_text("\n")  # says nothing
+    assert host_name(campaign, {}) == "machine-b"
+
+
+@pytest.mark.parametrize(
+    ("said", "name"),
+    [
+        ("../etc/passwd", "etc_passwd"),
+        ("a..b~1:x", "a.b_1_x"),
+        ("-rf .", "rf"),
+        ("Jürgen", "Jürgen"),
+    ],
+)
+def test_a_hosts_name_can_be_a_file_and_a_branch(said: str, name: str) -> None:
+    assert host_name(None, {"BENCHFLEET_HOST": said}) == name
+
+
+@pytest.mark.parametrize("said", ["//", "..", "x" * 101, "a.lock"])
+def test_a_host_that_cannot_be_called_so_is_told(said: str) -> None:
+    with pytest.raises(ValueError, match="BENCHFLEET_HOST calls this host"):
+        host_name(None, {"BENCHFLEET_HOST": said})
