@@ -149,6 +149,13 @@ def test_the_attempt_that_got_furthest_serves_the_next(layout: Layout) -> None:
     assert earlier_samples(layout.attempts_of(CELL.fingerprint)).count(b"\n") == 5
 
 
+def test_a_file_among_the_attempts_is_none_of_them(layout: Layout) -> None:
+    attempts = layout.attempts_of(CELL.fingerprint)
+    attempts.mkdir(parents=True)
+    (attempts / ".DS_Store").write_bytes(b"\0")
+    assert earlier_samples(attempts) == b""
+
+
 def test_a_failed_attempt_leaves_its_reason(layout: Layout) -> None:
     folder = AttemptFolder(layout.attempt(LEASE))
     folder.fail(Failure(stage="load", kind="oom", message="no room"))

@@ -30,6 +30,8 @@ VERBS = {
     "failures": "what failed and why, grouped, each with the way out",
     "cancel": "end cells that are not wanted any more",
     "verify": "whether every result is there and as it was sealed; mends what is not",
+    "archive": "pack old attempts, logs and raw files, or move them; never a result",
+    "gc": "delete old attempts and logs; never a result",
     "rescore": "score again what was answered, without asking the model",
     "ledger": "care for the ledger: make, check, copy or rebuild it",
     "probe": "see what this machine has and can do, and write its capability report",

@@ -5,14 +5,17 @@ from __future__ import annotations
 import contextlib
 import errno
 import hashlib
+import json
 import os
 import stat
 import sys
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 PACKED = ".gz"  # behind the name of a file that was compressed where it lies
+TAKEN = ".taken"  # and of the note that tells where it was brought, or that it was deleted
 
 _SMALL, _PIECE = 2**14, 2**20
 _ANEW = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
@@ -63,15 +66,28 @@ def digest_of(file: Path | str, *, synced: bool = False) -> str:
 
 
 def content_digest(file: Path | str) -> str:
-    """The SHA-256 of what a file held when it was sealed: of itself, or of what is in
-    ``<file>.gz`` where that took its place. Raises OSError, FileNotFoundError where neither is."""
+    """The SHA-256 of what a file held when it was sealed: of itself, of what is in ``<file>.gz``
+    where that took its place, or as the note says that was left of it. Raises OSError,
+    FileNotFoundError where there is none of these."""
     try:
         return digest_of(file)
     except FileNotFoundError:
         digest = hashlib.sha256()
+    try:
         for piece in unpacked(f"{file}{PACKED}"):
             digest.update(piece)
-        return digest.hexdigest()
+    except FileNotFoundError:
+        return str(taken_note(file).get("sha256", ""))
+    return digest.hexdigest()
+
+
+def taken_note(file: Path | str) -> dict[str, Any]:
+    """What was noted of a file when it was taken from its place. Raises FileNotFoundError."""
+    try:
+        found = json.loads(read_plain(f"{file}{TAKEN}"))
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def unpacked(file: Path | str) -> Iterator[bytes]:

@@ -17,7 +17,7 @@ def sample_lines(file: Path) -> Iterator[dict[str, Any]]:
     """The samples recorded in a file, in their order; a line torn by a crash is passed over."""
     try:
         content = read_plain(file)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return
     yield from samples_in(content)
 
@@ -53,18 +53,27 @@ def standing(records: Iterable[dict[str, Any]]) -> dict[int, dict[str, Any]]:
 def earlier_samples(folder: Path) -> bytes:
     """What earlier attempts of a cell recorded, as JSON lines: the attempt that got furthest, and
     the last of those; what was kept for the next attempt alone does not count."""
-    best: dict[int, dict[str, Any]] = {}
+    return "".join(json.dumps(record) + "\n" for record in _furthest(folder)[1].values()).encode()
+
+
+def furthest_attempt(folder: Path) -> Path | None:
+    """The attempt that `earlier_samples` takes them from; None where no attempt has any."""
+    return _furthest(folder)[0]
+
+
+def _furthest(folder: Path) -> tuple[Path | None, dict[int, dict[str, Any]]]:
+    best: tuple[Path | None, dict[int, dict[str, Any]]] = None, {}
     most = 0
     if folder.is_dir():
-        for attempt in sorted(folder.iterdir(), key=_age):
+        for attempt in sorted(folder.iterdir(), key=age):
             found = standing(sample_lines(attempt / names.SAMPLES))
             count = sum(index >= 0 for index in found)
             if found and count >= most:
-                best, most = found, count
-    return "".join(json.dumps(record) + "\n" for record in best.values()).encode()
+                best, most = (attempt, found), count
+    return best
 
 
-def _age(attempt: Path) -> tuple[int, ...]:
+def age(attempt: Path) -> tuple[int, ...]:
     """By which the folders of attempts, ``<attempt>-<token>``, are in their order; others, such as
     what was moved aside, go before them."""
     parts = attempt.name.split("-")

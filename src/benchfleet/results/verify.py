@@ -15,7 +15,7 @@ from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.cell import Cell
 from benchfleet.errors import ResultsError
 from benchfleet.results import layout as names
-from benchfleet.results.disk import PACKED, digest_of, read_plain
+from benchfleet.results.disk import PACKED, TAKEN, digest_of, read_plain
 from benchfleet.results.layout import Layout
 from benchfleet.results.read import damage, file_damage, sealed, sealed_attempts
 from benchfleet.results.samples import by_index
@@ -220,7 +220,7 @@ def _lies(folder: Path) -> bool:
 
 
 def _is_there(file: Path) -> bool:
-    for one in (file, f"{file}{PACKED}"):
+    for one in (file, f"{file}{PACKED}", f"{file}{TAKEN}"):
         try:
             return S_ISREG(os.lstat(one).st_mode)
         except FileNotFoundError:
