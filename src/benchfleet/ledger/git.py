@@ -25,11 +25,12 @@ from benchfleet.domain.resource import Offer
 from benchfleet.domain.state import FINAL_STATES
 from benchfleet.errors import BenchfleetError, GitAway, GitDenied, GitError
 from benchfleet.git.objects import kept
+from benchfleet.ledger.chosen_table import Do
 from benchfleet.ledger.git_address import ref_part
 from benchfleet.ledger.git_mirror import ACTS, Change
 from benchfleet.ledger.git_store import Store
 from benchfleet.ledger.git_telling import Behind, Files, Told, tell
-from benchfleet.ledger.sql import Clock, Do, SqlLedger
+from benchfleet.ledger.sql import Clock, SqlLedger
 
 LEASE = 1800.0  # seconds; a repository is no place for a heartbeat every few seconds
 PATIENCE = 300.0  # seconds for a remote that is away, or refuses what it took before
@@ -130,7 +131,7 @@ class GitLedger(SqlLedger):
                         if told.commit and self.store.went_through(told.commit):
                             return answers
                     told = Told()
-                    with self.store.mirror.writing() as change:
+                    with self._kept_or_not(), self.store.mirror.writing() as change:
                         answers = self._done(verbs, change)
                         told = tell(self.store, change, self._files)
                         self._push(told)
@@ -142,6 +143,15 @@ class GitLedger(SqlLedger):
             except GitError as error:
                 self._bear(error, until, next(pauses, _PAUSES[-1]))
             behind = True
+
+    @contextmanager
+    def _kept_or_not(self) -> Iterator[None]:
+        try:
+            yield
+        except BaseException:
+            self._chosen.take_back()
+            raise
+        self._chosen.keep()
 
     def _done(self, verbs: Sequence[Verb], change: Change) -> list[Any]:
         self._changing = change
@@ -155,6 +165,7 @@ class GitLedger(SqlLedger):
             with change.part():
                 return verb()
         except BenchfleetError as error:
+            self._chosen.take_back()
             return error
 
     def _push(self, told: Told) -> None:
@@ -193,8 +204,8 @@ class GitLedger(SqlLedger):
 
     def _append(
         self, do: Do, kind: str, fingerprint: str, data: Any, *, at: float | None = None
-    ) -> None:
-        super()._append(do, kind, fingerprint, data, at=self.store.wall())
+    ) -> int:
+        return super()._append(do, kind, fingerprint, data, at=self.store.wall())
 
     # The verbs
 

@@ -16,8 +16,9 @@ from typing import Any
 
 from benchfleet.domain.attempt import Lease, Outcome
 from benchfleet.errors import LedgerDamaged, LedgerFull, LedgerUnreachable
+from benchfleet.ledger.chosen_table import Do, Rows
 from benchfleet.ledger.git_log import Enrolment, Fact
-from benchfleet.ledger.sql import Do, Rows, migrations, read_statements
+from benchfleet.ledger.sql import migrations, read_statements
 from benchfleet.ledger.sqlite import TEMPORARY, migrate
 
 UNSURE = "?"  # in place of an object: something happened to the cell that was not read yet
@@ -66,7 +67,7 @@ class Change:
 
     def count(self) -> int:
         """The number of the last event."""
-        number: int = self.do("last_event").fetchone()[0] or 0
+        number: int = self.do("how_much").fetchone()[1]
         return number
 
 

@@ -23,11 +23,12 @@ from benchfleet.errors import (
 from benchfleet.git.objects import EMPTY_TREE, Commit, Objects, kept
 from benchfleet.git.process import Git, make_repository
 from benchfleet.git.remote import Remote, Swap
+from benchfleet.ledger.chosen_table import Do
 from benchfleet.ledger.git_address import Refs, address_of, mirror_folder, ref_part
 from benchfleet.ledger.git_log import enrolment_of, facts_of, message, told
 from benchfleet.ledger.git_mirror import UNSURE, Mirror, can_take, enter, take_in
 from benchfleet.ledger.git_turn import Turn
-from benchfleet.ledger.sql import Clock, Do
+from benchfleet.ledger.sql import Clock
 
 _BACK = 200  # commits of a log in which one is looked for
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
