@@ -15,6 +15,7 @@ from benchfleet.campaign.inventory import known_hosts_of
 from benchfleet.cli.fleet import on_all
 from benchfleet.cli.words import printable
 from benchfleet.domain.host import Host
+from benchfleet.engines.commands import REACH
 from benchfleet.engines.diagnosis import Diagnosis, diagnosis
 from benchfleet.engines.openssh import LOST, OpenSsh, connections
 from benchfleet.engines.ssh_command import Answer, ask
@@ -69,10 +70,10 @@ def main(arguments: argparse.Namespace, hosts: Sequence[Host]) -> int:
 def check(host: Host, ssh: OpenSsh) -> Checked:
     """Reach the host and have it tell of itself."""
     begun = time.monotonic()
-    answer = ask(ssh, host, ["uname", "-sm"])
+    answer = ask(ssh, host, REACH)
     if answer.code == LOST:
         if host.jump:
-            answer = ask(ssh, host, ["uname", "-sm"], alone=True)
+            answer = ask(ssh, host, REACH, alone=True)
         return Checked(host=host, trouble=diagnosis(answer.code, answer.err))
     reached = time.monotonic() - begun
     asked = time.time()

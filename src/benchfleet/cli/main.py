@@ -33,6 +33,7 @@ VERBS = {
     "archive": "pack old attempts, logs and raw files, or move them; never a result",
     "gc": "delete old attempts and logs; never a result",
     "rescore": "score again what was answered, without asking the model",
+    "doctor": "whether this machine, a campaign and its hosts are fit to run, and what to mend",
     "ledger": "care for the ledger: make, check, copy or rebuild it",
     "probe": "see what this machine has and can do, and write its capability report",
     "hosts": "check the machines of an inventory, or bring benchfleet to them",

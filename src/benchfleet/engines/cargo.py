@@ -25,13 +25,11 @@ from benchfleet.domain.canonical import content_digest
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.failure import Kind
 from benchfleet.domain.host import Host
-from benchfleet.engines.openssh import ALONE, LOST, OpenSsh, destination
+from benchfleet.engines import commands
+from benchfleet.engines.openssh import LOST, OpenSsh, destination
 from benchfleet.engines.store import END, SILENCE
 from benchfleet.errors import BenchfleetError
 
-_RECEIVE = ALONE + "from benchfleet.engines.store import receive; receive(*sys.argv[1:])"
-_LOOK = ALONE + "from pathlib import Path; place = Path(sys.argv[1]); "
-_LOOK += "print('have' if place.exists() else 'none', place.absolute())"
 _CONNECTION = {LOST, 10, 12, 30, 35}  # exit codes of ssh and rsync where that broke
 _GRACE = 5.0  # seconds for a process that said its last to end
 
@@ -154,8 +152,7 @@ class Courier:
     def _bring(self, parcel: Parcel) -> str:
         if parcel.folder is not None and (there := elsewhere(parcel.folder, self._host.paths)):
             return self._seen(there)
-        python, folder = self._host.python, self._host.folder
-        words = [python, "-c", _RECEIVE, folder, parcel.name]
+        words = commands.receive(self._host, parcel.name)
         with self._started(self._ssh.argv(self._host, words)) as running:
             try:
                 if place := self._handed_over(running.process, parcel):
@@ -201,7 +198,7 @@ class Courier:
 
     def _seen(self, place: str) -> str:
         """The whole path of what it has by itself; adapters know nothing of ``~``."""
-        words = [self._host.python, "-c", _LOOK, place]
+        words = commands.look(self._host, place)
         with self._started(self._ssh.argv(self._host, words)) as running:
             word, found = _said(running.process)
             if word == "have":

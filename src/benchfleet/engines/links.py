@@ -8,16 +8,14 @@ import threading
 from collections.abc import Callable, Sequence
 
 from benchfleet.domain.host import Host
+from benchfleet.engines import commands
 from benchfleet.engines.base import EngineEvent, HostLost, HostReady, SlotId
 from benchfleet.engines.diagnosis import diagnosis
-from benchfleet.engines.openssh import ALONE, LOST, OpenSsh
+from benchfleet.engines.openssh import LOST, OpenSsh
 from benchfleet.errors import BenchfleetError
 
 Examine = Callable[[Host, str], HostReady]
 
-_FACTS = ALONE + "from benchfleet.machines.facts import main; main()"
-_SWEEP = ALONE + "from benchfleet.engines.processes import end_tree; "
-_SWEEP += "[end_tree(None, slot) for slot in sys.argv[1:]]"
 FIRST_PAUSE = 2.0  # seconds before a host that was not reached is tried again; doubled each time
 LONGEST_PAUSE = 60.0
 _ANSWER = 120.0  # seconds that a host is given to tell of itself
@@ -83,7 +81,7 @@ class Link:
         """Have it examined, and what lives on there ended; whether it can be used."""
         self._doubted.clear()
         self._sweep()
-        code, said, wrong = self._ask(["-c", _FACTS, self.host.folder])
+        code, said, wrong = self._ask(commands.facts(self.host))
         if code == 0:
             try:
                 ready = self._examine(self.host, said)
@@ -105,7 +103,7 @@ class Link:
             self._doubted.clear()
             if self._ended.is_set():
                 return
-            code, _, wrong = self._ask(["-c", "pass"])
+            code, _, wrong = self._ask(commands.alive(self.host))
             if code != 0:
                 why = diagnosis(code, wrong).message
                 self._abandon(self.host, why)
@@ -118,12 +116,15 @@ class Link:
     def _sweep(self) -> None:
         """End what lives on there of slots whose end nobody saw."""
         self._leftovers += self._forgotten(self.host)
-        if self._leftovers and self._ask(["-c", _SWEEP, *self._leftovers])[0] == 0:
+        if not self._leftovers:
+            return
+        code, _, _ = self._ask(commands.sweep(self.host, self._leftovers))
+        if code == 0:
             self._leftovers.clear()
 
-    def _ask(self, arguments: Sequence[str]) -> tuple[int, str, str]:
-        """Run its Python there: exit code and what it said. One who does not answer is lost."""
-        words = self._ssh.argv(self.host, [self.host.python, *arguments])
+    def _ask(self, command: Sequence[str]) -> tuple[int, str, str]:
+        """Run it there: exit code and what it said. One who does not answer is lost."""
+        words = self._ssh.argv(self.host, command)
         try:
             return self._asked(words)
         except OSError as error:  # no ssh here, or no process or file more for it

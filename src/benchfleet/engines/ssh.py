@@ -26,12 +26,11 @@ from benchfleet.engines.base import (
 from benchfleet.engines.cargo import Courier, NotDelivered
 from benchfleet.engines.channels import ChannelEngine
 from benchfleet.engines.child import Child
+from benchfleet.engines.commands import launch
 from benchfleet.engines.ends import ending, lost
 from benchfleet.engines.links import Examine, Link
-from benchfleet.engines.openssh import ALONE, LOST, OpenSsh
+from benchfleet.engines.openssh import LOST, OpenSsh
 from benchfleet.engines.wire import fitness
-
-_LAUNCH = ALONE + "from benchfleet.slot.launch import main; main()"
 
 
 class SshEngine(ChannelEngine):
@@ -124,7 +123,7 @@ class SshEngine(ChannelEngine):
 
     def _start(self, spec: SlotSpec) -> tuple[Child, dict[str, Any]]:
         host, key = self._links[spec.host].host, secrets.token_hex(8)
-        words = self._ssh.argv(host, [host.python, "-c", _LAUNCH])
+        words = self._ssh.argv(host, launch(host))
         child = Child(spec.slot, words, log=Path(spec.log), key=key, far=True)
         child.scratch = f"{host.folder}/scratch/{spec.slot}"
         self._where[spec.slot] = host

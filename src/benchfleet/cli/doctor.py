@@ -1,0 +1,77 @@
+"""``benchfleet doctor``: everything that a run needs, each thing with its way out."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterable
+from dataclasses import asdict
+from pathlib import Path
+
+from benchfleet.cli import options
+from benchfleet.cli.words import printable
+from benchfleet.machines.checkup import Check, machine_checks
+
+_SIGNS = {"ok": "✓", "warning": "!", "problem": "✗"}
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """What the verb takes."""
+    parser.epilog = "example: benchfleet doctor study.yaml --machines machines.yaml"
+    parser.add_argument(
+        "campaign",
+        metavar="CAMPAIGN",
+        type=Path,
+        nargs="?",
+        help="the campaign file; without it, this machine alone is looked at",
+    )
+    options.where(parser)
+    options.choice(parser)
+    options.devices(parser)
+    options.machines(parser)
+    parser.add_argument(
+        "--commands",
+        action="store_true",
+        help="print every command that benchfleet runs on a host of --machines, and end",
+    )
+
+
+def main(arguments: argparse.Namespace) -> int:
+    """Look at all that a run needs; 1 where one would fail."""
+    if arguments.commands:
+        from benchfleet.cli.commands import show
+
+        return show(arguments)
+    found: list[Check] = []
+    for one in _checks(arguments):
+        found.append(one)
+        if not arguments.json:
+            print(printable(_line(one)), flush=True)
+            if one.fix:
+                print(printable(f"    {one.fix}"), flush=True)
+    problems, warnings = (
+        sum(one.level == level for one in found) for level in ("problem", "warning")
+    )
+    if arguments.json:
+        told = {"fit": not problems, "checks": [asdict(one) for one in found]}
+        print(json.dumps(told, indent=2))
+    elif problems:
+        print(f"{problems} problems, {warnings} warnings: a run would fail")
+    else:
+        print(f"fit to run, {warnings or 'no'} warnings")
+    return 1 if problems else 0
+
+
+def _checks(arguments: argparse.Namespace) -> Iterable[Check]:
+    yield from machine_checks()
+    if arguments.campaign is not None or arguments.machines is not None:
+        from benchfleet.cli.checkup import campaign_checks, host_checks
+
+        if arguments.campaign is not None:
+            yield from campaign_checks(arguments)
+        if arguments.machines is not None:
+            yield from host_checks(arguments)
+
+
+def _line(one: Check) -> str:
+    return f"{_SIGNS[one.level]} {one.what}: {one.found}"

@@ -1,0 +1,142 @@
+"""``benchfleet doctor``: what it finds of campaigns and hosts, and the commands it tells of."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+
+from benchfleet.domain.host import Host
+from sshd import Sshd
+
+from .conftest import MOCK, User
+
+
+def levels(user: User, *words: str, code: int) -> dict[str, str]:
+    """How each thing stands, by what it is."""
+    told = user.json("doctor", *words, code=code)
+    assert told["fit"] == (code == 0)
+    return {one["what"]: one["level"] for one in told["checks"]}
+
+
+def test_a_campaign_that_can_be_run_is_found_fit(user: User) -> None:
+    user.write(MOCK)
+    told = user.run("doctor", "study.yaml").stdout
+    assert "✓ campaign: study, 2 cells" in told
+    assert "made by the first run" in told
+    assert "fit to run" in told.splitlines()[-1]
+    assert not user.results.exists()
+    user.run("run", "study.yaml")
+    assert "0 cells are running" in user.run("doctor", "study.yaml").stdout
+
+
+def test_what_would_make_a_run_fail_is_a_problem_with_its_fix(user: User) -> None:
+    user.write(MOCK.replace("[mock_benchmark]", "[mock_bench]"))
+    told = user.run("doctor", "study.yaml", code=1).stdout
+    assert "✗ campaign: line 7, matrix.benchmarks[0]: no benchmark 'mock_bench'" in told
+    assert "problems" in told.splitlines()[-1]
+    user.write(MOCK.replace("name: m1", "name: m1, needs: {gpus: 8}"))
+    assert levels(user, "study.yaml", "--gpus", "7", code=1)["devices"] == "problem"
+    assert levels(user, "study.yaml", code=1)["cell m1/dense/mock_benchmark"] == "problem"
+    user.write(MOCK)
+    user.results.mkdir(parents=True)
+    (user.results / "ledger.db").write_text("no database")
+    assert levels(user, "study.yaml", code=1)["ledger"] == "problem"
+    blocked = user.write("", "blocked")
+    assert levels(user, "study.yaml", "--results", str(blocked), code=1)["results"] == "problem"
+    assert "--machines" in user.run("doctor", "--commands", code=2).stderr
+
+
+class Told:
+    """A host that writes down each command that it is told."""
+
+    def __init__(self, folder: Path) -> None:
+        self.sshd = Sshd(folder)
+        self._log = folder / "told"
+        script = folder / "tell"
+        script.write_text(
+            f'#!/bin/sh\nprintf "%s\\0" "$SSH_ORIGINAL_COMMAND" >> {self._log}\n'
+            'exec sh -c "$SSH_ORIGINAL_COMMAND"\n'
+        )
+        script.chmod(0o755)
+        config = folder / "sshd_config"
+        text = config.read_text().replace("SetEnv ", "SetEnv PIP_NO_INDEX=1 ")
+        config.write_text(f"{text}ForceCommand {script}\n")
+
+    def commands(self) -> list[list[str]]:
+        """The words of each."""
+        told = self._log.read_text().rstrip("\0").split("\0")
+        return [shlex.split(one.removeprefix("exec ")) for one in told]
+
+
+@pytest.fixture
+def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Told]:
+    made = Told(tmp_path_factory.mktemp("told"))
+    try:
+        made.sshd.start()
+        yield made
+    finally:
+        made.sshd.kill()
+
+
+@pytest.fixture
+def inventory(user: User) -> Callable[..., None]:
+    def written(*hosts: Host) -> None:
+        told = {}
+        for host in hosts:
+            said = {key: value for key, value in asdict(host).items() if value and key != "name"}
+            told[host.name] = {**said, "cpu_slots": 1}
+        user.write(json.dumps({"hosts": told}), "machines.json")
+
+    return written
+
+
+def is_listed(words: list[str], listed: list[list[str]]) -> bool:
+    """Whether a command is one of the list, in which <…> stands for whatever it is."""
+    for known in listed:
+        if known[:2] == ["rsync", "--server"] == words[:2]:
+            return True
+        pattern = "\0".join(re.sub(r"<[a-z ]+>", "\1", word) for word in known)
+        if re.fullmatch(re.escape(pattern).replace("\1", "[^\0]+"), "\0".join(words)):
+            return True
+    return False
+
+
+STUDY = """\
+campaign: study
+matrix:
+  models: [{name: m1, adapter: mock}]
+  configs: {dense: null}
+  benchmarks:
+    - command: {name: mine, argv: [python3, mine.py, "{result}"], files: [mine.py], metric: score}
+"""
+MINE = "import json, sys\njson.dump({'score': 1.0}, open(sys.argv[1] + '/metrics.json', 'w'))\n"
+
+
+def test_every_command_that_runs_on_a_host_is_one_of_those_told_beforehand(
+    user: User, told: Told, inventory: Callable[..., None]
+) -> None:
+    """hosts check, a run that sends files, and a bootstrap that fails for want of an index."""
+    user.write(STUDY)
+    user.write(MINE, "mine.py")
+    inventory(told.sshd.host("ready"), told.sshd.host("bare", python=""))
+    shown = user.run("doctor", "study.yaml", "--machines", "machines.json", "--commands").stdout
+    assert "mine: python3 mine.py" in shown
+    listed = user.json("doctor", "study.yaml", "--machines", "machines.json", "--commands")
+    known = [one["words"] for host in listed["hosts"].values() for one in host]
+    user.run("hosts", "check", "machines.json", code=1)
+    user.run("run", "study.yaml", "--machines", "machines.json", "--hosts", "ready", code=None)
+    user.run("hosts", "bootstrap", "machines.json", "--hosts", "bare", "--yes", code=1)
+    ran = told.commands()
+    assert [words for words in ran if not is_listed(words, known)] == []
+    programs = {word for words in ran for word in words if "import" in word}
+    for part in ("store import receive", "slot.launch", "machines.facts"):
+        assert any(part in program for program in programs), part
+    assert any("pip" in words for words in ran)
+    checks = levels(user, "--machines", "machines.json", code=1)
+    assert (checks["host ready"], checks["host bare"]) == ("ok", "problem")
