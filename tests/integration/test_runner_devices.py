@@ -25,8 +25,8 @@ from benchfleet.engines.base import (
     SlotSpec,
 )
 from benchfleet.results.write import AttemptFolder
+from benchfleet.runner.devices import MAX_BAD_STARTS
 from benchfleet.runner.fences import LOOK_AGAIN
-from benchfleet.runner.fill import MAX_BAD_STARTS
 from benchfleet.runner.inbox import Interrupted
 from benchfleet.runner.place import Pool
 from benchfleet.runner.space import Room

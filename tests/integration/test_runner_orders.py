@@ -16,6 +16,7 @@ from benchfleet.errors import DeviceError
 from benchfleet.runner.inbox import Interrupted
 from benchfleet.runner.loop import Runner
 from benchfleet.runner.orders import STOP_GRACE, Here
+from benchfleet.runner.place import Pool
 from stage import GPUS, Stage, cells, good
 
 US = "us" * 16
@@ -338,11 +339,7 @@ def test_a_machine_that_comes_back_has_what_was_added_and_lacks_what_was_removed
     person.asks(3, "remove", "lab2/cpu:0")
     person.asks(4, "add", "lab2/cpu:2")
     person.asks(35, "add", "lab2/cpu:7")
-    runner = stage.runner(cells(30))
-    runner._filler._pools.clear()
-    runner._filler._origins.clear()
-    runner._filler.sort_out()
-    runner.run()
+    stage.run(cells(30), Pool(devices=(), slots=0))
     opened = [spec.devices[0] for spec in stage.engine.opened]
     assert opened == [one, two, three, two, three]
     assert {spec.threads for spec in stage.engine.opened} == {2}

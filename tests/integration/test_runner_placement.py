@@ -254,6 +254,23 @@ def test_the_time_left_is_told_with_its_spread_and_counts_what_was_reused_as_don
     assert len(told) > 8
 
 
+def test_the_time_left_knows_that_other_runners_share_the_work(stage: Stage) -> None:
+    repeats = [sample_cell(repeat=number, repeats=True) for number in range(12)]
+    ended_before(stage, repeats[:4], {})
+    stage.ledger.enroll(repeats)
+    stage.ledger.claim(RunnerId("other"), Offer(), 2)
+    told: list[float] = []
+
+    def look(notice: Notice, progress: Progress) -> None:
+        if (left := progress.seconds_left(stage.clock())) is not None:
+            told.append(left)
+
+    stage.watch = look  # type: ignore[method-assign]
+    stage.engine.script = lasting({})
+    stage.run(repeats, CPU)
+    assert told[0] == pytest.approx((8 * 10 - 2 * 4) / 4, abs=3)  # four slots for eight cells
+
+
 def test_a_result_keeps_the_type_of_its_device(stage: Stage, tmp_path: Path) -> None:
     device = Device(kind="gpu", index=0, name="NVIDIA H100", memory=80 * GB)
     stage.run(cells(1, gpus=1), Pool(devices=(device,), slots=1))

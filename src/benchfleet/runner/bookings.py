@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping
 from math import inf
 
 from benchfleet.domain.resource import Device
-from benchfleet.runner.backlog import Backlog, Lane
-from benchfleet.runner.place import Shape
+from benchfleet.runner.estimates import Estimates
+from benchfleet.runner.lanes import Lane
 from benchfleet.runner.slots import Slot, Slots
 
 
@@ -20,13 +21,15 @@ class Bookings:
     against what is served later alone.
     """
 
-    def __init__(self, slots: Slots, backlog: Backlog, now: Callable[[], float]) -> None:
-        self._slots, self._backlog, self._now = slots, backlog, now
+    def __init__(self, slots: Slots, estimates: Estimates, now: Callable[[], float]) -> None:
+        self._slots, self._estimates, self._now = slots, estimates, now
         self._booked: dict[Lane, tuple[Device, ...]] = {}
+        self._in_vain: dict[Lane, int] = {}  # for whom nothing was found, in which seats
 
     def clear(self) -> None:
         """Devices came or went."""
         self._booked.clear()
+        self._in_vain.clear()
 
     def room_for(self, lane: Lane) -> tuple[Device, ...] | None:
         """The devices for one more slot for these cells, which ends their booking."""
@@ -40,35 +43,41 @@ class Bookings:
             without=self._devices(before=lane),
         )
         if devices is not None:
-            self._booked.pop(lane, None)
+            self._unbook(lane)
         return devices
 
-    def book(self, lane: Lane, waiting: Mapping[Shape, Sequence[Lane]]) -> None:
-        """Book devices for these cells, where nothing that is open would serve them in time."""
-        shape, need = lane.shape, lane.need
-        if shape.alone:  # it waits until it holds up nobody else
+    def book(self, lanes: Collection[Lane]) -> None:
+        """Book devices for those of these cells that nothing which is open would serve in time; the
+        lanes are all that wait, in the order of service."""
+        lowest: dict[tuple[int, bool], int] = {}  # priority, of all that want such slots
+        for lane in lanes:
+            kind = (lane.shape.width, lane.shape.alone)
+            lowest[kind] = min(lane.priority, lowest.get(kind, lane.priority))
+        for lane in lanes:
+            # What is to be alone waits until it holds up nobody else.
+            if not (lane.shape.alone or lane in self._booked or self._is_served(lane, lowest)):
+                self._book(lane)
+
+    def _book(self, lane: Lane) -> None:
+        if self._in_vain.get(lane) == self._slots.seats.version or self.room_for(lane):
             return
-        first = any(
-            other.priority < lane.priority
-            for kind, lanes in waiting.items()
-            if (kind.width, kind.alone) != (shape.width, shape.alone)
-            for other in lanes
-        )
-        if lane in self._booked or (not first and self._is_served(lane)) or self.room_for(lane):
-            return
-        ends = self._ends()
         devices = self._slots.seats.soonest(
-            shape.width,
-            max(need.vram, shape.memory),
-            gpu=need.gpus > 0,
-            free=lambda device: ends.get(device, 0.0),
+            lane.shape.width,
+            max(lane.need.vram, lane.shape.memory),
+            gpu=lane.need.gpus > 0,
+            free=self._ends(self._slots).__getitem__,
             without=self._devices(before=lane),
         )
         if devices is not None:
             self._booked[lane] = devices
+            self._in_vain.clear()
+        else:
+            self._in_vain[lane] = self._slots.seats.version
 
     def lane_for(self, slot: Slot) -> Lane | None:
         """Whom the devices of a slot are booked for; the first of several."""
+        if not self._booked:
+            return None
         self._end_those_over()
         here = set(slot.spec.devices)
         lanes = [lane for lane, booked in self._booked.items() if not here.isdisjoint(booked)]
@@ -77,21 +86,26 @@ class Bookings:
     def seconds_before(self, lane: Lane) -> float:
         """How long a cell may take that begins on the devices booked for this lane; 0 where
         nobody knows."""
-        ends = self._ends()
-        limit = max(ends.get(device, 0.0) for device in self._booked[lane])
+        booked = self._booked[lane]
+        ends = self._ends(self._slots.on(booked))
+        limit = max(ends[device] for device in booked)
         return 0.0 if limit == inf else limit
 
-    def _is_served(self, lane: Lane) -> bool:
-        """Whether a slot that is open has what such cells need."""
-        need = lane.need
-        return any(
-            slot.gpus >= need.gpus and slot.holds >= need.vram
-            for slot in self._slots.of_shape(lane.shape)
-        )
+    def _is_served(self, lane: Lane, lowest: Mapping[tuple[int, bool], int]) -> bool:
+        """Whether a slot that is open has what such cells need, and no other slot would be given
+        cells that are to go after them."""
+        kind = (lane.shape.width, lane.shape.alone)
+        if any(low < lane.priority for other, low in lowest.items() if other != kind):
+            return False
+        return self._slots.tally.serves(lane.shape, lane.need)
 
     def _end_those_over(self) -> None:
         for lane in [lane for lane in self._booked if not lane.work.cells]:
-            del self._booked[lane]
+            self._unbook(lane)
+
+    def _unbook(self, lane: Lane) -> None:
+        if self._booked.pop(lane, None) is not None:
+            self._in_vain.clear()
 
     def _devices(self, *, before: Lane) -> set[Device]:
         """Those that are booked for what goes before these cells."""
@@ -103,16 +117,18 @@ class Bookings:
     def _left_of(self, slot: Slot) -> float:
         if slot.attempt is None:
             return inf if slot.reserved or not slot.ready else 0.0
-        left = self._backlog.left_of(slot.attempt.claim.cell, self._now() - slot.attempt.began)
+        fingerprint = slot.attempt.claim.lease.fingerprint
+        left = self._estimates.left_of(fingerprint, self._now() - slot.attempt.began)
         return inf if left is None else left[0]
 
-    def _ends(self) -> dict[Device, float]:
-        """Seconds until the cells on each device should have ended; infinite where nobody knows."""
-        found: dict[Device, float] = {}
-        for slot in self._slots:
+    def _ends(self, slots: Iterable[Slot]) -> Mapping[Device, float]:
+        """Seconds until what these slots run on each device should have ended; infinite where
+        nobody knows, and 0 where there is nothing."""
+        found: defaultdict[Device, float] = defaultdict(float)
+        for slot in slots:
             left = self._left_of(slot)
             for device in slot.spec.devices:
-                found[device] = max(found.get(device, 0.0), left)
+                found[device] = max(found[device], left)
         return found
 
 

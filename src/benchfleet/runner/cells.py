@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from benchfleet.domain.attempt import Claim, Outcome
+from benchfleet.domain.event import Event
 from benchfleet.domain.failure import Failure, Kind, Stage
 from benchfleet.domain.state import State
 from benchfleet.engines.base import (
@@ -62,6 +63,8 @@ class Cells:
         self._sharing = Sharing()
         self._here = socket.gethostname()
         self._held: dict[str, tuple[float, Slot, Attempt]] = {}  # samples, the oldest first
+        self._cancelled: set[str] = set()  # of which somebody asked so, since the last look
+        self._stopping: list[tuple[Slot, Attempt]] = []  # as they were asked to
         self.under_way = 0  # attempts that are being written
         self.ran = 0  # attempts that ended, well or badly
 
@@ -185,7 +188,7 @@ class Cells:
         """Have the attempt written and finished while its slot computes on."""
         took = attempt.took = self._inbox.now() - attempt.began
         self._held.pop(attempt.key, None)
-        attempt.had = self._filler.memory_of(attempt)
+        attempt.had = self._filler.advised.memory_of(attempt)
         self.under_way += 1
 
         def work() -> None:
@@ -225,7 +228,7 @@ class Cells:
                 self._course.refused()
             self._count(attempt.claim, outcome.state if again is None else "pending")
             if again is not None:
-                self._filler.advise(attempt.claim.lease.fingerprint, outcome.advice)
+                self._filler.advised.heed(attempt.claim.lease.fingerprint, outcome.advice)
                 self._filler.follow()  # another slot may have it by now
             self._course.say(
                 "cell_failed",
@@ -273,27 +276,31 @@ class Cells:
     def _is_cancelled(self, claim: Claim) -> bool:
         return any(self._ledger.cells(states=["cancelled"], among=[claim.lease.fingerprint]))
 
+    def follow(self, events: Sequence[Event]) -> None:
+        """What happened; what is cancelled is stopped at the next look."""
+        self._cancelled.update(e.fingerprint for e in events if e.kind == "cancel_asked")
+
     def see_cancelled(self) -> None:
         """Stop what somebody cancelled after the sample at hand, and end what does not stop."""
-        running: list[tuple[Slot, Attempt]] = []
-        for slot in self._slots:
-            if (attempt := slot.attempt) is None:
+        stopping, self._stopping = self._stopping, []
+        for slot, attempt in stopping:
+            if slot.attempt is not attempt or attempt.cancelled_at is None:
                 continue
-            if attempt.cancelled_at is None:
-                running.append((slot, attempt))
-            elif self._inbox.now() - attempt.cancelled_at > CANCEL_GRACE:
+            if self._inbox.now() - attempt.cancelled_at > CANCEL_GRACE:
                 self._slots.kill(slot)  # whatever was asked of its cell since
                 self.abandon(attempt)
-        if not running:
-            return
-        among = {str(attempt.claim.lease.fingerprint) for _, attempt in running}
-        records = self._ledger.cells(states=["cancelled"], among=among)
-        cancelled = {record.fingerprint for record in records}
-        for slot, attempt in running:
-            if attempt.claim.lease.fingerprint in cancelled:
-                attempt.cancelled_at = self._inbox.now()
-                self._keeper.drop(attempt.claim.lease)
-                self._engine.stop(slot.id, attempt.key)
+            else:
+                self._stopping.append((slot, attempt))
+        asked, self._cancelled = self._cancelled, set()
+        for slot in self._slots if asked else ():
+            running = slot.attempt
+            if running is None or running.claim.lease.fingerprint not in asked:
+                continue
+            if running.cancelled_at is None and self._is_cancelled(running.claim):
+                running.cancelled_at = self._inbox.now()
+                self._keeper.drop(running.claim.lease)
+                self._stopping.append((slot, running))
+                self._engine.stop(slot.id, running.key)
 
     def let_go(self, claim: Claim, reason: str) -> None:
         """Give back a cell that was claimed and never begun."""

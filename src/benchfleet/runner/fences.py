@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from benchfleet.domain.resource import Device
 from benchfleet.runner.place import Pool, without
@@ -84,7 +84,7 @@ class Fences:
         return [_less(pool, self._out) for pool in pools]
 
 
-def _less(pool: Pool, devices: Iterable[Device]) -> Pool:
+def _less(pool: Pool, devices: Collection[Device]) -> Pool:
     """The pool less these; its slots stay as many for each device."""
-    fenced = tuple(device for device in pool.devices if device in set(devices))
+    fenced = tuple(device for device in pool.devices if device in devices) if devices else ()
     return without(pool, fenced) if fenced else pool

@@ -48,6 +48,7 @@ from benchfleet.runner.inbox import (
 )
 from benchfleet.runner.leases import LeaseKeeper
 from benchfleet.runner.machines import Machines
+from benchfleet.runner.news import News
 from benchfleet.runner.orders import Here, Orders
 from benchfleet.runner.outlook import outlook
 from benchfleet.runner.place import Pool
@@ -122,19 +123,21 @@ class Runner:
             ending=ending or threading.Event(),
         )
         self._slots = Slots(runner[:8], engine, layout, self._course.progress)
-        hosts = Hosts(engine.hosts())
+        hosts, self._news = Hosts(engine.hosts()), News(ledger)
         self._filler = Filler(
             runner=runner,
             ledger=ledger,
             keeper=keeper,
+            news=self._news,
             slots=self._slots,
             pools=pools,
             hosts=hosts,
-            cells=cells,
+            cells={str(cell.fingerprint): cell for cell in cells},
             policy=policy or registry.load("policies", DEFAULT)(),
             now=inbox.now,
             begin=lambda slot, claim: self._cells.begin(slot, claim),
         )
+        self._devices = self._filler.devices
         self._cells = Cells(
             ledger=ledger,
             engine=engine,
@@ -155,11 +158,12 @@ class Runner:
             ),
             background=background,
         )
+        self._news.tell(self._cells.follow)
         self._crowd = Crowd(
             inbox=inbox,
             course=self._course,
             slots=self._slots,
-            pools=lambda: self._filler.pools,
+            pools=lambda: self._devices.pools,
             measure=here.measure,
         )
         self._machines = Machines(
@@ -168,7 +172,7 @@ class Runner:
             course=self._course,
             slots=self._slots,
             hosts=hosts,
-            filler=self._filler,
+            devices=self._devices,
             cells=self._cells,
             crowd=self._crowd,
         )
@@ -181,10 +185,11 @@ class Runner:
             course=self._course,
             slots=self._slots,
             hosts=hosts,
-            filler=self._filler,
+            devices=self._devices,
             cells=self._cells,
             here=here,
         )
+        self._news.tell(self._orders.follow)
         self._next_look = 0.0
         self._woke = False  # the look before was late
         self._pause = LOOK_EVERY
@@ -230,7 +235,7 @@ class Runner:
             progress=self._course.progress,
             ran=self._cells.ran,
             interrupted=bool(self._course.interrupts),
-            impossible=tuple(self._filler.impossible),
+            impossible=tuple(self._devices.impossible),
             broken=self._course.broken,
             seconds=seconds,
         )
@@ -262,11 +267,11 @@ class Runner:
             return False
         if self._shift.stays:
             return True
-        return len(self._slots) > len(self._slots.idle) or self._unfinished()
+        return not self._slots.all_idle or self._unfinished()
 
     def _unfinished(self) -> bool:
         """Whether a cell is left that this runner could still see to its end."""
-        for record in self._ledger.cells(states=["pending", "running"], among=self._filler.able):
+        for record in self._ledger.cells(states=["pending", "running"], among=self._devices.able):
             if record.runner not in ("", self._runner, self._waits_for):
                 self._waits_for = record.runner
                 self._course.count()
@@ -298,12 +303,12 @@ class Runner:
             if overdue := attempt.watch.overdue(self._inbox.now()):
                 self._slots.kill(slot)
                 self._cells.fail(attempt, attempt.stage, overdue.kind, overdue.message)
+        self._filler.follow()
         self._cells.see_cancelled()
         self._course.see_room()
         self._machines.look()
         self._orders.look()
         self._crowd.look()
-        self._filler.follow()
         self._keep_to_shift()
         self._fill()
         self._rest()
@@ -390,7 +395,7 @@ class Runner:
         elif isinstance(event, AttemptEvent) and attempt and attempt.key == event.attempt:
             ended = self._cells.take(slot, attempt, event)
             if isinstance(event, Done):
-                self._filler.worked(slot)
+                self._devices.worked(slot)
             elif isinstance(event, Failed) and attempt.cancelled_at is None:
                 self._machines.heed(slot, attempt, event.failure.stage, event.failure.kind)
             return ended
@@ -419,10 +424,11 @@ class Runner:
         return len(busy)
 
     def _lose(self, event: LeaseLost) -> None:
-        for slot in self._slots:
-            attempt = slot.attempt
-            if attempt is not None and attempt.claim.lease == event.lease:
-                self._cells.see_cancelled()
-                if attempt.cancelled_at is None:
-                    self._slots.kill(slot)
-                    self._cells.abandon(attempt)
+        slot = self._slots.running(event.lease)
+        if slot is None or (attempt := slot.attempt) is None:
+            return
+        self._filler.follow()  # somebody may have cancelled it
+        self._cells.see_cancelled()
+        if attempt.cancelled_at is None:
+            self._slots.kill(slot)
+            self._cells.abandon(attempt)

@@ -16,8 +16,8 @@ from benchfleet.runner.attempts import Attempt
 from benchfleet.runner.cells import Cells
 from benchfleet.runner.course import Course
 from benchfleet.runner.crowd import Crowd
+from benchfleet.runner.devices import Devices
 from benchfleet.runner.endings import ending
-from benchfleet.runner.fill import Filler
 from benchfleet.runner.hosts import PATIENCE, Hosts
 from benchfleet.runner.inbox import Inbox
 from benchfleet.runner.place import Pool
@@ -35,18 +35,18 @@ class Machines:
         course: Course,
         slots: Slots,
         hosts: Hosts,
-        filler: Filler,
+        devices: Devices,
         cells: Cells,
         crowd: Crowd,
     ) -> None:
         self._inbox, self._ledger, self._course, self._slots = inbox, ledger, course, slots
-        self._hosts, self._filler, self._cells, self._crowd = hosts, filler, cells, crowd
+        self._hosts, self._devices, self._cells, self._crowd = hosts, devices, cells, crowd
         self._alone_since: float | None = None  # cells wait for a host, and nothing else goes on
 
     def look(self) -> None:
         """See whether what was left alone can be used again, and whether any machine is left."""
         now = self._inbox.now()
-        self._filler.take_back(now)
+        self._devices.take_back(now)
         if not self._waits_for_hosts():
             self._alone_since = None
         elif self._alone_since is None:
@@ -58,9 +58,9 @@ class Machines:
         """Whether cells are left for hosts that are away alone, and no slot does anything."""
         if not self._hosts.expecting or self._course.short_of_room:
             return False
-        if len(self._slots) > len(self._slots.idle):
+        if not self._slots.all_idle:
             return False
-        return any(self._ledger.cells(states=["pending"], among=self._filler.for_hosts))
+        return any(self._ledger.cells(states=["pending"], among=self._devices.for_hosts))
 
     def host_ready(self, event: HostReady) -> None:
         """Slots can be opened there."""
@@ -68,7 +68,7 @@ class Machines:
             return
         doubted = self._hosts.is_doubted(event.host)
         self._hosts.ready(event)
-        self._filler.add(
+        self._devices.add(
             Pool(
                 devices=event.devices,
                 slots=event.slots,
@@ -84,12 +84,12 @@ class Machines:
     def host_lost(self, event: HostLost) -> None:
         """It cannot be used now; each of its slots was lost before."""
         self._hosts.lost(event)
-        self._filler.remove(event.host)
+        self._devices.remove(event.host)
         self._course.say(
             "host_lost", host=event.host, message=event.reason, hopeless=event.hopeless
         )
         self._keep("host_lost", host=event.host, reason=event.reason, hopeless=event.hopeless)
-        if not self._filler.able:
+        if not self._devices.able:
             self._course.broken = f"no machine can be used ({self._hosts.why})"
 
     def _keep(self, kind: str, **data: Any) -> None:
@@ -100,14 +100,14 @@ class Machines:
     def _doubt(self, host: str, reason: str) -> None:
         """Open nothing there until its engine has said what holds of it."""
         self._hosts.doubt(host, reason)
-        self._filler.remove(host)
+        self._devices.remove(host)
 
     def slot_ready(self, slot: Slot, event: SlotReady) -> None:
         """It takes orders; first the one that it was opened for."""
         self._slots.ready(slot)
         slot.load_key = event.loaded
         self._slots.count(slot)
-        self._filler.started_well(slot)
+        self._devices.started_well(slot)
         self._course.say("slot_ready", slot=slot.id, hello=event.hello)
         claim, slot.reserved = slot.reserved, None
         if claim is not None:
@@ -147,21 +147,21 @@ class Machines:
         elif event.busy:
             if slot.reserved is not None:
                 self._cells.let_go(slot.reserved, why)
-            if self._filler.set_aside(slot, event.unfit, self._inbox.now()):
+            if self._devices.set_aside(slot, event.unfit, self._inbox.now()):
                 left = f"{slot.shown.devices} is left alone, and looked at again now and then"
                 self._course.say("warning", message=f"{left}: {event.reason}")
         elif slot.reserved is not None:
             self._fail_unstarted(slot, slot.reserved, why)
         elif event.host_lost:
             pass  # nothing is wrong with its devices
-        elif not slot.ready and not event.expected and self._filler.started_badly(slot):
+        elif not slot.ready and not event.expected and self._devices.started_badly(slot):
             self._left_out(slot, f"slots do not start ({event.reason}); see {slot.spec.log}")
 
     def heed(self, slot: Slot, attempt: Attempt, stage: Stage, kind: Kind) -> None:
         """Act on what a failure says of the machine, whatever it was that failed."""
         if kind == "oom":
             self._crowd.ran_out(slot, attempt.claim.lease.fingerprint)
-        elif kind == "gpu_fault" and self._filler.faulted(slot, attempt.claim.cell):
+        elif kind == "gpu_fault" and self._devices.faulted(slot, attempt.claim.cell):
             self._left_out(slot, "a GPU failed there under two cells in a row")
         elif kind == "disk_full" and not slot.spec.host:
             if stage == "collect":
@@ -170,7 +170,7 @@ class Machines:
                 self._course.see_room()
         elif kind == "disk_full":
             places = [device.index for device in slot.spec.devices]
-            if self._filler.set_aside(slot, places, self._inbox.now()):
+            if self._devices.set_aside(slot, places, self._inbox.now()):
                 full = f"the disk of {slot.spec.host} is full: {slot.shown.devices} is left alone"
                 self._course.say("warning", message=f"{full}, and looked at again now and then")
             if slot.idle:
@@ -180,16 +180,16 @@ class Machines:
         """Use its devices no more; where none is left, it is the model. No cell was begun."""
         if slot.reserved is not None:
             self._cells.let_go(slot.reserved, f"its trial failed: {why}")
-        self._filler.failed_trial(slot)
+        self._devices.failed_trial(slot)
         self._left_out(slot, f"its trial failed: {why}")
-        if not self._filler.able:
+        if not self._devices.able:
             self._course.broken = f"the trial failed on every device: {why}; mend the model or "
             self._course.broken += "leave it out (--exclude), or run without --trial-load"
 
     def _left_out(self, slot: Slot, why: str) -> None:
         """Say that a slot's devices are used no more."""
         self._course.say("warning", message=f"{slot.shown.devices} is left out: {why}")
-        if not self._filler.able:
+        if not self._devices.able:
             self._course.broken = why
 
     def _fail_unstarted(self, slot: Slot, claim: Claim, why: str) -> None:

@@ -31,7 +31,7 @@ from benchfleet.results.layout import Layout
 from benchfleet.runner.cells import Cells
 from benchfleet.runner.course import Course
 from benchfleet.runner.crowd import Measure, measure_nothing
-from benchfleet.runner.fill import Filler
+from benchfleet.runner.devices import Devices
 from benchfleet.runner.hosts import Hosts
 from benchfleet.runner.inbox import Inbox
 from benchfleet.runner.roster import Roster
@@ -39,7 +39,6 @@ from benchfleet.runner.signal_file import SignalFile
 from benchfleet.runner.slots import Slot, Slots
 
 STOP_GRACE = 30.0  # seconds that a cell has to stop after the sample at hand
-ABOUT_NOBODY = frozenset({""})  # the fingerprint of events that are about no cell
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,35 +69,33 @@ class Orders:
         course: Course,
         slots: Slots,
         hosts: Hosts,
-        filler: Filler,
+        devices: Devices,
         cells: Cells,
         here: Here,
     ) -> None:
         self._runner, self._ledger, self._engine, self._inbox = runner, ledger, engine, inbox
-        self._course, self._slots, self._filler, self._cells = course, slots, filler, cells
+        self._course, self._slots, self._devices, self._cells = course, slots, devices, cells
         self._here = here
-        self._roster = Roster(filler, hosts, here.gpus)
+        self._roster = Roster(devices, hosts, here.gpus)
         self._file = SignalFile(layout.orders, layout.slot_log(f"{runner[:8]}-orders"))
         self._began = False
-        self._seen = 0  # the last event that was looked at
+        self._asked: list[Event] = []  # since the last look
         self._leaving: set[Device] = set()  # until no slot is on them
         self._stopping: dict[SlotId, tuple[str, float]] = {}  # attempt, and when it is ended
         self._awaited = False  # it was said that cells wait for drained devices
 
     def begin(self) -> None:
         """Tell the campaign's history of this runner, and leave out what was removed before."""
-        for name in removed(self._ledger.events(among=ABOUT_NOBODY), self._here.machine):
+        for name in removed(self._ledger.events(kinds=[ADDED, REMOVED]), self._here.machine):
             if (device := self._roster.known.get(name)) is not None:
-                self._filler.let_go(device, for_good=True)
+                self._devices.let_go(device, for_good=True)
                 self._roster.removed.add(device)
                 back = f"`benchfleet slots add {name}` brings it back"
                 self._course.say("warning", message=f"{name} is left out: it was removed; {back}")
-        if self._roster.removed and not self._filler.able:
+        if self._roster.removed and not self._devices.able:
             self._course.broken = "every device of this run was removed by `benchfleet slots`"
         data = {"runner": self._runner, "machine": self._here.machine}
-        self._seen = self._ledger.record(
-            Event(kind=BEGAN, data={**data, "process": self._here.process})
-        )
+        self._ledger.record(Event(kind=BEGAN, data={**data, "process": self._here.process}))
         self._began = True
 
     def end(self) -> None:
@@ -106,6 +103,12 @@ class Orders:
         if self._began:
             with contextlib.suppress(LedgerError):
                 self._ledger.record(Event(kind=ENDED, data={"runner": self._runner}))
+
+    def follow(self, events: Sequence[Event]) -> None:
+        """What happened; what is asked of this runner is done at the next look."""
+        self._asked += (
+            e for e in events if e.kind == ASKED and e.data.get("runner") == self._runner
+        )
 
     def look(self) -> None:
         """Obey what was asked since the last look, and see to what is let go."""
@@ -118,11 +121,10 @@ class Orders:
             if order is not None:
                 for refused in self._obey(order).refused:
                     self._course.say("warning", message=f"slots.txt, line {number}: {refused}")
-        for event in self._ledger.events(self._seen, ABOUT_NOBODY):
-            self._seen = event.seq
-            if event.kind == ASKED and event.data.get("runner") == self._runner:
-                with contextlib.suppress(ValueError):  # a newer benchfleet asks for what is not yet
-                    self._record(self._obey(order_of(event)).event())
+        asked, self._asked = self._asked, []
+        for event in asked:
+            with contextlib.suppress(ValueError):  # a newer benchfleet asks for what is not yet
+                self._record(self._obey(order_of(event)).event())
         self._end_what_does_not_stop()
         self._see_freed()
         self._see_whether_cells_wait()
@@ -161,7 +163,7 @@ class Orders:
 
     def _add(self, name: DeviceName) -> str:
         device, was = self._roster.to_add(name)
-        self._filler.grow(device)
+        self._devices.grow(device)
         self._leaving.discard(device)
         self._awaited = False
         if device in self._roster.removed:
@@ -174,17 +176,17 @@ class Orders:
         device = self._roster.named(name)
         done = "removed" if for_good else "drained"
         known = device in self._roster.removed or (
-            not for_good and device in self._filler.fences.drained
+            not for_good and device in self._devices.fences.drained
         )
         if for_good and not known:
             self._roster.removed.add(device)
             self._keep(REMOVED, name)
-        on_it = [slot for slot in self._slots if device in slot.spec.devices]
+        on_it = self._slots.on([device])
         for slot in on_it:
             if slot.reserved is not None:
                 self._cells.let_go(slot.reserved, f"{name} is {done}")
                 slot.reserved = None
-        self._filler.let_go(device, for_good=for_good or device in self._roster.removed)
+        self._devices.let_go(device, for_good=for_good or device in self._roster.removed)
         running = [slot for slot in on_it if slot.attempt is not None]
         if now:
             self._stop(running, f"{name} is {done}")
@@ -234,12 +236,12 @@ class Orders:
 
     def _see_whether_cells_wait(self) -> None:
         """Say once that nothing goes on until somebody adds a device."""
-        drained = self._filler.fences.drained
+        drained = self._devices.fences.drained
         if not drained or self._awaited or self._course.over:
             return
         if any(slot.attempt is not None or not slot.ready for slot in self._slots):
             return
-        among = self._filler.waits_for_drained()
+        among = self._devices.waits_for_drained()
         if waiting := sum(1 for _ in self._ledger.cells(states=["pending"], among=among)):
             self._awaited = True
             names = " ".join(str(name) for name in sorted(map(name_of, drained)))

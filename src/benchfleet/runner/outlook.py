@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import sqrt
 
 from benchfleet.runner.backlog import Backlog
+from benchfleet.runner.lanes import UNKNOWN
 from benchfleet.runner.progress import Outlook
 from benchfleet.runner.slots import Slot, Slots
 
@@ -12,7 +13,8 @@ _ENOUGH = 5  # samples that tell more of a cell than others of its like
 
 
 def outlook(backlog: Backlog, slots: Slots, now: float) -> Outlook | None:
-    """What waits, spread over the slots, and what they run; None while no time is known.
+    """What waits, spread over the slots, and what they run, those of other runners too; None while
+    no time is known.
 
     The spread is that of the cells' own times, of what the estimates themselves may be wrong by,
     and of how the last cells fall on the slots.
@@ -20,9 +22,11 @@ def outlook(backlog: Backlog, slots: Slots, now: float) -> Outlook | None:
     if (left := backlog.left()) is None:
         return None
     running = [_left_of(slot, backlog, now) for slot in slots if slot.attempt is not None]
+    running += [_usual(backlog, cell, now - since) for cell, since in backlog.elsewhere.items()]
     seconds = left.seconds + left.loads + sum(one for one, _ in running)
     variance = left.variance + sum(spread**2 for _, spread in running)
-    at_once = max(1, min(len(slots), left.cells + len(running)))
+    slots_at_work = len(slots) + len(backlog.elsewhere)
+    at_once = max(1, min(slots_at_work, left.cells + len(running)))
     longest = max([left.longest, *(one for one, _ in running)])
     uneven = left.seconds / left.cells / 2 if left.cells and at_once > 1 else 0.0
     return Outlook(
@@ -38,12 +42,18 @@ def _left_of(slot: Slot, backlog: Backlog, now: float) -> tuple[float, float]:
     if attempt is None:
         return 0.0, 0.0
     elapsed = now - attempt.began
-    usual = backlog.left_of(attempt.claim.cell, elapsed)
     new, total = attempt.done - attempt.before, slot.shown.total
-    if total >= attempt.done and (new >= _ENOUGH or (new and usual is None)):
+    fingerprint = attempt.claim.lease.fingerprint
+    known = backlog.estimates.kind(fingerprint).source != UNKNOWN
+    if total >= attempt.done and (new >= _ENOUGH or (new and not known)):
         left = elapsed / new * (total - attempt.done)
         return left, left / sqrt(new)
-    if usual is not None:
+    return _usual(backlog, fingerprint, elapsed)
+
+
+def _usual(backlog: Backlog, fingerprint: str, elapsed: float) -> tuple[float, float]:
+    """Of a cell that began so long ago, by others of its like, or by all."""
+    if (usual := backlog.estimates.left_of(fingerprint, elapsed)) is not None:
         return usual
-    mean = backlog.history.mean or 0.0
+    mean = backlog.estimates.mean or 0.0
     return max(0.0, mean - elapsed), mean

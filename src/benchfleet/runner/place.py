@@ -89,11 +89,13 @@ def larger_than(devices: Sequence[Device], pools: Iterable[Pool]) -> int:
 
 def impossible(need: Need, pools: Sequence[Pool]) -> str:
     """Why no slot of these pools can ever take a cell that needs this; ``""`` where one can."""
-    reasons = {pool.host: _impossible(need, pool) for pool in pools if pool.devices}
+    reasons: dict[str, str] = {}
+    for pool in (pool for pool in pools if pool.devices):
+        if not (why := _impossible(need, pool)):
+            return ""
+        reasons[pool.host] = why
     if not reasons:
         return "no device is left that a slot starts on"
-    if not all(reasons.values()):
-        return ""
     if len(set(reasons.values())) == 1:
         return next(iter(reasons.values()))
     return "; ".join(f"{host or 'here'}: {why}" for host, why in reasons.items())

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from benchfleet.domain.resource import Device
 from benchfleet.domain.slots import DeviceName, SlotState, name_of
 from benchfleet.errors import DeviceError
-from benchfleet.runner.fill import Filler
+from benchfleet.runner.devices import Devices
 from benchfleet.runner.hosts import Hosts
 from benchfleet.runner.slots import Slot
 
@@ -15,14 +15,16 @@ from benchfleet.runner.slots import Slot
 class Roster:
     """Finds the device that somebody names, or says why there is none."""
 
-    def __init__(self, filler: Filler, hosts: Hosts, gpus: Callable[[], Sequence[Device]]) -> None:
-        self._filler, self._hosts, self._gpus = filler, hosts, gpus
+    def __init__(
+        self, devices: Devices, hosts: Hosts, gpus: Callable[[], Sequence[Device]]
+    ) -> None:
+        self._devices, self._hosts, self._gpus = devices, hosts, gpus
         self.removed: set[Device] = set()
 
     @property
     def known(self) -> Mapping[DeviceName, Device]:
         """Every device that is or was part of this run."""
-        return {name_of(device): device for device in self._filler.devices}
+        return {name_of(device): device for device in self._devices.known}
 
     def named(self, name: DeviceName) -> Device:
         """One that is or was part of it. Raises DeviceError."""
@@ -38,7 +40,7 @@ class Roster:
             return self._new(name), ""
         if device in self.removed:
             return device, "removed"
-        if not (why := self._filler.fences.why(device)):
+        if not (why := self._devices.fences.why(device)):
             raise DeviceError(f"{name} is part of this run already")
         return device, why
 
@@ -46,9 +48,9 @@ class Roster:
         machine = name.host or "this machine"
         if name.host and self._hosts.is_away(name.host):
             raise DeviceError(f"{name}: {name.host} is away ({self._hosts.why})")
-        kinds = {device.kind for device in self._filler.devices if device.host == name.host}
+        kinds = {device.kind for device in self._devices.known if device.host == name.host}
         if not kinds:
-            hosts = sorted({device.host or "this one" for device in self._filler.devices})
+            hosts = sorted({device.host or "this one" for device in self._devices.known})
             raise DeviceError(
                 f"{name}: {machine} takes no part in this run; its machines: {', '.join(hosts)}"
             )
@@ -67,7 +69,7 @@ class Roster:
         return every[name]
 
     def _of(self, host: str) -> Iterator[Device]:
-        return (device for device in self._filler.devices if device.host == host)
+        return (device for device in self._devices.known if device.host == host)
 
     def shown(self, slots: Iterable[Slot], now: float) -> Iterator[SlotState]:
         """Every slot, then every device that has none."""
@@ -87,7 +89,7 @@ class Roster:
         for name, device in sorted(self.known.items()):
             if device not in taken:
                 away = "away" if self._hosts.is_away(name.host) else "free"
-                why = "removed" if device in self.removed else self._filler.fences.why(device)
+                why = "removed" if device in self.removed else self._devices.fences.why(device)
                 yield SlotState(devices=str(name), state=why or away)
 
 

@@ -14,7 +14,8 @@ Free = Callable[[Device], float]  # seconds until everything on it has ended
 
 
 class Seats:
-    """The devices of all machines, and the slots on them; finding a seat walks no slots.
+    """The devices of all machines, and the slots on them; finding a seat walks neither slots nor
+    devices that are taken.
 
     A machine gives no more slots than its pool says; a slot of one device takes one of its seats,
     a wider one and one that is to be alone take whole devices. What slots were said to need of a
@@ -22,7 +23,8 @@ class Seats:
     """
 
     def __init__(self) -> None:
-        self._pools: dict[str, Pool] = {}  # by host, in their order
+        self._machines: dict[str, _Machine] = {}  # by host, in their order
+        self.version = 0  # grows whenever one may be found that was not there before
         self._taken: Counter[Device] = Counter()  # seats
         self._whole: Counter[Device] = Counter()  # slots that share it with nobody
         self._promised: Counter[Device] = Counter()  # bytes
@@ -34,13 +36,19 @@ class Seats:
 
     def use(self, pools: Iterable[Pool]) -> None:
         """Give seats of these pools alone from now on."""
-        self._pools = {pool.host: pool for pool in pools if pool.devices}
-        self._places = {host: place for place, host in enumerate(self._pools)}
+        known, self._machines = self._machines, {}
+        for pool in (pool for pool in pools if pool.devices):
+            machine = known.get(pool.host)
+            same = machine is not None and machine.pool is pool
+            self._machines[pool.host] = machine if machine and same else _Machine(pool, self._taken)
+        self._places = {host: place for place, host in enumerate(self._machines)}
+        self.version += 1
         self._sort()
 
     def limit(self, limits: Mapping[str, int]) -> None:
         """Give no more seats than these in each memory."""
         self._limits = limits
+        self.version += 1
 
     def take(self, devices: Sequence[Device], *, whole: bool, memory: int) -> None:
         """A slot opens on these."""
@@ -49,11 +57,13 @@ class Seats:
     def give(self, devices: Sequence[Device], *, whole: bool, memory: int) -> None:
         """It is gone."""
         self._count(devices, -1, whole=whole, memory=memory)
+        self.version += 1
 
     def promise(self, devices: Sequence[Device], before: int, after: int) -> None:
         """A slot holds another amount of memory."""
         for device in devices:
             self._promised[device] += after - before
+        self.version += after < before
 
     def neighbours(self, devices: Sequence[Device]) -> int:
         """Seats on these that other slots have; of one slot on several, each counts."""
@@ -101,8 +111,8 @@ class Seats:
             load, _, host = entry
             if load == self._load(host) and host not in looked_at:  # else there is a newer one
                 looked_at[host] = entry
-                pool = self._pools[host]
-                found = self._group(pool, width, memory, gpu, alone, need, without)
+                machine = self._machines[host]
+                found = self._group(machine, width, memory, gpu, alone, need, without)
         for entry in looked_at.values():
             heapq.heappush(self._order, entry)
         return found
@@ -118,8 +128,8 @@ class Seats:
     ) -> tuple[Device, ...] | None:
         """The devices of one machine that such a slot could have first, whoever is on them now."""
         found = []
-        for pool in self._pools.values():
-            fit = [d for d in pool.devices if _fits(d, memory, gpu) and d not in without]
+        for machine in self._machines.values():
+            fit = [d for d in machine.pool.devices if _fits(d, memory, gpu) and d not in without]
             times = sorted((free(d), place) for place, d in enumerate(fit))[:width]
             if len(times) == width:
                 found.append((times[-1][0], tuple(fit[place] for _, place in times)))
@@ -129,7 +139,8 @@ class Seats:
         return memory in self._limits and self._inside[memory] >= self._limits[memory]
 
     def _load(self, host: str) -> float:
-        return self._open[host] / self._pools[host].slots if self._pools[host].slots else 1.0
+        slots = self._machines[host].pool.slots
+        return self._open[host] / slots if slots else 1.0
 
     def _sort(self) -> None:
         self._order = [(self._load(host), place, host) for host, place in self._places.items()]
@@ -143,14 +154,15 @@ class Seats:
             self._taken[device] += by
             self._whole[device] += by * whole
             self._promised[device] += by * memory
-        if host in self._pools:
+        if machine := self._machines.get(host):
+            machine.changed(devices)
             heapq.heappush(self._order, (self._load(host), self._places[host], host))
-            if len(self._order) > _STALE * len(self._pools):
+            if len(self._order) > _STALE * len(self._machines):
                 self._sort()
 
     def _group(
         self,
-        pool: Pool,
+        machine: _Machine,
         width: int,
         memory: int,
         gpu: bool,
@@ -158,23 +170,58 @@ class Seats:
         need: int,
         without: Collection[Device],
     ) -> tuple[Device, ...] | None:
-        if alone and pool.devices[0].kind == "cpu":
-            width = len(pool.devices)
-        whole = width > 1 or alone
-        fit = [
-            device
-            for device in pool.devices
-            if not self._whole[device]
-            and (not self._taken[device] if whole else self._taken[device] < pool.seats)
-            and _fits(device, memory, gpu)
-            and (not device.memory or device.memory - self._promised[device] >= need)
-            and device not in without
-            and not self._is_crowded(memory_of(device))
-        ]
-        if len(fit) < width:
-            return None
-        order = sorted(fit, key=lambda device: (self._taken[device], device.memory))
-        return tuple(order[:width])
+        if alone and machine.pool.devices[0].kind == "cpu":
+            width = len(machine.pool.devices)
+
+        def fits(device: Device) -> bool:
+            return (
+                not self._whole[device]
+                and _fits(device, memory, gpu)
+                and (not device.memory or device.memory - self._promised[device] >= need)
+                and device not in without
+                and not (self._limits and self._is_crowded(memory_of(device)))
+            )
+
+        return machine.emptiest(width, fits, 1 if width > 1 or alone else machine.pool.seats)
+
+
+class _Machine:
+    """The devices of one machine, those with the most seats free first, then the smallest."""
+
+    def __init__(self, pool: Pool, taken: Mapping[Device, int]) -> None:
+        self.pool, self._taken = pool, taken
+        self._places = {device: place for place, device in enumerate(pool.devices)}
+        self._sort()
+
+    def changed(self, devices: Iterable[Device]) -> None:
+        """Other seats of these are taken now."""
+        for device in devices:
+            if (place := self._places.get(device)) is not None:
+                heapq.heappush(self._order, (self._taken[device], device.memory, place))
+        if len(self._order) > _STALE * len(self._places):
+            self._sort()
+
+    def emptiest(
+        self, width: int, fits: Callable[[Device], bool], below: int
+    ) -> tuple[Device, ...] | None:
+        """So many that fit, each with fewer than `below` seats taken; None where there are less."""
+        looked_at: dict[int, tuple[int, int, int]] = {}
+        found: list[Device] = []
+        while self._order and self._order[0][0] < below and len(found) < width:
+            entry = heapq.heappop(self._order)
+            taken, _, place = entry
+            device = self.pool.devices[place]
+            if place not in looked_at and taken == self._taken[device]:  # else there is a newer one
+                looked_at[place] = entry
+                if fits(device):
+                    found.append(device)
+        for entry in looked_at.values():
+            heapq.heappush(self._order, entry)
+        return tuple(found) if len(found) == width else None
+
+    def _sort(self) -> None:
+        self._order = [(self._taken[d], d.memory, place) for d, place in self._places.items()]
+        heapq.heapify(self._order)
 
 
 def _fits(device: Device, memory: int, gpu: bool) -> bool:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from benchfleet.domain.attempt import Claim
+from benchfleet.domain.attempt import Claim, Lease
 from benchfleet.domain.failure import Failure
 from benchfleet.domain.resource import Device
 from benchfleet.domain.usage import Rate
@@ -16,6 +15,7 @@ from benchfleet.runner.attempts import Attempt
 from benchfleet.runner.place import Pool, Shape
 from benchfleet.runner.progress import Progress, Running
 from benchfleet.runner.seats import Seats
+from benchfleet.runner.tally import Standing, Tally
 from benchfleet.runner.usage import rate_of
 
 
@@ -36,7 +36,7 @@ class Slot:
     rate: Rate = field(default_factory=Rate)  # what it holds of its machine, and what that costs
     meant_for: str = ""  # the model that it was opened for, until it has one
     holds: int = 0  # bytes of each of its GPUs that its cells were said to need
-    resting: dict[SlotId, Slot] = field(default_factory=dict)  # where it is found when it is free
+    freed: Callable[[Slot], None] = lambda slot: None  # told just before it has nothing to do
 
     @property
     def id(self) -> SlotId:
@@ -72,9 +72,9 @@ class Slot:
 
     def free(self) -> None:
         """It has nothing to do; whoever calls this ends the attempt."""
+        self.freed(self)
         self.attempt = None
         self.shown.rest()
-        self.resting[self.id] = self
 
 
 class Slots:
@@ -87,13 +87,11 @@ class Slots:
         self.seats = Seats()
         self._open: dict[SlotId, Slot] = {}
         self._opened = 0
-        # Indexes, so that nothing that happens often walks all slots. Who stands in one and does
-        # not belong there any more is passed over, and left out, when it is next looked at.
-        self._resting: dict[SlotId, Slot] = {}
-        self._busy: dict[SlotId, Slot] = {}
-        self._starting: dict[SlotId, Slot] = {}
-        self._models: Counter[tuple[int, bool, str]] = Counter()
-        self._counted: dict[SlotId, tuple[int, bool, str]] = {}
+        # Indexes, so that nothing that happens often walks all slots.
+        self._resting: dict[SlotId, Slot] = {}  # those that could begin a cell now
+        self._busy: dict[tuple[str, int], Slot] = {}  # by fingerprint and token
+        self._on: dict[Device, dict[SlotId, Slot]] = {}
+        self.tally = Tally()
 
     def __iter__(self) -> Iterator[Slot]:
         return iter(list(self._open.values()))
@@ -116,51 +114,69 @@ class Slots:
     @property
     def idle(self) -> list[Slot]:
         """Those that could begin a cell now."""
-        for slot in [one for one in self._resting.values() if not one.idle or self._is_gone(one)]:
-            del self._resting[slot.id]
         return list(self._resting.values())
 
     @property
-    def starting(self) -> list[Slot]:
-        """Those that were opened for nothing in particular and have not said hello."""
-        for slot in [one for one in self._starting.values() if one.ready or self._is_gone(one)]:
-            del self._starting[slot.id]
-        return [slot for slot in self._starting.values() if slot.will_claim]
+    def any_idle(self) -> bool:
+        """Whether a slot could begin a cell now."""
+        return bool(self._resting)
+
+    @property
+    def all_idle(self) -> bool:
+        """Whether no slot starts, runs a cell or ends."""
+        return len(self._open) == len(self._resting)
 
     @property
     def any_busy(self) -> bool:
         """Whether a slot runs a cell."""
-        for slot in list(self._busy.values()):
-            if slot.attempt is not None:
-                return True
-            del self._busy[slot.id]
-        return False
+        return bool(self._busy)
 
-    def serving(self, shape: Shape, load_key: str) -> int:
-        """The slots of this shape that have the model in memory, or are about to."""
-        return self._models[shape.width, shape.alone, load_key]
+    def running(self, lease: Lease) -> Slot | None:
+        """The slot that runs the attempt of this lease."""
+        return self._busy.get((lease.fingerprint, lease.token))
 
-    def of_shape(self, shape: Shape) -> Iterator[Slot]:
-        """Those that take such cells and will take another; walks all slots."""
-        return (s for s in self._open.values() if s.takes(shape) and not (s.closing or s.left_out))
+    def on(self, devices: Iterable[Device]) -> list[Slot]:
+        """The slots that have any of these devices, each once."""
+        found: dict[SlotId, Slot] = {}
+        for device in devices:
+            found.update(self._on.get(device, {}))
+        return list(found.values())
 
     def count(self, slot: Slot) -> None:
-        """Its model, or whether it takes another order, is not what it was."""
-        if (before := self._counted.pop(slot.id, None)) is not None:
-            self._models[before] -= 1
-        model = slot.load_key or slot.meant_for
-        if model and not (slot.closing or slot.left_out or self._is_gone(slot)):
-            now = self._counted[slot.id] = (slot.width, slot.alone, model)
-            self._models[now] += 1
+        """Its model, its memory, or whether it takes another order, is not what it was."""
+        if slot.closing:
+            self._resting.pop(slot.id, None)
+        ends = slot.closing or slot.left_out or self._is_gone(slot)
+        standing = Standing(
+            width=slot.width,
+            alone=slot.alone,
+            memory=slot.memory,
+            gpus=slot.gpus,
+            holds=slot.holds,
+            model=slot.load_key or slot.meant_for,
+            starts=not slot.ready and slot.reserved is None,
+        )
+        self.tally.note(slot.id, None if ends else standing)
 
     def ready(self, slot: Slot) -> None:
         """It said hello."""
         slot.ready = True
         slot.shown.rest()
         self._resting[slot.id] = slot
+        self.count(slot)
 
     def _is_gone(self, slot: Slot) -> bool:
         return self._open.get(slot.id) is not slot
+
+    def _freed(self, slot: Slot) -> None:
+        self._end_of(slot)
+        if not self._is_gone(slot):
+            self._resting[slot.id] = slot
+
+    def _end_of(self, slot: Slot) -> None:
+        if slot.attempt is not None:
+            lease = slot.attempt.claim.lease
+            self._busy.pop((lease.fingerprint, lease.token), None)
 
     def open(
         self,
@@ -195,9 +211,11 @@ class Slots:
             rate=rate,
             meant_for=meant_for,
             holds=spec.memory,
-            resting=self._resting,
+            freed=self._freed,
         )
-        self._open[name] = self._starting[name] = slot
+        self._open[name] = slot
+        for device in devices:
+            self._on.setdefault(device, {})[name] = slot
         self.seats.take(devices, whole=alone or width > 1, memory=slot.holds)
         self.count(slot)
         self.progress.slots[name] = shown
@@ -207,15 +225,16 @@ class Slots:
     def start(self, slot: Slot, attempt: Attempt) -> None:
         """Hand the attempt to the slot."""
         cell = attempt.claim.cell
+        lease = attempt.claim.lease
         slot.attempt = attempt
-        self._busy[slot.id] = slot
+        self._busy[lease.fingerprint, lease.token] = slot
         self._resting.pop(slot.id, None)
-        if slot.load_key != cell.model.load_key:
-            slot.load_key, slot.meant_for = cell.model.load_key, ""
-            self.count(slot)
         if slot.holds != cell.need.vram:
             self.seats.promise(slot.spec.devices, slot.holds, cell.need.vram)
+        if (slot.load_key, slot.holds) != (cell.model.load_key, cell.need.vram):
+            slot.load_key, slot.meant_for = cell.model.load_key, ""
             slot.holds = cell.need.vram
+            self.count(slot)
         slot.shown.take(attempt.claim.path, done=attempt.done, now=attempt.began)
         order = Order(
             attempt=attempt.key,
@@ -244,9 +263,11 @@ class Slots:
         if self._open.pop(slot.id, None) is not None:
             whole = slot.alone or slot.width > 1
             self.seats.give(slot.spec.devices, whole=whole, memory=slot.holds)
+            for device in slot.spec.devices:
+                self._on[device].pop(slot.id, None)
         self.count(slot)
-        for index in (self._resting, self._starting, self._busy):
-            index.pop(slot.id, None)
+        self._end_of(slot)
+        self._resting.pop(slot.id, None)
         self.progress.slots.pop(slot.id, None)
 
 

@@ -1,0 +1,71 @@
+"""How many open slots are alike, so that nobody walks them all to know."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from benchfleet.domain.resource import Need
+from benchfleet.engines.base import SlotId
+from benchfleet.runner.place import Shape
+
+
+class Standing(NamedTuple):
+    """What of an open slot decides which cells it will take."""
+
+    width: int
+    alone: bool
+    memory: int  # bytes of the smallest of its GPUs
+    gpus: int
+    holds: int  # bytes of each that its cells were said to need
+    model: str  # that it has, or was opened for; "" for none
+    starts: bool = False  # it was opened for nothing in particular, and has not said hello
+
+    def takes(self, shape: Shape) -> bool:
+        same = (self.width, self.alone) == (shape.width, shape.alone)
+        return same and self.memory >= shape.memory
+
+
+class Tally:
+    """Counts the slots that will take another order, by how they stand."""
+
+    def __init__(self) -> None:
+        self._of: dict[SlotId, Standing] = {}
+        self._count: Counter[Standing] = Counter()
+        self._models: Counter[tuple[int, bool, str]] = Counter()
+
+    def note(self, slot: SlotId, standing: Standing | None) -> None:
+        """How the slot stands now; None where it takes no order any more."""
+        before = self._of.pop(slot, None)
+        if before is not None:
+            self._add(before, -1)
+        if standing is not None:
+            self._of[slot] = standing
+            self._add(standing, 1)
+
+    def serving(self, shape: Shape, load_key: str) -> int:
+        """The slots of this shape that have the model in memory, or are about to."""
+        return self._models[shape.width, shape.alone, load_key]
+
+    def serves(self, shape: Shape, need: Need) -> bool:
+        """Whether one has what such cells need."""
+        return any(
+            one.gpus >= need.gpus and one.holds >= need.vram and one.takes(shape)
+            for one in self._count
+        )
+
+    def starting_for(self, shape: Shape) -> Mapping[str, int]:
+        """The slots that take such cells and have not said hello, by the model they are for."""
+        found: Counter[str] = Counter()
+        for one, count in self._count.items():
+            if one.starts and one.takes(shape):
+                found[one.model] += count
+        return found
+
+    def _add(self, standing: Standing, count: int) -> None:
+        self._count[standing] += count
+        if not self._count[standing]:
+            del self._count[standing]
+        if standing.model:
+            self._models[standing.width, standing.alone, standing.model] += count
