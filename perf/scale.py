@@ -5,6 +5,8 @@ The loop, the ledger (SQLite in memory) and the leases are the real ones; simula
 real ones tell, and no attempt has a folder, so that what is measured is the runner alone. A trivial
 slot is a bare interpreter that speaks frames. Each size runs in a process of its own, and the time
 is that process's CPU time; `--slots` and `--cells` measure one size, `--most` is the most cells.
+Where others use the machine CPU time is worth less: so the same process times a bare loop just
+before and after, and says what one of its steps took.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ import time
 from collections import Counter
 from collections.abc import Mapping
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +28,7 @@ from measure import arguments, folder, show
 
 SIZES = ((1_000, 10_000), (1_000, 100_000), (10_000, 100_000), (10_000, 1_000_000))
 IN_MEMORY = "/dev/shm"  # noqa: S108 - syncing costs nothing there
+KINDS = 1000  # of cells, that differ in more than their repeat
 PIPES, PIPED_CELLS = 1_000, 10_000
 PIPED = f"{PIPES:,} real pipes, {PIPED_CELLS:,} orders"
 TRIVIAL = """\
@@ -71,7 +75,8 @@ def simulated(slots: int, cells: int, work: Path) -> dict[str, Any]:
 
     devices = tuple(Device(kind="cpu", index=number) for number in range(slots))
     turns, began = Turns(), _memory()
-    declared = [sample_cell(n % 1000, repeat=n // 1000, repeats=True) for n in range(cells)]
+    kinds = [sample_cell(n, repeats=True) for n in range(min(cells, KINDS))]
+    declared = [replace(kinds[n % KINDS], repeat=n // KINDS) for n in range(cells)]  # parts shared
     inbox = VirtualInbox(turns, lambda what: None)
     engine = SimulatedEngine(
         post=inbox.post,
@@ -107,13 +112,16 @@ def simulated(slots: int, cells: int, work: Path) -> dict[str, Any]:
             publish=lambda folder, public: None,
         )
         enrolled = _memory()
+        bare = _bare()
         cpu = time.process_time()
         end = runner.run()
         took = time.process_time() - cpu
+        bare = (bare + _bare()) / 2
     if +Counter(end.progress.states) != {"success": cells}:
         raise SystemExit(f"not all of it ended well: {end.progress.states}")
     return {
         "cell": took / cells,
+        "bare": bare,
         "enrolled": (enrolled - began) / cells,
         "memory": (_memory() - began) / cells,
     }
@@ -128,6 +136,15 @@ class _Alike(dict[str, Any]):
 
     def __missing__(self, fingerprint: str) -> Any:
         return self._nature
+
+
+def _bare() -> float:
+    """Seconds of CPU for one step of a bare loop."""
+    steps, kept = 1_000_000, dict[int, int]()
+    began = time.process_time()
+    for step in range(steps):
+        kept[step & 1023] = step
+    return (time.process_time() - began) / steps
 
 
 def _memory() -> int:
@@ -183,9 +200,10 @@ def piped(slots: int, orders: int, work: Path) -> dict[str, Any]:
             done += 1
             free.append(event.slot)
     figures["cell"] = (time.process_time() - cpu) / orders
+    figures["bare"] = _bare()
     began = time.perf_counter()
     engine.shutdown()
-    return {**figures, "shutdown": time.perf_counter() - began, "memory": 0.0}
+    return {**figures, "shutdown": time.perf_counter() - began, "enrolled": 0.0, "memory": 0.0}
 
 
 def one(slots: int, cells: int, *, real: bool) -> Mapping[str, float]:
@@ -216,7 +234,12 @@ def main() -> None:
         if cells <= chosen.most:
             figures[f"{slots:,} slots, {cells:,} cells"] = one(slots, cells, real=False)
     figures[PIPED] = one(PIPES, PIPED_CELLS, real=True)
-    columns = {"cell": ("ms of CPU a cell", 1e3), "memory": ("kB a cell", 1e-3)}
+    columns = {
+        "cell": ("ms of CPU a cell", 1e3),
+        "bare": ("ns a step of a bare loop", 1e9),
+        "enrolled": ("kB a cell, declared and enrolled", 1e-3),
+        "memory": ("kB a cell, at the end", 1e-3),
+    }
     show(figures, columns, against=next(iter(figures)), by="cell", arguments=chosen)
     real = figures[PIPED]
     ended = f"all ended in {real['shutdown']:.1f} s"

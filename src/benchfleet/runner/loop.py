@@ -63,6 +63,7 @@ LOOK_EVERY = 1.0  # seconds between looks at what became claimable without an ar
 IDLE_LOOK = 15.0  # the same at most, where nothing is left and the runner stays
 IDLE_SLOTS = 60.0  # seconds until a runner that has nothing to do lets go of its models
 GRACE = 30.0  # seconds that cells have to stop, after a runner's time is over
+OUTLOOK_EVERY = 1e-3  # seconds for each slot, between two looks at how long it should still take
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -312,9 +313,15 @@ class Runner:
         self._keep_to_shift()
         self._fill()
         self._rest()
-        self._course.progress.outlook = outlook(
-            self._filler.backlog, self._slots, self._inbox.now()
-        )
+        self._look_out()
+
+    def _look_out(self) -> None:
+        """See how long it should still take: every second, and with very many slots more rarely,
+        since what they all run is looked at."""
+        now, progress = self._inbox.now(), self._course.progress
+        wait = OUTLOOK_EVERY * len(self._slots)
+        if progress.outlook is None or now - progress.outlook.at >= wait:
+            progress.outlook = outlook(self._filler.backlog, self._slots, now)
 
     def _keep_to_shift(self) -> None:
         """Take in what was enrolled since, and see to the end of this runner's time."""
