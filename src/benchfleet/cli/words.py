@@ -19,6 +19,8 @@ def duration(seconds: float) -> str:
 
 def printable(text: str) -> str:
     """The text without what could steer a terminal or be refused by its encoding."""
+    if text.isprintable():
+        return text
     shown = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
     return shown.encode("utf-8", "replace").decode()
 

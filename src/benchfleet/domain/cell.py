@@ -179,7 +179,7 @@ class Cell:
             name += f"@{self.fingerprint[:8]}"
         return "/".join((model, config, name, *repeat))
 
-    @property
+    @cached_property
     def data_seed(self) -> int:
         """Of benchmark, subset and repeat alone: every config sees the same samples."""
         work = self.workload

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 EVERY = 1.0  # seconds between readings
@@ -36,12 +36,7 @@ class Reading:
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values only; what is not told is left out."""
-        told = {name: value for name, value in asdict(self).items() if value is not None}
-        told["gpus"] = [
-            {name: value for name, value in gpu.items() if value is not None and value is not False}
-            for gpu in told["gpus"]
-        ]
-        return told
+        return {**_told(self), "gpus": [_told(gpu) for gpu in self.gpus]}
 
     @classmethod
     def from_dict(cls, value: Mapping[str, Any]) -> Reading:
@@ -50,13 +45,17 @@ class Reading:
         return cls(**{**_checked(cls, {**value, "gpus": None}), "gpus": gpus})
 
 
+def _told(reading: Reading | GpuReading) -> dict[str, Any]:
+    told = ((name, getattr(reading, name)) for name in reading.__dataclass_fields__)
+    return {name: value for name, value in told if value is not None and value is not False}
+
+
 def _checked(kind: type[Reading | GpuReading], value: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of `value`, every number of which is finite and not negative."""
-    known = {field.name for field in fields(kind)}
     for name, number in value.items():
         measure = type(number) in (int, float) and 0 <= number < 1e18
         good = measure or number is None or type(number) is bool
-        if name not in known or not good:
+        if name not in kind.__dataclass_fields__ or not good:
             raise ValueError(f"{name} {number!r:.60} is no measure")
     return dict(value)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 _LONGEST_NAME = 8  # of a currency
@@ -48,7 +48,8 @@ class Usage:
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values only; what is not known is left out."""
-        return {name: value for name, value in asdict(self).items() if value not in (None, "", 0)}
+        told = ((name, getattr(self, name)) for name in self.__dataclass_fields__)
+        return {name: value for name, value in told if value not in (None, "", 0)}
 
     @classmethod
     def from_dict(cls, value: Mapping[str, Any]) -> Usage:

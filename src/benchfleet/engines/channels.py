@@ -66,6 +66,7 @@ class ChannelEngine:
         self._heartbeat, self._silence, self._patience = heartbeat, silence, patience
         self._noticed = (2 - 1 / _TICKS) * heartbeat  # at the last look within two heartbeats
         self._slots: dict[SlotId, Child] = {}
+        self._blocked: set[Child] = set()  # whose pipes have something to take
         self._lock = threading.RLock()
         self._selector = selectors.DefaultSelector()
         self._waking, self._woken = os.pipe()
@@ -193,6 +194,7 @@ class ChannelEngine:
                 child.outgoing += data
                 child.flush()
                 if child.outgoing:
+                    self._blocked.add(child)
                     self._wake()
 
     def _wake(self) -> None:
@@ -258,15 +260,19 @@ class ChannelEngine:
 
     def _watch_writes(self) -> None:
         """Watch the pipes that still have something to take, and no others."""
+        if not self._blocked:  # as nearly always; whoever adds to them wakes this thread
+            return
         with self._lock:
             watched = self._selector.get_map()
-            for child in self._slots.values():
-                if child.writes < 0:
-                    continue
-                if child.outgoing and child.writes not in watched:
+            for child in list(self._blocked):
+                if self._slots.get(child.id) is not child or child.writes < 0:
+                    self._blocked.discard(child)
+                elif child.outgoing and child.writes not in watched:
                     self._selector.register(child.writes, selectors.EVENT_WRITE, child)
-                elif not child.outgoing and child.writes in watched:
-                    self._selector.unregister(child.writes)
+                elif not child.outgoing:
+                    self._blocked.discard(child)
+                    if child.writes in watched:
+                        self._selector.unregister(child.writes)
 
     def _read(self, child: Child) -> bool:
         """Take in a piece of what the slot said; whether there may be more."""

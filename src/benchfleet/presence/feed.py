@@ -25,6 +25,9 @@ _SHARE = 50  # times as long as writing it down takes, at least: a thousand slot
 DETACHED = "BENCHFLEET_DETACHED"  # the log of a detached run, which names its record too
 
 
+_ENCODER = json.JSONEncoder(default=str)
+
+
 def line_of(notice: Notice, progress: Progress) -> dict[str, Any]:
     """A notice as one JSON object."""
     return {
@@ -56,15 +59,18 @@ class Feed:
 
     def __call__(self, notice: Notice, progress: Progress) -> None:
         self._progress = progress
+        if notice.kind == "cell_progress":  # which is too many, and in the state anyway
+            if not self._changed.is_set():
+                self._changed.set()
+            return
         # Taken here, where they add up; the loop goes on changing them.
         self._counts = {
             "total": progress.total,
             "reused": progress.reused,
             "states": dict(progress.states),
         }
-        if notice.kind != "cell_progress":  # which is too many, and in the state anyway
-            with contextlib.suppress(TypeError, ValueError):  # it cannot be told in JSON
-                self._lines.append(json.dumps(line_of(notice, progress), default=str))
+        with contextlib.suppress(TypeError, ValueError):  # it cannot be told in JSON
+            self._lines.append(_ENCODER.encode(line_of(notice, progress)))
         self._changed.set()
 
     def ended(self, end: RunEnd) -> None:

@@ -84,7 +84,7 @@ class Layout:
         return self.attempts / fingerprint
 
     def attempt(self, lease: Lease) -> Path:
-        return self.attempts_of(lease.fingerprint) / f"{lease.attempt}-{lease.token}"
+        return self.root / f".attempts/{lease.fingerprint}/{lease.attempt}-{lease.token}"
 
     def published(self, path: str) -> Path:
         """The public folder of a cell, from the path that the ledger allotted to it. Raises

@@ -17,7 +17,7 @@ class Series:
 
     def __init__(self, file: Path) -> None:
         self._file = file
-        self._waiting: list[str] = []
+        self._waiting: list[Reading] = []
         self._next = 0.0  # seconds
         self._begun = False
 
@@ -26,9 +26,10 @@ class Series:
         if reading.at < self._next:
             return
         self._next = reading.at + reading.at / _SHARE
-        self._waiting.append(json.dumps(reading.to_dict(), separators=(",", ":")) + "\n")
+        self._waiting.append(reading)
         if self._begun or len(self._waiting) >= FEWEST:
             self._begun = True
-            lines, self._waiting = "".join(self._waiting), []
+            told = (json.dumps(one.to_dict(), separators=(",", ":")) for one in self._waiting)
+            lines, self._waiting = "".join(f"{line}\n" for line in told), []
             with open(self._file, "a", encoding="utf-8") as file:
                 file.write(lines)

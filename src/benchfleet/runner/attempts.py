@@ -124,7 +124,7 @@ class Attempts:
         A score that is none, or a disk that takes no more, makes it a failure of stage
         ``collect``; a public path that is occupied raises ResultsError after the finish.
         """
-        claim = attempt.claim
+        claim, usage = attempt.claim, attempt.usage
         provenance = {
             **self._provenance(),
             **attempt.provenance,
@@ -142,7 +142,7 @@ class Attempts:
             seconds=done.seconds,
             provenance=provenance,
             telemetry=attempt.telemetry.summary(),
-            usage=attempt.usage.to_dict(),
+            usage=usage.to_dict(),
         )
         try:
             sealed = attempt.folder.seal(claim.cell, claim.path, verdict)
@@ -158,7 +158,7 @@ class Attempts:
             seconds=done.seconds,
             host=attempt.host,
             device=attempt.device,
-            usage=attempt.usage,
+            usage=usage,
             device_type=attempt.spec.devices[0].type if attempt.spec.devices else "",
             resumed=attempt.before,
         )

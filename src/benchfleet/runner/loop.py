@@ -366,7 +366,10 @@ class Runner:
     # What arrives
 
     def _handle(self, arrival: Arrival) -> None:
-        if isinstance(arrival, Interrupted):
+        if isinstance(arrival, SlotEvent):  # as most are
+            if self._heard(arrival):
+                self._fill()
+        elif isinstance(arrival, Interrupted):
             self._interrupt(arrival)
         elif isinstance(arrival, LeaseLost):
             self._lose(arrival)
@@ -383,8 +386,6 @@ class Runner:
                 self._fill()
         elif isinstance(arrival, HostReady):
             self._machines.host_ready(arrival)
-            self._fill()
-        elif isinstance(arrival, SlotEvent) and self._heard(arrival):
             self._fill()
 
     def _heard(self, event: SlotEvent) -> bool:

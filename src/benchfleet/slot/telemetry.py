@@ -16,6 +16,7 @@ from benchfleet.errors import DeviceError, MissingExtra
 from benchfleet.machines.nvml import GpuState, Nvml, opened
 from benchfleet.slot import kin
 
+_FRESH = 0.05  # of the time between readings: one taken so long ago begins the next attempt too
 _WAITED = 1.0  # seconds that a last reading waits for one that hangs
 
 
@@ -39,6 +40,7 @@ class Sampler:
         self._first = Reading(at=0.0)
         self._held: list[Reading] = []  # not handed over yet
         self._took = 0.0  # when the last reading was taken
+        self._latest: Reading | None = None  # that one, as it was measured
         self._thread: threading.Thread | None = None
 
     def begin(self, attempt: str) -> None:
@@ -47,8 +49,9 @@ class Sampler:
             self._thread = threading.Thread(target=self._watch, name="telemetry", daemon=True)
             self._thread.start()
         with self._turn() as mine:
-            first = self._measured() if mine else None
-            if first is not None:
+            fresh = time.monotonic() - self._took < _FRESH * self._every
+            first = (self._latest if fresh else None) or (self._measured() if mine else None)
+            if mine and first is not None:
                 self._first, self._attempt = first, attempt
                 self._held = [self._since_first(first)]
 
@@ -81,8 +84,10 @@ class Sampler:
 
     def _measured(self) -> Reading | None:
         self._took = time.monotonic()
+        self._latest = None
         try:
-            return self._measure()
+            self._latest = self._measure()
+            return self._latest
         except Exception as error:  # noqa: BLE001 - no cell fails since it could not be measured
             print(f"could not be measured: {error!r}", file=sys.stderr)
             return None
