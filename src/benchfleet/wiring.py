@@ -42,7 +42,7 @@ from benchfleet.runner.rescore import Rescored, Rescorer
 from benchfleet.runner.shift import Shift
 from benchfleet.runner.space import room
 
-WRITERS = 2  # threads that write and sync results; more would only wait for the same disk
+WRITERS = 4  # threads that write and sync results; those that wait for the disk are served together
 
 
 MOST_PER_GPU = 8  # slots where as many are wanted as there is room for

@@ -271,6 +271,38 @@ def test_a_disk_that_does_not_keep_what_was_written_is_told(tmp_path: Path) -> N
         (claim,) = ledger.claim(ME, Offer())
         with pytest.raises(LedgerUnreachable, match="does not say that it keeps"):
             ledger.finish(claim.lease, SUCCESS)
+        ledger._sync = os.fsync  # the kernel has told it once, and would not again
+        with pytest.raises(LedgerUnreachable, match="does not say that it keeps"):
+            ledger.record(Event(kind="said", fingerprint=CELLS[0].fingerprint))
+
+
+def test_finishes_that_wait_for_the_disk_are_synced_together(tmp_path: Path) -> None:
+    syncs: list[int] = []
+    waiting, goes_on = threading.Event(), threading.Event()
+
+    def slow(log: int) -> None:
+        syncs.append(sum(r.state == "success" for r in ledger.cells()))
+        waiting.set()
+        assert goes_on.wait(30)
+
+    with closing(open_ledger(tmp_path / "ledger.db")) as ledger:
+        ledger.enroll(CELLS[:4])
+        claims = ledger.claim(ME, Offer(), 4)
+        ledger._sync = slow
+        first, *others = [
+            threading.Thread(target=ledger.finish, args=(claim.lease, SUCCESS)) for claim in claims
+        ]
+        first.start()
+        assert waiting.wait(30)
+        for thread in others:
+            thread.start()
+        while counts(ledger.cells()).success < 4:
+            time.sleep(0.01)
+        assert all(thread.is_alive() for thread in (first, *others))
+        goes_on.set()
+        for thread in (first, *others):
+            thread.join()
+    assert syncs == [1, 4]
 
 
 # What a claim costs

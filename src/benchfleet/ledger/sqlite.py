@@ -98,6 +98,9 @@ class SqliteLedger(SqlLedger):
         self.path = path.resolve()
         self._statements = read_statements("sqlite")
         self._lock = threading.Lock()
+        self._syncing = threading.Lock()
+        self._committed = self._synced = 0  # transactions of this handle: made, and durable
+        self._lost: OSError | None = None  # why the disk may not have kept what was written
         self._refuse_network(mounts())
         with self._plain_errors():
             try:
@@ -166,21 +169,31 @@ class SqliteLedger(SqlLedger):
                     connection.execute("rollback")
                 raise
             self._chosen.keep()
+            self._committed = commit = self._committed + 1
         # Everybody who uses this file runs on this machine (a network file system is refused), so
         # that the power cut which takes back a claim leaves nobody who holds it; and in the one
         # log, whatever is synced brings along all that was committed before it. The disk is waited
         # for when the lock is free: claims need not wait for finishes to be durable.
         if synced:
-            self._wait_for_disk()
+            self._wait_for_disk(commit)
 
-    def _wait_for_disk(self) -> None:
-        try:
-            self._sync(self._log)
-        except OSError as error:  # not to be asked again: the kernel tells of a loss once
-            raise LedgerUnreachable(
-                f"the disk of {self.path} does not say that it keeps what was written: "
-                f"{error.strerror}; see that it is well and run again"
-            ) from error
+    def _wait_for_disk(self, commit: int) -> None:
+        """Have what was committed until then synced; of those who wait one does it for all."""
+        with self._syncing:
+            if self._synced >= commit:
+                return
+            brings = self._committed
+            try:
+                if self._lost is None:  # not to be asked again: the kernel tells of a loss once
+                    self._sync(self._log)
+            except OSError as error:
+                self._lost = error
+            if self._lost is not None:
+                raise LedgerUnreachable(
+                    f"the disk of {self.path} does not say that it keeps what was written: "
+                    f"{self._lost.strerror}; see that it is well and run again"
+                ) from self._lost
+            self._synced = brings
 
     @contextmanager
     def _reading(self) -> Iterator[Do]:
