@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from collections.abc import Iterable
@@ -9,7 +10,7 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 from benchfleet import registry
 from benchfleet.campaign.base import RESULTS, Campaign, results_folder
@@ -20,7 +21,7 @@ from benchfleet.domain.matrix import Matrix
 from benchfleet.domain.names import path_part
 from benchfleet.domain.told import TOLD, Told, newest
 from benchfleet.domain.usage import Bill
-from benchfleet.environment import lease_seconds
+from benchfleet.environment import lease_seconds, own_cache
 from benchfleet.errors import (
     LedgerAbsent,
     LedgerDamaged,
@@ -94,8 +95,24 @@ class Bench:
             ledger = kind(file, campaign=self.campaign.name, lease=self.lease)
         else:
             kind = registry.load("ledgers", split_url(self.url)[0])
-            ledger = kind(self.url, campaign=self.campaign.name, lease=self.lease, make=make)
+            more = self._carried() if getattr(kind, "carries_results", False) else {}
+            name = self.campaign.name
+            ledger = kind(self.url, campaign=name, lease=self.lease, make=make, **more)
         return cast(Ledger, ledger)
+
+    def _carried(self) -> dict[str, Any]:
+        """What a ledger is told that takes results along."""
+        from benchfleet.ledger.git_address import address_of
+        from benchfleet.ledger.sqlite import mount_table, network_file_system
+        from benchfleet.results.places.git import Carrier
+
+        folder = self.layout.root / ".ledger"
+        where = self.layout.root if self.layout.root.exists() else self.layout.root.parent
+        if network_file_system(where.absolute(), mount_table()) or not os.access(where, os.W_OK):
+            digest = hashlib.sha256(str(self.layout.root.absolute()).encode()).hexdigest()[:12]
+            folder = own_cache(os.environ) / "ledgers" / digest
+        large = address_of(self.url).large
+        return {"folder": folder, "files": Carrier(self.layout, self.campaign.name, large)}
 
     def records(self, cells: Iterable[Cell]) -> list[CellRecord]:
         """The cells as the ledger has them; empty where nothing was run yet."""
@@ -311,10 +328,18 @@ def make_folder(folder: Path) -> None:
         ) from None
 
 
+def _usual_lease(url: str) -> float:
+    """Seconds: longer where a heartbeat is dear."""
+    if not url:
+        return DEFAULT_LEASE
+    kind = registry.load("ledgers", split_url(url)[0])
+    return float(getattr(kind, "usual_lease", DEFAULT_LEASE))
+
+
 def open_bench(campaign: Campaign, *, ledger: str = "") -> Bench:
     """Tie a campaign to its folder and its ledger. Raises LedgerError for a wrong lease."""
     try:
-        lease = lease_seconds(os.environ) or DEFAULT_LEASE
+        lease = lease_seconds(os.environ) or _usual_lease(ledger)
     except ValueError as error:
         raise LedgerError(str(error)) from error
     return Bench(campaign=campaign, layout=Layout(campaign.results), url=ledger, lease=lease)

@@ -35,6 +35,10 @@ _BUILT_IN: dict[str, dict[str, str]] = {
         "streaming": "benchfleet.models.attention.sink_local:Streaming",
     },
     "ledgers": {
+        "git+file": "benchfleet.ledger.git:GitLedger",
+        "git+http": "benchfleet.ledger.git:GitLedger",
+        "git+https": "benchfleet.ledger.git:GitLedger",
+        "git+ssh": "benchfleet.ledger.git:GitLedger",
         "postgres": "benchfleet.ledger.postgres:PostgresLedger",
         "postgresql": "benchfleet.ledger.postgres:PostgresLedger",
         "sqlite": "benchfleet.ledger.sqlite:SqliteLedger",

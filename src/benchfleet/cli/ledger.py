@@ -77,7 +77,7 @@ def _init(arguments: argparse.Namespace, bench: Bench) -> int:
         bench.tell(ledger)
     name, where = bench.campaign.name, bench.shown_ledger
     rights = {}
-    if split_url(bench.url)[0] != "sqlite":
+    if split_url(bench.url)[0].startswith("postgres"):
         rights = {"run": to_run(name, "ROLE"), "look": to_look(name, "ROLE")}
     lines = [f"{where} {'is made' if made else 'was there'}"]
     if rights:
@@ -107,6 +107,12 @@ def _copy(arguments: argparse.Namespace, bench: Bench) -> int:
     target = open_bench(bench.campaign, ledger=arguments.to)
     if target.shown_ledger == bench.shown_ledger:
         raise LedgerError(f"{bench.shown_ledger} cannot be copied to itself")
+    for one in (bench, target):
+        if split_url(one.url)[0].startswith("git+"):
+            raise LedgerError(
+                f"{one.shown_ledger} cannot be copied: what happens in a repository stays in its "
+                f"history; clone it instead"
+            )
     with (
         closing(_there(bench)) as source,
         closing(target.ledger(known_results=True)) as other,

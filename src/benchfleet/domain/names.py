@@ -25,3 +25,10 @@ def path_part(name: str) -> str:
     if len(part.encode("utf-8", "surrogatepass")) > MAX_PART:
         raise ValueError(f"{name[:40]!r}… is longer than {MAX_PART} bytes")
     return part
+
+
+def entry_name(id: str) -> str:
+    """How a cell with that id is called in lists and in ``runs/``, in the order of the earlier
+    tools: ``<benchmark>_<model>_<config>_<repeat>``. It is looked up and never taken apart."""
+    model, config, benchmark, *repeat = id.split("/")
+    return f"{benchmark}_{model}_{config}_{repeat[0].removeprefix('r') if repeat else 0}"

@@ -14,7 +14,8 @@ import random
 import time
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -23,11 +24,20 @@ from benchfleet.domain.cell import Cell, Fingerprint
 from benchfleet.domain.event import Event
 from benchfleet.domain.resource import Offer
 from benchfleet.domain.state import FINAL_STATES
-from benchfleet.errors import BenchfleetError, GitAway, GitDenied, GitError
+from benchfleet.errors import (
+    BenchfleetError,
+    ClaimLost,
+    GitAway,
+    GitDenied,
+    GitError,
+    LedgerError,
+    LedgerUnreachable,
+)
 from benchfleet.git.objects import kept
 from benchfleet.ledger.chosen_table import Do
 from benchfleet.ledger.git_address import ref_part
 from benchfleet.ledger.git_mirror import ACTS, Change
+from benchfleet.ledger.git_outbox import Outbox
 from benchfleet.ledger.git_store import Store
 from benchfleet.ledger.git_telling import Behind, Files, Told, tell
 from benchfleet.ledger.sql import Clock, SqlLedger
@@ -57,6 +67,9 @@ class GitLedger(SqlLedger):
     remote that is away for `patience` seconds, a renewal for a fifth of a lease.
     """
 
+    carries_results = True
+    usual_lease = LEASE
+
     def __init__(
         self,
         url: str,
@@ -76,6 +89,9 @@ class GitLedger(SqlLedger):
         self._patience, self._fresh, self._files = patience, fresh, files
         self._random = random.Random()  # noqa: S311 - it only spreads claims
         self._changing: Change | None = None
+        self._unheard: list[tuple[str, list[Any]]] = []  # claims that may have gone through
+        self._wanted: object = None  # by the last claim
+        self._tried = self._away_since = 0.0  # by time.monotonic; 0: the remote is there
         self.store = Store(
             url,
             campaign=campaign,
@@ -86,6 +102,15 @@ class GitLedger(SqlLedger):
             make=make,
             host=host,
         )
+        self._outbox = Outbox(self.store.folder / "outbox")
+        if make:
+            self._tell_outbox()
+
+    def _tell_outbox(self) -> None:
+        """Finish what was done when the remote was away."""
+        for lease, outcome in self._outbox.waiting():
+            with suppress(LedgerUnreachable, ClaimLost), self._outbox.holding(lease, outcome):
+                self._alone(partial(self.finished, lease, outcome), patience=0.0)
 
     def close(self) -> None:
         self.store.close()
@@ -103,8 +128,24 @@ class GitLedger(SqlLedger):
                 self._bear(error, until, next(pauses, _PAUSES[-1]))
 
     def _look_after(self, seconds: float) -> None:
-        if time.monotonic() - self.store.looked >= seconds:
-            self.look()
+        """Look again where that is so long ago. While the remote is away, what was seen serves,
+        until patience ends: then LedgerUnreachable is raised."""
+        if time.monotonic() - max(self.store.looked, self._tried) >= seconds:
+            self._unless_away(self.store.look, None)
+
+    def _unless_away(self, ask: Callable[[], T], otherwise: T) -> T:
+        try:
+            answer = ask()
+        except (GitAway, GitDenied) as error:
+            self._tried = time.monotonic()
+            self._away_since = since = self._away_since or self._tried
+            if self._tried - since > self._patience:
+                raise self.store.plain(error) from error
+            return otherwise
+        except GitError as error:
+            raise self.store.plain(error) from error
+        self._away_since = 0.0
+        return answer
 
     def _bear(self, error: GitError, until: float, pause: float) -> None:
         """Wait a little where it may go well next time, until patience ends; else raise it in
@@ -113,11 +154,17 @@ class GitLedger(SqlLedger):
         if not passes or time.monotonic() + pause > until or self.store.ending.wait(pause):
             raise self.store.plain(error) from error
 
-    def shared(self, verbs: Sequence[Verb], *, patience: float | None = None) -> list[Any]:
+    def shared(
+        self,
+        verbs: Sequence[Verb],
+        *,
+        patience: float | None = None,
+        unheard: list[tuple[str, list[Any]]] | None = None,
+    ) -> list[Any]:
         """Do these verbs here and at the remote, all of them or none, and answer for each.
 
         One that raises an error of ours changes nothing, and that error is its answer. Raises
-        LedgerUnreachable.
+        LedgerUnreachable; what was pushed then, and may have gone through, is added to `unheard`.
         """
         until = time.monotonic() + (self._patience if patience is None else patience)
         pauses, behind = iter(_PAUSES), False
@@ -141,7 +188,12 @@ class GitLedger(SqlLedger):
                 told.commit = ""  # it was refused
                 self.store.ending.wait(self._random.uniform(0, 0.05) * behind)
             except GitError as error:
-                self._bear(error, until, next(pauses, _PAUSES[-1]))
+                try:
+                    self._bear(error, until, next(pauses, _PAUSES[-1]))
+                except LedgerError:
+                    if unheard is not None and told.commit:
+                        unheard.append((told.commit, answers))
+                    raise
             behind = True
 
     @contextmanager
@@ -217,16 +269,49 @@ class GitLedger(SqlLedger):
     def claim(self, runner: RunnerId, offer: Offer, limit: int = 1) -> Sequence[Claim]:
         self._look_after(STALE)
         began = time.monotonic()
-        claims = list(self._alone(lambda: self.claimed(runner, offer, limit)))
+        claims = self._claim_now(runner, offer, limit)
         if len(claims) < limit and began - self.store.looked >= self._fresh:
-            self.look()
-            more = limit - len(claims)
-            claims += self._alone(lambda: self.claimed(runner, offer, more))
+            self._look_after(self._fresh)
+            claims += self._claim_now(runner, offer, limit - len(claims))
         return claims
+
+    def _claim_now(self, runner: RunnerId, offer: Offer, limit: int) -> list[Claim]:
+        """Nothing, where the remote is away."""
+
+        wanted = runner, offer, limit
+
+        def ask() -> list[Claim]:
+            try:
+                if found := self._heard_late(wanted):
+                    return found
+                self._wanted = wanted
+                verbs = [lambda: self.claimed(runner, offer, limit)]
+                (claims,) = self.shared(verbs, patience=0.0, unheard=self._unheard)
+                return list(claims)
+            except LedgerUnreachable as error:
+                if isinstance(error.__cause__, GitError):
+                    raise error.__cause__ from None
+                raise
+
+        return self._unless_away(ask, []) if limit else []
 
     def claimed(self, runner: RunnerId, offer: Offer, limit: int) -> Sequence[Claim]:
         """`claim` as a verb among others."""
         return super().claim(runner, offer, limit)
+
+    def _heard_late(self, wanted: object) -> list[Claim]:
+        """The claims of which it was not known whether they went through, if they are just what is
+        wanted; else they are given back."""
+        found: list[Claim] = []
+        while self._unheard:
+            self.store.look()
+            commit, (claims,) = self._unheard.pop()
+            if claims and self.store.went_through(commit):
+                if wanted == self._wanted:
+                    found += claims
+                else:
+                    self.release([claim.lease for claim in claims], "its claim was not heard of")
+        return found
 
     def _window(self, limit: int) -> int:
         """Where others claim too, each takes what the others leave to it, so that few pushes meet:
@@ -263,7 +348,10 @@ class GitLedger(SqlLedger):
         return held
 
     def finish(self, lease: Lease, outcome: Outcome) -> None:
-        self._alone(lambda: self.finished(lease, outcome))
+        """What could not be told before the remote was away for too long is in the outbox then, and
+        told when the ledger is opened next."""
+        with self._outbox.holding(lease, outcome):
+            self._alone(lambda: self.finished(lease, outcome))
 
     def finished(self, lease: Lease, outcome: Outcome) -> None:
         """`finish` as a verb among others."""

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from benchfleet.domain.names import path_part
+from benchfleet.domain.names import entry_name, path_part
 from benchfleet.errors import LedgerDamaged, LedgerTooNew
 from benchfleet.git.objects import EMPTY_TREE, Commit, Objects
 
@@ -59,18 +59,11 @@ class Enrolment:
     changed: Sequence[Changed] = field(default_factory=list)
 
 
-def entry_of(id: str) -> str:
-    """How a cell is called in messages and in ``runs/``, in the order of the earlier tools:
-    ``<benchmark>_<model>_<config>_<repeat>``."""
-    model, config, benchmark, *repeat = id.split("/")
-    return f"{benchmark}_{model}_{config}_{repeat[0].removeprefix('r') if repeat else 0}"
-
-
 def subject(facts: Sequence[Fact], ids: Mapping[str, str]) -> str:
     """What a commit did, as people read it: ``claim <entry>``."""
     first = facts[0]
     verb = _ACTED.get(first.kind, first.kind.replace("_", " "))
-    name = entry_of(ids[first.fingerprint]) if first.fingerprint in ids else first.fingerprint
+    name = entry_name(ids[first.fingerprint]) if first.fingerprint in ids else first.fingerprint
     more = f" and {len(facts) - 1} more" if len(facts) > 1 else ""
     return f"{verb} {name}{more}".strip()
 

@@ -1,0 +1,1 @@
+"""Where results are kept beside the folder that they were made in."""

@@ -1,0 +1,153 @@
+"""Results in a git repository: a sealed attempt as files of a tree, and back again.
+
+::
+
+    results/<campaign>/<model>/<config>/<benchmark>[_<subset>][/r<repeat>]/   as in the results tree
+    runs/<benchmark>_<model>_<config>_<repeat>.json                          the result in short
+
+A file that is larger than what the repository is to hold stays on its host; ``left_out.json``
+beside the others names it with its size, its digest and its host.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from benchfleet.domain.attempt import Lease, Outcome
+from benchfleet.domain.cell import Cell
+from benchfleet.domain.names import entry_name, path_part
+from benchfleet.errors import GitError, ResultsError
+from benchfleet.git.objects import EMPTY_TREE, Objects
+from benchfleet.results import layout as names
+from benchfleet.results.disk import read_plain
+from benchfleet.results.layout import Layout
+from benchfleet.results.read import sealed
+
+LEFT_OUT = "left_out.json"
+
+
+def place_of(campaign: str, path: str) -> str:
+    """Where the results of a cell are in a repository."""
+    return f"results/{path_part(campaign)}/{path}"
+
+
+class Carrier:
+    """Puts what an attempt sealed into a tree: what a ledger in git takes along as it finishes."""
+
+    def __init__(self, layout: Layout, campaign: str, large: int) -> None:
+        self._layout, self._campaign, self._large = layout, campaign, large
+
+    def __call__(
+        self, objects: Objects, tree: str, lease: Lease, outcome: Outcome, id: str
+    ) -> str | None:
+        """The tree with the files added; None where the attempt sealed nothing.
+
+        Raises GitError where what was sealed cannot be read.
+        """
+        if not outcome.digest:
+            return None
+        folder = self._layout.attempt(lease)
+        try:
+            content, digest = sealed(folder)
+        except ResultsError as error:
+            if not folder.exists():  # a ledger alone, without results
+                return None
+            raise GitError(str(error)) from error
+        if digest != outcome.digest:
+            raise GitError(f"{folder} is not what was finished: its seal is another")
+        made = _put(objects, EMPTY_TREE, folder, content, self._large, outcome.host)
+        tree = objects.with_folder(tree, place_of(self._campaign, content["path"]), made)
+        run = json.dumps(summary(content, outcome, self._campaign), indent=2, sort_keys=True)
+        return objects.with_file(
+            tree, f"runs/{entry_name(id or content['id'])}.json", objects.blob(f"{run}\n".encode())
+        )
+
+
+def summary(content: Mapping[str, Any], outcome: Outcome, campaign: str) -> dict[str, Any]:
+    """A result in short, with the names that users of the earlier tools know."""
+    cell = Cell.from_dict(content["cell"])
+    return {
+        "run": {
+            "configuration": cell.config.name,
+            "model": cell.model.name,
+            "level": cell.workload.label,
+            "rerun": cell.repeat,
+        },
+        "campaign": campaign,
+        "hostname": outcome.host,
+        "device": outcome.device,
+        "fingerprint": content["fingerprint"],
+        "result": place_of(campaign, content["path"]),
+        "digest": outcome.digest,
+        "metrics": content["metrics"],
+        **{f"{name}_time_s": value for name, value in outcome.seconds.items()},
+    }
+
+
+def _put(
+    objects: Objects, tree: str, folder: Path, content: Mapping[str, Any], large: int, host: str
+) -> str:
+    left_out = {}
+    for name in (names.CELL, *content["files"]):
+        file = folder / name
+        try:
+            size = os.lstat(file).st_size
+            if size > large and name != names.CELL:
+                digest = content["files"][name]
+                left_out[name] = {"bytes": size, "sha256": digest, "host": host}
+            else:
+                tree = objects.with_file(tree, name, objects.blob(read_plain(file)))
+        except OSError as error:
+            raise GitError(f"{file} cannot be read: {error.strerror}") from error
+    if left_out:
+        text = json.dumps(left_out, indent=2, sort_keys=True)
+        tree = objects.with_file(tree, LEFT_OUT, objects.blob(f"{text}\n".encode()))
+    return tree
+
+
+def take_out(objects: Objects, tree: str, place: str, folder: Path, digest: str) -> list[str]:
+    """Write the result at a place of a tree into `folder`, which is new; the names of the files
+    that stayed on their host.
+
+    Every file is checked against the seal, and that against `digest`. Raises ResultsError for what
+    is not as it was sealed, or leads out of its folder.
+    """
+    found = objects.at(tree, place)
+    if found is None or not found[1]:
+        raise ResultsError(f"{place} is not in the repository")
+    seal = _file(objects, found[0], names.CELL, place)
+    if hashlib.sha256(seal).hexdigest() != digest:
+        raise ResultsError(f"{place}/{names.CELL} is not what the ledger took for its result")
+    try:
+        files: Mapping[str, str] = json.loads(seal)["files"]
+        told = objects.at(found[0], LEFT_OUT)
+        left_out = json.loads(objects.read(told[0])[1]) if told else {}
+    except (ValueError, LookupError, TypeError) as error:
+        raise ResultsError(f"{place} cannot be read: {error}") from error
+    folder.mkdir(parents=True)
+    absent = []
+    for name, wanted in files.items():
+        if any(part in ("", ".", "..") or "\0" in part for part in name.split("/")):
+            raise ResultsError(f"{place} names {name!r}, which is no file of its folder")
+        if name in left_out:
+            absent.append(name)
+            continue
+        content = _file(objects, found[0], name, place)
+        if hashlib.sha256(content).hexdigest() != wanted:
+            raise ResultsError(f"{place}/{name} is not as it was sealed")
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(content)
+    (folder / names.CELL).write_bytes(seal)
+    return absent
+
+
+def _file(objects: Objects, tree: str, name: str, place: str) -> bytes:
+    found = objects.at(tree, name)
+    if found is None or found[1]:
+        raise ResultsError(f"{place}/{name} is missing")
+    return objects.read(found[0])[1]

@@ -1,0 +1,97 @@
+"""A campaign whose ledger is a git repository, as a user has it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from .conftest import MOCK, User
+
+
+@pytest.fixture
+def bare(user: User) -> Path:
+    folder = user.folder / "lab.git"
+    subprocess.run(["git", "init", "-q", "--bare", str(folder)], check=True)
+    return folder
+
+
+def git(folder: Path, *arguments: str) -> str:
+    told = subprocess.run(["git", "-C", str(folder), *arguments], check=True, capture_output=True)
+    return told.stdout.decode()
+
+
+def test_every_verb_works_through_it(user: User, bare: Path) -> None:
+    user.write(MOCK)
+    at = ("study.yaml", "--ledger", "git+file:lab.git")
+    assert user.json("status", *at)["pending"] == 2
+    assert git(bare, "for-each-ref") == ""
+    user.run("run", *at, "--cpu-slots", "1")
+    published = user.published()
+    assert len(published) == 2
+    for verb in ("run", "status", "report", "failures", "plan"):
+        user.run(verb, *at)
+    assert user.json("cancel", *at, "--yes")["cancelled"] == []
+    user.run("retry", *at)
+    assert user.json("ledger", "check", *at)["faults"] == []
+    assert user.json("ledger", "init", *at) == {
+        "ledger": "git+file:lab.git",
+        "made": False,
+        "rights": {},
+    }
+    assert user.json("status", *at)["success"] == 2
+    assert user.published() == published
+    assert not list(user.folder.rglob("ledger.db"))
+    said = git(bare, "log", "--format=%s", "--glob=refs/heads/machine").splitlines()
+    assert len(said) == 2
+    assert all(line.startswith("finish mock_benchmark_") for line in said)
+    refused = user.run("ledger", "copy", *at, "--to", "sqlite:copy.db", code=3).stderr
+    assert "cannot be copied" in refused
+
+
+def test_another_host_finds_everything_done(user: User, bare: Path) -> None:
+    user.write(MOCK)
+    at = ("study.yaml", "--ledger", f"git+file://{bare}")
+    user.run("run", *at, "--cpu-slots", "1")
+    other = user.json("status", *at, "--results", "elsewhere")
+    assert (other["success"], len(other["gone"])) == (2, 2)
+    said = user.run("run", *at, "--results", "elsewhere", "--cpu-slots", "1", code=None).stdout
+    assert "2 done (2 reused)" in said
+    assert git(bare, "for-each-ref", "--format=%(refname)", "refs/heads").count("\n") == 1
+
+
+def test_the_users_checkout_and_index_are_left_as_they_are(user: User, bare: Path) -> None:
+    user.write(MOCK)
+    name = ["-c", "user.name=me", "-c", "user.email=me@example.org"]
+    git(user.folder, "init", "-q", "-b", "main")
+    git(user.folder, *name, "commit", "-q", "--allow-empty", "-m", "mine")
+    git(user.folder, "add", "study.yaml")
+    (user.folder / ".gitignore").write_text("benchmark_results\nlab.git\n")
+    before = git(user.folder, "status", "--porcelain"), git(user.folder, "for-each-ref")
+    index = (user.folder / ".git" / "index").read_bytes()
+    user.run("run", "study.yaml", "--ledger", "git+file:lab.git", "--cpu-slots", "1")
+    assert (user.folder / ".git" / "index").read_bytes() == index
+    after = git(user.folder, "status", "--porcelain"), git(user.folder, "for-each-ref")
+    assert after == before
+    assert "GIT_DIR" not in os.environ
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("git+file:nothing.git", "git init --bare"),
+        ("git+file:", "write git+file:///path/to/lab.git"),
+        ("git+sssh://nas/lab.git", "did you mean 'git+ssh'"),
+        ("git+file:lab.git?profil=local", "no option 'profil'"),
+    ],
+)
+def test_a_ledger_that_cannot_be_used_is_named_with_what_to_do(
+    user: User, url: str, said: str
+) -> None:
+    user.write(MOCK)
+    refused = user.run("run", "study.yaml", "--ledger", url, code=None)
+    assert said in refused.stderr
+    assert refused.returncode in (2, 3)
+    assert not user.published()

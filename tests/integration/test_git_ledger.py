@@ -1,0 +1,404 @@
+"""The ledger in git with a real remote, real processes and real mishaps."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchfleet.domain.attempt import Outcome, RunnerId
+from benchfleet.domain.resource import Offer
+from benchfleet.errors import (
+    ClaimLost,
+    GitAway,
+    LedgerAbsent,
+    LedgerDamaged,
+    LedgerError,
+    LedgerUnreachable,
+)
+from benchfleet.git.objects import Objects
+from benchfleet.ledger.git import GitLedger
+from benchfleet.ledger.history import counts
+from benchfleet.testing import FakeClock, sample_cell
+
+ME = RunnerId("me")
+SUCCESS = Outcome(state="success", digest="abc")
+CELLS = [sample_cell(number, model=f"model-{number % 7}") for number in range(300)]
+
+WORKER = """
+import sys, time, uuid
+from pathlib import Path
+from benchfleet.domain.attempt import Outcome
+from benchfleet.domain.resource import Offer
+from benchfleet.errors import ClaimLost
+from benchfleet.ledger.git import GitLedger
+
+url, folder, batch, lease, hours, slow = sys.argv[1:]
+runner = str(uuid.uuid4())
+
+def files(objects, tree, lease, outcome, id):
+    return objects.with_file(tree, f"results/{lease.fingerprint}", objects.blob(runner.encode()))
+
+ledger = GitLedger(
+    url, campaign="study", folder=Path(folder), lease=float(lease), files=files, patience=120,
+    wall=lambda: time.time() + 3600 * float(hours), fresh=0.3,
+)
+print("begun", flush=True)
+while True:
+    claims = ledger.claim(runner, Offer(), int(batch))
+    for claim in claims:
+        time.sleep(float(slow))
+        try:
+            ledger.finish(claim.lease, Outcome(state="success", digest=runner))
+        except ClaimLost:
+            print("lost", flush=True)
+        else:
+            print(claim.lease.fingerprint, flush=True)
+    if not claims:
+        ledger.reap()
+        if not any(ledger.cells(states=["pending", "running"])):
+            break
+        time.sleep(0.3)
+print("nothing left", flush=True)
+ledger.close()
+"""
+
+
+def git(folder: Path, *arguments: str) -> str:
+    told = subprocess.run(["git", "-C", str(folder), *arguments], check=True, capture_output=True)
+    return told.stdout.decode()
+
+
+@pytest.fixture
+def bare(tmp_path: Path) -> Path:
+    folder = tmp_path / "lab.git"
+    subprocess.run(["git", "init", "-q", "--bare", str(folder)], check=True)
+    return folder
+
+
+@pytest.fixture
+def start(bare: Path, tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
+    """Starts workers, and ends what is left of them."""
+    started: list[subprocess.Popen[str]] = []
+
+    def start(name: str, **how: float) -> subprocess.Popen[str]:
+        given = {"batch": 3, "lease": 6, "hours": 0, "slow": 0, **how}
+        arguments = [f"git+file://{bare}", str(tmp_path / name), *map(str, given.values())]
+        started.append(
+            subprocess.Popen(
+                [sys.executable, "-c", WORKER, *arguments], stdout=subprocess.PIPE, text=True
+            )
+        )
+        return started[-1]
+
+    yield start
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+def opened(bare: Path, name: str = "mine", **how: Any) -> GitLedger:
+    settings = {"campaign": "study", "fresh": 0.0, "patience": 0.0, **how}
+    return GitLedger(f"git+file://{bare}", folder=bare.parent / name, **settings)
+
+
+def lines(process: subprocess.Popen[str], number: int) -> list[str]:
+    assert process.stdout is not None
+    return [process.stdout.readline().strip() for _ in range(number)]
+
+
+def rest(process: subprocess.Popen[str]) -> list[str]:
+    """What it says to its end; a line that a kill cut in two is no promise."""
+    assert process.stdout is not None
+    said = process.stdout.read().splitlines(keepends=True)
+    process.wait()
+    return [line.strip() for line in said if line.endswith("\n")]
+
+
+def test_workers_that_are_killed_stopped_cut_off_and_refused_run_each_cell_once(
+    bare: Path, tmp_path: Path, start: Callable[..., subprocess.Popen[str]]
+) -> None:
+    with closing(opened(bare, "first")) as ledger:
+        assert ledger.enroll(CELLS) == len(CELLS)
+    killed = [start("killed-1"), start("killed-2", batch=5)]
+    stopped = start("stopped", batch=4)
+    ahead = start("ahead", hours=1, batch=2)
+    workers = [start("steady-1"), start("steady-2", batch=1), start("steady-3", slow=0.05)]
+    told = [lines(worker, 1 + 8 * place) for place, worker in enumerate(killed, start=1)]
+    for worker in killed:
+        worker.send_signal(signal.SIGKILL)
+    told += [rest(worker) for worker in killed]
+    told.append(lines(stopped, 6))
+    stopped.send_signal(signal.SIGSTOP)
+    since = time.monotonic()
+    workers.append(start("killed-1"))  # again, in its folder
+    lines(workers[-1], 1)
+    lines(ahead, 8)
+    bare.rename(tmp_path / "away.git")
+    time.sleep(2.0)
+    (tmp_path / "away.git").rename(bare)
+    hook = bare / "hooks" / "pre-receive"
+    hook.write_text("#!/bin/sh\necho not now >&2\nexit 1\n")
+    hook.chmod(0o755)
+    time.sleep(1.5)
+    hook.unlink()
+    time.sleep(max(0.0, 7.5 - (time.monotonic() - since)))  # more than a lease
+    with closing(opened(bare, "first", lease=6.0)):
+        pass
+    stopped.send_signal(signal.SIGCONT)
+    told += [rest(worker) for worker in (stopped, ahead, *workers)]
+    assert all(worker.returncode == 0 for worker in (stopped, ahead, *workers))
+    with closing(opened(bare, "last")) as ledger:
+        records = {record.fingerprint: record for record in ledger.cells()}
+        shown = counts(records.values())
+        assert (shown.success, shown.total) == (len(CELLS), len(CELLS))
+        finished = Counter(e.fingerprint for e in ledger.events(kinds=["finished"]))
+        assert finished == {cell.fingerprint: 1 for cell in CELLS}
+    promised = Counter(line for said in told for line in said if len(line) == 64)
+    assert set(promised) <= set(finished)
+    assert set(promised.values()) == {1}
+    assert published(bare) == {
+        fingerprint: [record.outcome.digest]
+        for fingerprint, record in records.items()
+        if record.outcome
+    }
+    assert git(bare, "fsck", "--no-dangling", "--no-progress") == ""
+    reads_well(bare)
+
+
+def published(bare: Path) -> dict[str, list[str]]:
+    """Of each cell, what lies on the branches of the machines."""
+    found: dict[str, list[str]] = {}
+    for branch in git(bare, "for-each-ref", "--format=%(refname)", "refs/heads/machine").split():
+        for line in git(bare, "ls-tree", "-r", branch).splitlines():
+            blob, name = line.split()[2], line.rpartition("/")[2]
+            found.setdefault(name, []).append(git(bare, "cat-file", "blob", blob))
+    return found
+
+
+def reads_well(bare: Path) -> None:
+    """The log of the ledger says what happened, as people would have said it."""
+    said = git(bare, "log", "--format=%s", "--glob=refs/benchfleet/study/log").splitlines()
+    verbs = Counter(line.split()[0] for line in said)
+    assert set(verbs) <= {"claim", "finish", "reap"}
+    assert verbs["finish"] == len(CELLS)
+    branches = git(bare, "log", "--format=%s", "--glob=refs/heads/machine").splitlines()
+    entries = {f"finish {cell.workload.label}_{cell.model.name}_dense_0" for cell in CELLS}
+    assert sorted(branches) == sorted(entries)
+
+
+def test_a_worker_whose_lease_was_taken_publishes_nothing(bare: Path) -> None:
+    def files(objects: Objects, tree: str, *_: object) -> str:
+        return objects.with_file(tree, "result", objects.blob(b"of a zombie"))
+
+    clock = FakeClock()
+    with (
+        closing(opened(bare, "zombie", files=files, clock=clock)) as zombie,
+        closing(opened(bare, "other", clock=clock, lease=60.0)) as other,
+    ):
+        zombie.enroll(CELLS[:1])
+        (held,) = zombie.claim(ME, Offer())
+        other.look()
+        clock.advance(61.0)
+        assert list(other.reap()) == [held.lease.fingerprint]
+        assert len(other.claim(RunnerId("other"), Offer())) == 1
+        with pytest.raises(ClaimLost):
+            zombie.finish(held.lease, SUCCESS)
+        assert list(zombie.renew([held.lease])) == []
+    assert git(bare, "for-each-ref", "refs/heads") == ""
+
+
+def test_a_heartbeat_that_others_see_begins_the_lease_anew(bare: Path) -> None:
+    clock = FakeClock()
+    with (
+        closing(opened(bare, "one", clock=clock, lease=60.0)) as one,
+        closing(opened(bare, "two", clock=clock, lease=60.0)) as two,
+    ):
+        one.enroll(CELLS[:3])
+        leases = [claim.lease for claim in one.claim(ME, Offer(), 3)]
+        two.look()
+        clock.advance(40.0)
+        assert one.renew(leases[:2]) == leases[:2]
+        two.look()
+        clock.advance(40.0)
+        assert list(two.reap()) == [leases[2].fingerprint]
+        assert one.renew(leases) == leases[:2]
+        clock.advance(59.0)
+        assert list(two.reap()) == []
+
+
+def test_what_could_not_be_told_waits_in_the_outbox_and_is_told_at_the_next_opening(
+    bare: Path, tmp_path: Path
+) -> None:
+    away = tmp_path / "away.git"
+    with closing(opened(bare)) as ledger:
+        ledger.enroll(CELLS[:2])
+        first, second = ledger.claim(ME, Offer(), 2)
+        bare.rename(away)
+        for claim in (first, second):
+            with pytest.raises(LedgerUnreachable, match="does not appear to be a git repository"):
+                ledger.finish(claim.lease, SUCCESS)
+    away.rename(bare)
+    with closing(opened(bare, "another")) as other:
+        other.release([second.lease], "taken away")  # as a person may
+        assert [record.state for record in other.cells()] == ["running", "pending"]
+    with closing(opened(bare)) as ledger:
+        assert [record.state for record in ledger.cells()] == ["success", "pending"]
+        assert not list(ledger.store.folder.glob("outbox/*"))
+
+
+def test_while_the_remote_is_away_readers_see_what_was_seen_and_nothing_is_claimed(
+    bare: Path, tmp_path: Path
+) -> None:
+    with closing(opened(bare, patience=60.0)) as ledger:
+        ledger.enroll(CELLS[:2])
+        bare.rename(tmp_path / "away.git")
+        assert [record.state for record in ledger.cells()] == ["pending", "pending"]
+        assert list(ledger.claim(ME, Offer())) == []
+        assert list(ledger.reap()) == []
+        (tmp_path / "away.git").rename(bare)
+        assert len(ledger.claim(ME, Offer(), 2)) == 2
+
+
+def test_a_push_of_which_nothing_was_heard_is_not_done_twice(
+    bare: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with closing(opened(bare, patience=60.0)) as ledger:
+        ledger.enroll(CELLS[:2])
+        remote, calls = ledger.store.remote, []
+        push = remote.push
+
+        def breaks(swaps: Any, **more: Any) -> bool:
+            calls.append(push(swaps, **more))
+            if len(calls) % 2:
+                raise GitAway("the line broke")
+            return True
+
+        monkeypatch.setattr(remote, "push", breaks)
+        (claim,) = ledger.claim(ME, Offer())
+        assert claim.lease.fingerprint == CELLS[0].fingerprint
+        calls.clear()
+        ledger.finish(claim.lease, SUCCESS)
+        kinds = [event.kind for event in ledger.events()]
+        assert kinds == ["enrolled", "claimed", "finished"]
+
+
+def test_enrolments_of_many_at_once_make_one_order(bare: Path) -> None:
+    with closing(opened(bare, "one")) as one, closing(opened(bare, "two")) as two:
+        assert one.enroll(CELLS[:20]) == 20
+        assert two.enroll(CELLS[10:30]) == 10
+        assert one.enroll([sample_cell(0, model="model-0", priority=9)]) == 0
+        assert [r.fingerprint for r in two.cells()] == [c.fingerprint for c in CELLS[:30]]
+        assert two.claim(ME, Offer())[0].cell.priority == 9
+        assert [e.data for e in two.events(kinds=["enrolled"])] == [
+            {"new": 20, "changed": 0},
+            {"new": 10, "changed": 0},
+            {"new": 0, "changed": 1},
+        ]
+
+
+def test_two_installations_seldom_want_the_same_cell(bare: Path) -> None:
+    with closing(opened(bare, "one")) as one, closing(opened(bare, "two")) as two:
+        one.enroll(CELLS)
+        for ledger in (one, two):  # each is seen at work
+            ledger.claim(RunnerId("x"), Offer())
+        one.look()
+        two.look()
+        mine = [one._is_share(cell.fingerprint) for cell in CELLS]
+        theirs = [two._is_share(cell.fingerprint) for cell in CELLS]
+        assert all(a != b for a, b in zip(mine, theirs, strict=True))
+        taken = {claim.lease.fingerprint for claim in one.claim(ME, Offer(), 20)}
+        assert all(one._is_share(fingerprint) for fingerprint in taken)
+
+
+# What is no ledger
+
+
+def test_a_repository_without_a_ledger_and_no_repository_at_all_are_told_apart(bare: Path) -> None:
+    with pytest.raises(LedgerAbsent, match="no ledger of campaign 'study'"):
+        opened(bare, make=False)
+    with pytest.raises(LedgerUnreachable, match="git init --bare"):
+        opened(bare.with_name("nothing.git"))
+    assert not bare.with_name("nothing.git").exists()
+
+
+def test_a_ledger_that_was_lost_is_not_begun_anew(bare: Path) -> None:
+    with closing(opened(bare)) as ledger:
+        ledger.enroll(CELLS[:1])
+        for ref in git(bare, "for-each-ref", "--format=%(refname)").split():
+            git(bare, "update-ref", "-d", ref)
+        with pytest.raises(LedgerUnreachable, match="has lost the ledger"):
+            ledger.look()
+
+
+def test_a_log_that_was_rewritten_is_named(bare: Path) -> None:
+    with closing(opened(bare, "one")) as one, closing(opened(bare, "two")) as two:
+        one.enroll(CELLS[:2])
+        one.claim(ME, Offer())
+        two.look()
+        tree = git(bare, "mktree", "--missing").strip()
+        other = git(
+            bare, "-c", "user.name=x", "-c", "user.email=x@x", "commit-tree", "-m", "x", tree
+        )
+        git(bare, "update-ref", one.store.log, other.strip())
+        with pytest.raises(LedgerDamaged, match="never to be rewritten"):
+            two.look()
+
+
+def test_a_path_that_leads_out_of_the_tree_is_refused(bare: Path) -> None:
+    with closing(opened(bare, "one")) as one:
+        one.enroll(CELLS[:1])
+        objects = one.store.objects
+        commit = objects.commit_of(git(bare, "rev-parse", one.store.refs.enrolled).strip())
+        row = json.loads(objects.read(objects.at(commit.tree, "cells-00000.jsonl")[0])[1])  # type: ignore[index]
+        row[2] = "../../outside"
+        tree = objects.tree({"cells-00000.jsonl": (objects.blob(json.dumps(row).encode()), False)})
+        evil = objects.commit(tree, (), commit.message, who="x <x>", at=0.0)
+        git(
+            one.store.git.folder,
+            "push",
+            "-q",
+            "--force",
+            str(bare),
+            f"{evil}:{one.store.refs.enrolled}",
+        )
+        with pytest.raises(LedgerDamaged, match=r"cannot be read|is no path"):
+            opened(bare, "two")
+
+
+def test_another_format_is_refused_by_name(bare: Path) -> None:
+    opened(bare, "one").close()
+    tree = git(bare, "mktree", "--missing").strip()
+    text = 'begin\n\n{"benchfleet": 99, "campaign": "study"}'
+    newer = git(bare, "-c", "user.name=x", "-c", "user.email=x@x", "commit-tree", "-m", text, tree)
+    git(bare, "update-ref", "refs/benchfleet/study/ledger", newer.strip())
+    with pytest.raises(LedgerError, match="newer benchfleet: its format is 99"):
+        opened(bare, "two")
+
+
+def test_what_was_seen_can_be_lost_and_is_read_again(bare: Path) -> None:
+    with closing(opened(bare)) as ledger:
+        ledger.enroll(CELLS[:5])
+        (claim,) = ledger.claim(ME, Offer())
+        ledger.finish(claim.lease, SUCCESS)
+        before = [(r.path, r.state, r.token) for r in ledger.cells()]
+        kinds = [event.kind for event in ledger.events()]
+        folder = ledger.store.folder
+    (folder / "mirror.db").write_bytes(os.urandom(8192))
+    with closing(opened(bare)) as ledger:
+        assert [(r.path, r.state, r.token) for r in ledger.cells()] == before
+        assert [event.kind for event in ledger.events()] == kinds
+        assert len(ledger.claim(ME, Offer(), 9)) == 4
+    (folder / "boot").write_text("another start of the machine")
+    with closing(opened(bare)) as ledger:
+        assert counts(ledger.cells()).running == 4

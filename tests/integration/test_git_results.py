@@ -1,0 +1,117 @@
+"""Results that travel in a git repository: as they were sealed, or not at all."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from benchfleet.domain.attempt import Lease, Outcome
+from benchfleet.errors import GitError, ResultsError
+from benchfleet.git.objects import EMPTY_TREE, Objects
+from benchfleet.git.process import Git, make_repository
+from benchfleet.results.layout import Layout
+from benchfleet.results.places.git import LEFT_OUT, Carrier, place_of, take_out
+from benchfleet.results.write import AttemptFolder, Verdict
+from benchfleet.testing import sample_cell
+
+CELL = sample_cell(repeats=True, repeat=2)
+LEASE = Lease(fingerprint=CELL.fingerprint, attempt=1, token=1, expires_in=60.0)
+PATH = CELL.path(marked=False)
+
+
+@pytest.fixture
+def objects(tmp_path: Path) -> Iterator[Objects]:
+    make_repository(tmp_path / "own.git")
+    found = Objects(Git(tmp_path / "own.git"))
+    yield found
+    found.close()
+
+
+@pytest.fixture
+def layout(tmp_path: Path) -> Layout:
+    return Layout(tmp_path / "results")
+
+
+def sealed(layout: Layout, big: bytes = b"") -> Outcome:
+    folder = AttemptFolder(layout.attempt(LEASE))
+    if big:
+        folder.append("big.bin", big)
+    score = {"overall": 0.5, "per_sample": [], "tasks": {}, "summary": {}}
+    found = folder.seal(CELL, PATH, Verdict(score=score, seconds={"load": 1.5}, provenance={}))
+    return Outcome(
+        state="success", digest=found.digest, host="lab2", device="cpu:0", seconds={"load": 1.5}
+    )
+
+
+def carried(objects: Objects, layout: Layout, outcome: Outcome, large: int = 10_000) -> str:
+    tree = Carrier(layout, "my study", large)(objects, EMPTY_TREE, LEASE, outcome, CELL.id)
+    assert tree is not None
+    return tree
+
+
+def test_a_result_comes_out_of_the_repository_as_it_was_sealed(
+    objects: Objects, layout: Layout, tmp_path: Path
+) -> None:
+    outcome = sealed(layout)
+    tree = carried(objects, layout, outcome)
+    place = place_of("my study", PATH)
+    assert place == f"results/my study/{PATH}"
+    assert take_out(objects, tree, place, tmp_path / "out", outcome.digest) == []
+    was = {file.name: file.read_bytes() for file in layout.attempt(LEASE).iterdir()}
+    assert {file.name: file.read_bytes() for file in (tmp_path / "out").iterdir()} == was
+    found = objects.at(tree, "runs/benchmark-0_tiny_dense_2.json")
+    assert found is not None
+    short = json.loads(objects.read(found[0])[1])
+    assert short["run"] == {
+        "configuration": "dense",
+        "model": "tiny",
+        "level": "benchmark-0",
+        "rerun": 2,
+    }
+    assert (short["hostname"], short["load_time_s"], short["result"]) == ("lab2", 1.5, place)
+
+
+def test_a_large_file_stays_on_its_host_and_is_named(
+    objects: Objects, layout: Layout, tmp_path: Path
+) -> None:
+    outcome = sealed(layout, big=b"x" * 20_000)
+    tree = carried(objects, layout, outcome)
+    place = place_of("my study", PATH)
+    told = objects.at(tree, f"{place}/{LEFT_OUT}")
+    assert told is not None
+    left = json.loads(objects.read(told[0])[1])
+    assert (left["big.bin"]["bytes"], left["big.bin"]["host"]) == (20_000, "lab2")
+    assert objects.at(tree, f"{place}/big.bin") is None
+    assert take_out(objects, tree, place, tmp_path / "out", outcome.digest) == ["big.bin"]
+    assert objects.at(carried(objects, layout, outcome, 50_000), f"{place}/big.bin")
+
+
+def test_what_is_not_as_it_was_sealed_is_refused(
+    objects: Objects, layout: Layout, tmp_path: Path
+) -> None:
+    outcome = sealed(layout)
+    place = place_of("my study", PATH)
+    tree = carried(objects, layout, outcome)
+    forged = objects.with_file(tree, f"{place}/metrics.json", objects.blob(b'{"overall": 1}'))
+    with pytest.raises(ResultsError, match=r"metrics\.json is not as it was sealed"):
+        take_out(objects, forged, place, tmp_path / "one", outcome.digest)
+    with pytest.raises(ResultsError, match="is not what the ledger took"):
+        take_out(objects, tree, place, tmp_path / "two", "0" * 64)
+    with pytest.raises(ResultsError, match="is not in the repository"):
+        take_out(objects, tree, f"{place}/more", tmp_path / "three", outcome.digest)
+    assert not (tmp_path / "two").exists()
+
+
+def test_an_attempt_that_is_not_what_was_finished_is_not_carried(
+    objects: Objects, layout: Layout
+) -> None:
+    carrier = Carrier(layout, "my study", 10_000)
+    failed = Outcome(state="failed")
+    assert carrier(objects, EMPTY_TREE, LEASE, failed, CELL.id) is None
+    sealed(layout)
+    other = Outcome(state="success", digest="0" * 64)
+    with pytest.raises(GitError, match="its seal is another"):
+        carrier(objects, EMPTY_TREE, LEASE, other, CELL.id)
