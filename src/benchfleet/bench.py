@@ -21,7 +21,7 @@ from benchfleet.domain.matrix import Matrix
 from benchfleet.domain.names import path_part
 from benchfleet.domain.told import TOLD, Told, newest
 from benchfleet.domain.usage import Bill
-from benchfleet.environment import lease_seconds, own_cache
+from benchfleet.environment import host_name, lease_seconds, own_cache
 from benchfleet.errors import (
     LedgerAbsent,
     LedgerDamaged,
@@ -112,7 +112,8 @@ class Bench:
             digest = hashlib.sha256(str(self.layout.root.absolute()).encode()).hexdigest()[:12]
             folder = own_cache(os.environ) / "ledgers" / digest
         large = address_of(self.url).large
-        return {"folder": folder, "files": Carrier(self.layout, self.campaign.name, large)}
+        carrier = Carrier(self.layout, self.campaign.name, large)
+        return {"folder": folder, "files": carrier, "host": host_name(self.folder)}
 
     def records(self, cells: Iterable[Cell]) -> list[CellRecord]:
         """The cells as the ledger has them; empty where nothing was run yet."""

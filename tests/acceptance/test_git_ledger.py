@@ -78,6 +78,26 @@ def test_the_users_checkout_and_index_are_left_as_they_are(user: User, bare: Pat
     assert "GIT_DIR" not in os.environ
 
 
+def test_a_worker_without_the_campaigns_file_takes_what_the_repository_has(
+    user: User, bare: Path
+) -> None:
+    user.write(MOCK)
+    at = ("--ledger", "git+file:lab.git")
+    user.run("run", "study.yaml", *at, "--cpu-slots", "1", "--only", "models=m1")
+    assert len(user.published()) == 1
+    retried = user.json("cancel", "study.yaml", *at, "--only", "models=m2", "--yes")
+    assert len(retried["cancelled"]) == 1
+    user.run("retry", "study.yaml", *at, "--cancelled")
+    (user.folder / "study.yaml").unlink()
+    (user.folder / "runner_hostname.txt").write_text("lab2\n")
+    user.run("work", *at, "--cpu-slots", "1", "--results", "elsewhere", code=None)
+    branches = git(bare, "for-each-ref", "--format=%(refname:short)", "refs/heads/machine").split()
+    assert [name.startswith("machine/lab2-") for name in branches].count(True) == 1
+    assert len(branches) == 2
+    near = user.run("work", *at, "--campaign", "stduy", code=None).stderr
+    assert "did you mean 'study'" in near
+
+
 @pytest.mark.parametrize(
     ("url", "said"),
     [

@@ -38,6 +38,7 @@ from benchfleet.ledger.chosen_table import Do
 from benchfleet.ledger.git_address import ref_part
 from benchfleet.ledger.git_mirror import ACTS, Change
 from benchfleet.ledger.git_outbox import Outbox
+from benchfleet.ledger.git_present import campaigns_at
 from benchfleet.ledger.git_store import Store
 from benchfleet.ledger.git_telling import Behind, Files, Told, tell
 from benchfleet.ledger.sql import Clock, SqlLedger
@@ -111,6 +112,11 @@ class GitLedger(SqlLedger):
         for lease, outcome in self._outbox.waiting():
             with suppress(LedgerUnreachable, ClaimLost), self._outbox.holding(lease, outcome):
                 self._alone(partial(self.finished, lease, outcome), patience=0.0)
+
+    @classmethod
+    def campaigns(cls, url: str) -> Sequence[str]:
+        """The campaigns whose ledgers are in the repository."""
+        return campaigns_at(url)
 
     def close(self) -> None:
         self.store.close()

@@ -27,6 +27,7 @@ from benchfleet.ledger.chosen_table import Do
 from benchfleet.ledger.git_address import Refs, address_of, mirror_folder, ref_part
 from benchfleet.ledger.git_log import enrolment_of, facts_of, message, told
 from benchfleet.ledger.git_mirror import UNSURE, Mirror, can_take, enter, take_in
+from benchfleet.ledger.git_present import away
 from benchfleet.ledger.git_turn import Turn
 from benchfleet.ledger.sql import Clock
 
@@ -260,15 +261,8 @@ class Store:
                 do("point", fingerprint=fingerprint, object="")
 
     def plain(self, error: GitError) -> LedgerError:
-        if isinstance(error, GitDenied):
-            return LedgerUnreachable(
-                f"the ledger {error}; see that this user may read and push there"
-            )
-        if isinstance(error, GitAway):
-            return LedgerUnreachable(
-                f"the ledger {error}; see that the repository is there and can be reached, and run "
-                f"again (a new one is made with `git init --bare`)"
-            )
+        if isinstance(error, (GitAway, GitDenied)):
+            return away(error)
         return LedgerError(f"the ledger {self.shown}: {error}")
 
     def went_through(self, commit: str) -> bool:
