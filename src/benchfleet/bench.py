@@ -19,6 +19,7 @@ from benchfleet.domain.cell import Cell
 from benchfleet.domain.event import Event
 from benchfleet.domain.matrix import Matrix
 from benchfleet.domain.names import path_part
+from benchfleet.domain.phase import GATE_EVENTS, Decision, decisions
 from benchfleet.domain.told import TOLD, Told, newest
 from benchfleet.domain.usage import Bill
 from benchfleet.environment import host_name, lease_seconds, own_cache
@@ -31,6 +32,7 @@ from benchfleet.errors import (
 )
 from benchfleet.ledger.addresses import shown_url
 from benchfleet.ledger.base import DEFAULT_LEASE, Ledger
+from benchfleet.ledger.gates import Standing, standings
 from benchfleet.ledger.history import BILLED, bills
 from benchfleet.results.layout import CELL, Layout
 from benchfleet.results.read import is_published, published_folders, sealed_attempts
@@ -146,6 +148,20 @@ class Bench:
             return []
         with closing(ledger):
             return [cell for record in ledger.cells(whole=True) if (cell := record.cell)]
+
+    def gates(self) -> dict[str, Decision]:
+        """The newest decision on the gate of each phase that has one."""
+        ledger = self.existing_ledger() if self.campaign.phases else None
+        if ledger is None:
+            return {}
+        with closing(ledger):
+            return decisions(ledger.events(kinds=GATE_EVENTS))
+
+    def phases(self, cells: Iterable[Cell], records: Iterable[CellRecord]) -> list[Standing]:
+        """How each phase stands over these cells."""
+        if not self.campaign.phases:
+            return []
+        return standings(self.campaign.phases, cells, records, self.gates())
 
     def mark(self) -> int:
         """Record that all of it is told of from here, and return the event's number."""
@@ -292,7 +308,8 @@ def told_campaign(url: str, name: str = "", *, results: Path | None = None) -> C
         raise LedgerAbsent(f"{shown} has no ledger of campaign {name!r} any more")
     with closing(ledger):
         told = newest(ledger.events(kinds={TOLD})) or Told(name=name)
-    return replace(campaign, placement=told.placement or campaign.placement)
+    placement = told.placement or campaign.placement
+    return replace(campaign, placement=placement, phases=told.phases)
 
 
 def _results_of(name: str, file: Path | None, base: Path | None) -> Path:

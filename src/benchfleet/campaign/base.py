@@ -10,6 +10,7 @@ from benchfleet.domain.eligibility import Eligibility
 from benchfleet.domain.eligibility import default as usual_rules
 from benchfleet.domain.matrix import Matrix
 from benchfleet.domain.names import path_part
+from benchfleet.domain.phase import Phase
 from benchfleet.domain.told import Told
 from benchfleet.domain.usage import Price
 from benchfleet.policies.base import DEFAULT
@@ -37,6 +38,7 @@ class Campaign:
     file: Path | None  # where it was read from, absolute; None where a ledger told of it
     results: Path  # the folder of this campaign alone, absolute
     matrix: Matrix
+    phases: tuple[Phase, ...] = ()
     machine: Machine = field(default_factory=Machine)
     placement: str = DEFAULT  # which waiting cells go first, by the policy's name
     eligibility: Eligibility = field(default_factory=usual_rules)  # what machines are held against

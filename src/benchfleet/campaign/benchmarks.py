@@ -16,6 +16,7 @@ from .plugins import plugin
 from .shapes import (
     LABEL,
     MAPPING,
+    TRUTH,
     Shape,
     either,
     listing,
@@ -34,6 +35,7 @@ KEYS: Mapping[str, Shape] = {
     "generation": told(MAPPING, "over all other generation kwargs"),
     "batch_size": told(whole(), "samples asked at once (defaults.batch_size)"),
     "limit": told(whole(), "only the first so many samples"),
+    "critical": told(TRUTH, "where it fails for good, the gate of its phase closes at once"),
 }
 _SETTINGS = {**mapping(KEYS), "additionalProperties": True}  # what the benchmark itself takes
 _NAME = plugin_name("benchmarks")
@@ -56,6 +58,7 @@ class DeclaredWorkload:
     base: Mapping[str, Any]  # generation kwargs beneath the model's
     own: Mapping[str, Any]  # generation kwargs above the model's
     workload: Workload | None
+    critical: Entry | None = None  # where it says that its failure closes the gate of its phase
 
 
 def read_benchmarks(
@@ -100,8 +103,9 @@ def _workloads(
         settings.inside("repeats").wrong("belongs in 'defaults', or in an include rule")
     own = settings.inside("generation").kwargs()
     batch_size = settings.inside("batch_size").whole(defaults.batch_size)
-    limit = settings.inside("limit")
+    limit, critical = settings.inside("limit"), settings.inside("critical")
     limited = None if limit.absent else limit.whole(1)
+    is_critical = critical if critical.truth(False) else None
     benchmark = _benchmark(name, params, entry, folder)
     called = getattr(benchmark, "name", "")
     if benchmark is None:
@@ -127,6 +131,7 @@ def _workloads(
             base=base,
             own=own,
             workload=shared and _of_subset(shared, benchmark, subset, place, subsets),
+            critical=is_critical,
         )
         for subset, place in _subsets(subsets, entry)
     ]

@@ -9,6 +9,8 @@ from benchfleet.domain.cell import Cell
 from benchfleet.domain.matrix import AXES, Rule, chosen, with_limit
 from benchfleet.errors import CampaignError, Mistake
 
+CHOSEN_BY = (*AXES, "phases")
+
 
 def choose(
     cells: Sequence[Cell],
@@ -27,7 +29,7 @@ def choose(
     barred = _rules("--exclude", exclude, mistakes)
     if mistakes:
         raise CampaignError("command line", mistakes)
-    together = Rule(**{axis: sum((getattr(r, axis) for r in wanted), ()) for axis in AXES})
+    together = Rule(**{axis: sum((getattr(r, axis) for r in wanted), ()) for axis in CHOSEN_BY})
     left = chosen(cells, only=[together] if wanted else (), exclude=barred)
     for option, texts in (("--only", only), ("--exclude", exclude)):
         mistakes += _idle_patterns(option, texts, cells)
@@ -66,6 +68,7 @@ def _names(axis: str, cells: Sequence[Cell]) -> set[str]:
         "benchmarks": lambda cell: cell.workload.benchmark,
         "subsets": lambda cell: cell.workload.subset or "",
         "repeats": lambda cell: str(cell.repeat),
+        "phases": lambda cell: cell.phase,
     }
     return {by_axis[axis](cell) for cell in cells}
 
@@ -78,9 +81,9 @@ def _rules(option: str, texts: Sequence[str], mistakes: list[Mistake]) -> list[R
         if not equals or not names:
             example = f"write AXIS=NAME, such as {option} configs=dense"
             mistakes.append(Mistake(key=f"{option} {text}", message=example))
-        elif plural not in AXES:
-            near = get_close_matches(plural, AXES, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"axes are {', '.join(AXES)}"
+        elif plural not in CHOSEN_BY:
+            near = get_close_matches(plural, CHOSEN_BY, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"axes are {', '.join(CHOSEN_BY)}"
             mistakes.append(Mistake(key=f"{option} {text}", message=f"no axis {axis!r}; {hint}"))
         else:
             rules.append(Rule(**{plural: tuple(names.split(","))}))

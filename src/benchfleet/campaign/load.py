@@ -7,23 +7,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from benchfleet.domain.matrix import Matrix, ModelEntry
 from benchfleet.domain.told import Told
 from benchfleet.errors import CampaignError
 from benchfleet.policies.base import DEFAULT
 
-from . import benchmarks, configs, defaults, eligibility, models, rules
+from . import defaults, eligibility
 from .base import AUTO, RESULTS, Campaign, Machine, results_folder
-from .benchmarks import DeclaredWorkload, read_benchmarks
-from .check import check_contents, check_names
-from .configs import read_configs
-from .defaults import Defaults, read_defaults
+from .defaults import read_defaults
 from .eligibility import read_eligibility
 from .entry import Entry, Mistakes
-from .models import DeclaredModel, read_models
-from .pairs import check_pairs, leaves_cells
+from .matrices import MATRIX, MatrixReader
+from .phases import PHASES, read_phases
 from .plugins import plugin as opened_plugin
-from .rules import Axes, read_exclude, read_include
 from .shapes import NAME, PRICE, SLOTS, TEXT, Shape, listing, mapping, plugin, told, whole
 from .source import Flaw, Source
 from .yaml_reader import read_yaml
@@ -39,13 +34,6 @@ MACHINE: Mapping[str, Shape] = {
     ),
     "slots_per_gpu": told(SLOTS, "slots on each GPU, or auto, as --slots-per-gpu"),
 }
-MATRIX: Mapping[str, Shape] = {
-    "models": models.SHAPE,
-    "configs": configs.SHAPE,
-    "benchmarks": benchmarks.SHAPE,
-    "exclude": rules.EXCLUDE,
-    "include": rules.INCLUDE,
-}
 KEYS: Mapping[str, Shape] = {
     "campaign": told(NAME, "names the results folder, and the campaign in its ledger"),
     "results": told(TEXT, f"results go to <results>/<campaign>/ ({RESULTS})"),
@@ -53,9 +41,10 @@ KEYS: Mapping[str, Shape] = {
     "placement": told(plugin("policies"), f"which waiting cells go first ({DEFAULT})"),
     "eligibility": eligibility.SHAPE,
     "defaults": told(mapping(defaults.KEYS), "what holds where an axis says nothing else"),
-    "matrix": told(mapping(MATRIX, required=("models", "benchmarks")), "what to run"),
+    "matrix": told(mapping(MATRIX), "what to run"),
+    "phases": PHASES,
 }
-REQUIRED = ("campaign", "matrix")
+REQUIRED = ("campaign",)
 MAX_BYTES = 10_000_000
 Reader = Callable[[str, Path], Source]
 
@@ -144,10 +133,11 @@ def _campaign(root: Entry, file: Path) -> Campaign | None:
     opened_plugin("policies", placement, fields["placement"])
     rules_for_machines = read_eligibility(fields["eligibility"])
     found = read_defaults(fields["defaults"])
-    if fields["matrix"].absent:
+    if fields["matrix"].absent and fields["phases"].absent:
         fields["matrix"].wrong("is missing; it says what to run: models, configs and benchmarks")
         return None
-    matrix = _matrix(fields["matrix"], found, fields["defaults"], file.parent)
+    reader = MatrixReader(found, fields["defaults"], file.parent)
+    matrix, phases = read_phases(fields["matrix"], fields["phases"], reader)
     if not name:
         return None
     return Campaign(
@@ -155,10 +145,11 @@ def _campaign(root: Entry, file: Path) -> Campaign | None:
         file=file,
         results=results_folder(file.parent, base, name),
         matrix=matrix,
+        phases=phases,
         machine=machine,
         placement=placement,
         eligibility=rules_for_machines,
-        told=Told(name=name, placement=placement),
+        told=Told(name=name, placement=placement, phases=phases),
     )
 
 
@@ -183,49 +174,3 @@ def _results(entry: Entry) -> str:
     elif not base:
         entry.wrong(f"names no folder; remove it for {RESULTS}")
     return base
-
-
-def _matrix(entry: Entry, preset: Defaults, defaults: Entry, folder: Path) -> Matrix:
-    """The matrix of all that is right in it; what is not is noted, and none of it is run."""
-    fields = entry.fields(MATRIX)
-    named = read_models(fields["models"], preset, folder)
-    settings = read_configs(fields["configs"], preset)
-    workloads = read_benchmarks(fields["benchmarks"], preset, folder)
-    axes = Axes(
-        models=[model.name for model in named],
-        configs=[config.name for config in settings],
-        workloads=[(one.benchmark, one.subset or "") for one in workloads],
-        repeats=preset.repeats,
-    )
-    matrix = Matrix(
-        models=tuple(found for one in named if (found := _with_generation(one, workloads))),
-        configs=tuple(one.config for one in settings if one.config),
-        workloads=tuple(one.workload for one in workloads if one.workload),
-        repeats=preset.repeats,
-        limits=preset.limits,
-        exclude=read_exclude(fields["exclude"], axes),
-        include=read_include(fields["include"], axes),
-    )
-    check_names(named, settings, workloads)
-    check_contents(named, settings)
-    if fields["exclude"].right and fields["include"].right:
-        check_pairs(matrix, named, settings, workloads, defaults)
-    if entry.right and matrix.models and not leaves_cells(matrix):
-        fields["exclude"].wrong("the rules leave no cell to run")
-    return matrix
-
-
-def _with_generation(
-    declared: DeclaredModel, workloads: list[DeclaredWorkload]
-) -> ModelEntry | None:
-    """The model, with workloads of its own where its generation kwargs change them."""
-    if declared.model is None or not declared.generation:
-        return declared.model
-    return replace(
-        declared.model,
-        workloads=tuple(
-            replace(one.workload, generation={**one.base, **declared.generation, **one.own})
-            for one in workloads
-            if one.workload
-        ),
-    )

@@ -11,6 +11,13 @@ from .shapes import mapping
 
 _FAMILIES: tuple[Family, ...] = ("models", "benchmarks", "attention", "policies")
 
+# What a matrix must have where no phase brings axes of its own.
+_WHOLE = {
+    "type": "object",
+    "required": ["models", "benchmarks"],
+    "properties": {"models": {"type": "array"}, "benchmarks": {"type": "array"}},
+}
+
 
 def campaign_schema() -> dict[str, Any]:
     """JSON Schema, draft 2020-12; the plugins are those installed here."""
@@ -18,5 +25,7 @@ def campaign_schema() -> dict[str, Any]:
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "benchfleet campaign",
         **mapping(KEYS, required=REQUIRED),
+        "if": {"required": ["phases"], "properties": {"phases": {"type": "array"}}},
+        "else": {"required": ["matrix"], "properties": {"matrix": _WHOLE}},
         "$defs": {family: {"enum": names(family)} for family in _FAMILIES},
     }

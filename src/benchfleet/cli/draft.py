@@ -89,6 +89,12 @@ def drafted(*, file: str, name: str, here: Here, found: Sequence[Found], no_mode
         "  benchmarks:",
         "    - mock_benchmark  # five questions: is all set up right?",
         "    - recall: {subsets: [512, 1024], samples: 20}  # find a record in a text so long",
+        "",
+        "# Parts that are run one after the other; the next opens when the gate of the one before",
+        "# holds. Cells that no phase takes may run at any time.",
+        "# phases:",
+        "#   - {name: check, only: {benchmarks: mock_benchmark}, gate: min(score) >= 0.8}",
+        "#   - {name: study, only: {benchmarks: recall}}",
     ]
     return "\n".join(lines) + "\n"
 

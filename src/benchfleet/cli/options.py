@@ -65,7 +65,7 @@ def choice(parser: argparse.ArgumentParser) -> None:
         metavar="AXIS=NAME,…",
         action="append",
         default=[],
-        help="only these, by axis (models, configs, benchmarks, subsets, repeats); "
+        help="only these, by axis (models, configs, benchmarks, subsets, repeats, phases); "
         "globs work, ! negates",
     )
     parser.add_argument(

@@ -7,7 +7,7 @@ import json
 from collections.abc import Sequence
 
 from benchfleet.bench import Bench
-from benchfleet.cli import options
+from benchfleet.cli import options, phased
 from benchfleet.cli.explain import differences, earlier, find
 from benchfleet.cli.plan_text import explained, overview
 from benchfleet.cli.planning import as_json, known_records, planned, with_paths
@@ -43,18 +43,21 @@ def main(arguments: argparse.Namespace) -> int:
         pool = choose_pool(options.asked_devices(arguments, bench.campaign))
     except DeviceError as error:
         missing = str(error)
+    records = known_records(bench, cells)
+    phases = bench.phases(cells, records)
     plan = planned(
         cells,
-        known_records(bench, cells),
+        records,
         pool,
         missing=missing,
         ram=available_memory(),
         cores=cores(),
     )
     if arguments.json:
-        print(json.dumps(as_json(bench, plan), indent=2))
+        found = {**as_json(bench, plan), "phases": phased.as_json(phases)}
+        print(json.dumps(found, indent=2))
     else:
-        _print(overview(bench, plan, every_cell=arguments.cells))
+        _print(overview(bench, plan, phased.lines(phases), every_cell=arguments.cells))
     return 0
 
 

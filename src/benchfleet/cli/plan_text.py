@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from benchfleet.bench import Bench
@@ -27,8 +27,10 @@ _GROUPINGS: tuple[tuple[str, ...], ...] = (
 )
 
 
-def overview(bench: Bench, plan: Plan, *, every_cell: bool) -> list[str]:
-    """The whole plan: machine, cells, what cannot run, and what to expect."""
+def overview(
+    bench: Bench, plan: Plan, phases: Iterable[str] = (), *, every_cell: bool
+) -> list[str]:
+    """The whole plan: machine, phases, cells, what cannot run, and what to expect."""
     counts = plan.counts
     spoken = [
         f"{counts['total']} cells",
@@ -42,6 +44,7 @@ def overview(bench: Bench, plan: Plan, *, every_cell: bool) -> list[str]:
     lines += [f"on {_machine(plan.pool, plan.ram)}"] if plan.pool else []
     return [
         *lines,
+        *phases,
         "",
         *(_cells(plan.rows) if whole else _groups(plan.rows)),
         *_impossible(plan.rows),
@@ -62,11 +65,13 @@ def _machine(pool: Pool, ram: int) -> str:
 
 
 def _cells(rows: Sequence[Row]) -> Iterator[str]:
+    phased = any(row.cell.phase for row in rows)
     yield from _table(
-        ["state", "cell", "needs", "memory", "time"],
+        ["state", *(["phase"] if phased else []), "cell", "needs", "memory", "time"],
         [
             [
                 "cannot run" if row.impossible else row.state,
+                *([row.cell.phase] if phased else []),
                 row.path,
                 _needs(row.cell),
                 _memory([row]),

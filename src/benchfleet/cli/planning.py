@@ -192,6 +192,7 @@ def _row_as_json(row: Row) -> dict[str, Any]:
         "cell": row.path,
         "state": row.state,
         "fingerprint": row.cell.fingerprint,
+        "phase": row.cell.phase,
         "needs": {"gpus": row.cell.need.gpus, "vram": row.cell.need.vram},
         "memory": {
             "total": estimate.total,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 
-from benchfleet.cli import options
+from benchfleet.cli import options, phased
 from benchfleet.cli.words import duration, printable
 from benchfleet.domain.state import STATES
 from benchfleet.reports.spending import in_all, spending, total
@@ -27,12 +27,14 @@ def main(arguments: argparse.Namespace) -> int:
     running = [record for record in records if record.state == "running"]
     failed = [record for record in records if record.state in ("failed", "partial")]
     gone, unpublished = bench.gone(records), bench.unpublished(records)
+    phases = bench.phases(cells, records)
     counts["pending"] = len(cells) - sum(counts[s] for s in STATES if s != "pending")
     used = total(spending([(cell, None) for cell in cells], bench.bills()))
     if arguments.json:
         found = {
             "campaign": bench.campaign.name,
             **counts,
+            "phases": phased.as_json(phases),
             "holders": [
                 {"cell": r.path, "runner": r.runner, "lease_seconds": r.expires_in} for r in running
             ],
@@ -49,6 +51,8 @@ def main(arguments: argparse.Namespace) -> int:
         return 0
     shown = [f"{counts[state]} {state}" for state in STATES if counts[state]]
     print(printable(f"{bench.campaign.name}: {len(cells)} cells · {' · '.join(shown)}"))
+    for line in phased.lines(phases):
+        print(printable(line))
     if took := in_all(used):
         print(printable(f"  used     {took}"))
     for record in running:

@@ -53,6 +53,7 @@ class Outcome:
     digest: str = ""  # SHA-256 of the sealed cell.json; "" where nothing is published
     failure: Failure | None = None
     metrics: Mapping[str, Any] = field(default_factory=dict)  # the summary that reports show
+    reported: Mapping[str, Any] = field(default_factory=dict)  # by the benchmark, for gates
     seconds: Mapping[str, float] = field(default_factory=dict)  # load, benchmark, …
     host: str = ""
     device: str = ""
@@ -90,6 +91,7 @@ class Outcome:
             **{name: getattr(self, name) for name in self.__dataclass_fields__},
             "failure": self.failure.to_dict() if self.failure else None,
             "metrics": dict(self.metrics),
+            "reported": dict(self.reported),
             "seconds": dict(self.seconds),
             "advice": asdict(self.advice) if self.advice else None,
             "first": self.first.to_dict() if self.first else None,
@@ -111,7 +113,7 @@ class Outcome:
         return cls(**found)
 
 
-_RARE = frozenset({"advice", "first", "failures", "usage", "device_type", "resumed"})
+_RARE = frozenset({"advice", "first", "failures", "usage", "device_type", "resumed", "reported"})
 
 
 @dataclass(frozen=True, kw_only=True)

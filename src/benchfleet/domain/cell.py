@@ -142,6 +142,7 @@ class Cell:
     need: Need = field(default_factory=Need)
     limits: Limits = field(default_factory=Limits)
     priority: int = 0  # larger goes first
+    phase: str = ""  # of the campaign; no part of its identity
 
     @cached_property
     def fingerprint(self) -> Fingerprint:
@@ -204,6 +205,7 @@ class Cell:
             "need": vars_of(self.need),
             "limits": vars_of(self.limits),
             "priority": self.priority,
+            **({"phase": self.phase} if self.phase else {}),
         }
 
     @classmethod
@@ -218,6 +220,7 @@ class Cell:
             need=Need(**value["need"]),
             limits=Limits(**value["limits"]),
             priority=value["priority"],
+            phase=value.get("phase", ""),
         )
 
 

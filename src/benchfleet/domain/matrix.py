@@ -21,6 +21,7 @@ class Rule:
     benchmarks: tuple[str, ...] = ()
     subsets: tuple[str, ...] = ()
     repeats: tuple[str, ...] = ()
+    phases: tuple[str, ...] = ()
 
     def matches(self, cell: Cell) -> bool:
         """Whether every axis that the rule speaks of agrees with the cell."""
@@ -30,6 +31,7 @@ class Rule:
             (self.benchmarks, cell.workload.name),
             (self.subsets, cell.workload.subset or ""),
             (self.repeats, str(cell.repeat)),
+            (self.phases, cell.phase),
         )
         return all(agrees(patterns, name) for patterns, name in named if patterns)
 
@@ -68,7 +70,8 @@ class Include:
 
 @dataclass(frozen=True, kw_only=True)
 class Matrix:
-    """models × configs × workloads × repeats, less `exclude`, plus `include`."""
+    """models × configs × workloads × repeats, less `exclude`, plus `include`; and the matrices of
+    a campaign's phases."""
 
     models: tuple[ModelEntry, ...]
     configs: tuple[Config, ...]
@@ -77,13 +80,22 @@ class Matrix:
     limits: Limits = field(default_factory=Limits)
     exclude: tuple[Rule, ...] = ()
     include: tuple[Include, ...] = ()
+    only: tuple[Rule, ...] = ()  # of all these, the cells that some rule matches; () for all
+    phase: str = ""  # that the cells are of
+    parts: tuple[Matrix, ...] = ()  # of the phases, whose cells come after its own
 
     def expand(self) -> list[Cell]:
         """Every cell once, model by model, so that neighbours share what is loaded.
 
         Cells with equal content are one cell; an `include` that asks for more repeats of a
-        cell replaces its plain form, so that all its repeats lie side by side.
+        cell replaces its plain form, so that all its repeats lie side by side. A cell of a phase
+        is not one of the campaign's own beside it.
         """
+        if self.parts:
+            phased = [cell for part in self.parts for cell in part.expand()]
+            taken = {cell.fingerprint for cell in phased}
+            own = replace(self, parts=()).expand()
+            return [*(cell for cell in own if cell.fingerprint not in taken), *phased]
         cells: dict[Fingerprint, Cell] = {}
         for cell in self.product(self.repeats):
             if not any(rule.matches(cell) for rule in self.exclude):
@@ -93,7 +105,8 @@ class Matrix:
                 if include.rule.matches(cell) and (cell.repeats or cell.fingerprint not in cells):
                     cells[cell.fingerprint] = cell
         order = {entry.model.name: place for place, entry in enumerate(self.models)}
-        return sorted(cells.values(), key=lambda cell: order[cell.model.name])
+        found = sorted(cells.values(), key=lambda cell: order[cell.model.name])
+        return chosen(found, only=self.only) if self.only else found
 
     def product(self, repeats: int) -> Iterator[Cell]:
         """models × configs × workloads × `repeats`, no rule applied."""
@@ -111,6 +124,7 @@ class Matrix:
                             need=entry.need,
                             limits=entry.limits or self.limits,
                             priority=entry.priority,
+                            phase=self.phase,
                         )
 
 
@@ -128,5 +142,6 @@ def chosen(
 
 
 def with_limit(cells: Iterable[Cell], limit: int) -> list[Cell]:
-    """The same cells over their first `limit` samples: cells of their own, by path and content."""
-    return [replace(cell, workload=replace(cell.workload, limit=limit)) for cell in cells]
+    """The same cells over their first `limit` samples: cells of their own, by path and content,
+    and of no phase, since gates speak of whole results."""
+    return [replace(cell, workload=replace(cell.workload, limit=limit), phase="") for cell in cells]

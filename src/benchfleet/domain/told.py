@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from .event import Event
+from .phase import Phase
 
 TOLD = "campaign_told"
 
@@ -18,16 +19,19 @@ class Told:
     name: str
     results: str = ""  # the URL of the place that results go to; "" for the enroller's own folder
     placement: str = ""  # which waiting cells go first, by the policy's name; "" for the default
+    phases: tuple[Phase, ...] = ()
 
     def event(self) -> Event:
         """The event that tells it."""
-        return Event(kind=TOLD, data=asdict(self))
+        phases = [phase.to_dict() for phase in self.phases]
+        return Event(kind=TOLD, data={**vars(self), "phases": phases})
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Told:
         """What an event's data say; what a newer benchfleet tells besides is left out."""
         known = {key: value for key, value in data.items() if key in cls.__dataclass_fields__}
-        return cls(**known)
+        phases = tuple(Phase.from_dict(phase) for phase in data.get("phases", ()))
+        return cls(**{**known, "phases": phases})
 
 
 def newest(events: Iterable[Event]) -> Told | None:

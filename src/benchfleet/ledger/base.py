@@ -69,8 +69,9 @@ class Ledger(Protocol):
     def enroll(self, cells: Iterable[Cell], *, paths: Mapping[Fingerprint, str] = {}) -> int:
         """Record the cells not yet known and return how many were new. Known ones stay as is, but
         while they have not ended, what is no part of their identity and does not name them follows
-        the campaign: needs, limits, priority, the model's source and its interpreter, and what
-        a benchmark is told outside its identity. `paths` are those where results lie already."""
+        the campaign: needs, limits, priority, phase, the model's source and its interpreter, and
+        what a benchmark is told outside its identity. `paths` are those where results lie already.
+        """
         ...
 
     def claim(self, runner: RunnerId, offer: Offer, limit: int = 1) -> Sequence[Claim]:

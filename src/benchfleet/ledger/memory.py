@@ -255,7 +255,8 @@ class MemoryLedger:
 
 def _terms(cell: Cell) -> tuple[object, ...]:
     model, outside = cell.model, cell.workload.outside
-    return cell.need, cell.limits, cell.priority, model.source, model.python, dict(outside)
+    place = model.source, model.python
+    return cell.need, cell.limits, cell.priority, cell.phase, place, dict(outside)
 
 
 def _following(known: Cell, declared: Cell) -> Cell:
@@ -267,6 +268,7 @@ def _following(known: Cell, declared: Cell) -> Cell:
         need=declared.need,
         limits=declared.limits,
         priority=declared.priority,
+        phase=declared.phase,
     )
 
 

@@ -35,10 +35,14 @@ class CellTexts:
         return (
             f'{{"need": {self._text(vars_of, cell.need)},'
             f' "limits": {self._text(vars_of, cell.limits)},'
-            f' "priority": {cell.priority},'
+            f' "priority": {cell.priority},{self._phase(cell)}'
             f' "model": {self._text(_place, cell.model)},'
             f' "workload": {self._text(_outside, cell.workload)}}}'
         )
+
+    @staticmethod
+    def _phase(cell: Cell) -> str:
+        return f' "phase": {json.dumps(cell.phase)},' if cell.phase else ""
 
     def _text(self, chosen: Callable[[Any], Any], part: object) -> str:
         known = self._made.get((chosen, id(part)))

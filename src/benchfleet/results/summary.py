@@ -6,6 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+_MOST, _LONGEST_NAME, _LARGEST = 50, 100, 1e300  # of numbers beside the summary
+
 
 def summarise(score: Mapping[str, Any], records: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     """Headline, samples, standard error s/√n, tokens and the mean of each measure.
@@ -30,6 +32,18 @@ def summarise(score: Mapping[str, Any], records: Sequence[Mapping[str, Any]]) ->
     for name, values in sorted(measures.items()):
         metrics.setdefault(name, _mean(values))
     return metrics
+
+
+def numbers_and_truths(told: Mapping[str, Any]) -> dict[str, float | bool]:
+    """What a benchmark reported that gates can weigh, as far as a ledger should keep it."""
+    found = {
+        name: value
+        for name, value in told.items()
+        if isinstance(value, (bool, int, float))
+        and len(name) <= _LONGEST_NAME
+        and abs(value) <= _LARGEST
+    }
+    return dict(list(found.items())[:_MOST])
 
 
 def _mean(values: Sequence[float]) -> float:

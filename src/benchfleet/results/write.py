@@ -39,7 +39,7 @@ from benchfleet.results.disk import (
 )
 from benchfleet.results.samples import by_index, sample_lines, samples_in
 from benchfleet.results.series import Series
-from benchfleet.results.summary import summarise
+from benchfleet.results.summary import numbers_and_truths, summarise
 
 _DRAFT = f".{names.SAMPLES}.draft"  # the sealed samples, before they take the recorded ones' place
 _OURS = frozenset({names.CELL, names.SAMPLES, names.LOG, names.FAILURE, names.TELEMETRY, _DRAFT})
@@ -65,6 +65,7 @@ class Sealed:
 
     digest: str  # SHA-256 of cell.json
     metrics: Mapping[str, float]  # the summary that the ledger keeps too
+    reported: Mapping[str, float | bool] = field(default_factory=dict)  # by the benchmark itself
 
 
 class AttemptFolder:
@@ -170,6 +171,7 @@ class AttemptFolder:
         files, folders = self._plain_content()
         records = self._read_back(len(verdict.score["per_sample"]))
         metrics = summarise(verdict.score, records)
+        reported = numbers_and_truths(verdict.score["summary"])
         if scores := verdict.score["per_sample"]:
             records = [{**r, "score": s} for r, s in zip(records, scores, strict=True)]
         texts = {
@@ -200,6 +202,7 @@ class AttemptFolder:
                 "path": path,
                 "cell": cell.to_dict(),
                 "metrics": metrics,
+                **({"reported": reported} if reported else {}),
                 "seconds": verdict.seconds,
                 "provenance": verdict.provenance,
                 "telemetry": verdict.telemetry,
@@ -219,7 +222,8 @@ class AttemptFolder:
             raise
         for folder in (*reversed(folders), *reversed(self._changed)):
             sync_folder(folder)
-        return Sealed(digest=sha256(contents[names.CELL]).hexdigest(), metrics=metrics)
+        digest = sha256(contents[names.CELL]).hexdigest()
+        return Sealed(digest=digest, metrics=metrics, reported=reported)
 
     def _plain_content(self) -> tuple[dict[str, bool], list[Path]]:
         """The names of the files, with whether they are empty, and the folders. Links, pipes and

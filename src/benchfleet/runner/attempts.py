@@ -155,6 +155,7 @@ class Attempts:
             state="success",
             digest=sealed.digest,
             metrics=sealed.metrics,
+            reported=sealed.reported,
             seconds=done.seconds,
             host=attempt.host,
             device=attempt.device,

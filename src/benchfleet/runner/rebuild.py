@@ -18,6 +18,7 @@ from benchfleet.errors import ResultsError
 from benchfleet.ledger.base import Ledger
 from benchfleet.results.layout import Layout
 from benchfleet.results.read import damage, published_folders, sealed
+from benchfleet.results.summary import numbers_and_truths
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,6 +109,7 @@ def _read(folder: Path, path: str) -> _Published:
             state="success",
             digest=digest,
             metrics=metrics,
+            reported=numbers_and_truths(content.get("reported") or {}),
             seconds=_numbers(content["seconds"]),
             host=str(provenance.get("host", "")),
             device=str(provenance.get("device", "")),

@@ -155,6 +155,7 @@ class LedgerContract(ABC):
             vram=5,
             tries=9,
             priority=4,
+            phase="e1",
             source="elsewhere",
             python="env/python",
             outside={"timeout": "2h"},

@@ -27,6 +27,7 @@ def sample_cell(
     vram: int = 0,
     tries: int = 3,
     priority: int = 0,
+    phase: str = "",
     batch_size: int = 1,
     outside: Mapping[str, Any] | None = None,
 ) -> Cell:
@@ -56,4 +57,5 @@ def sample_cell(
         need=Need(gpus=gpus, vram=vram),
         limits=Limits(tries=tries),
         priority=priority,
+        phase=phase,
     )

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from benchfleet.campaign import load
+from benchfleet.campaign import benchmarks, load, models
 from benchfleet.campaign.entry import Entry
 from benchfleet.campaign.load import read_campaign
 from benchfleet.campaign.schema import campaign_schema
@@ -55,6 +55,17 @@ matrix:
   exclude: {models: "!plain", configs: [bare, both], benchmarks: recall, subsets: 128, repeats: 1}
   include:
     - {models: one, configs: dense, benchmarks: recall, subsets: [128], repeats: 5}
+phases:
+  - {name: first, only: {benchmarks: mock_benchmark}, gate: min(score) > 0.5, critical: true}
+  - {name: second, only: [{subsets: 128}], exclude: {models: two}, critical: {models: plain}}
+  - {name: third, matrix: {benchmarks: [recall: 1024]}, requires: [first]}
+  - name: fourth
+    matrix:
+      models: [{name: other, adapter: mock}]
+      benchmarks: [recall: 1024]
+      exclude: {repeats: 1}
+    critical: [{models: other}]
+    requires: second
 """
 
 
@@ -109,7 +120,7 @@ def test_the_schema_has_the_reader_s_keys_and_no_other(
     for place, keys in _mappings(campaign_schema()):
         written.setdefault(place, set()).update(keys)
     benchmark = "matrix.benchmarks.*.*"  # has parameters of its own, so is read as any mapping
-    assert written.pop(benchmark) == set(load.benchmarks.KEYS)
+    assert written.pop(benchmark) == set(benchmarks.KEYS)
     # Rules have names of their own, as configs have, beside this one key.
     assert written.pop("eligibility") == {"tiers"}
     read["eligibility.*"] = read.pop("eligibility.e0")
@@ -117,6 +128,16 @@ def test_the_schema_has_the_reader_s_keys_and_no_other(
     alone = "matrix.exclude"
     assert written.pop(f"{alone}.*") == written[alone]
     written["matrix.include.*"] = written.pop("matrix.include")
+    # The matrix of a phase, and its rules, are those of the campaign.
+    for place in [place for place in written if place.startswith("phases.*.")]:
+        found = written.pop(place)
+        if ".matrix" not in place:
+            assert found == written[alone], place
+    for place in [place for place in read if place.startswith("phases.*.")]:
+        del read[place]
+    same = campaign_schema()["properties"]["matrix"]["anyOf"][0]
+    one = load.PHASES["items"]["properties"]["matrix"]["anyOf"][0]
+    assert one["properties"] == same["properties"]
     for one in ("dense", "bare"):
         assert read.pop(f"matrix.configs.{one}") == written["matrix.configs.*"]
     assert read == written
@@ -175,6 +196,14 @@ _WRONG = [
     ("matrix.benchmarks", [{"recall": {"limit": 0}}]),
     ("matrix.exclude", [{"modles": "a"}]),
     ("matrix.include", [{"models": "one", "repeats": 0}]),
+    ("phases", []),
+    ("phases", "first"),
+    ("phases", [{"gate": "score > 0"}]),
+    ("phases", [{"name": "a", "gates": "score > 0"}]),
+    ("phases", [{"name": "a", "gate": 0.9}]),
+    ("phases", [{"name": "a", "only": {"modles": "x"}}]),
+    ("phases", [{"name": "a", "critical": "yes"}]),
+    ("phases", [{"name": "a", "matrix": {"models": [3]}}]),
 ]  # fmt: skip
 
 
@@ -183,6 +212,8 @@ def test_what_the_schema_refuses_the_reader_refuses(
     validator: Draft202012Validator, key: str, value: Any
 ) -> None:
     data = _data()
+    if not key.startswith("phases"):
+        del data["phases"]  # they may bring what the matrix lacks
     *above, last = key.split(".")
     place = data
     for part in above:
@@ -200,8 +231,8 @@ def test_null_stands_for_the_default_of_every_key_that_has_one(
         "campaign": "study",
         "matrix": {
             **dict.fromkeys(load.MATRIX),
-            "models": [{**dict.fromkeys(load.models.KEYS), "name": "m", "adapter": "mock"}],
-            "benchmarks": [{"mock_benchmark": dict.fromkeys(load.benchmarks.KEYS)}],
+            "models": [{**dict.fromkeys(models.KEYS), "name": "m", "adapter": "mock"}],
+            "benchmarks": [{"mock_benchmark": dict.fromkeys(benchmarks.KEYS)}],
         },
     }
     assert [error.message for error in validator.iter_errors(data)] == []

@@ -1,0 +1,100 @@
+"""The keys of a matrix in a campaign file, and the matrix that they make."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from benchfleet.domain.matrix import Matrix, ModelEntry
+
+from . import benchmarks, configs, models, rules
+from .benchmarks import DeclaredWorkload, read_benchmarks
+from .check import check_contents, check_names
+from .configs import DeclaredConfig, read_configs
+from .defaults import Defaults
+from .entry import Entry
+from .models import DeclaredModel, read_models
+from .pairs import check_pairs, leaves_cells
+from .rules import Axes, read_exclude, read_include
+from .shapes import Shape
+from .source import KeyPath
+
+MATRIX: Mapping[str, Shape] = {
+    "models": models.SHAPE,
+    "configs": configs.SHAPE,
+    "benchmarks": benchmarks.SHAPE,
+    "exclude": rules.EXCLUDE,
+    "include": rules.INCLUDE,
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeclaredMatrix:
+    """A matrix, and the names on its axes for the rules of whoever chooses of it."""
+
+    matrix: Matrix
+    axes: Axes
+    workloads: Sequence[DeclaredWorkload]
+
+
+class MatrixReader:
+    """Reads the matrices of one file, each of its axes once."""
+
+    def __init__(self, preset: Defaults, defaults: Entry, folder: Path) -> None:
+        self._preset, self._defaults, self._folder = preset, defaults, folder
+        self._models: dict[KeyPath, list[DeclaredModel]] = {}
+        self._configs: dict[KeyPath, list[DeclaredConfig]] = {}
+        self._workloads: dict[KeyPath, list[DeclaredWorkload]] = {}
+
+    def read(self, entry: Entry, fields: Mapping[str, Entry]) -> DeclaredMatrix:
+        """The matrix of all that is right in `fields`, wherever in the file they stand; what is
+        not is noted, and none of it is run. `entry` is what it is told of as a whole."""
+        preset, at = self._preset, {key: fields[key].path for key in fields}
+        if at["models"] not in self._models:
+            self._models[at["models"]] = read_models(fields["models"], preset, self._folder)
+        if at["configs"] not in self._configs:
+            self._configs[at["configs"]] = read_configs(fields["configs"], preset)
+        if at["benchmarks"] not in self._workloads:
+            read = read_benchmarks(fields["benchmarks"], preset, self._folder)
+            self._workloads[at["benchmarks"]] = read
+        named, settings = self._models[at["models"]], self._configs[at["configs"]]
+        workloads = self._workloads[at["benchmarks"]]
+        axes = Axes(
+            models=[model.name for model in named],
+            configs=[config.name for config in settings],
+            workloads=[(one.benchmark, one.subset or "") for one in workloads],
+            repeats=preset.repeats,
+        )
+        matrix = Matrix(
+            models=tuple(found for one in named if (found := _with_generation(one, workloads))),
+            configs=tuple(one.config for one in settings if one.config),
+            workloads=tuple(one.workload for one in workloads if one.workload),
+            repeats=preset.repeats,
+            limits=preset.limits,
+            exclude=read_exclude(fields["exclude"], axes),
+            include=read_include(fields["include"], axes),
+        )
+        check_names(named, settings, workloads)
+        check_contents(named, settings)
+        if fields["exclude"].right and fields["include"].right:
+            check_pairs(matrix, named, settings, workloads, self._defaults)
+        if entry.right and matrix.models and not leaves_cells(matrix):
+            fields["exclude"].wrong("the rules leave no cell to run")
+        return DeclaredMatrix(matrix=matrix, axes=axes, workloads=workloads)
+
+
+def _with_generation(
+    declared: DeclaredModel, workloads: Sequence[DeclaredWorkload]
+) -> ModelEntry | None:
+    """The model, with workloads of its own where its generation kwargs change them."""
+    if declared.model is None or not declared.generation:
+        return declared.model
+    return replace(
+        declared.model,
+        workloads=tuple(
+            replace(one.workload, generation={**one.base, **declared.generation, **one.own})
+            for one in workloads
+            if one.workload
+        ),
+    )

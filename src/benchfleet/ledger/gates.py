@@ -1,0 +1,148 @@
+"""How the phases of a campaign stand by what its ledger holds, and the weighing of their gates."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from benchfleet.domain.attempt import CellRecord
+from benchfleet.domain.cell import Cell
+from benchfleet.domain.gate import Reported, Value, answer
+from benchfleet.domain.phase import ENDED, Decision, Phase, held_by, may_run
+from benchfleet.domain.state import FINAL_STATES, State
+
+from .base import Ledger
+
+_FAILED: tuple[State, ...] = ("failed", "partial")
+_HEADLINE = "score"  # another name of it
+
+
+@dataclass(frozen=True, kw_only=True)
+class Standing:
+    """A phase, as it stands."""
+
+    phase: Phase
+    total: int  # cells
+    states: Mapping[State, int]
+    decision: Decision | None  # on its gate
+    held_by: tuple[str, ...]  # the phases whose gates keep its cells from being begun
+
+    @property
+    def state(self) -> Literal["held", "open", "passed", "closed"]:
+        if self.decision is not None:
+            return "passed" if self.decision.state == "opened" else "closed"
+        return "held" if self.held_by else "open"
+
+    @property
+    def ended(self) -> int:
+        return sum(self.states.get(state, 0) for state in FINAL_STATES)
+
+
+def standings(
+    phases: Sequence[Phase],
+    cells: Iterable[Cell],
+    records: Iterable[CellRecord],
+    decided: Mapping[str, Decision],
+) -> list[Standing]:
+    """How each phase stands over these cells, in their order."""
+    by_phase: dict[str, set[str]] = {phase.name: set() for phase in phases}
+    for cell in cells:
+        if cell.phase in by_phase:
+            by_phase[cell.phase].add(str(cell.fingerprint))
+    known = {str(record.fingerprint): record.state for record in records}
+    found = []
+    for phase in phases:
+        names = by_phase[phase.name]
+        states = Counter(known.get(name, "pending") for name in names)
+        found.append(
+            Standing(
+                phase=phase,
+                total=len(names),
+                states=states,
+                decision=decided.get(phase.name),
+                held_by=() if may_run(phase.name, phases, decided) else _keeper(phase, decided),
+            )
+        )
+    return found
+
+
+def _keeper(phase: Phase, decided: Mapping[str, Decision]) -> tuple[str, ...]:
+    """The phases that keep this one: itself, where a critical cell of it failed."""
+    return held_by(phase, decided) or (phase.name,)
+
+
+def weighed(phase: Phase, cells: Sequence[Cell], ledger: Ledger, *, by: str) -> Decision | None:
+    """The decision on the gate of a phase, which has these cells: None while some have not ended,
+    and none that is critical has failed for good."""
+    names = {str(cell.fingerprint): cell for cell in cells}
+    critical = {name for name, cell in names.items() if phase.is_critical(cell)}
+    failed = _first(ledger.cells(states=_FAILED, among=critical)) if critical else None
+    if failed is None and _first(ledger.cells(states=["pending", "running"], among=names)):
+        return None
+    records = list(ledger.cells(among=names))
+    if failed is None and len(records) < len(names):
+        return None
+    states: Counter[str] = Counter(record.state for record in records)
+    states["pending"] += len(names) - len(records)
+    cells_by_state = {state: count for state, count in sorted(states.items()) if count}
+    if failed is not None:
+        reason = failed.outcome.why if failed.outcome else ""
+        return Decision(
+            phase=phase.name,
+            state="closed",
+            expression=phase.gate or ENDED,
+            why=f"{failed.path} is critical and failed: {reason}".removesuffix(": "),
+            by=by,
+            critical=failed.path,
+            cells=cells_by_state,
+        )
+    if not phase.gate:
+        return Decision(phase=phase.name, state="opened", by=by, cells=cells_by_state)
+    said = answer(phase.gate, [reported(names[r.fingerprint], r) for r in records])
+    return Decision(
+        phase=phase.name,
+        state="opened" if said.holds else "closed",
+        expression=phase.gate,
+        why=said.why,
+        numbers=tuple(map(str, said.numbers)),
+        by=by,
+        cells=cells_by_state,
+    )
+
+
+def reported(cell: Cell, record: CellRecord) -> Reported:
+    """A cell as gates see it: the numbers and truths that its benchmark reported, and those that
+    reports show; ``score`` is the headline."""
+    values: dict[str, Value] = {}
+    if record.outcome is not None and record.state == "success":
+        told = {**record.outcome.reported, **record.outcome.metrics}
+        values = {name: one for name, one in told.items() if isinstance(one, (bool, int, float))}
+        if "overall_score" in values:
+            values.setdefault(_HEADLINE, values["overall_score"])
+    return Reported(
+        cell=record.path,
+        axes={
+            "models": cell.model.name,
+            "configs": cell.config.name,
+            "benchmarks": cell.workload.name,
+            "subsets": cell.workload.subset or "",
+            "repeats": str(cell.repeat),
+        },
+        success=record.state == "success",
+        values=values,
+    )
+
+
+def of_phases(cells: Iterable[Cell], phases: Collection[Phase]) -> dict[str, list[Cell]]:
+    """The cells of each phase, by its name."""
+    found: dict[str, list[Cell]] = {phase.name: [] for phase in phases}
+    for cell in cells:
+        if cell.phase in found:
+            found[cell.phase].append(cell)
+    return found
+
+
+def _first(records: Iterable[CellRecord]) -> CellRecord | None:
+    return next(iter(records), None)

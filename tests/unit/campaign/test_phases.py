@@ -1,0 +1,227 @@
+"""The phases of a campaign file, and the mistakes in them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+from benchfleet.campaign.base import Campaign
+from benchfleet.campaign.choose import choose
+from benchfleet.campaign.load import read_campaign
+from benchfleet.campaign.source import Source
+from benchfleet.campaign.yaml_reader import read_yaml
+from benchfleet.domain.matrix import Rule
+from benchfleet.domain.phase import Phase
+from benchfleet.errors import CampaignError
+
+AXES = """\
+campaign: study
+matrix:
+  models: [{name: a, adapter: mock}, {name: b, adapter: mock, model_kwargs: {answer: "8"}}]
+  configs: {dense: null, local: {attention: {local: 4}}}
+  benchmarks: [mock_benchmark, recall: [128, 256]]
+"""
+
+
+def read(text: str, axes: str = AXES) -> Campaign:
+    source = read_yaml(axes + dedent(text))
+    return read_campaign(source, file=Path("/nowhere/study.yaml"), shown="study.yaml")
+
+
+def mistakes(text: str, axes: str = AXES) -> dict[str, tuple[int | None, str]]:
+    with pytest.raises(CampaignError) as caught:
+        read(text, axes)
+    return {m.key: (m.line, m.message) for m in caught.value.mistakes}
+
+
+def phased(campaign: Campaign) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for cell in campaign.matrix.expand():
+        found.setdefault(cell.phase, []).append(cell.id)
+    return found
+
+
+def test_phases_choose_of_the_campaigns_matrix_and_the_rest_is_of_none() -> None:
+    campaign = read("""\
+        phases:
+          - {name: e0, only: {benchmarks: mock_benchmark, models: a}, gate: min(score) >= 0.9}
+          - {name: e1, only: {benchmarks: recall}, exclude: {configs: local, subsets: 256}}
+        """)
+    found = phased(campaign)
+    assert found["e0"] == ["a/dense/mock_benchmark", "a/local/mock_benchmark"]
+    assert len(found["e1"]) == 6
+    assert found[""] == [
+        "a/local/recall_256", "b/dense/mock_benchmark", "b/local/mock_benchmark",
+        "b/local/recall_256",
+    ]  # fmt: skip
+    assert campaign.phases == (
+        Phase(name="e0", gate="min(score) >= 0.9"),
+        Phase(name="e1", requires=("e0",)),
+    )
+
+
+def test_a_phases_own_matrix_takes_what_it_lacks_from_the_campaigns() -> None:
+    campaign = read(
+        """\
+        phases:
+          - {name: prerequisites, matrix: {benchmarks: [mock_benchmark]}}
+          - {name: e0, matrix: {models: [{name: c, adapter: mock, model_kwargs: {answer: "3"}}],
+             configs: {dense: null}, benchmarks: [recall: 128]}, requires: []}
+        """,
+        AXES.replace("  benchmarks: [mock_benchmark, recall: [128, 256]]\n", ""),
+    )
+    assert phased(campaign) == {
+        "prerequisites": [
+            "a/dense/mock_benchmark", "a/local/mock_benchmark",
+            "b/dense/mock_benchmark", "b/local/mock_benchmark",
+        ],
+        "e0": ["c/dense/recall_128"],
+    }  # fmt: skip
+    assert [phase.requires for phase in campaign.phases] == [(), ()]
+
+
+def test_a_phase_is_no_part_of_a_cells_identity_and_a_limited_cell_is_of_none() -> None:
+    plain = {cell.fingerprint for cell in read("").matrix.expand()}
+    campaign = read("phases: [{name: e0, only: {models: a}}, {name: e1, only: {models: b}}]\n")
+    cells = campaign.matrix.expand()
+    assert {cell.fingerprint for cell in cells} == plain
+    chosen = choose(cells, only=["phases=e0"])
+    assert {cell.model.name for cell in chosen} == {"a"}
+    assert {cell.phase for cell in choose(cells, only=["phases=e0"], limit=3)} == {""}
+    with pytest.raises(CampaignError, match="no phase is called 'e00'; did you mean 'e0'"):
+        choose(cells, only=["phases=e00"])
+
+
+def test_critical_cells_are_all_or_chosen_or_named_by_their_benchmark() -> None:
+    campaign = read("""\
+        phases:
+          - {name: e0, only: {models: a}, critical: true}
+          - {name: e1, only: {models: b, benchmarks: recall}, critical: {subsets: 128}}
+          - name: e2
+            matrix: {benchmarks: [mock_benchmark: {limit: 2, critical: true}, recall: 512]}
+        """)
+    critical = {
+        cell.id
+        for cell in campaign.matrix.expand()
+        for phase in campaign.phases
+        if phase.name == cell.phase and phase.is_critical(cell)
+    }
+    assert campaign.phases[0].critical == (Rule(),)
+    assert {name for name in critical if name.startswith("b/dense")} == {
+        "b/dense/recall_128",
+        "b/dense/mock_benchmark+limit2",
+    }
+
+
+def test_phases_survive_the_way_to_those_without_the_file() -> None:
+    campaign = read("""\
+        phases:
+          - {name: e0, only: {models: a}, critical: {subsets: [128, "256"]}, gate: passed == true}
+          - {name: e1, only: {models: b}}
+        """)
+    for phase in campaign.phases:
+        assert Phase.from_dict(phase.to_dict()) == phase
+
+
+@pytest.mark.parametrize(
+    ("text", "key", "message"),
+    [
+        ("phases: [{name: e0, gate: 'min(score >= 1'}]", "phases[0].gate", "cannot be read"),
+        ("phases: [{name: e0, gate: 'mim(score) > 1'}]", "phases[0].gate", "did you mean 'min'"),
+        ("phases: [{gate: score > 1}]", "phases[0]", "has no name"),
+        ("phases: [{name: ../x}]", "phases[0].name", "may not start with a dot"),
+        ("phases: [{name: 'a,b'}]", "phases[0].name", "leave out commas"),
+        ("phases: []", "phases", "names no phase"),
+        ("phases: [{name: e0}, {name: e1}]", "phases[1]", "is of phase 'e0' already"),
+        ("phases: [{name: e0, only: {models: x}}]", "phases[0].only.models", "no model 'x'"),
+        (
+            "phases: [{name: e0, only: {models: a}}, {name: e0, only: {models: b}}]",
+            "phases[1].name",
+            "stands twice",
+        ),
+        ("phases: [{name: e0, requires: e1}]", "phases[0].requires", "no phase before this one"),
+        ("phases: [{name: e0, requires: [e0]}]", "phases[0].requires[0]", "requires itself"),
+        (
+            "phases: [{name: e0, only: {subsets: 128}, exclude: {benchmarks: recall}}]",
+            "phases[0]",
+            "its rules leave nothing",
+        ),
+        ("phases: [{name: e0, matrix: {exclude: {models: a}}}]", "phases[0].matrix", "no axis"),
+        (
+            "phases: [{name: e0, matrix: {models: [{name: a, adapter: mok}]}}]",
+            "phases[0].matrix.models[0].adapter",
+            "did you mean 'mock'",
+        ),
+        (
+            "phases: [{name: e0, matrix: {configs: {dense: {attention: {sink: 4}}}}}]",
+            "phases[0]",
+            "config 'dense' is another",
+        ),
+    ],
+)
+def test_a_mistake_is_told_with_its_key_and_line(text: str, key: str, message: str) -> None:
+    found = mistakes(text + "\n")
+    assert found.keys() == {key}
+    line, said = found[key]
+    assert line == 6
+    assert message in said
+
+
+def test_axes_that_nobody_names_are_told() -> None:
+    nothing = "campaign: study\n"
+    assert "has no matrix" in mistakes("phases: [{name: e0}]\n", nothing)["phases[0]"][1]
+    found = mistakes("phases: [{name: e0, matrix: {configs: {dense: null}}}]\n", nothing)
+    assert "has no models" in found["phases[0].matrix"][1]
+    assert "is missing" in mistakes("", nothing)["matrix"][1]
+
+
+def test_a_critical_benchmark_of_no_phase_closes_nothing() -> None:
+    axes = AXES.replace("mock_benchmark,", "mock_benchmark: {critical: true},")
+    found = mistakes("", axes)
+    assert found["matrix.benchmarks[0].mock_benchmark.critical"][0] == 5
+
+
+def test_the_same_phases_in_toml_and_python_make_the_same_cells(tmp_path: Path) -> None:
+    from benchfleet.campaign.load import load_campaign
+
+    toml = tmp_path / "study.toml"
+    toml.write_text("""\
+campaign = "study"
+[matrix]
+models = [{name = "a", adapter = "mock"}]
+[[phases]]
+name = "e0"
+gate = "score >= 0"
+matrix = {benchmarks = ["mock_benchmark"]}
+[[phases]]
+name = "e1"
+matrix = {benchmarks = [{recall = 128}]}
+""")
+    python = tmp_path / "study.py"
+    python.write_text("""\
+campaign = {
+    "campaign": "study",
+    "matrix": {"models": [{"name": "a", "adapter": "mock"}]},
+    "phases": [
+        {"name": "e0", "gate": "score >= 0", "matrix": {"benchmarks": ["mock_benchmark"]}},
+        {"name": "e1", "matrix": {"benchmarks": [{"recall": 128}]}},
+    ],
+}
+""")
+    one, two = load_campaign(toml), load_campaign(python)
+    assert one.phases == two.phases
+    assert (
+        phased(one)
+        == phased(two)
+        == {"e0": ["a/dense/mock_benchmark"], "e1": ["a/dense/recall_128"]}
+    )
+    python.write_text(python.read_text().replace("score >= 0", "score >=> 0"))
+    with pytest.raises(CampaignError, match="line 5"):
+        load_campaign(python)
+
+
+def test_an_empty_source_with_phases_alone_is_no_campaign() -> None:
+    with pytest.raises(CampaignError, match="needs a name"):
+        read_campaign(Source(data={"phases": []}), file=Path("/x/y.yaml"), shown="y.yaml")

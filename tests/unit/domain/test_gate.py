@@ -1,0 +1,132 @@
+"""What a gate's expression may say, and what comes of it."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from benchfleet.domain.gate import Answer, Reported, answer, check
+
+
+def cell(
+    config: str, *, benchmark: str = "recall", success: bool = True, **values: float
+) -> Reported:
+    axes = {
+        "models": "tiny",
+        "configs": config,
+        "benchmarks": benchmark,
+        "subsets": "",
+        "repeats": "0",
+    }
+    return Reported(cell=f"tiny/{config}/{benchmark}", axes=axes, success=success, values=values)
+
+
+CELLS = [
+    cell("dense", accuracy=0.95, passed=True),
+    cell("top", accuracy=0.9, passed=True),
+    cell("window", accuracy=0.5, passed=False),
+]
+
+
+@pytest.mark.parametrize(
+    ("text", "holds"),
+    [
+        ("min(accuracy) >= 0.5", True),
+        ("min(accuracy) > 0.5", False),
+        ("accuracy >= 0.5", True),
+        ("accuracy >= 0.9", False),
+        ("passed == true", False),
+        ("passed", False),
+        ("any(passed) and not all(passed)", True),
+        ("complete == 1.0", True),
+        ("completeness >= 0.95 and mean(accuracy) > 0.7", True),
+        ("mean(accuracy) > 0.9 or max(accuracy) < 3", True),
+        ('mean(accuracy, configs="dense") - mean(accuracy, configs="top") <= 0.051', True),
+        ('each(accuracy, configs="dense,top") >= 0.9', True),
+        ('each(accuracy, configs="!window") >= 0.9', True),
+        ("0.4 < median(accuracy) <= 0.9", True),
+        ("0.4 < accuracy < 0.95", False),
+        ("count(accuracy) == 3 and sum(accuracy) / 3 < 0.8", True),
+        ("all(accuracy + 0.5 >= passed)", True),
+        ("not accuracy < 0.2", True),
+        ("-min(accuracy) <= -0.5", True),
+    ],
+)
+def test_a_condition_holds_or_not(text: str, holds: bool) -> None:
+    assert check(text) == ""
+    assert answer(text, CELLS).holds is holds
+
+
+def test_the_numbers_behind_an_answer_are_told() -> None:
+    said = answer('min(accuracy) >= 0.9 and mean(accuracy, configs="dense") > 0', CELLS)
+    assert [str(number) for number in said.numbers] == [
+        "min(accuracy) = 0.5 (of 3 cells: tiny/window/recall)",
+        "mean(accuracy, configs='dense') = 0.95 (of 1 cells)",
+    ]
+    said = answer("accuracy >= 0.9", CELLS)
+    assert str(said.numbers[-1]) == "accuracy >= 0.9 = false (of 3 cells: tiny/window/recall)"
+    assert "tiny/top/recall 0.9" in str(said.numbers[0])
+
+
+def test_a_gate_asks_for_every_cell_unless_it_speaks_of_completeness() -> None:
+    cells = [*CELLS, cell("broken", success=False)]
+    said = answer("max(accuracy) > 0.9", cells)
+    assert not said.holds
+    assert said.why.startswith("1 of 4 cells did not succeed (tiny/broken/recall)")
+    assert answer("max(accuracy) > 0.9 and completeness >= 0.75", cells).holds
+    assert not answer("complete == 1.0", cells).holds
+
+
+def test_what_is_not_there_keeps_a_gate_closed_and_is_named() -> None:
+    said = answer("min(acuracy) > 0", CELLS)
+    assert said == Answer(holds=False, why="no cell reported 'acuracy'; did you mean 'accuracy'?")
+    mixed = [*CELLS, cell("dense", benchmark="P1", loss=2.0)]
+    assert (
+        "1 of 4 cells reported no 'accuracy' (tiny/dense/P1)" in answer("accuracy > 0", mixed).why
+    )
+    assert answer('each(accuracy, benchmarks="recall") > 0', mixed).holds
+    assert "no cell of this phase" in answer('mean(accuracy, configs="nope") > 0', CELLS).why
+    assert "division by zero" in answer("1 / (min(accuracy) - 0.5) > 0", CELLS).why
+    assert "not of one value" in answer("min(0.5) > 0", CELLS).why
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("min(accuracy", "cannot be read"),
+        ("", "cannot be read"),
+        ("min(accuracy)", "is a value, no condition"),
+        ("completeness", "is a value, no condition"),
+        ("minimum(accuracy) > 1", "no function 'minimum'; did you mean 'min'?"),
+        ("min(accuracy, loss) > 1", "min takes one metric"),
+        ('min(accuracy, config="dense") > 1', "chooses by no axis"),
+        ("min(accuracy, configs=3) > 1", "is chosen by a name or glob in quotes"),
+        ("accuracy ** 9 > 1", "is nothing that a gate can say"),
+        ("__import__('os').system('true') == 0", "is nothing that a gate can say"),
+        ("accuracy.real > 1", "is nothing that a gate can say"),
+        ("(lambda: 1)() > 0", "is nothing that a gate can say"),
+        ("accuracy in 3", "is nothing that a gate can say"),
+        ("accuracy > 1e999", "no finite number"),
+        ("accuracy > 'x'", "is nothing that a gate can say"),
+        ("a > 1" + " and a > 1" * 100, "longer than"),
+        ("(" * 240 + "a" + ")" * 240 + " > 1", "cannot be read"),
+    ],
+)
+def test_what_a_gate_cannot_say_is_refused(text: str, problem: str) -> None:
+    assert problem in check(text)
+    with pytest.raises(ValueError, match=re.escape(check(text))):
+        answer(text, CELLS)
+
+
+@given(st.text(alphabet="ab()<>=+-*/.,0123456789 \"'andormiex[]{}:_", max_size=60))
+def test_any_text_is_refused_or_answered(text: str) -> None:
+    if not check(text):
+        assert isinstance(answer(text, CELLS).holds, bool)
+
+
+def test_a_phase_without_cells_is_complete() -> None:
+    assert answer("completeness >= 1", []).holds
+    assert answer("count(accuracy) == 0", []).holds
