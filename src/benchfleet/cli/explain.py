@@ -47,7 +47,9 @@ def earlier(cell: Cell, records: Sequence[CellRecord]) -> list[CellRecord]:
     ]
 
 
-def find(word: str, cells: Sequence[Named], records: Sequence[CellRecord]) -> Named:
+def find(
+    word: str, cells: Sequence[Named], records: Sequence[CellRecord], *, key: str = "--explain"
+) -> Named:
     """The cell that is meant: by id, by path, or by the beginning of its fingerprint; one of the
     campaign before one that only the ledger knows. Raises CampaignError with the near ones."""
     known = [
@@ -63,15 +65,15 @@ def find(word: str, cells: Sequence[Named], records: Sequence[CellRecord]) -> Na
         if len(begun) == 1:
             return next(iter(begun.values()))
         if begun:
-            raise _unknown(word, f"{len(begun)} cells begin so; write more of the fingerprint")
+            raise _unknown(key, word, f"{len(begun)} cells begin so; write more of the fingerprint")
     names = list(dict.fromkeys(one.path for one in known))
     near = get_close_matches(word, names, n=3) or [name for name in names if word in name][:3]
     hint = f"did you mean {' or '.join(near)}?" if near else "see the list: benchfleet plan --cells"
-    raise _unknown(word, f"there is no such cell; {hint}")
+    raise _unknown(key, word, f"there is no such cell; {hint}")
 
 
-def _unknown(word: str, message: str) -> CampaignError:
-    return CampaignError("command line", [Mistake(key=f"--explain {word}", message=message)])
+def _unknown(key: str, word: str, message: str) -> CampaignError:
+    return CampaignError("command line", [Mistake(key=f"{key} {word}", message=message)])
 
 
 def _differing(old: Any, new: Any, path: str) -> Iterator[Difference]:

@@ -28,6 +28,7 @@ VERBS = {
     "report": "what won, by how much, and whether it is sure",
     "retry": "give cells that ended badly another chance",
     "failures": "what failed and why, grouped, each with the way out",
+    "logs": "what a cell printed, attempt by attempt",
     "cancel": "end cells that are not wanted any more",
     "verify": "whether every result is there and as it was sealed; mends what is not",
     "archive": "pack old attempts, logs and raw files, or move them; never a result",

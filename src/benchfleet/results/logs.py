@@ -1,0 +1,108 @@
+"""The log of one attempt, wherever it lies: at work, published, compressed or archived."""
+
+from __future__ import annotations
+
+import codecs
+import tarfile
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchfleet.domain.attempt import CellRecord
+from benchfleet.results import layout as names
+from benchfleet.results.archive import packed_attempts
+from benchfleet.results.disk import PACKED, open_plain, taken_note, unpacked
+from benchfleet.results.layout import Layout
+
+_PIECE = 2**16
+
+
+@dataclass(frozen=True, kw_only=True)
+class Log:
+    """Where a log lies."""
+
+    file: Path
+    inside: str = ""  # its name in an archive; "" where it lies by itself
+
+    def pieces(self) -> Iterator[bytes]:
+        """What it holds. Raises OSError or tarfile.TarError."""
+        if self.inside:
+            with tarfile.open(self.file) as tar:
+                held = tar.extractfile(self.inside)
+                while held is not None and (piece := held.read(_PIECE)):
+                    yield piece
+        elif self.file.suffix == PACKED:
+            yield from unpacked(self.file)
+        else:
+            with open(open_plain(self.file), "rb") as opened:
+                while piece := opened.read(_PIECE):
+                    yield piece
+
+
+def log_of(layout: Layout, record: CellRecord, name: str, *, last: bool) -> Log | None:
+    """The log of the attempt that is called ``<attempt>-<token>``, the cell's last one or not;
+    None where it is not here."""
+    places = [layout.attempts_of(record.fingerprint) / name / names.LOG]
+    if last and record.state == "success":
+        places.append(layout.published(record.path) / names.LOG)
+    for place in places:
+        for file in (place, place.with_name(f"{place.name}{PACKED}")):
+            if file.is_file() and not file.is_symlink():
+                return Log(file=file)
+        try:
+            moved = Path(str(taken_note(place).get("to", "")))
+        except OSError:
+            continue
+        return Log(file=moved) if moved.is_file() else None
+    archived = packed_attempts(layout, record.fingerprint).get(name)
+    return Log(file=archived, inside=f"{name}/{names.LOG}") if archived else None
+
+
+def lines(pieces: Iterable[bytes]) -> Iterator[str]:
+    """The lines of a log, the longest in parts; of one that was written over, as progress bars
+    do, what it ended as. A last line without an end counts."""
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    left = ""
+    for piece in pieces:
+        *whole, left = (left + decoder.decode(piece)).split("\n")
+        yield from map(_ended_as, whole)
+        if len(left) > _PIECE:
+            yield _ended_as(left)
+            left = ""
+    if left := left + decoder.decode(b"", True):
+        yield _ended_as(left)
+
+
+def _ended_as(line: str) -> str:
+    parts = [part for part in line.split("\r") if part]
+    return parts[-1].expandtabs() if parts else ""
+
+
+class Tail:
+    """What comes to the log of an attempt, also while its folder moves to its public path."""
+
+    def __init__(self) -> None:
+        self._place, self._left = 0, b""
+
+    def new_lines(self, log: Log, *, last: bool) -> list[str]:
+        """The lines that are whole since it was asked before; at the last time also one without an
+        end. Raises OSError or tarfile.TarError."""
+        new = self._left + b"".join(self._beyond(log))
+        whole = len(new) if last else new.rfind(b"\n") + 1
+        self._left = new[whole:]
+        return list(lines([new[:whole]]))
+
+    def _beyond(self, log: Log) -> Iterator[bytes]:
+        """What it holds beyond the place that was reached."""
+        if not log.inside and log.file.suffix != PACKED:
+            with open(open_plain(log.file), "rb") as opened:
+                opened.seek(self._place)
+                while piece := opened.read(_PIECE):
+                    self._place += len(piece)
+                    yield piece
+            return
+        seen = 0
+        for piece in log.pieces():
+            yield piece[max(0, self._place - seen) :]
+            seen += len(piece)
+        self._place = max(seen, self._place)
