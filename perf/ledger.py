@@ -43,7 +43,7 @@ from postgres import Postgres
 
 SETTINGS = ("shared_buffers=512MB", "max_wal_size=4GB")
 SMALL, LARGE = 10_000, 1_000_000  # rows
-MODELS, PRIORITIES = 50, 5
+MODELS, PRIORITIES = 10, 5
 SLOTS = 64
 PEERS = Path(__file__).with_name("ledger_peers.py")
 ENDED = Outcome(
@@ -213,7 +213,7 @@ def fill_postgres(server: Postgres, campaign: str, rows: int) -> None:
         server.sql(f"drop schema {ledger.schema} cascade")
     with closing(PostgresLedger(server.url(), campaign=campaign)) as ledger:
         ledger.fill(filled(rows))
-        server.sql(f"vacuum analyze {ledger.schema}.cell")
+        server.sql("vacuum analyze")
 
 
 # Workers

@@ -8,9 +8,11 @@ the first few, and takes those of them that are still free.
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Iterable, Iterator
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from heapq import merge
+from itertools import islice
 from typing import NamedTuple
 
 from benchfleet.domain.resource import Choice, Offer
@@ -40,6 +42,10 @@ class Lane:
         return offer.weight(self.load_key) if fits else None
 
 
+_SORTED = 256  # cells that are sorted beyond those that are asked for
+_Key = tuple[float, ...]
+
+
 class _Place(NamedTuple):
     """Where a cell stands in its lane: the smaller goes first."""
 
@@ -58,6 +64,8 @@ class ChosenCells:
     version: int  # of the choice, that these are of
     _lanes: dict[int, list[_Place]] = field(default_factory=dict)
     _begun: set[int] = field(default_factory=set)
+    _sorted: deque[tuple[_Key, _Place]] = field(default_factory=deque)  # the first of all lanes
+    _sorted_by: list[tuple[int, float]] = field(default_factory=list)  # with which weights
 
     def fill(self, cells: Iterable[Waiting]) -> None:
         """Take in all of the choice that nobody began yet."""
@@ -74,27 +82,37 @@ class ChosenCells:
             if cell.fingerprint in self.choice:
                 places = self._lanes.setdefault(cell.lane, [])
                 insort(places, _place(cell, self.choice), key=_backwards)
+        self._sorted_by = []
 
     def begun(self, ordinals: Iterable[int]) -> None:
         """These are nobody's first attempt any more."""
         self._begun.update(ordinals)
 
-    def ordered(self, offer: Offer, lanes: dict[int, Lane]) -> Iterator[tuple[float, ...]]:
-        """The cells that fit the offer, in its order: (after, rank with weight, ordinal)."""
-        return merge(
-            *(
-                self._of_lane(places, weight)
-                for number, places in self._lanes.items()
-                if (weight := lanes[number].weight(offer)) is not None
-            )
-        )
+    def first(self, offer: Offer, lanes: Mapping[int, Lane], count: int) -> list[_Key]:
+        """The first cells that fit the offer, in its order: (after, rank with weight, ordinal)."""
+        weights = [
+            (number, weight)
+            for number in self._lanes
+            if (weight := lanes[number].weight(offer)) is not None
+        ]
+        found: list[tuple[_Key, _Place]] = []
+        if weights == self._sorted_by:  # most offers of a run are like one before
+            while self._sorted and not self._stands(self._sorted[0][1]):
+                self._sorted.popleft()
+            found = list(islice((one for one in self._sorted if self._stands(one[1])), count))
+        if len(found) < count:
+            queues = [self._of_lane(self._lanes[number], weight) for number, weight in weights]
+            self._sorted = deque(islice(merge(*queues), _SORTED + count))
+            self._sorted_by = weights
+            found = list(islice(self._sorted, count))
+        return [key for key, _ in found]
 
-    def _of_lane(self, places: list[_Place], weight: float) -> Iterator[tuple[float, ...]]:
+    def _of_lane(self, places: list[_Place], weight: float) -> Iterator[tuple[_Key, _Place]]:
         while places and not self._stands(places[-1]):
             self._begun.discard(places.pop().ordinal)
         for place in reversed(places):
             if self._stands(place):
-                yield place.after, place.rank + weight, place.ordinal
+                yield (place.after, place.rank + weight, place.ordinal), place
 
     def _stands(self, place: _Place) -> bool:
         return (
@@ -104,7 +122,7 @@ class ChosenCells:
         )
 
 
-def sort_key(cell: Waiting, choice: Choice, weight: float) -> tuple[float, ...]:
+def sort_key(cell: Waiting, choice: Choice, weight: float) -> _Key:
     """Where a cell that was begun before stands among the others."""
     return -cell.priority, choice.rank(cell.fingerprint) + weight, cell.ordinal
 

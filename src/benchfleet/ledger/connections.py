@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import psycopg
 from psycopg import Connection, conninfo, errors, sql
+from psycopg.pq.abc import PGresult
 from psycopg.types.numeric import Int8Dumper
 
 from benchfleet.errors import LedgerError, LedgerFull, LedgerUnreachable
@@ -17,9 +18,9 @@ from benchfleet.ledger.sql import read_statements
 
 PATIENCE = 120.0  # seconds for a server that restarts or fails over
 _PAUSES = (0.05, 0.1, 0.2, 0.5, 1.0)  # seconds between tries; the last one stays
-_IDLE = 4  # connections that are kept for the next call
 _DEFAULTS = {  # what a URL does not say; a server that is gone is noticed within half a minute
     "application_name": "benchfleet",
+    "client_encoding": "utf8",
     "connect_timeout": "10",
     "keepalives_idle": "10",
     "keepalives_interval": "5",
@@ -39,7 +40,47 @@ _AGAIN = (  # what passes by itself; classes 08 and 57P are told of by broken co
     errors.IdleInTransactionSessionTimeout,
     errors.QueryCanceled,
 )
+_AT_ONCE = 4  # short statements under way: more of them only wait for each other in the server
 T = TypeVar("T")
+Value = bytes | None  # as it crosses the line
+Answer = list[tuple[Value, ...]]
+
+
+def statement(name: str) -> bytes:
+    """The statement of that name, whose text is our own."""
+    return read_statements("postgres")[name].encode()
+
+
+def do(connection: Connection, name: str, **values: object) -> psycopg.Cursor:
+    """Run one statement by its name."""
+    return connection.execute(statement(name), values)
+
+
+class _Line(Connection[Any]):
+    """A connection that knows what was prepared on it."""
+
+    def __init__(self, *args: Any, **named: Any) -> None:
+        super().__init__(*args, **named)
+        self._known_here: set[str] = set()
+
+    def answer(self, name: str, values: Sequence[Value]) -> Answer:
+        """The rows of a prepared statement, in one call of libpq: to adapt values, to wait and to
+        read rows in Python would take longer than the statement does."""
+        wire = self.pgconn
+        if name not in self._known_here:
+            self._refuse(wire.prepare(name.encode(), statement(name)))
+            self._known_here.add(name)
+        result = wire.exec_prepared(name.encode(), values)  # type: ignore[arg-type] # None: null
+        self._refuse(result)
+        columns = range(result.nfields)
+        return [tuple(result.get_value(row, n) for n in columns) for row in range(result.ntuples)]
+
+    def _refuse(self, result: PGresult) -> None:
+        if result.status in (psycopg.pq.ExecStatus.TUPLES_OK, psycopg.pq.ExecStatus.COMMAND_OK):
+            return
+        if self.pgconn.status != psycopg.pq.ConnStatus.OK:
+            raise psycopg.OperationalError(result.get_error_message())
+        raise errors.error_from_result(result)
 
 
 class Connections:
@@ -54,8 +95,9 @@ class Connections:
         except psycopg.ProgrammingError as error:
             raise LedgerError(f"{shown} is no address of a ledger: {self._what(error)}") from None
         self._lock = threading.Lock()
-        self._idle: list[Connection] = []
+        self._idle: list[_Line] = []
         self._closed = threading.Event()
+        self._turns = threading.BoundedSemaphore(_AT_ONCE)
 
     def close(self) -> None:
         self._closed.set()
@@ -65,27 +107,46 @@ class Connections:
             connection.close()
 
     @contextmanager
-    def one(self) -> Iterator[Connection]:
+    def one(self) -> Iterator[_Line]:
         """A connection that nobody else uses meanwhile; a broken one is not kept."""
-        with self._lock:
-            connection = self._idle.pop() if self._idle else None
-        if connection is None:
-            connection = self._open()
+        connection = self._taken()
         try:
             yield connection
         finally:
             with suppress(psycopg.Error):
                 if connection.info.transaction_status != psycopg.pq.TransactionStatus.IDLE:
                     connection.rollback()
-            with self._lock:
-                keep = not connection.broken and len(self._idle) < _IDLE
-                if keep and not self._closed.is_set():
-                    self._idle.append(connection)
-                    connection = None
-            if connection is not None:
-                connection.close()
+            self._keep(connection)
 
-    def asked(self, ask: Callable[[Connection], T]) -> T:
+    def _taken(self) -> _Line:
+        with self._lock:
+            connection = self._idle.pop() if self._idle else None
+        return connection or self._open()
+
+    def _keep(self, connection: _Line) -> None:
+        with self._lock:
+            if not connection.broken and len(self._idle) < _AT_ONCE and not self._closed.is_set():
+                self._idle.append(connection)
+                return
+        connection.close()
+
+    def answer(self, name: str, values: Sequence[Value]) -> Answer:
+        """The rows of a statement that is short and whole in itself; asked again as `asked` does.
+
+        Few are under way at once. Raises LedgerUnreachable, or what it becomes in plain words.
+        """
+        with self._turns:
+            try:
+                connection = self._taken()
+                try:
+                    return connection.answer(name, values)
+                finally:
+                    self._keep(connection)
+            except psycopg.Error:
+                self._drop_idle()
+            return self.asked(lambda connection: connection.answer(name, values))
+
+    def asked(self, ask: Callable[[_Line], T]) -> T:
         """What `ask` finds out over a connection; where that breaks, it asks again over another
         until patience ends. It must be whole in one transaction, and bear being asked twice.
 
@@ -95,7 +156,7 @@ class Connections:
             return answer
 
     @contextmanager
-    def lent(self, ask: Callable[[Connection], T]) -> Iterator[T]:
+    def lent(self, ask: Callable[[_Line], T]) -> Iterator[T]:
         """The same, with the connection kept for whoever reads on."""
         until = time.monotonic() + self._patience
         pauses = iter(_PAUSES)
@@ -117,8 +178,8 @@ class Connections:
             except psycopg.Error as error:
                 raise self.plain(error) from error
 
-    def _open(self) -> Connection:
-        connection = psycopg.connect(self._conninfo, autocommit=True)
+    def _open(self) -> _Line:
+        connection = _Line.connect(self._conninfo, autocommit=True)
         try:
             connection.adapters.register_dumper(int, Int8Dumper)  # one plan for every size
             path = sql.SQL("{}, pg_temp").format(sql.Identifier(self._schema))
@@ -185,3 +246,14 @@ def _passes(error: psycopg.Error) -> bool:
     return isinstance(error, psycopg.OperationalError) and (
         error.sqlstate is None or error.sqlstate.startswith(("08", "57P"))
     )
+
+
+def array(values: Iterable[str | float | None]) -> bytes:
+    """Values as the text of an array of them."""
+    return ("{" + ",".join(_element(value) for value in values) + "}").encode()
+
+
+def _element(value: str | float | None) -> str:
+    if isinstance(value, str):
+        return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    return "NULL" if value is None else repr(value)

@@ -7,7 +7,7 @@ from benchfleet.ledger.addresses import schema_of
 _RUNS = """\
 grant usage on schema "{schema}" to {role};
 grant select, insert, update on "{schema}".cell, "{schema}".spec to {role};
-grant select, insert on "{schema}".lane, "{schema}".event to {role};
+grant select, insert on "{schema}".identity, "{schema}".lane, "{schema}".event to {role};
 grant select, update on "{schema}".meta to {role};
 """
 _LOOKS = """\

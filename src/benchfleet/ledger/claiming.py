@@ -1,0 +1,264 @@
+"""How a handle of a PostgreSQL ledger claims: which cells it names, and what it learns by that."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Iterable, Sequence
+from itertools import starmap
+from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
+
+from benchfleet.domain.attempt import Claim, Lease, Outcome, RunnerId
+from benchfleet.domain.cell import Cell, Fingerprint
+from benchfleet.domain.resource import Choice, Offer
+from benchfleet.ledger.choices import ChosenCells, Lane, Waiting, sort_key
+from benchfleet.ledger.connections import Connections, Value, array, do
+from benchfleet.ledger.rows import CellTexts, cell_of
+from benchfleet.ledger.sql import Clock
+
+_AHEAD = 8  # more cells than are wanted that a claim looks at first, since others want them too
+_AHEAD_MAX = 4096
+_FEW = 10_000  # chosen cells that are asked for by name, rather than among all that wait
+_SOON = 1.0  # seconds by which our idea of the server's time may be wrong
+
+
+class _Taken(NamedTuple):
+    """What a claim was answered."""
+
+    claims: dict[int, Claim]  # by ordinal
+    moment: float  # the ledger's time
+    enrolment: str
+    horizon: int
+    news: list[list[Any]]  # what waits again; nothing was taken where there is some
+    begun: list[int]
+    gone: list[int]
+
+
+class Claiming:
+    """Claims over some connections, and what is known from one to the next: the order of each
+    choice, and which cells wait again."""
+
+    def __init__(
+        self,
+        connections: Connections,
+        texts: CellTexts,
+        *,
+        clock: Clock | None,
+        lease: float,
+        turn: int,
+    ) -> None:
+        self._connections, self._texts = connections, texts
+        self._clock, self._lease, self._turn = clock, lease, turn
+        self.declared: dict[str, Cell] = {}  # by fingerprint, as they were enrolled last
+        self._claiming = threading.Lock()
+        self._chosen: WeakKeyDictionary[Choice, ChosenCells] = WeakKeyDictionary()
+        self._lanes: dict[int, Lane] = {}
+        self._enrolment = ""  # which one `_chosen` and `_lanes` are of
+        self._returned: dict[int, Waiting] = {}  # begun before, and waiting again
+        self._horizon = 0  # what was made to wait again before this transaction is known
+        self._late: dict[int, int] = {}  # what is known since, with its transaction, by ordinal
+        self._ahead = 0  # how many are looked at, where others are quicker
+        self._offset = 0.0  # seconds that the ledger's clock was ahead of our monotonic one
+
+    def claim(self, runner: RunnerId, offer: Offer, limit: int) -> list[Claim]:
+        if offer.among is None:
+            return self._claim_any(runner, offer, limit)
+        with self._claiming:
+            return self._claim_chosen(runner, offer, offer.among, limit)
+
+    def _claim_any(self, runner: RunnerId, offer: Offer, limit: int) -> list[Claim]:
+        ahead, claims = limit + _AHEAD, list[Claim]()
+        wanted = {
+            "now": self._clock() if self._clock else None,
+            "models": list(offer.models),
+            "weights": [float(weight) for weight in offer.models.values()],
+            "others": offer.others,
+            "gpus": offer.gpus,
+            "vram": offer.vram,
+        }
+        while len(claims) < limit:
+            best = self._connections.asked(
+                lambda c, ahead=ahead: do(c, "best", ahead=ahead, **wanted).fetchall()  # type: ignore[misc]
+            )
+            ordinals = [row[0] for row in best]
+            taken = self._take(runner, ordinals, limit - len(claims), ordered=False)
+            claims += taken.claims.values()
+            if len(best) < ahead:
+                break
+            ahead *= 4
+        return claims
+
+    def _claim_chosen(
+        self, runner: RunnerId, offer: Offer, choice: Choice, limit: int
+    ) -> list[Claim]:
+        ahead, claims = max(limit + _AHEAD, self._ahead), list[Claim]()
+        while len(claims) < limit:
+            chosen = self._brought_up(choice)
+            candidates, more = self._candidates(chosen, offer, ahead)
+            taken = self._take(runner, candidates, limit - len(claims))
+            self._offset = taken.moment - time.monotonic()
+            if taken.enrolment != self._enrolment:
+                self._look_again()
+                continue
+            self._horizon = taken.horizon
+            chosen.begun(taken.begun)
+            chosen.begun(taken.claims)
+            for ordinal in (*taken.gone, *taken.claims):
+                self._returned.pop(ordinal, None)
+            if taken.news:
+                self._wait_again(taken.news)
+                continue
+            claims += taken.claims.values()
+            self._ahead = min(_AHEAD_MAX, 2 * len(taken.begun))
+            if not more or (ahead >= _AHEAD_MAX and not (taken.claims or taken.begun)):
+                break
+            ahead = min(4 * ahead, _AHEAD_MAX)
+        return claims
+
+    def _wait_again(self, news: Iterable[Sequence[Any]]) -> None:
+        for *cell, turned in news:
+            waiting = Waiting(*cell)
+            self._returned[waiting.ordinal] = waiting
+            self._late[waiting.ordinal] = int(turned)
+
+    def _take(
+        self, runner: RunnerId, candidates: Sequence[int], limit: int, *, ordered: bool = True
+    ) -> _Taken:
+        """Claim the first of the candidates that are free."""
+        self._late = {
+            ordinal: turned for ordinal, turned in self._late.items() if turned >= self._horizon
+        }
+        rows = self._connections.answer(
+            "claim_cells",
+            [
+                runner.encode(),
+                repr(self._lease).encode(),
+                repr(self._clock()).encode() if self._clock else None,
+                self._enrolment.encode() if ordered else None,
+                b"%d" % self._horizon,
+                array(self._late),
+                array(self._late.values()),
+                array(candidates),
+                b"%d" % limit,
+                b"%d" % self._turn,
+            ],
+        )
+        claims = {}
+        for row in rows:
+            if row[0] is not None:
+                claims[int(row[0])] = self._claim_of(*map(_text, row[1:9]))
+        moment, enrolment, horizon, news, begun, gone = rows[-1][9:]
+        return _Taken(
+            claims=claims,
+            moment=float(moment or 0),
+            enrolment=_text(enrolment),
+            horizon=int(horizon or 0),
+            news=json.loads(news) if news else [],
+            begun=_numbers(begun),
+            gone=_numbers(gone),
+        )
+
+    def _look_again(self) -> None:
+        """Forget what was read of cells and lanes."""
+        self._chosen.clear()
+        self._returned.clear()
+        self._late.clear()
+        self._horizon = 0
+        rows = self._connections.asked(lambda c: do(c, "lanes").fetchall())
+        self._enrolment = rows[0][0]
+        self._lanes = {
+            number: Lane(load_key=load_key, gpus=gpus, vram=vram)
+            for _, number, load_key, gpus, vram in rows
+            if number is not None
+        }
+
+    def _brought_up(self, choice: Choice) -> ChosenCells:
+        """The choice's cells that wait, as it is now."""
+        if not self._enrolment:
+            self._look_again()
+        chosen = self._chosen.get(choice)
+        version = choice.version
+        if chosen is None:
+            rows = self._fresh(list(choice) if len(choice) <= _FEW else None)
+            if self._strange(rows):
+                return self._brought_up(choice)
+            chosen = self._chosen[choice] = ChosenCells(choice=choice, version=version)
+            chosen.fill(starmap(Waiting, rows))
+        elif chosen.version < version:
+            rows = self._fresh(list(dict.fromkeys(choice.changed(chosen.version))))
+            if self._strange(rows):
+                return self._brought_up(choice)
+            chosen.put(starmap(Waiting, rows))
+            chosen.version = version
+        return chosen
+
+    def _fresh(self, among: list[str] | None) -> list[tuple[Any, ...]]:
+        """The cells that nobody began yet."""
+        if among is None:
+            return self._connections.asked(lambda c: do(c, "fresh").fetchall())
+        return self._connections.asked(lambda c: do(c, "fresh_among", among=among).fetchall())
+
+    def _strange(self, rows: Iterable[Sequence[Any]]) -> bool:
+        """Whether cells are in lanes that came since we looked; then we looked again."""
+        if all(row[2] in self._lanes for row in rows):
+            return False
+        self._look_again()
+        return True
+
+    def _candidates(self, chosen: ChosenCells, offer: Offer, ahead: int) -> tuple[list[int], bool]:
+        """The first cells to try, and whether there are more: some that nobody began, and all that
+        were begun before and may be ready, which the ledger's clock alone decides."""
+        choice = chosen.choice
+        soon = _SOON + (self._clock() if self._clock else self._offset + time.monotonic())
+        fresh = chosen.first(offer, self._lanes, ahead + 1)
+        more = len(fresh) > ahead
+        again = [
+            sort_key(cell, choice, weight)
+            for cell in self._returned.values()
+            if cell.fingerprint in choice
+            and (cell.ready is None or cell.ready <= soon)
+            and (weight := self._lanes[cell.lane].weight(offer)) is not None
+        ]
+        if more:  # what comes after all of those is not to be taken before the next of them
+            again = [key for key in again if key < fresh[ahead]]
+        ordered = sorted([*fresh[:ahead], *again])
+        return [int(key[2]) for key in dict.fromkeys(ordered)], more
+
+    def _claim_of(
+        self,
+        name: str,
+        path: str,
+        attempt: str,
+        tries: str,
+        token: str,
+        spec: str,
+        terms: str,
+        ended: str,
+    ) -> Claim:
+        fingerprint = Fingerprint(name)
+        cell = self.declared.get(fingerprint)  # with all that was worked out of it before
+        if not cell or (self._texts.spec(cell), self._texts.terms(cell)) != (spec, terms):
+            cell = cell_of(spec, terms)
+        after = Outcome.from_dict(json.loads(ended)["outcome"]) if ended else None
+        return Claim(
+            lease=Lease(
+                fingerprint=fingerprint,
+                attempt=int(attempt),
+                token=int(token),
+                expires_in=self._lease,
+            ),
+            cell=cell,
+            path=path,
+            tries=int(tries),
+            after=after if after and after.retry_in is not None else None,
+        )
+
+
+def _text(value: Value) -> str:
+    return value.decode() if value else ""
+
+
+def _numbers(value: Value) -> list[int]:
+    return [int(number) for number in value.strip(b"{}").split(b",")] if value else []
