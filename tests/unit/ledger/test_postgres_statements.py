@@ -16,7 +16,7 @@ from benchfleet.ledger.sql import migrations, read_statements
 
 def test_every_statement_is_used_and_every_one_used_is_there() -> None:
     package = files("benchfleet.ledger")
-    names = ("postgres", "connections", "claiming", "enrolling", "moving", "opening")
+    names = ("postgres", "connections", "claiming", "enrolling", "moving", "opening", "present")
     code = "".join(package.joinpath(f"{name}.py").read_text() for name in names)
     called = {name for name in read_statements("postgres") if f'"{name}"' in code}
     called |= {f"{table}_rows" for table in TABLES} | {"cells_arrived", "events_arrived"}
