@@ -20,10 +20,12 @@ from benchfleet.domain.event import Event
 from benchfleet.domain.matrix import Matrix
 from benchfleet.domain.names import path_part
 from benchfleet.domain.phase import GATE_EVENTS, Decision, decisions
+from benchfleet.domain.slots import BEGAN
 from benchfleet.domain.told import TOLD, Told, newest
 from benchfleet.domain.usage import Bill
 from benchfleet.environment import host_name, lease_seconds, own_cache
 from benchfleet.errors import (
+    BenchfleetError,
     LedgerAbsent,
     LedgerDamaged,
     LedgerError,
@@ -33,8 +35,10 @@ from benchfleet.errors import (
 from benchfleet.ledger.addresses import shown_url
 from benchfleet.ledger.base import DEFAULT_LEASE, Ledger
 from benchfleet.ledger.gates import Standing, standings
-from benchfleet.ledger.history import BILLED, bills
+from benchfleet.ledger.history import BILLED, STORED, bills, seen_elsewhere
 from benchfleet.results.layout import CELL, Layout
+from benchfleet.results.outbox import Outbox
+from benchfleet.results.places.base import Place
 from benchfleet.results.read import is_published, published_folders, sealed_attempts
 
 
@@ -51,6 +55,14 @@ class Bench:
     def folder(self) -> Path | None:
         """Where the campaign's file lies; None where a ledger told of the campaign."""
         return self.campaign.file.parent if self.campaign.file else None
+
+    @property
+    def host(self) -> str:
+        """How results call this host. Raises BenchfleetError where it has no fit name."""
+        try:
+            return host_name(self.folder)
+        except ValueError as error:
+            raise BenchfleetError(str(error)) from error
 
     @property
     def named(self) -> str:
@@ -203,10 +215,33 @@ class Bench:
 
     def gone(self, records: Iterable[CellRecord]) -> list[CellRecord]:
         """The cells that the ledger has as done and whose results are nowhere."""
+        absent = self.absent(records)
+        elsewhere = self.elsewhere(absent)
+        return [record for record in absent if record.fingerprint not in elsewhere]
+
+    def absent(self, records: Iterable[CellRecord]) -> list[CellRecord]:
+        """The cells that the ledger has as done and whose results are not in this folder."""
         absent = [r for r in records if r.state == "success" and not self._has_results(r)]
         waiting = self._waiting(absent)
         # Asked again: another runner may have published one between the two looks.
         return [r for r in absent if r.fingerprint not in waiting and not self._has_results(r)]
+
+    def elsewhere(self, records: Iterable[CellRecord]) -> dict[str, str]:
+        """Where the results of these cells were seen last, by fingerprint: a place, or a host with
+        a folder of its own. Those that should be in this folder are not among them."""
+        digests = {str(r.fingerprint): r.outcome.digest for r in records if r.outcome}
+        ledger = self.existing_ledger() if digests else None
+        if ledger is None:
+            return {}
+        with closing(ledger):
+            events = ledger.events(among=set(digests), kinds={"finished", STORED})
+            began = ledger.events(among={""}, kinds={BEGAN})
+        return seen_elsewhere(events, began, digests, here=self.layout.own_id())
+
+    def place(self) -> Place | None:
+        """The place that results are put to, where the campaign names one. Raises UnknownName,
+        MissingExtra or ResultsError."""
+        return place_at(self.campaign.place, self.campaign.name) if self.campaign.place else None
 
     def unpublished(self, records: Iterable[CellRecord]) -> list[CellRecord]:
         """The cells that are done and sealed, and that the next run puts at their public path."""
@@ -218,6 +253,11 @@ class Bench:
             if (digest := waiting.get(record.fingerprint)) is not None
             and not is_published(self.layout, record.path, digest)
         ]
+
+    def unsent(self) -> bool:
+        """Whether results wait to be put to the campaign's place."""
+        place, outbox = self.campaign.place, Outbox(self.layout)
+        return bool(place) and (len(outbox) > 0 or not outbox.is_for(place))
 
     def _has_results(self, record: CellRecord) -> bool:
         # Text, not a Path: this is asked of every cell of a campaign.
@@ -279,6 +319,14 @@ def _set_aside(file: Path) -> Path:
     return kept
 
 
+def place_at(url: str, campaign: str) -> Place:
+    """The place at this URL, for the results of one campaign; for ``""`` at the URL itself.
+
+    Raises UnknownName, MissingExtra or ResultsError.
+    """
+    return cast(Place, registry.load("places", url.partition("://")[0])(url, campaign))
+
+
 def told_campaign(url: str, name: str = "", *, results: Path | None = None) -> Campaign:
     """The campaign as the ledger at `url` tells of it: the one of that name, or the only one.
 
@@ -309,7 +357,7 @@ def told_campaign(url: str, name: str = "", *, results: Path | None = None) -> C
     with closing(ledger):
         told = newest(ledger.events(kinds={TOLD})) or Told(name=name)
     placement = told.placement or campaign.placement
-    return replace(campaign, placement=placement, phases=told.phases)
+    return replace(campaign, placement=placement, place=told.results, phases=told.phases)
 
 
 def _results_of(name: str, file: Path | None, base: Path | None) -> Path:

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from benchfleet.errors import MissingExtra, UnknownName
 
-Family = Literal["models", "benchmarks", "attention", "ledgers", "engines", "policies"]
+Family = Literal["models", "benchmarks", "attention", "ledgers", "engines", "policies", "places"]
 
 _BUILT_IN: dict[str, dict[str, str]] = {
     "models": {
@@ -50,6 +50,14 @@ _BUILT_IN: dict[str, dict[str, str]] = {
         "shortest-first": "benchfleet.policies.by_time:ShortestFirst",
         "warm-first": "benchfleet.policies.warm_first:WarmFirst",
     },
+    "places": {
+        "file": "benchfleet.results.places.folder:FolderPlace",
+        "rsync": "benchfleet.results.places.rsync:RsyncPlace",
+        **dict.fromkeys(
+            ("abfs", "az", "gcs", "gs", "memory", "s3"),
+            "benchfleet.results.places.objects:ObjectPlace",
+        ),
+    },
 }
 _SINGULAR = {
     "models": "adapter",
@@ -58,6 +66,7 @@ _SINGULAR = {
     "ledgers": "ledger",
     "engines": "engine",
     "policies": "placement policy",
+    "places": "place for results",
 }
 _EXTRA_OF = {"psycopg": "postgres"}  # packages that a plugin's module cannot do without
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import time
 from collections.abc import Sequence
 from contextlib import closing
@@ -50,6 +49,7 @@ def summarised(
         "completeness": counts["success"] / counts["total"] if counts["total"] else 1.0,
         "devices": devices,
         "used": used.to_dict(),
+        "unsent": end.unsent,
         "failures": [
             {
                 "cell": record.path,
@@ -67,7 +67,7 @@ def summarised(
 
 def write_host_summary(bench: Bench, end: RunEnd) -> None:
     """Write ``<hostname>_summary.json``: what became of the cells that ended on this host."""
-    host = socket.gethostname()
+    host = bench.host
     results = []
     ledger = bench.existing_ledger()
     if ledger is not None:

@@ -23,15 +23,15 @@ from benchfleet.domain.resource import GpuChecks, Headroom
 from benchfleet.engines.base import Engine, Post
 from benchfleet.engines.processes import owner
 from benchfleet.errors import LedgerFull
-from benchfleet.ledger.base import DEFAULT_LEASE
+from benchfleet.ledger.base import DEFAULT_LEASE, Ledger
 from benchfleet.machines.devices import CPU_SLOTS, chosen_devices, cores, nvml_gpus
 from benchfleet.machines.headroom import headroom
 from benchfleet.machines.provenance import provenance
 from benchfleet.results.disk import EmptyFolders
-from benchfleet.results.publish import publish
+from benchfleet.results.publish import Publish, publish
 from benchfleet.results.write import AttemptFolder
 from benchfleet.runner.attempts import Attempts
-from benchfleet.runner.inbox import Broken, Inbox, LeaseLost, NoRoom, RealInbox
+from benchfleet.runner.inbox import Broken, Inbox, Interrupted, LeaseLost, NoRoom, RealInbox
 from benchfleet.runner.leases import LeaseKeeper
 from benchfleet.runner.loop import RunEnd, Runner
 from benchfleet.runner.orders import Here
@@ -39,12 +39,14 @@ from benchfleet.runner.patience import PatientLedger
 from benchfleet.runner.place import Pool
 from benchfleet.runner.progress import Observer
 from benchfleet.runner.rescore import Rescored, Rescorer
+from benchfleet.runner.sending import Sender
 from benchfleet.runner.shift import Shift
 from benchfleet.runner.space import room
 
 WRITERS = 4  # threads that write and sync results; those that wait for the disk are served together
 
 
+ALL_SENT, LAST_SENT = 3600.0, 20.0  # seconds to send what is left: at the end, and if interrupted
 MOST_PER_GPU = 8  # slots where as many are wanted as there is room for
 
 
@@ -108,6 +110,8 @@ def run_cells(
     try:
         with contextlib.suppress(LedgerFull):
             bench.tell(ledger)
+        public = partial(publish, leave=empty.leave)
+        sender = _sender(bench, ledger, public)
         runner = Runner(
             runner=RunnerId(os.urandom(16).hex()),
             ledger=ledger,
@@ -129,22 +133,45 @@ def run_cells(
             policy=registry.load("policies", bench.campaign.placement)(),
             room=partial(room, bench.layout.root),
             folder=partial(AttemptFolder, make=empty.make),
-            publish=partial(publish, leave=empty.leave),
             ending=ending,
             here=Here(
                 machine=socket.gethostname(),
                 process=owner(os.getpid()),
                 gpus=nvml_gpus,
                 measure=_measure,
+                folder=bench.layout.own_id(),
+                host=bench.host,
             ),
             shift=shift,
+            publish=sender.publish if sender else public,
         )
-        return runner.run()
+        end = runner.run()
+        return _sent(sender, inbox, end) if sender else end
     finally:
         connected.close()
         background.shutdown()
         empty.remove()
         ledger.close()
+
+
+def _sender(bench: Bench, ledger: Ledger, public: Publish) -> Sender | None:
+    """What puts results to the campaign's place, where it has one."""
+    if (place := bench.place()) is None:
+        return None
+    sender = Sender(ledger, bench.layout, place, host=bench.host, publish=public)
+    sender.start()
+    return sender
+
+
+def _sent(sender: Sender, inbox: Inbox, end: RunEnd) -> RunEnd:
+    """How the run ended, once the results that are left were sent, or could not be. Who interrupts
+    it does not wait for that."""
+    sender.finish()
+    until = inbox.now() + (LAST_SENT if end.interrupted else ALL_SENT)
+    while not sender.ended and inbox.now() < until:
+        if isinstance(inbox.take(0.02), Interrupted):
+            break
+    return replace(end, unsent=sender.waiting, problem=sender.problem)
 
 
 def _measure(gpus: bool, tell: Callable[[Mapping[str, Headroom]], None]) -> None:

@@ -40,6 +40,7 @@ class Campaign:
     matrix: Matrix
     phases: tuple[Phase, ...] = ()
     machine: Machine = field(default_factory=Machine)
+    place: str = ""  # the URL of the place that results are put to; "" for none but the folder
     placement: str = DEFAULT  # which waiting cells go first, by the policy's name
     eligibility: Eligibility = field(default_factory=usual_rules)  # what machines are held against
     told: Told | None = None  # what its file has others know; None where there is no file

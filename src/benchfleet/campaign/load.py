@@ -6,9 +6,11 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from urllib.parse import urlsplit
 
+from benchfleet import registry
 from benchfleet.domain.told import Told
-from benchfleet.errors import CampaignError
+from benchfleet.errors import CampaignError, MissingExtra, ResultsError
 from benchfleet.policies.base import DEFAULT
 
 from . import defaults, eligibility
@@ -36,7 +38,11 @@ MACHINE: Mapping[str, Shape] = {
 }
 KEYS: Mapping[str, Shape] = {
     "campaign": told(NAME, "names the results folder, and the campaign in its ledger"),
-    "results": told(TEXT, f"results go to <results>/<campaign>/ ({RESULTS})"),
+    "results": told(
+        TEXT,
+        f"a folder ({RESULTS}), or a place that they are put to as well: rsync://user@host/dir, "
+        "s3://bucket/prefix; below it each campaign has its own",
+    ),
     **MACHINE,
     "placement": told(plugin("policies"), f"which waiting cells go first ({DEFAULT})"),
     "eligibility": eligibility.SHAPE,
@@ -127,7 +133,7 @@ def _campaign(root: Entry, file: Path) -> Campaign | None:
     if fields["campaign"].absent:
         fields["campaign"].wrong("the campaign needs a name, such as campaign: my-study")
     name = fields["campaign"].name()
-    base = _results(fields["results"])
+    base, place = _results(fields["results"])
     machine = read_machine(*(fields[key] for key in MACHINE))
     placement = fields["placement"].text(DEFAULT)
     opened_plugin("policies", placement, fields["placement"])
@@ -149,7 +155,8 @@ def _campaign(root: Entry, file: Path) -> Campaign | None:
         machine=machine,
         placement=placement,
         eligibility=rules_for_machines,
-        told=Told(name=name, placement=placement, phases=phases),
+        place=place,
+        told=Told(name=name, results=place, placement=placement, phases=phases),
     )
 
 
@@ -167,10 +174,21 @@ def read_machine(
     )
 
 
-def _results(entry: Entry) -> str:
+def _results(entry: Entry) -> tuple[str, str]:
+    """The folder of this machine that results go to, and the URL of the place beyond it."""
     base = entry.text(RESULTS)
-    if "://" in base:
-        entry.wrong(f"results go to a folder of this machine, not to {base}; name one")
-    elif not base:
+    scheme, isurl, _ = base.partition("://")
+    if not base:
         entry.wrong(f"names no folder; remove it for {RESULTS}")
-    return base
+    if not isurl:
+        return base, ""
+    if ":" in urlsplit(base).netloc.rpartition("@")[0]:
+        entry.wrong("holds a password, which all would see; keep it in the environment")
+    elif scheme not in registry.names("places"):
+        entry.wrong(registry.no_such("places", scheme))
+    else:
+        try:
+            registry.load("places", scheme)(base, "")
+        except (MissingExtra, ResultsError, ValueError) as error:
+            entry.wrong(str(error))
+    return RESULTS, base

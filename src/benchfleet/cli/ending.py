@@ -8,7 +8,7 @@ import json
 import signal
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TextIO
 
 from benchfleet.bench import Bench
@@ -62,19 +62,44 @@ def conclude(
 ) -> int:
     """Say how a run ended, and return its exit code."""
     records = bench.records(cells)
-    gone = bench.gone(records)
+    absent = bench.absent(records)
+    elsewhere = bench.elsewhere(absent)
+    gone = [record for record in absent if record.fingerprint not in elsewhere]
     comparison = compared(bench, cells, records)
     with contextlib.suppress(OSError):  # nobody listens any more; the files and the code remain
         if arguments.json:
             print(json.dumps(summarised(bench, cells, records, end), indent=2), flush=True)
         else:
             show_end(arguments, bench, comparison, end, gone)
+            for line in (*_elsewhere(arguments, elsewhere.values()), *_unsent(bench, end)):
+                print(printable(line))
             sys.stdout.flush()
     if end.interrupted:
         return 128 + signal.SIGINT
-    all_there = not gone and not bench.unpublished(records)
+    all_there = not gone and not bench.unpublished(records) and not end.unsent
     complete = comparison.counts["success"] == comparison.counts["total"] and all_there
     return 0 if complete else 1
+
+
+def _elsewhere(arguments: argparse.Namespace, places: Iterable[str]) -> list[str]:
+    """How many results are not here, where they are, and how they come."""
+    counts = Counter(places)
+    if not counts:
+        return []
+    where = ", ".join(f"{count} at {place}" for place, count in sorted(counts.items()))
+    merge = options.same_choice(arguments, "merge")
+    return [f"elsewhere  {counts.total()} results ({where}); bring them here: {merge}"]
+
+
+def _unsent(bench: Bench, end: RunEnd) -> list[str]:
+    """How many results are not at the campaign's place, and why."""
+    if not end.unsent:
+        return []
+    why = f": {end.problem}" if end.problem else ""
+    place = bench.campaign.place
+    return [
+        f"{end.unsent} results are not at {place} yet; they lie here and go first next time{why}"
+    ]
 
 
 def show_end(

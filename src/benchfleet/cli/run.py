@@ -61,7 +61,8 @@ def main(arguments: argparse.Namespace) -> int:
     """Run the campaign's cells that are not done yet."""
     bench, cells = options.opened(arguments)
     devices = options.asked_devices(arguments, bench.campaign)
-    if not (arguments.json or arguments.log_json) and bench.still_told():
+    quiet = arguments.json or arguments.log_json
+    if not quiet and bench.still_told() and not bench.unsent():
         records = bench.finished(cells)
         if records is not None:
             return _nothing_was_run(arguments, bench, records)

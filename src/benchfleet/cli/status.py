@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections import Counter
 
 from benchfleet.cli import options, phased
 from benchfleet.cli.words import duration, printable
 from benchfleet.domain.state import STATES
 from benchfleet.reports.spending import in_all, spending, total
+from benchfleet.results.outbox import Outbox
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -26,7 +28,10 @@ def main(arguments: argparse.Namespace) -> int:
         counts[record.state] += 1
     running = [record for record in records if record.state == "running"]
     failed = [record for record in records if record.state in ("failed", "partial")]
-    gone, unpublished = bench.gone(records), bench.unpublished(records)
+    absent, unpublished = bench.absent(records), bench.unpublished(records)
+    elsewhere = bench.elsewhere(absent)
+    gone = [record for record in absent if record.fingerprint not in elsewhere]
+    unsent = len(Outbox(bench.layout))
     phases = bench.phases(cells, records)
     counts["pending"] = len(cells) - sum(counts[s] for s in STATES if s != "pending")
     used = total(spending([(cell, None) for cell in cells], bench.bills()))
@@ -39,6 +44,10 @@ def main(arguments: argparse.Namespace) -> int:
                 {"cell": r.path, "runner": r.runner, "lease_seconds": r.expires_in} for r in running
             ],
             "used": used.to_dict(),
+            "elsewhere": {
+                r.path: elsewhere[r.fingerprint] for r in absent if r.fingerprint in elsewhere
+            },
+            "unsent": unsent,
             "gone": [record.path for record in gone],
             "unpublished": [record.path for record in unpublished],
             "failures": [
@@ -72,6 +81,13 @@ def main(arguments: argparse.Namespace) -> int:
         print(printable(f"{counts['cancelled']} are cancelled; bring them back: {back}"))
     for record in unpublished:
         print(printable(f"  waits    {record.path}  done; the next run puts it at its place"))
+    if elsewhere:
+        where = Counter(elsewhere.values())
+        there = ", ".join(f"{count} at {place}" for place, count in sorted(where.items()))
+        merge = options.same_choice(arguments, "merge")
+        print(printable(f"results that are not here: {there}; bring them: {merge}"))
+    if unsent:
+        print(printable(f"{unsent} results wait to be put to {bench.campaign.place}"))
     for record in gone:
         print(printable(f"  gone     {record.path}  done, but its results are not there"))
     if gone:

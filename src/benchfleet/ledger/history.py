@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -91,6 +91,27 @@ def attempts_by_cell(events: Iterable[Event]) -> dict[str, list[Attempt]]:
                     how=_ENDINGS[event.kind],
                     outcome=Outcome.from_dict(outcome) if outcome is not None else None,
                 )
+    return found
+
+
+STORED = "stored"  # the event of a result that was put to a place
+
+
+def seen_elsewhere(
+    events: Iterable[Event], began: Iterable[Event], digests: Mapping[str, str], *, here: str
+) -> dict[str, str]:
+    """Where the results with these digests were seen last, by fingerprint: a place, or a host that
+    keeps another folder than `here`. `events` are of the cells, `began` of their runners."""
+    runners = {event.data.get("runner", ""): event.data for event in began}
+    found: dict[str, str] = {}
+    for event in events:
+        name = event.fingerprint
+        if event.kind == STORED and event.data["digest"] == digests.get(name):
+            found[name] = str(event.data["place"])
+        elif event.kind == "finished" and event.data["outcome"].get("digest") == digests.get(name):
+            began_as = runners.get(event.data["runner"], {})
+            if began_as.get("folder") not in (None, "", here):
+                found.setdefault(name, str(began_as.get("host") or began_as["machine"]))
     return found
 
 

@@ -9,12 +9,16 @@
       .attempts/<fingerprint>/<attempt>-<token>/             at work, or what a failed one left
       .slots/<slot>.log                                      what a slot printed between cells
       .runners/<run>.json                                    who runs, and how that stands
+      .folder                                                names this folder among hosts
+      .outbox/<fingerprint>.json                             to be put to the campaign's place
       .evidence/<moment>/<path>/                             what `verify --repair` took from there
       .archive/                                              what `archive` packed
 """
 
 from __future__ import annotations
 
+import os
+import uuid
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -76,6 +80,28 @@ class Layout:
         """Where a person may write what a run is to do with its slots."""
         return self.root / "slots.txt"
 
+    def own_id(self) -> str:
+        """What names this folder among the hosts of a campaign: made once, and shared by all who
+        see it. ``""`` where it cannot be written."""
+        file = self.root / ".folder"
+        for _ in range(2):
+            try:
+                return file.read_text("utf-8").strip()
+            except FileNotFoundError:
+                draft = file.with_name(f".folder.{uuid.uuid4().hex}")
+            except (OSError, ValueError):
+                return ""
+            try:
+                draft.write_text(uuid.uuid4().hex, "utf-8")
+                os.link(draft, file)
+            except FileExistsError:
+                continue
+            except OSError:
+                return ""
+            finally:
+                draft.unlink(missing_ok=True)
+        return ""
+
     @property
     def attempts(self) -> Path:
         return self.root / ".attempts"
@@ -91,6 +117,16 @@ class Layout:
         ResultsError for one that leads elsewhere."""
         check_path(path)
         return self.root / path
+
+    @property
+    def outbox(self) -> Path:
+        """What is published here and not put to the campaign's place yet."""
+        return self.root / ".outbox"
+
+    @property
+    def arrivals(self) -> Path:
+        """What came from elsewhere and was not looked at yet."""
+        return self.root / ".arrivals"
 
     @property
     def runners(self) -> Path:

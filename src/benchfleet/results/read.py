@@ -73,10 +73,41 @@ def file_damage(folder: Path, name: str, digest: str) -> str:
     return "" if found == digest else f"{name} is not as it was sealed"
 
 
+def file_names(folder: Path) -> list[str]:
+    """Every file of a folder, by its name in it. Raises ResultsError for what is no plain file."""
+    found = []
+    for place, folders, files in os.walk(folder):
+        for name in (*folders, *files):
+            if Path(place, name).is_symlink() or (
+                name in files and not Path(place, name).is_file()
+            ):
+                shown = Path(place, name).relative_to(folder)
+                raise ResultsError(f"{shown} is no plain file")
+        found += [Path(place, name).relative_to(folder).as_posix() for name in files]
+    return sorted(found)
+
+
+def sealed_names(content: bytes) -> list[str]:
+    """The files that a cell.json names, beside itself. Raises ResultsError for names that lead out
+    of its folder, and for what is no cell.json."""
+    try:
+        names_ = list(json.loads(content)["files"])
+    except (ValueError, LookupError, TypeError, RecursionError):
+        raise ResultsError(f"its {names.CELL} is none of benchfleet") from None
+    for name in names_:
+        if not isinstance(name, str) or "\\" in name or _is_outside(name):
+            raise ResultsError(f"its {names.CELL} names {name!r}, which is no file of its folder")
+    return names_
+
+
+def _is_outside(name: str) -> bool:
+    return any(part in ("", ".", "..") for part in name.split("/")) or "\0" in name
+
+
 def _leaves(folder: Path, name: str) -> bool:
     """Whether a name leads out of the folder, by its parts or through a link."""
     parts = name.split("/")
-    if any(part in ("", ".", "..") for part in parts) or "\0" in name:
+    if _is_outside(name):
         return True
     return any(folder.joinpath(*parts[:end]).is_symlink() for end in range(1, len(parts)))
 

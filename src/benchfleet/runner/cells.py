@@ -56,12 +56,13 @@ class Cells:
         filler: Filler,
         attempts: Attempts,
         background: Background,
+        host: str = "",
     ) -> None:
         self._ledger, self._engine, self._inbox, self._keeper = ledger, engine, inbox, keeper
         self._course, self._slots, self._hosts, self._filler = course, slots, hosts, filler
         self._attempts, self._background = attempts, background
         self._sharing = Sharing()
-        self._here = socket.gethostname()
+        self._here = host or socket.gethostname()
         self._held: dict[str, tuple[float, Slot, Attempt]] = {}  # samples, the oldest first
         self._cancelled: set[str] = set()  # of which somebody asked so, since the last look
         self._stopping: list[tuple[Slot, Attempt]] = []  # as they were asked to

@@ -76,6 +76,8 @@ class RunEnd:
     interrupted: bool = False
     impossible: tuple[tuple[Cell, str], ...] = ()  # cells that no slot here can take, and why
     broken: str = ""  # why no slot could be started, where that ended the run
+    unsent: int = 0  # results that are not at the campaign's place yet
+    problem: str = ""  # why, where somebody knows
 
 
 class Runner:
@@ -148,6 +150,7 @@ class Runner:
             slots=self._slots,
             hosts=hosts,
             filler=self._filler,
+            host=here.host,
             attempts=Attempts(
                 ledger,
                 layout,

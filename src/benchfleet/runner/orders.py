@@ -47,6 +47,8 @@ class Here:
 
     machine: str = ""  # how it calls itself
     process: str = ""  # what names the runner's process for ever
+    host: str = ""  # what results call it; "": as it calls itself
+    folder: str = ""  # what names the results folder that it publishes to
     gpus: Callable[[], Sequence[Device]] = tuple  # those that are here; raises DeviceError
     measure: Measure = measure_nothing  # what is free here, asked without waiting for it
 
@@ -95,7 +97,8 @@ class Orders:
         if self._roster.removed and not self._devices.able:
             self._course.broken = "every device of this run was removed by `benchfleet slots`"
         data = {"runner": self._runner, "machine": self._here.machine}
-        self._ledger.record(Event(kind=BEGAN, data={**data, "process": self._here.process}))
+        data |= {"process": self._here.process, "host": self._here.host}
+        self._ledger.record(Event(kind=BEGAN, data={**data, "folder": self._here.folder}))
         self._began = True
 
     def end(self) -> None:

@@ -1,1 +1,1 @@
-"""Where results are kept beside the folder that they were made in."""
+"""Places that results are put to, away from the host that made them; one file each."""

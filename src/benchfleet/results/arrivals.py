@@ -1,0 +1,40 @@
+"""Results that came from elsewhere, held against the ledger before they become public."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from benchfleet.domain.cell import Cell
+from benchfleet.errors import ResultsError
+from benchfleet.results.layout import CELL
+from benchfleet.results.read import damage, file_names, sealed, sealed_names
+
+
+def refusal(into: Path, path: str, fingerprint: str, digest: str) -> str:
+    """Why the folder ``into/path`` is not the result of the cell that the ledger calls done with
+    this digest of its cell.json; ``""`` where it is."""
+    folder = into
+    for part in path.split("/"):
+        folder /= part
+        if folder.is_symlink():
+            return f"{folder.relative_to(into)} is a link"
+    try:
+        names = file_names(folder)
+        content, found = sealed(folder)
+        if found != digest:
+            return f"its {CELL} is not the one that the ledger has"
+        if content["fingerprint"] != fingerprint or _fingerprint(content["cell"]) != fingerprint:
+            return f"its {CELL} is of another cell"
+        named = sealed_names((folder / CELL).read_bytes())
+    except (ResultsError, OSError) as error:
+        return str(error)
+    if more := sorted({*names} - {*named, CELL}):
+        return f"{more[0]} is not in its seal"
+    return damage(folder, content)
+
+
+def _fingerprint(cell: object) -> str:
+    try:
+        return Cell.from_dict(cell).fingerprint  # type: ignore[arg-type]
+    except (LookupError, TypeError, ValueError, AttributeError):
+        return ""

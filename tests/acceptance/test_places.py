@@ -1,0 +1,54 @@
+"""A campaign whose results go to a place, as a user has it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from .conftest import MOCK, User
+
+CPU = ("--cpu-slots", "1")
+
+
+@pytest.fixture
+def srv(user: User) -> Path:
+    user.write(f"results: file://{user.folder}/srv\n{MOCK}")
+    return user.folder / "srv"
+
+
+def stored(srv: Path) -> list[str]:
+    root = srv / "study"
+    return sorted(str(file.parent.relative_to(root)) for file in root.glob("*/*/*/cell.json"))
+
+
+def test_results_stay_here_and_go_to_the_place_as_soon_as_it_is_there(
+    user: User, srv: Path
+) -> None:
+    said = user.run("run", "study.yaml", *CPU, code=1).stdout
+    assert f"2 results are not at file://{srv} yet" in said
+    assert "is it mounted?" in said
+    assert len(user.published()) == 2
+    assert user.json("status", "study.yaml")["unsent"] == 2
+    srv.mkdir()
+    user.run("run", "study.yaml", *CPU)
+    assert stored(srv) == sorted(user.published())
+    assert user.json("status", "study.yaml")["unsent"] == 0
+    assert "nothing was run" in user.run("run", "study.yaml", *CPU).stdout
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("rsnc://host/dir", "did you mean 'rsync'?"),
+        ("rsync://me:hush-hush@host/dir", "holds a password"),
+        ("rsync://host", "write rsync://user@host/folder"),
+        ("file://other/srv", "write file:///srv/results"),
+    ],
+)
+def test_a_place_that_is_none_is_a_mistake_of_the_file(user: User, url: str, said: str) -> None:
+    user.write(f"results: {url}\n{MOCK}")
+    refused = user.run("run", "study.yaml", code=2).stderr
+    assert "line 1  results" in refused
+    assert said in refused
+    assert "hush-hush" not in refused

@@ -1,0 +1,103 @@
+"""Places with a real server behind them: rsync over a real sshd, and an object store."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from benchfleet.errors import PlaceUnreachable, ResultsError
+from benchfleet.results.places.base import Place
+from benchfleet.results.places.objects import ObjectPlace
+from benchfleet.results.places.rsync import RsyncPlace
+from benchfleet.testing.samples import sample_cell
+from objectstore import ObjectStore
+from places import PATH, PlaceBehaviour, seal
+from sshd import Sshd
+
+
+@pytest.fixture
+def rsh(sshd: Sshd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """How ssh is told of the test's keys; the URL's host and port."""
+    monkeypatch.setenv("RSYNC_RSH", shell_of(sshd, tmp_path))
+    return f"127.0.0.1:{sshd.port}"
+
+
+def shell_of(sshd: Sshd, folder: Path) -> str:
+    known = folder / "known_hosts"
+    words = ["ssh", "-F", "none", "-i", str(sshd.identity), "-o", "IdentitiesOnly=yes"]
+    words += ["-o", f"UserKnownHostsFile={known}", "-o", "StrictHostKeyChecking=accept-new"]
+    return shlex.join(words)
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectStore]:
+    server = ObjectStore(tmp_path_factory.mktemp("store") / "log")
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def bucket(store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> str:
+    for name, value in store.environment.items():
+        monkeypatch.setenv(name, value)
+    return store.bucket(f"lab-{uuid.uuid4().hex[:8]}")
+
+
+class TestRsyncPlace(PlaceBehaviour):
+    @pytest.fixture
+    def make(self, rsh: str, tmp_path: Path) -> Callable[[], Place]:
+        return lambda: RsyncPlace(f"rsync://{rsh}{tmp_path}/srv with space", "study")
+
+
+class TestObjectPlace(PlaceBehaviour):
+    @pytest.fixture
+    def make(self, bucket: str) -> Callable[[], Place]:
+        return lambda: ObjectPlace(f"{bucket}/prefix", "study")
+
+
+def test_a_link_that_somebody_left_at_the_place_is_not_followed(rsh: str, tmp_path: Path) -> None:
+    place = RsyncPlace(f"rsync://{rsh}{tmp_path}/srv", "study")
+    digest = seal(tmp_path / "one", sample_cell())
+    place.put(tmp_path / "one", PATH, digest)
+    there = tmp_path / "srv" / "study" / PATH
+    (there / "log.txt").unlink()
+    (there / "log.txt").symlink_to("/etc/passwd")
+    (tmp_path / "into").mkdir()
+    place.fetch([PATH], tmp_path / "into")
+    assert not os.path.lexists(tmp_path / "into" / PATH / "log.txt")
+
+
+def test_a_host_that_is_gone_is_away_and_one_that_takes_nothing_refuses(
+    own_sshd: Sshd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RSYNC_RSH", shell_of(own_sshd, tmp_path))
+    digest = seal(tmp_path / "one", sample_cell())
+    (tmp_path / "file").touch()
+    refuses = RsyncPlace(f"rsync://127.0.0.1:{own_sshd.port}{tmp_path}/file", "study")
+    with pytest.raises(ResultsError, match="refuses") as refused:
+        refuses.put(tmp_path / "one", PATH, digest)
+    assert not isinstance(refused.value, PlaceUnreachable)
+    own_sshd.kill()
+    away = RsyncPlace(f"rsync://127.0.0.1:{own_sshd.port}{tmp_path}/srv", "study")
+    for ask in (lambda: away.put(tmp_path / "one", PATH, digest), lambda: away.there([PATH])):
+        with pytest.raises(PlaceUnreachable, match="Connection refused"):
+            ask()
+
+
+def test_a_store_that_is_gone_is_away_and_a_bucket_that_is_none_refuses(
+    bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    digest = seal(tmp_path / "one", sample_cell())
+    with pytest.raises(ResultsError, match="refuses") as refused:
+        ObjectPlace("s3://no-such-bucket-here", "study").put(tmp_path / "one", PATH, digest)
+    assert not isinstance(refused.value, PlaceUnreachable)
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+    monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
+    with pytest.raises(PlaceUnreachable) as away:
+        ObjectPlace(f"{bucket}/away", "study").put(tmp_path / "one", PATH, digest)
+    assert "very-secret" not in str(away.value)

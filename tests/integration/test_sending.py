@@ -1,0 +1,160 @@
+"""A run puts its results to the campaign's place, and loses none of them on the way."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from benchfleet.domain.attempt import Outcome, RunnerId
+from benchfleet.domain.resource import Offer
+from benchfleet.errors import PlaceUnreachable, ResultsError
+from benchfleet.ledger.history import STORED
+from benchfleet.ledger.memory import MemoryLedger
+from benchfleet.results.layout import Layout
+from benchfleet.results.outbox import Outbox
+from benchfleet.results.places.folder import FolderPlace
+from benchfleet.runner.sending import Sender
+from benchfleet.testing.clock import FakeClock
+from benchfleet.testing.samples import sample_cell
+from places import seal
+
+
+class Lab:
+    """A ledger, a results folder and a place that may be away."""
+
+    def __init__(self, folder: Path) -> None:
+        self.ledger = MemoryLedger(clock=FakeClock(), lease=60)
+        self.layout = Layout(folder / "results")
+        (folder / "srv").mkdir()
+        self.inside = FolderPlace(f"file://{folder}/srv", "study")
+        self.away: ResultsError | None = None
+        self.puts: list[str] = []
+
+    @property
+    def shown(self) -> str:
+        return self.inside.shown
+
+    def put(self, folder: Path, path: str, digest: str) -> None:
+        if self.away:
+            raise self.away
+        self.puts.append(path)
+        self.inside.put(folder, path, digest)
+
+    def there(self, paths: Collection[str]) -> Mapping[str, str]:
+        return self.inside.there(paths)
+
+    def fetch(self, paths: Collection[str], into: Path) -> None:
+        self.inside.fetch(paths, into)
+
+    def sender(self) -> Sender:
+        return Sender(self.ledger, self.layout, self, host="lab1")
+
+    def finish(self, number: int, sender: Sender | None = None) -> str:
+        """Run a cell to its end; with a sender its result becomes public."""
+        cell = sample_cell(number)
+        self.ledger.enroll([cell])
+        [claim] = self.ledger.claim(RunnerId("me"), Offer())
+        folder = self.layout.attempt(claim.lease)
+        digest = seal(folder, cell, path=claim.path)
+        self.ledger.finish(claim.lease, Outcome(state="success", digest=digest))
+        if sender:
+            sender.publish(folder, self.layout.published(claim.path))
+        return claim.path
+
+    def stored(self) -> list[str]:
+        return [str(event.data["path"]) for event in self.ledger.events(kinds={STORED})]
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> Lab:
+    return Lab(tmp_path)
+
+
+def test_what_is_published_is_put_and_told_of_once(lab: Lab) -> None:
+    sender = lab.sender()
+    paths = [lab.finish(number, sender) for number in range(3)]
+    assert sender.send()
+    assert sorted(lab.stored()) == sorted(paths) == sorted(lab.there(paths))
+    assert sender.send()
+    assert sender.waiting == 0
+    assert len(lab.puts) == 3
+
+
+def test_what_could_not_be_put_goes_first_the_next_time(lab: Lab) -> None:
+    lab.away = PlaceUnreachable("the lab is dark")
+    sender = lab.sender()
+    path = lab.finish(0, sender)
+    assert not sender.send()
+    assert (sender.waiting, sender.problem) == (1, "the lab is dark")
+    lab.away = None
+    again = lab.sender()
+    again.start()
+    again.finish()
+    while not again.ended:
+        threading.Event().wait(0.01)
+    assert lab.stored() == [path]
+    assert again.waiting == 0
+
+
+def test_one_result_that_is_refused_does_not_hold_up_the_others(lab: Lab) -> None:
+    sender = lab.sender()
+    paths = [lab.finish(number, sender) for number in range(2)]
+
+    def put(folder: Path, path: str, digest: str) -> None:
+        if path == paths[0]:
+            raise ResultsError("no such bucket")
+        lab.inside.put(folder, path, digest)
+
+    lab.put = put  # type: ignore[method-assign]
+    assert not sender.send()
+    assert lab.stored() == [paths[1]]
+    assert (sender.waiting, sender.problem) == (1, "no such bucket")
+
+
+def test_a_crash_between_the_commit_and_the_rename_leaves_an_entry_that_waits(lab: Lab) -> None:
+    path = lab.finish(0)
+    sender = lab.sender()
+    [folder] = lab.layout.attempts.glob("*/*")
+    public = lab.layout.published(path)
+    with pytest.raises(OSError, match="power"):
+        _publish_and_die(sender, folder, public)
+    assert sender.send()
+    assert (sender.waiting, lab.stored()) == (1, [])
+    sender.publish(folder, public)  # as the next start does
+    assert sender.send()
+    assert lab.stored() == [path]
+
+
+def _publish_and_die(sender: Sender, folder: Path, public: Path) -> None:
+    with pytest.MonkeyPatch.context() as broken:
+
+        def die(*_: object) -> None:
+            raise OSError("power")
+
+        broken.setattr(sender, "_publish", die)
+        sender.publish(folder, public)
+
+
+def test_a_result_that_the_ledger_calls_done_no_longer_is_not_put(lab: Lab) -> None:
+    sender = lab.sender()
+    lab.finish(0, sender)
+    [entry] = Outbox(lab.layout).entries()
+    Outbox(lab.layout).add([replace(entry, digest="0" * 64)])
+    assert sender.send()
+    assert (sender.waiting, lab.stored()) == (0, [])
+
+
+def test_what_lay_here_before_the_campaign_had_a_place_goes_there_too(lab: Lab) -> None:
+    sender = lab.sender()
+    path = lab.finish(0, sender)
+    for entry in Outbox(lab.layout).entries():
+        Outbox(lab.layout).drop(entry)
+    sender.start()
+    sender.finish()
+    while not sender.ended:
+        threading.Event().wait(0.01)
+    assert lab.stored() == [path]
