@@ -39,7 +39,7 @@ def test_what_would_make_a_run_fail_is_a_problem_with_its_fix(user: User) -> Non
     user.write(MOCK.replace("[mock_benchmark]", "[mock_bench]"))
     told = user.run("doctor", "study.yaml", code=1).stdout
     assert "✗ campaign: line 7, matrix.benchmarks[0]: no benchmark 'mock_bench'" in told
-    assert "problems" in told.splitlines()[-1]
+    assert "a run would fail" in told.splitlines()[-1]
     user.write(MOCK.replace("name: m1", "name: m1, needs: {gpus: 8}"))
     assert levels(user, "study.yaml", "--gpus", "7", code=1)["devices"] == "problem"
     assert levels(user, "study.yaml", code=1)["cell m1/dense/mock_benchmark"] == "problem"

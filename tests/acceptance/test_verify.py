@@ -25,7 +25,7 @@ def test_what_was_broken_is_named_mended_and_run_again(user: User) -> None:
     assert f"damaged  {TWO}  metrics.json is not as it was sealed" in told
     assert "`benchfleet verify study.yaml --repair` runs it again" in told
     refused = user.run("verify", "study.yaml", "--repair", code=2).stderr
-    assert "this would mend 2 places, of which 1 are moved to .evidence; say --yes" in refused
+    assert "this would mend 2 places and move 1 to .evidence; say --yes" in refused
     done = user.json("verify", "study.yaml", "--repair", "--yes", code=1)
     assert [one["act"] for one in done["repaired"]] == [
         "kept as evidence",
@@ -55,7 +55,7 @@ def test_cells_without_a_result_are_counted_by_axis(user: User) -> None:
         "m2": {"good": 0, "cells": 1},
     }
     told = user.run("verify", "study.yaml", code=1).stdout
-    assert "1 cells have no good result: 1 pending" in told
+    assert "1 cell without a good result: 1 pending" in told
     assert "run them: benchfleet run study.yaml" in told
     user.run("verify", "study.yaml", "--only", "models=m1")
 

@@ -14,7 +14,7 @@ from typing import Any
 from benchfleet.bench import Bench
 from benchfleet.campaign import units
 from benchfleet.cli import options
-from benchfleet.cli.words import printable
+from benchfleet.cli.words import counted, printable
 from benchfleet.domain.names import path_part
 from benchfleet.errors import BenchfleetError, ResultsError
 from benchfleet.ledger.base import Ledger
@@ -48,7 +48,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def choose(parser: argparse.ArgumentParser, *, example: str, usual: str) -> None:
     """What is meant, by kind, age and size."""
-    options.campaign(parser, example=example)
+    options.told_campaign(parser, example=example)
     parser.add_argument(
         "--what",
         metavar="KIND,…",
@@ -144,11 +144,12 @@ def _lines(
     if not found:
         yield f"{name}: nothing to {verb}"
     elif done is None:
-        yield f"{name}: {_things(found)} to {verb}, {shown_size(sum(one.bytes for one in found))}"
+        size = shown_size(sum(one.bytes for one in found))
+        yield f"{name}: {counted(len(found), 'thing')} to {verb}, {size}"
     else:
         freed = shown_size(max(0, done.before - done.after))
         past = {"pack": "packed", "delete": "deleted"}[verb]
-        yield f"{name}: {past} {_things(done.items)}, {freed} freed"
+        yield f"{name}: {past} {counted(len(done.items), 'thing')}, {freed} freed"
     for kind in dict.fromkeys(one.what for one in found):
         ours = sorted((one for one in found if one.what == kind), key=lambda one: -one.bytes)
         total, oldest = sum(one.bytes for one in ours), max(one.age for one in ours)
@@ -170,10 +171,6 @@ def _again(arguments: argparse.Namespace) -> str:
 
     words = [word for word in arguments.words if word != "--yes"]
     return shlex.join(["benchfleet", *words, "--yes"])
-
-
-def _things(items: Sequence[Item]) -> str:
-    return f"{len(items)} thing{'' if len(items) == 1 else 's'}"
 
 
 def _as_json(

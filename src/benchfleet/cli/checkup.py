@@ -44,6 +44,9 @@ def campaign_checks(arguments: argparse.Namespace) -> Iterator[Check]:
             found = f"{where}: {mistake.message}" if where else mistake.message
             yield judged("campaign", found, f"mend it in {error.file}", problem=True)
         return
+    except LedgerError as error:
+        yield judged("ledger", str(error), "name the one that tells of the campaign", problem=True)
+        return
     yield judged("campaign", f"{bench.campaign.name}, {len(cells)} cells", "")
     yield from _plugins(cells)
     yield from _models({cell.model.load_key: cell.model for cell in cells}.values())

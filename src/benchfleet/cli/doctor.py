@@ -6,10 +6,9 @@ import argparse
 import json
 from collections.abc import Iterable
 from dataclasses import asdict
-from pathlib import Path
 
 from benchfleet.cli import options
-from benchfleet.cli.words import printable
+from benchfleet.cli.words import counted, printable
 from benchfleet.machines.checkup import Check, machine_checks
 
 _SIGNS = {"ok": "✓", "warning": "!", "problem": "✗"}
@@ -17,15 +16,8 @@ _SIGNS = {"ok": "✓", "warning": "!", "problem": "✗"}
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """What the verb takes."""
-    parser.epilog = "example: benchfleet doctor study.yaml --machines machines.yaml"
-    parser.add_argument(
-        "campaign",
-        metavar="CAMPAIGN",
-        type=Path,
-        nargs="?",
-        help="the campaign file; without it, this machine alone is looked at",
-    )
-    options.where(parser)
+    example = "benchfleet doctor study.yaml --machines machines.yaml"
+    options.told_campaign(parser, example=example)
     options.choice(parser)
     options.devices(parser)
     options.machines(parser)
@@ -56,18 +48,20 @@ def main(arguments: argparse.Namespace) -> int:
         told = {"fit": not problems, "checks": [asdict(one) for one in found]}
         print(json.dumps(told, indent=2))
     elif problems:
-        print(f"{problems} problems, {warnings} warnings: a run would fail")
+        count = f"{counted(problems, 'problem')}, {counted(warnings, 'warning')}"
+        print(f"{count}: a run would fail")
     else:
-        print(f"fit to run, {warnings or 'no'} warnings")
+        print(f"fit to run, {counted(warnings, 'warning') if warnings else 'no warnings'}")
     return 1 if problems else 0
 
 
 def _checks(arguments: argparse.Namespace) -> Iterable[Check]:
     yield from machine_checks()
-    if arguments.campaign is not None or arguments.machines is not None:
+    of_campaign = arguments.campaign is not None or bool(arguments.ledger)
+    if of_campaign or arguments.machines is not None:
         from benchfleet.cli.checkup import campaign_checks, host_checks
 
-        if arguments.campaign is not None:
+        if of_campaign:
             yield from campaign_checks(arguments)
         if arguments.machines is not None:
             yield from host_checks(arguments)

@@ -29,7 +29,9 @@ _LOOK = 0.5  # seconds between two looks at a log that grows
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """What the verb takes."""
-    options.campaign(parser, example="benchfleet logs study.yaml tiny/dense/recall_512 --follow")
+    options.told_campaign(
+        parser, example="benchfleet logs study.yaml tiny/dense/recall_512 --follow"
+    )
     parser.add_argument("cell", metavar="CELL", help="its path, its id, or how its digest begins")
     parser.add_argument(
         "--attempt", metavar="N", type=options.count, help="this attempt instead of the last one"

@@ -15,7 +15,7 @@ from typing import Any
 
 from benchfleet.bench import Bench
 from benchfleet.cli import options
-from benchfleet.cli.words import printable
+from benchfleet.cli.words import counted, printable
 from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.slots import BEGAN
@@ -64,7 +64,7 @@ class Verified:
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """What the verb takes."""
-    options.campaign(parser, example="benchfleet verify study.yaml --repair")
+    options.told_campaign(parser, example="benchfleet verify study.yaml --repair")
     options.choice(parser)
     depth = parser.add_mutually_exclusive_group()
     depth.add_argument(
@@ -238,7 +238,7 @@ def _agreed(arguments: argparse.Namespace, wrong: Sequence[Finding]) -> bool:
     if arguments.yes:
         return True
     moved = sum(one.kind in MOVED for one in wrong)
-    what = f"mend {len(wrong)} places, of which {moved} are moved to .evidence"
+    what = f"mend {counted(len(wrong), 'place')} and move {moved} to .evidence"
     if arguments.json or not sys.stdin.isatty():
         raise BenchfleetError(f"this would {what}; say --yes")
     for one in wrong:
@@ -254,8 +254,8 @@ def _did(one: Repaired) -> str:
 def _lines(arguments: argparse.Namespace, bench: Bench, found: Verified) -> Iterator[str]:
     name = bench.campaign.name
     how = "looked over" if arguments.quick else "verified"
-    wrong = f"{len(found.wrong)} things wrong" if found.wrong else "nothing wrong"
-    yield f"{name}: {found.results} results {how}, {wrong}"
+    wrong = f"{counted(len(found.wrong), 'thing')} wrong" if found.wrong else "nothing wrong"
+    yield f"{name}: {counted(found.results, 'result')} {how}, {wrong}"
     for kind in dict.fromkeys(one.kind for one in found.wrong):
         for one in found.wrong:
             if one.kind == kind:
@@ -266,7 +266,8 @@ def _lines(arguments: argparse.Namespace, bench: Bench, found: Verified) -> Iter
     if not found.missing:
         return
     shown = ", ".join(f"{count} {state}" for state, count in found.missing.items())
-    yield f"{sum(found.missing.values())} cells have no good result: {shown}"
+    count = sum(found.missing.values())
+    yield f"{counted(count, 'cell')} without a good result: {shown}"
     for axis, names in found.complete.items():
         if short := {n: c for n, c in names.items() if c[0] < c[1]}:
             told = ", ".join(f"{n} {has} of {all_}" for n, (has, all_) in short.items())

@@ -74,6 +74,8 @@ class Verifier:
         cell has no result."""
         try:
             found = self._at(record)
+        except ResultsError as error:
+            found = "unreadable", str(error)
         except OSError as error:
             found = "unreadable", f"{error.strerror}: {error.filename}"
         if found is None:
