@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -58,7 +59,7 @@ def ended_before(stage: Stage, known: Sequence[Cell], seconds: Mapping[str, floa
     stage.ledger.enroll(known)
     names = Choice(cell.fingerprint for cell in known)
     for claim in stage.ledger.claim(
-        RunnerId("before"), Offer(gpus=9, vram=10**12, among=names), 99
+        RunnerId("before"), Offer(gpus=9, vram=10**12, among=names), len(known)
     ):
         takes = seconds.get(claim.cell.workload.name, 10.0)
         stage.ledger.finish(
@@ -96,6 +97,33 @@ def test_each_model_is_loaded_at_most_once_in_a_slot(stage: Stage) -> None:
     assert end.progress.states == {"success": len(wanted)}
     for models in models_by_slot(stage).values():
         assert len(models) == len(set(models))
+
+
+@pytest.mark.parametrize("slots", [4, 16])
+def test_a_fleet_loads_each_model_at_most_once_in_a_slot(stage: Stage, slots: int) -> None:
+    stage.renew_every = 20.0  # cells last longer than a lease
+    draw = random.Random(slots)
+    wanted = [sample_cell(n, model=draw.choice("abcdef")) for n in range(12 * slots)]
+    times = {cell.workload.name: draw.lognormvariate(3, 1) for cell in wanted}
+    stage.engine.script = lasting(times, load=60.0)
+    end = stage.run(wanted, gpus(slots))
+    assert end.progress.states == {"success": len(wanted)}
+    by_slot = models_by_slot(stage).values()
+    assert all(len(models) == len(set(models)) for models in by_slot)
+    assert sum(map(len, by_slot)) < 3 * slots  # no slot has half of the models
+
+
+@pytest.mark.parametrize("slots", [8, 24])
+def test_longest_first_ends_uneven_cells_near_the_best_bound(stage: Stage, slots: int) -> None:
+    stage.renew_every = 20.0  # cells last longer than a lease
+    draw = random.Random(slots)
+    wanted = cells(8 * slots)
+    times = {cell.workload.name: draw.lognormvariate(4, 1) for cell in wanted}
+    ended_before(stage, [replace(cell, repeat=1) for cell in wanted], times)
+    stage.engine.script, stage.policy = lasting(times), LongestFirst()
+    end = stage.run(wanted, gpus(slots))
+    assert end.progress.states == {"success": len(wanted)}
+    assert end.seconds <= 1.05 * max(sum(times.values()) / slots, *times.values())
 
 
 def test_nothing_is_loaded_for_a_tail_that_the_slot_that_has_it_ends_sooner(stage: Stage) -> None:
@@ -203,25 +231,30 @@ def test_a_wide_cell_whose_back_off_is_over_gets_its_gpus_before_the_narrow_ones
     assert end.seconds < 130  # no GPU was left without a reason
 
 
-def test_a_short_cell_runs_where_a_wide_one_still_waits_for_the_other_gpu(stage: Stage) -> None:
-    names = {f"benchmark-{n}": 50.0 if n % 2 else 5.0 for n in range(12)}
+def test_short_cells_fill_in_before_a_wide_one_and_do_not_hold_it_up(stage: Stage) -> None:
+    times = {"benchmark-50": 50.0, "benchmark-60": 90.0, "benchmark-99": 10.0}
+    short = [f"benchmark-{n}" for n in range(12)]
+    times |= dict.fromkeys(short, 5.0)
     wide = sample_cell(99, gpus=2)
-    known = [*cells(12, repeat=1), sample_cell(99, gpus=2, repeat=1)]
-    ended_before(stage, known, {**names, "benchmark-99": 10.0})
+    order = [sample_cell(50), sample_cell(0), sample_cell(60), *cells(12)[1:], wide]
+    ended_before(stage, [replace(cell, repeat=1) for cell in order], times)
     began: dict[str, float] = {}
     again = comes_back(wide, after=1.0)
-    last = lasting(names)
+    last = lasting(times)
 
     def script(slot: SlotId, order: Order) -> Sequence[tuple[float, SlotEvent]]:
-        began[order.cell.workload.name] = stage.clock()
+        began[order.cell.workload.name] = stage.clock() - stage.inbox.began
         return again(slot, order) if order.cell == wide else last(slot, order)
 
-    stage.engine.script = script
-    one_busy = [sample_cell(1), *[sample_cell(n) for n in (3, 0, 2, 4, 6, 8, 10)]]
-    end = stage.run([*one_busy, wide], gpus(2))
-    assert end.progress.states == {"success": 9}
-    order = sorted(began, key=lambda name: began[name])
-    assert order.index("benchmark-99") < len(order) - 1
+    stage.renew_every = 20.0  # cells last longer than a lease
+    stage.engine.script, stage.policy = script, Fifo()
+    end = stage.run(order, gpus(2))
+    assert end.progress.states == {"success": len(order)}
+    free = began["benchmark-50"] + 50.0  # the first moment at which the wide one can have both
+    assert began["benchmark-99"] == pytest.approx(free, abs=1.0)
+    assert began["benchmark-60"] > free  # it would have held the wide one up
+    before = [name for name in short if began[name] < free]
+    assert len(before) == 10  # one for every five seconds, all that end in time
 
 
 def test_higher_priorities_get_the_gpus_of_a_wide_slot(stage: Stage) -> None:
