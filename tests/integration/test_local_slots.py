@@ -420,6 +420,21 @@ def test_the_log_of_a_slot_that_ended_well_is_kept_only_where_it_says_something(
         assert log.exists() is bool(said)
 
 
+def test_a_slot_that_is_closed_does_what_was_left_to_its_end(
+    tmp_path: Path, impatient: Opened
+) -> None:
+    engine, events = impatient
+    engine.open(spec(tmp_path))
+    until(events, SlotReady)
+    engine.run(slot_id(), hostile(tmp_path, act="owe", shared=str(tmp_path / "debt")))
+    until(events, Done)
+    engine.close(slot_id())
+    lost = until(events, SlotLost)
+    assert isinstance(lost, SlotLost)
+    assert (lost.expected, lost.exit_code) == (True, 0)
+    assert (tmp_path / "debt").read_text() == "paid"
+
+
 def test_another_interpreter_is_given_benchfleet_and_nothing_that_lies_beside_it(
     tmp_path: Path,
 ) -> None:

@@ -122,6 +122,14 @@ class Executor:
             self._fit = False
         return self._fit
 
+    def leave(self) -> None:
+        """Let the model go as this process ends; nobody asks whether its memory came back."""
+        if self._adapter is not None:
+            try:
+                self._adapter.unload()
+            except BaseException:  # noqa: BLE001 - it ends all the same
+                traceback.print_exc()
+
     def _make_room(self, cell: Cell, *, needs_model: bool) -> bool:
         """Unload what the cell has no use for; whether its memory came back, and nothing leaks."""
         keep = self._loaded == cell.model.load_key if needs_model else False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import os
 import signal
@@ -33,7 +34,7 @@ class Hostile:
 
     ``score`` fails when all are recorded. ``memory`` fails with a batch larger than `size`, and
     ``crowd`` while another does the same within `size` milliseconds, told by the folder `shared`.
-    ``wait`` goes on when the file `shared` is gone.
+    ``wait`` goes on when the file `shared` is gone, and ``owe`` writes it as the slot ends.
     With `once` (a file's path) it does so only while that file does not exist, and makes it.
     """
 
@@ -132,6 +133,9 @@ class Hostile:
             (scratch / "empty.txt").touch()
             (scratch / ODD).touch()
             (scratch / "link").symlink_to("/etc/passwd")
+        elif act == "owe":  # at its end the process says so in the file `shared`
+            file = Path(self._params["shared"])
+            atexit.register(lambda: file.write_text("paid"))
         elif act == "wait":
             while Path(self._params["shared"]).exists():
                 time.sleep(0.01)
