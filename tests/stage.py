@@ -28,6 +28,7 @@ from benchfleet.engines.base import (
 from benchfleet.ledger.memory import MemoryLedger
 from benchfleet.policies.base import Policy
 from benchfleet.results.layout import Layout
+from benchfleet.runner.gates import Gating
 from benchfleet.runner.inbox import Arrival, LeaseLost
 from benchfleet.runner.leases import LeaseKeeper
 from benchfleet.runner.loop import RunEnd, Runner
@@ -150,6 +151,7 @@ class Stage:
     slept: float = 0.0  # seconds that leases ran on while the machine, and its clock, stood still
     renew_every: float = 1e9
     policy: Policy | None = None  # the default one
+    gating: Gating = field(default_factory=Gating)
     shift: Shift = Shift()  # noqa: RUF009 - frozen
 
     def __post_init__(self) -> None:
@@ -193,6 +195,7 @@ class Stage:
             policy=self.policy,
             room=self.room,
             ending=self.ending,
+            gating=self.gating,
             shift=self.shift,
         )
 

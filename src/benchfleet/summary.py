@@ -47,6 +47,7 @@ def summarised(
         "broken": end.broken,
         "counts": {**counts, "reused": end.progress.reused},
         "completeness": counts["success"] / counts["total"] if counts["total"] else 1.0,
+        **({"phases": _phases(bench, cells, records)} if bench.campaign.phases else {}),
         "devices": devices,
         "used": used.to_dict(),
         "unsent": end.unsent,
@@ -98,6 +99,21 @@ def write_host_summary(bench: Bench, end: RunEnd) -> None:
         "results": results,
     }
     write_atomically(bench.layout.host_summary(host), summary)
+
+
+def _phases(
+    bench: Bench, cells: Sequence[Cell], records: Sequence[CellRecord]
+) -> list[dict[str, Any]]:
+    return [
+        {
+            "phase": one.phase.name,
+            "state": one.state,
+            "gate": one.phase.gate,
+            "completeness": one.states.get("success", 0) / one.total if one.total else 1.0,
+            "why": str(one.decision or ""),
+        }
+        for one in bench.phases(cells, records)
+    ]
 
 
 def write_summary(bench: Bench, summary: dict[str, Any]) -> None:

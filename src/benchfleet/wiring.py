@@ -22,6 +22,7 @@ from benchfleet.domain.host import Host
 from benchfleet.domain.resource import GpuChecks, Headroom
 from benchfleet.engines.base import Engine, Post
 from benchfleet.engines.processes import owner
+from benchfleet.environment import host_name
 from benchfleet.errors import LedgerFull
 from benchfleet.ledger.base import DEFAULT_LEASE, Ledger
 from benchfleet.machines.devices import CPU_SLOTS, chosen_devices, cores, nvml_gpus
@@ -31,6 +32,7 @@ from benchfleet.results.disk import EmptyFolders
 from benchfleet.results.publish import Publish, publish
 from benchfleet.results.write import AttemptFolder
 from benchfleet.runner.attempts import Attempts
+from benchfleet.runner.gates import Gating
 from benchfleet.runner.inbox import Broken, Inbox, Interrupted, LeaseLost, NoRoom, RealInbox
 from benchfleet.runner.leases import LeaseKeeper
 from benchfleet.runner.loop import RunEnd, Runner
@@ -144,6 +146,7 @@ def run_cells(
             ),
             shift=shift,
             publish=sender.publish if sender else public,
+            gating=_gating(bench, cells),
         )
         end = runner.run()
         return _sent(sender, inbox, end) if sender else end
@@ -172,6 +175,16 @@ def _sent(sender: Sender, inbox: Inbox, end: RunEnd) -> RunEnd:
         if isinstance(inbox.take(0.02), Interrupted):
             break
     return replace(end, unsent=sender.waiting, problem=sender.problem)
+
+
+def _gating(bench: Bench, cells: Sequence[Cell]) -> Gating:
+    """What of the campaign's phases a run of these cells heeds: nothing where it is a trial."""
+    phases = bench.campaign.phases
+    if not any(cell.phase for cell in cells) and bench.campaign.file is not None:
+        return Gating()
+    if bench.campaign.file is None:
+        return Gating(phases=phases)
+    return Gating(phases=phases, cells=bench.cells(), judge=host_name(bench.folder))
 
 
 def _measure(gpus: bool, tell: Callable[[Mapping[str, Headroom]], None]) -> None:

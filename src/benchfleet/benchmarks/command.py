@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -28,6 +29,9 @@ _DEFAULTS: dict[str, Any] = {
     "timeout": None,
     "files": (),
     "folder": ".",
+    "experiment": None,
+    "config": None,
+    "output": None,
 }
 FIELDS = (
     "config",
@@ -48,7 +52,10 @@ class Command:
 
     Parameters: `name` (how results call it), `argv`, `environment`, `cwd` (from the campaign's
     folder), `metric` (the headline's name), `timeout`, and `files`: patterns of further source
-    files, whose content is part of the identity beside that of the files named in `argv`.
+    files, whose content is part of the identity beside that of the files named in `argv`. As task
+    files of experiments have them: `experiment` (another word for `name`), `config` (a file that
+    `{config}` then stands for, at the end after ``--config`` where `argv` does not name it) and
+    `output` (a file of the campaign's folder that the report is left in too).
     """
 
     version: ClassVar[str] = "1"
@@ -58,7 +65,10 @@ class Command:
 
     def __init__(self, params: Mapping[str, Any]) -> None:
         given = with_defaults(params, _DEFAULTS)
-        self.name = text("name", given["name"])
+        if given["name"] is not None and given["experiment"] is not None:
+            raise ValueError("experiment stands beside name, which says the same; remove one")
+        word = "name" if given["experiment"] is None else "experiment"
+        self.name = text(word, given[word])
         self._argv = texts("argv", given["argv"] or None)
         if not self._argv[0]:
             raise ValueError("argv must begin with a command, such as python")
@@ -69,6 +79,12 @@ class Command:
         self._timeout = None if given["timeout"] is None else seconds("timeout", given["timeout"])
         self._files = texts("files", given["files"])
         self._folder = Path(given["folder"]).absolute()
+        self._config = None if given["config"] is None else text("config", given["config"])
+        self._output = None if given["output"] is None else text("output", given["output"])
+        if self._config and not any("{config}" in part for part in self._argv):
+            self._argv = [*self._argv, "--config", "{config}"]
+        if self._output and (Path(self._output).is_absolute() or ".." in Path(self._output).parts):
+            raise ValueError(f"output: {self._output!r} leaves the campaign's folder")
         for part in (*self._argv, *self._environment.values()):
             _check_fields(part)
 
@@ -83,6 +99,7 @@ class Command:
             "environment": self._environment,
             "cwd": self._cwd,
             "metric": self._metric,
+            **({"config": self._config} if self._config else {}),
         }
 
     def outside(self) -> Mapping[str, Any]:
@@ -91,6 +108,7 @@ class Command:
             "folder": str(self._folder),
             "timeout": self._declared_timeout,
             "files": self._files,
+            **({"output": self._output} if self._output else {}),
         }
 
     def subsets(self) -> Sequence[str]:
@@ -107,6 +125,8 @@ class Command:
         if not self._place.is_dir():
             raise ValueError(f"cwd: there is no folder {self._place}")
         self._check_command()
+        if self._config and not (self._place / self._config).is_file():
+            raise ValueError(f"config: there is no file {self._place / self._config}")
         return source_digest(self._folder, self._own_files())
 
     def files(self, subset: str | None) -> Sequence[Path]:
@@ -118,7 +138,7 @@ class Command:
         request, result = scratch / "request.json", scratch / "result.json"
         request.write_text(json.dumps(self._request(session, scratch, result), indent=2) + "\n")
         fields = {
-            "config": request,
+            "config": self._place / self._config if self._config else request,
             "result": result,
             "model": session.model.name,
             "model_path": session.model_path,
@@ -128,6 +148,8 @@ class Command:
             "limit": _or_empty(session.limit),
             "scratch": scratch,
         }
+        output = self._folder / _filled(self._output, fields) if self._output else None
+        before = _stamp(output)
         own = {name: _filled(value, fields) for name, value in self._environment.items()}
         try:
             said = run_process(
@@ -137,7 +159,12 @@ class Command:
                 timeout=self._timeout,
                 check_stop=session.check_stop,
             )
-            report = read_report(_reported(result, scratch, said), metric=self._metric)
+            if output is not None and not result.exists() and _stamp(output) != before:
+                result.write_bytes(output.read_bytes())  # it wrote there by itself
+            told = _reported(result, scratch, said)
+            report = read_report(told, metric=self._metric)
+            if output is not None and _stamp(output) == before:
+                _leave(told, output)
         finally:
             make_keepable(scratch)
         return report.hand_over(session)
@@ -187,7 +214,11 @@ class Command:
     def _named_files(self) -> list[Path]:
         """The files of the campaign's folder that `argv` names, as ``eval.py`` or ``--x=y.py``."""
         root = self._folder.resolve()
-        words = [word for part in self._argv for word in {part, part.partition("=")[2]} if word]
+        own = [self._config] if self._config else []
+        words = [
+            *own,
+            *(word for part in self._argv for word in {part, part.partition("=")[2]} if word),
+        ]
         places = [self._place / word for word in words if len(word) < 1024]
         return [
             place
@@ -220,6 +251,26 @@ def _filled(part: str, fields: Mapping[str, Any]) -> str:
     return _FIELD.sub(lambda m: f"{{{m[1]}}}" if m[1] else str(fields[m[2]]), part)
 
 
+def _stamp(file: Path | None) -> tuple[int, ...]:
+    """Changes whenever the file is written."""
+    try:
+        seen = os.stat(file) if file is not None else None
+    except OSError:
+        return ()
+    return (seen.st_ino, seen.st_mtime_ns, seen.st_size) if seen else ()
+
+
+def _leave(report: Any, output: Path) -> None:
+    """Leave the report where people look for it; the results have it anyway."""
+    try:
+        output.parent.mkdir(parents=True, exist_ok=True)
+        draft = output.with_name(f".{output.name}.{os.getpid()}")
+        draft.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+        os.replace(draft, output)
+    except OSError as error:
+        print(f"benchfleet: {output} could not be written: {error}", file=sys.stderr)
+
+
 def _or_empty(value: Any) -> Any:
     return "" if value is None else value
 
@@ -234,6 +285,10 @@ def _reported(result: Path, scratch: Path, said: bytes) -> Any:
     for file in (result, scratch / METRICS):
         if file.exists():
             return read_file(file)
+    with contextlib.suppress(ValueError):  # all that it printed, over many lines
+        whole = json.loads(said)
+        if isinstance(whole, dict):
+            return whole
     for line in reversed(said.decode("utf-8", "replace").splitlines()):
         if line.lstrip().startswith("{"):
             try:

@@ -12,10 +12,11 @@ from collections.abc import Iterable, Sequence
 from typing import TextIO
 
 from benchfleet.bench import Bench
-from benchfleet.cli import options
+from benchfleet.cli import options, phased
 from benchfleet.cli.words import printable, shown_path
 from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.cell import Cell
+from benchfleet.ledger.gates import Standing
 from benchfleet.reports import markdown
 from benchfleet.reports.tables import Comparison, compare
 from benchfleet.results.read import sample_scores
@@ -65,12 +66,13 @@ def conclude(
     absent = bench.absent(records)
     elsewhere = bench.elsewhere(absent)
     gone = [record for record in absent if record.fingerprint not in elsewhere]
+    phases = standings_of_all(bench) if any(cell.phase for cell in cells) else []
     comparison = compared(bench, cells, records)
     with contextlib.suppress(OSError):  # nobody listens any more; the files and the code remain
         if arguments.json:
             print(json.dumps(summarised(bench, cells, records, end), indent=2), flush=True)
         else:
-            show_end(arguments, bench, comparison, end, gone)
+            show_end(arguments, bench, comparison, end, gone, phases)
             for line in (*_elsewhere(arguments, elsewhere.values()), *_unsent(bench, end)):
                 print(printable(line))
             sys.stdout.flush()
@@ -78,7 +80,13 @@ def conclude(
         return 128 + signal.SIGINT
     all_there = not gone and not bench.unpublished(records) and not end.unsent
     complete = comparison.counts["success"] == comparison.counts["total"] and all_there
-    return 0 if complete else 1
+    return 0 if complete and not any(map(phased.closed, phases)) else 1
+
+
+def standings_of_all(bench: Bench) -> list[Standing]:
+    """How the campaign's phases stand, whatever part of it was run."""
+    cells = bench.cells() if bench.campaign.phases else []
+    return bench.phases(cells, bench.records(cells)) if cells else []
 
 
 def _elsewhere(arguments: argparse.Namespace, places: Iterable[str]) -> list[str]:
@@ -108,6 +116,7 @@ def show_end(
     comparison: Comparison,
     end: RunEnd,
     gone: Sequence[CellRecord],
+    phases: Sequence[Standing] = (),
 ) -> None:
     """Print what a run ended with; a person who reads only this knows what to do next."""
     counts = comparison.counts
@@ -118,12 +127,16 @@ def show_end(
         first = next(cell.id for cell, reason in end.impossible if reason == why)
         others = f" and {cells - 1} more" if cells > 1 else ""
         print(printable(f"cannot run here: {first}{others}: {why}"))
+    for line in phased.lines(phases):
+        print(printable(line.strip()))
     for record in gone:
         print(printable(f"done, but its results are not there: {record.path}"))
     if end.broken:
         print(printable(f"ended early: {end.broken}"))
     again = options.same_choice(arguments, "run")
     retry = options.same_choice(arguments, "retry")
+    for line in phased.advice(phases, lambda verb: options.same_choice(arguments, verb)):
+        print(printable(line))
     if gone:
         print(printable(f"run those again: {retry} --gone && {again}"))
     if counts["failed"] or counts["partial"]:

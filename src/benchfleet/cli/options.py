@@ -180,6 +180,7 @@ def _ids(text: str) -> tuple[int, ...]:
     return ids
 
 
+_WHOLE = ("gate",)  # verbs that are about the campaign, whatever part of it was chosen
 _CARING = frozenset({"retry", "failures", "rescore", "cancel"})  # verbs that name cells one by one
 
 
@@ -200,7 +201,8 @@ def same_choice(
         words += ["--campaign", arguments.named]
     if verb == "run" and works and getattr(arguments, "models", ""):
         words += ["--models", arguments.models]
-    for option in ("only", "exclude"):
+    whole = verb.split()[0] in _WHOLE
+    for option in () if whole else ("only", "exclude"):
         for text in getattr(arguments, option, ()):
             words += [f"--{option}", text]
     if verb == "run" and getattr(arguments, "placement", None) is not None:
@@ -209,7 +211,7 @@ def same_choice(
         words += ["--machines", str(arguments.machines)]
         for text in arguments.hosts:
             words += ["--hosts", text]
-    if getattr(arguments, "limit", None) is not None:
+    if getattr(arguments, "limit", None) is not None and not whole:
         words += ["--limit", str(arguments.limit)]
     if verb in _CARING:
         for text in getattr(arguments, "cell", ()):

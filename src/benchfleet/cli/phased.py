@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from benchfleet.domain.phase import ENDED, Decision
+from benchfleet.domain.phase import ENDED
 from benchfleet.domain.state import STATES
 from benchfleet.ledger.gates import Standing
 
@@ -26,20 +26,39 @@ def lines(standings: Sequence[Standing]) -> Iterator[str]:
 
 def _gate(one: Standing) -> str:
     if one.decision is not None:
-        return decided(one.decision)
+        return str(one.decision)
     gate = f"gate: {one.phase.gate or ENDED}"
     if not one.held_by:
         return gate
     return f"held by the gate of {', '.join(one.held_by)} · {gate}"
 
 
-def decided(decision: Decision) -> str:
-    """A decision in a sentence."""
-    if decision.override:
-        return f"gate opened by {decision.by}: {decision.why}"
-    numbers = "; ".join(decision.numbers)
-    why = " · ".join(part for part in (decision.why, numbers) if part)
-    return f"gate {decision.state}: {decision.expression}" + (f" · {why}" if why else "")
+def advice(standings: Sequence[Standing], words: Callable[[str], str]) -> Iterator[str]:
+    """What keeps cells from being begun, and the way out; `words` gives another verb's command."""
+    for one in standings:
+        name, held = one.phase.name, [other for other in standings if _waits(other, one)]
+        if closed(one):
+            begun = f"; not begun: {_cells(held)}" if held else ""
+            yield f"the gate of phase {name} is closed{begun}"
+            yield f"weigh it again, once its cells are as wanted: {words('gate check')} --again"
+            yield f"open it all the same: {words('gate override')} {name} --reason TEXT"
+        elif one.decision is None and held and not one.held_by:
+            left = f"{one.ended} of its {one.total} cells have ended"
+            yield f"held until the gate of phase {name} opens ({left}): {_cells(held)}"
+
+
+def closed(one: Standing) -> bool:
+    """Whether its gate was weighed, and does not hold."""
+    return one.state == "closed"
+
+
+def _waits(other: Standing, one: Standing) -> bool:
+    return one.phase.name in other.held_by and other.ended < other.total
+
+
+def _cells(held: Sequence[Standing]) -> str:
+    parts = [f"{one.total - one.ended} cells of {one.phase.name}" for one in held]
+    return ", ".join(parts)
 
 
 def as_json(standings: Sequence[Standing]) -> list[dict[str, Any]]:

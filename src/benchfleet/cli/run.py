@@ -64,7 +64,7 @@ def main(arguments: argparse.Namespace) -> int:
     quiet = arguments.json or arguments.log_json
     if not quiet and bench.still_told() and not bench.unsent():
         records = bench.finished(cells)
-        if records is not None:
+        if records is not None and _passed_all_gates(bench):
             return _nothing_was_run(arguments, bench, records)
     if arguments.detach:
         from benchfleet.cli.detach import detach
@@ -75,6 +75,14 @@ def main(arguments: argparse.Namespace) -> int:
     from benchfleet.cli.running import run  # the runner, its slots and the reports
 
     return run(arguments, bench, cells, devices)
+
+
+def _passed_all_gates(bench: Bench) -> bool:
+    gates = bench.gates()
+    return all(
+        phase.name in gates and gates[phase.name].state == "opened"
+        for phase in bench.campaign.phases
+    )
 
 
 def _port(text: str) -> int:

@@ -67,6 +67,8 @@ def told(notice: Notice, progress: Progress) -> str:
         return f"✓ {notice.cell}  published now; the run before ended too early"
     if notice.kind == "waiting":
         return f"… waiting for {notice.cell}: {notice.message}"
+    if notice.kind == "gate_decided":
+        return f"▪ phase {notice.message}"
     if notice.kind == "interrupted":
         if data["times"] > 1:
             return f"{notice.message} again: ended now"

@@ -69,6 +69,12 @@ class Decision:
     at: float = 0.0  # seconds since the epoch by the ledger's clock
     cells: Mapping[str, int] = field(default_factory=dict)  # of the phase, by state
 
+    def __str__(self) -> str:
+        if self.override:
+            return f"gate opened by {self.by}: {self.why}"
+        why = " · ".join(part for part in (self.why, "; ".join(self.numbers)) if part)
+        return f"gate {self.state}: {self.expression}" + (f" · {why}" if why else "")
+
     def event(self) -> Event:
         """The event that records it."""
         data = {**vars(self), "numbers": list(self.numbers), "cells": dict(self.cells)}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from benchfleet.domain.attempt import Outcome, RunnerId
@@ -41,6 +41,7 @@ class Backlog:
         self._lanes: dict[tuple[Shape, str, Need], Lane] = {}
         self._later: list[tuple[float, str]] = []  # ends of back-offs
         self._back_offs: dict[str, float] = {}
+        self._held: set[str] = set()
         self.elsewhere: dict[str, float] = {}  # what other runners run: when they began, or before
         self.estimates = Estimates(cells, policy, device_type, self._ranked)
         self._choose(cells)
@@ -48,13 +49,25 @@ class Backlog:
     def _choose(self, cells: Iterable[str]) -> None:
         for fingerprint in cells:
             kind = self.estimates.kind(fingerprint)
-            if not kind.left_out:
+            if not kind.left_out and fingerprint not in self._held:
                 self.choice(self.shape(fingerprint)).put(fingerprint, kind.rank)
 
     def take_in(self, cells: Mapping[str, Cell]) -> None:
         """Be about these cells too, which are new; none of them waits yet."""
         self.estimates.take_in(cells)
         self._choose(cells)
+
+    def hold(self, fingerprints: Collection[str]) -> None:
+        """These cells cannot be claimed, whatever happens to them, until they are let go."""
+        self._held.update(fingerprints)
+        for fingerprint in fingerprints:
+            self.taken(fingerprint)
+            self.choice(self.shape(fingerprint)).drop(fingerprint)
+
+    def let_go(self, fingerprints: Collection[str]) -> None:
+        """These cells can be claimed again; none of them waits yet."""
+        self._held.difference_update(fingerprints)
+        self._choose(fingerprints)
 
     def leave_out(self, seconds: float) -> list[str]:
         """Be no more about the cells that should take longer; those whose time nobody knows stay.
@@ -104,6 +117,8 @@ class Backlog:
     def waits(self, fingerprint: str, *, until: float | None = None) -> None:
         """The cell can be claimed; from `until` on, where that is given."""
         if fingerprint not in self._cells or self.estimates.kind(fingerprint).left_out:
+            return
+        if fingerprint in self._held:
             return
         if until is not None:
             self.taken(fingerprint)

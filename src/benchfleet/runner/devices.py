@@ -37,6 +37,7 @@ class Devices:
         self._grown: list[Device] = []  # what was added to them since
         self._by_need: dict[Need, list[str]] = {}
         self._no_time: set[str] = set()  # cells that would take too long for this runner
+        self._held: frozenset[str] = frozenset()  # cells that are not to be begun now
         self._sort(cells)
         self._bad_starts: dict[tuple[Device, ...], int] = {}
         self._possible: frozenset[Need] | None = None
@@ -60,6 +61,12 @@ class Devices:
         self._no_time.update(cells)
         self.able = self.able.difference(cells)
 
+    def hold(self, cells: frozenset[str]) -> None:
+        """These cells, and no others, are not to be begun now."""
+        if cells != self._held:
+            self._held, self._possible = cells, None
+            self.sort_out()
+
     def sort_out(self) -> None:
         """See which cells the machines that are here can take."""
         self._pools = self.fences.whole(self._pools)
@@ -70,7 +77,7 @@ class Devices:
             self._possible, self._expecting = possible, expecting
             here = [f for need in possible for f in self._by_need[need]]
             able = frozenset(self._cells if expecting else here)
-            self.able = able.difference(self._no_time)
+            self.able = able.difference(self._no_time, self._held)
             self.for_hosts = self.able.difference(here)  # a machine which is away may take these
         self._changed()
 

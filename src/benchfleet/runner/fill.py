@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from benchfleet.domain.attempt import CellRecord, Claim, RunnerId
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.event import Event
+from benchfleet.domain.phase import GATE_EVENTS
 from benchfleet.domain.resource import Choice, Offer
 from benchfleet.errors import LedgerFull
 from benchfleet.ledger.base import Ledger
@@ -62,6 +63,8 @@ class Filler:
         self._bookings = Bookings(slots, self.backlog.estimates, now)
         self.advised = Advised(cells, self.backlog, slots.seats, lambda: self.devices.pools)
         self.enrolled = False  # somebody enrolled cells since
+        self.decided = True  # somebody decided on a gate since
+        self._held: frozenset[str] = frozenset()
         self._in_vain: set[Lane] = set()  # that a slot claimed of just now, and got nothing
         self._unwished: set[tuple[object, ...]] = set()  # slots that the policy gives nothing now
         self.devices = Devices(
@@ -104,6 +107,7 @@ class Filler:
 
     def _follow(self, events: Sequence[Event]) -> None:
         self.enrolled |= any(event.kind == "enrolled" for event in events)
+        self.decided |= any(event.kind in GATE_EVENTS for event in events)
         self.backlog.follow(events, self._now())
 
     def _sort_again(self) -> None:
@@ -121,6 +125,15 @@ class Filler:
             self._see_waiting(self._ledger.cells(states=["pending", "running"], among=new))
             self.devices.take_in(new)
         return list(new)
+
+    def hold(self, fingerprints: Collection[str]) -> None:
+        """Begin none of these cells, and again those that were held before and are not any more."""
+        before, self._held = self._held, frozenset(fingerprints).intersection(self._cells)
+        self.backlog.hold(self._held - before)
+        self.devices.hold(self._held)
+        if again := before - self._held:
+            self.backlog.let_go(again)
+            self._see_waiting(self._ledger.cells(states=["pending", "running"], among=again))
 
     def leave_out(self, seconds: float) -> None:
         """Begin nothing any more that should take longer."""

@@ -12,6 +12,7 @@ from typing import Any
 from benchfleet import registry
 from benchfleet.domain.attempt import RunnerId
 from benchfleet.domain.cell import Cell
+from benchfleet.domain.phase import Decision
 from benchfleet.engines.base import (
     AttemptEvent,
     Done,
@@ -35,6 +36,7 @@ from benchfleet.runner.cells import Background, Cells
 from benchfleet.runner.course import Course
 from benchfleet.runner.crowd import Crowd
 from benchfleet.runner.fill import Filler
+from benchfleet.runner.gates import Gates, Gating
 from benchfleet.runner.hosts import Hosts
 from benchfleet.runner.inbox import (
     Arrival,
@@ -111,6 +113,7 @@ class Runner:
         ending: threading.Event | None = None,
         here: Here = HERE,
         shift: Shift = Shift(),  # noqa: B008 - frozen
+        gating: Gating = Gating(),  # noqa: B008 - frozen
     ) -> None:
         self._shift = shift
         self._runner, self._ledger, self._engine, self._inbox = runner, ledger, engine, inbox
@@ -125,6 +128,7 @@ class Runner:
             floor=max((cell.limits.disk or 0 for cell in cells), default=0) or None,
             ending=ending or threading.Event(),
         )
+        self._gates = Gates(gating, ledger=ledger, cells=cells, say=self._tell_of_gate)
         self._slots = Slots(runner[:8], engine, layout, self._course.progress)
         hosts, self._news = Hosts(engine.hosts()), News(ledger)
         self._filler = Filler(
@@ -201,6 +205,8 @@ class Runner:
         self._until: float | None = None
         self._time_is_up = False
         self._waits_for = ""
+        self._waits_for_gate = False
+        self._suspects: set[str] = set()  # attempts at critical cells, whose failure is written
 
     def run(self) -> RunEnd:
         """Run to the end. Raises `LedgerUnreachable` when the ledger is gone."""
@@ -209,9 +215,12 @@ class Runner:
             if self._shift.seconds is not None:
                 self._until = began + self._shift.seconds
             self._enroll()
-            if self._shift.stays or self._unfinished():
+            self._heed_gates()
+            hopeful = self._gates.any and self._gates.hopeful(began)
+            if self._shift.stays or hopeful or self._unfinished():
                 self._filler.survey()
                 self._filler.enrolled = not self._shift.enrolls  # perhaps since it was looked at
+                self._filler.decided = True
                 self._keeper.start()
                 self._orders.begin()
                 self._course.see_room()
@@ -271,7 +280,36 @@ class Runner:
             return False
         if self._shift.stays:
             return True
-        return not self._slots.all_idle or self._unfinished()
+        if not self._slots.all_idle or self._unfinished():
+            return True
+        return self._gates.any and self._more_opens()
+
+    def _more_opens(self) -> bool:
+        """Whether a gate lets something more be begun, or may do so soon."""
+        self._filler.follow()
+        self._heed_gates()
+        if self._unfinished():
+            self._fill()
+            return True
+        if not self._gates.hopeful(self._inbox.now()):
+            return False
+        if not self._waits_for_gate:
+            self._waits_for_gate = True
+            self._course.say("waiting", message="for a gate that is undecided")
+        return True
+
+    def _heed_gates(self) -> None:
+        """Hold what no gate lets be begun, and nothing else."""
+        if not self._gates.any:
+            return
+        anew, self._filler.decided = self._filler.decided, False
+        if self._gates.look(anew=anew) or anew:
+            self._filler.hold(self._gates.held())
+
+    def _tell_of_gate(self, decision: Decision) -> None:
+        self._waits_for_gate = False
+        message = f"{decision.phase}: {decision}"
+        self._course.say("gate_decided", message=message, phase=decision.phase, by=decision.by)
 
     def _unfinished(self) -> bool:
         """Whether a cell is left that this runner could still see to its end."""
@@ -314,6 +352,7 @@ class Runner:
         self._orders.look()
         self._crowd.look()
         self._keep_to_shift()
+        self._heed_gates()
         self._fill()
         self._rest()
         self._look_out()
@@ -328,9 +367,16 @@ class Runner:
 
     def _keep_to_shift(self) -> None:
         """Take in what was enrolled since, and see to the end of this runner's time."""
-        if self._filler.enrolled and (new := self._filler.take_in(self._shift.more())):
-            self._course.take_in(new)
-            self._course.say("warning", message=f"{len(new)} cells were enrolled since; taken in")
+        if self._slots.any_busy:
+            self._gates.worked(self._inbox.now())
+        if self._filler.enrolled:
+            cells = self._shift.more()
+            self._gates.learn(cells)
+            if new := self._filler.take_in(cells):
+                self._filler.decided = True
+                self._course.take_in(new)
+                message = f"{len(new)} cells were enrolled since; taken in"
+                self._course.say("warning", message=message)
         if self._until is None:
             return
         left = self._until - self._inbox.now()
@@ -361,6 +407,12 @@ class Runner:
     def _fill(self) -> None:
         if self._course.over or self._course.short_of_room:
             return
+        if self._suspects and self._cells.under_way:
+            return
+        self._suspects.clear()
+        states = self._course.progress.states
+        if self._gates.alarmed(states.get("failed", 0) + states.get("partial", 0)):
+            self._heed_gates()
         if self._until is not None:
             self._filler.leave_out(self._until - self._inbox.now())
         for slot in self._filler.fill():
@@ -385,6 +437,7 @@ class Runner:
         elif isinstance(arrival, HostLost):
             self._machines.host_lost(arrival)
         elif isinstance(arrival, Concluded):
+            self._suspects.discard(arrival.attempt.key)
             if self._cells.concluded(arrival):
                 self._fill()
         elif isinstance(arrival, HostReady):
@@ -405,6 +458,8 @@ class Runner:
             return False
         elif isinstance(event, AttemptEvent) and attempt and attempt.key == event.attempt:
             ended = self._cells.take(slot, attempt, event)
+            if isinstance(event, Failed) and self._gates.suspects(attempt.claim.cell):
+                self._suspects.add(attempt.key)
             if isinstance(event, Done):
                 self._devices.worked(slot)
             elif isinstance(event, Failed) and attempt.cancelled_at is None:

@@ -27,6 +27,7 @@ NoticeKind = Literal[
     "claim_lost",
     "published_late",
     "waiting",
+    "gate_decided",
     "interrupted",
     "warning",
     "run_ended",

@@ -1,0 +1,125 @@
+"""Which cells a runner may begin, as the gates of its campaign's phases stand in the ledger."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from benchfleet.domain.cell import Cell
+from benchfleet.domain.phase import GATE_EVENTS, Decision, Phase, decisions, held_by, may_run
+from benchfleet.domain.told import TOLD, newest
+from benchfleet.ledger.base import Ledger
+from benchfleet.ledger.gates import of_phases, weighed
+
+PATIENCE = 60.0  # seconds that a decision is waited for, after the last sign that one may come
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gating:
+    """The phases of a campaign, as a runner is to heed them."""
+
+    phases: Sequence[Phase] = ()
+    cells: Sequence[Cell] = ()  # all that the campaign's file has; a judge alone needs them
+    judge: str = ""  # whose word on a gate it is; "": the file is not here, so others decide
+
+
+class Gates:
+    """The cells that one runner is about, open and held. A gate is weighed once, when its phase is
+    complete, by whoever has the campaign's file; all others go by what the ledger was told."""
+
+    def __init__(
+        self,
+        gating: Gating,
+        *,
+        ledger: Ledger,
+        cells: Sequence[Cell],
+        say: Callable[[Decision], None],
+    ) -> None:
+        self._ledger, self._say = ledger, say
+        self._phases, self._judge = gating.phases, gating.judge
+        self._whole = of_phases(gating.cells, gating.phases)
+        self._cells = {str(cell.fingerprint): cell for cell in cells}
+        self._decided: dict[str, Decision] = {}
+        self._last_sign = -math.inf
+        self._failed = 0
+
+    @property
+    def any(self) -> bool:
+        """Whether there is anything to heed."""
+        return bool(self._phases)
+
+    def suspects(self, cell: Cell) -> bool:
+        """Whether nothing is to be begun before it is known how this cell failed."""
+        return any(one.name == cell.phase and one.is_critical(cell) for one in self._phases)
+
+    def alarmed(self, failed: int) -> bool:
+        """Whether a cell failed since the last time, of which some are critical; `failed` is how
+        many did so far."""
+        news, self._failed = failed != self._failed, failed
+        return news and any(phase.critical for phase in self._phases)
+
+    def learn(self, cells: Sequence[Cell]) -> None:
+        """The runner is about these cells too, and perhaps of phases that are new."""
+        self._cells.update((str(cell.fingerprint), cell) for cell in cells)
+        told = None if self._judge else newest(self._ledger.events(kinds={TOLD}))
+        if told is not None:
+            self._phases = told.phases
+
+    def held(self) -> list[str]:
+        """The cells that may not be begun."""
+        return [name for name, cell in self._cells.items() if not self._may_run(cell)]
+
+    def look(self, *, anew: bool) -> bool:
+        """See how the gates stand, `anew` where somebody may have decided; weigh those of phases
+        that are complete. Whether other cells may be begun than before."""
+        if not self._phases:
+            return False
+        before = self._decided
+        if anew:
+            self._decided = decisions(self._ledger.events(kinds=GATE_EVENTS))
+        if self._judge:
+            for phase in self._phases:
+                self._weigh(phase)
+        return self._decided != before
+
+    def hopeful(self, now: float) -> bool:
+        """Whether a gate may still open for cells that are held, since somebody sees to it."""
+        if not any(self._may_open(cell) for cell in self._cells.values()):
+            return False
+        running = self._ledger.cells(states=["running"])
+        if any((record.expires_in or 0.0) > 0.0 for record in running):
+            self._last_sign = now
+        return now - self._last_sign < PATIENCE
+
+    def worked(self, now: float) -> None:
+        """This runner did its part; where others decide, they may do so now."""
+        if not self._judge:
+            self._last_sign = now
+
+    def _may_run(self, cell: Cell) -> bool:
+        return may_run(cell.phase, self._phases, self._decided)
+
+    def _may_open(self, cell: Cell) -> bool:
+        """Whether the cell is held by nothing but gates that are undecided."""
+        by_name = {phase.name: phase for phase in self._phases}
+        if self._may_run(cell):
+            return False
+        keepers = list(held_by(by_name[cell.phase], self._decided))
+        for name in keepers:  # and by those that keep them
+            if name in self._decided:
+                return False
+            keepers += held_by(by_name[name], self._decided)
+        return bool(keepers)
+
+    def _weigh(self, phase: Phase) -> None:
+        if phase.name in self._decided or not may_run(phase.name, self._phases, self._decided):
+            return
+        decision = weighed(phase, self._whole[phase.name], self._ledger, by=self._judge)
+        if decision is None:
+            return
+        self._decided = decisions(self._ledger.events(kinds=GATE_EVENTS))
+        if phase.name not in self._decided:  # nobody was quicker
+            self._ledger.record(decision.event())
+            self._decided = {**self._decided, phase.name: decision}
+        self._say(self._decided[phase.name])

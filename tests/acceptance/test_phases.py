@@ -1,0 +1,133 @@
+"""A study in phases, with four small scripts of its own, as somebody runs it."""
+
+from __future__ import annotations
+
+import json
+
+from .conftest import User
+
+SCRIPT = """\
+import argparse, json, pathlib
+parser = argparse.ArgumentParser()
+parser.add_argument("--config")
+config = json.loads(pathlib.Path(parser.parse_args().config).read_text())
+assert "fails" not in config, "the script is broken"
+print(json.dumps(config, indent=2))
+"""
+CAMPAIGN = """\
+campaign: study
+matrix:
+  models: [{name: tiny, adapter: none}]
+phases:
+  - name: prerequisites
+    gate: each(passed, benchmarks="P*") == true and completeness == 1
+    matrix:
+      benchmarks:
+        - command: {experiment: P1, argv: [python, prerequisites/run_p1.py],
+            config: prerequisites/p1_config.json, output: results/p1_results.json, critical: true}
+        - command: {experiment: P2, argv: [python, prerequisites/run_p2.py],
+            config: prerequisites/p2_config.json, output: results/p2_results.json, critical: true}
+  - name: e0
+    gate: min(accuracy) >= 0.9
+    matrix:
+      benchmarks:
+        - command: {experiment: E0, argv: [python, e0/run_e0.py, "--config={config}"],
+            config: e0/config.json, output: results/e0_results.json}
+  - name: e1
+    matrix:
+      benchmarks:
+        - command: {experiment: E1, argv: [python, e1/run_e1.py], config: e1/config.json}
+"""
+
+
+def study(user: User, *, accuracy: float = 0.95, passed: bool = True) -> None:
+    user.write(CAMPAIGN)
+    told = {
+        "prerequisites/p1_config.json": {"passed": passed},
+        "prerequisites/p2_config.json": {"passed": True},
+        "e0/config.json": {"accuracy": accuracy},
+        "e1/config.json": {"recall": 0.5},
+    }
+    for name, content in told.items():
+        file = user.folder / name
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(json.dumps(content))
+    for script in ("prerequisites/run_p1", "prerequisites/run_p2", "e0/run_e0", "e1/run_e1"):
+        (user.folder / f"{script}.py").write_text(SCRIPT)
+
+
+def test_a_study_passes_one_gate_fails_the_next_and_goes_on_when_somebody_says_so(
+    user: User,
+) -> None:
+    study(user, accuracy=0.5)
+    plan = user.run("plan", "study.yaml").stdout
+    assert "phase prerequisites  open" in plan
+    assert "held by the gate of e0" in plan
+    end = user.run("run", "study.yaml", code=1).stdout
+    assert "▪ phase prerequisites: gate opened" in end
+    assert "▪ phase e0: gate closed: min(accuracy) >= 0.9 · min(accuracy) = 0.5" in end
+    assert "the gate of phase e0 is closed; not begun: 1 cells of e1" in end
+    assert "benchfleet gate override study.yaml e0 --reason TEXT" in end
+    assert json.loads((user.folder / "results/p1_results.json").read_text()) == {"passed": True}
+    assert json.loads((user.folder / "results/e0_results.json").read_text()) == {"accuracy": 0.5}
+    summary = json.loads((user.results / "execution_summary.json").read_text())
+    assert [one["state"] for one in summary["phases"]] == ["passed", "closed", "held"]
+    assert summary["counts"]["pending"] == 1
+
+    assert "gate closed" in user.run("run", "study.yaml", code=1).stdout  # and runs nothing
+    found = user.json("gate", "show", "study.yaml", code=1)["phases"]
+    assert found[1]["decision"]["numbers"] == ["min(accuracy) = 0.5 (of 1 cells: tiny/dense/E0)"]
+    assert found[0]["decision"]["cells"] == {"success": 2}
+    assert user.json("status", "study.yaml")["phases"] == found
+    user.run("gate", "override", "study.yaml", "e0", code=2)
+    said = user.run("gate", "override", "study.yaml", "e0", "--reason", "known: small data").stdout
+    assert "known: small data" in said
+    end = user.run("run", "study.yaml").stdout
+    assert "tiny/dense/E1" in end
+    assert user.json("status", "study.yaml")["success"] == 4
+    assert "every cell is done already" in user.run("run", "study.yaml").stdout
+
+
+def test_a_critical_script_that_fails_stops_its_phase_until_it_is_mended(user: User) -> None:
+    study(user)
+    (user.folder / "prerequisites/p1_config.json").write_text('{"fails": true}')
+    once = "campaign: study\ncpu_slots: 1\ndefaults: {limits: {tries: 1}}"
+    user.write(CAMPAIGN.replace("campaign: study", once))
+    end = user.run("run", "study.yaml", code=1).stdout
+    assert "tiny/dense/P1 is critical and failed" in end
+    assert user.json("status", "study.yaml")["pending"] == 3
+    (user.folder / "prerequisites/p1_config.json").write_text('{"passed": true}')
+    assert "gate closed" in user.run("run", "study.yaml", code=1).stdout
+    said = user.run("gate", "check", "study.yaml", "--again").stdout
+    assert "prerequisites: undecided again" in said
+    assert "1 cells were left out" not in user.run("run", "study.yaml").stdout
+    assert user.json("status", "study.yaml")["success"] == 4
+
+
+def test_a_gate_is_weighed_again_when_somebody_asks(user: User) -> None:
+    study(user, passed=False)
+    user.run("run", "study.yaml", code=1)
+    found = user.json("gate", "check", "study.yaml", code=1)["phases"][0]
+    assert found["decision"]["why"] == ""
+    user.write(CAMPAIGN.replace('each(passed, benchmarks="P*") == true', "any(passed)"))
+    assert "decided already" in user.run("gate", "check", "study.yaml", code=1).stdout
+    assert "gate opened: any(passed)" in user.run("gate", "check", "study.yaml", "--again").stdout
+    user.run("run", "study.yaml")
+
+
+def test_wrong_words_are_told(user: User) -> None:
+    study(user)
+    assert "did you mean 'e0'" in user.run("gate", "show", "study.yaml", "e00", code=2).stderr
+    assert "belongs to `check`" in user.run("gate", "show", "study.yaml", "--again", code=2).stderr
+    assert "nothing of study was run" in user.run("gate", "check", "study.yaml", code=2).stderr
+    user.write("campaign: study\nmatrix:\n  models: [{name: m, adapter: mock}]\n"
+               "  benchmarks: [mock_benchmark]\n")  # fmt: skip
+    assert "has no phases" in user.run("gate", "show", "study.yaml", code=2).stderr
+    study(user)
+    file = user.folder / "study.yaml"
+    file.write_text(file.read_text().replace("config: e0/config.json", "config: e0/nothing.json"))
+    assert "config: there is no file" in user.run("plan", "study.yaml", code=2).stderr
+    file.write_text(CAMPAIGN.replace("experiment: E0,", "experiment: E0, name: E0,"))
+    assert "experiment stands beside name" in user.run("plan", "study.yaml", code=2).stderr
+    file.write_text(CAMPAIGN.replace("results/e0_results.json", "../e0_results.json"))
+    assert "leaves the campaign's folder" in user.run("plan", "study.yaml", code=2).stderr

@@ -1,0 +1,247 @@
+"""Phases one after the other: the runner's loop with scripted slots in virtual time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import pytest
+
+from benchfleet.domain.attempt import Lease, Outcome, RunnerId
+from benchfleet.domain.cell import Cell
+from benchfleet.domain.event import Event
+from benchfleet.domain.failure import Failure
+from benchfleet.domain.matrix import Rule
+from benchfleet.domain.phase import GATE_EVENTS, Decision, Phase, decisions, forgotten
+from benchfleet.domain.resource import Choice, Offer
+from benchfleet.domain.told import Told
+from benchfleet.engines.base import Done, Failed, Order, SlotEvent, SlotId, Started
+from benchfleet.runner.gates import PATIENCE, Gating
+from benchfleet.runner.inbox import Arrival
+from benchfleet.testing.samples import sample_cell
+from stage import Stage, good
+
+OTHER = RunnerId("other" * 8)
+E0 = Phase(name="e0", gate="min(score) >= 0.9")
+E1 = Phase(name="e1", requires=("e0",))
+PHASES = (E0, E1)
+
+
+def phase_cells(first: int = 2, second: int = 2) -> list[Cell]:
+    numbers = [("e0", n) for n in range(first)] + [("e1", first + n) for n in range(second)]
+    return [sample_cell(number, phase=phase) for phase, number in numbers]
+
+
+def scoring(
+    overall: Callable[[Cell], float],
+) -> Callable[[SlotId, Order], Sequence[tuple[float, SlotEvent]]]:
+    def run(slot: SlotId, order: Order) -> Sequence[tuple[float, SlotEvent]]:
+        *before, (at, done) = good(slot, order)
+        assert isinstance(done, Done)
+        return [*before, (at, replace(done, score={**done.score, "overall": overall(order.cell)}))]
+
+    return run
+
+
+def failing(
+    phase: str, kind: str = "user_error"
+) -> Callable[..., Sequence[tuple[float, SlotEvent]]]:
+    def run(slot: SlotId, order: Order) -> Sequence[tuple[float, SlotEvent]]:
+        if order.cell.phase != phase:
+            return good(slot, order)
+        failure = Failure(stage="load", kind=kind, message="it is broken")
+        return [
+            (0, Started(slot=slot, attempt=order.attempt, stage="load")),
+            (1, Failed(slot=slot, attempt=order.attempt, failure=failure, seconds={})),
+        ]
+
+    return run
+
+
+def judged(stage: Stage, cells: Sequence[Cell], phases: Sequence[Phase] = PHASES) -> Stage:
+    stage.gating = Gating(phases=phases, cells=cells, judge="lab")
+    return stage
+
+
+def gates(stage: Stage) -> dict[str, Decision]:
+    return decisions(stage.ledger.events(kinds=GATE_EVENTS))
+
+
+def began(stage: Stage) -> list[str]:
+    """The phases of the cells that were begun, in order."""
+    phases = {
+        record.id: record.cell.phase for record in stage.ledger.cells(whole=True) if record.cell
+    }
+    return [phases[cell] for _, cell in stage.engine.orders]
+
+
+def other_ends(stage: Stage, cell: Cell) -> Lease:
+    """Another runner ends the cell well."""
+    among = Choice([str(cell.fingerprint)])
+    (claim,) = stage.ledger.claim(OTHER, Offer(among=among), 1)
+    stage.ledger.finish(claim.lease, Outcome(state="success", metrics={"overall_score": 1.0}))
+    return claim.lease
+
+
+def test_a_phase_begins_once_all_of_the_one_before_has_ended(stage: Stage) -> None:
+    cells = phase_cells(3, 2)
+    end = judged(stage, cells).run(cells)
+    assert end.progress.states == {"success": 5}
+    assert began(stage) == ["e0"] * 3 + ["e1"] * 2
+    decided = gates(stage)
+    assert decided["e0"].state == decided["e1"].state == "opened"
+    assert decided["e0"].by == "lab"
+    assert decided["e0"].cells == {"success": 3}
+    assert decided["e0"].numbers[0].startswith("min(score) = 1 (of 3 cells")
+    assert [notice.message[:3] for notice in stage.said("gate_decided")] == ["e0:", "e1:"]
+
+
+def test_what_does_not_hold_keeps_later_phases_from_being_begun(stage: Stage) -> None:
+    cells = phase_cells()
+    stage.engine.script = scoring(lambda cell: 0.5)
+    end = judged(stage, cells).run(cells)
+    assert began(stage) == ["e0", "e0"]
+    assert end.progress.states == {"success": 2, "pending": 2}
+    assert gates(stage)["e0"].state == "closed"
+    assert "e1" not in gates(stage)
+
+
+def test_a_gate_is_weighed_once_whatever_comes_after(stage: Stage) -> None:
+    cells = phase_cells()
+    stage.engine.script = scoring(lambda cell: 0.5)
+    judged(stage, cells).run(cells)
+    stage.ledger.record(Event(kind="retry_asked", fingerprint=cells[0].fingerprint))
+    stage.engine.script = good
+    end = stage.run(cells)
+    assert end.ran == 1  # behind its own closed gate a phase goes on
+    assert gates(stage)["e0"].state == "closed"
+    assert len(stage.ledger.events(kinds=GATE_EVENTS)) == 1
+    stage.ledger.record(forgotten("e0", "me"))
+    stage.ledger.record(Event(kind="retry_asked", fingerprint=cells[1].fingerprint))
+    assert stage.run(cells).progress.states == {"success": 4}
+
+
+def test_a_critical_failure_closes_its_phase_at_once(stage: Stage) -> None:
+    critical = replace(E0, critical=(Rule(benchmarks=("benchmark-1",)),))
+    cells = phase_cells(6, 1)
+
+    def second_fails(slot: SlotId, order: Order) -> Sequence[tuple[float, SlotEvent]]:
+        fails = order.cell.workload.benchmark == "benchmark-1"
+        return failing("e0")(slot, order) if fails else good(slot, order)
+
+    stage.engine.script = second_fails
+    end = judged(stage, cells, (critical, E1)).run(cells)
+    decision = gates(stage)["e0"]
+    assert decision.critical == "tiny/dense/benchmark-1"
+    assert "is critical and failed: load: user_error (it is broken)" in decision.why
+    # What ran beside it went on to its end, and nothing was begun after it.
+    assert end.progress.states == {"success": 1, "failed": 1, "pending": 5}
+    before = len(stage.engine.orders)
+    assert stage.run(cells).ran == 0
+    assert len(stage.engine.orders) == before
+    opened = Decision(phase="e0", state="opened", override=True, why="it is known", by="me")
+    stage.ledger.record(opened.event())
+    assert stage.run(cells).progress.states == {"success": 6, "failed": 1}
+
+
+def test_a_failed_cell_that_is_not_critical_is_weighed_with_the_rest(stage: Stage) -> None:
+    cells = phase_cells(1, 1)
+    stage.engine.script = failing("e0")
+    judged(stage, cells).run(cells)
+    assert "did not succeed" in gates(stage)["e0"].why or "no cell" in gates(stage)["e0"].why
+    stage.ledger.record(forgotten("e0", "me"))
+    end = judged(stage, cells, (replace(E0, gate=""), E1)).run(cells)
+    assert end.progress.states == {"failed": 1, "success": 1}
+
+
+def test_a_gate_that_another_opens_is_noticed_while_running(stage: Stage) -> None:
+    """Without the file nobody here weighs; what holds the cells of the phase before does."""
+    cells = phase_cells(1, 2)
+    stage.gating = Gating(phases=PHASES)
+    stage.ledger.enroll(cells)
+    runner = stage.runner(cells)
+
+    opened = Decision(phase="e0", state="opened", by="elsewhere").event()
+    take = stage.inbox.take
+    asked = {"at": 30.0}
+
+    def taking(wait: float) -> Arrival | None:
+        if stage.clock() - stage.inbox.began > asked["at"]:
+            asked["at"] = float("inf")
+            stage.ledger.record(opened)
+        return take(wait)
+
+    stage.inbox.take = taking  # type: ignore[method-assign]
+    end = runner.run()
+    assert end.progress.states == {"success": 3}
+    assert [notice.kind for notice in stage.said("waiting")] == ["waiting"]
+
+
+def test_who_cannot_weigh_a_gate_waits_a_while_and_ends(stage: Stage) -> None:
+    cells = phase_cells(1, 2)
+    stage.gating = Gating(phases=PHASES)
+    end = stage.run(cells)
+    assert end.progress.states == {"success": 1, "pending": 2}
+    assert PATIENCE < end.seconds < PATIENCE + 20
+    assert gates(stage) == {}
+
+
+def test_cells_that_nobody_sees_to_are_not_waited_for(stage: Stage) -> None:
+    cells = phase_cells(2, 2)
+    judged(stage, cells)
+    stage.ledger.enroll(cells)
+    end = stage.run(cells[2:])
+    assert end.seconds == 0
+    assert end.progress.states == {"pending": 2}
+
+
+def test_a_phase_that_others_work_at_is_waited_for(stage: Stage) -> None:
+    cells = phase_cells(1, 1)
+    judged(stage, cells)
+    stage.ledger.enroll(cells)
+    (claim,) = stage.ledger.claim(OTHER, Offer(), 1)
+    take = stage.inbox.take
+
+    def taking(wait: float) -> Arrival | None:
+        if stage.clock() - stage.inbox.began > 40 and gates(stage) == {}:
+            outcome = Outcome(state="success", metrics={"overall_score": 1.0})
+            stage.ledger.finish(claim.lease, outcome)
+        elif gates(stage) == {}:
+            stage.ledger.renew([claim.lease])
+        return take(wait)
+
+    stage.inbox.take = taking  # type: ignore[method-assign]
+    end = stage.run(cells[1:])
+    assert end.progress.states == {"success": 1}
+    assert gates(stage)["e0"].state == "opened"
+
+
+def test_phases_of_a_campaign_that_grew_are_learned_from_the_ledger(stage: Stage) -> None:
+    """A worker without the file holds cells of a phase that it never heard of."""
+    cells = phase_cells(1, 1)
+    stage.gating = Gating(phases=(E0,))
+    gated = stage.runner(cells[:1])._gates
+    stage.ledger.record(Told(name="study", phases=PHASES).event())
+    gated.learn(cells)
+    assert gated.held() == [str(cells[1].fingerprint)]
+
+
+def test_phases_without_order_share_the_slots(stage: Stage) -> None:
+    cells = phase_cells(2, 2)
+    apart = (E0, replace(E1, requires=()))
+    end = judged(stage, cells, apart).run(cells)
+    assert end.seconds == pytest.approx(20)
+    assert set(gates(stage)) == {"e0", "e1"}
+
+
+def test_a_chain_of_phases_that_are_done_opens_in_one_look(stage: Stage) -> None:
+    phases = tuple(Phase(name=f"p{n}", requires=(f"p{n - 1}",) if n else ()) for n in range(4))
+    cells = [sample_cell(n, phase=f"p{n}") for n in range(4)]
+    stage.ledger.enroll(cells)
+    for cell in cells[:3]:
+        other_ends(stage, cell)
+    end = judged(stage, cells, phases).run(cells)
+    assert end.ran == 1
+    assert [event.data["phase"] for event in stage.ledger.events(kinds=GATE_EVENTS)] == [
+        "p0", "p1", "p2", "p3",
+    ]  # fmt: skip
