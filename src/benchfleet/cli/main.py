@@ -17,6 +17,7 @@ from benchfleet.errors import BenchfleetError, CampaignError, LedgerError
 VERBS = {
     "run": "run what is not done yet, and show what won",
     "work": "run what this host may of a shared ledger, until nothing is left",
+    "merge": "bring the results of all hosts into this one's folder, each checked",
     "attach": "see again what a run does, from any shell",
     "stop": "ask a run to end in good order",
     "service": "write a systemd unit that runs a campaign, also after a restart",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from benchfleet.domain.cell import Cell
@@ -13,11 +14,9 @@ from benchfleet.results.read import damage, file_names, sealed, sealed_names
 def refusal(into: Path, path: str, fingerprint: str, digest: str) -> str:
     """Why the folder ``into/path`` is not the result of the cell that the ledger calls done with
     this digest of its cell.json; ``""`` where it is."""
-    folder = into
-    for part in path.split("/"):
-        folder /= part
-        if folder.is_symlink():
-            return f"{folder.relative_to(into)} is a link"
+    if link := _link_to(into, path):
+        return f"{link} is a link"
+    folder = into / path
     try:
         names = file_names(folder)
         content, found = sealed(folder)
@@ -31,6 +30,21 @@ def refusal(into: Path, path: str, fingerprint: str, digest: str) -> str:
     if more := sorted({*names} - {*named, CELL}):
         return f"{more[0]} is not in its seal"
     return damage(folder, content)
+
+
+def arrived(into: Path, path: str) -> bool:
+    """Whether anything came of this path."""
+    return os.path.lexists(into / path) or bool(_link_to(into, path))
+
+
+def _link_to(into: Path, path: str) -> str:
+    """The first part of the path that is a link; ``""`` where none is."""
+    folder = into
+    for part in path.split("/"):
+        folder /= part
+        if folder.is_symlink():
+            return folder.relative_to(into).as_posix()
+    return ""
 
 
 def _fingerprint(cell: object) -> str:

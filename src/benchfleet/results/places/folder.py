@@ -74,17 +74,29 @@ class FolderPlace:
                 raise PlaceUnreachable(f"the folder {self._base} is not there; is it mounted?")
             return
         for path in there:
-            make_folders((into / path).parent)
-            copy_plain(self.root / path, into / path)
+            parts = path.split("/")
+            for depth in range(1, len(parts) + 1):
+                part = "/".join(parts[:depth])
+                if (self.root / part).is_symlink() and not os.path.lexists(into / part):
+                    os.symlink(os.readlink(self.root / part), into / part)  # to be refused by name
+                if (into / part).is_symlink():
+                    break
+                make_folders(into / part)
+            else:
+                (into / path).rmdir()
+                copy_plain(self.root / path, into / path)
 
 
 def copy_plain(source: Path, target: Path) -> None:
-    """Copy a folder of plain files, durably; what is none is left out. Raises OSError."""
+    """Copy a folder of plain files, durably. A link becomes a link, and what is no file is left
+    out. Raises OSError."""
     make_folders(target)
     with os.scandir(source) as entries:
         for entry in entries:
             if entry.is_dir(follow_symlinks=False):
                 copy_plain(source / entry.name, target / entry.name)
+            elif entry.is_symlink():
+                os.symlink(os.readlink(entry.path), target / entry.name)
             elif entry.is_file(follow_symlinks=False):
                 with (
                     open(open_plain(entry.path), "rb") as read,

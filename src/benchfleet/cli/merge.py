@@ -1,0 +1,148 @@
+"""``benchfleet merge``: bring every result that the ledger calls done into this host's folder."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+
+from benchfleet.bench import Bench, make_folder, place_at
+from benchfleet.cli import options
+from benchfleet.cli.ending import compared, write_report
+from benchfleet.cli.words import printable, shown_path
+from benchfleet.domain.attempt import CellRecord
+from benchfleet.errors import LedgerAbsent, UnknownName
+from benchfleet.ledger.base import Ledger
+from benchfleet.results.places.base import Place
+from benchfleet.runner.gathering import Gathered, gather, unsound
+from benchfleet.runner.recover import publish_what_was_committed
+
+_SHOWN = 20  # results that are named one by one
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """What the verb takes."""
+    options.told_campaign(
+        parser,
+        example="benchfleet merge study.yaml --from rsync://me@lab2/home/me/benchmark_results",
+    )
+    options.choice(parser)
+    parser.add_argument(
+        "--from",
+        dest="sources",
+        metavar="DIR|URL",
+        action="append",
+        default=[],
+        help="look there too: a results folder, here or by rsync://, or an object store; may be "
+        "said again",
+    )
+
+
+def main(arguments: argparse.Namespace) -> int:
+    """Fetch what is not here, check it, publish it, and write the report of all of it."""
+    bench, cells = options.opened(arguments)
+    ledger = bench.existing_ledger()
+    if ledger is None:
+        raise LedgerAbsent(f"{bench.shown_ledger} has no ledger of {bench.campaign.name!r}")
+    make_folder(bench.layout.root)
+    with closing(ledger):
+        for found in publish_what_was_committed(ledger, bench.layout):
+            if found.problem:
+                print(printable(f"benchfleet: {found.problem}"), file=sys.stderr)
+        records = bench.records(cells)
+        absent = bench.absent(records)
+        places = _places(arguments, bench, ledger)
+        told = gather(bench.layout, absent, places)
+        done = [record for record in records if record.state == "success"]
+        here = [record for record in done if record not in absent]
+        unfit = {r.path: why for r in here if (why := unsound(bench.layout, r))}
+        where = bench.elsewhere(told.missing)
+        last = {
+            record.path: where.get(record.fingerprint) or _host_of(record)
+            for record in told.missing
+        }
+    _write(bench, arguments, told)
+    if arguments.json:
+        found_ = {
+            "campaign": bench.campaign.name,
+            "results": str(bench.layout.root),
+            "done": len(done),
+            "came": told.came,
+            "refused": [
+                {"cell": path, "from": place, "why": why} for path, place, why in told.refused
+            ],
+            "unsound": unfit,
+            "missing": last,
+            "away": told.away,
+        }
+        print(json.dumps(found_, indent=2))
+    else:
+        _tell(arguments, bench, told, len(done), unfit, last)
+    return 1 if last or unfit else 0
+
+
+def _places(arguments: argparse.Namespace, bench: Bench, ledger: Ledger) -> list[Place]:
+    """Where results may lie: what the command names, the campaign's place, and the ledger's own."""
+    places = [place for source in arguments.sources for place in _source(source, bench)]
+    if (place := bench.place()) is not None:
+        places.append(place)
+    if (own := getattr(ledger, "place", None)) is not None:
+        places.append(own())
+    return places
+
+
+def _source(source: str, bench: Bench) -> list[Place]:
+    """A results folder, or the one above it."""
+    if "://" not in source:
+        folder = Path(source).absolute()
+        if not folder.is_dir():
+            raise UnknownName(f"there is no folder {source} to merge from")
+        source = folder.as_uri()
+    return [place_at(source, bench.campaign.name), place_at(source, "")]
+
+
+def _host_of(record: CellRecord) -> str:
+    return record.outcome.host if record.outcome else ""
+
+
+def _write(bench: Bench, arguments: argparse.Namespace, told: Gathered) -> None:
+    """The report speaks of the whole campaign, whatever part of it was merged."""
+    if told.came or not bench.layout.report.exists():
+        cells = bench.cells()
+        write_report(bench, compared(bench, cells, bench.records(cells)))
+
+
+def _tell(
+    arguments: argparse.Namespace,
+    bench: Bench,
+    told: Gathered,
+    done: int,
+    unfit: dict[str, str],
+    last: dict[str, str],
+) -> None:
+    here = done - len(last)
+    lines = [f"{bench.campaign.name}: {done} results are done, {here} are here"]
+    if told.came:
+        lines.append(f"{len(told.came)} came from {', '.join(sorted({*told.came.values()}))}")
+    lines += [f"away     {place}: {why}" for place, why in told.away.items()]
+    lines += _some([f"refused  {path}  from {place}: {why}" for path, place, why in told.refused])
+    lines += _some([f"unsound  {path}: {why}" for path, why in unfit.items()])
+    lines += _some([f"missing  {path}  last seen at {host}" for path, host in last.items()])
+    if last:
+        lines.append("name where they lie: benchfleet merge … --from rsync://user@host/its/results")
+    if unfit:
+        lines.append(f"mend what is unsound: {options.same_choice(arguments, 'verify')} --repair")
+    lines += [
+        f"results  {shown_path(bench.layout.root)}",
+        f"report   {shown_path(bench.layout.report)}",
+    ]
+    for line in lines:
+        print(printable(line))
+
+
+def _some(lines: Sequence[str]) -> list[str]:
+    more = len(lines) - _SHOWN
+    return [*lines[:_SHOWN], *([f"… and {more} more"] if more > 0 else [])]

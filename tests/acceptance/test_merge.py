@@ -1,0 +1,156 @@
+"""``benchfleet merge``: the results of several hosts in one folder, each checked."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from .conftest import MOCK, User
+
+CPU = ("--cpu-slots", "1")
+LEDGER = ("--ledger", "sqlite:shared.db")
+ALL = ["m1/dense/mock_benchmark", "m2/dense/mock_benchmark"]
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two hosts that made a result each, in folders of their own."""
+    user = User(tmp_path_factory.mktemp("hosts"))
+    user.write(MOCK)
+    for host in ("1", "2"):
+        only = ("--models", f"m{host}", "--results", f"host{host}")
+        user.run("work", "study.yaml", *LEDGER, *CPU, *only)
+    return user.folder
+
+
+@pytest.fixture
+def hosts(user: User, made: Path) -> User:
+    """A copy of them."""
+    shutil.copytree(made, user.folder, dirs_exist_ok=True)
+    return user
+
+
+def public(user: User, base: str) -> dict[str, bytes]:
+    root = user.folder / base / "study"
+    return {
+        str(file.relative_to(root)): file.read_bytes()
+        for file in sorted(root.glob("[!.]*/*/*/*"))
+        if file.is_file()
+    }
+
+
+def test_what_each_host_has_comes_together_once(hosts: User) -> None:
+    at = ("study.yaml", *LEDGER, "--results", "all")
+    lacking = hosts.run("merge", *at, code=1).stdout
+    assert "2 results are done, 0 are here" in lacking
+    assert f"missing  {ALL[0]}  last seen at " in lacking
+    sources = ("--from", "host1", "--from", "host2/study")
+    assert sorted(hosts.json("merge", *at, *sources)["came"]) == ALL
+    made = public(hosts, "all")
+    assert made == {**public(hosts, "host1"), **public(hosts, "host2")}
+    again = hosts.json("merge", *at, *sources)
+    assert (again["came"], again["missing"], again["refused"]) == ({}, {}, [])
+    assert public(hosts, "all") == made
+    report = hosts.run("report", *at).stdout
+    assert "m1" in report
+    assert "m2" in report
+    assert "2 done (2 reused)" in hosts.run("run", *at, *CPU).stdout
+
+
+def test_one_host_s_results_that_are_elsewhere_are_not_called_gone(hosts: User) -> None:
+    told = hosts.json("status", "study.yaml", *LEDGER, "--results", "host1")
+    assert (told["gone"], list(told["elsewhere"])) == ([], [ALL[1]])
+    shutil.rmtree(hosts.folder / "host1/study/m1")
+    told = hosts.json("status", "study.yaml", *LEDGER, "--results", "host1")
+    assert told["gone"] == [ALL[0]]
+
+
+def tamper(folder: Path) -> None:
+    (folder / "metrics.json").write_text('{"overall_score": 1.0}')
+
+
+def forge(folder: Path) -> None:
+    file = folder / "cell.json"
+    file.write_text(file.read_text().replace('"attempt": 1', '"attempt": 2'))
+
+
+def link(folder: Path) -> None:
+    (folder / "log.txt").unlink()
+    (folder / "log.txt").symlink_to("/etc/passwd")
+
+
+def link_above(folder: Path) -> None:
+    folder.parent.rename(folder.parent.parent / "real")
+    folder.parent.symlink_to("real")
+
+
+def add(folder: Path) -> None:
+    (folder / "extra.sh").write_text("rm -rf /")
+
+
+def name_what_is_outside(folder: Path) -> None:
+    file = folder / "cell.json"
+    cell = json.loads(file.read_text())
+    cell["files"]["../../../../../../escaped"] = "0" * 64
+    file.write_text(json.dumps(cell))
+
+
+def lose(folder: Path) -> None:
+    (folder / "samples.jsonl").unlink()
+
+
+@pytest.mark.parametrize(
+    ("harm", "said"),
+    [
+        (tamper, "metrics.json is not as it was sealed"),
+        (forge, "cell.json is not the one that the ledger has"),
+        (link, "log.txt is no plain file"),
+        (link_above, "is a link"),
+        (add, "extra.sh is not in its seal"),
+        (name_what_is_outside, "cell.json is not the one that the ledger has"),
+        (lose, "samples.jsonl is missing"),
+    ],
+)
+def test_what_is_not_as_it_was_sealed_is_refused_by_name(
+    hosts: User, harm: Callable[[Path], None], said: str
+) -> None:
+    harm(hosts.folder / "host1/study" / ALL[0])
+    at = ("study.yaml", *LEDGER, "--results", "all", "--from", "host1", "--from", "host2")
+    told = hosts.json("merge", *at, code=1)
+    assert (sorted(told["came"]), list(told["missing"])) == ([ALL[1]], [ALL[0]])
+    assert said in next(one["why"] for one in told["refused"])
+    assert sorted({name.rpartition("/")[0] for name in public(hosts, "all")}) == [ALL[1]]
+    assert os.listdir(hosts.folder / "all/study/.arrivals") == []
+    assert not (hosts.folder / "escaped").exists()
+
+
+def test_a_host_without_the_file_merges_what_the_place_has(user: User) -> None:
+    (user.folder / "srv").mkdir()
+    user.write(f"results: file://{user.folder}/srv\n{MOCK}")
+    user.run("work", "study.yaml", *LEDGER, *CPU, "--results", "host1")
+    shutil.rmtree(user.folder / "host1")
+    (user.folder / "study.yaml").unlink()
+    told = user.json("merge", *LEDGER)
+    assert sorted(told["came"]) == ALL
+    assert len(user.published()) == 2
+    tampered = user.results / ALL[0] / "metrics.json"
+    tampered.write_text("{}")
+    again = user.json("merge", *LEDGER, code=1)
+    assert again["unsound"] == {ALL[0]: "metrics.json is not as it was sealed"}
+
+
+def test_what_cannot_be_merged_is_said(user: User) -> None:
+    user.write(MOCK)
+    refused = user.run("merge", "study.yaml", code=3).stderr
+    assert "has no ledger of 'study'" in refused
+    user.run("run", "study.yaml", *CPU)
+    assert (
+        "no folder nowhere" in user.run("merge", "study.yaml", "--from", "nowhere", code=2).stderr
+    )
+    near = user.run("merge", "study.yaml", "--from", "rsnc://host/dir", code=2).stderr
+    assert "did you mean 'rsync'?" in near
