@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from benchfleet.domain.attempt import Outcome, RunnerId
+from benchfleet.domain.event import Event
 from benchfleet.domain.resource import Offer
 from benchfleet.errors import (
     ClaimLost,
@@ -39,6 +40,7 @@ WORKER = """
 import sys, time, uuid
 from pathlib import Path
 from benchfleet.domain.attempt import Outcome
+from benchfleet.domain.event import Event
 from benchfleet.domain.resource import Offer
 from benchfleet.errors import ClaimLost
 from benchfleet.ledger.git import GitLedger
@@ -307,18 +309,35 @@ def test_enrolments_of_many_at_once_make_one_order(bare: Path) -> None:
         ]
 
 
-def test_two_installations_seldom_want_the_same_cell(bare: Path) -> None:
-    with closing(opened(bare, "one")) as one, closing(opened(bare, "two")) as two:
-        one.enroll(CELLS)
-        for ledger in (one, two):  # each is seen at work
-            ledger.claim(RunnerId("x"), Offer())
-        one.look()
-        two.look()
-        mine = [one._is_share(cell.fingerprint) for cell in CELLS]
-        theirs = [two._is_share(cell.fingerprint) for cell in CELLS]
-        assert all(a != b for a, b in zip(mine, theirs, strict=True))
-        taken = {claim.lease.fingerprint for claim in one.claim(ME, Offer(), 20)}
-        assert all(one._is_share(fingerprint) for fingerprint in taken)
+def test_installations_seldom_want_the_same_cell(bare: Path) -> None:
+    names = ("one", "two", "three")
+    ledgers = [opened(bare, name, fresh=60.0) for name in names]
+    ledgers[0].enroll([*CELLS[:99], sample_cell(100, priority=5), sample_cell(101, priority=5)])
+    for ledger in ledgers:
+        ledger.record(Event(kind="run_began"))
+    for ledger in ledgers:
+        ledger.look()
+    pushes = [counted(ledger) for ledger in ledgers]
+    taken = [ledger.claim(ME, Offer(), 1)[0].cell.priority for ledger in ledgers]
+    assert taken.count(5) >= 1  # the larger priority goes first, whosever share it is
+    for _ in range(4):
+        for ledger in ledgers:
+            assert len(ledger.claim(ME, Offer(), 5)) == 5
+    assert sum(told.count(False) for told in pushes) <= 3
+    for ledger in ledgers:
+        ledger.close()
+
+
+def counted(ledger: GitLedger) -> list[bool]:
+    """What became of its pushes from now on."""
+    push, told = ledger.store.remote.push, list[bool]()
+
+    def count(*given: Any, **more: Any) -> bool:
+        told.append(push(*given, **more))
+        return told[-1]
+
+    ledger.store.remote.push = count  # type: ignore[method-assign]
+    return told
 
 
 # What is no ledger

@@ -12,7 +12,6 @@ from __future__ import annotations
 import json
 import random
 import time
-import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -49,7 +48,8 @@ FRESH = 1.0  # seconds for which readers go by what was seen
 STALE = 15.0  # seconds after which a claim looks first, though it knows of cells that wait
 _PAUSES = (0.05, 0.2, 0.5, 1.0, 2.0, 5.0)  # seconds between tries; the last one stays
 _TOGETHER = 400  # refs in one push
-_WINDOW = 256  # cells that a claim chooses from, where others claim too
+_CROWD = 64
+_WINDOW = 1024  # cells that a claim chooses from, where others claim too
 T = TypeVar("T")
 Verb = Callable[[], Any]
 
@@ -91,6 +91,7 @@ class GitLedger(SqlLedger):
         self._random = random.Random()  # noqa: S311 - it only spreads claims
         self._changing: Change | None = None
         self._unheard: list[tuple[str, list[Any]]] = []  # claims that may have gone through
+        self._crowd = 0  # how many seem to want what we want, when a push was refused
         self._wanted: object = None  # by the last claim
         self._tried = self._away_since = 0.0  # by time.monotonic; 0: the remote is there
         self.store = Store(
@@ -189,9 +190,12 @@ class GitLedger(SqlLedger):
                         told = tell(self.store, change, self._files)
                         self._push(told)
                     self._keep(told)
+                    self._crowd = 0
                     return answers
             except Behind:
                 told.commit = ""  # it was refused
+                if behind:  # though we looked
+                    self._crowd = min(_CROWD, 2 * max(self._crowd, len(self.store.names)))
                 self.store.ending.wait(self._random.uniform(0, 0.05) * behind)
             except GitError as error:
                 try:
@@ -321,24 +325,25 @@ class GitLedger(SqlLedger):
 
     def _window(self, limit: int) -> int:
         """Where others claim too, each takes what the others leave to it, so that few pushes meet:
-        it chooses from more cells than it needs."""
-        many = len(self.store.names)
-        return max(limit, min(_WINDOW, 2 * limit * many)) if many > 1 else limit
+        it chooses from more cells than it needs, among which are some that others have by now."""
+        many = max(self._crowd, len(self.store.names))
+        return max(limit, min(_WINDOW, 8 * limit * many)) if many > 1 else limit
 
     def _picked(self, rows: list[Any], limit: int) -> list[Any]:
         if len(rows) <= limit:
             return rows
-        priorities = [json.loads(row[7])["priority"] for row in rows]
-        alike = [row for row, own in zip(rows, priorities, strict=True) if own == priorities[0]]
-        mine = [row for row in alike if self._is_share(row[1])][:limit]
+        first = _priority(rows[0])
+        names = self.store.names
+        own, many = names.index(self.store.number), len(names)
+        newcomers = self._crowd > many  # whose names are not known yet
+        shares = [row for row in rows if not newcomers and int(row[1][:8], 16) % many == own]
+        mine = [row for row in shares[:limit] if _priority(row) == first]
         if len(mine) < limit:
-            rest = [row for row in alike if row not in mine]
-            mine += self._random.sample(rest, min(limit - len(mine), len(rest)))
-        return mine + rows[len(alike) :][: limit - len(mine)]
-
-    def _is_share(self, fingerprint: str) -> bool:
-        """Whether a cell is our installation's to claim first, as every one can work out."""
-        return max(self.store.names, key=lambda name: _draw(fingerprint, name)) == self.store.number
+            left = [row for row in rows if row not in mine and _priority(row) == first]
+            mine += self._random.sample(left, min(limit - len(mine), len(left)))
+        if len(mine) < limit:
+            mine += [row for row in rows if _priority(row) != first][: limit - len(mine)]
+        return mine
 
     def renew(self, leases: Sequence[Lease]) -> Sequence[Lease]:
         held: list[Lease] = []
@@ -393,5 +398,6 @@ class GitLedger(SqlLedger):
         return seq
 
 
-def _draw(fingerprint: str, name: str) -> int:
-    return zlib.crc32(f"{fingerprint}{name}".encode())
+def _priority(row: Any) -> int:
+    priority: int = json.loads(row[7])["priority"]
+    return priority
