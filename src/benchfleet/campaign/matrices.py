@@ -67,7 +67,7 @@ class MatrixReader:
             repeats=preset.repeats,
         )
         matrix = Matrix(
-            models=tuple(found for one in named if (found := _with_generation(one, workloads))),
+            models=tuple(found for one in named if (found := _with_variants(one, workloads))),
             configs=tuple(one.config for one in settings if one.config),
             workloads=tuple(one.workload for one in workloads if one.workload),
             repeats=preset.repeats,
@@ -75,13 +75,32 @@ class MatrixReader:
             exclude=read_exclude(fields["exclude"], axes),
             include=read_include(fields["include"], axes),
         )
-        check_names(named, settings, workloads)
-        check_contents(named, settings)
+        every = [one for declared in named for one in (declared, *declared.variants)]
+        check_names(every, settings, workloads)
+        check_contents(every, settings)
         if fields["exclude"].right and fields["include"].right:
-            check_pairs(matrix, named, settings, workloads, self._defaults)
+            asked = [one for declared in named for one in (declared, *_as_asked(declared))]
+            check_pairs(matrix, asked, settings, workloads, self._defaults)
         if entry.right and matrix.models and not leaves_cells(matrix):
             fields["exclude"].wrong("the rules leave no cell to run")
         return DeclaredMatrix(matrix=matrix, axes=axes, workloads=workloads)
+
+
+def _with_variants(
+    declared: DeclaredModel, workloads: Sequence[DeclaredWorkload]
+) -> ModelEntry | None:
+    found = _with_generation(declared, workloads)
+    variants = [_with_generation(one, workloads) for one in declared.variants]
+    return replace(found, variants=tuple(one for one in variants if one)) if found else None
+
+
+def _as_asked(declared: DeclaredModel) -> list[DeclaredModel]:
+    """Its variants, each called as the model that it stands in for, so that rules take it so."""
+    return [
+        replace(one, model=replace(one.model, model=replace(one.model.model, name=declared.name)))
+        for one in declared.variants
+        if one.model
+    ]
 
 
 def _with_generation(

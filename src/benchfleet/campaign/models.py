@@ -47,11 +47,21 @@ KEYS: Mapping[str, Shape] = {
     "tokenizer_kwargs": told(MAPPING, "over those of the defaults"),
     "generation": told(MAPPING, "over that of the defaults"),
     "needs": told(mapping(NEEDS), "what one cell asks of a machine"),
+    "size": told(SIZE, "of its weights, for plans, where they cannot be read here"),
     "limits": told(mapping(CELL_LIMITS), "over those of the defaults"),
     "priority": told(whole(-MANY), "larger goes first (0)"),
 }
+VARIANTS = "variants"
+_OWN = {key: shape for key, shape in KEYS.items() if key != "priority"}
+WITH_VARIANTS: Mapping[str, Shape] = {
+    **KEYS,
+    VARIANTS: told(
+        listing(either(NAME, mapping(_OWN))),
+        "quantised or smaller models that stand in for it where it does not fit, the best first",
+    ),
+}
 SHAPE = told(
-    listing(either(NAME, mapping(KEYS)), least=1),
+    listing(either(NAME, mapping(WITH_VARIANTS)), least=1),
     "the models: names that the adapter knows, or mappings",
 )
 
@@ -64,6 +74,7 @@ class DeclaredModel:
     entry: Entry
     generation: Mapping[str, Any]  # its own, over the defaults
     model: ModelEntry | None
+    variants: tuple[DeclaredModel, ...] = ()
 
 
 def read_models(entry: Entry, defaults: Defaults, folder: Path) -> list[DeclaredModel]:
@@ -74,12 +85,17 @@ def read_models(entry: Entry, defaults: Defaults, folder: Path) -> list[Declared
     return found
 
 
-def _read(entry: Entry, defaults: Defaults, folder: Path) -> DeclaredModel:
+def _read(
+    entry: Entry,
+    defaults: Defaults,
+    folder: Path,
+    keys: Mapping[str, Shape] = WITH_VARIANTS,
+) -> DeclaredModel:
     if isinstance(entry.value, str):
-        fields = entry.like({}).fields(KEYS)
+        fields = entry.like({}).fields(keys)
         name, source, origin = _hub_name(entry), entry.value, entry
     else:
-        fields = entry.fields(KEYS)
+        fields = entry.fields(keys)
         name, source, origin = _name_and_source(entry, fields, folder)
     if not source and entry.right:
         entry.wrong("names nothing to open; give it a 'path' or a 'model'")
@@ -90,7 +106,8 @@ def _read(entry: Entry, defaults: Defaults, folder: Path) -> DeclaredModel:
         tokenizer_kwargs = {**defaults.tokenizer_kwargs, **tokenizer_kwargs}
     generation = fields["generation"].kwargs()
     python = _python(fields["python"], folder)
-    need, priority = _need(fields["needs"]), fields["priority"].whole(0, least=-MANY)
+    need, size = _need(fields["needs"]), fields["size"].size()
+    priority = fields["priority"].whole(0, least=-MANY) if "priority" in fields else 0
     limits = read_limits(fields["limits"], CELL_LIMITS, defaults.limits)
     opened = opened_plugin("models", adapter, adapter_entry)
     digest = _digest(opened, source, origin) if opened and origin.right else ""
@@ -107,12 +124,15 @@ def _read(entry: Entry, defaults: Defaults, folder: Path) -> DeclaredModel:
         need=need,
         limits=None if fields["limits"].absent else limits,
         priority=priority,
+        size=size,
     )
+    variants = fields[VARIANTS].items() if VARIANTS in fields else ()
     return DeclaredModel(
         name=name,
         entry=entry,
         generation=generation,
         model=model if digest and entry.right else None,
+        variants=tuple(_read(item, defaults, folder, _OWN) for item in variants),
     )
 
 

@@ -39,6 +39,7 @@ VERBS = {
     "doctor": "whether this machine, a campaign and its hosts are fit to run, and what to mend",
     "ledger": "care for the ledger: make, check, copy or rebuild it",
     "probe": "see what this machine has and can do, and write its capability report",
+    "assign": "share a campaign's cells out over machines, so that all are done soonest",
     "hosts": "check the machines of an inventory, or bring benchfleet to them",
 }
 _ENDINGS = """\

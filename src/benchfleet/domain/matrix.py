@@ -58,6 +58,8 @@ class ModelEntry:
     limits: Limits | None = None  # None for the matrix's own
     priority: int = 0
     workloads: tuple[Workload, ...] = ()  # as asked of this model; () for the matrix's own
+    size: int = 0  # bytes of its weights as declared; 0: not stated
+    variants: tuple[ModelEntry, ...] = ()  # what may stand in for it, the best first
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,6 +109,32 @@ class Matrix:
         order = {entry.model.name: place for place, entry in enumerate(self.models)}
         found = sorted(cells.values(), key=lambda cell: order[cell.model.name])
         return chosen(found, only=self.only) if self.only else found
+
+    def forms(self, cell: Cell) -> list[tuple[ModelEntry, Cell]]:
+        """The ways to run a cell of this matrix, the best first: as it is, and with each variant
+        of its model instead. Of these one is run."""
+        for part in self.parts:
+            if part.phase == cell.phase:
+                return part.forms(cell)
+        entry = next(one for one in self.models if one.model.name == cell.model.name)
+        whole = replace(cell.workload, limit=None)
+        place = [replace(work, limit=None) for work in entry.workloads or self.workloads].index(
+            whole
+        )
+        found = [(entry, cell)]
+        for variant in entry.variants:
+            workload = (variant.workloads or self.workloads)[place]
+            if cell.workload.limit is not None:
+                workload = replace(workload, limit=cell.workload.limit)
+            other = replace(
+                cell,
+                model=variant.model,
+                workload=workload,
+                need=variant.need,
+                limits=variant.limits or self.limits,
+            )
+            found.append((variant, other))
+        return found
 
     def product(self, repeats: int) -> Iterator[Cell]:
         """models × configs × workloads × `repeats`, no rule applied."""

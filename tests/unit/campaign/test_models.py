@@ -187,3 +187,38 @@ def test_room_on_the_disk_is_no_matter_of_one_model(
     entry = read("[{name: m, limits: {disk: 5GB}}]")
     read_models(entry, mock_defaults, FOLDER)
     assert "no key 'disk' here" in said(entry)["[0].limits.disk"]
+
+
+def test_a_model_has_variants_with_settings_of_their_own(
+    read: Read, mock_defaults: Defaults
+) -> None:
+    entry = read(
+        """
+        - name: r1-7b
+          size: 15GB
+          variants:
+            - {name: r1-7b-q4, size: 4.7GB, model_kwargs: {answer: x}}
+            - r1-1b
+        """
+    )
+    (declared,) = read_models(entry, mock_defaults, FOLDER)
+    assert declared.model is not None
+    assert declared.model.size == 15 * 10**9
+    assert [one.name for one in declared.variants] == ["r1-7b-q4", "r1-1b"]
+
+
+@pytest.mark.parametrize(
+    ("text", "key", "message"),
+    [
+        ("variants: [{name: b, variants: [c]}]", "[0].variants[0].variants", "no key 'variants'"),
+        ("variants: [{name: b, priority: 2}]", "[0].variants[0].priority", "no key 'priority'"),
+        ("variants: b", "[0].variants", "must be a list"),
+        ("size: big", "[0].size", "'big' is not a size"),
+    ],
+)
+def test_a_wrong_variant_is_a_mistake(
+    read: Read, said: Said, mock_defaults: Defaults, text: str, key: str, message: str
+) -> None:
+    entry = read(f"- {{name: a, {text}}}")
+    read_models(entry, mock_defaults, FOLDER)
+    assert message in said(entry)[key]

@@ -42,7 +42,7 @@ matrix:
     - plain
     - {name: one, adapter: mock, model: m, revision: 3, python: python3, model_kwargs: {seconds: 0},
        tokenizer_kwargs: {b: 1}, generation: {temperature: 0}, needs: {gpus: 2, vram: 22GB},
-       priority: -3}
+       priority: -3, size: 3GB, variants: [{name: small, adapter: mock, size: 1GB}]}
     - {name: two, adapter: mock, path: ./there, model_kwargs: {answer: "8"}}
   configs:
     dense: null

@@ -1,0 +1,97 @@
+"""Cells shared out over machines of which there are reports."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from benchfleet.machines.probe import report
+from capabilities import fleet
+
+from .conftest import User
+
+STUDY = """\
+campaign: study
+defaults: {adapter: mock, repeats: 4}
+matrix:
+  models:
+    - name: r1-7b
+      size: 9GB
+      model_kwargs: {answer: full}
+      variants: [{name: r1-7b-q4, size: 4.5GB, model_kwargs: {answer: small}}]
+    - {name: huge, size: 2TB}
+  benchmarks: [mock_benchmark]
+"""
+
+
+def _reports(folder: Path) -> None:
+    for told in fleet()[:3]:
+        report.write(folder / "reports", told)
+
+
+def test_assign_plans_tells_and_writes_the_tasks_of_each_machine(user: User) -> None:
+    user.write(STUDY)
+    _reports(user.folder)
+    words = ("assign", "study.yaml", "--reports", "reports", "--gantt", "plan.svg")
+    said = user.run(*words, code=1).stdout  # some fit nowhere
+    assert "instead of" in said
+    assert "no plan takes less than" in said
+    assert "fits nowhere: huge/dense/mock_benchmark/r0" in said
+    assert (user.folder / "plan.svg").read_text().startswith("<svg")
+    plan = user.json(*words, code=1)
+    assert plan["gap"] == plan["makespan"] / plan["lower_bound"] - 1
+    assert plan["sequential"] >= plan["makespan"]
+    assert len(plan["cells"]) == 4
+    given = []
+    for host in ("board", "laptop", "desktop"):
+        tasks = json.loads((user.folder / "tasks" / f"{host}_tasks.json").read_text())
+        assert (tasks["machine"], tasks["campaign"]) == (host, "study")
+        for one in tasks["tasks"]:
+            assert {"experiment", "config", "output", "critical"} <= set(one)
+        given += tasks["cells"]
+    assert sorted(given) == sorted(cell["fingerprint"] for cell in plan["cells"])
+    assert json.loads((user.folder / "tasks" / "board_tasks.json").read_text())["tasks"] == []
+
+
+def test_a_machine_that_is_left_out_has_its_tasks_taken_away(user: User) -> None:
+    user.write(STUDY)
+    _reports(user.folder)
+    words = ("assign", "study.yaml", "--reports", "reports", "--only", "models=r1-7b")
+    user.run(*words)
+    plan = user.json(*words, "--without", "desktop")
+    assert {cell["machine"] for cell in plan["cells"]} == {"laptop"}
+    assert {cell["instead_of"] for cell in plan["cells"]} != {""}
+    assert not (user.folder / "tasks" / "desktop_tasks.json").exists()
+    assert "no report is of that machine" in user.run(*words, "--without", "lab9", code=2).stderr
+
+
+def test_reports_come_from_the_ledger_where_no_place_is_named(user: User) -> None:
+    user.write(STUDY)
+    words = ("study.yaml", "--ledger", "sqlite:led.db")
+    only = ("--only", "models=r1-7b")
+    assert "no capability report" in user.run("assign", *words, *only, code=2).stderr
+    user.run("probe", *words, "--quick")
+    assert len(user.json("assign", *words, *only)["cells"]) == 4
+
+
+def test_what_is_done_is_not_given_again(user: User) -> None:
+    user.write(STUDY)
+    _reports(user.folder)
+    user.run("run", "study.yaml", "--only", "models=r1-7b", "--only", "repeats=0")
+    words = ("assign", "study.yaml", "--reports", "reports", "--only", "models=r1-7b")
+    plan = user.json(*words)
+    assert plan["done"] == 4 - len(plan["cells"]) > 0
+
+
+def test_wrong_input_is_told(user: User) -> None:
+    user.write(STUDY)
+    assert (
+        "holds no capability_report"
+        in user.run("assign", "study.yaml", "--reports", ".", code=2).stderr
+    )
+    (user.folder / "capability_report_x.json").write_text("{}")
+    assert (
+        "is no whole capability report"
+        in user.run("assign", "study.yaml", "--reports", ".", code=2).stderr
+    )
+    assert "is no rate" in user.run("assign", "study.yaml", "--bandwidth", "fast", code=2).stderr

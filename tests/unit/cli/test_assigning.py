@@ -1,0 +1,146 @@
+"""What goes where, on machines that are known by their reports alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from benchfleet.campaign.base import Campaign
+from benchfleet.campaign.load import load_campaign
+from benchfleet.cli.assigning import Assigner, Assignment
+from benchfleet.cli.gantt import headline, svg, text
+from benchfleet.domain.attempt import CellRecord, Outcome
+from benchfleet.domain.cell import Cell
+from benchfleet.machines.probe import report
+from capabilities import fleet
+
+STUDY = """\
+campaign: study
+matrix:
+  models:
+    - name: r1-7b
+      adapter: mock
+      size: 8GB
+      model_kwargs: {answer: full}
+      variants: [{name: r1-7b-q4, adapter: mock, size: 4.7GB, model_kwargs: {answer: small}}]
+    - {name: r1-70b, adapter: mock, size: 64GB, model_kwargs: {answer: large}}
+  configs: {dense: null}
+  benchmarks: [mock_benchmark, {recall: {subsets: [128, 512], samples: 50}}]
+  exclude: [{models: r1-70b, benchmarks: mock_benchmark}, {models: r1-70b, subsets: 128}]
+phases:
+  - {name: prerequisites, only: {models: r1-7b, benchmarks: mock_benchmark}}
+  - {name: e0, only: {models: r1-7b, subsets: 128}}
+  - {name: e2, only: [{models: r1-7b, subsets: 512}, {models: r1-70b, subsets: 512}]}
+"""
+MACHINES = [report.read(told, "it") for told in fleet()]
+SMALL = [machine for machine in MACHINES if machine.hostname != "box"]
+
+
+@pytest.fixture
+def study(tmp_path: Path) -> Campaign:
+    file = tmp_path / "study.yaml"
+    file.write_text(STUDY)
+    return load_campaign(file)
+
+
+def _plan(study: Campaign, machines: list[report.Capability], **more: bool) -> Assignment:
+    return Assigner(study, machines, [], **more).plan(study.matrix.expand(), limit=0.2)
+
+
+def _where(plan: Assignment) -> dict[str, set[str]]:
+    found: dict[str, set[str]] = {}
+    for one in plan.given:
+        found.setdefault(one.host, set()).add(f"{one.cell.phase}: {one.cell.model.name}")
+    return found
+
+
+def _done(cell: Cell, host: str, seconds: float) -> CellRecord:
+    outcome = Outcome(
+        state="success", host=host, device_type="cpu", seconds={"benchmark": seconds, "load": 1.0}
+    )
+    return CellRecord(
+        fingerprint=cell.fingerprint,
+        id=cell.id,
+        path=cell.path(marked=False),
+        state="success",
+        attempt=1,
+        tries=1,
+        token=1,
+        outcome=outcome,
+    )
+
+
+def test_strong_machines_get_e2_in_full_and_small_ones_variants(study: Campaign) -> None:
+    laptop = [machine for machine in MACHINES if machine.hostname == "laptop"]
+    assert _where(_plan(study, laptop)) == {
+        "laptop": {f"{p}: r1-7b-q4" for p in ("prerequisites", "e0", "e2")}
+    }
+    desktop = [machine for machine in MACHINES if machine.hostname == "desktop"]
+    assert "e2: r1-7b" in _where(_plan(study, desktop))["desktop"]
+
+
+def test_what_fits_nowhere_is_named_with_the_reason_of_each_machine(study: Campaign) -> None:
+    plan = _plan(study, SMALL)
+    ((cell, why),) = plan.nowhere.items()
+    assert cell == "r1-70b/dense/recall_512"
+    assert "board: e2_full: ram_available is 3.4 GB, not >= 12 GB" in why
+    assert "desktop: takes 77.2 GB, it has 13.5 GB free" in why
+    assert not _plan(study, MACHINES).nowhere
+    assert "e2: r1-70b" in _where(_plan(study, MACHINES))["box"]
+
+
+def test_every_cell_is_run_once_in_one_form(study: Campaign) -> None:
+    plan = _plan(study, MACHINES)
+    assert sorted(one.declared.id for one in plan.given) == sorted(
+        cell.id for cell in study.matrix.expand()
+    )
+
+
+def test_phases_follow_each_other(study: Campaign) -> None:
+    plan = _plan(study, SMALL)
+    assert list(plan.phases) == ["prerequisites", "e0", "e2"]
+    for one in plan.given:
+        begin, end = plan.phases[one.cell.phase]
+        assert begin <= one.begin < one.end <= end
+
+
+def test_with_variants_where_needed_a_strong_machine_does_all_that_it_can(study: Campaign) -> None:
+    plan = _plan(study, SMALL, needed=True)
+    assert set(_where(plan)) == {"desktop"}
+    assert all(one.cell is one.declared for one in plan.given)
+
+
+def test_what_is_done_in_any_form_is_not_given_again(study: Campaign) -> None:
+    cells = study.matrix.expand()
+    (_, _), (_, variant) = study.matrix.forms(cells[0])
+    records = [_done(variant, "laptop", 30.0)]
+    plan = Assigner(study, SMALL, records).plan(cells, limit=0.2)
+    assert plan.done == 1
+    assert cells[0].id not in {one.declared.id for one in plan.given}
+
+
+def test_times_come_from_what_ran_there_and_else_from_measured_speed(tmp_path: Path) -> None:
+    file = tmp_path / "study.yaml"
+    file.write_text(
+        "campaign: s\ndefaults: {repeats: 40, adapter: mock}\nmatrix:\n"
+        "  models: [{name: m}]\n  benchmarks: [mock_benchmark]\n"
+    )
+    study = load_campaign(file)
+    cells = study.matrix.expand()
+    records = [_done(cells[0], "laptop", 90.0)]
+    plan = Assigner(study, SMALL, records).plan(cells, limit=0.2)
+    seconds = {one.host: one.end - one.begin for one in plan.given}
+    assert seconds["laptop"] == pytest.approx(90.0)
+    assert seconds["desktop"] == pytest.approx(90.0 * 90 / 400)  # by GFLOP/s
+    assert set(plan.times) == {"ran there", "ran elsewhere"}
+    assert "add 'size:'" in " ".join(plan.notes)
+
+
+def test_the_plan_is_drawn(study: Campaign) -> None:
+    plan = _plan(study, SMALL)
+    drawn = svg(plan, title="<study>")
+    assert "&lt;study&gt;" in drawn
+    assert drawn.count("<rect") >= len(plan.given)
+    assert "one after the other; no plan takes less than" in headline(plan)
+    assert any(line.startswith("desktop") for line in text(plan))

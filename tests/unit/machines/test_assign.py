@@ -1,0 +1,178 @@
+"""The planner on problems whose best plan is known, or can be bounded."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from benchfleet.machines.assign import search, solver
+from benchfleet.machines.assign.problem import Group, Problem, Solution, Way
+from benchfleet.machines.assign.schedule import makespan, schedule
+
+
+def _one(seconds: float, *hosts: str, count: int = 1, model: str = "m", width: int = 1) -> Group:
+    way = Way(seconds=seconds, model=model, width=width)
+    return Group(count=count, ways=dict.fromkeys(hosts, way))
+
+
+def random_problem(seed: int, *, models: int = 8, benchmarks: int = 5, slots: int = 2) -> Problem:
+    """200 cells and 8 machines that differ in speed, memory, slots and what lies there."""
+    random = Random(seed)
+    hosts = {f"host{number}": random.randint(1, slots) for number in range(8)}
+    speed = {host: 2 ** random.uniform(-2, 2) for host in hosts}
+    groups, loads, transfers = [], {}, {}
+    for number in range(models):
+        size = random.uniform(0.3, 3)
+        fitting = [host for host in hosts if speed[host] > 0.4 * size] or [
+            max(speed, key=speed.get)
+        ]  # type: ignore[arg-type]
+        for host in fitting:
+            loads[host, f"m{number}"] = random.uniform(10, 120) * size
+            transfers[host, f"m{number}"] = 100 * size if random.random() < 0.7 else 0.0
+        for _ in range(benchmarks):
+            work = random.uniform(30, 3600) * size
+            ways = {
+                host: Way(seconds=work / speed[host] * random.uniform(0.7, 1.3), model=f"m{number}")
+                for host in fitting
+            }
+            groups.append(Group(count=200 // (models * benchmarks), ways=ways))
+    return Problem(slots=hosts, groups=tuple(groups), loads=loads, transfers=transfers)
+
+
+def _check(problem: Problem, found: Solution) -> None:
+    """Each cell once, in slots that exist and do one thing at a time, within the bound."""
+    for number, group in enumerate(problem.groups):
+        run = [piece for piece in found.pieces if piece.group == number]
+        assert len(run) == group.count
+        assert {piece.host for piece in run} <= set(group.ways)
+        for piece in run:
+            way = group.ways[piece.host]
+            assert len(set(piece.slots)) == way.width
+            assert piece.end - piece.begin == pytest.approx(way.seconds)
+    lanes: dict[tuple[str, int], list[tuple[float, float]]] = {}
+    for piece in found.pieces:
+        for slot in piece.slots:
+            assert slot < problem.slots[piece.host]
+            lanes.setdefault((piece.host, slot), []).append((piece.begin, piece.end))
+    for spans in lanes.values():
+        spans.sort()
+        assert all(a[1] <= b[0] + 1e-6 for a, b in pairwise(spans))
+    assert found.makespan == pytest.approx(max((p.end for p in found.pieces), default=0.0))
+    assert found.bound <= found.makespan
+    for numbers in problem.blocks.values():
+        forms = {problem.groups[n].ways[host].form for n, host in found.counts if n in numbers}
+        assert len(forms) == 1
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_200_cells_on_8_machines_are_within_2_percent_of_the_bound(seed: int) -> None:
+    problem = random_problem(seed)
+    found = solver.solved(problem, limit=1.0)
+    _check(problem, found)
+    assert found.gap <= 0.02
+
+
+def test_a_seed_repeats_a_plan() -> None:
+    problem = random_problem(3, models=3, benchmarks=4)
+    one, other = (solver.solved(problem, seed=7, limit=0.3) for _ in range(2))
+    assert one == other
+
+
+def test_without_the_solver_the_gap_is_told_by_a_bound_of_its_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(solver, "find_spec", lambda _: None)
+    problem = random_problem(1)
+    found = solver.solved(problem)
+    _check(problem, found)
+    assert found.by == "search"
+    assert found.gap <= 0.1
+
+
+def test_loading_is_paid_once_for_each_slot_and_bringing_once_for_each_machine() -> None:
+    problem = Problem(
+        slots={"a": 2},
+        groups=(_one(10, "a", count=4),),
+        loads={("a", "m"): 3},
+        transfers={("a", "m"): 7},
+    )
+    pieces = schedule(problem, "a", {0: 4})
+    loading = sorted((p.begin, p.end) for p in pieces if p.group is None)
+    assert loading == [(0, 10), (0, 10)]  # the second waits until the first has brought it
+    assert makespan(problem, "a", {0: 4}) == 30
+
+
+def test_a_slot_changes_its_model_as_seldom_as_can_be() -> None:
+    problem = Problem(
+        slots={"a": 1, "b": 1},
+        groups=(_one(10, "a", "b", count=4, model="x"), _one(10, "a", "b", count=4, model="y")),
+        loads={(host, model): 8.0 for host in "ab" for model in "xy"},
+    )
+    found = solver.solved(problem, limit=0.5)
+    assert found.makespan == 48
+    assert {host: {n for n, where in found.counts if where == host} for host in "ab"} in (
+        {"a": {0}, "b": {1}},
+        {"a": {1}, "b": {0}},
+    )
+
+
+def test_a_wide_cell_has_its_slots_for_itself() -> None:
+    problem = Problem(slots={"box": 4}, groups=(_one(10, "box", width=3), _one(4, "box", count=6)))
+    found = solver.solved(problem, limit=0.2)
+    _check(problem, found)
+    assert found.makespan <= 18
+
+
+def test_a_block_is_run_in_one_form() -> None:
+    full, small = Way(seconds=10, model="full"), Way(seconds=6, model="small", form=1)
+    both = {"big": full, "little": small}
+    groups = (Group(count=4, ways=both, block="b"), Group(count=3, ways=both, block="b"))
+    problem = Problem(slots={"big": 1, "little": 1}, groups=groups)
+    found = solver.solved(problem, limit=0.3)
+    _check(problem, found)
+    assert found.makespan == 42  # all with the variant, though the other machine then idles
+
+
+def test_a_slow_machine_gets_little_and_an_unfit_one_nothing() -> None:
+    ways = {"fast": Way(seconds=1), "slow": Way(seconds=10)}
+    problem = Problem(
+        slots={"fast": 1, "slow": 1, "unfit": 4}, groups=(Group(count=22, ways=ways),)
+    )
+    found = solver.solved(problem, limit=0.3)
+    assert found.makespan == 20
+    assert found.counts == {(0, "fast"): 20, (0, "slow"): 2}
+
+
+def test_what_can_run_nowhere_is_no_problem_for_a_planner() -> None:
+    with pytest.raises(ValueError, match="nowhere"):
+        solver.solved(Problem(slots={"a": 1}, groups=(Group(count=1, ways={}),)))
+
+
+@st.composite
+def problems(draw: st.DrawFn) -> Problem:
+    hosts = {f"h{n}": draw(st.integers(1, 3)) for n in range(draw(st.integers(1, 3)))}
+    groups = []
+    for number in range(draw(st.integers(1, 4))):
+        some = draw(st.lists(st.sampled_from(sorted(hosts)), min_size=1, unique=True))
+        model = draw(st.sampled_from("xy"))
+        ways = {
+            host: Way(
+                seconds=draw(st.integers(1, 20)),
+                model=model,
+                width=draw(st.integers(1, hosts[host])),
+            )
+            for host in some
+        }
+        groups.append(Group(count=draw(st.integers(1, 4)), ways=ways, block=f"b{number}"))
+    loads = {(host, model): float(draw(st.integers(0, 9))) for host in hosts for model in "xy"}
+    return Problem(slots=hosts, groups=tuple(groups), loads=loads, transfers=dict(loads))
+
+
+@settings(max_examples=40)
+@given(problems())
+def test_every_plan_is_whole_and_never_below_its_bound(problem: Problem) -> None:
+    _check(problem, search.solved(problem))
