@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shlex
 from collections.abc import Iterable
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -302,9 +303,10 @@ class Bench:
     def _refuse_to_forget(self, absent: LedgerAbsent) -> None:
         """A new ledger beside old results would run everything again."""
         if next(published_folders(self.layout.root), None) is not None:
+            at = f" --ledger {shlex.quote(shown_url(self.url))}" if self.url else ""
             raise LedgerError(
                 f"{absent}, but results are: a new ledger would run them again.\n"
-                f"`benchfleet ledger rebuild {self.named}` makes one from them;"
+                f"`benchfleet ledger rebuild {self.named}{at}` makes one from them;"
                 " or name another --results folder."
             ) from absent
 

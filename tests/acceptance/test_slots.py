@@ -81,7 +81,7 @@ def test_devices_come_and_go_while_a_run_goes_on(
     assert "cpu:0 is drained" in told
     assert told.endswith("cpu:0 is free\n")
     assert len(psutil.Process(process.pid).children()) == 1
-    user.run("slots", "drain", "study.yaml", "cpu:1", "--now", "--wait")
+    user.run("slots", "study.yaml", "drain", "cpu:1", "--now", "--wait")  # either order
     assert not psutil.Process(process.pid).children()
     assert states(user) == {"cpu:0": "drained", "cpu:1": "drained"}
     process.send_signal(signal.SIGINT)

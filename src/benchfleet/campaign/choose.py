@@ -10,6 +10,7 @@ from benchfleet.domain.matrix import AXES, Rule, chosen, with_limit
 from benchfleet.errors import CampaignError, Mistake
 
 CHOSEN_BY = (*AXES, "phases")
+_SHOWN = 8  # names that there are instead
 
 
 def choose(
@@ -54,8 +55,11 @@ def _idle_patterns(option: str, texts: Sequence[str], cells: Sequence[Cell]) -> 
         for name in names.split(","):
             rule = Rule(**{plural: (name.removeprefix("!"),)})
             if cells and not any(rule.matches(cell) for cell in cells):
-                near = get_close_matches(name, sorted(_names(plural, cells)), n=1)
-                hint = f"; did you mean {near[0]!r}?" if near else ""
+                known = sorted(filter(None, _names(plural, cells)))
+                near = get_close_matches(name, known, n=1)
+                some = ", ".join(known[:_SHOWN]) + (", …" if len(known) > _SHOWN else "")
+                hint = f"; did you mean {near[0]!r}?" if near else f"; there are {some}"
+                hint = hint if known else ""
                 message = f"no {plural.removesuffix('s')} is called {name!r}{hint}"
                 found.append(Mistake(key=f"{option} {text}", message=message))
     return found

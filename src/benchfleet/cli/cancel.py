@@ -26,6 +26,7 @@ def main(arguments: argparse.Namespace) -> int:
         ledger.enroll(cells)
         among = {str(cell.fingerprint) for cell in cells}
         found = ledger.cells(states=["pending", "running"], among=among)
+        selection.check(arguments, bench, ledger.cells(among=among))
         meant = selection.selected(arguments, found)
         running = [record.path for record in meant if record.state == "running"]
         if meant and not arguments.yes and not _agreed(len(meant), len(running)):

@@ -27,7 +27,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def main(arguments: argparse.Namespace) -> int:
     """Show the failures by stage, kind and message, with every attempt of one cell each."""
     bench, cells = options.opened(arguments)
-    records = selection.selected(arguments, bench.records(cells))
+    found = bench.records(cells)
+    selection.check(arguments, bench, found)
+    records = selection.selected(arguments, found)
     groups = grouped_failures(records)
     first = {group.folder.rpartition("/")[2]: group for group in groups}
     known = {str(record.fingerprint): record for record in records}
@@ -38,8 +40,9 @@ def main(arguments: argparse.Namespace) -> int:
     ]
     count = sum(len(group.cells) for group in groups)
     if arguments.json:
-        found = {"campaign": bench.campaign.name, "cells": count, "groups": told}
-        print(json.dumps(found, indent=2))
+        print(
+            json.dumps({"campaign": bench.campaign.name, "cells": count, "groups": told}, indent=2)
+        )
         return 0
     if not groups:
         print(printable(f"{bench.campaign.name}: nothing failed"))

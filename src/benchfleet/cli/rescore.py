@@ -27,9 +27,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def main(arguments: argparse.Namespace) -> int:
     """Score the cells whose scoring failed; 1 where one cannot be scored or differs."""
     bench, cells = options.opened(arguments)
+    records = bench.records(cells)
+    selection.check(arguments, bench, records)
     meant = [
         record
-        for record in selection.selected(arguments, bench.records(cells))
+        for record in selection.selected(arguments, records)
         if _can_be_scored(bench, record, everything=arguments.all, named=bool(arguments.cell))
     ]
     found = []

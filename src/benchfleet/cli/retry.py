@@ -26,6 +26,7 @@ def main(arguments: argparse.Namespace) -> int:
     bench, cells = options.opened(arguments)
     again = []
     records = bench.records(cells)
+    selection.check(arguments, bench, records)
     ended = [record for record in records if record.state in _states(arguments)]
     ledger = bench.existing_ledger()
     if ledger is not None:

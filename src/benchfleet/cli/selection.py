@@ -5,10 +5,13 @@ from __future__ import annotations
 import argparse
 import fnmatch
 from collections.abc import Iterable
+from difflib import get_close_matches
 
+from benchfleet.bench import Bench
 from benchfleet.cli import options
 from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.failure import KINDS
+from benchfleet.errors import CampaignError, Mistake
 
 
 def configure(parser: argparse.ArgumentParser, *, example: str) -> None:
@@ -30,6 +33,24 @@ def configure(parser: argparse.ArgumentParser, *, example: str) -> None:
         metavar="GLOB",
         help="only cells whose path or id matches, such as 'tiny/*/recall_512*'; may be said again",
     )
+
+
+def check(arguments: argparse.Namespace, bench: Bench, records: Iterable[CellRecord]) -> None:
+    """Raises CampaignError for a glob that no cell has, with the near names."""
+    if not arguments.cell:
+        return
+    known = dict.fromkeys(
+        [*(cell.id for cell in bench.cells()), *(record.path for record in records)]
+    )
+    mistakes = []
+    for glob in arguments.cell:
+        if not fnmatch.filter(known, glob):
+            near = get_close_matches(glob, known, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else "see them all: benchfleet plan --cells"
+            message = f"no cell has such a path or id; {hint}"
+            mistakes.append(Mistake(key=f"--cell {glob}", message=message))
+    if mistakes:
+        raise CampaignError("command line", mistakes)
 
 
 def selected(arguments: argparse.Namespace, records: Iterable[CellRecord]) -> list[CellRecord]:

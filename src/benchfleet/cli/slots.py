@@ -98,7 +98,10 @@ def main(arguments: argparse.Namespace) -> int:
 def _order(arguments: argparse.Namespace) -> SlotsOrder:
     """What was asked, with the campaign put in its place. Raises BenchfleetError."""
     words = list(arguments.asked)
-    action = words.pop(0) if words and words[0] in ACTIONS else "list"
+    actions = [word for word in words[:2] if word in ACTIONS and not Path(word).is_file()]
+    action = actions[0] if actions else "list"
+    if actions:
+        words.remove(action)
     devices = [word for word in words if looks_like_device(word)]
     others = [word for word in words if word not in devices]
     if len(others) > 1:

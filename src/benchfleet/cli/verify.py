@@ -8,7 +8,7 @@ import socket
 import sys
 import time
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Any
@@ -225,12 +225,19 @@ def _completeness(
     cells: Iterable[Cell], good: Collection[str]
 ) -> dict[str, dict[str, tuple[int, int]]]:
     """How many cells have a good result, and how many there are, by axis and name."""
-    found: dict[str, dict[str, tuple[int, int]]] = {"models": {}, "configs": {}, "benchmarks": {}}
+    axes: dict[str, Callable[[Cell], str]] = {
+        "phases": lambda cell: cell.phase,
+        "models": lambda cell: cell.model.name,
+        "configs": lambda cell: cell.config.name,
+        "benchmarks": lambda cell: cell.workload.label,
+    }
+    found: dict[str, dict[str, tuple[int, int]]] = {axis: {} for axis in axes}
     for cell in cells:
-        of = (cell.model.name, cell.config.name, cell.workload.label)
-        for names, name in zip(found.values(), of, strict=True):
-            has, all_ = names.get(name, (0, 0))
-            names[name] = has + (cell.fingerprint in good), all_ + 1
+        for axis, name_of in axes.items():
+            has, all_ = found[axis].get(name_of(cell), (0, 0))
+            found[axis][name_of(cell)] = has + (cell.fingerprint in good), all_ + 1
+    if not set(found["phases"]) - {""}:
+        del found["phases"]
     return found
 
 
