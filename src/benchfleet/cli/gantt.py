@@ -30,7 +30,7 @@ def rows(plan: Assignment) -> Iterator[tuple[str, list[tuple[float, float, str, 
     for host, slots in sorted(plan.slots.items()):
         for slot in range(slots):
             bars = [
-                (one.begin, one.end, one.cell.model.name, one.cell.id)
+                (one.begin, one.end, one.cell.model.name, str(one.cell.id))
                 for one in plan.given
                 if one.host == host and slot in one.slots
             ]
@@ -136,7 +136,8 @@ def long(seconds: float) -> str:
     return f"{seconds / _DAY:.1f} days" if seconds >= 2 * _DAY else duration(seconds)
 
 
-def _tick(seconds: int) -> str:
+def _tick(after: float) -> str:
+    seconds = round(after)
     if seconds >= _HOUR:
         hours, rest = divmod(seconds, _HOUR)
         return f"{hours} h" if not rest else f"{hours} h {rest // _MINUTE}"

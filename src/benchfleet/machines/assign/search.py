@@ -345,10 +345,10 @@ def rounded(problem: Problem, parts: Sequence[Mapping[str, float]]) -> Plan:
     for name, numbers in problem.blocks.items():
         mass = dict.fromkeys(problem.forms(name), 0.0)
         for number in numbers:
-            for host, part in parts[number].items():
+            for host, share in parts[number].items():
                 form = problem.groups[number].ways[host].form
                 if form in mass:
-                    mass[form] += part * problem.groups[number].count
+                    mass[form] += share * problem.groups[number].count
         form = max(mass, key=lambda one: (mass[one], -one))
         forms.update(dict.fromkeys(numbers, form))
     counts: Counts = {}
