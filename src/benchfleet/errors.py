@@ -12,7 +12,8 @@ BenchfleetError
 │   ├── LedgerAbsent         there is none yet at its address
 │   ├── LedgerUnreachable    it cannot be opened or written
 │   │   ├── LedgerDamaged        what it holds cannot be read any more
-│   │   └── LedgerFull           its disk takes no more
+│   │   ├── LedgerFull           its disk takes no more
+│   │   └── LedgerAway           its server does not answer for now
 │   └── LedgerTooNew         a newer benchfleet wrote it
 ├── GitError             git cannot do what was asked
 │   ├── GitAway              the remote cannot be reached now, or has not answered
@@ -117,6 +118,10 @@ class LedgerDamaged(LedgerUnreachable):
 
 class LedgerFull(LedgerUnreachable):
     """The disk that the ledger lies on takes no more."""
+
+
+class LedgerAway(LedgerUnreachable):
+    """The server that the ledger lies on does not answer for now."""
 
 
 class LedgerTooNew(LedgerError):

@@ -33,7 +33,16 @@ from benchfleet.results.publish import Publish, publish
 from benchfleet.results.write import AttemptFolder
 from benchfleet.runner.attempts import Attempts
 from benchfleet.runner.gates import Gating
-from benchfleet.runner.inbox import Broken, Inbox, Interrupted, LeaseLost, NoRoom, RealInbox
+from benchfleet.runner.inbox import (
+    Broken,
+    Inbox,
+    Interrupted,
+    LeaseLost,
+    LedgerBack,
+    LedgerGone,
+    NoRoom,
+    RealInbox,
+)
 from benchfleet.runner.leases import LeaseKeeper
 from benchfleet.runner.loop import RunEnd, Runner
 from benchfleet.runner.orders import Here
@@ -105,7 +114,13 @@ def run_cells(
     """Run the cells on these machines and return how it ended."""
     make_folder(bench.layout.root)
     ending = threading.Event()
-    ledger = PatientLedger(bench.ledger(), full=lambda: inbox.post(NoRoom()), ending=ending)
+    ledger = PatientLedger(
+        bench.ledger(),
+        full=lambda: inbox.post(NoRoom()),
+        away=lambda why: inbox.post(LedgerGone(why=why)),
+        back=lambda: inbox.post(LedgerBack()),
+        ending=ending,
+    )
     background = ThreadPoolExecutor(WRITERS, thread_name_prefix="results")
     connected = contextlib.ExitStack()
     empty = EmptyFolders()

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import signal
+import time
 import uuid
+from collections.abc import Callable
 
 import pytest
 
@@ -98,6 +101,76 @@ def test_a_campaign_is_moved_there_and_back_with_its_results(user: User, url: st
     user.run("ledger", "copy", "study.yaml", "--ledger", url, "--to", "sqlite:back.db")
     assert user.json("status", "study.yaml", "--ledger", "sqlite:back.db")["success"] == 2
     assert "--to" in user.run("ledger", "copy", "study.yaml", code=2).stderr
+
+
+def test_a_run_serves_its_slots_while_the_server_is_away_and_goes_on_when_it_is_back(
+    user: User, own_postgres: Postgres
+) -> None:
+    gate = user.write("", "gate")
+    user.write(
+        "campaign: study\n"
+        "matrix:\n"
+        "  models: [{name: m1, adapter: mock}, {name: m2, adapter: mock}]\n"
+        "  configs: {dense: null}\n"
+        "  benchmarks:\n"
+        f"    - _hostile: {{samples: 16, seconds: 0.02, act: wait, at: 2, shared: {gate}}}\n"
+    )
+    at = ("study.yaml", "--ledger", own_postgres.url())
+    running = user.start("run", *at, "--cpu-slots", "1")
+    try:
+        _until(lambda: _samples(user) >= 1)
+        own_postgres.stop()
+        gate.unlink()
+        _until(lambda: _samples(user) == 16)  # the slot is heard, and what it says is kept
+        own_postgres.start()
+        said, errors = running.communicate(timeout=120)
+    finally:
+        running.kill()
+        running.communicate()
+    assert running.returncode == 0, said + errors
+    said = " ".join((said + errors).split())
+    assert said.count("what runs goes on, and nothing is begun") == 1
+    assert said.count("the ledger answers again; going on") == 1
+    assert user.json("status", *at)["success"] == 2
+    checked = user.json("ledger", "check", *at)
+    assert (checked["cells"], checked["faults"]) == (2, [])
+
+
+def test_a_run_whose_server_stays_away_ends_when_it_is_asked_to(
+    user: User, own_postgres: Postgres
+) -> None:
+    gate = user.write("", "gate")
+    user.write(MOCK.replace("mock_benchmark", f"{{_hostile: {{act: wait, shared: {gate}}}}}"))
+    at = ("study.yaml", "--ledger", own_postgres.url())
+    running = user.start("run", *at, "--cpu-slots", "1")
+    try:
+        _until(lambda: _samples(user) >= 1)
+        own_postgres.stop()
+        running.send_signal(signal.SIGINT)
+        gate.unlink()
+        said, errors = running.communicate(timeout=60)
+    finally:
+        running.kill()
+        running.communicate()
+    assert running.returncode == 3, said + errors
+    assert "given back with" in said
+    assert "Traceback" not in said + errors
+    own_postgres.start()
+    assert user.json("status", *at)["success"] == 0
+
+
+def _samples(user: User) -> int:
+    """How many samples were kept of the attempt that runs."""
+    found = (user.results / ".attempts").glob("*/*/samples.jsonl")
+    return max((len(file.read_text().splitlines()) for file in found), default=0)
+
+
+def _until(true: Callable[[], bool]) -> None:
+    for _ in range(1200):
+        if true():
+            return
+        time.sleep(0.05)
+    pytest.fail("it did not happen")
 
 
 def test_an_empty_ledger_is_made_with_the_rights_of_others_said(user: User, url: str) -> None:

@@ -38,15 +38,19 @@ they name, in the same transaction; every other kind is only kept:
 * ``cancel_asked``: a ``pending`` or ``running`` cell becomes ``cancelled``; its token grows, so
   that whoever runs it loses its claim.
 
+Waiting. A ledger whose store may be away for a while is patient with it. It has a method
+`within(seconds)` too, a context in which what the thread asks is given up so soon (`LedgerAway`): a
+runner that has slots to serve does not wait.
+
 Atomicity. Each call is one transaction: all of it or nothing, durable when it returns. Calls
 may come from several threads and processes at once. One exception: a ledger whose users all run on
 its own machine may lose the last `claim` and `renew` calls when that machine loses its power, if
 nothing that came after them is kept either. Whoever held such a lease is gone with it, so that its
 token can be given again.
 
-Errors. `LedgerUnreachable` where the store cannot be reached, its `LedgerDamaged` only where what
-was kept cannot be read any more, `LedgerTooNew` where a newer benchfleet wrote it, `ClaimLost` as
-said above.
+Errors. `LedgerUnreachable` where the store cannot be reached, its `LedgerAway` where that may pass
+by itself, its `LedgerDamaged` only where what was kept cannot be read any more, `LedgerTooNew` if a
+newer benchfleet wrote it, `ClaimLost` as said above.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from psycopg import Connection, conninfo, errors, sql
 from psycopg.pq.abc import PGresult
 from psycopg.types.numeric import Int8Dumper
 
-from benchfleet.errors import LedgerError, LedgerFull, LedgerUnreachable
+from benchfleet.errors import LedgerAway, LedgerError, LedgerFull, LedgerUnreachable
 from benchfleet.ledger.sql import read_statements
 
 PATIENCE = 120.0  # seconds for a server that restarts or fails over
@@ -98,6 +98,16 @@ class Connections:
         self._idle: list[_Line] = []
         self._closed = threading.Event()
         self._turns = threading.BoundedSemaphore(_AT_ONCE)
+        self._hurry = threading.local()
+
+    @contextmanager
+    def within(self, seconds: float) -> Iterator[None]:
+        """What this thread asks meanwhile is given up so soon where the server is away."""
+        self._hurry.patience = seconds
+        try:
+            yield
+        finally:
+            del self._hurry.patience
 
     def close(self) -> None:
         self._closed.set()
@@ -158,7 +168,7 @@ class Connections:
     @contextmanager
     def lent(self, ask: Callable[[_Line], T]) -> Iterator[T]:
         """The same, with the connection kept for whoever reads on."""
-        until = time.monotonic() + self._patience
+        until = time.monotonic() + getattr(self._hurry, "patience", self._patience)
         pauses = iter(_PAUSES)
         with ExitStack() as lent:
             while True:
@@ -227,7 +237,8 @@ class Connections:
                 f"the ledger {self._shown} cannot be written: {what}; make room on the disk of its "
                 f"server, what was committed is safe"
             )
-        return LedgerUnreachable(
+        kind = LedgerAway if _passes(error) else LedgerUnreachable
+        return kind(
             f"the ledger {self._shown} cannot be reached: {what}; see that its server is well and "
             f"that we may connect, and run again"
         )

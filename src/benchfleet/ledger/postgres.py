@@ -94,6 +94,12 @@ class PostgresLedger:
         self._connections.close()
         self._renewing.close()
 
+    @contextmanager
+    def within(self, seconds: float) -> Iterator[None]:
+        """Give up what this thread asks meanwhile so soon where the server is away."""
+        with self._connections.within(seconds), self._renewing.within(seconds):
+            yield
+
     def _now(self) -> float | None:
         """The time that statements are given: none, where it is the server's."""
         return self._clock() if self._clock else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import socket
 from collections.abc import Callable, Mapping, Sequence
@@ -23,7 +24,7 @@ from benchfleet.engines.base import (
     Stopped,
     Warned,
 )
-from benchfleet.errors import ClaimLost, LedgerFull, ResultsError
+from benchfleet.errors import ClaimLost, LedgerAway, LedgerFull, ResultsError
 from benchfleet.ledger.base import Ledger
 from benchfleet.runner.attempts import Attempt, Attempts, unwritable
 from benchfleet.runner.course import Course
@@ -212,8 +213,8 @@ class Cells:
         elif isinstance(event.error, ResultsError):
             self._count(attempt.claim, "success")
             self._course.say("warning", cell=path, message=str(event.error))
-        elif isinstance(event.error, LedgerFull) and self._course.interrupts:
-            self.give_back(attempt, "the ledger has no room for its outcome")
+        elif isinstance(event.error, LedgerFull | LedgerAway) and self._course.interrupts:
+            self.give_back(attempt, "the ledger did not take its outcome")
         elif event.error is not None:
             raise event.error
         elif outcome is not None and outcome.failure is None:
@@ -275,7 +276,10 @@ class Cells:
             self._course.progress.move(claim.lease.fingerprint, state)
 
     def _is_cancelled(self, claim: Claim) -> bool:
-        return any(self._ledger.cells(states=["cancelled"], among=[claim.lease.fingerprint]))
+        with contextlib.suppress(LedgerAway):
+            return any(self._ledger.cells(states=["cancelled"], among=[claim.lease.fingerprint]))
+        self._cancelled.add(claim.lease.fingerprint)  # to be asked again
+        return False
 
     def follow(self, events: Sequence[Event]) -> None:
         """What happened; what is cancelled is stopped at the next look."""

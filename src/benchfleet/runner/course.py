@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from benchfleet.errors import LedgerAway
 from benchfleet.ledger.base import Ledger
 from benchfleet.runner.inbox import Inbox
 from benchfleet.runner.progress import Notice, NoticeKind, Observer, Progress
@@ -53,8 +55,9 @@ class Course:
 
     def count(self) -> None:
         """Take the counts from the ledger, where other runners' work shows too."""
-        records = self._ledger.cells(among=self._fingerprints)
-        self.progress.recount((record.fingerprint, record.state) for record in records)
+        with contextlib.suppress(LedgerAway):  # then they stay as they were
+            records = self._ledger.cells(among=self._fingerprints)
+            self.progress.recount([(record.fingerprint, record.state) for record in records])
 
     def see_room(self) -> None:
         """Look at the disk."""

@@ -11,7 +11,8 @@ from benchfleet.domain.cell import Cell
 from benchfleet.domain.event import Event
 from benchfleet.domain.phase import GATE_EVENTS
 from benchfleet.domain.resource import Choice, Offer
-from benchfleet.errors import LedgerFull
+from benchfleet.domain.state import State
+from benchfleet.errors import LedgerAway, LedgerFull
 from benchfleet.ledger.base import Ledger
 from benchfleet.policies.base import Policy, Wish, Work
 from benchfleet.runner.advised import Advised
@@ -73,7 +74,7 @@ class Filler:
 
     def survey(self) -> None:
         """See what waits, and learn from what has ended; what happens from now on is followed."""
-        with contextlib.suppress(LedgerFull):  # then all of its history is followed
+        with contextlib.suppress(LedgerFull, LedgerAway):  # then all of its history is followed
             event = Event(kind="run_began", data={"runner": self._runner})
             self._news.begin(self._ledger.record(event))
         self._news.tell(self._follow)
@@ -116,24 +117,28 @@ class Filler:
 
     def take_in(self, cells: Sequence[Cell]) -> list[str]:
         """Be about all of these cells; which of them are new."""
-        self.enrolled = False
         found = {str(cell.fingerprint): cell for cell in cells}
         new = {name: cell for name, cell in found.items() if name not in self._cells}
         if new:
+            waiting = list(self._ledger.cells(states=["pending", "running"], among=new))
             self._cells.update(new)
             self.backlog.take_in(new)
-            self._see_waiting(self._ledger.cells(states=["pending", "running"], among=new))
+            self._see_waiting(waiting)
             self.devices.take_in(new)
+        self.enrolled = False
         return list(new)
 
     def hold(self, fingerprints: Collection[str]) -> None:
         """Begin none of these cells, and again those that were held before and are not any more."""
-        before, self._held = self._held, frozenset(fingerprints).intersection(self._cells)
-        self.backlog.hold(self._held - before)
-        self.devices.hold(self._held)
-        if again := before - self._held:
-            self.backlog.let_go(again)
-            self._see_waiting(self._ledger.cells(states=["pending", "running"], among=again))
+        held = frozenset(fingerprints).intersection(self._cells)
+        again = self._held - held
+        states: Sequence[State] = ["pending", "running"]
+        waiting = list(self._ledger.cells(states=states, among=again)) if again else []
+        before, self._held = self._held, held
+        self.backlog.hold(held - before)
+        self.devices.hold(held)
+        self.backlog.let_go(again)
+        self._see_waiting(waiting)
 
     def leave_out(self, seconds: float) -> None:
         """Begin nothing any more that should take longer."""

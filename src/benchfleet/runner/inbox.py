@@ -51,13 +51,35 @@ class NoRoom:
 
 
 @dataclass(frozen=True, kw_only=True)
+class LedgerGone:
+    """The ledger's server does not answer."""
+
+    why: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class LedgerBack:
+    """It answers again."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Measured:
     """What this machine has free, by memory."""
 
     found: Mapping[str, Headroom]
 
 
-Arrival = EngineEvent | Interrupted | LeaseLost | Concluded | Broken | NoRoom | Measured
+Arrival = (
+    EngineEvent
+    | Interrupted
+    | LeaseLost
+    | Concluded
+    | Broken
+    | NoRoom
+    | LedgerGone
+    | LedgerBack
+    | Measured
+)
 
 
 class Inbox(Protocol):

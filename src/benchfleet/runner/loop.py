@@ -13,6 +13,7 @@ from benchfleet import registry
 from benchfleet.domain.attempt import RunnerId
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.phase import Decision
+from benchfleet.domain.state import State
 from benchfleet.engines.base import (
     AttemptEvent,
     Done,
@@ -25,7 +26,7 @@ from benchfleet.engines.base import (
     SlotQuiet,
     SlotReady,
 )
-from benchfleet.errors import LedgerError, LedgerUnreachable
+from benchfleet.errors import LedgerAway, LedgerError, LedgerUnreachable
 from benchfleet.ledger.base import Ledger
 from benchfleet.policies.base import DEFAULT, Policy
 from benchfleet.results.layout import Layout
@@ -45,6 +46,8 @@ from benchfleet.runner.inbox import (
     Inbox,
     Interrupted,
     LeaseLost,
+    LedgerBack,
+    LedgerGone,
     Measured,
     NoRoom,
 )
@@ -291,8 +294,11 @@ class Runner:
         if self._unfinished():
             self._fill()
             return True
-        if not self._gates.hopeful(self._inbox.now()):
-            return False
+        try:
+            if not self._gates.hopeful(self._inbox.now()):
+                return False
+        except LedgerAway:
+            return True
         if not self._waits_for_gate:
             self._waits_for_gate = True
             self._course.say("waiting", message="for a gate that is undecided")
@@ -303,8 +309,11 @@ class Runner:
         if not self._gates.any:
             return
         anew, self._filler.decided = self._filler.decided, False
-        if self._gates.look(anew=anew) or anew:
-            self._filler.hold(self._gates.held())
+        try:
+            if self._gates.look(anew=anew) or anew:
+                self._filler.hold(self._gates.held())
+        except LedgerAway:
+            self._filler.decided = True  # to be seen again
 
     def _tell_of_gate(self, decision: Decision) -> None:
         self._waits_for_gate = False
@@ -313,15 +322,19 @@ class Runner:
 
     def _unfinished(self) -> bool:
         """Whether a cell is left that this runner could still see to its end."""
-        for record in self._ledger.cells(states=["pending", "running"], among=self._devices.able):
-            if record.runner not in ("", self._runner, self._waits_for):
-                self._waits_for = record.runner
-                self._course.count()
-                self._course.say(
-                    "waiting", cell=record.path, message=f"runner {record.runner} holds it"
-                )
+        states: Sequence[State] = ["pending", "running"]
+        try:
+            waiting = self._ledger.cells(states=states, among=self._devices.able)
+            record = next(iter(waiting), None)
+        except LedgerAway:
             return True
-        return False
+        if record is not None and record.runner not in ("", self._runner, self._waits_for):
+            self._waits_for = record.runner
+            self._course.count()
+            self._course.say(
+                "waiting", cell=record.path, message=f"runner {record.runner} holds it"
+            )
+        return record is not None
 
     def _look(self) -> None:
         """See to what nobody tells: leases that ran out, back-offs over, cells too slow."""
@@ -370,13 +383,8 @@ class Runner:
         if self._slots.any_busy:
             self._gates.worked(self._inbox.now())
         if self._filler.enrolled:
-            cells = self._shift.more()
-            self._gates.learn(cells)
-            if new := self._filler.take_in(cells):
-                self._filler.decided = True
-                self._course.take_in(new)
-                message = f"{len(new)} cells were enrolled since; taken in"
-                self._course.say("warning", message=message)
+            with contextlib.suppress(LedgerAway):  # then at a later look
+                self._take_in(self._shift.more())
         if self._until is None:
             return
         left = self._until - self._inbox.now()
@@ -390,6 +398,13 @@ class Runner:
                 if (attempt := slot.attempt) is not None:
                     self._slots.kill(slot)
                     self._cells.give_back(attempt, self._course.broken)
+
+    def _take_in(self, cells: Sequence[Cell]) -> None:
+        self._gates.learn(cells)
+        if new := self._filler.take_in(cells):
+            self._filler.decided = True
+            self._course.take_in(new)
+            self._course.say("warning", message=f"{len(new)} cells were enrolled since; taken in")
 
     def _rest(self) -> None:
         """Look ever more seldom while there is nothing to do, and keep no model for nothing."""
@@ -432,6 +447,12 @@ class Runner:
             raise arrival.error
         elif isinstance(arrival, NoRoom):
             self._course.refused(of="ledger")
+        elif isinstance(arrival, LedgerGone):
+            self._course.say(
+                "warning", message=f"{arrival.why}; what runs goes on, and nothing is begun"
+            )
+        elif isinstance(arrival, LedgerBack):
+            self._course.say("warning", message="the ledger answers again; going on")
         elif isinstance(arrival, Measured):
             self._crowd.measured(arrival)
         elif isinstance(arrival, HostLost):

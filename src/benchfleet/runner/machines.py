@@ -9,7 +9,7 @@ from benchfleet.domain.attempt import Claim
 from benchfleet.domain.event import Event
 from benchfleet.domain.failure import Kind, Stage
 from benchfleet.engines.base import HostLost, HostReady, SlotLost, SlotQuiet, SlotReady
-from benchfleet.errors import LedgerFull
+from benchfleet.errors import LedgerAway, LedgerFull
 from benchfleet.ledger.base import Ledger
 from benchfleet.results.read import log_tail
 from benchfleet.runner.attempts import Attempt
@@ -60,7 +60,9 @@ class Machines:
             return False
         if not self._slots.all_idle:
             return False
-        return any(self._ledger.cells(states=["pending"], among=self._devices.for_hosts))
+        with contextlib.suppress(LedgerAway):
+            return any(self._ledger.cells(states=["pending"], among=self._devices.for_hosts))
+        return False  # nobody can say
 
     def host_ready(self, event: HostReady) -> None:
         """Slots can be opened there."""
@@ -94,7 +96,9 @@ class Machines:
 
     def _keep(self, kind: str, **data: Any) -> None:
         """Let the campaign's history tell of its hosts, too."""
-        with contextlib.suppress(LedgerFull):  # the run waits for room, its history does not
+        with contextlib.suppress(
+            LedgerFull, LedgerAway
+        ):  # the run waits for room, its history does not
             self._ledger.record(Event(kind=kind, data=data))
 
     def _doubt(self, host: str, reason: str) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 
 from benchfleet.domain.event import Event
+from benchfleet.errors import LedgerAway
 from benchfleet.ledger.base import Ledger
 
 Reader = Callable[[Sequence[Event]], None]
@@ -28,7 +30,8 @@ class News:
 
     def read(self) -> None:
         """Tell what happened since the last time."""
-        if events := self._ledger.events(self._seen):
-            self._seen = events[-1].seq
-            for reader in self._readers:
-                reader(events)
+        with contextlib.suppress(LedgerAway):  # then it is told once it is there again
+            if events := self._ledger.events(self._seen):
+                self._seen = events[-1].seq
+                for reader in self._readers:
+                    reader(events)

@@ -25,7 +25,7 @@ from benchfleet.domain.slots import (
     order_of,
 )
 from benchfleet.engines.base import Engine, SlotId
-from benchfleet.errors import DeviceError, LedgerError, LedgerFull
+from benchfleet.errors import DeviceError, LedgerAway, LedgerError, LedgerFull
 from benchfleet.ledger.base import Ledger
 from benchfleet.results.layout import Layout
 from benchfleet.runner.cells import Cells
@@ -245,7 +245,11 @@ class Orders:
         if any(slot.attempt is not None or not slot.ready for slot in self._slots):
             return
         among = self._devices.waits_for_drained()
-        if waiting := sum(1 for _ in self._ledger.cells(states=["pending"], among=among)):
+        try:
+            waiting = sum(1 for _ in self._ledger.cells(states=["pending"], among=among))
+        except LedgerAway:
+            return
+        if waiting:
             self._awaited = True
             names = " ".join(str(name) for name in sorted(map(name_of, drained)))
             self._course.say(
@@ -261,7 +265,9 @@ class Orders:
         self._record(Event(kind=kind, data=data))
 
     def _record(self, event: Event) -> None:
-        with contextlib.suppress(LedgerFull):  # the run waits for room, its history does not
+        with contextlib.suppress(
+            LedgerFull, LedgerAway
+        ):  # the run waits for room, its history does not
             self._ledger.record(event)
 
 

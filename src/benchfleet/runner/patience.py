@@ -1,28 +1,37 @@
-"""A ledger on a disk that may be full for a while: what ended is told to it once there is room."""
+"""A ledger whose disk may be full, or whose server may be away, for a while: what ended is told to
+it once it takes it."""
 
 from __future__ import annotations
 
 import contextlib
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import TypeVar
 
 from benchfleet.domain.attempt import CellRecord, Claim, Lease, Outcome, RunnerId
 from benchfleet.domain.cell import Cell, Fingerprint
 from benchfleet.domain.event import Event
 from benchfleet.domain.resource import Offer
 from benchfleet.domain.state import State
-from benchfleet.errors import LedgerFull
+from benchfleet.errors import LedgerAway, LedgerError, LedgerFull
 from benchfleet.ledger.base import Ledger
 
 PAUSE = 1.0  # seconds between tries
+_MOMENT = 2.0  # seconds for what is told once, and would be lost
+T = TypeVar("T")
 
 
 class PatientLedger:
-    """Another ledger, asked again while its disk is full.
+    """Another ledger, asked again while its disk is full or its server is away.
 
-    What ended waits for room, until `ending` is set; then `LedgerFull` is raised. Nothing is
+    What ended waits, until `ending` is set; then `LedgerFull` or `LedgerAway` is raised. Nothing is
     claimed or taken back meanwhile, nor before leases that could not be renewed are; those that
-    cannot be given back run out by themselves. `full` is called, from whatever thread, each time.
+    cannot be given back run out by themselves. While the server is away nobody but `finish` waits
+    for it: nothing happened, as far as can be seen, and `cells`, `events` and `record` raise
+    `LedgerAway`.
+
+    `full` is called, from whatever thread, each time; `away` once, with the reason, and `back` once
+    it answers again.
     """
 
     def __init__(
@@ -31,55 +40,72 @@ class PatientLedger:
         *,
         full: Callable[[], None],
         ending: threading.Event,
+        away: Callable[[str], None] = lambda why: None,
+        back: Callable[[], None] = lambda: None,
         pause: float = PAUSE,
     ) -> None:
         self._ledger, self._full, self._ending, self._pause = ledger, full, ending, pause
+        self._tell_away, self._tell_back = away, back
+        # A ledger that is never away has nothing that could be hurried.
+        self._within = getattr(ledger, "within", lambda seconds: contextlib.nullcontext())
         self._behind: Sequence[Lease] = ()  # leases that could not be renewed
+        self._lock = threading.Lock()
+        self._away: LedgerAway | None = None
+        self._waiter: threading.Thread | None = None
 
     def finish(self, lease: Lease, outcome: Outcome) -> None:
         while True:
             try:
-                return self._ledger.finish(lease, outcome)
+                return self._at_once(lambda: self._ledger.finish(lease, outcome))
             except LedgerFull:
                 self._full()
                 if self._ending.wait(self._pause):
                     raise
+            except LedgerAway:
+                if self._ending.wait(self._pause):
+                    raise
 
     def release(self, leases: Sequence[Lease], reason: str) -> None:
-        with contextlib.suppress(LedgerFull):
-            self._ledger.release(leases, reason)
+        with contextlib.suppress(LedgerFull, LedgerAway):
+            self._at_once(lambda: self._ledger.release(leases, reason))
 
     def claim(self, runner: RunnerId, offer: Offer, limit: int = 1) -> Sequence[Claim]:
         try:
             self._catch_up()
-            return self._ledger.claim(runner, offer, limit)
+            return self._at_once(lambda: self._ledger.claim(runner, offer, limit))
         except LedgerFull:
             self._full()
-            return []
+        except LedgerAway:
+            pass
+        return []
 
     def renew(self, leases: Sequence[Lease]) -> Sequence[Lease]:
         try:
-            held = self._ledger.renew(leases)
-        except LedgerFull:
+            held = self._at_once(lambda: self._ledger.renew(leases))
+        except (LedgerFull, LedgerAway) as error:
             self._behind = leases
-            self._full()
+            if isinstance(error, LedgerFull):
+                self._full()
             return leases  # they hold until they are taken back
         self._behind = ()
         return held
 
     def _catch_up(self) -> None:
-        """Renew what ran out for want of room alone. Raises `LedgerFull`."""
+        """Renew what ran out for want of room or of a server alone. Raises as these do."""
         if self._behind:
-            self._ledger.renew(self._behind)
+            behind = self._behind
+            self._at_once(lambda: self._ledger.renew(behind))
             self._behind = ()
 
     def reap(self) -> Sequence[Fingerprint]:
         try:
             self._catch_up()
-            return self._ledger.reap()
+            return self._at_once(self._ledger.reap)
         except LedgerFull:
             self._full()
-            return []
+        except LedgerAway:
+            pass
+        return []
 
     def enroll(self, cells: Iterable[Cell], *, paths: Mapping[Fingerprint, str] = {}) -> int:
         return self._ledger.enroll(cells, paths=paths)
@@ -91,10 +117,11 @@ class PatientLedger:
         among: Collection[str] | None = None,
         whole: bool = False,
     ) -> Iterator[CellRecord]:
+        self._raise_if_away()
         return self._ledger.cells(states=states, among=among, whole=whole)
 
     def record(self, event: Event) -> int:
-        return self._ledger.record(event)
+        return self._at_once(lambda: self._ledger.record(event), seconds=_MOMENT)
 
     def events(
         self,
@@ -102,7 +129,48 @@ class PatientLedger:
         among: Collection[str] | None = None,
         kinds: Collection[str] | None = None,
     ) -> Sequence[Event]:
-        return self._ledger.events(since, among, kinds)
+        return self._at_once(lambda: self._ledger.events(since, among, kinds))
 
     def close(self) -> None:
         self._ledger.close()
+        if self._waiter is not None:
+            self._waiter.join()
+
+    # While the server is away
+
+    def _at_once(self, ask: Callable[[], T], *, seconds: float = 0.0) -> T:
+        """What the ledger answers without being waited for. Raises LedgerAway."""
+        self._raise_if_away()
+        try:
+            with self._within(seconds):
+                return ask()
+        except LedgerAway as error:
+            self._gone(error)
+            raise
+
+    def _raise_if_away(self) -> None:
+        if (error := self._away) is not None:
+            raise LedgerAway(str(error)) from error
+
+    def _gone(self, error: LedgerAway) -> None:
+        with self._lock:
+            if self._away is not None:
+                return
+            self._away = error
+        self._tell_away(str(error))
+        self._waiter = threading.Thread(target=self._wait, name="ledger", daemon=True)
+        self._waiter.start()
+
+    def _wait(self) -> None:
+        """Ask until it answers, in a thread of its own: a cut line may take long to tell."""
+        while not self._ending.wait(self._pause):
+            try:
+                with self._within(0.0):
+                    self._ledger.events(since=2**62)
+            except LedgerAway:
+                continue
+            except LedgerError:
+                pass  # it answers; whoever asks next hears what is wrong
+            self._away = None
+            self._tell_back()
+            return

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import pytest
 
 from benchfleet.domain.attempt import Lease, Outcome, RunnerId
 from benchfleet.domain.resource import Offer
-from benchfleet.errors import LedgerFull, LedgerUnreachable
+from benchfleet.errors import LedgerAway, LedgerFull, LedgerUnreachable
 from benchfleet.ledger.memory import MemoryLedger
 from benchfleet.runner.patience import PatientLedger
 from benchfleet.testing.clock import FakeClock
@@ -118,6 +119,91 @@ def test_a_ledger_that_is_gone_for_other_reasons_is_not_waited_for(desk: Desk) -
     with pytest.raises(LedgerUnreachable):
         desk.ledger.finish(desk.lease, Outcome(state="success"))
     assert desk.told == []
+
+
+class AwayLedger(MemoryLedger):
+    """A ledger whose server is away while `away` says so; hurried calls alone are made of it."""
+
+    away = hurried = False
+
+    @contextmanager
+    def within(self, seconds: float) -> Iterator[None]:
+        self.hurried = True
+        yield
+        self.hurried = False
+
+    def _ask(self) -> None:
+        assert self.hurried
+        if self.away:
+            self.hurried = False
+            raise LedgerAway("no answer")
+
+    def finish(self, lease: Lease, outcome: Outcome) -> None:
+        self._ask()
+        super().finish(lease, outcome)
+
+    def claim(self, runner, offer, limit=1):  # type: ignore[no-untyped-def]
+        self._ask()
+        return super().claim(runner, offer, limit)
+
+    def renew(self, leases):  # type: ignore[no-untyped-def]
+        self._ask()
+        return super().renew(leases)
+
+    def reap(self):  # type: ignore[no-untyped-def]
+        self._ask()
+        return super().reap()
+
+    def events(self, *words, **named):  # type: ignore[no-untyped-def]
+        self._ask()
+        return super().events(*words, **named)
+
+
+def test_a_server_that_is_away_is_told_once_and_holds_up_nobody_but_what_ended() -> None:
+    clock, ending = FakeClock(), threading.Event()
+    server = AwayLedger(clock=clock, lease=60)
+    told: list[str] = []
+    back = threading.Event()
+    ledger = PatientLedger(
+        server, full=lambda: None, ending=ending, away=told.append, back=back.set, pause=0.001
+    )
+    ledger.enroll([sample_cell(0), sample_cell(1)])
+    (claim,) = ledger.claim(US, Offer())
+    server.away = True
+    assert ledger.claim(US, Offer()) == []
+    assert ledger.reap() == []
+    assert ledger.renew([claim.lease]) == [claim.lease]
+    ledger.release([claim.lease], "the end")
+    for ask in (ledger.cells, ledger.events):
+        with pytest.raises(LedgerAway, match="no answer"):
+            ask()
+    assert told == ["no answer"]
+    clock.now += 100
+    finishing = threading.Thread(
+        target=lambda: ledger.finish(claim.lease, Outcome(state="success"))
+    )
+    finishing.start()
+    finishing.join(0.05)
+    assert finishing.is_alive()
+    server.away = False
+    assert back.wait(30)
+    finishing.join(30)
+    assert ledger.reap() == []
+    assert [record.state for record in ledger.cells()] == ["success", "pending"]
+    assert len(ledger.claim(US, Offer())) == 1
+    ledger.close()
+
+
+def test_a_run_that_ends_waits_for_no_server() -> None:
+    server, ending = AwayLedger(), threading.Event()
+    ledger = PatientLedger(server, full=lambda: None, ending=ending, pause=0.001)
+    ledger.enroll([sample_cell(0)])
+    (claim,) = ledger.claim(US, Offer())
+    server.away = True
+    ending.set()
+    with pytest.raises(LedgerAway):
+        ledger.finish(claim.lease, Outcome(state="success"))
+    ledger.close()
 
 
 class TestPatientLedger(LedgerContract):
