@@ -47,6 +47,8 @@ def test_what_would_make_a_run_fail_is_a_problem_with_its_fix(user: User) -> Non
     user.results.mkdir(parents=True)
     (user.results / "ledger.db").write_text("no database")
     assert levels(user, "study.yaml", code=1)["ledger"] == "problem"
+    user.write(f"results: file://{user.folder}/not-mounted\n{MOCK}")
+    assert levels(user, "study.yaml", "--ledger", "sqlite:x.db", code=0)["place"] == "warning"
     blocked = user.write("", "blocked")
     assert levels(user, "study.yaml", "--results", str(blocked), code=1)["results"] == "problem"
     assert "--machines" in user.run("doctor", "--commands", code=2).stderr

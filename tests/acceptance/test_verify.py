@@ -69,24 +69,18 @@ def with_modules(user: User, monkeypatch: pytest.MonkeyPatch, **modules: str) ->
     monkeypatch.setenv("PYTHONPATH", str(folder))
 
 
-def test_what_another_machine_made_is_not_run_again(
-    user: User, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_another_folder_keeps_is_no_fault_of_this_one(user: User) -> None:
     user.write(MOCK)
-    with_modules(
-        user, monkeypatch, sitecustomize="import socket; socket.gethostname = lambda: 'lab2'"
-    )
-    user.run("run", "study.yaml")
-    monkeypatch.delenv("PYTHONPATH")
+    ledger = ("--ledger", "sqlite:shared.db")
+    user.run("run", "study.yaml", *ledger, "--results", "lab2", "--only", "models=m2")
+    user.run("run", "study.yaml", *ledger)
+    told = user.run("verify", "study.yaml", *ledger, "--repair", "--yes").stdout
+    assert "1 result elsewhere, not looked at" in told
+    assert "benchfleet merge study.yaml" in told
+    assert not (user.results / ".evidence").exists()
     shutil.rmtree(user.results / ONE)
-    found = user.json("verify", "study.yaml", "--repair", "--yes", code=1)
-    (wrong,) = found["wrong"]
-    assert (wrong["kind"], wrong["message"]) == (
-        "elsewhere",
-        "its folder is not here; lab2 made it",
-    )
-    assert found["repaired"] == []
-    assert "benchfleet retry study.yaml --gone" in wrong["way_out"]
+    found = user.json("verify", "study.yaml", *ledger, code=1)
+    assert [(one["kind"], one["path"]) for one in found["wrong"]] == [("gone", ONE)]
 
 
 SCORER = """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from importlib.metadata import PackageNotFoundError, version
@@ -19,7 +20,13 @@ from benchfleet.cli.planning import planned
 from benchfleet.domain.cell import Cell, Model
 from benchfleet.engines.openssh import connections
 from benchfleet.environment import offline
-from benchfleet.errors import BenchfleetError, CampaignError, DeviceError, LedgerError
+from benchfleet.errors import (
+    BenchfleetError,
+    CampaignError,
+    DeviceError,
+    LedgerError,
+    PlaceUnreachable,
+)
 from benchfleet.ledger.sqlite import mount_table, network_file_system
 from benchfleet.machines.checkup import Check, folder_check, judged, size
 from benchfleet.machines.devices import cores
@@ -53,6 +60,7 @@ def campaign_checks(arguments: argparse.Namespace) -> Iterator[Check]:
     yield folder_check(
         "results", bench.layout.root, least=FLOOR, fix="name another folder with --results"
     )
+    yield from _place(bench)
     yield from _ledger(bench)
     for run in runs_of(bench.layout):
         if run.goes_on:
@@ -136,6 +144,23 @@ def _models(models: Iterable[Model]) -> Iterator[Check]:
                 yield judged(what, f"{error}, and {variable} is set", fix, problem=True)
             else:
                 yield judged(what, f"{pinned} is not here yet, and is fetched when needed", "")
+
+
+def _place(bench: Bench) -> Iterator[Check]:
+    """Whether the place that results are put to can be asked what it has."""
+    if not bench.campaign.place:
+        return
+    try:
+        place = bench.place()
+        if place is not None:
+            with tempfile.TemporaryDirectory() as empty:
+                place.fetch(["no/such/cell"], Path(empty))
+            yield judged("place", f"{place.shown} answers", "")
+    except PlaceUnreachable as error:
+        fix = "results wait here until it is; mend that, or name another under 'results'"
+        yield judged("place", str(error), fix, warning=True)
+    except BenchfleetError as error:
+        yield judged("place", str(error), "name another under 'results'", problem=True)
 
 
 def _ledger(bench: Bench) -> Iterator[Check]:

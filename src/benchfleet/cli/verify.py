@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import argparse
 import json
-import socket
 import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from benchfleet.bench import Bench
@@ -18,7 +17,6 @@ from benchfleet.cli import options
 from benchfleet.cli.words import counted, printable
 from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.cell import Cell
-from benchfleet.domain.slots import BEGAN
 from benchfleet.domain.state import STATES
 from benchfleet.errors import BenchfleetError
 from benchfleet.ledger.base import Ledger
@@ -33,7 +31,6 @@ _PASSING = frozenset({"gone", "unpublished", "occupied", "unknown"})  # while a 
 _REPAIR = "{repair}"
 _WAYS_OUT = {
     "gone": f"{_REPAIR} runs it again",
-    "elsewhere": "bring it here, or run it again: `{retry}`",
     "unpublished": f"the next run puts it there, and so does {_REPAIR}",
     "damaged": f"{_REPAIR} keeps it as evidence and runs the cell again",
     "misplaced": f"{_REPAIR} puts each result where it belongs",
@@ -132,11 +129,14 @@ def _verified(
         again = Verifier(bench.layout, now.values(), quick=arguments.quick)
         found |= {path: again.look(now[path]) for path in moving}
         records = [now[record.path] for record in records]
-    wrong = _made_elsewhere(ledger, [one for one in found.values() if one is not None])
-    notes: list[str] = []
+    gone = [r for r in records if (one := found[r.path]) and one.kind == "gone"]
+    elsewhere = bench.elsewhere(gone)
+    absent = {record.path for record in gone if record.fingerprint in elsewhere}
+    wrong = [one for path, one in found.items() if one is not None and path not in absent]
+    notes = _elsewhere(arguments, elsewhere.values())
     if arguments.deep:
         unsound = {one.path for one in wrong}
-        sound = [r for r in records if r.state == "success" and r.path not in unsound]
+        sound = [r for r in records if r.state == "success" and r.path not in unsound | absent]
         for finding, note in _scored_again(bench, sound):
             wrong += [finding] if finding else []
             notes += [note] if note else []
@@ -172,22 +172,15 @@ def _told(
     )
 
 
-def _made_elsewhere(ledger: Ledger, found: Sequence[Finding]) -> list[Finding]:
-    """The same, where what is gone here may be on the machine of the runner that made it."""
-    gone = {one.fingerprint for one in found if one.kind == "gone"}
-    if not gone:
-        return list(found)
-    began = ledger.events(kinds=[BEGAN])
-    machines = {event.data["runner"]: event.data["machine"] for event in began}
-    finished = ledger.events(among=gone, kinds=["finished"])
-    makers = {event.fingerprint: machines.get(event.data["runner"]) for event in finished}
-    here = socket.gethostname()
-    return [
-        replace(one, kind="elsewhere", message=f"its folder is not here; {maker} made it")
-        if one.fingerprint in gone and (maker := makers.get(one.fingerprint)) not in (None, here)
-        else one
-        for one in found
-    ]
+def _elsewhere(arguments: argparse.Namespace, places: Iterable[str]) -> list[str]:
+    """Where results are that are not here, and so were not looked at."""
+    counts = Counter(places)
+    if not counts:
+        return []
+    where = ", ".join(f"{count} at {place}" for place, count in sorted(counts.items()))
+    merge = options.same_choice(arguments, "merge")
+    shown = counted(counts.total(), "result")
+    return [f"{shown} elsewhere, not looked at ({where}); bring them here: {merge}"]
 
 
 def _goes_on(bench: Bench) -> bool:
@@ -288,8 +281,7 @@ def _lines(arguments: argparse.Namespace, bench: Bench, found: Verified) -> Iter
 def _way_out(arguments: argparse.Namespace, kind: str) -> str:
     repair = options.same_choice(arguments, "verify") + " --repair"
     rebuild = options.same_choice(arguments, "ledger rebuild")
-    retry = options.same_choice(arguments, "retry") + " --gone"
-    return _WAYS_OUT[kind].format(repair=f"`{repair}`", rebuild=rebuild, retry=retry)
+    return _WAYS_OUT[kind].format(repair=f"`{repair}`", rebuild=rebuild)
 
 
 def _as_json(

@@ -44,6 +44,7 @@ from benchfleet.results.disk import (
     write_synced,
 )
 from benchfleet.results.layout import Layout
+from benchfleet.results.outbox import Outbox
 from benchfleet.results.read import is_published, sealed
 from benchfleet.results.samples import age, furthest_attempt
 
@@ -86,8 +87,11 @@ class Attic:
             for folder in _entries(self._layout.attempts):
                 yield from self._attempts(folder, known.get(folder.name))
         if "raw" in what:
+            unsent = {entry.path for entry in Outbox(self._layout).entries()}
             for record in known.values():
-                if record.state == "success":
+                if record.path in unsent:
+                    self._spare("results that wait to be put to their place", 1)
+                elif record.state == "success":
                     yield from self._raw(record)
         if "logs" in what:
             yield from self._logs()

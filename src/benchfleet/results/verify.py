@@ -23,7 +23,6 @@ from benchfleet.results.summary import summarise
 
 Kind = Literal[
     "gone",  # the ledger has a result, and its folder is not there
-    "elsewhere",  # likewise, and the runner that made it was on another machine
     "unpublished",  # its sealed folder waits for the rename
     "damaged",  # its folder is not as it was sealed
     "misplaced",  # the whole result of another cell lies there
