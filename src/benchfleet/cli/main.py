@@ -17,6 +17,7 @@ from benchfleet.errors import BenchfleetError, CampaignError, LedgerError
 VERBS = {
     "run": "run what is not done yet, and show what won",
     "work": "run what this host may of a shared ledger, until nothing is left",
+    "reassign": "give what a failed machine held to the others",
     "merge": "bring the results of all hosts into this one's folder, each checked",
     "attach": "see again what a run does, from any shell",
     "stop": "ask a run to end in good order",
@@ -31,6 +32,8 @@ VERBS = {
     "retry": "give cells that ended badly another chance",
     "failures": "what failed and why, grouped, each with the way out",
     "logs": "what a cell printed, attempt by attempt",
+    "release": "give back cells that a runner holds",
+    "reap": "take cells from runners that died",
     "cancel": "end cells that are not wanted any more",
     "verify": "whether every result is there and as it was sealed; mends what is not",
     "archive": "pack old attempts, logs and raw files, or move them; never a result",

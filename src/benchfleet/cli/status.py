@@ -6,8 +6,8 @@ import argparse
 import json
 from collections import Counter
 
-from benchfleet.cli import options, phased
-from benchfleet.cli.words import duration, printable
+from benchfleet.cli import holding, options, phased
+from benchfleet.cli.words import printable
 from benchfleet.domain.state import STATES
 from benchfleet.reports.spending import in_all, spending, total
 from benchfleet.results.outbox import Outbox
@@ -26,7 +26,7 @@ def main(arguments: argparse.Namespace) -> int:
     records = bench.records(cells)
     for record in records:
         counts[record.state] += 1
-    running = [record for record in records if record.state == "running"]
+    holders = holding.holders(bench, records)
     failed = [record for record in records if record.state in ("failed", "partial")]
     absent, unpublished = bench.absent(records), bench.unpublished(records)
     elsewhere = bench.elsewhere(absent)
@@ -40,9 +40,7 @@ def main(arguments: argparse.Namespace) -> int:
             "campaign": bench.campaign.name,
             **counts,
             "phases": phased.as_json(phases),
-            "holders": [
-                {"cell": r.path, "runner": r.runner, "lease_seconds": r.expires_in} for r in running
-            ],
+            "holders": [one.to_dict() for one in holders],
             "used": used.to_dict(),
             "elsewhere": {
                 r.path: elsewhere[r.fingerprint] for r in absent if r.fingerprint in elsewhere
@@ -64,10 +62,8 @@ def main(arguments: argparse.Namespace) -> int:
         print(printable(line))
     if took := in_all(used):
         print(printable(f"  used     {took}"))
-    for record in running:
-        left = duration(max(0.0, record.expires_in or 0.0))
-        holder = f"runner {record.runner[:8]}, lease good for {left}"
-        print(printable(f"  running  {record.path}  ({holder})"))
+    for one in holders:
+        print(printable(f"  running  {one.record.path}  ({one})"))
     for record in failed:
         reason = record.outcome.why if record.outcome else ""
         print(printable(f"  {record.state}  {record.path}  {reason}"))

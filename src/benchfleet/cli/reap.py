@@ -1,0 +1,57 @@
+"""``benchfleet reap``: take cells from runners that died, whose leases ran out."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from contextlib import closing
+
+from benchfleet.cli import holding, options
+from benchfleet.cli.words import printable
+from benchfleet.errors import BenchfleetError, LedgerAbsent
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """What the verb takes."""
+    options.told_campaign(parser, example="benchfleet reap study.yaml --now --host lab2")
+    parser.add_argument(
+        "--now", action="store_true", help="with --host: also where the lease has time left"
+    )
+    parser.add_argument(
+        "--host", action="append", default=[], metavar="NAME", help="what this dead host held"
+    )
+    parser.add_argument("--yes", action="store_true", help="do not ask")
+    parser.set_defaults(cell=[], runner=[])
+
+
+def main(arguments: argparse.Namespace) -> int:
+    """Take back what ran out, as every runner does; with --now what a dead host held."""
+    if arguments.now != bool(arguments.host):
+        raise BenchfleetError("--now and --host NAME go together: whose cells are taken now?")
+    bench, _ = options.opened(arguments)
+    ledger = bench.existing_ledger()
+    if ledger is None:
+        raise LedgerAbsent(f"{bench.shown_ledger} has no ledger of {bench.campaign.name!r}")
+    with closing(ledger):
+        before = holding.held(ledger, ledger.cells(states=["running"]))
+        out = set(ledger.reap())
+        taken = [one for one in before if one.record.fingerprint in out]
+        if arguments.now:
+            left = [one for one in before if one not in taken]
+            meant = holding.choose(arguments, left)
+            if not holding.agreed(arguments, meant, "take back"):
+                print("nothing more was taken back")
+                return 1
+            hosts = ", ".join(arguments.host)
+            taken += holding.released(ledger, meant, f"a person says that {hosts} is dead")
+    if arguments.json:
+        told = {"campaign": bench.campaign.name, "reaped": [one.to_dict() for one in taken]}
+        print(json.dumps(told, indent=2))
+        return 0
+    for one in taken:
+        print(printable(f"  pending again  {one.record.path}  (was held by {one})"))
+    kept = len(before) - len(taken)
+    if not taken:
+        print(f"nothing to take back: {kept} cells are held, by leases that hold"
+              if kept else "nothing to take back: no cell is held")  # fmt: skip
+    return 0

@@ -1,0 +1,61 @@
+"""``benchfleet release``: give cells back that a runner holds, without waiting for its lease."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from contextlib import closing
+
+from benchfleet.cli import holding, options
+from benchfleet.cli.words import printable
+from benchfleet.errors import BenchfleetError, LedgerAbsent
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """What the verb takes."""
+    options.told_campaign(parser, example="benchfleet release study.yaml --host lab2")
+    options.choice(parser)
+    parser.add_argument(
+        "--cell",
+        action="append",
+        default=[],
+        metavar="GLOB",
+        help="only cells whose path or id matches; may be said again",
+    )
+    parser.add_argument(
+        "--runner",
+        action="append",
+        default=[],
+        metavar="ID",
+        help="only what this runner holds, by the beginning of its name as `status` shows it",
+    )
+    parser.add_argument(
+        "--host", action="append", default=[], metavar="NAME", help="only what this host holds"
+    )
+    parser.add_argument("--yes", action="store_true", help="do not ask")
+
+
+def main(arguments: argparse.Namespace) -> int:
+    """Give the cells back; a runner that is still alive stops them, and publishes nothing."""
+    if not (arguments.cell or arguments.runner or arguments.host):
+        raise BenchfleetError("release what? name it by --host, --runner or --cell; see status")
+    bench, cells = options.opened(arguments)
+    ledger = bench.existing_ledger()
+    if ledger is None:
+        raise LedgerAbsent(f"{bench.shown_ledger} has no ledger of {bench.campaign.name!r}")
+    with closing(ledger):
+        records = ledger.cells(states=["running"], among={cell.fingerprint for cell in cells})
+        meant = holding.choose(arguments, holding.held(ledger, records))
+        if not holding.agreed(arguments, meant, "release"):
+            print("nothing was released")
+            return 1
+        given = holding.released(ledger, meant, "a person gave it back")
+    if arguments.json:
+        told = {"campaign": bench.campaign.name, "released": [one.to_dict() for one in given]}
+        print(json.dumps(told, indent=2))
+        return 0
+    for one in given:
+        print(printable(f"  pending again  {one.record.path}  (was held by {one})"))
+    if not given:
+        print("nothing to release: no such cell is held")
+    return 0

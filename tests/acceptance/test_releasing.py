@@ -1,0 +1,98 @@
+"""Cells are taken from those who hold them: ``release``, ``reap``, ``reassign``."""
+
+from __future__ import annotations
+
+import sqlite3
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+
+from .conftest import COMMAND, User
+
+HELD = """\
+campaign: study
+defaults: {adapter: mock}
+matrix:
+  models: [{name: m1, model: x}]
+  configs: {dense: null}
+  benchmarks: [{_hostile: {act: wait, shared: HOLD, samples: 3, at: 1}}]
+"""
+CELL = "m1/dense/_hostile"
+SOON = 60  # seconds
+
+
+@pytest.fixture
+def worker(user: User) -> Iterator[subprocess.Popen[str]]:
+    """A worker called lab2 that holds the only cell."""
+    hold = user.folder / "hold"
+    hold.touch()
+    user.write(HELD.replace("HOLD", str(hold)))
+    process = subprocess.Popen(
+        [*COMMAND, "work", "study.yaml", "--cpu-slots", "1"],
+        cwd=user.folder,
+        env={**user.environment, "BENCHFLEET_HOST": "lab2"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    try:
+        until = time.monotonic() + SOON
+        while user.json("status", "study.yaml")["running"] == 0:
+            assert time.monotonic() < until
+        yield process
+    finally:
+        hold.unlink(missing_ok=True)
+        process.terminate()
+        process.communicate(timeout=SOON)
+
+
+def history(user: User) -> list[str]:
+    """The endings of the cell's attempts, from a ledger opened aside."""
+    with closing(sqlite3.connect(user.results / "ledger.db")) as ledger:
+        rows = ledger.execute("select kind, data from event where fingerprint <> '' order by seq")
+        return [f"{kind} {data}" for kind, data in rows if kind in ("released", "reaped")]
+
+
+def test_who_holds_what_and_since_when_is_shown(user: User, worker: subprocess.Popen[str]) -> None:
+    [holder] = user.json("status", "study.yaml")["holders"]
+    assert (holder["cell"], holder["host"]) == (CELL, "lab2")
+    assert abs(time.time() - holder["since"]) < SOON
+    assert "on lab2, since " in user.run("status", "study.yaml").stdout
+
+
+def test_a_cell_is_given_back_and_its_old_holder_is_fenced_off(
+    user: User, worker: subprocess.Popen[str]
+) -> None:
+    asks = user.run("release", "study.yaml", "--host", "lab2", code=2).stderr
+    assert "this would release 1 cells; say --yes" in asks
+    assert CELL in asks
+    assert user.json("release", "study.yaml", "--cell", "other/*", "--yes")["released"] == []
+    [given] = user.json("release", "study.yaml", "--host", "lab2", "--yes")["released"]
+    assert given["cell"] == CELL
+    [told] = history(user)
+    assert "a person gave it back" in told
+    assert "release what?" in user.run("release", "study.yaml", code=2).stderr
+
+
+def test_what_a_failed_machine_held_goes_to_the_others(
+    user: User, worker: subprocess.Popen[str]
+) -> None:
+    none = user.run("reassign", "study.yaml", "--failed-machine", "lab3", "--yes").stdout
+    assert "lab3 holds no cell; cells are held on lab2" in none
+    said = user.run("reassign", "study.yaml", "--failed-machine", "lab2", "--yes").stdout
+    assert f"pending again  {CELL}  (was held by runner " in said
+    assert "its machine lab2 failed" in history(user)[0]
+
+
+def test_a_dead_host_s_cells_are_taken_before_their_lease_runs_out(
+    user: User, worker: subprocess.Popen[str]
+) -> None:
+    assert "by leases that hold" in user.run("reap", "study.yaml").stdout
+    assert "go together" in user.run("reap", "study.yaml", "--now", code=2).stderr
+    worker.kill()
+    [taken] = user.json("reap", "study.yaml", "--now", "--host", "lab2", "--yes")["reaped"]
+    assert taken["cell"] == CELL
+    assert "no cell is held" in user.run("reap", "study.yaml").stdout
