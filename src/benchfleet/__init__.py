@@ -15,6 +15,8 @@ _HOMES = {
     "CampaignError": "errors",
     "ExecutionProgress": "executor",
     "ExecutionResults": "executor",
+    "PhaseDefinition": "domain.definition",
+    "RunnerConfig": "domain.definition",
     "load_campaign": "campaign.load",
 }
 __all__ = sorted(_HOMES)

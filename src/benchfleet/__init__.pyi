@@ -1,4 +1,5 @@
 from .campaign.load import load_campaign
+from .domain.definition import PhaseDefinition, RunnerConfig
 from .errors import BenchfleetError, CampaignError
 from .executor import (
     AdapterConfig,
@@ -23,5 +24,7 @@ __all__ = [
     "CampaignError",
     "ExecutionProgress",
     "ExecutionResults",
+    "PhaseDefinition",
+    "RunnerConfig",
     "load_campaign",
 ]

@@ -15,6 +15,7 @@ from typing import Any, cast
 
 from benchfleet import registry
 from benchfleet.campaign.base import RESULTS, Campaign, results_folder
+from benchfleet.domain.allowed import allowed_on
 from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.event import Event
@@ -175,6 +176,13 @@ class Bench:
         if not self.campaign.phases:
             return []
         return standings(self.campaign.phases, cells, records, self.gates())
+
+    def allowed_here(self, cells: Iterable[Cell]) -> list[Cell]:
+        """The cells that the campaign lets this host run."""
+        if not self.campaign.runners:
+            return list(cells)
+        allowed = allowed_on(self.host, self.campaign.runners)
+        return [cell for cell in cells if allowed.takes(cell)]
 
     def mark(self) -> int:
         """Record that all of it is told of from here, and return the event's number."""
@@ -359,7 +367,13 @@ def told_campaign(url: str, name: str = "", *, results: Path | None = None) -> C
     with closing(ledger):
         told = newest(ledger.events(kinds={TOLD})) or Told(name=name)
     placement = told.placement or campaign.placement
-    return replace(campaign, placement=placement, place=told.results, phases=told.phases)
+    return replace(
+        campaign,
+        placement=placement,
+        place=told.results,
+        phases=told.phases,
+        runners=told.runners,
+    )
 
 
 def _results_of(name: str, file: Path | None, base: Path | None) -> Path:

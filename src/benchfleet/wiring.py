@@ -22,7 +22,6 @@ from benchfleet.domain.host import Host
 from benchfleet.domain.resource import GpuChecks, Headroom
 from benchfleet.engines.base import Engine, Post
 from benchfleet.engines.processes import owner
-from benchfleet.environment import host_name
 from benchfleet.errors import LedgerFull
 from benchfleet.ledger.base import DEFAULT_LEASE, Ledger
 from benchfleet.machines.devices import CPU_SLOTS, chosen_devices, cores, nvml_gpus
@@ -199,7 +198,7 @@ def _gating(bench: Bench, cells: Sequence[Cell]) -> Gating:
         return Gating()
     if bench.campaign.file is None:
         return Gating(phases=phases)
-    return Gating(phases=phases, cells=bench.cells(), judge=host_name(bench.folder))
+    return Gating(phases=phases, cells=bench.cells(), judge=bench.host)
 
 
 def _measure(gpus: bool, tell: Callable[[Mapping[str, Headroom]], None]) -> None:

@@ -35,6 +35,8 @@ _DEFAULTS: dict[str, Any] = {
 }
 FIELDS = (
     "config",
+    "config_name",
+    "benchmark",
     "result",
     "model",
     "model_path",
@@ -139,6 +141,8 @@ class Command:
         request.write_text(json.dumps(self._request(session, scratch, result), indent=2) + "\n")
         fields = {
             "config": self._place / self._config if self._config else request,
+            "config_name": session.config.name,
+            "benchmark": self.name,
             "result": result,
             "model": session.model.name,
             "model_path": session.model_path,
@@ -184,6 +188,7 @@ class Command:
                 "name": config.name,
                 "attention": [{step.name: dict(step.params)} for step in config.attention],
                 "everywhere": config.everywhere,
+                "settings": dict(config.settings),
             },
             "benchmark": self.name,
             "subset": session.subset,

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from benchfleet.domain.allowed import Allowed
 from benchfleet.domain.eligibility import Eligibility
 from benchfleet.domain.eligibility import default as usual_rules
 from benchfleet.domain.matrix import Matrix
@@ -39,6 +41,7 @@ class Campaign:
     results: Path  # the folder of this campaign alone, absolute
     matrix: Matrix
     phases: tuple[Phase, ...] = ()
+    runners: Mapping[str, Allowed] = field(default_factory=dict)  # what each host may run
     machine: Machine = field(default_factory=Machine)
     place: str = ""  # the URL of the place that results are put to; "" for none but the folder
     placement: str = DEFAULT  # which waiting cells go first, by the policy's name

@@ -11,13 +11,14 @@ from benchfleet.domain.cell import AttentionStep, Config
 from .defaults import Defaults
 from .entry import Entry
 from .plugins import plugin
-from .shapes import NAME, TRUTH, Shape, either, mapping, named, nullable, one_or_list, told
+from .shapes import MAPPING, NAME, TRUTH, Shape, either, mapping, named, nullable, one_or_list, told
 from .shapes import plugin as plugin_name
 from .units import with_fractions
 
 _STEP = either(plugin_name("attention"), named({}, plugin_name("attention"), single=True))
 KEYS: Mapping[str, Shape] = {
     "attention": told(one_or_list(_STEP), "which keys each query may look at; steps add up"),
+    "settings": told(MAPPING, "for benchmarks that are scripts, which are told of them"),
     "everywhere": told(TRUTH, "sparse in the context's prefill too (defaults.everywhere)"),
 }
 SHAPE = told(
@@ -56,6 +57,7 @@ def _read(name: str, entry: Entry, defaults: Defaults) -> DeclaredConfig:
         name=name,
         attention=() if dense else tuple(steps),
         everywhere=fields["everywhere"].truth(defaults.everywhere),
+        settings=fields["settings"].kwargs(),
     )
     return DeclaredConfig(name=name, entry=entry, config=config if entry.right else None)
 

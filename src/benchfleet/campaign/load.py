@@ -21,6 +21,7 @@ from .entry import Entry, Mistakes
 from .matrices import MATRIX, MatrixReader
 from .phases import PHASES, read_phases
 from .plugins import plugin as opened_plugin
+from .runners import RUNNERS, read_runners
 from .shapes import NAME, PRICE, SLOTS, TEXT, Shape, listing, mapping, plugin, told, whole
 from .source import Flaw, Source
 from .yaml_reader import read_yaml
@@ -49,6 +50,7 @@ KEYS: Mapping[str, Shape] = {
     "defaults": told(mapping(defaults.KEYS), "what holds where an axis says nothing else"),
     "matrix": told(mapping(MATRIX), "what to run"),
     "phases": PHASES,
+    "runners": RUNNERS,
 }
 REQUIRED = ("campaign",)
 MAX_BYTES = 10_000_000
@@ -144,6 +146,8 @@ def _campaign(root: Entry, file: Path) -> Campaign | None:
         return None
     reader = MatrixReader(found, fields["defaults"], file.parent)
     matrix, phases = read_phases(fields["matrix"], fields["phases"], reader)
+    cells = matrix.expand() if not fields["runners"].absent and root.right else ()
+    runners = read_runners(fields["runners"], cells)
     if not name:
         return None
     return Campaign(
@@ -152,11 +156,12 @@ def _campaign(root: Entry, file: Path) -> Campaign | None:
         results=results_folder(file.parent, base, name),
         matrix=matrix,
         phases=phases,
+        runners=runners,
         machine=machine,
         placement=placement,
         eligibility=rules_for_machines,
         place=place,
-        told=Told(name=name, results=place, placement=placement, phases=phases),
+        told=Told(name=name, results=place, placement=placement, phases=phases, runners=runners),
     )
 
 

@@ -15,6 +15,7 @@ from traceback import walk_tb
 from types import ModuleType
 from typing import Any
 
+from .definitions import defined
 from .plain import plain
 from .source import Flaw, KeyPath, Source, TooMuch
 
@@ -24,6 +25,7 @@ _MODULE = "__benchfleet_campaign__"
 
 def read_python(text: str, file: Path) -> Source:
     """What `campaign` in `text` is, or returns where it is a function; `file` is where it stands.
+    A file may say `PHASES` instead (`campaign.definitions`).
 
     What the file prints goes to stderr. Modules beside the file can be imported by it, and are
     forgotten afterwards, as the file itself is.
@@ -39,18 +41,32 @@ def read_python(text: str, file: Path) -> Source:
             value = module.__dict__.get(_NAME)
             if callable(value):
                 value = value()
+            with _told_as_flaw():
+                value = defined({**module.__dict__, _NAME: value}, file) or value
             data, flaws = plain(value)
-    except TooMuch as error:
+    except (TooMuch, _Undefinable) as error:
         return Source(flaws=(Flaw(message=str(error)),))
     except (Exception, SystemExit) as error:  # noqa: BLE001 - the file's, and its author's to mend
         return Source(flaws=(_flaw(error, file),))
-    if _NAME not in module.__dict__:
+    if value is None and _NAME not in module.__dict__:
         message = "says nowhere what 'campaign' is; write campaign = {...}, or a function of it"
         flaws = [Flaw(message=message)]
     lines: dict[KeyPath, int] = {}
     if (literal := _literal(tree)) is not None:
         _note_lines(literal, (), lines)
     return Source(data=data, lines=lines, flaws=tuple(flaws))
+
+
+class _Undefinable(Exception):
+    """What stands there cannot be a campaign."""
+
+
+@contextmanager
+def _told_as_flaw() -> Iterator[None]:
+    try:
+        yield
+    except ValueError as error:
+        raise _Undefinable(str(error)) from error
 
 
 @contextmanager

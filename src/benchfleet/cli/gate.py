@@ -14,7 +14,6 @@ from benchfleet.bench import Bench
 from benchfleet.cli import options, phased
 from benchfleet.cli.words import printable
 from benchfleet.domain.phase import GATE_EVENTS, Decision, decisions, forgotten, may_run
-from benchfleet.environment import host_name
 from benchfleet.errors import BenchfleetError, CampaignError, Mistake
 from benchfleet.ledger.gates import Standing, of_phases, weighed
 
@@ -151,9 +150,9 @@ def _standings(bench: Bench) -> list[Standing]:
 def _who(bench: Bench) -> str:
     """Who decides here: a person at a host."""
     try:
-        return f"{getpass.getuser()}@{host_name(bench.folder)}"
+        return f"{getpass.getuser()}@{bench.host}"
     except (OSError, KeyError, ImportError):  # a user that the system has no name for
-        return host_name(bench.folder)
+        return bench.host
 
 
 def _refused(key: str, message: str) -> CampaignError:

@@ -60,6 +60,7 @@ def course(parser: argparse.ArgumentParser) -> None:
 def main(arguments: argparse.Namespace) -> int:
     """Run the campaign's cells that are not done yet."""
     bench, cells = options.opened(arguments)
+    cells = allowed_here(arguments, bench, cells)
     devices = options.asked_devices(arguments, bench.campaign)
     quiet = arguments.json or arguments.log_json
     if not quiet and bench.still_told() and not bench.unsent():
@@ -75,6 +76,16 @@ def main(arguments: argparse.Namespace) -> int:
     from benchfleet.cli.running import run  # the runner, its slots and the reports
 
     return run(arguments, bench, cells, devices)
+
+
+def allowed_here(arguments: argparse.Namespace, bench: Bench, cells: Sequence[Cell]) -> list[Cell]:
+    """The cells that the campaign lets this host run; the others are told of."""
+    allowed = bench.allowed_here(cells)
+    if left := len(cells) - len(allowed):
+        said = f"left for others: {left} cells, which 'runners' does not let {bench.host} run"
+        stream = sys.stderr if arguments.json or arguments.log_json else sys.stdout
+        print(printable(said), file=stream)
+    return allowed
 
 
 def _passed_all_gates(bench: Bench) -> bool:

@@ -75,6 +75,7 @@ def main(arguments: argparse.Namespace) -> int:
             raise BenchfleetError(_nothing_there(bench))
     else:
         cells = [cell for cell in cells if allowed(cell, models)]
+        cells = run.allowed_here(arguments, bench, cells)
     _tell_left(arguments, left)
     devices = options.asked_devices(arguments, bench.campaign)
     if arguments.detach:
@@ -121,7 +122,8 @@ class _Worker:
         cells = [record.cell for record in records if record.cell]
         asked = self._arguments
         chosen = {id(cell) for cell in choose(cells, only=asked.only, exclude=asked.exclude)}
-        return [record for record in records if id(record.cell) in chosen]
+        mine = {id(cell) for cell in self._bench.allowed_here(cells)}
+        return [record for record in records if id(record.cell) in chosen & mine]
 
 
 def _refuse_what_a_file_is_for(arguments: argparse.Namespace) -> None:

@@ -73,10 +73,12 @@ class Config(_Part):
     name: str
     attention: tuple[AttentionStep, ...] = ()
     everywhere: bool = False  # True: sparse in the context's prefill too
+    settings: Kwargs = field(default_factory=dict)  # for scripts, which are told of them
 
     def identity(self) -> dict[str, Any]:
         steps = [[step.name, dict(step.params)] for step in self.attention]
-        return {"attention": steps, "everywhere": self.everywhere and bool(steps)}
+        found = {"attention": steps, "everywhere": self.everywhere and bool(steps)}
+        return {**found, "settings": dict(self.settings)} if self.settings else found
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -46,7 +46,7 @@ matrix:
     - {name: two, adapter: mock, path: ./there, model_kwargs: {answer: "8"}}
   configs:
     dense: null
-    bare: {attention: {local: 4}}
+    bare: {attention: {local: 4}, settings: {a: 1}}
     both: {attention: [{sink: {sink_size: 4}}, {local: 10%}], everywhere: false}
   benchmarks:
     - mock_benchmark
@@ -66,6 +66,7 @@ phases:
       exclude: {repeats: 1}
     critical: [{models: other}]
     requires: second
+runners: {lab-a: {phases: first, models: [one, "!t*"]}, "*": null}
 """
 
 
@@ -128,6 +129,7 @@ def test_the_schema_has_the_reader_s_keys_and_no_other(
     alone = "matrix.exclude"
     assert written.pop(f"{alone}.*") == written[alone]
     written["matrix.include.*"] = written.pop("matrix.include")
+    read["runners.*"] = read.pop("runners.lab-a") | read.pop("runners.*")
     # The matrix of a phase, and its rules, are those of the campaign.
     for place in [place for place in written if place.startswith("phases.*.")]:
         found = written.pop(place)
@@ -197,6 +199,9 @@ _WRONG = [
     ("matrix.exclude", [{"modles": "a"}]),
     ("matrix.include", [{"models": "one", "repeats": 0}]),
     ("phases", []),
+    ("runners", ["lab"]),
+    ("runners", {"lab": {"model": "one"}}),
+    ("matrix.configs", {"a": {"settings": 3}}),
     ("phases", "first"),
     ("phases", [{"gate": "score > 0"}]),
     ("phases", [{"name": "a", "gates": "score > 0"}]),

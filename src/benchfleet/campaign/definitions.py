@@ -1,0 +1,130 @@
+"""``PHASES`` and ``RUNNER_CONFIGS`` of a Python file, as the plain data of a campaign."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from benchfleet.domain.definition import PhaseDefinition, RunnerConfig, name_of
+
+PHASES, RUNNERS, RUN, BENCHMARK = "PHASES", "RUNNER_CONFIGS", "RUN", "BENCHMARK"
+MODELS = "MODELS"
+_NO_ADAPTER = {"command": {"adapter": "none"}}  # a script opens its model by itself
+_HOW = (
+    f"says {PHASES}, and not how one of them is run; write {RUN} = ['python', 'run.py', "
+    f"'{{benchmark}}', '{{model}}', '{{config_name}}'], or {BENCHMARK} = {{'python': {{…}}}}"
+)
+
+
+def defined(names: Mapping[str, Any], file: Path) -> dict[str, Any] | None:
+    """The campaign that a file's `names` define; None where they define none so.
+
+    A level is a benchmark of its own, by its name; a rerun is a repeat, and a config a setting
+    that the benchmark is told of. What else the campaign needs is taken from its `campaign`, a
+    mapping. Raises ValueError for what cannot be one.
+    """
+    if PHASES not in names:
+        return None
+    own = names.get("campaign") or {}
+    if not isinstance(own, Mapping):
+        raise ValueError(f"campaign must be a mapping beside {PHASES}")
+    phases = names[PHASES]
+    if isinstance(phases, PhaseDefinition) or not isinstance(phases, (list, tuple)):
+        raise ValueError(f"{PHASES} must be a list of PhaseDefinition")
+    benchmark = _benchmark(names)
+    return {
+        "campaign": file.stem,
+        **own,
+        "phases": [
+            _phase(number, phase, benchmark, _models(names)) for number, phase in enumerate(phases)
+        ],
+        "runners": _runners(names.get(RUNNERS, {})),
+    }
+
+
+def _benchmark(names: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    if (argv := names.get(RUN)) is not None:
+        if isinstance(argv, Mapping):
+            return "command", dict(argv)
+        return "command", {"argv": list(argv)}
+    said = names.get(BENCHMARK)
+    if isinstance(said, str):
+        return said, {}
+    if isinstance(said, Mapping) and len(said) == 1:
+        ((name, settings),) = said.items()
+        return name, dict(settings or {})
+    raise ValueError(_HOW)
+
+
+def _models(names: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What a campaign says of models beside their names, by name."""
+    said = names.get(MODELS) or {}
+    if not isinstance(said, Mapping) or not all(isinstance(one, Mapping) for one in said.values()):
+        raise ValueError(f"{MODELS} must map names to mappings, such as {{'path': …}}")
+    return said
+
+
+def _phase(
+    number: int, phase: Any, benchmark: tuple[str, dict[str, Any]], models: Mapping[str, Any]
+) -> dict[str, Any]:
+    place = f"{PHASES}[{number}]"
+    if not isinstance(phase, PhaseDefinition):
+        raise ValueError(f"{place} is no PhaseDefinition; import it from benchfleet")
+    named = {
+        axis: _names(f"{place}.{axis}", getattr(phase, axis))
+        for axis in ("configs", "levels", "models")
+    }
+    if isinstance(phase.reruns, bool) or not isinstance(phase.reruns, int) or phase.reruns < 1:
+        raise ValueError(f"{place}.reruns must be a whole number from 1, not {phase.reruns!r}")
+    name, settings = benchmark
+    matrix: dict[str, Any] = {
+        "models": [
+            {"name": model, **_NO_ADAPTER.get(name, {}), **models.get(model, {})}
+            for model in named["models"]
+        ],
+        "configs": {config: {"settings": {"name": config}} for config in named["configs"]},
+        "benchmarks": [{name: _at_level(name, settings, level)} for level in named["levels"]],
+    }
+    if phase.reruns > 1:
+        matrix["include"] = [{"models": "*", "repeats": phase.reruns}]
+    gate = {"gate": phase.gate} if phase.gate else {}
+    return {"name": phase.phase, "matrix": matrix, "requires": list(phase.requires), **gate}
+
+
+def _at_level(name: str, settings: Mapping[str, Any], level: str) -> dict[str, Any]:
+    """The benchmark as it is run at one level."""
+    if name == "command":
+        return {**settings, "name": level}
+    if name == "python":
+        params = settings.get("params") or {}
+        return {**settings, "name": level, "params": {**params, "level": level}}
+    return {**settings, "subsets": [level]}
+
+
+def _names(place: str, values: Any) -> list[str]:
+    if isinstance(values, str) or not hasattr(values, "__iter__"):
+        values = [values]
+    try:
+        found = [name_of(value) for value in values]
+    except ValueError as error:
+        raise ValueError(f"{place}: {error}") from None
+    if not found:
+        raise ValueError(f"{place} is empty; name at least one")
+    return found
+
+
+def _runners(configs: Any) -> dict[str, Any]:
+    if not isinstance(configs, Mapping):
+        raise ValueError(f"{RUNNERS} must be a mapping from host names to RunnerConfig")
+    found = {}
+    for host, config in configs.items():
+        if not isinstance(config, RunnerConfig):
+            raise ValueError(f"{RUNNERS}[{host!r}] is no RunnerConfig; import it from benchfleet")
+        rule: dict[str, Any] = {}
+        if config.phase:
+            rule["phases"] = [config.phase]
+        if config.allowed_models:
+            rule["models"] = _names(f"{RUNNERS}[{host!r}].allowed_models", config.allowed_models)
+        found[str(host)] = rule
+    return found

@@ -1,0 +1,43 @@
+"""The ``runners`` of a campaign file: what each host may run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from benchfleet.domain.allowed import ANY, Allowed
+from benchfleet.domain.cell import Cell
+from benchfleet.domain.matrix import agrees
+
+from .entry import Entry, hint
+from .shapes import LABEL, NAME, Shape, mapping, named, nullable, one_or_list, told
+
+_PATTERN = one_or_list(LABEL)
+KEYS: Mapping[str, Shape] = {
+    "phases": told(_PATTERN, "only cells of these phases, by name or glob; ! negates"),
+    "models": told(_PATTERN, "only cells of these models, by name or glob; ! negates"),
+}
+RUNNERS = told(
+    named(nullable(mapping(KEYS)), NAME),
+    f"what each host may run, by its name; {ANY} is for all that are not named",
+)
+
+
+def read_runners(entry: Entry, cells: Sequence[Cell]) -> dict[str, Allowed]:
+    """What each host may run; a name that no cell has is a mistake."""
+    known = {
+        "phases": sorted({cell.phase for cell in cells if cell.phase}),
+        "models": sorted({cell.model.name for cell in cells}),
+    }
+    found = {}
+    for host, item in entry.pairs("a mapping of hosts, such as {machine-a: {models: […]}}"):
+        fields = item.fields(KEYS)
+        patterns: dict[str, tuple[str, ...]] = {}
+        for axis, names in known.items():
+            listed = fields[axis].items(single=True)
+            for one in listed:
+                name = one.label().removeprefix("!")
+                if one.right and cells and not any(agrees((name,), other) for other in names):
+                    one.wrong(f"no {axis[:-1]} is called {name!r}; {hint(name, names)}")
+            patterns[axis] = tuple(one.label() for one in listed)
+        found[host] = Allowed(**patterns)
+    return found
