@@ -25,6 +25,7 @@ VERBS = {
     "plan": "check a campaign and list its cells; runs nothing",
     "status": "how far a campaign is, who runs what, and what failed",
     "slots": "what the slots of a run do; add, drain and remove devices while it runs",
+    "phase": "lists of what phases have to do, in a git repository",
     "gate": "the gates between a campaign's phases: show, check, override",
     "init": "write a campaign file for what this machine can run",
     "schema": "print the JSON Schema of a campaign file, for editors",

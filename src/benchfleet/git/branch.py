@@ -1,0 +1,120 @@
+"""Files put on a branch of somebody's own repository, past its checkouts and their indexes."""
+
+from __future__ import annotations
+
+import getpass
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from benchfleet.errors import GitError
+from benchfleet.git.objects import EMPTY_TREE, Objects
+from benchfleet.git.process import Git
+from benchfleet.git.remote import Remote, Swap
+
+ORIGIN = "origin"
+Asks = Callable[[str], bool]  # whether a path is there
+_TRIES = 5  # pushes that others may be quicker than
+
+
+def repository_of(folder: Path) -> Path | None:
+    """The folder that the objects of the repository around `folder` lie in, whatever worktree
+    that is in; None where there is no repository."""
+    for place in (folder, *folder.parents):
+        found = place / ".git"
+        if found.is_dir():
+            return found
+        if found.is_file():
+            own = (place / found.read_text("utf-8").partition("gitdir:")[2].strip()).resolve()
+            common = own / "commondir"
+            return (own / common.read_text("utf-8").strip()).resolve() if common.is_file() else own
+        if (place / "HEAD").is_file() and (place / "objects").is_dir():
+            return place
+    return None
+
+
+class Branch:
+    """One branch: of the remote `origin` where the repository has one, or else its own."""
+
+    def __init__(self, repository: Path, name: str) -> None:
+        self._git = Git(repository)
+        self.name, self._ref = name, f"refs/heads/{name}"
+        if self._git.ask("check-ref-format", self._ref).code:
+            raise GitError(f"{name!r} can be no branch")
+        url = self._git.ask("config", "--get", f"remote.{ORIGIN}.url")
+        self.remote = Remote(self._git, ORIGIN, ORIGIN) if not url.code else None
+
+    def put(
+        self,
+        change: Callable[[Callable[[str], bool]], Mapping[str, bytes]],
+        message: str,
+        *,
+        by: str,
+    ) -> str:
+        """Commit the files that `change` gives, by path, and push; the commit, or "" where they
+        are there already. `change` is told by a function whether a path is on the branch, and is
+        asked again where others were quicker. Raises GitError."""
+        objects = Objects(self._git)
+        try:
+            for _ in range(_TRIES):
+                tip = self._tip()
+                tree = objects.commit_of(tip).tree if tip else EMPTY_TREE
+                there = self._paths(tree)
+                new = tree
+                for path, content in sorted(change(there).items()):
+                    new = self._with(new, path.split("/"), objects.blob(content))
+                if new == tree:
+                    return ""
+                who = f"{_user()} <{_user()}@{by}>"
+                parents = (tip,) if tip else ()
+                commit = objects.commit(new, parents, message, who=who, at=time.time())
+                if self._move(tip, commit):
+                    return commit
+        finally:
+            objects.close()
+        raise GitError(f"{self.name} is changed by others all the time; run it again")
+
+    def _tip(self) -> str:
+        if self.remote is None:
+            return self._git.ask("rev-parse", "-q", "--verify", self._ref).out.decode().strip()
+        tip = self.remote.refs(self._ref).get(self._ref, "")
+        if tip and self._git.ask("cat-file", "-e", f"{tip}^{{tree}}").code:
+            self.remote.fetch([tip])
+        return tip
+
+    def _move(self, old: str, new: str) -> bool:
+        if self.remote is not None:
+            return self.remote.push([Swap(ref=self._ref, old=old, new=new)])
+        if f"branch {self._ref}\n" in self._git.do("worktree", "list", "--porcelain").decode():
+            raise GitError(f"{self.name} is checked out; name another branch, or add a remote")
+        return not self._git.ask("update-ref", self._ref, new, old or "0" * 40).code
+
+    def _paths(self, tree: str) -> Asks:
+        return lambda path: not self._git.ask("cat-file", "-e", f"{tree}:{path}").code
+
+    def _with(self, tree: str, path: list[str], blob: str) -> str:
+        """The tree with a file at `path`; all else in it stays as it is, links and modes too."""
+        name, *rest = path
+        listed = {}
+        if tree != EMPTY_TREE:
+            for line in self._git.do("ls-tree", "-z", tree).split(b"\0"):
+                if line:
+                    listed[line.partition(b"\t")[2]] = line
+        key = name.encode()
+        if rest:
+            mode, kind, below = b"040000", b"tree", EMPTY_TREE
+            if key in listed and listed[key].split()[1] == b"tree":
+                below = listed[key].split()[2].decode()
+            oid = self._with(below, rest, blob)
+        else:
+            mode, kind, oid = b"100644", b"blob", blob
+        listed[key] = b"%s %s %s\t%s" % (mode, kind, oid.encode(), key)
+        made = self._git.do("mktree", "-z", "--missing", stdin=b"\0".join(listed.values()) + b"\0")
+        return made.decode().strip()
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError, ImportError):
+        return "benchfleet"

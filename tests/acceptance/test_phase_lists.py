@@ -1,0 +1,94 @@
+"""Lists of what is to do, in repositories in whatever state their users left them."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+from .conftest import User
+
+SETTINGS = """\
+from benchfleet import PhaseDefinition
+PHASES = [
+    PhaseDefinition("phase1", ["base_line"], ["carrot_easy", "beet"], ["org/m1", "m2"]),
+    PhaseDefinition("phase2", ["rag"], ["beet"], ["m2"], reruns=2),
+]
+RUN = ["python", "play.py"]
+"""
+
+
+def git(folder: Path, *words: str) -> str:
+    told = ["-c", "user.name=me", "-c", "user.email=me@here", "-c", "commit.gpgSign=false"]
+    done = subprocess.run(
+        ["git", *told, *words], cwd=folder, capture_output=True, text=True, check=False
+    )
+    return done.stdout
+
+
+def prepared(user: User) -> Path:
+    user.write(SETTINGS, "study.py")
+    user.write("print('{\"score\": 1}')\n", "play.py")
+    remote = user.folder / "remote.git"
+    git(user.folder, "init", "-q", "--bare", str(remote))
+    repo = user.folder / "repo"
+    git(user.folder, "clone", "-q", str(remote), str(repo))
+    (repo / "data" / "runs").mkdir(parents=True)
+    (repo / "data" / "runs" / "old.json").write_text("{}")
+    (repo / "tool").write_text("#!/bin/sh\n")
+    (repo / "tool").chmod(0o755)
+    (repo / "link").symlink_to("tool")
+    git(repo, "checkout", "-q", "-b", "main")
+    git(repo, "add", "-A")
+    git(repo, "commit", "-q", "-m", "begin")
+    git(repo, "push", "-q", "origin", "main")
+    return repo
+
+
+def test_lists_are_pushed_and_nothing_of_a_dirty_checkout_is_touched(user: User) -> None:
+    repo = prepared(user)
+    (repo / "tool").write_text("changed\n")
+    (repo / "staged").write_text("staged\n")
+    git(repo, "add", "staged")
+    git(repo, "checkout", "-q", "--detach")
+    before = git(repo, "status", "--porcelain"), git(repo, "rev-parse", "HEAD")
+    words = ("phase", "generate", "study.py", "--repo", "repo", "--branch", "main")
+    said = user.json(*words)
+    assert said["lists"]["phase1"] == [
+        "carrot_easy_org_m1_base_line_0.json", "beet_org_m1_base_line_0.json",
+        "carrot_easy_m2_base_line_0.json", "beet_m2_base_line_0.json",
+    ]  # fmt: skip
+    assert said["lists"]["phase2"] == ["beet_m2_rag_0.json", "beet_m2_rag_1.json"]
+    assert (git(repo, "status", "--porcelain"), git(repo, "rev-parse", "HEAD")) == before
+    remote = user.folder / "remote.git"
+    assert git(remote, "show", "main:data/phase/phase2.txt").split() == said["lists"]["phase2"]
+    tree = git(remote, "ls-tree", "main")
+    assert "100755 blob" in tree
+    assert "120000 blob" in tree  # modes and links are as they were
+    assert git(remote, "log", "--format=%s", "main").splitlines()[0] == (
+        "phase study: phase1 4 to do, phase2 2 to do"
+    )
+    assert "nothing changed on main" in user.run(*words).stdout
+
+
+def test_what_is_done_is_left_out_also_from_a_worktree_and_without_a_remote(user: User) -> None:
+    repo = prepared(user)
+    git(repo, "remote", "remove", "origin")
+    git(repo, "worktree", "add", "-q", "../tree", "-b", "other")
+    user.run("run", "study.py", "--only", "phases=phase2", code=None)
+    words = ("phase", "generate", "study.py", "--repo", "tree")
+    said = user.json(*words)
+    assert said["lists"] == {**said["lists"], "phase2": []}
+    assert git(repo, "show", "benchfleet/phases:phase/phase1.txt").count("\n") == 4
+    assert "is checked out" in user.run(*words, "--branch", "other", code=2).stderr
+    assert "can be no branch" in user.run(*words, "--branch", "a..b", code=2).stderr
+
+
+def test_a_plain_folder_gets_files_and_two_results_of_one_name_are_refused(user: User) -> None:
+    prepared(user)
+    (user.folder / "plain" / "results" / "runs").mkdir(parents=True)
+    user.run("phase", "generate", "study.py", "--repo", "plain")
+    assert (user.folder / "plain/results/phase/phase2.txt").read_text().count("\n") == 2
+    user.write(SETTINGS.replace('["carrot_easy", "beet"], ["org/m1", "m2"]',
+                                '["a_b", "a"], ["c", "b_c"]'), "study.py")  # fmt: skip
+    said = user.run("phase", "generate", "study.py", "--repo", "plain", code=2).stderr
+    assert "would both be called a_b_c_base_line_0.json" in said
