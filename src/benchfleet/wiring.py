@@ -8,7 +8,6 @@ import random
 import socket
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from pathlib import Path
@@ -52,6 +51,7 @@ from benchfleet.runner.rescore import Rescored, Rescorer
 from benchfleet.runner.sending import Sender
 from benchfleet.runner.shift import Shift
 from benchfleet.runner.space import room
+from benchfleet.runner.writers import Writers
 
 WRITERS = 4  # threads that write and sync results; those that wait for the disk are served together
 
@@ -120,7 +120,7 @@ def run_cells(
         back=lambda: inbox.post(LedgerBack()),
         ending=ending,
     )
-    background = ThreadPoolExecutor(WRITERS, thread_name_prefix="results")
+    writers = Writers(WRITERS)
     connected = contextlib.ExitStack()
     empty = EmptyFolders()
     try:
@@ -145,7 +145,7 @@ def run_cells(
             ),
             provenance=cache(partial(provenance, bench.folder)),
             random=random,
-            background=background.submit,
+            background=writers.give,
             policy=registry.load("policies", bench.campaign.placement)(),
             room=partial(room, bench.layout.root),
             folder=partial(AttemptFolder, make=empty.make),
@@ -166,7 +166,7 @@ def run_cells(
         return _sent(sender, inbox, end) if sender else end
     finally:
         connected.close()
-        background.shutdown()
+        writers.close()
         empty.remove()
         ledger.close()
 

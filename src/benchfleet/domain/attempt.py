@@ -45,6 +45,9 @@ class Advice:
         return ", ".join(part for part in parts if part)
 
 
+_NO_ADVICE = Advice()
+
+
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
     """How an attempt ended. `retry_in` sends the cell back to pending; otherwise it is final."""
@@ -129,7 +132,7 @@ class Claim:
     @property
     def advice(self) -> Advice:
         """What this attempt is to do differently."""
-        return self.after.advice if self.after else Advice()
+        return self.after.advice if self.after else _NO_ADVICE
 
     @property
     def batch_size(self) -> int:

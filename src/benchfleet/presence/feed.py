@@ -60,8 +60,7 @@ class Feed:
     def __call__(self, notice: Notice, progress: Progress) -> None:
         self._progress = progress
         if notice.kind == "cell_progress":  # which is too many, and in the state anyway
-            if not self._changed.is_set():
-                self._changed.set()
+            self._tell()
             return
         # Taken here, where they add up; the loop goes on changing them.
         self._counts = {
@@ -71,7 +70,11 @@ class Feed:
         }
         with contextlib.suppress(TypeError, ValueError):  # it cannot be told in JSON
             self._lines.append(_ENCODER.encode(line_of(notice, progress)))
-        self._changed.set()
+        self._tell()
+
+    def _tell(self) -> None:
+        if not self._changed.is_set():  # most often it is, and to ask takes less
+            self._changed.set()
 
     def ended(self, end: RunEnd) -> None:
         """The run ended, and all is written that it leaves."""

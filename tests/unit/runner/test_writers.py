@@ -1,0 +1,25 @@
+"""What is given to the writers is done in its order, several at a time, and all of it."""
+
+from __future__ import annotations
+
+import threading
+
+from benchfleet.runner.writers import Writers
+
+
+def test_all_that_was_given_is_done_in_its_order_when_they_are_closed() -> None:
+    done: list[int] = []
+    writers = Writers(1)
+    for number in range(100):
+        writers.give(lambda number=number: done.append(number))
+    writers.close()
+    assert done == list(range(100))
+
+
+def test_one_that_waits_for_the_disk_holds_up_no_other() -> None:
+    both = threading.Barrier(2, timeout=30)
+    writers = Writers(2)
+    for _ in range(2):
+        writers.give(lambda: both.wait() and None)
+    writers.close()
+    assert not both.broken
