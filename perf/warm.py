@@ -33,7 +33,7 @@ MAKE = """\
 import sys, torch
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
-torch.manual_seed(0)
+torch.manual_seed(int(sys.argv[2]) if len(sys.argv) > 2 else 0)
 config = LlamaConfig(hidden_size=1024, intermediate_size=2816, num_hidden_layers=24,
                      num_attention_heads=16, num_key_value_heads=16, vocab_size=32000,
                      max_position_embeddings=2048, bos_token_id=1, eos_token_id=2, pad_token_id=0)

@@ -39,6 +39,9 @@ class RunningRunner:
         return owner(int(self.process.partition("@")[0])) != self.process
 
 
+AT_WORK = (BEGAN, ENDED)  # the kinds of events that tell which runners are
+
+
 def runners(events: Iterable[Event]) -> list[RunningRunner]:
     """The runners that may be at work, oldest first."""
     found: dict[str, RunningRunner] = {}

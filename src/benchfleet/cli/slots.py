@@ -14,7 +14,7 @@ from pathlib import Path
 from benchfleet.bench import Bench, open_bench
 from benchfleet.campaign.load import load_campaign
 from benchfleet.cli import options
-from benchfleet.cli.here import RunningRunner, only_campaign, runners
+from benchfleet.cli.here import AT_WORK, RunningRunner, only_campaign, runners
 from benchfleet.cli.words import duration, printable, shown_path
 from benchfleet.domain.event import Event
 from benchfleet.domain.slots import (
@@ -37,7 +37,7 @@ from benchfleet.presence.record import runs_here
 
 _PATIENCE = 10.0  # seconds for an answer; a runner looks once a second
 _EVERY = 0.1  # seconds between looks at the ledger
-_ABOUT_NOBODY = frozenset({""})
+_FOLLOWED = (TOLD, FREED, ENDED)  # what is waited for
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -83,7 +83,7 @@ def main(arguments: argparse.Namespace) -> int:
     if ledger is None:
         return _nobody(arguments, bench, None, order)
     with closing(ledger):
-        at_work = runners(ledger.events(among=_ABOUT_NOBODY))
+        at_work = runners(ledger.events(kinds=AT_WORK))
         meant = _meant(arguments, order, at_work)
         if not meant:
             return _nobody(arguments, bench, ledger, order)
@@ -243,7 +243,7 @@ def _follow(
     until = None if patience is None else time.monotonic() + patience
     every = _EVERY
     while True:
-        events = ledger.events(since, _ABOUT_NOBODY)
+        events = ledger.events(since, kinds=_FOLLOWED)
         since = events[-1].seq if events else since
         if enough(events) or (until is not None and time.monotonic() > until):
             return

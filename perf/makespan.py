@@ -1,0 +1,224 @@
+"""How near a run comes to the shortest time that its cells allow, on real slots and real models.
+
+Two campaigns on random 0.37 B models made here: 2 models × 3 configs × 4 repeats, and 200 cells of
+one model; each with one slot and with two. The bound is the same cells in bare processes: one for
+each slot, which imports, loads each of its models once, and does with adapter and benchmark what a
+slot does, cell after cell, with no runner, no ledger and no result on any disk. Each model is given
+to as few of them as keeps all equally long, so that nothing is loaded twice for nothing.
+
+Repetitions take turns. Of benchfleet's run the ledger's own events tell what a cell took beside
+loading and computing (with one slot, from the first claim to the last finish), and what a change of
+model took beside a bare load. A process for each cell is measured on a few cells of the 200, and
+multiplied.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from measure import BENCHFLEET, arguments, folder, interleaved, show
+from warm import FRESH, MAKE, environment, python
+
+NEW_TOKENS = 6
+SAMPLED = 6  # cells that a fresh process is measured on
+CONFIGS = {
+    "dense": "null",
+    "window": "{attention: [{sink: 4}, {local: 16}]}",
+    "sink": "{attention: {sink: 24}}",
+}
+CAMPAIGN = """\
+campaign: makespan
+matrix:
+  models: [{models}]
+  configs: {{{configs}}}
+  benchmarks: [{{mock_benchmark: {{rows: 1, generation: {{max_new_tokens: {new}}}}}}}]
+defaults: {{repeats: {repeats}}}
+"""
+BARE = """\
+import json, sys, time
+began = time.perf_counter()
+from benchfleet import registry
+from benchfleet.domain.cell import Cell
+figures = {"loads": [], "compute": 0.0}
+class Session:
+    recorded = ()
+    def __init__(self, cell, adapter):
+        self.adapter, self.cell, self.model, self.config = adapter, cell, cell.model, cell.config
+        self.subset, self.repeat, self.limit = cell.workload.subset, cell.repeat, None
+        self.seed, self.batch_size = cell.data_seed, cell.workload.batch_size
+        self.generation = {"seed": cell.data_seed, **cell.workload.generation}
+    def record(self, record): pass
+    def check_stop(self): pass
+    def expect(self, total): pass
+    def asking(self, count, *, sample=None):
+        import contextlib
+        return contextlib.nullcontext()
+loaded, adapter = "", None
+for line in open(sys.argv[1]):
+    cell = Cell.from_dict(json.loads(line))
+    begun = time.perf_counter()
+    if cell.model.load_key != loaded:
+        if adapter is not None:
+            adapter.unload()
+        adapter = registry.load("models", cell.model.adapter)(cell.model)
+        adapter.load()
+        loaded = cell.model.load_key
+        figures["loads"].append(time.perf_counter() - begun)
+        begun = time.perf_counter()
+    adapter.configure(cell.config)
+    registry.load("benchmarks", cell.workload.benchmark)(cell.workload.params).run(
+        Session(cell, adapter))
+    figures["compute"] += time.perf_counter() - begun
+print(json.dumps(figures))
+"""
+
+
+class Study:
+    """One campaign, its cells, and the runs of it."""
+
+    def __init__(self, models: Sequence[Path], configs: int, repeats: int, work: Path) -> None:
+        self.models, self._work, self._count = models, work, itertools.count()
+        named = (
+            f"{{name: {m.name}, path: {m}, model_kwargs: {{dtype: bfloat16}}}}" for m in models
+        )
+        chosen = ", ".join(f"{name}: {value}" for name, value in list(CONFIGS.items())[:configs])
+        self.text = CAMPAIGN.format(
+            models=", ".join(named), configs=chosen, new=NEW_TOKENS, repeats=repeats
+        )
+        file = work / "cells.yaml"
+        file.write_text(self.text)
+        from benchfleet.bench import open_bench
+        from benchfleet.campaign.load import load_campaign
+
+        self.cells = open_bench(load_campaign(file)).cells()
+
+    def _place(self) -> Path:
+        place = self._work / str(next(self._count))
+        place.mkdir()
+        return place
+
+    def shares(self, slots: int) -> list[list[Any]]:
+        """The cells of each slot: model by model, cut into parts of one length."""
+        order = sorted(self.cells, key=lambda cell: cell.model.name)
+        size = -(-len(order) // slots)
+        return [order[start : start + size] for start in range(0, len(order), size)]
+
+    def bare(self, slots: int) -> Mapping[str, float]:
+        """The bound."""
+        place, files = self._place(), []
+        for number, share in enumerate(self.shares(slots)):
+            files.append(place / f"{number}.jsonl")
+            files[-1].write_text("".join(json.dumps(cell.to_dict()) + "\n" for cell in share))
+        words = [sys.executable, "-c", BARE]
+        begun = time.perf_counter()
+        started = [
+            subprocess.Popen([*words, str(file)], stdout=subprocess.PIPE, env=environment())
+            for file in files
+        ]
+        told = [json.loads(process.communicate()[0].splitlines()[-1]) for process in started]
+        whole = time.perf_counter() - begun
+        loads = [load for one in told for load in one["loads"]]
+        return {"whole": whole, "load": loads[-1], "cell": told[0]["compute"] / len(self.cells)}
+
+    def benchfleet(self, slots: int) -> Mapping[str, float]:
+        """The whole command, from its start to its end."""
+        place = self._place()
+        (place / "makespan.yaml").write_text(self.text)
+        command = [*BENCHFLEET, "run", "makespan.yaml", "--json", "--cpu-slots", str(slots)]
+        begun = time.perf_counter()
+        done = subprocess.run(command, cwd=place, env=environment(), capture_output=True, text=True)
+        whole = time.perf_counter() - begun
+        if done.returncode:
+            raise SystemExit(done.stderr[-2000:])
+        return {"whole": whole, **self._told(place)}
+
+    def _told(self, place: Path) -> Mapping[str, float]:
+        from benchfleet.bench import open_bench
+        from benchfleet.campaign.load import load_campaign
+
+        ledger = open_bench(load_campaign(place / "makespan.yaml")).existing_ledger()
+        assert ledger is not None
+        with closing(ledger):
+            claimed = [event.at for event in ledger.events(kinds=["claimed"])]
+            ended = ledger.events(kinds=["finished"])
+        outcomes = [event.data["outcome"]["seconds"] for event in ended]
+        # A cell is claimed when the one before has ended: what is between two finishes on one slot
+        # is a cell, and what it did not spend on its model and its samples is our own.
+        loads = sorted(one["load"] for one in outcomes)[-len(self.models) :]
+        spent = sum(one["load"] + one["benchmark"] for one in outcomes)
+        span = ended[-1].at - min(claimed)
+        return {"own": (span - spent) / len(ended), "change": loads[0]}
+
+    def fresh(self, slots: int) -> Mapping[str, float]:
+        """A process for each cell, on a few of them; for all of them it takes in proportion."""
+        place = self._place()
+        count = min(SAMPLED, len(self.cells))
+        begun = time.perf_counter()
+        with ThreadPoolExecutor(slots) as pool:
+            names = [str(self.models[0]), *[str(place / str(n)) for n in range(count)]]
+            list(pool.map(lambda n: python(FRESH, names[0], n, str(NEW_TOKENS)), names[1:]))
+        return {"whole": (time.perf_counter() - begun) / count * len(self.cells)}
+
+
+def main() -> None:
+    chosen = arguments(__doc__ or "", repeats=3, numbers={"cells": 200, "quick": 0})
+    if chosen.quick:
+        chosen.repeats, chosen.cells = 1, 24
+    everything: dict[str, Any] = {}
+    into, chosen.json = chosen.json, None
+    with folder(chosen) as work:
+        models = [work / "one", work / "other"]
+        for seed, model in enumerate(models):
+            python(MAKE, str(model), str(seed))
+        for name, study in {
+            "2 models, 3 configs, 4 repeats": Study(models, 3, 4, _made(work / "matrix")),
+            f"{chosen.cells} cells of one model": Study(
+                models[:1], 1, chosen.cells, _made(work / "many")
+            ),
+        }.items():
+            for slots in (1, 2):
+                figures = interleaved(
+                    {
+                        "bare processes": lambda study=study, slots=slots: study.bare(slots),
+                        "benchfleet": lambda study=study, slots=slots: study.benchfleet(slots),
+                        "a process for each cell": lambda study=study, slots=slots: study.fresh(
+                            slots
+                        ),
+                    },
+                    chosen.repeats,
+                )
+                title = f"{name}, {slots} at a time"
+                everything[title] = figures
+                print(f"\n{title}")
+                columns = {"whole": ("s in all", 1.0)}
+                show(figures, columns, against="bare processes", by="whole", arguments=chosen)
+                if slots == 1:
+                    _tell_own(figures, several=len(study.models) > 1)
+    if into:
+        Path(into).write_text(json.dumps(everything, indent=2) + "\n")
+
+
+def _made(place: Path) -> Path:
+    place.mkdir()
+    return place
+
+
+def _tell_own(figures: Mapping[str, Mapping[str, float]], *, several: bool) -> None:
+    ours, bare = figures["benchfleet"], figures["bare processes"]
+    print(f"beside loading and computing, {ours['own'] * 1e3:.1f} ms a cell")
+    if several:
+        change = f"{ours['change']:.2f} s, bare {bare['load']:.2f} s"
+        print(f"another model in a slot: {change}")
+
+
+if __name__ == "__main__":
+    main()
