@@ -824,6 +824,16 @@ class LedgerContract(ABC):
         assert list(self.ledger.events(since=found[-1].seq, among=[name], kinds=["claimed"])) == []
         assert list(self.ledger.events(kinds=[])) == []
 
+    def test_the_events_about_no_cell_can_be_asked_for(self) -> None:
+        self.enroll(sample_cell(0))
+        [claim] = self.ledger.claim(ME, ANY)
+        seq = self.ledger.record(Event(kind="slots_asked", data={"runner": ME}))
+        found = self.ledger.events(among=[""], kinds=["slots_asked", "claimed"])
+        assert [event.kind for event in found] == ["slots_asked"]
+        assert list(self.ledger.events(since=seq, among=[""])) == []
+        both = self.ledger.events(since=seq - 2, among=["", claim.lease.fingerprint])
+        assert [event.kind for event in both] == ["claimed", "slots_asked"]
+
     def test_an_event_about_an_unknown_cell_is_only_kept(self) -> None:
         self.enroll(sample_cell())
         self.ledger.record(Event(kind="cancel_asked", fingerprint="unknown"))

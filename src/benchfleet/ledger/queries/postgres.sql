@@ -350,7 +350,8 @@ where seq > %(since)s and seq <= %(last)s
 order by seq;
 
 -- name: events_among
--- Those of cells that were enrolled later than told of bear the fingerprint themselves.
+-- Those of cells that were enrolled later than told of bear the fingerprint themselves; '' stands
+-- for those about no cell.
 select seq, at, kind, fingerprint, data from (
   select seq, at, kind, identity.fingerprint, data
   from identity join event on event.cell = identity.ordinal
@@ -358,6 +359,9 @@ select seq, at, kind, fingerprint, data from (
   union all
   select seq, at, kind, fingerprint, data from event
   where fingerprint <> '' and fingerprint = any (%(among)s::text[])
+  union all
+  select seq, at, kind, fingerprint, data from event
+  where cell is null and fingerprint = '' and '' = any (%(among)s::text[])
 ) as told
 where seq > %(since)s and seq <= %(last)s
   and (%(kinds)s::text[] is null or kind = any (%(kinds)s::text[]))
