@@ -69,7 +69,8 @@ def summarised(
 def write_host_summary(bench: Bench, end: RunEnd) -> None:
     """Write ``<hostname>_summary.json``: what became of the cells that ended on this host."""
     host = bench.host
-    results = []
+    phases = {str(cell.fingerprint): cell.phase for cell in bench.cells()}
+    results: list[dict[str, Any]] = []
     ledger = bench.existing_ledger()
     if ledger is not None:
         with closing(ledger):
@@ -77,6 +78,7 @@ def write_host_summary(bench: Bench, end: RunEnd) -> None:
                 if (outcome := record.outcome) is not None and outcome.host == host:
                     told = {
                         "task": record.id,
+                        "phase": phases.get(record.fingerprint, ""),
                         "success": record.state == "success",
                         "state": record.state,
                         "result": record.path if record.state == "success" else "",
@@ -88,7 +90,7 @@ def write_host_summary(bench: Bench, end: RunEnd) -> None:
                     results.append(told)
     summary = {
         "machine": host,
-        "phase": "",
+        "phase": ", ".join(dict.fromkeys(one["phase"] for one in results if one["phase"])),
         "campaign": bench.campaign.name,
         "ledger": bench.shown_ledger,
         "benchfleet": benchfleet.__version__,

@@ -105,3 +105,18 @@ def test_what_cannot_be_worked_on_is_said(
     user.run("ledger", "init", "study.yaml", *LEDGER)
     assert said in user.run(*words, code=code).stderr
     assert not (user.folder / "none.db").exists()
+
+
+def test_a_worker_becomes_a_service_of_systemd(enrolled: User) -> None:
+    told = enrolled.json("service", "--worker", *LEDGER, *CPU, "--forever", "--models", "m*")
+    assert told["name"] == "benchfleet-study.service"
+    ran = next(line for line in told["unit"].splitlines() if line.startswith("ExecStart="))
+    assert '"work" "--ledger" "sqlite:shared.db"' in ran
+    assert '"--forever" "--models" "m*"' in ran
+    assert "--worker" not in ran
+    refused = enrolled.run("service", "study.yaml", *LEDGER, "--forever", code=2).stderr
+    assert "say --worker" in refused
+    address = "postgresql://me:hush-hush@db/bench"
+    shown = enrolled.run("service", "--worker", "--ledger", address, code=2).stderr
+    assert "holds a password" in shown
+    assert "hush-hush" not in shown

@@ -10,14 +10,15 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from benchfleet.cli import options, run
+from benchfleet.cli import options, work
 from benchfleet.cli.detach import own_command
 from benchfleet.cli.fleet import machines
-from benchfleet.cli.words import printable
-from benchfleet.errors import BenchfleetError
+from benchfleet.cli.words import printable, shown_path
+from benchfleet.errors import BenchfleetError, CampaignError, Mistake
+from benchfleet.ledger.addresses import shown_url
 
 _MARK = "# Written by `benchfleet service`"
-_OWN = {"--install", "--yes", "--json"}  # options of this verb, and no run's
+_OWN = {"--install", "--yes", "--json", "--worker"}  # options of this verb, and no run's
 # What a run needs of the shell, and a user's systemd does not have. No secrets: the unit is no
 # place for them.
 _KEPT = (
@@ -30,6 +31,10 @@ _KEPT = (
     "HF_HUB_OFFLINE",
     "XDG_CACHE_HOME",
     "BENCHFLEET_LEASE_SECONDS",
+    "BENCHFLEET_HOST",
+    "BENCHFLEET_TRUST",
+    "RSYNC_RSH",
+    "AWS_ENDPOINT_URL",
 )
 _UNIT = """\
 {mark}; how to use it: docs/background.md
@@ -43,7 +48,7 @@ Type=exec
 WorkingDirectory={folder}
 ExecStart={command}
 {environment}\
-# A token of the hub, if one is needed: a file of mode 600 with the line HF_TOKEN=…
+# Secrets, if any are needed: a file of mode 600 with lines such as HF_TOKEN=… or PGPASSWORD=…
 EnvironmentFile=-%h/.config/benchfleet/environment
 # The first signal has running cells stop after the sample at hand, as Ctrl-C does; only the runner
 # hears it, which ends its slots. What takes longer is ended, and goes on after its last sample.
@@ -64,8 +69,13 @@ WantedBy=default.target
 def configure(parser: argparse.ArgumentParser) -> None:
     """What the verb takes."""
     example = "benchfleet service study.yaml --gpus 0,1 --install"
-    options.campaign(parser, example=f"{example}\n(takes the options of run)")
-    run.course(parser)
+    options.told_campaign(parser, example=f"{example}\n(takes the options of run and work)")
+    work.course(parser)
+    parser.add_argument(
+        "--worker",
+        action="store_true",
+        help="of `benchfleet work`, which needs no campaign file, rather than of `run`",
+    )
     parser.add_argument(
         "--install", action="store_true", help="put it where systemd looks for your units"
     )
@@ -74,11 +84,22 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def main(arguments: argparse.Namespace) -> int:
     """Check the campaign, and print or install the unit."""
+    if arguments.campaign is None and not arguments.worker:
+        message = "`run` needs it; --worker makes a unit of `work`, which needs the --ledger alone"
+        raise CampaignError("command line", [Mistake(key="CAMPAIGN", message=message)])
+    if not arguments.worker and (said := _of_work(arguments)):
+        message = "is of `work`; say --worker, too"
+        raise CampaignError("command line", [Mistake(key=said, message=message)])
+    if shown_url(arguments.ledger) != arguments.ledger:
+        message = (
+            "holds a password, which the unit would show; keep it in ~/.pgpass or in PGPASSWORD"
+        )
+        raise CampaignError("command line", [Mistake(key="--ledger", message=message)])
     bench, _ = options.opened(arguments)
     machines(arguments, options.asked_devices(arguments, bench.campaign))
     name = f"benchfleet-{re.sub(r'[^A-Za-z0-9_.-]', '-', bench.campaign.name)}.service"
     words = [word for word in arguments.words[1:] if word not in _OWN]
-    command = [*own_command(), "run", *words]
+    command = [*own_command(), "work" if arguments.worker else "run", *words]
     text = unit(bench.campaign.name, command, folder=Path.cwd(), environ=os.environ)
     if not arguments.install:
         print(
@@ -97,10 +118,22 @@ def main(arguments: argparse.Namespace) -> int:
         )
     )
     print("stay     loginctl enable-linger   (else it runs while you are logged in)")
-    print(printable(f"watch    benchfleet attach {arguments.campaign}"))
+    watched = arguments.campaign or shown_path(bench.layout.root)
+    print(printable(f"watch    benchfleet attach {watched}"))
     print(printable(f"log      journalctl --user --unit {name}"))
     print(printable(f"remove   systemctl --user disable --now {name} && rm {file}"))
     return 0
+
+
+def _of_work(arguments: argparse.Namespace) -> str:
+    """An option that only `work` takes; ``""`` where none was said."""
+    said = {
+        "--models": arguments.models,
+        "--forever": arguments.forever,
+        "--max-hours": arguments.max_hours,
+        "--trust-campaign": arguments.trust_campaign,
+    }
+    return next((option for option, value in said.items() if value), "")
 
 
 def unit(name: str, command: Sequence[str], *, folder: Path, environ: Mapping[str, str]) -> str:
