@@ -80,6 +80,7 @@ class ScriptedEngine:
     specs: dict[str, SlotSpec] = field(default_factory=dict)
     opened: list[SlotSpec] = field(default_factory=list)
     orders: list[tuple[str, str]] = field(default_factory=list)
+    cells: list[Cell] = field(default_factory=list)  # of the orders
     dead_on_arrival: str = ""  # interpreter whose slots never start
     dead_devices: set[int] = field(default_factory=set)  # devices on which none starts
     start_takes: float = 0.0  # seconds
@@ -103,6 +104,7 @@ class ScriptedEngine:
 
     def run(self, slot: SlotId, order: Order) -> None:
         self.orders.append((slot, order.cell.id))
+        self.cells.append(order.cell)
         for after, event in self.script(slot, order):
             self.inbox.post(event, after=after)
 

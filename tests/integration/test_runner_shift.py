@@ -122,3 +122,20 @@ def test_what_runs_when_its_time_is_over_is_given_back_after_the_sample_at_hand(
     assert "time" in end.broken
     assert set(stage.states().values()) == {"pending"}
     assert [notice.data["samples"] for notice in stage.said("cell_released")] == [1, 1]
+
+
+def at_path(folder: str, count: int) -> list[Cell]:
+    """The same cells of two models, as somebody has them whose models lie in that folder."""
+    return [
+        sample_cell(n, model=name, digest=name, source=f"{folder}/{name}")
+        for name in ("m1", "m2")
+        for n in range(count)
+    ]
+
+
+def test_one_whose_models_lie_elsewhere_shares_the_work_with_its_own_paths(stage: Stage) -> None:
+    _Meanwhile(stage).at(3, lambda: stage.ledger.enroll(at_path("/there", 6)))
+    end = stage.run(at_path("/here", 6))
+    assert end.progress.states == {"success": 12}
+    assert {cell.model.source for cell in stage.engine.cells} == {"/here/m1", "/here/m2"}
+    assert end.seconds == pytest.approx(60, abs=2)
