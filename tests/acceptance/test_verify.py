@@ -75,6 +75,7 @@ def test_what_another_folder_keeps_is_no_fault_of_this_one(user: User) -> None:
     user.run("run", "study.yaml", *ledger, "--results", "lab2", "--only", "models=m2")
     user.run("run", "study.yaml", *ledger)
     told = user.run("verify", "study.yaml", *ledger, "--repair", "--yes").stdout
+    assert "study: 1 result verified, nothing wrong" in told
     assert "1 result elsewhere, not looked at" in told
     assert "benchfleet merge study.yaml" in told
     assert not (user.results / ".evidence").exists()

@@ -48,7 +48,7 @@ _WAYS_OUT = {
 class Verified:
     """What was found."""
 
-    results: int  # that the ledger has
+    results: int  # that were looked at
     wrong: Sequence[Finding]
     notes: Sequence[str]
     complete: dict[str, dict[str, tuple[int, int]]]  # by axis and name: good ones, cells
@@ -142,7 +142,7 @@ def _verified(
             notes += [note] if note else []
     if whole:
         wrong += verifier.unknown()
-    return _told(cells, records, wrong, notes)
+    return _told(cells, records, wrong, notes, absent=len(absent))
 
 
 def _told(
@@ -150,6 +150,8 @@ def _told(
     records: Sequence[CellRecord],
     wrong: Sequence[Finding],
     notes: Sequence[str] = (),
+    *,
+    absent: int = 0,
 ) -> Verified:
     bad = {one.path for one in wrong}
     done = {str(record.fingerprint) for record in records if record.state == "success"}
@@ -160,7 +162,7 @@ def _told(
         notes = [*notes, f"{others} of these results are of cells that the campaign has no more"]
     lacking = Counter(states.get(cell, "pending") for cell in ours - good)
     return Verified(
-        results=len(done),
+        results=len(done) - absent,
         wrong=sorted(wrong, key=lambda one: (KINDS.index(one.kind), one.path)),
         notes=notes,
         complete=_completeness(cells, good),
