@@ -23,7 +23,7 @@ def test_what_was_broken_is_named_mended_and_run_again(user: User) -> None:
     told = user.run("verify", "study.yaml", code=1).stdout
     assert f"gone  {ONE}  done, and its folder is not there" in told
     assert f"damaged  {TWO}  metrics.json is not as it was sealed" in told
-    assert "`benchfleet verify study.yaml --repair` runs it again" in told
+    assert "; `benchfleet verify study.yaml --repair` runs it again" in told
     refused = user.run("verify", "study.yaml", "--repair", code=2).stderr
     assert "this would mend 2 places and move 1 to .evidence; say --yes" in refused
     done = user.json("verify", "study.yaml", "--repair", "--yes", code=1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 import json
 import os
 import resource
@@ -18,6 +19,7 @@ from benchfleet.domain.failure import Failure
 from benchfleet.errors import ResultsError
 from benchfleet.ledger.memory import MemoryLedger
 from benchfleet.results.archive import WHAT, Attic, Item, packed_attempts
+from benchfleet.results.arrivals import refusal
 from benchfleet.results.samples import earlier_samples
 from benchfleet.results.write import AttemptFolder
 from benchfleet.runner.rebuild import rebuild
@@ -190,6 +192,40 @@ def test_a_raw_file_that_was_taken_is_told_from_one_that_was_lost(
     assert [one.kind for one in study.look()] == ["damaged"]
     note.unlink()
     assert [one.message for one in study.look()] == ["log.txt is missing"]
+
+
+@pytest.mark.parametrize("act", ["pack", "move", "delete"])
+def test_a_result_whose_log_was_packed_or_taken_still_comes_to_other_folders(
+    study: Study, tmp_path: Path, act: str
+) -> None:
+    log = grow_log(study, 3)
+    (item,) = items(study, "raw")
+    if act == "delete":
+        attic(study).delete(item)
+    else:
+        attic(study).pack(item, tmp_path / "cold" if act == "move" else None)
+    record = study.record(sample_cell(3).id)
+    assert record.outcome is not None
+    told = record.path, record.fingerprint, record.outcome.digest
+    assert refusal(study.layout.root, *told) == ""
+    (left,) = (file for file in log.parent.iterdir() if file.name.startswith("log.txt"))
+    log.write_bytes(LONG)
+    assert refusal(study.layout.root, *told) == f"{left.name} is not in its seal"
+    log.unlink()
+    left.write_bytes(gzip.compress(b"another"))
+    assert "log.txt" in refusal(study.layout.root, *told)
+
+
+@pytest.mark.parametrize("name", ["samples.jsonl", "metrics.json"])
+def test_nothing_takes_the_place_of_what_a_result_is_made_of(study: Study, name: str) -> None:
+    file = study.folder(study.one) / name
+    content = file.read_bytes()
+    file.unlink()
+    file.with_name(f"{name}.gz").write_bytes(gzip.compress(content))
+    note = {"sha256": hashlib.sha256(content).hexdigest()}
+    file.with_name(f"{name}.taken").write_text(json.dumps(note))
+    assert [one.message for one in study.look()] == [f"{name} is missing"]
+    assert [one.message for one in study.look(quick=True)] == [f"{name} is missing"]
 
 
 def test_a_damaged_raw_file_is_not_made_good_by_packing(study: Study) -> None:

@@ -30,7 +30,7 @@ _TOLD_EVERY = 0.5  # seconds, on a terminal
 _PASSING = frozenset({"gone", "unpublished", "occupied", "unknown"})  # while a run goes on
 _REPAIR = "{repair}"
 _WAYS_OUT = {
-    "gone": f"{_REPAIR} runs it again",
+    "gone": f"`{{merge}}` brings it where another folder has it; {_REPAIR} runs it again",
     "unpublished": f"the next run puts it there, and so does {_REPAIR}",
     "damaged": f"{_REPAIR} keeps it as evidence and runs the cell again",
     "misplaced": f"{_REPAIR} puts each result where it belongs",
@@ -73,7 +73,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--repair",
         action="store_true",
-        help="put back what lies elsewhere, run again what is damaged or gone; deletes nothing",
+        help="put back what was moved, run again what is damaged or gone; deletes nothing",
     )
     parser.add_argument("--yes", action="store_true", help="do not ask before a repair")
 
@@ -283,7 +283,8 @@ def _lines(arguments: argparse.Namespace, bench: Bench, found: Verified) -> Iter
 def _way_out(arguments: argparse.Namespace, kind: str) -> str:
     repair = options.same_choice(arguments, "verify") + " --repair"
     rebuild = options.same_choice(arguments, "ledger rebuild")
-    return _WAYS_OUT[kind].format(repair=f"`{repair}`", rebuild=rebuild)
+    merge = options.same_choice(arguments, "merge")
+    return _WAYS_OUT[kind].format(repair=f"`{repair}`", rebuild=rebuild, merge=merge)
 
 
 def _as_json(

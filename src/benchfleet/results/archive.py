@@ -50,7 +50,6 @@ from benchfleet.results.samples import age, furthest_attempt
 
 What = Literal["attempts", "raw", "logs", "evidence", "archives"]
 WHAT: tuple[str, ...] = get_args(What)
-_RESULT = frozenset({names.CELL, names.SAMPLES, names.METRICS, names.RAW_RESULTS, names.CONFIG})
 _UNPACKABLE = (".gz", ".zst", ".xz", ".bz2", ".zip", ".png", ".jpg", ".parquet")
 _SMALL = 4096  # bytes; a raw file that is no larger would take no less when compressed
 _DAY = 86400.0
@@ -136,7 +135,7 @@ class Attic:
         except (ResultsError, LookupError, TypeError):
             return  # of which `verify` tells
         for name in files:
-            plain = name not in _RESULT and not name.endswith(_UNPACKABLE)
+            plain = name not in names.KEPT and not name.endswith(_UNPACKABLE)
             plain = plain and not {f"{name}{PACKED}", f"{name}{TAKEN}"} & set(files)
             place = folder / name
             if plain and _is_below(folder, place) and place.lstat().st_size > _SMALL:

@@ -7,7 +7,8 @@ from pathlib import Path
 
 from benchfleet.domain.cell import Cell
 from benchfleet.errors import ResultsError
-from benchfleet.results.layout import CELL
+from benchfleet.results.disk import PACKED, TAKEN
+from benchfleet.results.layout import CELL, KEPT
 from benchfleet.results.read import damage, file_names, sealed, sealed_names
 
 
@@ -27,7 +28,9 @@ def refusal(into: Path, path: str, fingerprint: str, digest: str) -> str:
         named = sealed_names((folder / CELL).read_bytes())
     except (ResultsError, OSError) as error:
         return str(error)
-    if more := sorted({*names} - {*named, CELL}):
+    # What took the place of a sealed file, whose content `damage` holds against its seal.
+    stead = {f"{name}{end}" for name in {*named} - {*names} - KEPT for end in (PACKED, TAKEN)}
+    if more := sorted({*names} - {*named, *stead, CELL}):
         return f"{more[0]} is not in its seal"
     return damage(folder, content)
 

@@ -35,6 +35,7 @@ CONFIG = "config.json"
 LOG = "log.txt"
 FAILURE = "failure.json"
 TELEMETRY = "telemetry.jsonl"
+KEPT = frozenset({CELL, SAMPLES, METRICS, RAW_RESULTS, CONFIG})  # of a result, for ever as it is
 
 RESCORED = "rescored-"  # how the folder of a scoring that begins no attempt is called
 

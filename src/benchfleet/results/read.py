@@ -65,7 +65,8 @@ def file_damage(folder: Path, name: str, digest: str) -> str:
     if _leaves(folder, name):
         return f"{name!r} is no file of its folder"
     try:
-        found = content_digest(folder / name)
+        look = digest_of if name in names.KEPT else content_digest
+        found = look(folder / name)
     except (FileNotFoundError, NotADirectoryError):
         return f"{name} is missing"
     except BadGzipFile:

@@ -147,7 +147,7 @@ class Verifier:
             if not self._quick:
                 wrong = file_damage(folder, name, digest)
             else:
-                wrong = "" if _is_there(folder / name) else f"{name} is missing"
+                wrong = "" if _is_there(folder, name) else f"{name} is missing"
             if wrong:
                 yield wrong
 
@@ -220,8 +220,10 @@ def _lies(folder: Path) -> bool:
     return True
 
 
-def _is_there(file: Path) -> bool:
-    for one in (file, f"{file}{PACKED}", f"{file}{TAKEN}"):
+def _is_there(folder: Path, name: str) -> bool:
+    file = folder / name
+    stead = () if name in names.KEPT else (f"{file}{PACKED}", f"{file}{TAKEN}")
+    for one in (file, *stead):
         try:
             return S_ISREG(os.lstat(one).st_mode)
         except FileNotFoundError:
