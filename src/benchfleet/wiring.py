@@ -114,13 +114,13 @@ def run_cells(
     make_folder(bench.layout.root)
     ending = threading.Event()
     ledger = PatientLedger(
-        bench.ledger(),
+        shared := bench.ledger(),
         full=lambda: inbox.post(NoRoom()),
         away=lambda why: inbox.post(LedgerGone(why=why)),
         back=lambda: inbox.post(LedgerBack()),
         ending=ending,
     )
-    writers = Writers(WRITERS)
+    writers = Writers(getattr(shared, "writers", WRITERS))
     connected = contextlib.ExitStack()
     empty = EmptyFolders()
     try:

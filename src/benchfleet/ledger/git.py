@@ -13,7 +13,7 @@ import json
 import random
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -37,7 +37,6 @@ from benchfleet.ledger.chosen_table import Do
 from benchfleet.ledger.git_address import ref_part
 from benchfleet.ledger.git_mirror import ACTS, Change
 from benchfleet.ledger.git_outbox import Outbox
-from benchfleet.ledger.git_present import campaigns_at
 from benchfleet.ledger.git_store import Store
 from benchfleet.ledger.git_telling import Behind, Files, Told, tell
 from benchfleet.ledger.sql import Clock, SqlLedger
@@ -67,9 +66,6 @@ class GitLedger(SqlLedger):
     `clock` from when this installation saw them begin; `wall` is only told. A call rides out a
     remote that is away for `patience` seconds, a renewal for a fifth of a lease.
     """
-
-    carries_results = True
-    usual_lease = LEASE
 
     def __init__(
         self,
@@ -113,11 +109,6 @@ class GitLedger(SqlLedger):
         for lease, outcome in self._outbox.waiting():
             with suppress(LedgerUnreachable, ClaimLost), self._outbox.holding(lease, outcome):
                 self._alone(partial(self.finished, lease, outcome), patience=0.0)
-
-    @classmethod
-    def campaigns(cls, url: str) -> Sequence[str]:
-        """The campaigns whose ledgers are in the repository."""
-        return campaigns_at(url)
 
     def close(self) -> None:
         self.store.close()
@@ -361,8 +352,28 @@ class GitLedger(SqlLedger):
     def finish(self, lease: Lease, outcome: Outcome) -> None:
         """What could not be told before the remote was away for too long is in the outbox then, and
         told when the ledger is opened next."""
-        with self._outbox.holding(lease, outcome):
+        with self.kept(lease, outcome):
             self._alone(lambda: self.finished(lease, outcome))
+
+    def kept(self, lease: Lease, outcome: Outcome) -> AbstractContextManager[None]:
+        """A context in which an outcome waits in the outbox."""
+        return self._outbox.holding(lease, outcome)
+
+    def moved(self, seconds: float) -> tuple[int, int]:
+        """After a look: how many installations are at work, and how many pushed in so many
+        seconds."""
+        self._unless_away(self.store.look, None)
+        with self.store.mirror.reading() as do:
+            tips = self.store.mirror.tips(do)
+        since, logs = self._clock() - seconds, self.store.refs.logs
+        lately = sum(ref.startswith(logs) and moved >= since for ref, (_, moved) in tips.items())
+        return len(self.store.names), lately
+
+    def last(self) -> int:
+        """The number of the last event that was seen."""
+        with self.store.mirror.reading() as do:
+            number: int = do("how_much").fetchone()[1]
+        return number
 
     def finished(self, lease: Lease, outcome: Outcome) -> None:
         """`finish` as a verb among others."""
