@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from contextlib import closing
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -120,7 +121,7 @@ class Bench:
         """What a ledger is told that takes results along."""
         from benchfleet.ledger.git_address import address_of
         from benchfleet.ledger.sqlite import mount_table, network_file_system
-        from benchfleet.results.places.git import Carrier
+        from benchfleet.results.places.git import Carrier, GitPlace
 
         folder = self.layout.root / ".ledger"
         where = self.layout.root if self.layout.root.exists() else self.layout.root.parent
@@ -129,7 +130,9 @@ class Bench:
             folder = own_cache(os.environ) / "ledgers" / digest
         large = address_of(self.url).large
         carrier = Carrier(self.layout, self.campaign.name, large)
-        return {"folder": folder, "files": carrier, "host": host_name(self.folder)}
+        place = partial(GitPlace, self.campaign.name)
+        host = host_name(self.folder)
+        return {"folder": folder, "files": carrier, "place": place, "host": host}
 
     def records(self, cells: Iterable[Cell]) -> list[CellRecord]:
         """The cells as the ledger has them; empty where nothing was run yet."""

@@ -56,9 +56,15 @@ def test_another_host_finds_everything_done(user: User, bare: Path) -> None:
     at = ("study.yaml", "--ledger", f"git+file://{bare}")
     user.run("run", *at, "--cpu-slots", "1")
     other = user.json("status", *at, "--results", "elsewhere")
-    assert (other["success"], len(other["gone"])) == (2, 2)
+    assert other["success"] == 2
     said = user.run("run", *at, "--results", "elsewhere", "--cpu-slots", "1", code=None).stdout
     assert "2 done (2 reused)" in said
+    merged = user.json("merge", *at, "--results", "elsewhere")
+    assert (merged["done"], len(merged["came"]), merged["missing"]) == (2, 2, {})
+    here, there = user.results, user.folder / "elsewhere" / "study"
+    for file in here.glob("m*/**/*"):
+        if file.is_file():
+            assert (there / file.relative_to(here)).read_bytes() == file.read_bytes()
     assert git(bare, "for-each-ref", "--format=%(refname)", "refs/heads").count("\n") == 1
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import random
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
@@ -32,7 +33,8 @@ from benchfleet.errors import (
     LedgerError,
     LedgerUnreachable,
 )
-from benchfleet.git.objects import kept
+from benchfleet.git.objects import Objects, kept
+from benchfleet.git.remote import Remote
 from benchfleet.ledger.chosen_table import Do
 from benchfleet.ledger.git_address import ref_part
 from benchfleet.ledger.git_mirror import ACTS, Change
@@ -80,10 +82,12 @@ class GitLedger(SqlLedger):
         fresh: float = FRESH,
         make: bool = True,
         files: Files | None = None,
+        place: Callable[[Remote, Objects, str], Any] | None = None,
         host: str = "",
     ) -> None:
         super().__init__(clock=clock, lease=lease)
         self._patience, self._fresh, self._files = patience, fresh, files
+        self._place, self._hurry = place, threading.local()
         self._random = random.Random()  # noqa: S311 - it only spreads claims
         self._changing: Change | None = None
         self._unheard: list[tuple[str, list[Any]]] = []  # claims that may have gone through
@@ -113,6 +117,21 @@ class GitLedger(SqlLedger):
     def close(self) -> None:
         self.store.close()
 
+    @contextmanager
+    def within(self, seconds: float) -> Iterator[None]:
+        """Give up what this thread asks meanwhile so soon where the remote is away."""
+        self._hurry.patience = seconds
+        try:
+            yield
+        finally:
+            del self._hurry.patience
+
+    def place(self) -> Any:
+        """The results that lie in the repository, as `benchfleet.results.places.base.Place`."""
+        if self._place is None:
+            raise LedgerError(f"{self.store.shown} was opened without its results")
+        return self._place(self.store.remote, self.store.objects, self.store.shown)
+
     # Transactions
 
     def look(self) -> None:
@@ -137,7 +156,7 @@ class GitLedger(SqlLedger):
         except (GitAway, GitDenied) as error:
             self._tried = time.monotonic()
             self._away_since = since = self._away_since or self._tried
-            if self._tried - since > self._patience:
+            if self._tried - since > self._patience or hasattr(self._hurry, "patience"):
                 raise self.store.plain(error) from error
             return otherwise
         except GitError as error:
@@ -164,7 +183,8 @@ class GitLedger(SqlLedger):
         One that raises an error of ours changes nothing, and that error is its answer. Raises
         LedgerUnreachable; what was pushed then, and may have gone through, is added to `unheard`.
         """
-        until = time.monotonic() + (self._patience if patience is None else patience)
+        usual = self._patience if patience is None else patience
+        until = time.monotonic() + getattr(self._hurry, "patience", usual)
         pauses, behind = iter(_PAUSES), False
         answers: list[Any] = []
         told = Told()

@@ -13,6 +13,7 @@ import random
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Protocol
@@ -41,10 +42,12 @@ class Sharing(Ledger, Protocol):
     def finished(self, lease: Lease, outcome: Outcome) -> None: ...
     def released(self, leases: Sequence[Lease], reason: str) -> None: ...
     def recorded(self, event: Event) -> int: ...
-    def kept(self, lease: Lease, outcome: Outcome) -> Any:
+    def kept(self, lease: Lease, outcome: Outcome) -> AbstractContextManager[None]:
         """A context in which an outcome waits in the outbox."""
         ...
 
+    def within(self, seconds: float) -> AbstractContextManager[None]: ...
+    def place(self) -> Any: ...
     def last(self) -> int:
         """The number of the last event that was seen."""
         ...
@@ -239,6 +242,14 @@ class HostedLedger:
         found = self.inside.events(since, among, kinds)
         with self._lock:  # whoever follows what others took is to ask for what waits for it here
             return [e for e in found if e.kind != "claimed" or e.fingerprint not in self._ahead]
+
+    def within(self, seconds: float) -> AbstractContextManager[None]:
+        """Give up what this thread asks meanwhile so soon where the remote is away."""
+        return self.inside.within(seconds)
+
+    def place(self) -> Any:
+        """The results that lie in the repository."""
+        return self.inside.place()
 
     def close(self) -> None:
         """Give back what was claimed ahead, and tell what waits, at once."""

@@ -7,7 +7,7 @@ from contextlib import closing
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from benchfleet.errors import GitDenied, GitError, LedgerError, LedgerUnreachable
+from benchfleet.errors import GitDenied, GitError, LedgerAway, LedgerError
 from benchfleet.git.objects import Objects
 from benchfleet.git.process import Git, make_repository
 from benchfleet.git.remote import Remote
@@ -16,7 +16,7 @@ from benchfleet.ledger.git_log import told
 
 
 def campaigns_at(url: str) -> Sequence[str]:
-    """Their names. Raises LedgerUnreachable with git's words."""
+    """Their names. Raises LedgerAway with git's words."""
     address = address_of(url)
     with TemporaryDirectory(prefix="benchfleet-") as folder:
         make_repository(Path(folder))
@@ -39,4 +39,4 @@ def away(error: GitError) -> LedgerError:
         else "see that the repository is there and can be reached, and run again (a new one is made"
         " with `git init --bare`)"
     )
-    return LedgerUnreachable(f"the ledger {error}; {hint}")
+    return LedgerAway(f"the ledger {error}; {hint}")

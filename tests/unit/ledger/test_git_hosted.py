@@ -58,6 +58,12 @@ class Shared(MemoryLedger):
     def kept(self, lease: Lease, outcome: Outcome) -> AbstractContextManager[None]:
         return nullcontext()
 
+    def within(self, seconds: float) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def place(self) -> None:
+        return None
+
     def last(self) -> int:
         return 0
 

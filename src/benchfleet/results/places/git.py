@@ -14,15 +14,16 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
 from benchfleet.domain.attempt import Lease, Outcome
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.names import entry_name, path_part
-from benchfleet.errors import GitError, ResultsError
+from benchfleet.errors import GitAway, GitDenied, GitError, PlaceUnreachable, ResultsError
 from benchfleet.git.objects import EMPTY_TREE, Objects
+from benchfleet.git.remote import Remote
 from benchfleet.results import layout as names
 from benchfleet.results.disk import read_plain
 from benchfleet.results.layout import Layout
@@ -34,6 +35,54 @@ LEFT_OUT = "left_out.json"
 def place_of(campaign: str, path: str) -> str:
     """Where the results of a cell are in a repository."""
     return f"results/{path_part(campaign)}/{path}"
+
+
+class GitPlace:
+    """The results of a campaign on the branches of a repository; `Place` has the contract.
+
+    Nothing is put there by itself: a result comes with the finish that tells of it.
+    """
+
+    def __init__(self, campaign: str, remote: Remote, objects: Objects, shown: str) -> None:
+        self._campaign, self._remote, self._objects = campaign, remote, objects
+        self.shown = shown
+        self._trees: list[str] | None = None
+
+    def put(self, folder: Path, path: str, digest: str) -> None:
+        raise ResultsError(f"{self.shown} takes results as their cells end, and no others")
+
+    def there(self, paths: Collection[str]) -> Mapping[str, str]:
+        return {path: found[1] for path in paths if (found := self._found(path))}
+
+    def fetch(self, paths: Collection[str], into: Path) -> None:
+        for path in paths:
+            if found := self._found(path):
+                tree, digest = found
+                place = place_of(self._campaign, path)
+                try:
+                    take_out(self._objects, tree, place, into / path, digest)
+                except ResultsError:  # whoever asked sees by the seal what is wrong with it
+                    (into / path).mkdir(parents=True, exist_ok=True)
+                    seal = _file(self._objects, tree, f"{place}/{names.CELL}", "")
+                    (into / path / names.CELL).write_bytes(seal)
+
+    def _found(self, path: str) -> tuple[str, str] | None:
+        """The tree that has a result, and the digest of its seal."""
+        if self._trees is None:
+            self._trees = self._read()
+        for tree in self._trees:
+            seal = self._objects.at(tree, f"{place_of(self._campaign, path)}/{names.CELL}")
+            if seal is not None and not seal[1]:
+                return tree, hashlib.sha256(self._objects.read(seal[0])[1]).hexdigest()
+        return None
+
+    def _read(self) -> list[str]:
+        try:
+            tips = self._remote.refs("refs/heads/machine/*", "refs/heads/main")
+            self._remote.fetch(tips.values())
+        except (GitAway, GitDenied) as error:
+            raise PlaceUnreachable(str(error)) from error
+        return [self._objects.commit_of(oid).tree for oid in tips.values()]
 
 
 class Carrier:
