@@ -85,6 +85,21 @@ def test_phases_are_named_by_enums_and_objects_and_their_cells_as_their_results(
     assert len(fingerprints) == 10  # configs that are nothing but names differ
 
 
+def test_what_two_phases_have_is_of_the_first(tmp_path: Path) -> None:
+    text = SETTINGS.replace(
+        'levels=["beet", "carrot-hard"]', "levels=[Levels.DETAILED.value.CARROT_EASY]"
+    )
+    found = [
+        (cell.phase, entry_name(cell.id)[-10:])
+        for cell in load_campaign(settings(tmp_path, text)).matrix.expand()
+    ]
+    assert sorted(name for phase, name in found if phase == "phase2") == [
+        "8_rag_v2_0",
+        "8_rag_v2_1",
+        "baseline_1",
+    ]
+
+
 def test_a_host_runs_what_its_runner_config_lets_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

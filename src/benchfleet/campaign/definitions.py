@@ -10,6 +10,7 @@ from benchfleet.domain.definition import PhaseDefinition, RunnerConfig, name_of
 
 PHASES, RUNNERS, RUN, BENCHMARK = "PHASES", "RUNNER_CONFIGS", "RUN", "BENCHMARK"
 MODELS = "MODELS"
+_NAMED_BY_LEVEL = ("command", "python")  # the others have levels as subsets
 _NO_ADAPTER = {"command": {"adapter": "none"}}  # a script opens its model by itself
 _HOW = (
     f"says {PHASES}, and not how one of them is run; write {RUN} = ['python', 'run.py', "
@@ -36,11 +37,31 @@ def defined(names: Mapping[str, Any], file: Path) -> dict[str, Any] | None:
     return {
         "campaign": file.stem,
         **own,
-        "phases": [
-            _phase(number, phase, benchmark, _models(names)) for number, phase in enumerate(phases)
-        ],
+        "phases": _apart(
+            [
+                _phase(number, phase, benchmark, _models(names))
+                for number, phase in enumerate(phases)
+            ]
+        ),
         "runners": _runners(names.get(RUNNERS, {})),
     }
+
+
+def _apart(phases: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The phases, each without what one before it has: a result in two lists is made once."""
+    axes = [phase.pop("axes") for phase in phases]
+    for number, phase in enumerate(phases):
+        excluded = []
+        for before in axes[:number]:
+            both = {
+                axis: [name for name in names if name in before[axis]]
+                for axis, names in axes[number].items()
+            }
+            if all(both.values()):
+                excluded.append(both)
+        if excluded:
+            phase["exclude"] = excluded
+    return phases
 
 
 def _benchmark(names: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
@@ -89,7 +110,14 @@ def _phase(
     if phase.reruns > 1:
         matrix["include"] = [{"models": "*", "repeats": phase.reruns}]
     gate = {"gate": phase.gate} if phase.gate else {}
-    return {"name": phase.phase, "matrix": matrix, "requires": list(phase.requires), **gate}
+    axes = {
+        "models": named["models"],
+        "configs": named["configs"],
+        "benchmarks" if name in _NAMED_BY_LEVEL else "subsets": named["levels"],
+        "repeats": [str(number) for number in range(phase.reruns)],
+    }
+    requires = list(phase.requires)
+    return {"name": phase.phase, "matrix": matrix, "requires": requires, "axes": axes, **gate}
 
 
 def _at_level(name: str, settings: Mapping[str, Any], level: str) -> dict[str, Any]:

@@ -83,6 +83,8 @@ class MatrixReader:
             check_pairs(matrix, asked, settings, workloads, self._defaults)
         if entry.right and matrix.models and not leaves_cells(matrix):
             fields["exclude"].wrong("the rules leave no cell to run")
+        repeats = max([preset.repeats, *(include.repeats for include in matrix.include)])
+        axes = replace(axes, repeats=repeats)
         return DeclaredMatrix(matrix=matrix, axes=axes, workloads=workloads)
 
 

@@ -87,7 +87,7 @@ def _read(
         declared.matrix,
         phase=name,
         only=only,
-        exclude=(*declared.matrix.exclude, *exclude),
+        without=exclude,
     )
     if entry.right and not part.expand():
         entry.wrong("has no cell: its rules leave nothing to run")

@@ -21,6 +21,7 @@ _ROOTS = ("data", "results", "")
 _ACTS = """\
 acts:
   generate  write phase/<phase>.txt with the results that are not done yet, one name a line
+  import    take over a repository of the earlier tools; name its folder instead of a campaign
 
 In a git repository the lists are committed to a branch, and pushed where there is a remote; no
 checkout and no index is touched. Elsewhere they are written as files.
@@ -39,6 +40,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--root", metavar="DIR", help="the folder that phase/ lies in (data or results, if there)"
+    )
+    parser.add_argument(
+        "--settings", metavar="FILE", type=Path, help="with `import`: the campaign of its results"
+    )
+    parser.add_argument(
+        "--dry-run",
+        action="store_true",
+        help="with `import`: only say what would be done",
     )
     parser.epilog = _ACTS + (parser.epilog or "")
 
@@ -137,4 +146,13 @@ def _text(entries: list[str]) -> bytes:
     return "".join(f"{entry}\n" for entry in entries).encode()
 
 
-_DO: Mapping[str, Callable[[argparse.Namespace], int]] = {"generate": _generate}
+def _import(arguments: argparse.Namespace) -> int:
+    from benchfleet.cli.phase_import import main as take_over  # the runner's and results' rooms
+
+    return take_over(arguments)
+
+
+_DO: Mapping[str, Callable[[argparse.Namespace], int]] = {
+    "generate": _generate,
+    "import": _import,
+}

@@ -83,6 +83,7 @@ class Matrix:
     exclude: tuple[Rule, ...] = ()
     include: tuple[Include, ...] = ()
     only: tuple[Rule, ...] = ()  # of all these, the cells that some rule matches; () for all
+    without: tuple[Rule, ...] = ()  # and of those, the cells that none of these does
     phase: str = ""  # that the cells are of
     parts: tuple[Matrix, ...] = ()  # of the phases, whose cells come after its own
 
@@ -108,7 +109,8 @@ class Matrix:
                     cells[cell.fingerprint] = cell
         order = {entry.model.name: place for place, entry in enumerate(self.models)}
         found = sorted(cells.values(), key=lambda cell: order[cell.model.name])
-        return chosen(found, only=self.only) if self.only else found
+        narrowed = self.only or self.without
+        return chosen(found, only=self.only, exclude=self.without) if narrowed else found
 
     def forms(self, cell: Cell) -> list[tuple[ModelEntry, Cell]]:
         """The ways to run a cell of this matrix, the best first: as it is, and with each variant

@@ -1,0 +1,197 @@
+"""Reading a repository of the earlier tools: TODO lists, results, claims and raw logs.
+
+Whatever is there may be broken, and nobody's names are trusted: a result says in itself what it is
+of, a name that has no result is held against the names that results bear.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from .disk import read_plain
+
+_ROOTS = ("", "data", "results")
+_LARGEST = 50_000_000  # bytes of a result
+_SCORES = ("success_rate", "accuracy", "score", "overall_score")
+_RERUN = re.compile(r"_(\d+)\.json$")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entry:
+    """What is known of one result name."""
+
+    name: str  # <level>_<model>_<config>_<rerun>.json
+    phases: tuple[str, ...] = ()  # whose lists have it
+    parts: tuple[str, str, str, int] | None = None  # level, model, config, rerun, where it is known
+    content: Mapping[str, Any] | None = None  # of its result; None where there is none
+    error: str = ""  # why its result is none
+    score: float | None = None  # the headline of its result
+    host: str = ""  # that its result names
+    raw: Path | None = None  # its log
+    claims: tuple[str, ...] = ()  # hosts that claimed it and left the claim there
+
+    @property
+    def done(self) -> bool:
+        return self.score is not None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Earlier:
+    """All of a repository."""
+
+    root: Path  # what phase/ and runs/ lie in
+    entries: tuple[Entry, ...]
+    unreadable: tuple[tuple[str, str], ...]  # file and reason
+
+    @property
+    def phases(self) -> list[str]:
+        return list(dict.fromkeys(phase for entry in self.entries for phase in entry.phases))
+
+
+@dataclass
+class _Draft:
+    phases: list[str] = field(default_factory=list)
+    content: Mapping[str, Any] | None = None
+    raw: Path | None = None
+    claims: list[str] = field(default_factory=list)
+
+
+def read_earlier(folder: Path) -> Earlier | None:
+    """What the repository holds; None where it has neither lists nor results."""
+    places = [folder / root for root in _ROOTS]
+    root = next((p for p in places if (p / "phase").is_dir() or (p / "runs").is_dir()), None)
+    if root is None:
+        return None
+    bad: list[tuple[str, str]] = []
+    drafts: dict[str, _Draft] = {}
+    for file in _files(root / "phase", ".txt"):
+        for line in _lines(file, root, bad):
+            draft = drafts.setdefault(line, _Draft())
+            if file.stem not in draft.phases:
+                draft.phases.append(file.stem)
+    for file in _files(root / "runs", ".json"):
+        drafts.setdefault(file.name, _Draft()).content = _json(file, root, bad)
+    for file in _files(root / "runs" / "raw", "_raw.txt"):
+        name = file.name.removesuffix("_raw.txt") + ".json"
+        if name in drafts:
+            drafts[name].raw = file
+        else:
+            bad.append((_shown(file, root), "is the log of a result that nobody knows"))
+    for file in _files(root / "runs" / "claims", ".claim"):
+        hosts = list(_hosts(_lines(file, root, bad)))
+        if any(line.startswith("<<<<<<<") for line in _lines(file, root, [])):
+            bad.append((_shown(file, root), f"has conflict markers; it names {', '.join(hosts)}"))
+        drafts.setdefault(file.name.removesuffix(".claim"), _Draft()).claims += hosts
+    return Earlier(root=root, entries=tuple(_entries(drafts)), unreadable=tuple(bad))
+
+
+def _entries(drafts: Mapping[str, _Draft]) -> Iterator[Entry]:
+    told = {name: parts for name, draft in drafts.items() if (parts := _told(name, draft.content))}
+    models = {parts[1] for parts in told.values()}
+    configs = {parts[2] for parts in told.values()}
+    for name, draft in drafts.items():
+        error, score = _outcome(draft.content)
+        yield Entry(
+            name=name,
+            phases=tuple(draft.phases),
+            parts=told.get(name) or _held_against(name, models, configs),
+            content=draft.content,
+            error=error,
+            score=score,
+            host=str((draft.content or {}).get("hostname") or ""),
+            raw=draft.raw,
+            claims=tuple(dict.fromkeys(draft.claims)),
+        )
+
+
+def _told(name: str, content: Mapping[str, Any] | None) -> tuple[str, str, str, int] | None:
+    """The parts that a result says it is of, where its name agrees."""
+    run, rerun = (content or {}).get("run"), _RERUN.search(name)
+    if not isinstance(run, Mapping) or rerun is None:
+        return None
+    level, model, config = (_name(run.get(key)) for key in ("level", "model", "configuration"))
+    if f"{level}_{model}_{config}_{rerun[1]}.json" != name:
+        return None
+    return level, model, config, int(rerun[1])
+
+
+def _name(value: Any) -> str:
+    if isinstance(value, Mapping):
+        value = value.get("name") or value.get("token") or value.get("id")
+    return value if isinstance(value, str) else ""
+
+
+def _held_against(
+    name: str, models: Iterable[str], configs: Iterable[str]
+) -> tuple[str, str, str, int] | None:
+    """The one way to read a name with models and configs that are known, if it is one."""
+    rerun = _RERUN.search(name)
+    if rerun is None:
+        return None
+    found = [
+        (name.removesuffix(end), model, config, int(rerun[1]))
+        for model in models
+        for config in configs
+        if name.endswith(end := f"_{model}_{config}_{rerun[1]}.json") and name != end
+    ]
+    return found[0] if len(found) == 1 else None
+
+
+def _outcome(content: Mapping[str, Any] | None) -> tuple[str, float | None]:
+    """Why a result is none, or its headline."""
+    if content is None:
+        return "", None
+    for key in ("error", "exception"):
+        if content.get(key):
+            return f"{key}: {content[key]!s:.200}", None
+    if str(content.get("status", "")).lower() in ("error", "failed", "failure"):
+        return f"status: {content['status']}", None
+    for key in _SCORES:
+        value = content.get(key)
+        if isinstance(value, (int, float)) and math.isfinite(value):
+            return "", float(value)
+    return f"it has none of {', '.join(_SCORES)}", None
+
+
+def _json(file: Path, root: Path, bad: list[tuple[str, str]]) -> Mapping[str, Any] | None:
+    try:
+        if file.stat().st_size > _LARGEST:
+            raise ValueError("it is larger than 50 MB")
+        content = json.loads(read_plain(file))
+        if isinstance(content, dict):
+            return content
+        raise ValueError("it is no mapping")
+    except (OSError, ValueError, RecursionError) as error:
+        bad.append((_shown(file, root), f"cannot be read: {error}"))
+        return None
+
+
+def _lines(file: Path, root: Path, bad: list[tuple[str, str]]) -> list[str]:
+    try:
+        text = read_plain(file).decode("utf-8-sig")
+    except (OSError, ValueError) as error:
+        bad.append((_shown(file, root), f"cannot be read: {error}"))
+        return []
+    return [line.strip() for line in text.splitlines() if line.strip()]
+
+
+def _hosts(lines: Iterable[str]) -> Iterator[str]:
+    return (line for line in lines if not line.startswith(("<<<<<<<", "=======", ">>>>>>>")))
+
+
+def _files(folder: Path, ending: str) -> list[Path]:
+    """Plain files, no links, by name."""
+    if not folder.is_dir() or folder.is_symlink():
+        return []
+    found = (file for file in folder.iterdir() if file.name.endswith(ending))
+    return sorted(file for file in found if file.is_file() and not file.is_symlink())
+
+
+def _shown(file: Path, root: Path) -> str:
+    return file.relative_to(root).as_posix()
