@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
@@ -43,6 +43,8 @@ from benchfleet.results.layout import CELL, Layout
 from benchfleet.results.outbox import Outbox
 from benchfleet.results.places.base import Place
 from benchfleet.results.read import is_published, published_folders, sealed_attempts
+
+ASSIGNED = "assigned"  # the event that says in which forms cells are run
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -157,14 +159,36 @@ class Bench:
             ledger.record(told.event())
 
     def cells(self) -> list[Cell]:
-        """Every cell of the campaign: of its file, or else as the ledger has them."""
+        """Every cell of the campaign: of its file, in the forms in which they were given to
+        machines; or else as the ledger has them."""
         if self.campaign.file is not None:
-            return self.campaign.matrix.expand()
+            matrix = self.campaign.matrix
+            return matrix.expand_as(self.forms()) if matrix.has_variants else matrix.expand()
         ledger = self.existing_ledger()
         if ledger is None:
             return []
         with closing(ledger):
             return [cell for record in ledger.cells(whole=True) if (cell := record.cell)]
+
+    def forms(self) -> dict[str, str]:
+        """For each cell that was given to a machine the form in which it is run, both by
+        fingerprint; none where no ledger can be asked."""
+        try:
+            ledger = self.existing_ledger()
+        except LedgerError:
+            return {}
+        if ledger is None:
+            return {}
+        with closing(ledger):
+            return _forms(ledger)
+
+    def assign(self, forms: Mapping[str, str]) -> None:
+        """Record in which form each of these cells is run from now on, where that is another than
+        was recorded."""
+        if not self.campaign.matrix.has_variants or forms.items() <= self.forms().items():
+            return
+        with closing(self.ledger()) as ledger:
+            ledger.record(Event(kind=ASSIGNED, data={"forms": dict(forms)}))
 
     def gates(self) -> dict[str, Decision]:
         """The newest decision on the gate of each phase that has one."""
@@ -320,6 +344,13 @@ class Bench:
                 f"`benchfleet ledger rebuild {self.named}{at}` makes one from them;"
                 " or name another --results folder."
             ) from absent
+
+
+def _forms(ledger: Ledger) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for event in ledger.events(kinds={ASSIGNED}):
+        found.update(event.data["forms"])
+    return found
 
 
 def _set_aside(file: Path) -> Path:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from benchfleet.machines.probe import report
 from capabilities import fleet
 
 from .conftest import User
 
+REPORTS = ("--reports", "reports", "--effort", "0.1")
 STUDY = """\
 campaign: study
 defaults: {adapter: mock, repeats: 4}
@@ -32,7 +35,7 @@ def _reports(folder: Path) -> None:
 def test_assign_plans_tells_and_writes_the_tasks_of_each_machine(user: User) -> None:
     user.write(STUDY)
     _reports(user.folder)
-    words = ("assign", "study.yaml", "--reports", "reports", "--gantt", "plan.svg")
+    words = ("assign", "study.yaml", *REPORTS, "--gantt", "plan.svg")
     said = user.run(*words, code=1).stdout  # some fit nowhere
     assert "instead of" in said
     assert "no plan takes less than" in said
@@ -56,7 +59,7 @@ def test_assign_plans_tells_and_writes_the_tasks_of_each_machine(user: User) -> 
 def test_a_machine_that_is_left_out_has_its_tasks_taken_away(user: User) -> None:
     user.write(STUDY)
     _reports(user.folder)
-    words = ("assign", "study.yaml", "--reports", "reports", "--only", "models=r1-7b")
+    words = ("assign", "study.yaml", *REPORTS, "--only", "models=r1-7b")
     user.run(*words)
     plan = user.json(*words, "--without", "desktop")
     assert {cell["machine"] for cell in plan["cells"]} == {"laptop"}
@@ -78,7 +81,7 @@ def test_what_is_done_is_not_given_again(user: User) -> None:
     user.write(STUDY)
     _reports(user.folder)
     user.run("run", "study.yaml", "--only", "models=r1-7b", "--only", "repeats=0")
-    words = ("assign", "study.yaml", "--reports", "reports", "--only", "models=r1-7b")
+    words = ("assign", "study.yaml", *REPORTS, "--only", "models=r1-7b")
     plan = user.json(*words)
     assert plan["done"] == 4 - len(plan["cells"]) > 0
 
@@ -95,3 +98,56 @@ def test_wrong_input_is_told(user: User) -> None:
         in user.run("assign", "study.yaml", "--reports", ".", code=2).stderr
     )
     assert "is no rate" in user.run("assign", "study.yaml", "--bandwidth", "fast", code=2).stderr
+
+
+PHASED = """\
+campaign: study
+defaults: {adapter: mock, repeats: 3}
+matrix:
+  models:
+    - name: r1-7b
+      size: 9GB
+      model_kwargs: {answer: full}
+      variants: [{name: r1-7b-q4, size: 4.5GB, model_kwargs: {answer: Ada Brandt}}]
+  benchmarks: [mock_benchmark, {recall: {subsets: [128], samples: 3}}]
+phases:
+  - {name: e0, only: {benchmarks: mock_benchmark}}
+  - {name: e1, only: {benchmarks: recall}}
+"""
+
+
+def test_a_host_runs_what_it_was_given_in_its_form_and_the_gates_count_it(
+    user: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The laptop alone is left: all is run with the variant, and the second phase opens for it."""
+    user.write(PHASED)
+    _reports(user.folder)
+    monkeypatch.setenv("BENCHFLEET_HOST", "laptop")
+    user.run("assign", "study.yaml", *REPORTS, "--without", "desktop,board")
+    done = user.json("work", "study.yaml", "--assigned", "--cpu-slots", "1")
+    assert done["counts"]["success"] == 6
+    assert {path.split("/")[0] for path in user.published()} == {"r1-7b-q4"}
+    assert len(user.published()) == 6
+    told = json.loads((user.results / "laptop_summary.json").read_text())
+    assert len(told["results"]) == 6
+    assert user.json("status", "study.yaml")["success"] == 6
+    again = user.json("assign", "study.yaml", *REPORTS)
+    assert (again["done"], again["cells"]) == (6, [])
+
+
+def test_a_host_takes_only_what_it_was_given(user: User, monkeypatch: pytest.MonkeyPatch) -> None:
+    user.write(PHASED.partition("phases:")[0])
+    _reports(user.folder)
+    user.run("assign", "study.yaml", *REPORTS)
+    counts = {}
+    for host in ("desktop", "laptop"):
+        monkeypatch.setenv("BENCHFLEET_HOST", host)
+        file = f"tasks/{host}_tasks.json"
+        counts[host] = len(json.loads((user.folder / file).read_text())["cells"])
+        user.run("work", "study.yaml", "--assigned", file, "--cpu-slots", "1")
+        assert len(user.published()) == sum(counts.values())
+    assert sum(counts.values()) == 6
+    wrong = ("work", "study.yaml", "--assigned", "tasks/desktop_tasks.json")
+    assert "is for 'desktop', and this is 'laptop'" in user.run(*wrong, code=2).stderr
+    monkeypatch.setenv("BENCHFLEET_HOST", "lab9")
+    assert "run `benchfleet assign` first" in user.run(*wrong[:3], code=2).stderr

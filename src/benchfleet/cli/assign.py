@@ -11,22 +11,23 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from benchfleet.bench import Bench
+from benchfleet.bench import Bench, open_bench
+from benchfleet.campaign.choose import choose
+from benchfleet.campaign.load import load_campaign
 from benchfleet.campaign.units import size
 from benchfleet.cli import options
+from benchfleet.cli.assigned import tasks_file
 from benchfleet.cli.assigning import Assigner, Assignment, Given
 from benchfleet.cli.gantt import headline, svg, text
 from benchfleet.cli.planning import with_paths
 from benchfleet.cli.probe import PROBED
 from benchfleet.cli.words import duration, printable, shown_path
 from benchfleet.domain.attempt import CellRecord
-from benchfleet.domain.names import path_part
-from benchfleet.errors import BenchfleetError
+from benchfleet.errors import BenchfleetError, CampaignError, Mistake
 from benchfleet.ledger.base import Ledger
 from benchfleet.machines.probe.report import Capability, newest, read_files
 
 _SHOWN = 12  # cells of a kind that are named
-_SUFFIX = "_tasks.json"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -76,7 +77,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def main(arguments: argparse.Namespace) -> int:
     """Plan, write each machine's tasks, and say what the plan comes to."""
-    bench, cells = options.opened(arguments)
+    if arguments.limit is not None:
+        message = "makes cells for a trial, which no plan is needed for; run them where you are"
+        raise CampaignError("command line", [Mistake(key="--limit", message=message)])
+    campaign = load_campaign(arguments.campaign)
+    if arguments.results is not None:
+        campaign = campaign.with_results(arguments.results)
+    bench = open_bench(campaign, ledger=arguments.ledger)
+    # As declared, whatever was given to whom before.
+    cells = choose(campaign.matrix.expand(), only=arguments.only, exclude=arguments.exclude)
     records: list[CellRecord] = []
     events: list[tuple[Any, str]] = []
     if (ledger := bench.existing_ledger()) is not None:
@@ -94,6 +103,7 @@ def main(arguments: argparse.Namespace) -> int:
     plan = assigner.plan(cells, seed=arguments.seed, limit=arguments.effort)
     told = tasks(bench, plan, records)
     files = _write(arguments.out, told)
+    bench.assign({one.declared.fingerprint: one.cell.fingerprint for one in plan.given})
     if arguments.gantt:
         arguments.gantt.write_text(svg(plan, title=bench.campaign.name), "utf-8")
     if arguments.json:
@@ -162,6 +172,7 @@ def tasks(
                     "model": one.cell.model.name,
                     "instead_of": "" if one.cell is one.declared else one.declared.model.name,
                     "cell": one.cell.fingerprint,
+                    "declared": one.declared.fingerprint,
                     "begins": round(one.begin, 1),
                     "seconds": round(one.end - one.begin, 1),
                 }
@@ -177,8 +188,8 @@ def _write(folder: Path, told: Mapping[str, Any]) -> dict[str, Path]:
     the plan any more are taken away."""
     folder.mkdir(parents=True, exist_ok=True)
     campaigns = {one["campaign"] for one in told.values()}
-    files = {host: folder / f"{path_part(host)}{_SUFFIX}" for host in told}
-    for old in folder.glob(f"*{_SUFFIX}"):
+    files = {host: folder / tasks_file(host) for host in told}
+    for old in folder.glob(tasks_file("*")):
         if old not in files.values() and _campaign_of(old) in campaigns:
             old.unlink()
     for host, file in files.items():

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import socket
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import closing
@@ -20,7 +19,8 @@ from benchfleet.cli.forecast import MemoryForecast, gigabytes
 from benchfleet.cli.words import printable, shown_path
 from benchfleet.domain.eligibility import default
 from benchfleet.domain.event import Event
-from benchfleet.errors import CampaignError, Mistake
+from benchfleet.environment import host_name
+from benchfleet.errors import BenchfleetError, CampaignError, Mistake
 from benchfleet.machines.memory import Estimate
 from benchfleet.machines.probe import found, report
 from benchfleet.machines.probe.measure import measured
@@ -61,7 +61,7 @@ def main(arguments: argparse.Namespace) -> int:
     told = report.document(
         results,
         campaign.eligibility if campaign else default(),
-        hostname=socket.gethostname(),
+        hostname=_hostname(campaign),
         campaign=campaign.name if campaign else "",
         models=_recommended(results, campaign),
         at=datetime.now(timezone.utc),
@@ -76,6 +76,13 @@ def main(arguments: argparse.Namespace) -> int:
         print(printable(line))
     print(printable(f"report    {shown_path(file.absolute())}"))
     return 0
+
+
+def _hostname(campaign: Campaign | None) -> str:
+    try:
+        return host_name(campaign.file.parent if campaign and campaign.file else None)
+    except ValueError as error:
+        raise BenchfleetError(str(error)) from None
 
 
 def _results(place: Path, *, quick: bool) -> dict[str, Any]:

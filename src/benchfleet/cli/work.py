@@ -11,6 +11,7 @@ from contextlib import closing
 from benchfleet.bench import Bench
 from benchfleet.campaign.choose import choose
 from benchfleet.cli import options, run
+from benchfleet.cli.assigned import Tasks, assigned_cells, read_tasks
 from benchfleet.cli.words import printable
 from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.cell import Cell
@@ -44,6 +45,13 @@ def course(parser: argparse.ArgumentParser) -> None:
         "--models", metavar="GLOB,…", default="", help="only cells of these models, by name"
     )
     parser.add_argument(
+        "--assigned",
+        metavar="FILE",
+        nargs="?",
+        const="",
+        help="only what `assign` gave this host, in its order (tasks/<hostname>_tasks.json)",
+    )
+    parser.add_argument(
         "--forever", action="store_true", help="stay where nothing is left, and look for new cells"
     )
     parser.add_argument(
@@ -65,15 +73,18 @@ def main(arguments: argparse.Namespace) -> int:
     if arguments.campaign is None:
         _refuse_what_a_file_is_for(arguments)
     bench, cells = options.opened(arguments)
+    given = None if arguments.assigned is None else read_tasks(arguments.assigned, bench)
     models = tuple(glob for glob in arguments.models.split(",") if glob)
     left = Vetted(cells=())
-    worker = _Worker(arguments, bench, Vetting(models, trusted=_trusts(arguments, bench)))
+    worker = _Worker(arguments, bench, given, Vetting(models, trusted=_trusts(arguments, bench)))
     if arguments.campaign is None:
         left = worker.look()
         cells = worker.cells
         if not cells and not left.left and not arguments.forever:
             raise BenchfleetError(_nothing_there(bench))
     else:
+        if given is not None:
+            cells = assigned_cells(given, bench)
         cells = [cell for cell in cells if allowed(cell, models)]
         cells = run.allowed_here(arguments, bench, cells)
     _tell_left(arguments, left)
@@ -98,7 +109,14 @@ def main(arguments: argparse.Namespace) -> int:
 class _Worker:
     """What a worker without a campaign file is about, as the ledger tells."""
 
-    def __init__(self, arguments: argparse.Namespace, bench: Bench, vetting: Vetting) -> None:
+    def __init__(
+        self,
+        arguments: argparse.Namespace,
+        bench: Bench,
+        given: Tasks | None,
+        vetting: Vetting,
+    ) -> None:
+        self._given = given
         self._arguments, self._bench, self._vetting = arguments, bench, vetting
         self.cells: list[Cell] = []  # all of them, also those that come later
 
@@ -118,7 +136,8 @@ class _Worker:
         if ledger is None:
             return []
         with closing(ledger):
-            records = [record for record in ledger.cells(whole=True) if record.cell]
+            among = None if self._given is None else set(self._given.cells)
+            records = [record for record in ledger.cells(among=among, whole=True) if record.cell]
         cells = [record.cell for record in records if record.cell]
         asked = self._arguments
         chosen = {id(cell) for cell in choose(cells, only=asked.only, exclude=asked.exclude)}

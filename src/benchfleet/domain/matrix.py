@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from .cell import Cell, Config, Fingerprint, Limits, Model, Workload
@@ -136,6 +136,23 @@ class Matrix:
                 limits=variant.limits or self.limits,
             )
             found.append((variant, other))
+        return found
+
+    @property
+    def has_variants(self) -> bool:
+        """Whether any of its models, or of its parts', has variants."""
+        return any(entry.variants for entry in self.models) or any(
+            part.has_variants for part in self.parts
+        )
+
+    def expand_as(self, chosen: Mapping[str, str]) -> list[Cell]:
+        """Every cell once, in the form that is chosen for it, both by fingerprint; the others as
+        they are."""
+        found = []
+        for cell in self.expand():
+            wanted = chosen.get(cell.fingerprint, cell.fingerprint)
+            forms = (form for _, form in self.forms(cell)) if wanted != cell.fingerprint else ()
+            found.append(next((form for form in forms if form.fingerprint == wanted), cell))
         return found
 
     def product(self, repeats: int) -> Iterator[Cell]:

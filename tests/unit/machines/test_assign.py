@@ -68,17 +68,16 @@ def _check(problem: Problem, found: Solution) -> None:
         assert len(forms) == 1
 
 
-@pytest.mark.parametrize("seed", [1, 2])
-def test_200_cells_on_8_machines_are_within_2_percent_of_the_bound(seed: int) -> None:
-    problem = random_problem(seed)
-    found = solver.solved(problem, limit=1.0)
+def test_200_cells_on_8_machines_are_within_2_percent_of_the_bound() -> None:
+    problem = random_problem(1)
+    found = solver.solved(problem, limit=0.5)
     _check(problem, found)
     assert found.gap <= 0.02
 
 
 def test_a_seed_repeats_a_plan() -> None:
     problem = random_problem(3, models=3, benchmarks=4)
-    one, other = (solver.solved(problem, seed=7, limit=0.3) for _ in range(2))
+    one, other = (solver.solved(problem, seed=7, limit=0.1) for _ in range(2))
     assert one == other
 
 
