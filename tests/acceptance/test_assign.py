@@ -147,6 +147,9 @@ def test_a_host_takes_only_what_it_was_given(user: User, monkeypatch: pytest.Mon
         user.run("work", "study.yaml", "--assigned", file, "--cpu-slots", "1")
         assert len(user.published()) == sum(counts.values())
     assert sum(counts.values()) == 6
+    monkeypatch.setenv("BENCHFLEET_HOST", "board")
+    assert "gives board nothing to run" in user.run("work", "study.yaml", "--assigned").stdout
+    monkeypatch.setenv("BENCHFLEET_HOST", "laptop")
     wrong = ("work", "study.yaml", "--assigned", "tasks/desktop_tasks.json")
     assert "is for 'desktop', and this is 'laptop'" in user.run(*wrong, code=2).stderr
     monkeypatch.setenv("BENCHFLEET_HOST", "lab9")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import sys
 from collections.abc import Sequence
@@ -74,6 +75,8 @@ def main(arguments: argparse.Namespace) -> int:
         _refuse_what_a_file_is_for(arguments)
     bench, cells = options.opened(arguments)
     given = None if arguments.assigned is None else read_tasks(arguments.assigned, bench)
+    if given is not None and not given.forms:
+        return _nothing_given(arguments, bench, given)
     models = tuple(glob for glob in arguments.models.split(",") if glob)
     left = Vetted(cells=())
     worker = _Worker(arguments, bench, given, Vetting(models, trusted=_trusts(arguments, bench)))
@@ -143,6 +146,14 @@ class _Worker:
         chosen = {id(cell) for cell in choose(cells, only=asked.only, exclude=asked.exclude)}
         mine = {id(cell) for cell in self._bench.allowed_here(cells)}
         return [record for record in records if id(record.cell) in chosen & mine]
+
+
+def _nothing_given(arguments: argparse.Namespace, bench: Bench, given: Tasks) -> int:
+    if arguments.json:
+        print(json.dumps({"campaign": bench.campaign.name, "cells": 0, "given": str(given.file)}))
+    else:
+        print(printable(f"{bench.campaign.name}: {given.file} gives {bench.host} nothing to run"))
+    return 0
 
 
 def _refuse_what_a_file_is_for(arguments: argparse.Namespace) -> None:

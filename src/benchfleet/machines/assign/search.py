@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from heapq import nsmallest
 from math import exp, inf
@@ -45,10 +45,13 @@ class Plan:
     def held(self, host: str) -> Mapping[int, int]:
         return self._by_host[host]
 
-    def models(self, host: str) -> set[str]:
-        """The models that it loads."""
-        groups = self.problem.groups
-        return {groups[number].ways[host].model for number in self._by_host[host]}
+    def models(self, host: str) -> dict[str, int]:
+        """The models that it loads, each with how many cells it has of them."""
+        found: dict[str, int] = {}
+        for number, count in self._by_host[host].items():
+            model = self.problem.groups[number].ways[host].model
+            found[model] = found.get(model, 0) + count
+        return found
 
     def form(self, number: int) -> int | None:
         """The form in which the group's block is run; None where that is open."""
@@ -225,19 +228,28 @@ def _turned(moved: Mapping[int, int]) -> dict[int, int]:
 
 
 def _guess(
-    plan: Plan, models: Mapping[str, set[str]], source: str, target: str, moved: Mapping[int, int]
+    plan: Plan,
+    models: Mapping[str, Mapping[str, int]],
+    source: str,
+    target: str,
+    moved: Mapping[int, int],
 ) -> float:
     """When the later of the two would be done, by the time that all their slots have."""
     problem = plan.problem
     ends = []
     for host, sign in ((source, -1), (target, 1)):
         change = 0.0
-        held = models[host]
+        held, fresh = models[host], set[str]()
+        left: dict[str, int] = {}
         for number, count in moved.items():
             way = problem.groups[number].ways[host]
             change += sign * count * way.seconds * way.width
             if sign * count > 0 and way.model not in held:
-                change += problem.load(host, way.model) + problem.transfer(host, way.model)
+                fresh.add(way.model)
+            left[way.model] = left.get(way.model, 0) - sign * count
+        gone = [model for model, count in left.items() if count and count == held.get(model)]
+        for model, sign in (*((one, 1) for one in fresh), *((one, -1) for one in gone)):
+            change += sign * (problem.load(host, model) + problem.transfer(host, model))
         ends.append(plan.ends[host] + change / problem.slots[host])
     return max(ends)
 
@@ -258,11 +270,24 @@ def _moves(plan: Plan, source: str) -> Iterator[tuple[str, dict[int, int]]]:
             for other in coming:
                 if other != number:
                     yield target, {number: 1, other: -1}
-        by_model: dict[str, dict[int, int]] = {}
-        for number in going:
-            model = problem.groups[number].ways[source].model
-            by_model.setdefault(model, {})[number] = plan.held(source)[number]
-        yield from ((target, whole) for whole in by_model.values() if len(whole) > 1)
+        leaving, arriving = (
+            _by_model(plan, host, numbers) for host, numbers in ((source, going), (target, coming))
+        )
+        for model, whole in leaving.items():
+            if len(whole) > 1:
+                yield target, whole
+            for other, back in arriving.items():  # each loads one model less
+                if other != model and len(whole) + len(back) > 2:
+                    yield target, {**whole, **_turned(back)}
+
+
+def _by_model(plan: Plan, host: str, numbers: Iterable[int]) -> dict[str, dict[int, int]]:
+    """The cells of these groups that the machine has, by model."""
+    found: dict[str, dict[int, int]] = {}
+    for number in numbers:
+        model = plan.problem.groups[number].ways[host].model
+        found.setdefault(model, {})[number] = plan.held(host)[number]
+    return found
 
 
 def _may(problem: Problem, number: int, source: str, target: str) -> bool:
