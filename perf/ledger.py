@@ -124,8 +124,13 @@ def loop(ledger: Any, batch: int, among: Choice | None) -> Pairs:
             claims = ledger.claim(me, Offer(among=among), min(batch, cells - done))
             if not claims:
                 raise SystemExit("nothing is left to claim")
-            for claim in claims:
-                ledger.finish(claim.lease, ENDED)
+            together = getattr(ledger, "finish_all", None)
+            if together is not None and len(claims) > 1:
+                refused = together([(claim.lease, ENDED) for claim in claims])
+                assert not any(refused)
+            else:
+                for claim in claims:
+                    ledger.finish(claim.lease, ENDED)
             done += len(claims)
 
     return pairs

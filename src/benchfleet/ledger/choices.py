@@ -107,6 +107,11 @@ class ChosenCells:
             found = list(islice(self._sorted, count))
         return [key for key, _ in found]
 
+    def next(self, count: int) -> list[int]:
+        """The cells that were first in the order of the last offer, those that nobody began."""
+        standing = (place.ordinal for _, place in self._sorted if self._stands(place))
+        return list(islice(standing, count))
+
     def _of_lane(self, places: list[_Place], weight: float) -> Iterator[tuple[_Key, _Place]]:
         while places and not self._stands(places[-1]):
             self._begun.discard(places.pop().ordinal)

@@ -21,13 +21,14 @@ from benchfleet.ledger.sql import Clock
 _AHEAD = 8  # more cells than are wanted that a claim looks at first, since others want them too
 _AHEAD_MAX = 4096
 _FEW = 10_000  # chosen cells that are asked for by name, rather than among all that wait
+_READ, _READ_MAX = 4, 256  # cells that are read before they are claimed
 _SOON = 1.0  # seconds by which our idea of the server's time may be wrong
 
 
 class _Taken(NamedTuple):
     """What a claim was answered."""
 
-    claims: dict[int, Claim]  # by ordinal
+    claims: dict[int, Sequence[bytes]]  # by ordinal: attempt, tries, token, how it ended last
     moment: float  # the ledger's time
     enrolment: str
     horizon: int
@@ -59,6 +60,8 @@ class Claiming:
         self._returned: dict[int, Waiting] = {}  # begun before, and waiting again
         self._horizon = 0  # what was made to wait again before this transaction is known
         self._late: dict[int, int] = {}  # what is known since, with its transaction, by ordinal
+        self._read: dict[int, Sequence[Value]] = {}  # what cells are that may be claimed next
+        self._reads = _READ  # how many were read
         self._ahead = 0  # how many are looked at, where others are quicker
         self._offset = 0.0  # seconds that the ledger's clock was ahead of our monotonic one
 
@@ -84,7 +87,7 @@ class Claiming:
             )
             ordinals = [row[0] for row in best]
             taken = self._take(runner, ordinals, limit - len(claims), ordered=False)
-            claims += taken.claims.values()
+            claims += self._claims(taken, {})
             if len(best) < ahead:
                 break
             ahead *= 4
@@ -97,6 +100,7 @@ class Claiming:
         while len(claims) < limit:
             chosen = self._brought_up(choice)
             candidates, more = self._candidates(chosen, offer, ahead)
+            self._read_ahead(chosen, candidates)
             taken = self._take(runner, candidates, limit - len(claims))
             self._offset = taken.moment - time.monotonic()
             if taken.enrolment != self._enrolment:
@@ -110,7 +114,7 @@ class Claiming:
             if taken.news:
                 self._wait_again(taken.news)
                 continue
-            claims += taken.claims.values()
+            claims += self._claims(taken, self._read)
             self._ahead = min(_AHEAD_MAX, 2 * len(taken.begun))
             if not more or (ahead >= _AHEAD_MAX and not (taken.claims or taken.begun)):
                 break
@@ -130,7 +134,7 @@ class Claiming:
         self._late = {
             ordinal: turned for ordinal, turned in self._late.items() if turned >= self._horizon
         }
-        rows = self._connections.answer(
+        ((answer,),) = self._connections.answer(
             "claim_cells",
             [
                 runner.encode(),
@@ -145,24 +149,43 @@ class Claiming:
                 b"%d" % self._turn,
             ],
         )
-        claims = {}
-        for row in rows:
-            if row[0] is not None:
-                claims[int(row[0])] = self._claim_of(*map(_text, row[1:9]))
-        moment, enrolment, horizon, news, begun, gone = rows[-1][9:]
+        stands, *taken = (record.split(b"\x1f") for record in (answer or b"").split(b"\x1e"))
+        moment, enrolment, horizon, news, begun, gone = stands
         return _Taken(
-            claims=claims,
-            moment=float(moment or 0),
-            enrolment=_text(enrolment),
-            horizon=int(horizon or 0),
+            claims={int(ordinal): lease for ordinal, *lease in taken},
+            moment=float(moment),
+            enrolment=enrolment.decode(),
+            horizon=int(horizon),
             news=json.loads(news) if news else [],
             begun=_numbers(begun),
             gone=_numbers(gone),
         )
 
+    def _read_ahead(self, chosen: ChosenCells, candidates: Sequence[int]) -> None:
+        """Read what the next cells are, many at once: as many as were of use the last time."""
+        if not candidates or candidates[0] in self._read:
+            return
+        used = self._reads - len(self._read)
+        self._reads = min(_READ_MAX, 2 * self._reads) if 2 * used > self._reads else _READ
+        self._read = self._texts_of(chosen.next(self._reads) or candidates[:1])
+
+    def _texts_of(self, ordinals: Sequence[int]) -> dict[int, Sequence[Value]]:
+        rows = self._connections.answer("texts", [array(ordinals)])
+        return {int(ordinal or 0): texts for ordinal, *texts in rows}
+
+    def _claims(self, taken: _Taken, read: dict[int, Sequence[Value]]) -> list[Claim]:
+        unread = [ordinal for ordinal in taken.claims if ordinal not in read]
+        if unread:
+            read |= self._texts_of(unread)
+        return [
+            self._claim_of(*map(_text, read.pop(ordinal)), *map(_text, lease))
+            for ordinal, lease in taken.claims.items()
+        ]
+
     def _look_again(self) -> None:
         """Forget what was read of cells and lanes."""
         self._chosen.clear()
+        self._read.clear()
         self._returned.clear()
         self._late.clear()
         self._horizon = 0
@@ -230,11 +253,11 @@ class Claiming:
         self,
         name: str,
         path: str,
+        spec: str,
+        terms: str,
         attempt: str,
         tries: str,
         token: str,
-        spec: str,
-        terms: str,
         ended: str,
     ) -> Claim:
         fingerprint = Fingerprint(name)
@@ -260,5 +283,5 @@ def _text(value: Value) -> str:
     return value.decode() if value else ""
 
 
-def _numbers(value: Value) -> list[int]:
-    return [int(number) for number in value.strip(b"{}").split(b",")] if value else []
+def _numbers(value: bytes) -> list[int]:
+    return [int(number) for number in value.split(b",")] if value else []

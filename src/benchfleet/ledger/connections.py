@@ -261,7 +261,7 @@ def _passes(error: psycopg.Error) -> bool:
 
 def array(values: Iterable[str | float | None]) -> bytes:
     """Values as the text of an array of them."""
-    return ("{" + ",".join(_element(value) for value in values) + "}").encode()
+    return ("{" + ",".join(map(_element, values)) + "}").encode()
 
 
 def _element(value: str | float | None) -> str:

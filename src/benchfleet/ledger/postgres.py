@@ -155,29 +155,19 @@ class PostgresLedger:
 
     def finish_all(self, ended: Ended) -> Sequence[ClaimLost | None]:
         """End several attempts in one transaction: for each nothing, or why it was refused."""
+        now, turn = self._now(), b"%d" % self._turn
+        clock = None if now is None else repr(now).encode()
+        if len(ended) == 1:  # to go through arrays takes a third longer
+            facts = [_wire(value) for value in _facts(*ended[0])]
+            ((done,),) = self._connections.answer("finish_cell", [*facts, clock, turn])
+            return [None if done == b"t" else self._refused(*ended[0])]
         order = sorted(range(len(ended)), key=lambda number: ended[number][0].fingerprint)
-        leases, outcomes = zip(*(ended[number] for number in order), strict=True)
-        now = self._now()
-        answer = self._connections.answer(
-            "finish_cells",
-            [
-                array(lease.fingerprint for lease in leases),
-                array(lease.token for lease in leases),
-                array(lease.attempt for lease in leases),
-                array(
-                    outcome.state if outcome.retry_in is None else "pending" for outcome in outcomes
-                ),
-                array(outcome.retry_in or None for outcome in outcomes),
-                array(int(outcome.charged) for outcome in outcomes),
-                array(json.dumps(outcome.to_dict()) for outcome in outcomes),
-                None if now is None else repr(now).encode(),
-                b"%d" % self._turn,
-            ],
-        )
-        done = set((answer[0][0] or b"").strip(b"{}").split(b","))
+        columns = zip(*(_facts(*ended[number]) for number in order), strict=True)
+        ((places,),) = self._connections.answer("finish_cells", [*map(array, columns), clock, turn])
+        found = set((places or b"").strip(b"{}").split(b","))
         refused: list[ClaimLost | None] = [None] * len(ended)
         for place, number in enumerate(order, start=1):
-            if b"%d" % place not in done:
+            if b"%d" % place not in found:
                 refused[number] = self._refused(*ended[number])
         return refused
 
@@ -310,6 +300,23 @@ def _lock_number(schema: str) -> int:
     """The number of the lock that those take who append events to this ledger."""
     digest = hashlib.sha256(f"{schema} events".encode()).digest()
     return int.from_bytes(digest[:8], "big", signed=True)
+
+
+def _facts(lease: Lease, outcome: Outcome) -> tuple[str | float | None, ...]:
+    """What ends an attempt, as the statements take it."""
+    return (
+        lease.fingerprint,
+        lease.token,
+        lease.attempt,
+        outcome.state if outcome.retry_in is None else "pending",
+        outcome.retry_in or None,
+        int(outcome.charged),
+        json.dumps(outcome.to_dict()),
+    )
+
+
+def _wire(value: str | float | None) -> bytes | None:
+    return None if value is None else str(value).encode()
 
 
 def _named(leases: Sequence[Lease]) -> dict[str, list[Any]]:

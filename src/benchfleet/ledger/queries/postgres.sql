@@ -139,8 +139,13 @@ select ordinal from (
 order by priority desc, weight, ordinal limit %(ahead)s::bigint;
 
 -- name: claim_cells
-select * from claim_cells($1::text, $2::float8, $3::float8, $4::text, $5::xid8, $6::bigint[],
-                          $7::xid8[], $8::bigint[], $9::integer, $10::bigint);
+select claim_cells($1::text, $2::float8, $3::float8, $4::text, $5::xid8, $6::bigint[],
+                   $7::xid8[], $8::bigint[], $9::integer, $10::bigint);
+
+-- name: texts
+-- What cells are, and where their results go.
+select identity.ordinal, fingerprint, path, spec, terms
+from identity join spec using (ordinal) where identity.ordinal = any ($1::bigint[]);
 
 -- name: lanes
 -- Every lane, and the enrolment that they are of in the first column.
@@ -181,6 +186,10 @@ set expires = coalesce(%(now)s::float8, extract(epoch from clock_timestamp())::f
               + %(lease)s::float8
 from held where cell.ordinal = held.ordinal
 returning held.fingerprint, cell.token;
+
+-- name: finish_cell
+select finish_cell($1::text, $2::bigint, $3::integer, $4::text, $5::float8, $6::integer, $7::text,
+                   $8::float8, $9::bigint);
 
 -- name: finish_cells
 select finish_cells($1::text[], $2::bigint[], $3::integer[], $4::text[], $5::float8[],
@@ -358,7 +367,7 @@ select seq, at, kind, fingerprint, data from (
   where identity.fingerprint = any (%(among)s::text[])
   union all
   select seq, at, kind, fingerprint, data from event
-  where fingerprint <> '' and fingerprint = any (%(among)s::text[])
+  where cell is null and fingerprint <> '' and fingerprint = any (%(among)s::text[])
   union all
   select seq, at, kind, fingerprint, data from event
   where cell is null and fingerprint = '' and '' = any (%(among)s::text[])

@@ -276,8 +276,8 @@ def _moves(plan: Plan, source: str) -> Iterator[tuple[str, dict[int, int]]]:
         for model, whole in leaving.items():
             if len(whole) > 1:
                 yield target, whole
-            for other, back in arriving.items():  # each loads one model less
-                if other != model and len(whole) + len(back) > 2:
+            for another, back in arriving.items():  # each loads one model less
+                if another != model and len(whole) + len(back) > 2:
                     yield target, {**whole, **_turned(back)}
 
 

@@ -18,12 +18,15 @@ alter table event add column cell bigint;
 drop index event_of_cell;
 update event set cell = identity.ordinal, fingerprint = ''
 from identity where identity.fingerprint = event.fingerprint;
-create index event_of_cell on event (cell, seq) where cell is not null;
-create index event_of_stranger on event (fingerprint, seq) where fingerprint <> '';
+create index event_of_cell on event (cell, seq);
 
 -- The last outcome is the newest 'finished' of the cell's events. `turned` is the transaction that
 -- made the cell wait again: whoever knows all of those before one asks for the later ones alone.
+-- Constraints are read anew for each statement that rewrites a row, which takes longer than to rewrite
+-- it; the functions below are all that does.
+alter table spec drop constraint spec_ordinal_fkey;
 alter table cell
+  drop constraint cell_state_check, drop constraint cell_lane_fkey,
   drop column fingerprint, drop column id, drop column path, drop column outcome,
   add column turned xid8;
 update cell set turned = pg_current_xact_id() where state = 'pending' and token > 0;
@@ -50,32 +53,40 @@ end $$;
 
 -- Takes the first free ones of these cells, which are in the order of a choice. Nothing is taken
 -- where the caller does not know of all that could come before them: cells that were enrolled or
--- changed since it looked, or that wait again. A row without a number says how that stands: which
--- enrolment there is (`enrolment`), what waits again (`news`, of which all before `horizon` are told
--- now), and which of the candidates that were passed over were begun, and wait no more (`gone`).
--- Whoever names no enrolment has no order to keep.
+-- changed since it looked, or that wait again. Whoever names no enrolment has no order to keep.
+-- The answer is one text, the cheapest that there is, of records (by E'\x1e') of fields (by E'\x1f').
+-- The first says how things stand: the time, the enrolment, a horizon, what waits again (all before
+-- the horizon is told of now), and which of the candidates that were passed over were begun, and
+-- wait no more. The others are what was taken: number, attempt, tries, token, and the event of the
+-- last finish. None of these has such a character, JSON least of all.
 create function claim_cells(
   who text, lasts float8, clock float8, enrolment_known text, since xid8, known bigint[],
   known_turned xid8[], candidates bigint[], most integer, turn bigint
-) returns table (
-  number bigint, name text, place text, nth integer, used integer, fence bigint, what text,
-  how text, ended text, moment float8, enrolment text, horizon xid8, news text, begun bigint[],
-  gone bigint[]
-) language plpgsql as $$
+) returns text language plpgsql as $$
 declare
+  moment float8 := coalesce(clock, extract(epoch from clock_timestamp()));
   someone text := to_json(who);
   free bigint[] := candidates;
   passed bigint[];
   next integer := 1;
   taken integer := 0;
+  enrolment text;
+  horizon xid8;
+  news text;
+  begun text;
+  gone text;
+  number bigint;
+  nth integer;
+  used integer;
+  fence bigint;
   last_ended bigint;
+  ended text;
+  answer text := '';
 begin
-  moment := coalesce(clock, extract(epoch from clock_timestamp()));
   select value, pg_snapshot_xmin(pg_current_snapshot()) into enrolment, horizon
   from meta where key = 'enrolled';
   if enrolment <> enrolment_known then
-    return next;
-    return;
+    return concat_ws(E'\x1f', moment, enrolment, horizon, '', '', '');
   end if;
   if enrolment_known is not null and exists (
     select from cell where state = 'pending' and token > 0 and turned >= since
@@ -86,8 +97,7 @@ begin
                                      turned::text)) into news
     from cell join identity using (ordinal)
     where state = 'pending' and token > 0 and turned >= since;
-    return next;
-    return;
+    return concat_ws(E'\x1f', moment, enrolment, horizon, coalesce(news, ''), '', '');
   end if;
   while next <= cardinality(free) and taken < most loop
     update cell set state = 'running', attempt = attempt + 1, token = token + 1, ready = null,
@@ -100,15 +110,12 @@ begin
     returning ordinal, attempt, tries, token, ended_token
     into number, nth, used, fence, last_ended;
     if found then
-      next := next + 1;
-      select identity.fingerprint, identity.path, spec.spec, spec.terms
-      into name, place, what, how
-      from identity join spec using (ordinal) where identity.ordinal = number;
-      ended := null;
+      ended := '';
       if last_ended > 0 then
         select data into ended from event
         where event.cell = number and kind = 'finished' order by seq desc limit 1;
       end if;
+      next := next + 1;
       taken := taken + 1;
       if taken = 1 then
         perform pg_advisory_xact_lock_shared(turn);
@@ -116,7 +123,8 @@ begin
       insert into event (at, kind, fingerprint, cell, data) values (
         moment, 'claimed', '', number,
         '{"attempt": ' || nth || ', "token": ' || fence || ', "runner": ' || someone || '}');
-      return next;
+      answer := answer || E'\x1e' || number || E'\x1f' || nth || E'\x1f' || used || E'\x1f'
+                || fence || E'\x1f' || ended;
     elsif passed is null then  -- others were quicker: look at all that are left at once
       passed := free[next:];
       select array_agg(one.ordinal order by one.place) into free
@@ -128,18 +136,44 @@ begin
       next := next + 1;
     end if;
   end loop;
-  if passed is not null or taken = 0 then
-    number := null;
-    select array_agg(ordinal) filter (where token > 0),
-           array_agg(ordinal) filter (where state <> 'pending')
+  if passed is not null then
+    select string_agg(ordinal::text, ',') filter (where token > 0),
+           string_agg(ordinal::text, ',') filter (where state <> 'pending')
     into begun, gone
     from cell where ordinal = any (passed);
-    return next;
   end if;
+  return concat_ws(E'\x1f', moment, enrolment, horizon, '', coalesce(begun, ''),
+                   coalesce(gone, '')) || answer;
 end $$;
 
--- Ends these attempts, each while its token is the cell's and has not ended: the places, in what was
--- given, of those that it ended. Whoever names cells in the order of their fingerprints waits for
+-- Ends an attempt while its token is the cell's and has not ended; whether it did.
+create function finish_cell(
+  name text, fence bigint, nth integer, becomes text, waits float8, charge integer, how text,
+  clock float8, turn bigint
+) returns boolean language plpgsql as $$
+declare
+  moment float8 := coalesce(clock, extract(epoch from clock_timestamp()));
+  number bigint;
+  who text;
+begin
+  update cell set state = becomes, ready = moment + waits, tries = tries + charge,
+                  ended_token = token, expires = null,
+                  turned = case becomes when 'pending' then pg_current_xact_id() end
+  where ordinal = (select ordinal from identity where fingerprint = name)
+    and token = fence and ended_token < token
+  returning ordinal, runner into number, who;
+  if not found then
+    return false;
+  end if;
+  perform pg_advisory_xact_lock_shared(turn);  -- no row is waited for from here on
+  insert into event (at, kind, fingerprint, cell, data) values (
+    moment, 'finished', '', number,
+    '{"attempt": ' || nth || ', "token": ' || fence || ', "runner": ' || to_json(who)
+    || ', "outcome": ' || how || '}');
+  return true;
+end $$;
+
+-- The same for several at once: the places, in what was given, of those that it ended. Whoever names cells in the order of their fingerprints waits for
 -- nobody who waits for them.
 create function finish_cells(
   names text[], tokens bigint[], attempts integer[], states text[], waits float8[],
@@ -166,7 +200,7 @@ begin
       runners := runners || who;
     end if;
   end loop;
-  if done <> '{}' then  -- no row is waited for from here on
+  if done <> '{}' then
     perform pg_advisory_xact_lock_shared(turn);
     for place in 1 .. cardinality(done) loop
       insert into event (at, kind, fingerprint, cell, data) values (
