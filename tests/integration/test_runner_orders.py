@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -372,3 +372,19 @@ def test_a_runner_tells_the_ledger_that_it_began_and_ended(stage: Stage) -> None
     assert told == [US, US]
     json.dumps([dict(e.data) for e in stage.ledger.events()])  # as a ledger on a disk keeps it
     assert Here().gpus() == ()
+
+
+def test_a_run_reads_what_happened_once_however_often_it_looks(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, told = stage.ledger.events, list[int]()
+
+    def events(*asked: Any, **named: Any) -> Sequence[Event]:
+        found = real(*asked, **named)
+        told.extend(event.seq for event in found)
+        return found
+
+    monkeypatch.setattr(stage.ledger, "events", events)
+    end = stage.run(cells(12))
+    assert end.progress.states == {"success": 12}
+    assert sorted(set(told)) == sorted(told)
