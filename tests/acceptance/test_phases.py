@@ -66,7 +66,7 @@ def test_a_study_passes_one_gate_fails_the_next_and_goes_on_when_somebody_says_s
     end = user.run("run", "study.yaml", code=1).stdout
     assert "▪ phase prerequisites: gate opened" in end
     assert "▪ phase e0: gate closed: min(accuracy) >= 0.9 · min(accuracy) = 0.5" in end
-    assert "the gate of phase e0 is closed; not begun: 1 cells of e1" in end
+    assert "the gate of phase e0 is closed; not begun: 1 cell of e1" in end
     assert "benchfleet gate override study.yaml e0 --reason TEXT" in end
     assert json.loads((user.folder / "results/p1_results.json").read_text()) == {"passed": True}
     assert json.loads((user.folder / "results/e0_results.json").read_text()) == {"accuracy": 0.5}
@@ -76,7 +76,7 @@ def test_a_study_passes_one_gate_fails_the_next_and_goes_on_when_somebody_says_s
 
     assert "gate closed" in user.run("run", "study.yaml", code=1).stdout  # and runs nothing
     found = user.json("gate", "show", "study.yaml", code=1)["phases"]
-    assert found[1]["decision"]["numbers"] == ["min(accuracy) = 0.5 (of 1 cells: tiny/dense/E0)"]
+    assert found[1]["decision"]["numbers"] == ["min(accuracy) = 0.5 (of 1 cell: tiny/dense/E0)"]
     assert found[0]["decision"]["cells"] == {"success": 2}
     assert user.json("status", "study.yaml")["phases"] == found
     user.run("gate", "override", "study.yaml", "e0", code=2)

@@ -177,8 +177,14 @@ def test_a_gate_that_another_opens_is_noticed_while_running(stage: Stage) -> Non
     assert [notice.kind for notice in stage.said("waiting")] == ["waiting"]
 
 
-def test_who_cannot_weigh_a_gate_waits_a_while_and_ends(stage: Stage) -> None:
+@pytest.mark.parametrize("takes", [10.0, 0.1])
+def test_who_cannot_weigh_a_gate_waits_a_while_and_ends(stage: Stage, takes: float) -> None:
     cells = phase_cells(1, 2)
+
+    def quick(slot: SlotId, order: Order) -> Sequence[tuple[float, SlotEvent]]:
+        return [(at * takes / 10, event) for at, event in good(slot, order)]
+
+    stage.engine.script = quick
     stage.gating = Gating(phases=PHASES)
     end = stage.run(cells)
     assert end.progress.states == {"success": 1, "pending": 2}
@@ -245,3 +251,20 @@ def test_a_chain_of_phases_that_are_done_opens_in_one_look(stage: Stage) -> None
     assert [event.data["phase"] for event in stage.ledger.events(kinds=GATE_EVENTS)] == [
         "p0", "p1", "p2", "p3",
     ]  # fmt: skip
+
+
+def test_nothing_is_let_go_where_the_ledger_cannot_say_how_gates_stand(stage: Stage) -> None:
+    cells = phase_cells(1, 1)
+    stage.ledger.enroll(cells)
+    stage.gating = Gating(phases=PHASES)
+    filler = stage.runner(cells)._filler
+    filler.hold([cells[1].fingerprint])
+    assert filler.devices.able == {cells[0].fingerprint}
+    asked = stage.ledger.cells
+    stage.ledger.cells = lambda **_: 1 / 0  # type: ignore[assignment, misc, return-value]
+    with pytest.raises(ZeroDivisionError):
+        filler.hold([])
+    assert filler.devices.able == {cells[0].fingerprint}
+    stage.ledger.cells = asked  # type: ignore[method-assign]
+    filler.hold([])
+    assert filler.devices.able == {cell.fingerprint for cell in cells}

@@ -76,7 +76,8 @@ def _read(
     name = _name(entry, fields["name"], before)
     gate_text = fields["gate"].text()
     if not fields["gate"].absent and fields["gate"].right and (said := gate.check(gate_text)):
-        fields["gate"].wrong(said)
+        cut = gate_text.count("(") > gate_text.count(")")
+        fields["gate"].wrong(said + "; put all of it in quotes, a comma ends it here" * cut)
     requires = _requires(fields["requires"], name, before)
     declared = _matrix(entry, fields["matrix"], shared, own, reader)
     if declared is None:

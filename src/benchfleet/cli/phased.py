@@ -57,7 +57,10 @@ def _waits(other: Standing, one: Standing) -> bool:
 
 
 def _cells(held: Sequence[Standing]) -> str:
-    parts = [f"{one.total - one.ended} cells of {one.phase.name}" for one in held]
+    parts = []
+    for one in held:
+        left = one.total - one.ended
+        parts.append(f"{left} cell{'' if left == 1 else 's'} of {one.phase.name}")
     return ", ".join(parts)
 
 

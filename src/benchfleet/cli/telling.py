@@ -66,7 +66,7 @@ def told(notice: Notice, progress: Progress) -> str:
     if notice.kind == "published_late":
         return f"✓ {notice.cell}  published now; the run before ended too early"
     if notice.kind == "waiting":
-        return f"… waiting for {notice.cell}: {notice.message}"
+        return f"… waiting for {': '.join(filter(None, (notice.cell, notice.message)))}"
     if notice.kind == "gate_decided":
         return f"▪ phase {notice.message}"
     if notice.kind == "interrupted":

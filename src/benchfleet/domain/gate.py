@@ -76,7 +76,8 @@ class Number:
     def __str__(self) -> str:
         shown = "" if self.value is None else f" = {_short(self.value)}"
         some = ", ".join(self.where[:_SHOWN]) + (", …" if len(self.where) > _SHOWN else "")
-        return f"{self.text}{shown} (of {self.cells} cells{': ' if some else ''}{some})"
+        cells = f"{self.cells} cell{'' if self.cells == 1 else 's'}"
+        return f"{self.text}{shown} (of {cells}{': ' if some else ''}{some})"
 
 
 @dataclass(frozen=True, kw_only=True)

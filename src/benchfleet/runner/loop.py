@@ -209,6 +209,7 @@ class Runner:
         self._time_is_up = False
         self._waits_for = ""
         self._waits_for_gate = False
+        self._ran = 0  # attempts that had ended when a gate was waited for
         self._suspects: set[str] = set()  # attempts at critical cells, whose failure is written
 
     def run(self) -> RunEnd:
@@ -218,6 +219,7 @@ class Runner:
             if self._shift.seconds is not None:
                 self._until = began + self._shift.seconds
             self._enroll()
+            self._filler.hold(self._gates.held())  # also where nobody can say how gates stand
             self._heed_gates()
             hopeful = self._gates.any and self._gates.hopeful(began)
             if self._shift.stays or hopeful or self._unfinished():
@@ -294,14 +296,17 @@ class Runner:
         if self._unfinished():
             self._fill()
             return True
+        now, before, self._ran = self._inbox.now(), self._ran, self._cells.ran
+        if self._ran != before:
+            self._gates.worked(now)
         try:
-            if not self._gates.hopeful(self._inbox.now()):
+            if not self._gates.hopeful(now):
                 return False
         except LedgerAway:
             return True
         if not self._waits_for_gate:
             self._waits_for_gate = True
-            self._course.say("waiting", message="for a gate that is undecided")
+            self._course.say("waiting", message="a gate that is undecided")
         return True
 
     def _heed_gates(self) -> None:
@@ -380,8 +385,6 @@ class Runner:
 
     def _keep_to_shift(self) -> None:
         """Take in what was enrolled since, and see to the end of this runner's time."""
-        if self._slots.any_busy:
-            self._gates.worked(self._inbox.now())
         if self._filler.enrolled:
             with contextlib.suppress(LedgerAway):  # then at a later look
                 self._take_in(self._shift.more())

@@ -64,7 +64,7 @@ def test_the_numbers_behind_an_answer_are_told() -> None:
     said = answer('min(accuracy) >= 0.9 and mean(accuracy, configs="dense") > 0', CELLS)
     assert [str(number) for number in said.numbers] == [
         "min(accuracy) = 0.5 (of 3 cells: tiny/window/recall)",
-        "mean(accuracy, configs='dense') = 0.95 (of 1 cells)",
+        "mean(accuracy, configs='dense') = 0.95 (of 1 cell)",
     ]
     said = answer("accuracy >= 0.9", CELLS)
     assert str(said.numbers[-1]) == "accuracy >= 0.9 = false (of 3 cells: tiny/window/recall)"
