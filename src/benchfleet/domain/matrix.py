@@ -119,6 +119,8 @@ class Matrix:
             if part.phase == cell.phase:
                 return part.forms(cell)
         entry = next(one for one in self.models if one.model.name == cell.model.name)
+        if not entry.variants:
+            return [(entry, cell)]
         whole = replace(cell.workload, limit=None)
         place = [replace(work, limit=None) for work in entry.workloads or self.workloads].index(
             whole

@@ -27,7 +27,7 @@ def makespan(problem: Problem, host: str, counts: Mapping[int, int]) -> float:
         ways = {n: problem.groups[n].ways[host] for n, count in counts.items() if count}
         once = (
             problem.load(host, model) + problem.transfer(host, model)
-            for model in {way.model for way in ways.values()}
+            for model in dict.fromkeys(way.model for way in ways.values())
         )
         return sum(way.seconds * counts[number] for number, way in ways.items()) + sum(once)
     return max((piece.end for piece in schedule(problem, host, counts)), default=0.0)

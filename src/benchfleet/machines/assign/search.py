@@ -239,13 +239,13 @@ def _guess(
     ends = []
     for host, sign in ((source, -1), (target, 1)):
         change = 0.0
-        held, fresh = models[host], set[str]()
+        held, fresh = models[host], dict[str, None]()
         left: dict[str, int] = {}
         for number, count in moved.items():
             way = problem.groups[number].ways[host]
             change += sign * count * way.seconds * way.width
             if sign * count > 0 and way.model not in held:
-                fresh.add(way.model)
+                fresh[way.model] = None
             left[way.model] = left.get(way.model, 0) - sign * count
         gone = [model for model, count in left.items() if count and count == held.get(model)]
         for model, sign in (*((one, 1) for one in fresh), *((one, -1) for one in gone)):
