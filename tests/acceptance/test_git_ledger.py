@@ -65,7 +65,36 @@ def test_another_host_finds_everything_done(user: User, bare: Path) -> None:
     for file in here.glob("m*/**/*"):
         if file.is_file():
             assert (there / file.relative_to(here)).read_bytes() == file.read_bytes()
-    assert git(bare, "for-each-ref", "--format=%(refname)", "refs/heads").count("\n") == 1
+    assert git(bare, "for-each-ref", "--format=%(refname)", "refs/heads/machine").count("\n") == 1
+
+
+def test_a_merge_brings_results_onto_one_branch_and_strikes_them_off_the_lists(
+    user: User, bare: Path
+) -> None:
+    user.write(MOCK)
+    at = ("study.yaml", "--ledger", "git+file:lab.git")
+    names = [f"mock_benchmark_m{number}_dense_0" for number in (1, 2)]
+    seed, name = user.folder / "seed", ["-c", "user.name=me", "-c", "user.email=me@example.org"]
+    git(user.folder, "clone", "-q", str(bare), str(seed))
+    (seed / "data" / "phase").mkdir(parents=True)
+    listed = seed / "data" / "phase" / "one.txt"
+    listed.write_text("".join(f"{entry}.json\n" for entry in (*names, "another_m3_dense_0")))
+    git(seed, "add", ".")
+    git(seed, *name, "commit", "-q", "-m", "what is to do")
+    git(seed, "push", "-q", "origin", "HEAD:main")
+    user.run("run", *at, "--cpu-slots", "1", "--only", "models=m1")
+    assert user.json("merge", *at)["branch"]["entries"] == names[:1]
+    user.run("run", *at, "--cpu-slots", "1", "--results", "elsewhere", code=None)
+    told = user.json("merge", *at)["branch"]
+    assert (told["entries"], told["struck"], told["refused"]) == (names[1:], 1, {})
+    assert user.json("merge", *at)["branch"]["commit"] == ""
+    assert git(bare, "show", "main:data/phase/one.txt") == "another_m3_dense_0.json\n"
+    files = git(bare, "ls-tree", "-r", "--name-only", "main").splitlines()
+    assert {f"runs/{entry}.json" for entry in names} <= set(files)
+    assert "results/study/m2/dense/mock_benchmark/cell.json" in files
+    said = git(bare, "log", "--first-parent", "--format=%s", "main").splitlines()
+    assert said == [*(f"finish {entry}" for entry in names[::-1]), "what is to do"]
+    assert git(bare, "fsck", "--no-dangling", "--no-progress") == ""
 
 
 def test_the_users_checkout_and_index_are_left_as_they_are(user: User, bare: Path) -> None:

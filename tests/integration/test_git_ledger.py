@@ -340,6 +340,33 @@ def counted(ledger: GitLedger) -> list[bool]:
     return told
 
 
+def test_refs_of_cells_that_ended_long_ago_are_compacted_and_no_cell_is_claimed_again(
+    bare: Path,
+) -> None:
+    wall = FakeClock()
+    with (
+        closing(opened(bare, "one", wall=wall)) as one,
+        closing(opened(bare, "stale", wall=wall, fresh=60.0)) as stale,
+    ):
+        one.enroll(CELLS[:3])
+        stale.look()  # nothing ended, as far as it knows from here on
+        for claim in one.claim(ME, Offer(), 2):
+            one.finish(claim.lease, SUCCESS)
+        assert one.compact() == 0
+        wall.advance(2 * 86400.0)
+        assert one.compact() == 2
+        assert git(bare, "for-each-ref", "refs/benchfleet/study/claims") == ""
+        told = counted(stale)
+        claims = stale.claim(ME, Offer(), 3)
+        assert [claim.lease.fingerprint for claim in claims] == [CELLS[2].fingerprint]
+        assert told[0] is False
+        one.record(Event(kind="retry_asked", fingerprint=CELLS[0].fingerprint))
+        (again,) = stale.claim(ME, Offer(), 3) or one.claim(ME, Offer(), 3)
+        assert (again.lease.attempt, again.lease.token) == (2, 2)
+    with closing(opened(bare, "newcomer")) as newcomer:
+        assert [r.state for r in newcomer.cells()] == ["running", "success", "running"]
+
+
 # What is no ledger
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+import time
 from collections.abc import Sequence
 from contextlib import closing
+from dataclasses import asdict
 from pathlib import Path
 
 from benchfleet.bench import Bench, make_folder, place_at
@@ -14,9 +16,11 @@ from benchfleet.cli import options
 from benchfleet.cli.ending import compared, write_report
 from benchfleet.cli.words import printable, shown_path
 from benchfleet.domain.attempt import CellRecord
-from benchfleet.errors import LedgerAbsent, UnknownName
+from benchfleet.errors import LedgerAbsent, LedgerAway, PlaceUnreachable, UnknownName
 from benchfleet.ledger.base import Ledger
 from benchfleet.results.places.base import Place
+from benchfleet.results.places.git import GitPlace
+from benchfleet.results.places.git_merge import Done, Merged, merge_branches
 from benchfleet.runner.gathering import Gathered, gather, unsound
 from benchfleet.runner.recover import publish_what_was_committed
 
@@ -56,6 +60,7 @@ def main(arguments: argparse.Namespace) -> int:
         absent = bench.absent(records)
         places = _places(arguments, bench, ledger)
         told = gather(bench.layout, absent, places)
+        branch = _branch(bench, ledger, records)
         done = [record for record in records if record.state == "success"]
         here = [record for record in done if record not in absent]
         unfit = {r.path: why for r in here if (why := unsound(bench.layout, r))}
@@ -77,10 +82,13 @@ def main(arguments: argparse.Namespace) -> int:
             "unsound": unfit,
             "missing": last,
             "away": told.away,
+            **({"branch": asdict(branch)} if branch else {}),
         }
         print(json.dumps(found_, indent=2))
     else:
         _tell(arguments, bench, told, len(done), unfit, last)
+        if branch is not None:
+            _tell_branch(branch)
     return 1 if last or unfit else 0
 
 
@@ -92,6 +100,34 @@ def _places(arguments: argparse.Namespace, bench: Bench, ledger: Ledger) -> list
     if (own := getattr(ledger, "place", None)) is not None:
         places.append(own())
     return places
+
+
+def _branch(bench: Bench, ledger: Ledger, records: Sequence[CellRecord]) -> Merged | None:
+    """Where the ledger is in git, the results of all machines come onto one branch there."""
+    place = ledger.place() if hasattr(ledger, "place") else None
+    if not isinstance(place, GitPlace):
+        return None
+    done = [
+        Done(id=record.id, path=record.path, digest=record.outcome.digest)
+        for record in records
+        if record.state == "success" and record.outcome
+    ]
+    remote, objects = place.repository
+    try:
+        told = merge_branches(remote, objects, bench.campaign.name, done, at=time.time())
+        ledger.compact()  # type: ignore[attr-defined]
+    except (PlaceUnreachable, LedgerAway) as error:
+        print(printable(f"benchfleet: {error}"), file=sys.stderr)
+        return None
+    return told
+
+
+def _tell_branch(branch: Merged) -> None:
+    for path, why in branch.refused.items():
+        print(printable(f"refused  {path}: {why}"))
+    if branch.commit:
+        struck = f", {branch.struck} lines struck off the lists" if branch.struck else ""
+        print(f"main     {len(branch.entries)} results merged{struck}")
 
 
 def _source(source: str, bench: Bench) -> list[Place]:

@@ -33,10 +33,11 @@ from benchfleet.errors import (
     LedgerError,
     LedgerUnreachable,
 )
-from benchfleet.git.objects import Objects, kept
-from benchfleet.git.remote import Remote
+from benchfleet.git.objects import EMPTY_TREE, Objects, kept
+from benchfleet.git.remote import Remote, Swap
 from benchfleet.ledger.chosen_table import Do
 from benchfleet.ledger.git_address import ref_part
+from benchfleet.ledger.git_log import message
 from benchfleet.ledger.git_mirror import ACTS, Change
 from benchfleet.ledger.git_outbox import Outbox
 from benchfleet.ledger.git_store import Store
@@ -50,6 +51,7 @@ STALE = 15.0  # seconds after which a claim looks first, though it knows of cell
 _PAUSES = (0.05, 0.2, 0.5, 1.0, 2.0, 5.0)  # seconds between tries; the last one stays
 _TOGETHER = 400  # refs in one push
 _CROWD = 64
+_OLD = 86400.0  # seconds; far more than a push takes, and than clocks are wrong by
 _WINDOW = 1024  # cells that a claim chooses from, where others claim too
 T = TypeVar("T")
 Verb = Callable[[], Any]
@@ -125,6 +127,39 @@ class GitLedger(SqlLedger):
             yield
         finally:
             del self._hurry.patience
+
+    def compact(self, older: float = _OLD) -> int:
+        """Remove the refs of cells that ended so many seconds ago, which the logs tell of anyway;
+        how many. Whoever does not know of it is refused, since the ledger's own ref moves on."""
+        removed = 0
+        while True:
+            self.look()
+            try:
+                with self.store.turn, self.store.mirror.writing() as change:
+                    found = self._compacted(change, self.store.wall() - older)
+            except Behind:
+                continue
+            except GitError as error:
+                raise self.store.plain(error) from error
+            removed += found
+            if found < _TOGETHER:
+                return removed
+
+    def _compacted(self, change: Change, before: float) -> int:
+        store, do = self.store, change.do
+        old = do("ended_long_ago", before=before, limit=_TOGETHER).fetchall()
+        if not old:
+            return 0
+        tip = store.mirror.tips(do)[store.refs.ledger][0]
+        text = message(f"compact {len(old)} claims", campaign=store.campaign)
+        commit = store.commit(EMPTY_TREE, (tip,), text)
+        swaps = [Swap(ref=f"{store.refs.claims}{name}", old=object, new="") for name, object in old]
+        if not store.remote.push([Swap(ref=store.refs.ledger, old=tip, new=commit), *swaps]):
+            raise Behind
+        do("moved", ref=store.refs.ledger, tip=commit, moved=self._clock())
+        for name, _ in old:
+            do("point", fingerprint=name, object="")
+        return len(old)
 
     def place(self) -> Any:
         """The results that lie in the repository, as `benchfleet.results.places.base.Place`."""

@@ -48,6 +48,7 @@ class Sharing(Ledger, Protocol):
 
     def within(self, seconds: float) -> AbstractContextManager[None]: ...
     def place(self) -> Any: ...
+    def compact(self) -> int: ...
     def last(self) -> int:
         """The number of the last event that was seen."""
         ...
@@ -246,6 +247,10 @@ class HostedLedger:
     def within(self, seconds: float) -> AbstractContextManager[None]:
         """Give up what this thread asks meanwhile so soon where the remote is away."""
         return self.inside.within(seconds)
+
+    def compact(self) -> int:
+        """Remove the refs of cells that ended long ago; how many."""
+        return self.inside.compact()
 
     def place(self) -> Any:
         """The results that lie in the repository."""

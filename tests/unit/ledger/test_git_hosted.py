@@ -64,6 +64,9 @@ class Shared(MemoryLedger):
     def place(self) -> None:
         return None
 
+    def compact(self) -> int:
+        return 0
+
     def last(self) -> int:
         return 0
 

@@ -54,3 +54,11 @@ rollback to part;
 
 -- name: end_part
 release part;
+
+-- name: ended_long_ago
+-- Cells whose refs serve nobody any more.
+select claim.fingerprint, claim.object
+from claim join cell using (fingerprint) join event on event.seq = cell.outcome
+where cell.state not in ('pending', 'running') and claim.object not in ('', '?')
+  and event.at < :before
+limit :limit;

@@ -66,6 +66,11 @@ class GitPlace:
                     seal = _file(self._objects, tree, f"{place}/{names.CELL}", "")
                     (into / path / names.CELL).write_bytes(seal)
 
+    @property
+    def repository(self) -> tuple[Remote, Objects]:
+        """The remote, and the objects that are here."""
+        return self._remote, self._objects
+
     def _found(self, path: str) -> tuple[str, str] | None:
         """The tree that has a result, and the digest of its seal."""
         if self._trees is None:
