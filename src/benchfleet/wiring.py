@@ -33,6 +33,7 @@ from benchfleet.runner.attempts import Attempts
 from benchfleet.runner.gates import Gating
 from benchfleet.runner.inbox import (
     Broken,
+    Changed,
     Inbox,
     Interrupted,
     LeaseLost,
@@ -162,6 +163,8 @@ def run_cells(
             publish=sender.publish if sender else public,
             gating=_gating(bench, cells),
         )
+        if (listen := getattr(shared, "listen", None)) is not None:
+            listen(lambda: inbox.post(Changed()))
         end = runner.run()
         return _sent(sender, inbox, end) if sender else end
     finally:

@@ -370,6 +370,43 @@ def test_a_choice_of_what_another_enrolled_since_is_claimed_from(
     assert mine.claim(ME, Offer(among=among))[0].cell == third
 
 
+def test_whoever_listens_is_told_when_cells_became_claimable(
+    own_postgres: Postgres, campaign: str
+) -> None:
+    from benchfleet.ledger.postgres import PostgresLedger
+
+    told = threading.Event()
+
+    def heard() -> bool:
+        done = told.wait(30)
+        told.clear()
+        return done
+
+    with (
+        closing(PostgresLedger(own_postgres.url(), campaign=campaign)) as ledger,
+        closing(PostgresLedger(own_postgres.url(), campaign=campaign, lease=0.2)) as other,
+    ):
+        ledger.listen(told.set)
+        assert heard()  # it may have missed something
+        other.enroll([sample_cell(0)])
+        assert heard()
+        (claim,) = other.claim(ME, Offer())
+        other.release([claim.lease], "given back")
+        assert heard()
+        (claim,) = other.claim(ME, Offer())
+        time.sleep(0.3)
+        other.reap()
+        assert heard()
+        other.record(Event(kind="cancel_asked", fingerprint=sample_cell(0).fingerprint))
+        other.record(Event(kind="host_lost"))
+        assert not told.wait(0.3)
+        other.record(Event(kind="retry_asked", fingerprint=sample_cell(0).fingerprint))
+        assert heard()
+        own_postgres.stop()
+        own_postgres.start()
+        assert heard()
+
+
 def test_the_servers_clock_counts_and_no_other(
     opened: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -30,7 +30,7 @@ from benchfleet.engines.base import (
 )
 from benchfleet.errors import LedgerFull
 from benchfleet.runner.cells import HOLD
-from benchfleet.runner.inbox import Arrival, Interrupted, LeaseLost, NoRoom
+from benchfleet.runner.inbox import Arrival, Changed, Interrupted, LeaseLost, NoRoom
 from benchfleet.runner.place import Pool
 from benchfleet.runner.progress import Notice, Progress
 from benchfleet.testing.samples import sample_cell
@@ -548,6 +548,30 @@ def test_what_lies_at_a_public_path_is_never_overwritten(stage: Stage) -> None:
     plain.rmdir()
     stage.run(cells(1))
     assert (plain / "cell.json").exists()
+
+
+@pytest.mark.parametrize(("told", "begun"), [(True, 0.4), (False, 1.0)])
+def test_what_others_give_back_is_claimed_when_the_ledger_tells_of_it(
+    stage: Stage, told: bool, begun: float
+) -> None:
+    stage.ledger.enroll(cells(1))
+    (claim,) = stage.ledger.claim(RunnerId("other"), Offer(), 1)
+
+    stage.inbox.post(LeaseLost(lease=claim.lease), after=0.3)  # nothing of ours: it only comes
+    take = stage.inbox.take
+
+    def taken(wait: float) -> Arrival | None:
+        arrival = take(wait)
+        if isinstance(arrival, LeaseLost):
+            stage.ledger.release([claim.lease], "given back")
+            if told:
+                stage.inbox.post(Changed())
+        return arrival
+
+    stage.inbox.take = taken  # type: ignore[method-assign]
+    end = stage.run(cells(1))
+    assert end.progress.states == {"success": 1}
+    assert end.seconds == pytest.approx(10 + begun)
 
 
 def test_cells_held_by_another_runner_are_waited_for_and_taken_when_it_dies(stage: Stage) -> None:

@@ -42,6 +42,10 @@ Waiting. A ledger whose store may be away for a while is patient with it. It has
 `within(seconds)` too, a context in which what the thread asks is given up so soon (`LedgerAway`): a
 runner that has slots to serve does not wait.
 
+Waking. A ledger that can tell its users has a method `listen(told)`, which calls `told` from a
+thread of its own, until it is closed, when somebody made cells claimable. Where there is none, or
+a line breaks, runners look by themselves.
+
 Atomicity. Each call is one transaction: all of it or nothing, durable when it returns. Calls
 may come from several threads and processes at once. One exception: a ledger whose users all run on
 its own machine may lose the last `claim` and `renew` calls when that machine loses its power, if

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -24,13 +24,15 @@ from benchfleet.ledger.connections import PATIENCE, Connections, array, do, stat
 from benchfleet.ledger.copying import TABLES, Row, Tables
 from benchfleet.ledger.enrolling import Enrolment
 from benchfleet.ledger.finishing import Ended, Together
+from benchfleet.ledger.listening import Listener
 from benchfleet.ledger.moving import enter, rows_of
 from benchfleet.ledger.opening import prepare
 from benchfleet.ledger.present import campaigns_in
 from benchfleet.ledger.rows import CellTexts, record_of
 from benchfleet.ledger.sql import Clock
 
-_BREAKS = 3  # of a line, without a row in between, until a reader gives up
+_WAKING = frozenset({"enrolled", "retry_asked", "gate_opened"})  # may let somebody claim
+_BREAKS = 10  # of a line, without a row in between, until a reader gives up
 _CURSOR = 2000  # rows that a reader fetches at once
 _ONE_VIEW = (
     "begin isolation level repeatable read read only;"
@@ -70,6 +72,7 @@ class PostgresLedger:
             self._connections, self._texts, clock=clock, lease=lease, turn=self._turn
         )
         self._finishing = Together(self.finish_all)
+        self._listeners: list[Listener] = []
         try:
             self._connections.check()
             self._connections.asked(
@@ -91,6 +94,8 @@ class PostgresLedger:
         return campaigns_in(url)
 
     def close(self) -> None:
+        for listener in self._listeners:
+            listener.close()
         self._connections.close()
         self._renewing.close()
 
@@ -211,7 +216,14 @@ class PostgresLedger:
 
         return self._connections.asked(recorded)
 
+    def listen(self, told: Callable[[], None]) -> None:
+        """Call `told`, from a thread of its own until this is closed, when others made cells
+        claimable."""
+        self._listeners.append(Listener(self._connections, self.schema, told))
+
     def _append(self, connection: Connection, kind: str, fingerprint: str, data: Any) -> int:
+        if kind in _WAKING:
+            do(connection, "notify")
         do(connection, "all_told", turn=self._turn)
         row = do(
             connection,
@@ -268,14 +280,16 @@ class PostgresLedger:
 
         breaks = 0
         while True:
+            reading = False
             try:
                 with self._connections.lent(opened) as (now, rows), rows:
+                    reading = True
                     for ordinal, *row in rows:
                         after, breaks = ordinal, 0
                         yield record_of(row, now)
             except LedgerUnreachable:
                 breaks += 1
-                if breaks > _BREAKS:
+                if not reading or breaks > _BREAKS:  # to open it was waited long enough
                     raise
             else:
                 return

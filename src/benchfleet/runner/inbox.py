@@ -63,6 +63,11 @@ class LedgerBack:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Changed:
+    """Others made cells claimable."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Measured:
     """What this machine has free, by memory."""
 
@@ -78,6 +83,7 @@ Arrival = (
     | NoRoom
     | LedgerGone
     | LedgerBack
+    | Changed
     | Measured
 )
 

@@ -42,6 +42,7 @@ from benchfleet.runner.hosts import Hosts
 from benchfleet.runner.inbox import (
     Arrival,
     Broken,
+    Changed,
     Concluded,
     Inbox,
     Interrupted,
@@ -64,6 +65,7 @@ from benchfleet.runner.slots import Slots
 from benchfleet.runner.space import PLENTY, Room
 
 HERE = Here()  # a machine of which nothing is known
+HERD = 0.1  # seconds over which runners that heard the same look at the ledger
 LOOK_EVERY = 1.0  # seconds between looks at what became claimable without an arrival
 IDLE_LOOK = 15.0  # the same at most, where nothing is left and the runner stays
 IDLE_SLOTS = 60.0  # seconds until a runner that has nothing to do lets go of its models
@@ -201,6 +203,7 @@ class Runner:
             here=here,
         )
         self._news.tell(self._orders.follow)
+        self._random = random
         self._next_look = 0.0
         self._woke = False  # the look before was late
         self._pause = LOOK_EVERY
@@ -454,6 +457,10 @@ class Runner:
             self._course.say(
                 "warning", message=f"{arrival.why}; what runs goes on, and nothing is begun"
             )
+        elif isinstance(arrival, Changed):
+            if not self._slots.any_busy or self._slots.idle:  # not all at once: many hear it
+                soon = self._inbox.now() + HERD * self._random()
+                self._next_look = min(self._next_look, soon)
         elif isinstance(arrival, LedgerBack):
             self._course.say("warning", message="the ledger answers again; going on")
         elif isinstance(arrival, Measured):

@@ -208,7 +208,8 @@ with held as materialized (
   from held where cell.ordinal = held.ordinal
   returning cell.ordinal, cell.attempt, held.token, cell.runner
 ), turn as materialized (
-  select pg_advisory_xact_lock_shared(%(turn)s::bigint) from given limit 1
+  select pg_advisory_xact_lock_shared(%(turn)s::bigint), pg_notify(current_schema(), '')
+  from given limit 1
 )
 insert into event (at, kind, fingerprint, cell, data)
 select coalesce(%(now)s::float8, extract(epoch from clock_timestamp())::float8),
@@ -231,7 +232,8 @@ with moment as materialized (
   where cell.ordinal = expired.ordinal
   returning cell.ordinal, cell.attempt, cell.token, cell.runner
 ), turn as materialized (
-  select pg_advisory_xact_lock_shared(%(turn)s::bigint) from reaped limit 1
+  select pg_advisory_xact_lock_shared(%(turn)s::bigint), pg_notify(current_schema(), '')
+  from reaped limit 1
 ), told as (
   insert into event (at, kind, fingerprint, cell, data)
   select moment.now, 'reaped', '', ordinal,
@@ -262,6 +264,10 @@ select coalesce(%(now)s::float8, extract(epoch from clock_timestamp())::float8),
        case when found.ordinal is null then %(fingerprint)s else '' end, found.ordinal, %(data)s
 from (select max(ordinal) as ordinal from identity where fingerprint = %(fingerprint)s) as found
 returning seq;
+
+-- name: notify
+-- Whoever listens looks at what can be claimed. Few transactions do so: they commit one by one.
+select pg_notify(current_schema(), '');
 
 -- name: last_event
 select coalesce(max(seq), 0) from event;
