@@ -61,7 +61,8 @@ def _place(model: Model) -> dict[str, Any]:
 
 
 def _config(config: Config) -> dict[str, Any]:
-    return {**vars_of(config), "attention": config.identity()["attention"]}
+    kept = {**vars_of(config), "attention": config.identity()["attention"]}
+    return {name: value for name, value in kept.items() if name != "settings" or value}
 
 
 def _workload(workload: Workload) -> dict[str, Any]:

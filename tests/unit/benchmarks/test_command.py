@@ -36,7 +36,7 @@ def _digest(folder: Path, **params: Any) -> str:
         ({"argv": ["python", True]}, "each of argv must be text or a number, not True"),
         ({"argv": ["a\0b"]}, "each of argv must be text"),
         ({"argv": ["x", "{reslt}"]}, r"no field {reslt}; did you mean {result}\?"),
-        ({"argv": ["x", "{qqqq}"]}, r"no field {qqqq}; there are config, result,"),
+        ({"argv": ["x", "{qqqq}"]}, r"no field {qqqq}; there are config, config_name,"),
         ({"environment": {"A": "{modle}"}}, r"did you mean {model}\?"),
         ({"environment": ["A"]}, "environment must be a mapping"),
         ({"environment": {"A=B": "1"}}, "'A=B' cannot name a variable"),

@@ -103,7 +103,7 @@ def test_words_that_yaml_once_took_for_truths_are_names(
         ("c: {attention: [null]}", "c.attention[0]", "is empty"),
         ("c: {attention: []}", "c.attention", "names no step; leave it out"),
         ("c: {atention: {sink: 4}}", "c.atention", "no key 'atention' here; did you mean"),
-        ("c: [{sink: 4}]", "c", "must be a mapping of attention, everywhere, not a list"),
+        ("c: [{sink: 4}]", "c", "must be a mapping of attention, settings, everywhere, not a list"),
         ("c: {everywhere: yes}", "c.everywhere", "must be true or false, not 'yes'"),
         ("..: null", "'..'", "'..' may not start with a dot"),
         ("'': null", "''", "a name may not be empty"),
