@@ -16,7 +16,7 @@ from benchfleet.domain.phase import GATE_EVENTS, Decision, Phase, decisions, for
 from benchfleet.domain.resource import Choice, Offer
 from benchfleet.domain.told import Told
 from benchfleet.engines.base import Done, Failed, Order, SlotEvent, SlotId, Started
-from benchfleet.runner.gates import PATIENCE, Gating
+from benchfleet.runner.gates import PATIENCE, Gates, Gating
 from benchfleet.runner.inbox import Arrival
 from benchfleet.testing.samples import sample_cell
 from stage import Stage, good
@@ -225,8 +225,8 @@ def test_a_phase_that_others_work_at_is_waited_for(stage: Stage) -> None:
 def test_phases_of_a_campaign_that_grew_are_learned_from_the_ledger(stage: Stage) -> None:
     """A worker without the file holds cells of a phase that it never heard of."""
     cells = phase_cells(1, 1)
-    stage.gating = Gating(phases=(E0,))
-    gated = stage.runner(cells[:1])._gates
+    gating = Gating(phases=(E0,))
+    gated = Gates(gating, ledger=stage.ledger, cells=cells[:1], say=lambda decision: None)
     stage.ledger.record(Told(name="study", phases=PHASES).event())
     gated.learn(cells)
     assert gated.held() == [str(cells[1].fingerprint)]

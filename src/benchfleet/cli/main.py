@@ -15,36 +15,41 @@ import benchfleet
 from benchfleet.errors import BenchfleetError, CampaignError, LedgerError
 
 VERBS = {
+    # describe
+    "init": "write a campaign file for what this machine can run",
+    "plan": "check a campaign and list its cells; runs nothing",
+    "schema": "print the JSON Schema of a campaign file, for editors",
+    # run
     "run": "run what is not done yet, and show what won",
-    "work": "run what this host may of a shared ledger, until nothing is left",
-    "reassign": "give what a failed machine held to the others",
-    "merge": "bring the results of all hosts into this one's folder, each checked",
     "attach": "see again what a run does, from any shell",
     "stop": "ask a run to end in good order",
-    "service": "write a systemd unit that runs a campaign, also after a restart",
-    "plan": "check a campaign and list its cells; runs nothing",
-    "status": "how far a campaign is, who runs what, and what failed",
     "slots": "what the slots of a run do; add, drain and remove devices while it runs",
+    # share
+    "work": "run what this host may of a shared ledger, until nothing is left",
     "phase": "lists of what phases have to do, in a git repository",
     "gate": "the gates between a campaign's phases: show, check, override",
-    "init": "write a campaign file for what this machine can run",
-    "schema": "print the JSON Schema of a campaign file, for editors",
+    "probe": "see what this machine has and can do, and write its capability report",
+    "assign": "share a campaign's cells out over machines, so that all are done soonest",
+    "reassign": "give what a failed machine held to the others",
+    "merge": "bring the results of all hosts into this one's folder, each checked",
+    "hosts": "check the machines of an inventory, or bring benchfleet to them",
+    "service": "write a systemd unit that runs a campaign, also after a restart",
+    # look
+    "status": "how far a campaign is, who runs what, and what failed",
     "report": "what won, by how much, and whether it is sure",
-    "retry": "give cells that ended badly another chance",
     "failures": "what failed and why, grouped, each with the way out",
     "logs": "what a cell printed, attempt by attempt",
+    # care
+    "retry": "give cells that ended badly another chance",
+    "cancel": "end cells that are not wanted any more",
     "release": "give back cells that a runner holds",
     "reap": "take cells from runners that died",
-    "cancel": "end cells that are not wanted any more",
+    "rescore": "score again what was answered, without asking the model",
     "verify": "whether every result is there and as it was sealed; mends what is not",
     "archive": "pack old attempts, logs and raw files, or move them; never a result",
     "gc": "delete old attempts and logs; never a result",
-    "rescore": "score again what was answered, without asking the model",
-    "doctor": "whether this machine, a campaign and its hosts are fit to run, and what to mend",
     "ledger": "care for the ledger: make, check, copy or rebuild it",
-    "probe": "see what this machine has and can do, and write its capability report",
-    "assign": "share a campaign's cells out over machines, so that all are done soonest",
-    "hosts": "check the machines of an inventory, or bring benchfleet to them",
+    "doctor": "whether this machine, a campaign and its hosts are fit to run, and what to mend",
 }
 _ENDINGS = """\
 ends with 0 where all cells succeeded, 1 where some did not, 2 on bad usage or a bad campaign,

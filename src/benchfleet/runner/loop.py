@@ -12,7 +12,6 @@ from typing import Any
 from benchfleet import registry
 from benchfleet.domain.attempt import RunnerId
 from benchfleet.domain.cell import Cell
-from benchfleet.domain.phase import Decision
 from benchfleet.domain.state import State
 from benchfleet.engines.base import (
     AttemptEvent,
@@ -37,7 +36,8 @@ from benchfleet.runner.cells import Background, Cells
 from benchfleet.runner.course import Course
 from benchfleet.runner.crowd import Crowd
 from benchfleet.runner.fill import Filler
-from benchfleet.runner.gates import Gates, Gating
+from benchfleet.runner.gatekeeper import Gatekeeper
+from benchfleet.runner.gates import Gating
 from benchfleet.runner.hosts import Hosts
 from benchfleet.runner.inbox import (
     Arrival,
@@ -60,16 +60,13 @@ from benchfleet.runner.outlook import outlook
 from benchfleet.runner.place import Pool
 from benchfleet.runner.progress import NoticeKind, Observer, Progress
 from benchfleet.runner.recover import publish_what_was_committed
-from benchfleet.runner.shift import Shift
+from benchfleet.runner.shift import GRACE, Rest, Shift
 from benchfleet.runner.slots import Slots
 from benchfleet.runner.space import PLENTY, Room
 
 HERE = Here()  # a machine of which nothing is known
 HERD = 0.1  # seconds over which runners that heard the same look at the ledger
 LOOK_EVERY = 1.0  # seconds between looks at what became claimable without an arrival
-IDLE_LOOK = 15.0  # the same at most, where nothing is left and the runner stays
-IDLE_SLOTS = 60.0  # seconds until a runner that has nothing to do lets go of its models
-GRACE = 30.0  # seconds that cells have to stop, after a runner's time is over
 OUTLOOK_EVERY = 1e-3  # seconds for each slot, between two looks at how long it should still take
 
 
@@ -133,7 +130,6 @@ class Runner:
             floor=max((cell.limits.disk or 0 for cell in cells), default=0) or None,
             ending=ending or threading.Event(),
         )
-        self._gates = Gates(gating, ledger=ledger, cells=cells, say=self._tell_of_gate)
         self._slots = Slots(runner[:8], engine, layout, self._course.progress)
         hosts, self._news = Hosts(engine.hosts()), News(ledger)
         self._filler = Filler(
@@ -150,6 +146,9 @@ class Runner:
             begin=lambda slot, claim: self._cells.begin(slot, claim),
         )
         self._devices = self._filler.devices
+        self._gates = Gatekeeper(
+            gating, ledger=ledger, cells=cells, course=self._course, filler=self._filler
+        )
         self._cells = Cells(
             ledger=ledger,
             engine=engine,
@@ -206,14 +205,10 @@ class Runner:
         self._random = random
         self._next_look = 0.0
         self._woke = False  # the look before was late
-        self._pause = LOOK_EVERY
-        self._idle_since: float | None = None
+        self._rest = Rest(stays=shift.stays, least=LOOK_EVERY)
         self._until: float | None = None
         self._time_is_up = False
         self._waits_for = ""
-        self._waits_for_gate = False
-        self._ran = 0  # attempts that had ended when a gate was waited for
-        self._suspects: set[str] = set()  # attempts at critical cells, whose failure is written
 
     def run(self) -> RunEnd:
         """Run to the end. Raises `LedgerUnreachable` when the ledger is gone."""
@@ -222,10 +217,7 @@ class Runner:
             if self._shift.seconds is not None:
                 self._until = began + self._shift.seconds
             self._enroll()
-            self._filler.hold(self._gates.held())  # also where nobody can say how gates stand
-            self._heed_gates()
-            hopeful = self._gates.any and self._gates.hopeful(began)
-            if self._shift.stays or hopeful or self._unfinished():
+            if self._shift.stays or self._gates.begin(began) or self._unfinished():
                 self._filler.survey()
                 self._filler.enrolled = not self._shift.enrolls  # perhaps since it was looked at
                 self._filler.decided = True
@@ -290,43 +282,14 @@ class Runner:
             return True
         if not self._slots.all_idle or self._unfinished():
             return True
-        return self._gates.any and self._more_opens()
-
-    def _more_opens(self) -> bool:
-        """Whether a gate lets something more be begun, or may do so soon."""
+        if not self._gates.any:
+            return False
         self._filler.follow()
-        self._heed_gates()
+        self._gates.heed()
         if self._unfinished():
             self._fill()
             return True
-        now, before, self._ran = self._inbox.now(), self._ran, self._cells.ran
-        if self._ran != before:
-            self._gates.worked(now)
-        try:
-            if not self._gates.hopeful(now):
-                return False
-        except LedgerAway:
-            return True
-        if not self._waits_for_gate:
-            self._waits_for_gate = True
-            self._course.say("waiting", message="a gate that is undecided")
-        return True
-
-    def _heed_gates(self) -> None:
-        """Hold what no gate lets be begun, and nothing else."""
-        if not self._gates.any:
-            return
-        anew, self._filler.decided = self._filler.decided, False
-        try:
-            if self._gates.look(anew=anew) or anew:
-                self._filler.hold(self._gates.held())
-        except LedgerAway:
-            self._filler.decided = True  # to be seen again
-
-    def _tell_of_gate(self, decision: Decision) -> None:
-        self._waits_for_gate = False
-        message = f"{decision.phase}: {decision}"
-        self._course.say("gate_decided", message=message, phase=decision.phase, by=decision.by)
+        return self._gates.may_open(self._inbox.now(), ran=self._cells.ran)
 
     def _unfinished(self) -> bool:
         """Whether a cell is left that this runner could still see to its end."""
@@ -347,7 +310,7 @@ class Runner:
     def _look(self) -> None:
         """See to what nobody tells: leases that ran out, back-offs over, cells too slow."""
         late = self._inbox.now() - self._next_look
-        self._next_look = self._inbox.now() + self._pause
+        self._next_look = self._inbox.now() + self._rest.pause
         # Suspended, or a slow disk: what is ours is not to be reaped. Nor is, in the first look,
         # what others hold: where the machine slept they are just waking up, too.
         waking = late > LOOK_EVERY or self._keeper.behind()
@@ -373,9 +336,9 @@ class Runner:
         self._orders.look()
         self._crowd.look()
         self._keep_to_shift()
-        self._heed_gates()
+        self._gates.heed()
         self._fill()
-        self._rest()
+        self._see_to_rest()
         self._look_out()
 
     def _look_out(self) -> None:
@@ -412,28 +375,22 @@ class Runner:
             self._course.take_in(new)
             self._course.say("warning", message=f"{len(new)} cells were enrolled since; taken in")
 
-    def _rest(self) -> None:
+    def _see_to_rest(self) -> None:
         """Look ever more seldom while there is nothing to do, and keep no model for nothing."""
         now = self._inbox.now()
-        if not self._shift.stays or self._slots.any_busy or self._filler.backlog.lanes():
-            self._pause, self._idle_since = LOOK_EVERY, None
-            self._next_look = min(self._next_look, now + LOOK_EVERY)
-            return
-        self._pause = min(1.5 * self._pause, IDLE_LOOK)
-        self._idle_since = now if self._idle_since is None else self._idle_since
-        if now - self._idle_since > IDLE_SLOTS:
+        idle = not self._slots.any_busy and not self._filler.backlog.lanes()
+        if self._rest.see(now, idle=idle):
             for slot in self._slots.idle:
                 self._slots.retire(slot)
+        if self._rest.pause == LOOK_EVERY:
+            self._next_look = min(self._next_look, now + LOOK_EVERY)
 
     def _fill(self) -> None:
         if self._course.over or self._course.short_of_room:
             return
-        if self._suspects and self._cells.under_way:
+        states, writing = self._course.progress.states, bool(self._cells.under_way)
+        if not self._gates.admits(states, writing=writing):
             return
-        self._suspects.clear()
-        states = self._course.progress.states
-        if self._gates.alarmed(states.get("failed", 0) + states.get("partial", 0)):
-            self._heed_gates()
         if self._until is not None:
             self._filler.leave_out(self._until - self._inbox.now())
         for slot in self._filler.fill():
@@ -468,7 +425,7 @@ class Runner:
         elif isinstance(arrival, HostLost):
             self._machines.host_lost(arrival)
         elif isinstance(arrival, Concluded):
-            self._suspects.discard(arrival.attempt.key)
+            self._gates.written(arrival.attempt)
             if self._cells.concluded(arrival):
                 self._fill()
         elif isinstance(arrival, HostReady):
@@ -489,8 +446,8 @@ class Runner:
             return False
         elif isinstance(event, AttemptEvent) and attempt and attempt.key == event.attempt:
             ended = self._cells.take(slot, attempt, event)
-            if isinstance(event, Failed) and self._gates.suspects(attempt.claim.cell):
-                self._suspects.add(attempt.key)
+            if isinstance(event, Failed):
+                self._gates.failed(attempt)
             if isinstance(event, Done):
                 self._devices.worked(slot)
             elif isinstance(event, Failed) and attempt.cancelled_at is None:

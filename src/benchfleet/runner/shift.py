@@ -1,4 +1,4 @@
-"""How long a runner stays, and where its cells come from."""
+"""How long a runner stays, how it rests, and where its cells come from."""
 
 from __future__ import annotations
 
@@ -6,6 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from benchfleet.domain.cell import Cell
+
+SELDOM = 15.0  # seconds between two looks at most, where nothing is left and the runner stays
+KEPT = 60.0  # seconds for which models are kept while there is nothing to do
+GRACE = 30.0  # seconds that cells have to stop, after a runner's time is over
 
 
 def _no_more() -> Sequence[Cell]:
@@ -21,3 +25,21 @@ class Shift:
     more: Callable[[], Sequence[Cell]] = _no_more  # all it is about, after somebody enrolled others
     stays: bool = False  # also where nothing is left
     seconds: float | None = None  # after which it ends, and nothing is begun that would take longer
+
+
+class Rest:
+    """How seldom a runner that stays looks at its ledger, while it has nothing to do."""
+
+    def __init__(self, *, stays: bool, least: float) -> None:
+        self._stays, self._least = stays, least
+        self._since: float | None = None  # when it had nothing to do any more
+        self.pause = least  # seconds between two looks
+
+    def see(self, now: float, *, idle: bool) -> bool:
+        """Whether it has rested for so long that it should let go of its models."""
+        if not self._stays or not idle:
+            self.pause, self._since = self._least, None
+            return False
+        self.pause = min(1.5 * self.pause, SELDOM)
+        self._since = now if self._since is None else self._since
+        return now - self._since > KEPT
