@@ -371,7 +371,7 @@ def test_nothing_is_left_of_a_run_that_was_ended(hasty: User, number: signal.Sig
     assert not any(each.is_running() for each in family)
     hasty.run("run", "study.yaml")
     hidden = {entry.name for entry in hasty.results.iterdir() if entry.name.startswith(".")}
-    assert hidden <= {".attempts", ".runners", ".slots"}
+    assert hidden <= {".attempts", ".folder", ".runners", ".slots"}
     assert list((hasty.results / ".attempts").glob("*/*")) == []
 
 

@@ -80,6 +80,8 @@ def test_one_that_stays_takes_what_comes_and_ends_when_it_is_asked(user: User) -
 def test_a_detached_worker_is_found_watched_and_stopped_without_a_file(enrolled: User) -> None:
     told = enrolled.run("work", *LEDGER, *CPU, "--forever", "--detach").stdout
     assert "watch    benchfleet attach benchmark_results/study" in told
+    while enrolled.json("status", *LEDGER)["success"] < 2:
+        time.sleep(0.2)
     stopped = enrolled.run("stop", "benchmark_results/study").stdout
     assert "go on with: benchfleet work --ledger sqlite:" in stopped
     attached = enrolled.run("attach", "benchmark_results/study", code=130).stdout

@@ -116,7 +116,7 @@ def test_a_script_that_reads_a_config_and_writes_a_result_runs_as_it_is(study: S
     assert "running p1 hard hard-0" in study.text("p1_hard+limit4/log.txt")
     told = study.result("p1_hard+limit4/result.json")["config"]
     assert told["model"]["name"] == told["model"]["path"] == "org/model-8B"
-    assert told["config"] == {"name": "dense", "attention": [], "everywhere": False}
+    assert told["config"] == {"name": "dense", "attention": [], "everywhere": False, "settings": {}}
     assert (told["subset"], told["repeat"], told["limit"]) == ("hard", 0, 4)
     assert told["generation"]["temperature"] == 0
     assert "nothing" in study.run() or "reused" in study.run()

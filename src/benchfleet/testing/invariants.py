@@ -17,7 +17,8 @@ from benchfleet.results.samples import read_samples
 _TOLD_ELSEWHERE = frozenset({names.SAMPLES, names.METRICS, names.RAW_RESULTS, names.LOG})
 # A draft of a ledger whose maker was killed is removed by a run that comes a minute later.
 _OURS = re.compile(
-    r"\.ledger\.db\.[0-9a-f]{32}(-wal|-shm)?|\.attempts|\.slots|\.runners|\.evidence|\.archive|ledger\.db(-wal|-shm)?|"
+    r"\.ledger\.db\.[0-9a-f]{32}(-wal|-shm)?|\.folder(\.[0-9a-f]{32})?|\.ledger|ledger\.db(-wal|-shm)?|"
+    r"\.attempts|\.slots|\.runners|\.evidence|\.archive|\.outbox|\.arrivals|"
     r"execution_summary\.json|report\.\w+"
 )
 

@@ -39,9 +39,9 @@ class SimulatedDisk:
         if self.full:
             raise OSError(errno.ENOSPC, "No space left on device")
 
-    def folder(self, folder: Path, step: Step) -> AttemptFolder:
+    def folder(self, folder: Path, step: Step) -> SimulatedFolder:
         """An attempt's folder of one process."""
-        return _Folder(folder, self, step)
+        return SimulatedFolder(folder, self, step)
 
     def publisher(self, publish: Publish, step: Step) -> Publish:
         """What publishes for one process."""
@@ -68,7 +68,7 @@ class SimulatedDisk:
             self.wrong.append(f"{path} was published twice, with different content")
 
 
-class _Folder(AttemptFolder):
+class SimulatedFolder(AttemptFolder):
     """An attempt's folder, written step by step."""
 
     def __init__(self, folder: Path, disk: SimulatedDisk, step: Step) -> None:
@@ -103,6 +103,11 @@ class _Folder(AttemptFolder):
         self.close()
         self._disk.refuse_when_full()
         super().fail(failure, telemetry)
+
+    def end(self) -> None:
+        """Its process ended: what it only held is gone."""
+        self._held = []
+        self.close()
 
 
 class NoFolder(AttemptFolder):

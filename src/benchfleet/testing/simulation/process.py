@@ -20,7 +20,7 @@ from benchfleet.runner.loop import RunEnd, Runner
 from benchfleet.runner.patience import PatientLedger
 from benchfleet.runner.place import Pool
 from benchfleet.runner.progress import Notice, Progress
-from benchfleet.testing.simulation.disk import SimulatedDisk
+from benchfleet.testing.simulation.disk import SimulatedDisk, SimulatedFolder
 from benchfleet.testing.simulation.engine import SimulatedEngine
 from benchfleet.testing.simulation.hosts import Nature, SimulatedHost
 from benchfleet.testing.simulation.turns import Gate, Gone, Strand, Turns, VirtualEvent
@@ -87,7 +87,7 @@ class RunnerProcess:
         self._turns, self._gate = around.turns, Gate()
         self._chance = random.Random(f"{around.seed} {name}")  # noqa: S311 - to be repeated
         self._watched: tuple[str, Callable[[], None]] | None = None
-        self._folders: list[AttemptFolder] = []
+        self._folders: list[SimulatedFolder] = []
         self._waiting: deque[Callable[[], None]] = deque()
         self._writing = 0
         self._strands: list[Strand] = []
@@ -195,7 +195,7 @@ class RunnerProcess:
         self.over = True
         self.engine.over = True
         for folder in self._folders:
-            folder.close()
+            folder.end()
         self.last_words(self)
 
     def _strand(self, target: Callable[[], None]) -> Strand:
