@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from benchfleet.domain.attempt import Outcome, RunnerId
+from benchfleet.domain.attempt import Lease, Outcome, RunnerId
 from benchfleet.domain.event import Event
 from benchfleet.domain.resource import Offer
 from benchfleet.errors import (
@@ -448,3 +448,22 @@ def test_what_was_seen_can_be_lost_and_is_read_again(bare: Path) -> None:
     (folder / "boot").write_text("another start of the machine")
     with closing(opened(bare)) as ledger:
         assert counts(ledger.cells()).running == 4
+
+
+def test_results_that_a_remote_forgot_as_it_went_away_come_with_the_next_ones(bare: Path) -> None:
+    """Refs of a repository in files change one after the other, whatever a push was promised."""
+
+    def files(objects: Objects, tree: str, lease: Lease, *_: object) -> str:
+        return objects.with_file(tree, f"results/{lease.fingerprint}", objects.blob(b"mine"))
+
+    with closing(opened(bare, files=files)) as ledger:
+        ledger.enroll(CELLS[:3])
+        claims = ledger.claim(ME, Offer(), 3)
+        ledger.finish(claims[0].lease, SUCCESS)
+        (branch,) = git(bare, "for-each-ref", "--format=%(refname)", "refs/heads").split()
+        before = git(bare, "rev-parse", branch).strip()
+        ledger.finish(claims[1].lease, SUCCESS)
+        git(bare, "update-ref", branch, before)
+        ledger.look()
+        ledger.finish(claims[2].lease, SUCCESS)
+    assert set(published(bare)) == {str(claim.lease.fingerprint) for claim in claims}

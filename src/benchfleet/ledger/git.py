@@ -229,6 +229,7 @@ class GitLedger(SqlLedger):
                     if behind:
                         self.store.look()
                         if told.commit and self.store.went_through(told.commit):
+                            self._complete(told)
                             return answers
                     told = Told()
                     with self._kept_or_not(), self.store.mirror.writing() as change:
@@ -280,6 +281,16 @@ class GitLedger(SqlLedger):
         swaps = told.swaps
         if swaps and not self.store.remote.push(swaps, holding=told.holding):
             raise Behind
+
+    def _complete(self, told: Told) -> None:
+        """Move the branch of results too: a remote that goes away while it changes refs may have
+        changed only some of them. Raises GitAway, GitDenied."""
+        with self.store.mirror.reading() as do:
+            tip = self.store.mirror.tips(do).get(self.store.machine, ("", 0.0))[0]
+        for swap in told.swaps:
+            if swap.ref == self.store.machine and swap.old == tip:
+                self.store.remote.push([swap])
+                self.store.look()
 
     def _keep(self, told: Told) -> None:
         for swap in told.swaps:

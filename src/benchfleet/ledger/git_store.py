@@ -265,6 +265,23 @@ class Store:
             return away(error)
         return LedgerError(f"the ledger {self.shown}: {error}")
 
+    def last_results(self, do: Do) -> str:
+        """The last commit of results that our log tells of, where it is here; else "". The branch
+        lacks it where the remote went away while it changed refs."""
+        oid = self.mirror.tips(do).get(self.log, ("", 0.0))[0]
+        for _ in range(_BACK):
+            if not oid:
+                break
+            commit = self.objects.commit_of(oid)
+            if found := set(told(commit).get("results", {}).values()):
+                try:
+                    before = {one for oid in found for one in self.objects.commit_of(oid).parents}
+                except GitError:  # of a mirror that was read anew
+                    break
+                return str((found - before).pop())
+            oid = commit.parents[0] if commit.parents else ""
+        return ""
+
     def went_through(self, commit: str) -> bool:
         """Whether a push of which nothing was heard did reach the remote."""
         with self.mirror.reading() as do:

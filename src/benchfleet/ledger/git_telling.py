@@ -113,7 +113,10 @@ def _tell_results(
     files: Files,
 ) -> dict[str, Any]:
     """The commits that bring the files of what is being finished, one for each cell."""
+    do = change.do
     tip = first = tips.get(store.machine, ("", 0.0))[0]
+    if first and (last := store.last_results(do)):
+        tip = last  # where the branch lacks it, it gets it now
     tree = store.objects.commit_of(tip).tree if tip else EMPTY_TREE
     results = {}
     for lease, outcome in change.finished:
