@@ -13,7 +13,7 @@ from typing import TextIO
 
 from benchfleet.bench import Bench
 from benchfleet.cli import options, phased
-from benchfleet.cli.words import printable, shown_path
+from benchfleet.cli.words import counted, printable, shown_path
 from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.cell import Cell
 from benchfleet.ledger.gates import Standing
@@ -96,7 +96,7 @@ def _elsewhere(arguments: argparse.Namespace, places: Iterable[str]) -> list[str
         return []
     where = ", ".join(f"{count} at {place}" for place, count in sorted(counts.items()))
     merge = options.same_choice(arguments, "merge")
-    return [f"elsewhere  {counts.total()} results ({where}); bring them here: {merge}"]
+    return [f"elsewhere  {counted(counts.total(), 'result')} ({where}); bring them here: {merge}"]
 
 
 def _unsent(bench: Bench, end: RunEnd) -> list[str]:
@@ -104,9 +104,10 @@ def _unsent(bench: Bench, end: RunEnd) -> list[str]:
     if not end.unsent:
         return []
     why = f": {end.problem}" if end.problem else ""
-    place = bench.campaign.place
+    one = "is" if end.unsent == 1 else "are"
     return [
-        f"{end.unsent} results are not at {place} yet; they lie here and go first next time{why}"
+        f"{counted(end.unsent, 'result')} {one} not at {bench.campaign.place} yet; what lies here "
+        f"goes first next time{why}"
     ]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 import time
 from collections.abc import Iterable, Sequence
@@ -12,10 +13,10 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from benchfleet.bench import Bench
-from benchfleet.cli.words import duration
+from benchfleet.cli.words import counted, duration, printable
 from benchfleet.domain.attempt import CellRecord, Lease
 from benchfleet.domain.slots import BEGAN
-from benchfleet.errors import BenchfleetError
+from benchfleet.errors import BenchfleetError, LedgerAbsent
 from benchfleet.ledger.base import Ledger
 
 
@@ -53,6 +54,28 @@ class Held:
             "since": self.since,
             "lease_seconds": self.record.expires_in,
         }
+
+
+def ledger_of(bench: Bench) -> Ledger:
+    """The campaign's ledger. Raises LedgerAbsent where there is none yet."""
+    ledger = bench.existing_ledger()
+    if ledger is None:
+        raise LedgerAbsent(f"{bench.shown_ledger} has no ledger of {bench.campaign.name!r}")
+    return ledger
+
+
+def tell(
+    arguments: argparse.Namespace, bench: Bench, key: str, given: Sequence[Held], none: str
+) -> None:
+    """Print the cells that are pending again, under `key` of the JSON; `none` where none is."""
+    if arguments.json:
+        told = {"campaign": bench.campaign.name, key: [one.to_dict() for one in given]}
+        print(json.dumps(told, indent=2))
+        return
+    for one in given:
+        print(printable(f"  pending again  {one.record.path}  (was held by {one})"))
+    if not given:
+        print(printable(none))
 
 
 def held(ledger: Ledger, records: Iterable[CellRecord]) -> list[Held]:
@@ -120,7 +143,8 @@ def agreed(arguments: argparse.Namespace, meant: Sequence[Held], what: str) -> b
         return True
     lines = "\n".join(f"  {one.record.path}  ({one})" for one in meant)
     if not sys.stdin.isatty():
-        raise BenchfleetError(f"this would {what} {len(meant)} cells; say --yes\n{lines}")
+        cells = counted(len(meant), "cell")
+        raise BenchfleetError(f"this would {what} {cells}; say --yes\n{lines}")
     print(f"{lines}\n{what} these {len(meant)} cells? [y/N] ", end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 

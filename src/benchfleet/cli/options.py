@@ -100,6 +100,18 @@ def devices(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def detaching(parser: argparse.ArgumentParser) -> None:
+    """Whether a run goes on without its terminal."""
+    parser.add_argument(
+        "--detach", action="store_true", help="go on in the background; see attach and stop"
+    )
+    parser.add_argument(
+        "--another",
+        action="store_true",
+        help="with --detach: also where a run goes on already; they share what is to be done",
+    )
+
+
 def placement(parser: argparse.ArgumentParser) -> None:
     """Which waiting cells go first."""
     parser.add_argument(

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import json
 from contextlib import closing
 
 from benchfleet.cli import holding, options
-from benchfleet.cli.words import printable
-from benchfleet.errors import BenchfleetError, LedgerAbsent
+from benchfleet.cli.words import counted
+from benchfleet.errors import BenchfleetError
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -29,10 +28,7 @@ def main(arguments: argparse.Namespace) -> int:
     if arguments.now != bool(arguments.host):
         raise BenchfleetError("--now and --host NAME go together: whose cells are taken now?")
     bench, _ = options.opened(arguments)
-    ledger = bench.existing_ledger()
-    if ledger is None:
-        raise LedgerAbsent(f"{bench.shown_ledger} has no ledger of {bench.campaign.name!r}")
-    with closing(ledger):
+    with closing(holding.ledger_of(bench)) as ledger:
         before = holding.held(ledger, ledger.cells(states=["running"]))
         out = set(ledger.reap())
         taken = [one for one in before if one.record.fingerprint in out]
@@ -44,14 +40,8 @@ def main(arguments: argparse.Namespace) -> int:
                 return 1
             hosts = ", ".join(arguments.host)
             taken += holding.released(ledger, meant, f"a person says that {hosts} is dead")
-    if arguments.json:
-        told = {"campaign": bench.campaign.name, "reaped": [one.to_dict() for one in taken]}
-        print(json.dumps(told, indent=2))
-        return 0
-    for one in taken:
-        print(printable(f"  pending again  {one.record.path}  (was held by {one})"))
-    kept = len(before) - len(taken)
-    if not taken:
-        print(f"nothing to take back: {kept} cells are held, by leases that hold"
-              if kept else "nothing to take back: no cell is held")  # fmt: skip
+    why = (
+        f"{counted(len(before), 'cell')} held, by leases that hold" if before else "no cell is held"
+    )
+    holding.tell(arguments, bench, "reaped", taken, f"nothing to take back: {why}")
     return 0

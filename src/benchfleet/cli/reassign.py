@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import json
 from contextlib import closing
 
 from benchfleet.cli import holding, options
-from benchfleet.cli.words import printable
 from benchfleet.domain.event import Event
-from benchfleet.errors import LedgerAbsent
 
 FAILED = "machine_failed"  # data: host, cells (fingerprints), by (who said so)
 
@@ -33,10 +30,7 @@ def main(arguments: argparse.Namespace) -> int:
     """Release all that its runners hold, and record that it failed; should it still live, what it
     finishes is refused."""
     bench, _ = options.opened(arguments)
-    ledger = bench.existing_ledger()
-    if ledger is None:
-        raise LedgerAbsent(f"{bench.shown_ledger} has no ledger of {bench.campaign.name!r}")
-    with closing(ledger):
+    with closing(holding.ledger_of(bench)) as ledger:
         found = holding.held(ledger, ledger.cells(states=["running"]))
         meant = holding.choose(arguments, found)
         if not holding.agreed(arguments, meant, "reassign"):
@@ -50,13 +44,7 @@ def main(arguments: argparse.Namespace) -> int:
             ledger.record(Event(kind=FAILED, data=data))
             given += holding.released(ledger, own, f"its machine {host} failed")
         known = sorted({one.host for one in found if one.host})
-    if arguments.json:
-        told = {"campaign": bench.campaign.name, "reassigned": [one.to_dict() for one in given]}
-        print(json.dumps(told, indent=2))
-        return 0
-    for one in given:
-        print(printable(f"  pending again  {one.record.path}  (was held by {one})"))
-    if not given:
-        others = f"; cells are held on {', '.join(known)}" if known else ""
-        print(printable(f"{', '.join(arguments.host)} holds no cell{others}"))
+    others = f"; cells are held on {', '.join(known)}" if known else ""
+    none = f"{', '.join(arguments.host)} holds no cell{others}"
+    holding.tell(arguments, bench, "reassigned", given, none)
     return 0

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import json
 from contextlib import closing
 
 from benchfleet.cli import holding, options
-from benchfleet.cli.words import printable
-from benchfleet.errors import BenchfleetError, LedgerAbsent
+from benchfleet.errors import BenchfleetError
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -40,22 +38,13 @@ def main(arguments: argparse.Namespace) -> int:
     if not (arguments.cell or arguments.runner or arguments.host):
         raise BenchfleetError("release what? name it by --host, --runner or --cell; see status")
     bench, cells = options.opened(arguments)
-    ledger = bench.existing_ledger()
-    if ledger is None:
-        raise LedgerAbsent(f"{bench.shown_ledger} has no ledger of {bench.campaign.name!r}")
-    with closing(ledger):
+    with closing(holding.ledger_of(bench)) as ledger:
         records = ledger.cells(states=["running"], among={cell.fingerprint for cell in cells})
         meant = holding.choose(arguments, holding.held(ledger, records))
         if not holding.agreed(arguments, meant, "release"):
             print("nothing was released")
             return 1
         given = holding.released(ledger, meant, "a person gave it back")
-    if arguments.json:
-        told = {"campaign": bench.campaign.name, "released": [one.to_dict() for one in given]}
-        print(json.dumps(told, indent=2))
-        return 0
-    for one in given:
-        print(printable(f"  pending again  {one.record.path}  (was held by {one})"))
-    if not given:
-        print("nothing to release: no such cell is held")
+    none = "nothing to release: no such cell is held"
+    holding.tell(arguments, bench, "released", given, none)
     return 0

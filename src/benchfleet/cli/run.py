@@ -19,14 +19,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """What the verb takes."""
     options.campaign(parser, example="benchfleet run study.yaml --gpus 0,1 --max-concurrent-runs 4")
     course(parser)
-    parser.add_argument(
-        "--detach", action="store_true", help="go on in the background; see attach and stop"
-    )
-    parser.add_argument(
-        "--another",
-        action="store_true",
-        help="with --detach: also where a run goes on already; they share what is to be done",
-    )
+    options.detaching(parser)
 
 
 def course(parser: argparse.ArgumentParser) -> None:

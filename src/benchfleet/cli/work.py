@@ -30,14 +30,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     example = "benchfleet work --ledger postgresql://me@db.lab/bench --campaign study --forever"
     options.told_campaign(parser, example=example)
     course(parser)
-    parser.add_argument(
-        "--detach", action="store_true", help="go on in the background; see attach and stop"
-    )
-    parser.add_argument(
-        "--another",
-        action="store_true",
-        help="with --detach: also where a run goes on already; they share what is to be done",
-    )
+    options.detaching(parser)
 
 
 def course(parser: argparse.ArgumentParser) -> None:

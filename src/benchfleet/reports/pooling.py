@@ -51,6 +51,11 @@ class Pool:
             for _, headline, samples in self.scored
         )
 
+    @property
+    def lacks_samples(self) -> bool:
+        """Whether a repeat has a score, and no samples of it are here."""
+        return any(not samples for _, _, samples in self.scored)
+
     def settle(self, *, by_sample: bool) -> None:
         """Take the samples, or the headlines, as the values.
 
@@ -75,6 +80,11 @@ class Row:
     benchmark: str
     pools: dict[str, Pool]
     by_sample: bool = True
+
+    @property
+    def lacks_samples(self) -> bool:
+        """Whether scores stand for samples that are not here."""
+        return any(pool.lacks_samples for pool in self.pools.values())
 
     def measured(self) -> dict[str, Mapping[Key, float]]:
         """The values of the configs that have any."""

@@ -232,8 +232,14 @@ def _time(pairs: Iterable[tuple[Cell, CellRecord | None]]) -> tuple[TimeSpent, .
 
 def _notes(rows: Sequence[Row], records: Iterable[CellRecord]) -> Iterator[str]:
     """What keeps the numbers from meaning what they seem to."""
-    headlines = dict.fromkeys(row.benchmark for row in rows if not row.by_sample)
-    if headlines:
+    absent = dict.fromkeys(row.benchmark for row in rows if row.lacks_samples)
+    if absent:
+        yield (
+            f"Not all samples of {', '.join(absent)} are here: each repeat counts as one value "
+            "there."
+        )
+    whole = (row for row in rows if not row.by_sample and not row.lacks_samples)
+    if headlines := dict.fromkeys(row.benchmark for row in whole):
         yield (
             f"The score of {', '.join(headlines)} is not the mean of its samples' scores: each "
             "repeat counts as one value there."

@@ -136,6 +136,15 @@ def test_two_workloads_of_one_name_are_two_columns(study):
     assert [e.mean for e in study.compared().entries] == [0.5, 0.0]
 
 
+def test_samples_that_are_not_here_are_told_apart_from_a_score_that_is_no_mean(study):
+    study.done("dense", [1, 0])
+    study.done("window", [1, 1])
+    study.samples.update({key: {} for key in study.samples})
+    assert [note for note in study.compared().notes if "samples" in note] == [
+        "Not all samples of recall_512 are here: each repeat counts as one value there."
+    ]
+
+
 def test_a_headline_that_is_no_mean_counts_once_for_each_repeat(study):
     for repeat, (dense, window) in enumerate([(50.0, 40.0), (60.0, 52.0), (70.0, 61.0)]):
         study.done("dense", [1, 0], headline=dense, repeat=repeat)
