@@ -8,23 +8,20 @@ import os
 import shlex
 from collections.abc import Iterable, Mapping
 from contextlib import closing
-from dataclasses import dataclass, replace
-from difflib import get_close_matches
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
 from benchfleet import registry
-from benchfleet.campaign.base import RESULTS, Campaign, results_folder
+from benchfleet.campaign.base import Campaign
 from benchfleet.domain.allowed import allowed_on
 from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.event import Event
-from benchfleet.domain.matrix import Matrix
-from benchfleet.domain.names import path_part
 from benchfleet.domain.phase import GATE_EVENTS, Decision, decisions
 from benchfleet.domain.slots import BEGAN
-from benchfleet.domain.told import TOLD, Told, newest
+from benchfleet.domain.told import TOLD, newest
 from benchfleet.domain.usage import Bill
 from benchfleet.environment import host_name, lease_seconds, own_cache
 from benchfleet.errors import (
@@ -41,7 +38,7 @@ from benchfleet.ledger.gates import Standing, standings
 from benchfleet.ledger.history import BILLED, STORED, bills, seen_elsewhere
 from benchfleet.results.layout import CELL, Layout
 from benchfleet.results.outbox import Outbox
-from benchfleet.results.places.base import Place
+from benchfleet.results.places.base import Place, place_at
 from benchfleet.results.read import is_published, published_folders, sealed_attempts
 
 ASSIGNED = "assigned"  # the event that says in which forms cells are run
@@ -361,62 +358,6 @@ def _set_aside(file: Path) -> Path:
         if (part := file.with_name(file.name + suffix)).exists():
             os.rename(part, kept.with_name(kept.name + suffix))
     return kept
-
-
-def place_at(url: str, campaign: str) -> Place:
-    """The place at this URL, for the results of one campaign; for ``""`` at the URL itself.
-
-    Raises UnknownName, MissingExtra or ResultsError.
-    """
-    return cast(Place, registry.load("places", url.partition("://")[0])(url, campaign))
-
-
-def told_campaign(url: str, name: str = "", *, results: Path | None = None) -> Campaign:
-    """The campaign as the ledger at `url` tells of it: the one of that name, or the only one.
-
-    Results go below `results`, which is relative to the current folder. Raises LedgerAbsent.
-    """
-    scheme, rest = split_url(url)
-    kind = registry.load("ledgers", scheme)
-    names = kind.campaigns(Path(rest) if scheme == "sqlite" else url)
-    shown = rest if scheme == "sqlite" else shown_url(url)
-    if not names:
-        raise LedgerAbsent(f"{shown} has no ledger of a campaign; run or init one there first")
-    if name and name not in names:
-        near = get_close_matches(name, names, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(names)}"
-        raise LedgerAbsent(f"{shown} has no ledger of campaign {name!r}; {hint}")
-    if not name and len(names) > 1:
-        raise LedgerAbsent(f"{shown} has several; say --campaign with one of {', '.join(names)}")
-    name = name or names[0]
-    campaign = Campaign(
-        name=name,
-        file=None,
-        results=_results_of(name, Path(rest) if scheme == "sqlite" else None, results),
-        matrix=Matrix(models=(), configs=(), workloads=()),
-    )
-    ledger = open_bench(campaign, ledger=url).existing_ledger()
-    if ledger is None:
-        raise LedgerAbsent(f"{shown} has no ledger of campaign {name!r} any more")
-    with closing(ledger):
-        told = newest(ledger.events(kinds={TOLD})) or Told(name=name)
-    placement = told.placement or campaign.placement
-    return replace(
-        campaign,
-        placement=placement,
-        place=told.results,
-        phases=told.phases,
-        runners=told.runners,
-    )
-
-
-def _results_of(name: str, file: Path | None, base: Path | None) -> Path:
-    """Where results go without a campaign's file: beside a ledger that lies among them."""
-    if base is None and file is not None:
-        folder = Path(os.path.abspath(file)).parent
-        if Layout(folder).ledger.name == file.name and folder.name == path_part(name):
-            return folder
-    return results_folder(Path.cwd(), base or RESULTS, name)
 
 
 def split_url(url: str) -> tuple[str, str]:

@@ -11,14 +11,14 @@ from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
 
-from benchfleet.bench import Bench, make_folder, place_at
+from benchfleet.bench import Bench, make_folder
 from benchfleet.cli import options
 from benchfleet.cli.ending import compared, write_report
 from benchfleet.cli.words import printable, shown_path
 from benchfleet.domain.attempt import CellRecord
 from benchfleet.errors import LedgerAbsent, LedgerAway, PlaceUnreachable, UnknownName
 from benchfleet.ledger.base import Ledger
-from benchfleet.results.places.base import Place
+from benchfleet.results.places.base import Place, place_at
 from benchfleet.results.places.git import GitPlace
 from benchfleet.results.places.git_merge import Done, Merged, merge_branches
 from benchfleet.runner.gathering import Gathered, gather, unsound

@@ -10,10 +10,10 @@ from pathlib import Path
 
 from benchfleet import registry
 from benchfleet.bench import Bench, open_bench
-from benchfleet.bench import told_campaign as told_of
 from benchfleet.campaign.base import AUTO, Campaign, Machine
 from benchfleet.campaign.choose import choose
 from benchfleet.campaign.load import load_campaign
+from benchfleet.cli.told import campaign_of
 from benchfleet.domain.cell import Cell
 from benchfleet.errors import CampaignError, Mistake
 from benchfleet.ledger.addresses import shown_url
@@ -259,7 +259,7 @@ def opened(arguments: argparse.Namespace) -> tuple[Bench, list[Cell]]:
         if not arguments.ledger:
             message = "is not named; give its file, or the --ledger that tells of it"
             raise CampaignError("command line", [Mistake(key="CAMPAIGN", message=message)])
-        found = told_of(arguments.ledger, arguments.named, results=arguments.results)
+        found = campaign_of(arguments.ledger, arguments.named, results=arguments.results)
     else:
         found = load_campaign(arguments.campaign)
         if named := getattr(arguments, "named", ""):

@@ -19,7 +19,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, cast
+
+from benchfleet import registry
 
 INCOMING = ".incoming"  # below the campaign's folder: what is not whole yet
 REPLACED = ".replaced"  # what lay under the path of another result
@@ -46,3 +48,11 @@ class Place(Protocol):
         """Bring the folders that are there to ``into/<path>``, as plain files; `into` is empty.
         What is not there is passed over."""
         ...
+
+
+def place_at(url: str, campaign: str) -> Place:
+    """The place at this URL, for the results of one campaign; for ``""`` at the URL itself.
+
+    Raises UnknownName, MissingExtra or ResultsError.
+    """
+    return cast(Place, registry.load("places", url.partition("://")[0])(url, campaign))
