@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-from .conditions import Condition, Facts, Kind, read
+from .clauses import Facts, Kind
+from .conditions import Condition, read
 
 FACTS: Mapping[str, tuple[Kind, str]] = {
     "ram_total": ("size", "memory of the machine"),

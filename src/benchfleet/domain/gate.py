@@ -1,5 +1,5 @@
-"""A gate's expression: read by a small grammar of its own, never run as Python, and weighed over
-what the cells of a phase reported, with every number behind the answer.
+"""What a gate's expression says of what the cells of a phase reported, with every number behind
+the answer. It is never run as Python.
 
 A bare metric stands for its values in all cells that succeeded; a comparison of it holds where it
 holds in each of them. ``min max mean median sum count all any`` make one value of many, and
@@ -10,48 +10,25 @@ holds in each of them. ``min max mean median sum count all any`` make one value 
 from __future__ import annotations
 
 import ast
-import math
 import operator
-import statistics
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import cast
 
-from .matrix import AXES, agrees
+from .gate_grammar import (
+    AGGREGATES,
+    ARITHMETIC,
+    COMPARISONS,
+    EMPTY_IS_FINE,
+    SHARES,
+    TRUTHS,
+    Value,
+    check,
+)
+from .matrix import agrees
 
-Value = float | bool
-SHARES = ("completeness", "complete")  # of cells that succeeded
-_TRUTHS = {"true": True, "True": True, "false": False, "False": False}
-_LONGEST = 500  # characters
 _SHOWN = 3  # cells that an explanation names
-
-_AGGREGATES: Mapping[str, Callable[[Sequence[Value]], Value]] = {
-    "min": min,
-    "max": max,
-    "mean": lambda values: statistics.fmean(values),
-    "median": lambda values: float(statistics.median(values)),
-    "sum": lambda values: math.fsum(values),
-    "count": len,
-    "all": all,
-    "any": any,
-}
-FUNCTIONS = (*_AGGREGATES, "each")
-_EMPTY_IS_FINE = ("sum", "count", "all", "any")
-_COMPARISONS: Mapping[type[ast.cmpop], Callable[[Value, Value], bool]] = {
-    ast.Lt: operator.lt,
-    ast.LtE: operator.le,
-    ast.Gt: operator.gt,
-    ast.GtE: operator.ge,
-    ast.Eq: operator.eq,
-    ast.NotEq: operator.ne,
-}
-_ARITHMETIC: Mapping[type[ast.operator], Callable[[Value, Value], Value]] = {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
-    ast.Div: operator.truediv,
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,21 +80,6 @@ class _Unanswerable(Exception):
     """What a gate asks for is not there; its message says what."""
 
 
-def check(text: str) -> str:
-    """What is wrong with the expression; ``""`` where nothing is."""
-    if len(text) > _LONGEST:
-        return f"is longer than {_LONGEST} characters"
-    try:
-        tree = ast.parse(text.strip(), mode="eval").body
-    except (SyntaxError, ValueError, MemoryError, RecursionError):
-        return f'{text!r} cannot be read; write a condition such as "min(score) >= 0.9"'
-    for problem in _problems(tree):
-        return problem
-    if not _is_condition(tree):
-        return f'{text!r} is a value, no condition; write one such as "{text.strip()} >= 0.9"'
-    return ""
-
-
 def answer(text: str, cells: Sequence[Reported]) -> Answer:
     """Whether the condition holds over these cells. An expression that does not speak of
     completeness asks for all of them. Raises ValueError for one that `check` refuses."""
@@ -141,56 +103,6 @@ def answer(text: str, cells: Sequence[Reported]) -> Answer:
     return Answer(holds=holds, why=why, numbers=tuple(weighing.numbers))
 
 
-def _is_condition(node: ast.expr) -> bool:
-    if isinstance(node, ast.Call):
-        return isinstance(node.func, ast.Name) and node.func.id in ("all", "any", "each")
-    if isinstance(node, ast.Name):
-        return node.id not in SHARES
-    return isinstance(node, (ast.Compare, ast.BoolOp)) or (
-        isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not)
-    )
-
-
-def _problems(node: ast.expr) -> Iterable[str]:
-    """What the grammar does not have, from the left."""
-    inside: list[ast.expr] = []
-    if isinstance(node, ast.BoolOp):
-        inside = node.values
-    elif isinstance(node, ast.Compare) and all(type(op) in _COMPARISONS for op in node.ops):
-        inside = [node.left, *node.comparators]
-    elif isinstance(node, ast.BinOp) and type(node.op) in _ARITHMETIC:
-        inside = [node.left, node.right]
-    elif isinstance(node, ast.UnaryOp) and isinstance(node.op, (ast.Not, ast.USub)):
-        inside = [node.operand]
-    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-        yield from _call_problems(node, node.func.id)
-        inside = node.args
-    elif isinstance(node, ast.Constant) and isinstance(node.value, (int, float)):
-        if not abs(node.value) < math.inf:
-            yield f"{ast.unparse(node)} is no finite number"
-    elif not isinstance(node, ast.Name):
-        yield (
-            f"{ast.unparse(node)!r} is nothing that a gate can say; it has comparisons, and, or, "
-            f"not, + - * /, numbers, true, false, metrics, {', '.join(FUNCTIONS)}"
-        )
-    for part in inside:
-        yield from _problems(part)
-
-
-def _call_problems(node: ast.Call, name: str) -> Iterable[str]:
-    if name not in FUNCTIONS:
-        near = get_close_matches(name, FUNCTIONS, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(FUNCTIONS)}"
-        yield f"no function {name!r}; {hint}"
-    elif len(node.args) != 1:
-        yield f"{name} takes one metric, as in {name}(score)"
-    for keyword in node.keywords:
-        if keyword.arg not in AXES:
-            yield f"{ast.unparse(keyword)!r} chooses by no axis; there are {', '.join(AXES)}"
-        elif not (isinstance(keyword.value, ast.Constant) and isinstance(keyword.value.value, str)):
-            yield f'{keyword.arg} is chosen by a name or glob in quotes, as {keyword.arg}="dense"'
-
-
 class _Weighing:
     """One reading of an expression over cells; notes the numbers as it goes."""
 
@@ -207,7 +119,7 @@ class _Weighing:
         if isinstance(node, ast.Compare):
             return self._compared(node)
         if isinstance(node, ast.BinOp):
-            act = _ARITHMETIC[type(node.op)]
+            act = ARITHMETIC[type(node.op)]
             try:
                 return _together(act, self.value(node.left), self.value(node.right))
             except (ZeroDivisionError, OverflowError) as error:
@@ -240,7 +152,7 @@ class _Weighing:
         left, found = self.value(node.left), []
         for op, part in zip(node.ops, node.comparators, strict=True):
             right = self.value(part)
-            found.append(_together(_COMPARISONS[type(op)], left, right))
+            found.append(_together(COMPARISONS[type(op)], left, right))
             left = right
         whole = found[0]
         for one in found[1:]:
@@ -273,9 +185,9 @@ class _Weighing:
 
     def _aggregate(self, name: str, found: _Each, text: str) -> Value:
         values = list(found.values.values())
-        if not values and name not in _EMPTY_IS_FINE:
+        if not values and name not in EMPTY_IS_FINE:
             raise _Unanswerable(f"{text}: no cell that succeeded reported it")
-        value = _AGGREGATES[name](values)
+        value = AGGREGATES[name](values)
         where = [cell for cell, one in found.values.items() if one == value]
         self.numbers.append(
             Number(
@@ -288,8 +200,8 @@ class _Weighing:
         return value
 
     def _named(self, name: str) -> Value | _Each:
-        if name in _TRUTHS:
-            return _TRUTHS[name]
+        if name in TRUTHS:
+            return TRUTHS[name]
         if name in SHARES:
             done = sum(one.success for one in self._chosen)
             share = done / len(self._chosen) if self._chosen else 1.0

@@ -9,7 +9,8 @@ from typing import Literal
 
 from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.cell import Cell
-from benchfleet.domain.gate import Reported, Value, answer
+from benchfleet.domain.gate import Reported, answer
+from benchfleet.domain.gate_grammar import Value
 from benchfleet.domain.phase import ENDED, Decision, Phase, held_by, may_run
 from benchfleet.domain.state import FINAL_STATES, State
 

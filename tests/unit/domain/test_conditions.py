@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchfleet.domain.conditions import Kind, read
+from benchfleet.domain.clauses import Kind
+from benchfleet.domain.conditions import read
 
 KINDS: dict[str, Kind] = {
     "ram": "size",

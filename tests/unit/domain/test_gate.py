@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchfleet.domain.gate import Answer, Reported, answer, check
+from benchfleet.domain.gate import Answer, Reported, answer
+from benchfleet.domain.gate_grammar import check
 
 
 def cell(
