@@ -14,6 +14,9 @@ from typing import Any
 
 import pytest
 
+from benchfleet.machines.probe import report
+from capabilities import fleet
+
 from .conftest import MOCK, User
 
 DEMO = Path(__file__).parents[2] / "examples" / "recall" / "model"
@@ -309,6 +312,28 @@ for results in ended:
     )
     assert [len(each["reused"]) for each in told] == [0, 0, 1, 1]
     assert len({each["done"][0] for each in told}) == 2
+
+
+def test_a_variant_that_was_planned_is_run_in_place_of_its_model(user: User) -> None:
+    """As `assign` gave it to a laptop on which the model itself has no room."""
+    model = """{name: r1-7b, size: 9GB, adapter: mock, model_kwargs: {answer: full},
+      variants: [{name: r1-7b-q4, size: 4.5GB, adapter: mock, model_kwargs: {answer: small}}]}"""
+    matrix = f"models: [{model}]\n  benchmarks: [mock_benchmark]\n"
+    user.write(f"campaign: benchmark_matrix\nmatrix:\n  {matrix}", "study.yaml")
+    report.write(user.folder / "reports", fleet()[1])
+    ledger = ("--ledger", "sqlite:benchmark_results/ledger.db")
+    user.run("assign", "study.yaml", "--reports", "reports", "--effort", "0.1", *ledger)
+    call = f"""
+import yaml
+model = yaml.safe_load({model!r})
+told(executor.run_benchmark_matrix([model], [("dense", None)], ["mock_benchmark"], ADAPTER))
+"""
+    (first,) = lines(user, call)
+    assert [path.partition("benchmark_results/")[2] for path in first["done"]] == [
+        "r1-7b-q4/dense/mock_benchmark"
+    ]
+    (again,) = lines(user, call)
+    assert again["reused"] == first["done"]
 
 
 def test_progress_is_told_from_nothing_to_all(user: User) -> None:

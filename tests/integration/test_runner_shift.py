@@ -11,8 +11,7 @@ import pytest
 from benchfleet.domain.cell import Cell
 from benchfleet.engines.base import Done, Order, SlotEvent, SlotId
 from benchfleet.runner.inbox import Arrival, Interrupted
-from benchfleet.runner.loop import IDLE_LOOK
-from benchfleet.runner.shift import Shift
+from benchfleet.runner.shift import SELDOM, Shift
 from benchfleet.testing.samples import sample_cell
 from stage import Stage, cells, good
 
@@ -78,7 +77,7 @@ def test_one_that_stays_waits_ever_longer_and_lets_go_of_its_models(stage: Stage
     meanwhile.at(500, lambda: stage.ledger.enroll(known))
     meanwhile.at(600, lambda: stage.inbox.post(Interrupted(signal="SIGTERM")))
     end = stage.run(known[:2])
-    assert max(meanwhile.waits) == pytest.approx(IDLE_LOOK)
+    assert max(meanwhile.waits) == pytest.approx(SELDOM)
     assert slots == [0]
     assert end.progress.states == {"success": 4}
     assert end.interrupted

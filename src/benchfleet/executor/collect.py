@@ -56,7 +56,7 @@ def stub(
 ) -> BenchmarkStub:
     """The cell as its caller described it."""
     return BenchmarkStub(
-        model_name=asked.models[cell.model.name],
+        model_name=asked.models.get(cell.model.name, cell.model.name),  # a variant: by its own
         sparse_config_name=cell.config.name,
         sparse_attention_config=asked.configs[cell.config.name],
         benchmark_name=cell.workload.benchmark,

@@ -98,7 +98,7 @@ class BenchmarkExecutor:
             generation_kwargs,
         )
         pool, bench = self._checked(asked, progress)
-        cells = bench.campaign.matrix.expand()
+        cells = bench.cells()
         inbox = RealInbox()
         watch = Watch(progress or self._progress, inbox.now)
         with (
