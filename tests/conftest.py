@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator
 
 import hypothesis
@@ -10,6 +11,10 @@ import pytest
 
 from postgres import Postgres, shared_postgres
 from sshd import Sshd
+
+# Tests start processes by the thousand, and each would compile all that it imports.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 # A machine that does other things too is slow; `timeout` in pyproject.toml bounds every test.
 hypothesis.settings.register_profile("patient", deadline=None)
