@@ -113,13 +113,14 @@ def run_cells(
 ) -> RunEnd:
     """Run the cells on these machines and return how it ended."""
     make_folder(bench.layout.root)
-    ending = threading.Event()
+    ending, serving = threading.Event(), threading.Event()
     ledger = PatientLedger(
         shared := bench.ledger(),
         full=lambda: inbox.post(NoRoom()),
         away=lambda why: inbox.post(LedgerGone(why=why)),
         back=lambda: inbox.post(LedgerBack()),
         ending=ending,
+        serving=serving,
     )
     writers = Writers(getattr(shared, "writers", WRITERS))
     connected = contextlib.ExitStack()
@@ -151,6 +152,7 @@ def run_cells(
             room=partial(room, bench.layout.root),
             folder=partial(AttemptFolder, make=empty.make),
             ending=ending,
+            serving=serving,
             here=Here(
                 machine=socket.gethostname(),
                 process=owner(os.getpid()),

@@ -289,6 +289,62 @@ def test_a_server_that_stays_away_is_named_once_patience_ends(
         assert ledger.reap() == []
 
 
+def test_whoever_opens_it_while_the_server_restarts_waits_for_that(
+    own_postgres: Postgres, campaign: str
+) -> None:
+    from benchfleet.ledger.postgres import PostgresLedger
+
+    own_postgres.stop()
+    found: list[object] = []
+
+    def opens() -> None:
+        try:
+            with closing(PostgresLedger(own_postgres.url(), campaign=campaign)) as ledger:
+                found.append(ledger.enroll([sample_cell(0)]))
+        except LedgerError as error:
+            found.append(error)
+
+    opening = threading.Thread(target=opens)
+    opening.start()
+    own_postgres.start()
+    opening.join(60)
+    assert found == [1]
+
+
+@pytest.mark.parametrize(
+    ("said", "seconds"),
+    [
+        ("FATAL:  the database system is starting up", 120.0),
+        ('connection to server at "db", port 1 failed: Connection refused\n\tIs the server running'
+         " on that host and accepting TCP/IP connections?", 5.0),
+        ("server closed the connection unexpectedly", 5.0),
+        ('FATAL:  password authentication failed for user "me"', 0.0),
+        ('could not translate host name "db" to address', 0.0),
+    ],
+)  # fmt: skip
+def test_opening_waits_for_what_passes_by_itself_alone(said: str, seconds: float) -> None:
+    import psycopg
+
+    from benchfleet.ledger.connections import opening_patience
+
+    assert opening_patience(psycopg.OperationalError(said), 120.0) == seconds
+
+
+def test_whoever_has_no_time_asks_over_another_line_where_those_kept_were_cut(
+    opened: Callable[..., Any], line: Line, postgres: Postgres
+) -> None:
+    ledger = opened(url=postgres.url(port=line.port))
+    ledger.enroll([sample_cell(0), sample_cell(1)])
+    leases = [claim.lease for claim in ledger.claim(ME, Offer(), 1)]
+    assert ledger.renew(leases) == leases
+    reads: list[Callable[[], object]] = [ledger.events, lambda: list(ledger.cells())]
+    claims: list[Callable[[], object]] = [ledger.reap, lambda: ledger.claim(ME, Offer())]
+    for ask in (*reads, *claims, lambda: ledger.renew(leases)):
+        line.cut()
+        with ledger.within(0.0):
+            ask()
+
+
 def test_a_runner_that_is_stopped_while_it_reads_holds_up_nobody(
     opened: Callable[..., Any],
 ) -> None:

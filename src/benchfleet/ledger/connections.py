@@ -17,6 +17,9 @@ from benchfleet.errors import LedgerAway, LedgerError, LedgerFull, LedgerUnreach
 from benchfleet.ledger.sql import read_statements
 
 PATIENCE = 120.0  # seconds for a server that restarts or fails over
+_OPENING = (
+    5.0  # seconds for one that does not answer when a ledger is opened: it may be no server's
+)
 _PAUSES = (0.05, 0.1, 0.2, 0.5, 1.0)  # seconds between tries; the last one stays
 _DEFAULTS = {  # what a URL does not say; a server that is gone is noticed within half a minute
     "application_name": "benchfleet",
@@ -40,6 +43,9 @@ _AGAIN = (  # what passes by itself; classes 08 and 57P are told of by broken co
     errors.IdleInTransactionSessionTimeout,
     errors.QueryCanceled,
 )
+# What libpq and a server say of one that restarts: it has no state of its own while connecting.
+_NOT_THERE = ("Is the server running", "closed the connection", "Connection reset by peer")
+_COMING = ("is starting up", "is shutting down", "in recovery mode", "not yet accepting")
 _AT_ONCE = 4  # short statements under way: more of them only wait for each other in the server
 T = TypeVar("T")
 Value = bytes | None  # as it crosses the line
@@ -62,6 +68,7 @@ class _Line(Connection[Any]):
     def __init__(self, *args: Any, **named: Any) -> None:
         super().__init__(*args, **named)
         self._known_here: set[str] = set()
+        self.kept = False  # it was idle meanwhile, and may have broken unseen
 
     def answer(self, name: str, values: Sequence[Value]) -> Answer:
         """The rows of a prepared statement, in one call of libpq: to adapt values, to wait and to
@@ -136,6 +143,7 @@ class Connections:
     def _keep(self, connection: _Line) -> None:
         with self._lock:
             if not connection.broken and len(self._idle) < _AT_ONCE and not self._closed.is_set():
+                connection.kept = True
                 self._idle.append(connection)
                 return
         connection.close()
@@ -172,13 +180,18 @@ class Connections:
         pauses = iter(_PAUSES)
         with ExitStack() as lent:
             while True:
+                kept = False
                 try:
-                    answer = ask(lent.enter_context(self.one()))
+                    connection = lent.enter_context(self.one())
+                    kept = connection.kept
+                    answer = ask(connection)
                     break
                 except psycopg.Error as error:
                     lent.close()
-                    pause = next(pauses, _PAUSES[-1])
-                    if not _passes(error) or time.monotonic() + pause > until:
+                    # What had broken before says nothing of the server: that is asked at once.
+                    pause = 0.0 if kept else next(pauses, _PAUSES[-1])
+                    late = not kept and time.monotonic() + pause > until
+                    if late or not _passes(error):
                         raise self.plain(error) from error
                     self._drop_idle()  # they broke with it, most likely
                     if self._closed.wait(pause):
@@ -207,12 +220,18 @@ class Connections:
         return connection
 
     def check(self) -> None:
-        """Connect once, without patience. Raises LedgerUnreachable with the server's words."""
-        try:
-            with self.one():
-                pass
-        except psycopg.Error as error:
-            raise self.plain(error) from error
+        """Connect, with patience for a server that restarts, and little for one that is not there.
+        Raises LedgerUnreachable with the server's words."""
+        began, pauses = time.monotonic(), iter(_PAUSES)
+        while True:
+            try:
+                with self.one():
+                    return
+            except psycopg.Error as error:
+                pause = next(pauses, _PAUSES[-1])
+                wait = opening_patience(error, self._patience)
+                if time.monotonic() + pause - began > wait or self._closed.wait(pause):
+                    raise self.plain(error) from error
 
     def _drop_idle(self) -> None:
         with self._lock:
@@ -247,6 +266,14 @@ class Connections:
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
         said = "; ".join(lines[:3]) or type(error).__name__
         return said.replace(self._url, self._shown)
+
+
+def opening_patience(error: psycopg.Error, patience: float) -> float:
+    """Seconds to wait where a first connection fails: none for what a person has to mend."""
+    said = str(error)
+    if any(words in said for words in _COMING):
+        return patience
+    return min(_OPENING, patience) if any(words in said for words in _NOT_THERE) else 0.0
 
 
 def _passes(error: psycopg.Error) -> bool:

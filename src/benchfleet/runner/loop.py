@@ -88,9 +88,11 @@ class Runner:
     """Runs the chosen cells of a campaign until each has a final state, or it is interrupted.
 
     The ledger decides every claim; other runners on the same ledger share the work. Time comes
-    from the inbox, so that the same loop runs against a simulated fleet. Results are written and
-    synced by `background`, which runs what it is given soon, here or in another thread; `folder`
-    makes an attempt's folder and `publish` gives it its public path, on whatever disk there is.
+    from the inbox, so that the same loop runs against a simulated fleet. `serving` is set once
+    there may be slots to serve, and `ending` when nothing is to be waited for any more. Results are
+    written and synced by `background`, which runs what it is given soon, here or in another thread;
+    `folder` makes an attempt's folder and `publish` gives it its public path, on whatever disk
+    there is.
     """
 
     def __init__(
@@ -113,6 +115,7 @@ class Runner:
         folder: Callable[[Path], AttemptFolder] = AttemptFolder,
         publish: Publish = publish,
         ending: threading.Event | None = None,
+        serving: threading.Event | None = None,
         here: Here = HERE,
         shift: Shift = Shift(),  # noqa: B008 - frozen
         gating: Gating = Gating(),  # noqa: B008 - frozen
@@ -121,6 +124,7 @@ class Runner:
         self._runner, self._ledger, self._engine, self._inbox = runner, ledger, engine, inbox
         self._layout, self._keeper, self._enrolled = layout, keeper, cells
         self._publish = publish
+        self._serving = serving or threading.Event()
         self._course = Course(
             ledger=ledger,
             fingerprints=frozenset(str(cell.fingerprint) for cell in cells),
@@ -225,6 +229,7 @@ class Runner:
                 self._orders.begin()
                 self._course.see_room()
                 self._crowd.look()
+                self._serving.set()
                 self._fill()
                 while self._goes_on():
                     look = self._next_look - self._inbox.now()

@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import TypeVar
 
 from benchfleet.domain.attempt import CellRecord, Claim, Lease, Outcome, RunnerId
@@ -18,6 +19,7 @@ from benchfleet.ledger.base import Ledger
 
 PAUSE = 1.0  # seconds between tries
 _MOMENT = 2.0  # seconds for what is told once, and would be lost
+_TOGETHER = 1000  # cells that are read at once
 T = TypeVar("T")
 
 
@@ -28,7 +30,7 @@ class PatientLedger:
     claimed or taken back meanwhile, nor before leases that could not be renewed are; those that
     cannot be given back run out by themselves. While the server is away nobody but `finish` waits
     for it: nothing happened, as far as can be seen, and `cells`, `events` and `record` raise
-    `LedgerAway`.
+    `LedgerAway`. Until `serving` is set, all wait: nothing runs yet that would be kept from it.
 
     `full` is called, from whatever thread, each time; `away` once, with the reason, and `back` once
     it answers again.
@@ -43,9 +45,11 @@ class PatientLedger:
         away: Callable[[str], None] = lambda why: None,
         back: Callable[[], None] = lambda: None,
         pause: float = PAUSE,
+        serving: threading.Event | None = None,
     ) -> None:
         self._ledger, self._full, self._ending, self._pause = ledger, full, ending, pause
         self._tell_away, self._tell_back = away, back
+        self._serving = serving
         # A ledger that is never away has nothing that could be hurried.
         self._within = getattr(ledger, "within", lambda seconds: contextlib.nullcontext())
         self._behind: Sequence[Lease] = ()  # leases that could not be renewed
@@ -117,8 +121,16 @@ class PatientLedger:
         among: Collection[str] | None = None,
         whole: bool = False,
     ) -> Iterator[CellRecord]:
-        self._raise_if_away()
-        return self._ledger.cells(states=states, among=among, whole=whole)
+        rows = iter(self._ledger.cells(states=states, among=among, whole=whole))
+        return self._some(self._at_once(lambda: list(islice(rows, 1))), rows)
+
+    def _some(
+        self, first: Sequence[CellRecord], rows: Iterator[CellRecord]
+    ) -> Iterator[CellRecord]:
+        some = first
+        while some:
+            yield from some
+            some = self._at_once(lambda: list(islice(rows, _TOGETHER)))
 
     def record(self, event: Event) -> int:
         return self._at_once(lambda: self._ledger.record(event), seconds=_MOMENT)
@@ -142,6 +154,8 @@ class PatientLedger:
         """What the ledger answers without being waited for. Raises LedgerAway."""
         self._raise_if_away()
         try:
+            if self._serving is not None and not self._serving.is_set():
+                return ask()
             with self._within(seconds):
                 return ask()
         except LedgerAway as error:

@@ -158,6 +158,11 @@ class AwayLedger(MemoryLedger):
         self._ask()
         return super().events(*words, **named)
 
+    def cells(self, **named):  # type: ignore[no-untyped-def]
+        for record in super().cells(**named):
+            self._ask()
+            yield record
+
 
 def test_a_server_that_is_away_is_told_once_and_holds_up_nobody_but_what_ended() -> None:
     clock, ending = FakeClock(), threading.Event()
@@ -191,6 +196,35 @@ def test_a_server_that_is_away_is_told_once_and_holds_up_nobody_but_what_ended()
     assert ledger.reap() == []
     assert [record.state for record in ledger.cells()] == ["success", "pending"]
     assert len(ledger.claim(US, Offer())) == 1
+    ledger.close()
+
+
+def test_nobody_waits_for_a_server_that_goes_away_while_its_cells_are_read() -> None:
+    server, ending = AwayLedger(), threading.Event()
+    ledger = PatientLedger(server, full=lambda: None, ending=ending)
+    ledger.enroll([sample_cell(0), sample_cell(1)])
+    reading = ledger.cells()
+    next(reading)
+    server.away = True
+    with pytest.raises(LedgerAway, match="no answer"):
+        next(reading)
+    ending.set()
+    ledger.close()
+
+
+def test_a_run_that_serves_no_slot_yet_is_patient_with_its_server() -> None:
+    ending, serving = threading.Event(), threading.Event()
+    server = AwayLedger()
+    ledger = PatientLedger(server, full=lambda: None, ending=ending, serving=serving)
+    hurried: list[bool] = []
+    server._ask = lambda: hurried.append(server.hurried)  # type: ignore[method-assign]
+    ledger.enroll([sample_cell(0)])
+    for _ in range(2):
+        ledger.reap()
+        assert ledger.events()
+        assert list(ledger.cells())
+        serving.set()
+    assert hurried == [False] * 3 + [True] * 3
     ledger.close()
 
 
