@@ -164,8 +164,11 @@ def one(way: str, folder: Path, workers: int, batch: int, seconds: float) -> tup
 
 
 def main() -> None:
-    given = measure.arguments(__doc__ or "", repeats=3, numbers={"seconds": 10, "workers": 16})
-    shapes = [(1, 1), (1, 10), (given.workers, 1), (given.workers, 10)]
+    given = measure.arguments(
+        __doc__ or "", repeats=3, numbers={"seconds": 10, "workers": 16, "alone": 1}
+    )
+    shapes = [(1, 1), (1, 10)] if given.alone else []
+    shapes += [(given.workers, 1), (given.workers, 10)]
     found: dict[tuple[str, int, int], list[tuple[float, float]]] = {}
     with measure.folder(given) as work:
         for repeat in range(given.repeats):

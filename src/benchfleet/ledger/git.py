@@ -35,7 +35,7 @@ from benchfleet.errors import (
 )
 from benchfleet.git.objects import EMPTY_TREE, Objects, kept
 from benchfleet.git.remote import Remote, Swap
-from benchfleet.ledger.chosen_table import Do
+from benchfleet.ledger.chosen_table import Do, Rows
 from benchfleet.ledger.git_address import ref_part
 from benchfleet.ledger.git_log import message
 from benchfleet.ledger.git_mirror import ACTS, Change
@@ -380,26 +380,25 @@ class GitLedger(SqlLedger):
                     self.release([claim.lease for claim in claims], "its claim was not heard of")
         return found
 
-    def _window(self, limit: int) -> int:
-        """Where others claim too, each takes what the others leave to it, so that few pushes meet:
-        it chooses from more cells than it needs, among which are some that others have by now."""
-        many = max(self._crowd, len(self.store.names))
-        return max(limit, min(_WINDOW, 8 * limit * many)) if many > 1 else limit
-
-    def _picked(self, rows: list[Any], limit: int) -> list[Any]:
-        if len(rows) <= limit:
-            return rows
-        first = _priority(rows[0])
+    def _best(self, claimable: Callable[..., Rows], limit: int) -> list[Any]:
+        """Where others claim too, each first takes the best of its own share, so that few pushes
+        meet; then chooses among all."""
         names = self.store.names
-        own, many = names.index(self.store.number), len(names)
-        newcomers = self._crowd > many  # whose names are not known yet
-        shares = [row for row in rows if not newcomers and int(row[1][:8], 16) % many == own]
-        mine = [row for row in shares[:limit] if _priority(row) == first]
+        many = len(names)
+        if max(self._crowd, many) < 2:
+            return claimable(limit=limit, many=1, own=0).fetchall()
+        mine: list[Any] = []
+        if self._crowd <= many:  # else there are newcomers, whose names are not known yet
+            best = claimable(limit=1, many=1, own=0).fetchone()
+            own = claimable(limit=limit, many=many, own=names.index(self.store.number))
+            mine = [row for row in own.fetchall() if _priority(row) == _priority(best)]
         if len(mine) < limit:
-            left = [row for row in rows if row not in mine and _priority(row) == first]
+            window = max(limit, min(_WINDOW, 8 * limit * max(self._crowd, many)))
+            rows = claimable(limit=window, many=1, own=0).fetchall()
+            first = [row for row in rows if _priority(row) == _priority(rows[0])]
+            left = [row for row in first if row not in mine]
             mine += self._random.sample(left, min(limit - len(mine), len(left)))
-        if len(mine) < limit:
-            mine += [row for row in rows if _priority(row) != first][: limit - len(mine)]
+            mine += rows[len(first) :][: limit - len(mine)]
         return mine
 
     def renew(self, leases: Sequence[Lease]) -> Sequence[Lease]:

@@ -10,7 +10,7 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from functools import cache
+from functools import cache, partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from benchfleet.domain.event import Event
 from benchfleet.domain.resource import Offer
 from benchfleet.domain.state import FINAL_STATES, STATES, State
 from benchfleet.errors import ClaimLost, LedgerError
-from benchfleet.ledger.chosen_table import ChosenTable, Do
+from benchfleet.ledger.chosen_table import ChosenTable, Do, Rows
 from benchfleet.ledger.rows import CellTexts, cell_of, record_of
 
 Clock = Callable[[], float]  # seconds since the epoch
@@ -122,23 +122,17 @@ class SqlLedger(ABC):
                 "vram": offer.vram,
                 "models": json.dumps(dict(offer.models)),
                 "others": offer.others,
-                "limit": self._window(limit),
             }
-            if offer.among is None:
-                best = do("claimable", **wanted)
-            else:
-                number = self._chosen.bring(do, offer.among, last)
-                best = do("claimable_chosen", choice=number, **wanted)
-            picked = self._picked(best.fetchall(), limit)
+            which = "claimable"
+            if offer.among is not None:
+                which = "claimable_chosen"
+                wanted["choice"] = self._chosen.bring(do, offer.among, last)
+            picked = self._best(partial(do, which, **wanted), limit)
             return [self._take(do, row, runner, now) for row in picked]
 
-    def _window(self, limit: int) -> int:
-        """How many of the best cells are looked at."""
-        return limit
-
-    def _picked(self, rows: list[Any], limit: int) -> list[Any]:
-        """Those of them that are claimed."""
-        return rows
+    def _best(self, claimable: Callable[..., Rows], limit: int) -> list[Any]:
+        """The cells to claim, of those that `claimable` finds up to its ``limit``."""
+        return claimable(limit=limit).fetchall()
 
     def _take(self, do: Do, row: Any, runner: RunnerId, now: float) -> Claim:
         ordinal, fingerprint, path, attempt, tries, token, spec, terms, finished = row

@@ -1,5 +1,47 @@
 -- What the mirror of a ledger in git is asked beside the statements of the SQLite ledger.
 
+-- name: claimable
+-- As the SQLite ledger has it, of the share `own` of `many`: a share goes by a cell's number, which
+-- is the same in every mirror. What is long is read of the best alone.
+with wish as materialized (select key, value from json_each(:models)),
+best as materialized (
+  select head.ordinal, head.priority, coalesce(wish.value, :others) as weight
+  from lane left join wish on wish.key = lane.load_key
+  cross join cell as head on head.ordinal in (
+    select ordinal from cell
+    where cell.lane = lane.number and state = 'pending' and ready is null
+      and ordinal * 2654435761 % 4294967296 / 65536 % :many = :own
+    order by priority desc, ordinal limit :limit
+  )
+  where lane.gpus <= :gpus and lane.vram <= :vram and coalesce(wish.value, :others) is not null
+  order by head.priority desc, weight, head.ordinal limit :limit
+)
+select cell.ordinal, cell.fingerprint, cell.path, cell.attempt, cell.tries, cell.token,
+       spec.spec, spec.terms, (select event.data from event where event.seq = cell.outcome)
+from best join cell using (ordinal) join spec using (ordinal)
+order by best.priority desc, best.weight, best.ordinal;
+
+-- name: claimable_chosen
+-- The same of the cells of one choice.
+with wish as materialized (select key, value from json_each(:models)),
+best as materialized (
+  select head.ordinal, head.priority, head.rank + coalesce(wish.value, :others) as weight
+  from lane left join wish on wish.key = lane.load_key
+  cross join temp.chosen as head on head.choice = :choice and head.ordinal in (
+    select ordinal from temp.chosen
+    where choice = :choice and chosen.lane = lane.number and ready is null
+      and ordinal * 2654435761 % 4294967296 / 65536 % :many = :own
+    order by priority desc, rank, ordinal limit :limit
+  )
+  join cell on cell.ordinal = head.ordinal and +cell.state = 'pending'
+  where lane.gpus <= :gpus and lane.vram <= :vram and coalesce(wish.value, :others) is not null
+  order by head.priority desc, weight, head.ordinal limit :limit
+)
+select cell.ordinal, cell.fingerprint, cell.path, cell.attempt, cell.tries, cell.token,
+       spec.spec, spec.terms, (select event.data from event where event.seq = cell.outcome)
+from best join cell using (ordinal) join spec using (ordinal)
+order by best.priority desc, best.weight, best.ordinal;
+
 -- name: how_much
 -- How many cells and events there are: whatever comes after these is of one transaction.
 select (select coalesce(max(ordinal), 0) from cell), (select coalesce(max(seq), 0) from event);
