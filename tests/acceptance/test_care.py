@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import time
 from pathlib import Path
 from typing import Any
@@ -96,6 +97,15 @@ def test_failures_are_shown_grouped_with_every_attempt_and_the_way_out(user: Use
     assert "nothing failed" in user.run("failures", "study.yaml", "--kind", "timeout").stdout
 
 
+@pytest.fixture(scope="module")
+def all_failed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a user whose every cell failed, to be copied."""
+    user = User(tmp_path_factory.mktemp("failed"))
+    write(user, "act: raise")
+    user.run("run", "study.yaml", code=1)
+    return user.folder
+
+
 @pytest.mark.parametrize(
     ("words", "count"),
     [
@@ -108,9 +118,10 @@ def test_failures_are_shown_grouped_with_every_attempt_and_the_way_out(user: Use
         (("--only", "models=m1", "--cell", "m2/*"), 0),
     ],
 )
-def test_retry_takes_what_its_options_name(user: User, words: tuple[str, ...], count: int) -> None:
-    write(user, "act: raise")
-    user.run("run", "study.yaml", code=1)
+def test_retry_takes_what_its_options_name(
+    user: User, all_failed: Path, words: tuple[str, ...], count: int
+) -> None:
+    shutil.copytree(all_failed, user.folder, dirs_exist_ok=True)
     assert len(user.json("retry", "study.yaml", *words)["pending_again"]) == count
 
 

@@ -68,7 +68,7 @@ def test_a_dead_runner_s_cells_are_taken_over_when_its_leases_ran_out(
     assert second.returncode == 0, out + err
     finished = attempts_that_finished(hasty)
     assert len(finished) == len(set(finished)) == 6
-    assert finished_and_content(hasty) == undisturbed(hasty)
+    assert finished_and_content(hasty) == undisturbed()
 
 
 def test_a_runner_that_wakes_up_after_another_took_over_changes_nothing(
@@ -88,7 +88,7 @@ def test_a_runner_that_wakes_up_after_another_took_over_changes_nothing(
     assert "another runner holds it now" in out
     assert hasty.published() == before
     assert len(attempts_that_finished(hasty)) == 6
-    assert finished_and_content(hasty) == undisturbed(hasty)
+    assert finished_and_content(hasty) == undisturbed()
 
 
 def test_a_slot_that_is_stopped_is_missed_and_its_cell_goes_on_elsewhere(hasty: User) -> None:
@@ -102,7 +102,7 @@ def test_a_slot_that_is_stopped_is_missed_and_its_cell_goes_on_elsewhere(hasty: 
     assert process.returncode == 0, out + err
     assert "stopped by a signal" in out
     assert not slot.is_running()
-    assert finished_and_content(hasty) == undisturbed(hasty)
+    assert finished_and_content(hasty) == undisturbed()
 
 
 def test_a_stopped_supervisor_that_goes_on_harms_nothing(hasty: User) -> None:
@@ -116,7 +116,7 @@ def test_a_stopped_supervisor_that_goes_on_harms_nothing(hasty: User) -> None:
     out, err = process.communicate(timeout=120)
     assert process.returncode == 0, out + err
     assert "another takes its place" not in out
-    assert finished_and_content(hasty) == undisturbed(hasty)
+    assert finished_and_content(hasty) == undisturbed()
 
 
 def test_a_killed_supervisor_loses_no_sample_and_leaves_no_process(user: User) -> None:
@@ -223,7 +223,7 @@ def test_a_machine_whose_clock_is_an_hour_ahead_publishes_nothing_twice(
     assert "another runner holds it now" in outs[0][0]
     finished = attempts_that_finished(user)
     assert len(finished) == len(set(finished)) == 6
-    assert finished_and_content(user) == undisturbed(user)
+    assert finished_and_content(user) == undisturbed()
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
+import tempfile
 import time
 from collections.abc import Callable
+from functools import cache
+from pathlib import Path
 
 import psutil
 import pytest
@@ -52,13 +55,14 @@ def finished_and_content(user: User) -> dict[str, list[dict[str, object]]]:
     return found
 
 
-def undisturbed(user: User) -> dict[str, list[dict[str, object]]]:
+@cache
+def undisturbed() -> dict[str, list[dict[str, object]]]:
     """What a run that nobody disturbs ends with."""
-    other = User(user.folder / "undisturbed")
-    other.folder.mkdir()
-    other.write(SLOW)
-    other.run("run", "study.yaml")
-    return finished_and_content(other)
+    with tempfile.TemporaryDirectory() as folder:
+        user = User(Path(folder))
+        user.write(SLOW.replace("seconds: 0.02", "seconds: 0"))
+        user.run("run", "study.yaml", "--cpu-slots", "1")
+        return finished_and_content(user)
 
 
 def attempts_that_finished(user: User) -> list[str]:
@@ -95,7 +99,7 @@ def test_one_signal_keeps_the_samples_and_the_next_run_goes_on(
         for content in user.published().values()
     ]
     assert sum(resumed) >= kept
-    assert finished_and_content(user) == undisturbed(user)
+    assert finished_and_content(user) == undisturbed()
 
 
 def test_two_signals_end_at_once_and_lose_nothing(user: User) -> None:
@@ -131,7 +135,7 @@ def test_a_runner_killed_leaves_no_slot_and_the_next_run_completes(user: User) -
     assert len(after) == 6
     finished = attempts_that_finished(user)
     assert len(finished) == len(set(finished)) == 6
-    assert finished_and_content(user) == undisturbed(user)
+    assert finished_and_content(user) == undisturbed()
 
 
 def let_leases_run_out(user: User) -> None:
@@ -154,7 +158,7 @@ def test_slots_killed_in_the_middle_are_replaced_and_their_cells_resumed(user: U
     out, err = process.communicate(timeout=120)
     assert process.returncode == 0, out + err
     assert "SIGKILL" in out
-    assert finished_and_content(user) == undisturbed(user)
+    assert finished_and_content(user) == undisturbed()
 
 
 def test_two_runners_share_a_campaign_and_run_no_cell_twice(user: User) -> None:
@@ -164,7 +168,7 @@ def test_two_runners_share_a_campaign_and_run_no_cell_twice(user: User) -> None:
     assert [process.returncode for process in processes] == [0, 0], outs
     finished = attempts_that_finished(user)
     assert len(finished) == len(set(finished)) == 6
-    assert finished_and_content(user) == undisturbed(user)
+    assert finished_and_content(user) == undisturbed()
 
 
 def test_a_runner_stopped_past_its_lease_publishes_nothing_it_no_longer_holds(
