@@ -6,6 +6,9 @@ import json
 import os
 import subprocess
 import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -83,6 +86,24 @@ class User:
                 path = Path(place).relative_to(self.results).as_posix()
                 found[path] = Path(place, "cell.json").read_bytes()
         return found
+
+
+def until(condition: Callable[[], bool], seconds: float = 60) -> None:
+    """Wait for something that must come."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def samples_kept(user: User) -> int:
+    """How many answers lie in folders of attempts, which come and go meanwhile."""
+    count = 0
+    for place, _, files in os.walk(user.results / ".attempts"):
+        if "samples.jsonl" in files:
+            with suppress(FileNotFoundError):
+                count += Path(place, "samples.jsonl").read_bytes().count(b"\n")
+    return count
 
 
 @pytest.fixture

@@ -7,8 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,7 +15,7 @@ import pytest
 from benchfleet.presence.record import Record, runs_of
 from benchfleet.results.layout import Layout
 
-from .conftest import MOCK, User
+from .conftest import MOCK, User, samples_kept, until
 
 SLOW = """\
 campaign: study
@@ -38,18 +37,6 @@ def user(user: User) -> Iterator[User]:
 
 def runs(user: User) -> list[Record]:
     return runs_of(Layout(user.results))
-
-
-def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-
-
-def samples_kept(user: User) -> int:
-    files = (user.results / ".attempts").glob("*/*/samples.jsonl")
-    return sum(len(file.read_bytes().splitlines()) for file in files)
 
 
 def detached(user: User, *words: str) -> Record:

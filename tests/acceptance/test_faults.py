@@ -13,16 +13,14 @@ from pathlib import Path
 import psutil
 import pytest
 
-from .conftest import MOCK, User
+from .conftest import MOCK, User, samples_kept, until
 from .test_interruptions import (
     SLOW,
     attempts_that_finished,
     finished_and_content,
     let_leases_run_out,
-    samples_kept,
     slots_of,
     undisturbed,
-    until,
 )
 
 TWO = """\
@@ -31,7 +29,7 @@ matrix:
   models: [{name: m1, adapter: mock}, {name: m2, adapter: mock}]
   configs: {dense: null}
   benchmarks: [mock_benchmark, {_hostile: {samples: 3, ACT}}]
-defaults: {limits: {tries: 1, cell: 3s}}
+defaults: {limits: {tries: 1, cell: CELL}}
 """
 PATH = "m1/dense/mock_benchmark"
 
@@ -105,13 +103,16 @@ def test_a_slot_that_is_stopped_is_missed_and_its_cell_goes_on_elsewhere(hasty: 
     assert finished_and_content(hasty) == undisturbed()
 
 
-def test_a_stopped_supervisor_that_goes_on_harms_nothing(hasty: User) -> None:
+def test_a_stopped_supervisor_that_goes_on_harms_nothing(
+    hasty: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BENCHFLEET_LEASE_SECONDS", "6")
     hasty.write(SLOW)
     process = hasty.start("run", "study.yaml")
     until(lambda: samples_kept(hasty) > 5)
     (supervisor, *_) = slots_of(process)
     supervisor.suspend()
-    time.sleep(1)  # four heartbeats
+    time.sleep(1.5)  # three heartbeats
     supervisor.resume()
     out, err = process.communicate(timeout=120)
     assert process.returncode == 0, out + err
@@ -229,7 +230,7 @@ def test_a_machine_whose_clock_is_an_hour_ahead_publishes_nothing_twice(
 @pytest.mark.parametrize(
     ("act", "kind", "said"),
     [
-        ("act: hang, at: 1", "timeout", "longer than its limit of 3 s"),
+        ("act: hang, at: 1", "timeout", "longer than its limit of 5 s"),
         ("act: memory, at: 1", "oom", ""),
         ("act: kill, at: 1", "slot_lost", "SIGKILL"),
         ("act: exit, at: 1", "slot_lost", "exit code 7"),
@@ -239,7 +240,7 @@ def test_a_machine_whose_clock_is_an_hour_ahead_publishes_nothing_twice(
 def test_a_cell_that_ends_badly_has_its_reason_and_the_others_go_on(
     user: User, act: str, kind: str, said: str
 ) -> None:
-    user.write(TWO.replace("ACT", act))
+    user.write(TWO.replace("ACT", act).replace("CELL", "5s" if kind == "timeout" else "60s"))
     out = user.run("run", "study.yaml", code=1).stdout
     assert said in out
     status = user.json("status", "study.yaml")
@@ -256,7 +257,7 @@ def test_a_cell_that_ends_badly_has_its_reason_and_the_others_go_on(
 def test_what_a_benchmark_prints_and_answers_reaches_nothing_but_its_files(
     user: User, act: str
 ) -> None:
-    user.write(TWO.replace("ACT", act))
+    user.write(TWO.replace("ACT", act).replace("CELL", "60s"))
     done = user.run("run", "study.yaml")
     assert len(user.published()) == 4
     assert len(done.stdout) < 10_000

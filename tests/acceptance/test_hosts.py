@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
@@ -19,7 +18,7 @@ from benchfleet.domain.host import Host
 from benchfleet.machines.wheel import environment_name
 from sshd import Sshd
 
-from .conftest import COMMAND, User
+from .conftest import COMMAND, User, until
 
 ROOT = Path(__file__).parents[2]
 DEPENDENCIES = ["rich", "psutil", "nvidia-ml-py", "PyYAML", "tomli; python_version < '3.11'"]
@@ -62,13 +61,6 @@ def troubles(user: User, name: str) -> dict[str, str]:
         for host, one in checked(user, name, code=1).items()
         if one["trouble"]
     }
-
-
-def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 120
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 def test_a_host_that_can_be_used_tells_what_it_has(

@@ -6,15 +6,13 @@ import json
 import signal
 import subprocess
 import tempfile
-import time
-from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
 import psutil
 import pytest
 
-from .conftest import User
+from .conftest import User, samples_kept, until
 
 SLOW = """\
 campaign: study
@@ -24,21 +22,6 @@ matrix:
   benchmarks: [{_hostile: {samples: 60, seconds: 0.02}}]
 defaults: {repeats: 6}
 """
-
-
-def until(condition: Callable[[], bool]) -> None:
-    """Wait for something that must come, a minute at most."""
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
-def samples_kept(user: User) -> int:
-    return sum(
-        len(file.read_bytes().splitlines())
-        for file in (user.results / ".attempts").glob("*/*/samples.jsonl")
-    )
 
 
 def slots_of(process: subprocess.Popen[str]) -> list[psutil.Process]:
@@ -108,7 +91,9 @@ def test_two_signals_end_at_once_and_lose_nothing(user: User) -> None:
     until(lambda: samples_kept(user) >= 10)
     slots = slots_of(process)
     process.send_signal(signal.SIGINT)
-    time.sleep(0.2)
+    assert process.stdout is not None
+    while "stop after the sample at hand" not in (line := process.stdout.readline()):
+        assert line
     process.send_signal(signal.SIGINT)
     out, _ = process.communicate(timeout=60)
     assert process.returncode == 130
@@ -149,16 +134,25 @@ def let_leases_run_out(user: User) -> None:
 
 
 def test_slots_killed_in_the_middle_are_replaced_and_their_cells_resumed(user: User) -> None:
-    user.write(SLOW)
+    gate = user.write("", "gate")  # while it is there, every cell waits in its middle
+    user.write(SLOW.replace("seconds: 0.02", f"seconds: 0.02, act: wait, at: 30, shared: {gate}"))
     process = user.start("run", "study.yaml")
+    killed: set[int] = set()
     for _ in range(3):
-        until(lambda: len(slots_of(process)) > 0 and samples_kept(user) > 5)
-        slots_of(process)[0].kill()
-        time.sleep(0.3)
+        until(lambda: samples_kept(user) > 5 and fresh_slot(process, killed) is not None)
+        slot = fresh_slot(process, killed)
+        assert slot is not None
+        slot.kill()
+        killed.add(slot.pid)
+    gate.unlink()
     out, err = process.communicate(timeout=120)
     assert process.returncode == 0, out + err
     assert "SIGKILL" in out
     assert finished_and_content(user) == undisturbed()
+
+
+def fresh_slot(process: subprocess.Popen[str], killed: set[int]) -> psutil.Process | None:
+    return next((slot for slot in slots_of(process) if slot.pid not in killed), None)
 
 
 def test_two_runners_share_a_campaign_and_run_no_cell_twice(user: User) -> None:

@@ -14,8 +14,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from .conftest import COMMAND, MOCK, User
-from .test_interruptions import SLOW, let_leases_run_out, samples_kept, until
+from .conftest import COMMAND, MOCK, User, samples_kept, until
+from .test_interruptions import SLOW, let_leases_run_out
 
 
 def summary(user: User) -> dict[str, object]:

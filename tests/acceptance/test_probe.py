@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import signal
 import socket
-import time
 
+import psutil
 from jsonschema import Draft202012Validator
 
-from .conftest import MOCK, User
+from .conftest import MOCK, User, until
 
 
 def test_probe_writes_a_report_that_readers_of_either_form_can_read(user: User) -> None:
@@ -52,7 +52,7 @@ def test_a_rule_that_can_never_match_is_told_before_anything_is_measured(user: U
 
 def test_an_interrupted_probe_leaves_nothing_behind(user: User) -> None:
     running = user.start("probe")
-    time.sleep(1.0)
+    until(lambda: bool(psutil.Process(running.pid).children()))  # it measures
     running.send_signal(signal.SIGINT)
     out, err = running.communicate(timeout=60)
     assert running.returncode == 130, out + err

@@ -7,14 +7,14 @@ import json
 import sqlite3
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import psutil
 import pytest
 
-from .conftest import User
+from .conftest import User, samples_kept, until
 
-LEASE = 3  # seconds
+LEASE = 6  # seconds
 STUDY = """\
 campaign: study
 matrix:
@@ -29,24 +29,17 @@ def _short_leases(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BENCHFLEET_LEASE_SECONDS", str(LEASE))
 
 
-def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
-def samples_kept(user: User) -> int:
-    files = (user.results / ".attempts").glob("*/*/samples.jsonl")
-    return sum(len(file.read_bytes().splitlines()) for file in files)
-
-
 @contextlib.contextmanager
 def asleep(process: subprocess.Popen[str], *, first_up: str) -> Iterator[None]:
     """The runner, its slots and their supervisors stand still, as on a machine that sleeps."""
     runner = psutil.Process(process.pid)
-    tree = [runner, *runner.children(recursive=True)]
-    assert len(tree) == 3
+    tree: list[psutil.Process] = []
+
+    def alone() -> bool:  # without what it asks the machine while it begins
+        tree[:] = [runner, *runner.children(recursive=True)]
+        return len(tree) == 3
+
+    until(alone)
     for each in tree:
         each.suspend()
     try:

@@ -18,9 +18,8 @@ from benchfleet.domain.event import Event
 from benchfleet.ledger.sqlite import SqliteLedger
 from benchfleet.machines.nvml import RECORDING
 
-from .conftest import User
+from .conftest import User, until
 from .test_gpus import ADA, well
-from .test_interruptions import until
 
 LONG = """\
 campaign: study
