@@ -32,6 +32,7 @@ from benchfleet.engines.base import (
 )
 from benchfleet.engines.base import SlotSpec as Spec
 from benchfleet.engines.local import LocalEngine
+from benchfleet.engines.processes import end_tree
 from benchfleet.testing.engine_contract import slot_id
 
 OWNER = """
@@ -227,6 +228,29 @@ def test_an_interpreter_that_is_not_there_loses_its_slot(tmp_path: Path, impatie
     lost = until(events, SlotLost)
     assert isinstance(lost, SlotLost)
     assert "/nowhere/python" in (tmp_path / "slot.log").read_text()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs a subreaper")
+def test_what_its_supervisor_saw_end_is_not_looked_for_again(
+    tmp_path: Path, impatient: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked_for = []
+    monkeypatch.setattr(
+        "benchfleet.engines.child.end_tree",
+        lambda pid, slot: (looked_for.append(slot), end_tree(pid, slot)),
+    )
+    engine, events = impatient
+    for name in ("closed", "killed", "without a supervisor"):
+        engine.open(spec(tmp_path, slot=name))
+        ready = until(events, SlotReady)
+        if name == "closed":
+            engine.close(slot_id(name))
+        elif name == "killed":
+            engine.kill(slot_id(name))
+        else:
+            supervisor_of(ready).kill()
+        until(events, SlotLost)
+    assert looked_for == [slot_id("without a supervisor")]
 
 
 def test_another_interpreter_serves_without_benchfleet_installed_in_it(

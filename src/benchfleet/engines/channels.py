@@ -344,6 +344,8 @@ class ChannelEngine:
                 child.computed = child.overseen
         elif mark.word == "end" and mark.value == child.attempt:
             self._pronounce(child)
+        elif mark.word == "alone":
+            child.alone = True
         elif mark.word == "ended":
             status, _, cause = mark.value.partition(" ")
             child.ended = int(status) if status.isdigit() else child.ended

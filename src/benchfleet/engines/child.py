@@ -61,6 +61,7 @@ class Child:
         self.orders, self.attempt = 0, ""  # how many it was given, and the last one's attempt
         self.verdict: SlotEvent | None = None  # held until all that was printed before it is here
         self.verdict_since = 0.0
+        self.alone = False  # its supervisor has seen that nothing is left of all that it started
         self.ended: int | None = None  # the wait status that a far slot's supervisor told
         self.ending_since: float | None = None  # told to close, or killed
         self.doomed_since: float | None = None  # told to end with all that it started
@@ -142,7 +143,8 @@ class Child:
     def bury(self) -> int:
         """Wait for it, let go of the channel and of an empty log; its exit code."""
         self._add(self.printing_to, self.marks.rest())
-        self.end_by_force()
+        if not self.alone or self.process.poll() is None:
+            self.end_by_force()  # it looks for what is left in all processes there are
         code = self.process.wait()
         if self.pidfd is not None:
             os.close(self.pidfd)

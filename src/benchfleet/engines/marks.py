@@ -1,9 +1,9 @@
 """Marks that a slot sets into what it prints, where that comes over the same line as all else.
 
 What a slot on another machine prints arrives as one stream. A mark, ``NUL key word value NUL``,
-says in that stream where the output of an attempt is over (``end <attempt>``), and how the slot
-itself ended (``ended <wait status>``). The key is the slot's own, so that nothing printed by
-accident is taken for a mark.
+says in that stream where the output of an attempt is over (``end <attempt>``), that nothing is
+left of all that the slot started (``alone``), and how it ended itself (``ended <wait status>``).
+The key is the slot's own, so that nothing printed by accident is taken for a mark.
 """
 
 from __future__ import annotations

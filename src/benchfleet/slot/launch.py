@@ -68,7 +68,7 @@ def main() -> None:
     signals = _hear_signals()
     hears, tells = os.pipe()  # what the slot has to say to its supervisor
     parent, supervisor = order.get("parent"), os.getpid()
-    _ask_kernel(_PR_SET_CHILD_SUBREAPER, 1)
+    reaps = _ask_kernel(_PR_SET_CHILD_SUBREAPER, 1)
     if parent is not None:
         _ask_kernel(_PR_SET_PDEATHSIG, signal.SIGUSR1)
         if os.getppid() != parent:
@@ -79,7 +79,7 @@ def main() -> None:
     os.close(tells)
     oversight = Oversight(slot, order["slot"], hears, heartbeat=order["heartbeat"])
     line = Line(says, order.get("mark", ""))
-    status = _end_all(slot, _wait_for_end(slot, reads, signals, parent, oversight, line))
+    status, left = _end_all(slot, _wait_for_end(slot, reads, signals, parent, oversight, line))
     cause = oversight.cause_of(status)
     if cause and order.get("log"):
         _say(f"slot ends ({cause[0]}): {cause[1]}")
@@ -87,6 +87,8 @@ def main() -> None:
         import shutil
 
         shutil.rmtree(os.path.expanduser(order["scratch"]), ignore_errors=True)
+    if reaps and not left:
+        line.say("alone")
     why = " ".join(cause)[:_LONGEST_CAUSE].replace("\0", "")
     line.say(f"ended {status} {why}")
     _end_like(status)
@@ -174,13 +176,13 @@ def _wait_for_end(
         line.say_if_heard(oversight.word())
 
 
-def _end_all(slot: int, status: "int | None") -> int:
-    """Kill the slot and all that it started; the slot's wait status.
+def _end_all(slot: int, status: "int | None") -> "tuple[int, bool]":
+    """Kill the slot and all that it started; the slot's wait status, and whether any of it is left.
 
     On Linux a process that lost its parent becomes a child of this one, whatever session it went
     into, so that nothing is left when this process has no child any more.
     """
-    until, pause = time.monotonic() + _GRACE, 0.001
+    until, pause, left = time.monotonic() + _GRACE, 0.001, False
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(slot, signal.SIGKILL)
     while time.monotonic() < until:
@@ -197,8 +199,9 @@ def _end_all(slot: int, status: "int | None") -> int:
             time.sleep(pause)
             pause = min(0.1, 2 * pause)
     else:
+        left = True
         _say(f"killed, and still there: {_children()}")
-    return signal.SIGKILL if status is None else status
+    return signal.SIGKILL if status is None else status, left
 
 
 def _children() -> "list[int]":
@@ -242,9 +245,9 @@ def _hear_signals() -> int:
     return hears
 
 
-def _ask_kernel(request: int, value: int) -> None:
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(request, value)
+def _ask_kernel(request: int, value: int) -> bool:
+    """Whether it is so now."""
+    return sys.platform == "linux" and bool(ctypes.CDLL(None).prctl(request, value) == 0)
 
 
 def _first_frame(handle: int) -> dict:  # type: ignore[type-arg]
