@@ -56,7 +56,8 @@ def campaign_checks(arguments: argparse.Namespace) -> Iterator[Check]:
         return
     yield judged("campaign", f"{bench.campaign.name}, {len(cells)} cells", "")
     yield from _plugins(cells)
-    yield from _models({cell.model.load_key: cell.model for cell in cells}.values())
+    models = {(cell.model.load_key, cell.model.source): cell.model for cell in cells}
+    yield from _models(models.values())
     yield folder_check(
         "results", bench.layout.root, least=FLOOR, fix="name another folder with --results"
     )

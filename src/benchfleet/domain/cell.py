@@ -46,8 +46,9 @@ class Model(_Part):
 
     @cached_property
     def load_key(self) -> str:
-        """Equal for two models exactly when one loaded copy serves both."""
-        return content_digest([self.identity(), self.source, self.python])[:16]
+        """Equal for two models exactly when one loaded copy serves both: by what is inside, since
+        the machines of a fleet keep the same files in different places."""
+        return content_digest([self.identity(), self.python])[:16]
 
     def identity(self) -> dict[str, Any]:
         return {

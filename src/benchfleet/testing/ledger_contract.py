@@ -327,6 +327,18 @@ class LedgerContract(ABC):
         assert self.order_of(offer) == [cells[1].fingerprint]
         assert self.order_of(replace(offer, models={})) == []
 
+    @pytest.mark.parametrize("chosen", [False, True])
+    def test_a_model_is_named_alike_wherever_a_machine_keeps_its_files(self, chosen: bool) -> None:
+        here, there = (
+            [sample_cell(n, source=f"/{place}/tiny") for n in range(3)] for place in ("data", "mnt")
+        )
+        self.enroll(*here)
+        among = Choice(cell.fingerprint for cell in here) if chosen else None
+        offer = replace(ANY, models={here[0].model.load_key: 0.0}, others=None, among=among)
+        assert self.one_claim(offer).cell == here[0]
+        assert self.ledger.enroll(there) == 0  # another machine's runner
+        assert self.order_of(offer) == [cell.fingerprint for cell in here[1:]]
+
     def test_smaller_ranks_go_first_within_a_priority(self) -> None:
         cells = [sample_cell(n, model="ab"[n % 2], priority=p) for n, p in enumerate((0, 0, 0, 1))]
         self.enroll(*cells)

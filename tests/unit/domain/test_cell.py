@@ -191,8 +191,8 @@ def test_the_data_seed_follows_benchmark_subset_and_repeat_alone() -> None:
 
 def test_models_share_a_load_key_when_one_loaded_copy_serves_both() -> None:
     assert _model(name="alias").model.load_key == CELL.model.load_key
+    assert _model(source="/elsewhere").model.load_key == CELL.model.load_key
     for other in (
-        _model(source="/elsewhere"),
         _model(python="/p"),
         _model(model_kwargs={}),
         _model(digest="other"),
