@@ -22,7 +22,7 @@ from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from measure import arguments, folder, show
 
@@ -59,6 +59,8 @@ def simulated(slots: int, cells: int, work: Path) -> dict[str, Any]:
     """One run on simulated slots."""
     import random
 
+    from parts import LEDGER, RUNNER, SIMULATION, Metered, MeteredTurns, Parts
+
     from benchfleet.domain.attempt import RunnerId
     from benchfleet.domain.resource import Device
     from benchfleet.ledger.sqlite import SqliteLedger
@@ -71,10 +73,11 @@ def simulated(slots: int, cells: int, work: Path) -> dict[str, Any]:
     from benchfleet.testing.simulation.engine import SimulatedEngine
     from benchfleet.testing.simulation.hosts import Nature, SimulatedHost
     from benchfleet.testing.simulation.process import VirtualInbox
-    from benchfleet.testing.simulation.turns import Gate, Turns, VirtualEvent
+    from benchfleet.testing.simulation.turns import Gate, VirtualEvent
 
     devices = tuple(Device(kind="cpu", index=number) for number in range(slots))
-    turns, began = Turns(), _memory()
+    parts = Parts()
+    turns, began = MeteredTurns(parts), _memory()
     kinds = [sample_cell(n, repeats=True) for n in range(min(cells, KINDS))]
     declared = [replace(kinds[n % KINDS], repeat=n // KINDS) for n in range(cells)]  # parts shared
     inbox = VirtualInbox(turns, lambda what: None)
@@ -88,17 +91,18 @@ def simulated(slots: int, cells: int, work: Path) -> dict[str, Any]:
     opened = SqliteLedger(work / "ledger.db", campaign="scale", clock=turns.clock)
     with closing(opened) as ledger:
         ledger.enroll(declared)
+        metered: Any = Metered(ledger, LEDGER, parts)
         runner = Runner(
             runner=RunnerId("r"),
-            ledger=ledger,
-            engine=engine,
+            ledger=metered,
+            engine=cast(Any, Metered(engine, SIMULATION, parts)),
             inbox=inbox,
             layout=Layout(work / "results"),
             pools=[Pool(devices=devices, slots=slots)],
             cells=declared,
             observer=lambda notice, progress: None,
             keeper=LeaseKeeper(
-                ledger,
+                metered,
                 lambda lease: None,
                 lambda error: None,
                 clock=turns.now,
@@ -113,14 +117,17 @@ def simulated(slots: int, cells: int, work: Path) -> dict[str, Any]:
         )
         enrolled = _memory()
         bare = _bare()
-        cpu = time.process_time()
+        parts.begin()
         end = runner.run()
-        took = time.process_time() - cpu
+        took = parts.end()
         bare = (bare + _bare()) / 2
     if +Counter(end.progress.states) != {"success": cells}:
         raise SystemExit(f"not all of it ended well: {end.progress.states}")
     return {
-        "cell": took / cells,
+        "cell": (took[RUNNER] + took[LEDGER]) / cells,
+        "loop": took[RUNNER] / cells,
+        "ledger": took[LEDGER] / cells,
+        "simulation": took[SIMULATION] / cells,
         "bare": bare,
         "enrolled": (enrolled - began) / cells,
         "memory": (_memory() - began) / cells,

@@ -67,7 +67,7 @@ from benchfleet.runner.space import PLENTY, Room
 HERE = Here()  # a machine of which nothing is known
 HERD = 0.1  # seconds over which runners that heard the same look at the ledger
 LOOK_EVERY = 1.0  # seconds between looks at what became claimable without an arrival
-OUTLOOK_EVERY = 1e-3  # seconds for each slot, between two looks at how long it should still take
+OUTLOOK_EVERY = 5e-3  # seconds for each slot, between two looks at how long it should still take
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -326,12 +326,13 @@ class Runner:
                 "warning", message=f"the lease of {fingerprint[:8]} ran out; taken back"
             )
         self._woke = waking
-        for slot in self._slots:
+        now = self._inbox.now()
+        for slot in self._slots.busy:
             if (attempt := slot.attempt) is None:
-                continue
+                continue  # what ended another was told of this one too
             if late > LOOK_EVERY:  # what came meanwhile is still to be taken in
                 attempt.watch.excuse(late)
-            if overdue := attempt.watch.overdue(self._inbox.now()):
+            if now >= attempt.watch.sure_until and (overdue := attempt.watch.overdue(now)):
                 self._slots.kill(slot)
                 self._cells.fail(attempt, attempt.stage, overdue.kind, overdue.message)
         self._filler.follow()

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
 
 from benchfleet.domain.cell import Limits
 from benchfleet.domain.failure import Kind
 from benchfleet.engines.base import AttemptEvent, Calling, Measured, Progressed, Recorded, Started
-from benchfleet.runner.stuck import History, why_stuck
+from benchfleet.runner.stuck import PATIENCE, History, why_stuck
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,11 +29,13 @@ class Watch:
         self._history: History | None = None  # since the benchmark began
         self._call: tuple[float, Calling] | None = None  # since when
         self._done = self._total = 0  # samples
+        self.sure_until = began  # until when it is not overdue, if nothing comes
 
     def saw(self, event: AttemptEvent, now: float) -> None:
         """Something came of it. That it can be measured is no sign that it goes on."""
         if isinstance(event, Measured):
             return
+        self.sure_until = now
         if isinstance(event, Started):
             self._history = History(now) if event.stage == "benchmark" else None
         if isinstance(event, Calling):
@@ -71,7 +74,19 @@ class Watch:
             left = self._done < self._total
             if why := why_stuck(self._history, now, limit=limits.stuck, left=left):
                 return Overdue(kind="stuck", message=f"{why}; {self._so_far}")
+        self.sure_until = self._first_end()
         return None
+
+    def _first_end(self) -> float:
+        """The first moment at which it may be overdue, if nothing comes until then."""
+        limits, ends = self._limits, [inf]
+        if limits.cell is not None:
+            ends.append(self._began + limits.cell)
+        if limits.generation is not None and self._call is not None:
+            ends.append(self._call[0] + limits.generation)
+        if self._history is not None:
+            ends.append(self._history.last_sign + (limits.stuck or PATIENCE))
+        return min(ends)
 
     def _of_call(self, call: Calling, limit: float) -> str:
         of = "one prompt" if call.count == 1 else f"{call.count} prompts"

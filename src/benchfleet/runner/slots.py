@@ -131,6 +131,11 @@ class Slots:
         """Whether a slot runs a cell."""
         return bool(self._busy)
 
+    @property
+    def busy(self) -> list[Slot]:
+        """Those that run a cell."""
+        return list(self._busy.values())
+
     def running(self, lease: Lease) -> Slot | None:
         """The slot that runs the attempt of this lease."""
         return self._busy.get((lease.fingerprint, lease.token))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from random import Random
 from typing import Any
 
 import pytest
@@ -122,3 +123,23 @@ def test_what_the_runner_slept_is_no_part_of_a_cells_limit() -> None:
     watch.excuse(5000)
     assert said(watch, 5090) is None
     assert said(watch, 5111)
+
+
+@pytest.mark.parametrize("limits", [Limits(), Limits(stuck=40), Limits(cell=300, generation=50)])
+def test_until_the_moment_that_it_names_it_is_never_overdue(limits: Limits) -> None:
+    chance = Random(7)
+    looked_at = skipped = 0
+    for _ in range(100):
+        watch, now, done = Watch(limits, began=0.0), 0.0, 0
+        watch.saw(Started(**OF, stage="benchmark"), now)
+        while now < 2000:
+            now += chance.choice([1.0, 1.0, 5.0, 60.0, 700.0])
+            sure, found = now < watch.sure_until, said(watch, now)
+            looked_at, skipped = looked_at + 1, skipped + sure
+            assert not (sure and found)
+            if chance.random() < 0.3:
+                done += 1
+                watch.saw(sample(min(done, 9)), now)
+            elif chance.random() < 0.2:
+                watch.saw(Calling(**OF, count=chance.choice([0, 1])), now)
+    assert 0 < skipped < looked_at

@@ -1,0 +1,94 @@
+"""Whose time is whose, where one process plays them all: the runner, its ledger, the simulation."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from benchfleet.testing.simulation.turns import Strand, Turns
+
+RUNNER, LEDGER, SIMULATION = "runner", "ledger", "simulation"
+
+
+class Parts:
+    """Shares out the time between `begin` and `end`. Exactly one strand has its turn at a time, so
+    that each moment is one part's. The parts are told apart by the wall clock, which costs little
+    to read, and share out the CPU time of the process, which others on the machine do not touch."""
+
+    def __init__(self) -> None:
+        self._walls: Counter[str] = Counter()
+        self._part, self._since, self._cpu = RUNNER, 0.0, 0.0
+
+    def begin(self) -> None:
+        self._walls.clear()
+        self._part, self._since, self._cpu = RUNNER, time.perf_counter(), time.process_time()
+
+    def enter(self, part: str) -> str:
+        """From now on it is this one's time; whose it was."""
+        now, before = time.perf_counter(), self._part
+        self._walls[before] += now - self._since
+        self._part, self._since = part, now
+        return before
+
+    def end(self) -> dict[str, float]:
+        """Seconds of CPU of each part."""
+        self.enter(RUNNER)
+        cpu, wall = time.process_time() - self._cpu, self._walls.total()
+        return {part: cpu * self._walls[part] / wall for part in (RUNNER, LEDGER, SIMULATION)}
+
+
+class Metered:
+    """All that is called of an object is the time of one part."""
+
+    def __init__(self, thing: Any, part: str, parts: Parts) -> None:
+        self._thing, self._name, self._parts = thing, part, parts
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._thing, name)
+        if not callable(found):
+            return found
+        part, enter = self._name, self._parts.enter
+
+        def call(*given: Any, **named: Any) -> Any:
+            before = enter(part)
+            try:
+                answer = found(*given, **named)
+            finally:
+                enter(before)
+            return self._each(answer) if isinstance(answer, Iterator) else answer
+
+        vars(self)[name] = call
+        return call
+
+    def _each(self, answers: Iterator[Any]) -> Iterator[Any]:
+        before = self._parts.enter(self._name)
+        for answer in answers:
+            self._parts.enter(before)
+            yield answer
+            before = self._parts.enter(self._name)
+        self._parts.enter(before)
+
+
+class MeteredTurns(Turns):
+    """Virtual time, in which whatever happens while somebody waits is the simulation's."""
+
+    def __init__(self, parts: Parts) -> None:
+        super().__init__()
+        self._parts = parts
+
+    def wait_until(self, until: float) -> None:
+        before = self._parts.enter(SIMULATION)
+        try:
+            super().wait_until(until)
+        finally:
+            self._parts.enter(before)
+
+    def strand(self, gate: Any, target: Callable[[], None], name: str = "") -> Strand:
+        def work() -> None:
+            self._parts.enter(RUNNER)
+            target()
+            self._parts.enter(SIMULATION)
+
+        return super().strand(gate, work, name)
