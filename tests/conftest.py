@@ -16,6 +16,10 @@ from sshd import Sshd
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
+# Tests run side by side: threads of torch that spin while they wait for cores take them from others.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+
 # A machine that does other things too is slow; `timeout` in pyproject.toml bounds every test.
 hypothesis.settings.register_profile("patient", deadline=None)
 hypothesis.settings.load_profile("patient")
