@@ -16,7 +16,7 @@ from sshd import Sshd
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
-# Tests run side by side: threads of torch that spin while they wait for cores take them from others.
+# Tests run side by side: threads of torch that spin while they wait take cores from others.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 

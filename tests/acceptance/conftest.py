@@ -88,7 +88,7 @@ class User:
         return found
 
 
-def until(condition: Callable[[], bool], seconds: float = 60) -> None:
+def until(condition: Callable[[], object], seconds: float = 60) -> None:
     """Wait for something that must come."""
     deadline = time.monotonic() + seconds
     while not condition():

@@ -19,7 +19,7 @@ matrix:
 """
 HANGING_ONCE = """\
 campaign: study
-defaults: {limits: {stuck: 2s}}
+defaults: {limits: {stuck: 5s}}
 matrix:
   models: [{name: m, adapter: mock}]
   configs: {dense: null}

@@ -26,7 +26,7 @@ campaign: study
 matrix:
   models: [{name: m1, adapter: mock}]
   benchmarks: [{_hostile: {samples: 40, seconds: 0.02}}]
-defaults: {repeats: 40}
+defaults: {repeats: 400}
 """
 
 
@@ -195,7 +195,7 @@ def test_without_a_campaign_the_only_one_here_is_meant(user: User) -> None:
 
 
 def test_what_is_removed_without_a_run_is_left_out_of_the_next(user: User) -> None:
-    user.write(LONG.replace("40}", "1}"))
+    user.write(LONG.replace("400}", "1}"))
     user.results.mkdir(parents=True)
     user.run("ledger", "rebuild", "study.yaml")
     assert "later ones leave cpu:0 out" in user.run("slots", "remove", "cpu:0").stdout

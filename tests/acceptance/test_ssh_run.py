@@ -8,7 +8,6 @@ import signal
 import sqlite3
 import subprocess
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
@@ -21,7 +20,7 @@ import pytest
 from benchfleet.domain.host import Host
 from netns import Machine, Machines, machines
 
-from .conftest import User
+from .conftest import User, samples_kept, until
 
 SAMPLES = 60
 SLOW = """\
@@ -104,14 +103,6 @@ def start(user: User) -> Iterator[Callable[..., Run]]:
         yield started
 
 
-def until(condition: Callable[[], object]) -> None:
-    """Wait for something that must come, a minute at most."""
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-
-
 def write(user: User, *hosts: Host, repeats: int, seconds: float = 1.2) -> None:
     """A campaign of so many cells, each of which takes so long, and the hosts for it."""
     slow = SLOW.replace("SECONDS", f"{seconds / SAMPLES:g}")
@@ -165,12 +156,6 @@ def outcomes(user: User) -> list[tuple[str, dict[str, Any]]]:
 
 def failures(user: User) -> list[dict[str, Any]]:
     return [outcome for _, outcome in outcomes(user) if outcome["state"] != "success"]
-
-
-def samples_kept(user: User) -> int:
-    """How many samples of unfinished cells lie here."""
-    files = (user.results / ".attempts").glob("*/*/samples.jsonl")
-    return sum(len(file.read_bytes().splitlines()) for file in files)
 
 
 def connections_of(user: User) -> list[psutil.Process]:
@@ -250,12 +235,12 @@ def test_hosts_that_are_away_at_the_start_hold_up_no_other_and_are_used_when_the
     here, off, gone = lan.add("lab1"), lan.add("lab2"), lan.add("lab3")
     off.kill()
     gone.cut()
-    write(user, here.host(cpu_slots=1), off.host(), gone.host(), repeats=12)
+    write(user, here.host(cpu_slots=1), off.host(), gone.host(), repeats=20)
     run = start()
     until(lambda: run.of("cell_done") and run.of("host_lost", host="lab2"))
     off.start()
     run.end(0)
-    assert {made["host"] for made in complete(user, 12).values()} == {"lab1", "lab2"}
+    assert {made["host"] for made in complete(user, 20).values()} == {"lab1", "lab2"}
     refused = run.of("host_lost", host="lab2")[0]
     assert "Connection refused" in refused["message"]
     assert refused["data"]["hopeless"] is False
@@ -334,7 +319,7 @@ def test_only_the_hosts_that_are_chosen_are_reached_and_no_connection_is_left(
 ) -> None:
     wanted, other = lan.add("lab1"), lan.add("lab2")
     labelled = wanted.host(labels=frozenset({"fast"}))
-    write(user, labelled, other.host(), repeats=2)
+    write(user, labelled, other.host(), repeats=2, seconds=4)
     run = start(*WORDS, "--hosts", "fast")
     until(lambda: run.of("cell_started"))
     folder = sockets_of(user)
@@ -352,14 +337,14 @@ def test_a_host_that_comes_back_with_another_key_is_refused_and_the_others_go_on
     user: User, lan: Machines, start: Callable[..., Run]
 ) -> None:
     doubtful, good = lan.add("lab1"), lan.add("lab2")
-    write(user, doubtful.host(), good.host(), repeats=8)
+    write(user, doubtful.host(), good.host(), repeats=16)
     run = start()
     until(lambda: all(map(slots_on, (doubtful, good))) and len(run.of("cell_started")) >= 4)
     doubtful.kill()
     doubtful.new_host_key()
     doubtful.start()
     run.end(0)
-    complete(user, 8)
+    complete(user, 16)
     last = run.of("host_lost", host="lab1")[-1]
     assert last["data"]["hopeless"] is True
     assert last["message"].startswith("its host key is not the one that was seen before")

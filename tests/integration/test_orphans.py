@@ -29,7 +29,7 @@ def owned() -> Iterator[Callable[[str], subprocess.Popen[bytes]]]:
     yield start
     for process in started:
         process.kill()
-        process.wait(20)
+        process.wait(60)
 
 
 def test_what_a_dead_owner_left_is_ended_and_what_a_living_one_has_is_not(
@@ -40,7 +40,7 @@ def test_what_a_dead_owner_left_is_ended_and_what_a_living_one_has_is_not(
         gone.kill()
     orphan, child = owned(dead), owned(owner(os.getpid()))
     end_orphans()
-    assert orphan.wait(20) == -signal.SIGKILL
+    assert orphan.wait(60) == -signal.SIGKILL
     assert child.poll() is None
 
 
@@ -49,7 +49,7 @@ def test_an_owner_whose_number_another_process_has_now_is_dead(
 ) -> None:
     orphan = owned(f"{os.getpid()}@1")
     end_orphans()
-    assert orphan.wait(20) == -signal.SIGKILL
+    assert orphan.wait(60) == -signal.SIGKILL
 
 
 @pytest.mark.parametrize("name", ["", "nobody"])

@@ -103,7 +103,7 @@ def test_kill_leaves_nothing_of_its_sessions(
 ) -> None:
     _until(lambda: len(own_sshd.sessions()) >= 3)
     own_sshd.kill()
-    assert started.wait(20) == 255
+    assert started.wait(60) == 255
     assert not own_sshd.sessions()
 
 
@@ -122,7 +122,7 @@ def test_cut_breaks_the_connection_and_leaves_the_session(
     own_sshd: Sshd, started: subprocess.Popen[bytes]
 ) -> None:
     own_sshd.cut()
-    assert started.wait(20) == 255
+    assert started.wait(60) == 255
     assert own_sshd.sessions()
 
 

@@ -21,12 +21,20 @@ matrix:
 """
 
 
-@pytest.fixture
-def witness(tmp_path: Path) -> Witness:
-    """One who saw both results of a campaign."""
-    (tmp_path / "study.yaml").write_text(CAMPAIGN)
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a campaign that was run, to be copied."""
+    folder = tmp_path_factory.mktemp("ran")
+    (folder / "study.yaml").write_text(CAMPAIGN)
     words = [sys.executable, "-m", "benchfleet", "run", "study.yaml", "--results", "results"]
-    subprocess.run(words, cwd=tmp_path, check=True, capture_output=True, timeout=120)
+    subprocess.run(words, cwd=folder, check=True, capture_output=True, timeout=120)
+    return folder
+
+
+@pytest.fixture
+def witness(ran: Path, tmp_path: Path) -> Witness:
+    """One who saw both results of a campaign."""
+    shutil.copytree(ran, tmp_path, dirs_exist_ok=True)
     root = tmp_path / "results" / "study"
     found = Witness(root, root / "ledger.db")
     found.look()
