@@ -119,7 +119,7 @@ class Bench:
     def _carried(self) -> dict[str, Any]:
         """What a ledger is told that takes results along."""
         from benchfleet.ledger.git_address import address_of
-        from benchfleet.ledger.sqlite import mount_table, network_file_system
+        from benchfleet.ledger.sqlite_file import mount_table, network_file_system
         from benchfleet.results.places.git import Carrier, GitPlace
 
         folder = self.layout.root / ".ledger"

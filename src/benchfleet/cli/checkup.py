@@ -27,7 +27,7 @@ from benchfleet.errors import (
     LedgerError,
     PlaceUnreachable,
 )
-from benchfleet.ledger.sqlite import mount_table, network_file_system
+from benchfleet.ledger.sqlite_file import mount_table, network_file_system
 from benchfleet.machines.checkup import Check, folder_check, judged, size
 from benchfleet.machines.devices import cores
 from benchfleet.machines.memory import available_memory

@@ -19,7 +19,8 @@ from benchfleet.errors import LedgerDamaged, LedgerFull, LedgerUnreachable
 from benchfleet.ledger.chosen_table import Do, Rows
 from benchfleet.ledger.git_log import Enrolment, Fact
 from benchfleet.ledger.sql import migrations, read_statements
-from benchfleet.ledger.sqlite import TEMPORARY, migrate
+from benchfleet.ledger.sqlite import TEMPORARY
+from benchfleet.ledger.sqlite_file import migrate
 
 UNSURE = "?"  # in place of an object: something happened to the cell that was not read yet
 _SCHEMA = """

@@ -15,7 +15,7 @@ from benchfleet.domain.resource import Offer
 from benchfleet.domain.state import FINAL_STATES, State
 from benchfleet.errors import ClaimLost
 from benchfleet.ledger.base import DEFAULT_LEASE
-from benchfleet.ledger.paths import allot
+from benchfleet.ledger.paths import Paths
 
 
 @dataclass(kw_only=True)
@@ -54,25 +54,23 @@ class MemoryLedger:
         self._lock = threading.RLock()
         self._entries: dict[str, _Entry] = {}
         self._pending: dict[str, _Entry] = {}
-        self._paths: set[str] = set()
-        self._folders: set[str] = set()  # every folder above an allotted path
+        self._paths = Paths()
         self._events: list[Event] = []
 
     def enroll(self, cells: Iterable[Cell], *, paths: Mapping[Fingerprint, str] = {}) -> int:
         cells = list(cells)
         with self._lock:
-            # Copies, so that an enrolment that fails leaves nothing behind.
-            allotted, folders = set(self._paths), set(self._folders)
+            allotted = self._paths.copy()  # so that an enrolment that fails leaves nothing behind
             fresh: dict[str, _Entry] = {}
             for cell in cells:
                 if cell.fingerprint not in self._entries and cell.fingerprint not in fresh:
                     fresh[cell.fingerprint] = _Entry(
                         cell=cell,
                         id=cell.id,
-                        path=allot(cell, paths.get(cell.fingerprint), allotted, folders),
+                        path=allotted.allot(cell, paths.get(cell.fingerprint)),
                         ordinal=len(self._entries) + len(fresh),
                     )
-            self._paths, self._folders = allotted, folders
+            self._paths = allotted
             self._entries.update(fresh)
             self._pending.update(fresh)
             changed = 0

@@ -22,7 +22,7 @@ from benchfleet.ledger.base import DEFAULT_LEASE
 from benchfleet.ledger.claiming import Claiming
 from benchfleet.ledger.connections import PATIENCE, Connections, array, do, statement
 from benchfleet.ledger.copying import TABLES, Row, Tables
-from benchfleet.ledger.enrolling import Enrolment
+from benchfleet.ledger.enrolling import PostgresEnrolment
 from benchfleet.ledger.finishing import Ended, Together
 from benchfleet.ledger.listening import Listener
 from benchfleet.ledger.moving import enter, rows_of
@@ -116,7 +116,8 @@ class PostgresLedger:
 
         def enrolled(connection: Connection) -> int:
             with connection.transaction():
-                new, changed = Enrolment(connection, self._texts, paths).enter(declared)
+                enrolment = PostgresEnrolment(connection, self._texts, paths)
+                new, changed = enrolment.enter(declared)
                 if new or changed:
                     do(connection, "enrolled")
                     self._append(connection, "enrolled", "", {"new": new, "changed": changed})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from functools import cached_property
+from operator import is_
 from typing import Any
 
 from benchfleet.domain.attempt import CellRecord, Outcome
@@ -20,25 +21,38 @@ class CellTexts:
 
     def __init__(self) -> None:
         self._made: dict[tuple[Callable[[Any], Any], int], tuple[object, str]] = {}
+        # Neighbours nearly always share all their parts: the text up to the repeat, and the terms.
+        self._last_spec: tuple[tuple[object, ...], str] = ((), "")
+        self._last_terms: tuple[tuple[object, ...], str] = ((), "")
 
     def spec(self, cell: Cell) -> str:
         """What the cell is, as JSON."""
-        return (
-            f'{{"model": {self._text(_model, cell.model)},'
-            f' "config": {self._text(_config, cell.config)},'
-            f' "workload": {self._text(_workload, cell.workload)},'
-            f' "repeat": {cell.repeat}, "repeats": {json.dumps(cell.repeats)}}}'
-        )
+        parts, start = self._last_spec
+        now = (cell.model, cell.config, cell.workload)
+        if not _same(parts, now):
+            start = (
+                f'{{"model": {self._text(_model, cell.model)},'
+                f' "config": {self._text(_config, cell.config)},'
+                f' "workload": {self._text(_workload, cell.workload)},'
+            )
+            self._last_spec = now, start
+        repeats = "true" if cell.repeats else "false"
+        return f'{start} "repeat": {cell.repeat}, "repeats": {repeats}}}'
 
     def terms(self, cell: Cell) -> str:
         """What is no part of the cell's identity and does not name it, as JSON."""
-        return (
-            f'{{"need": {self._text(vars_of, cell.need)},'
-            f' "limits": {self._text(vars_of, cell.limits)},'
-            f' "priority": {cell.priority},{self._phase(cell)}'
-            f' "model": {self._text(_place, cell.model)},'
-            f' "workload": {self._text(_outside, cell.workload)}}}'
-        )
+        parts, text = self._last_terms
+        now = (cell.need, cell.limits, cell.model, cell.workload, cell.priority, cell.phase)
+        if not (_same(parts[:4], now[:4]) and parts[4:] == now[4:]):
+            text = (
+                f'{{"need": {self._text(vars_of, cell.need)},'
+                f' "limits": {self._text(vars_of, cell.limits)},'
+                f' "priority": {cell.priority},{self._phase(cell)}'
+                f' "model": {self._text(_place, cell.model)},'
+                f' "workload": {self._text(_outside, cell.workload)}}}'
+            )
+            self._last_terms = now, text
+        return text
 
     @staticmethod
     def _phase(cell: Cell) -> str:
@@ -49,6 +63,11 @@ class CellTexts:
         if known is None:  # the part is kept alive, so that no other gets its id
             known = self._made[chosen, id(part)] = (part, json.dumps(chosen(part)))
         return known[1]
+
+
+def _same(parts: tuple[object, ...], others: tuple[object, ...]) -> bool:
+    """Whether all of them are the very same objects, which are kept alive by that."""
+    return len(parts) == len(others) and all(map(is_, parts, others))
 
 
 def _model(model: Model) -> dict[str, Any]:

@@ -11,7 +11,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import cache, partial
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -19,14 +18,14 @@ from benchfleet.domain.attempt import CellRecord, Claim, Lease, Outcome, RunnerI
 from benchfleet.domain.cell import Cell, Fingerprint
 from benchfleet.domain.event import Event
 from benchfleet.domain.resource import Offer
-from benchfleet.domain.state import FINAL_STATES, STATES, State
-from benchfleet.errors import ClaimLost, LedgerError
+from benchfleet.domain.state import STATES, State
+from benchfleet.errors import ClaimLost
 from benchfleet.ledger.chosen_table import ChosenTable, Do, Rows
+from benchfleet.ledger.entering import SqliteEnrolment
 from benchfleet.ledger.rows import CellTexts, cell_of, record_of
 
 Clock = Callable[[], float]  # seconds since the epoch
 _HERE = Path(__file__).parent
-_TOGETHER = 1000  # cells that an enrolment looks up at once
 
 
 def named_statements(text: str) -> dict[str, str]:
@@ -80,34 +79,23 @@ class SqlLedger(ABC):
         """Let go of files and connections; leases are left as they are."""
 
     def enroll(self, cells: Iterable[Cell], *, paths: Mapping[Fingerprint, str] = {}) -> int:
-        new = changed = 0
-        lanes: dict[tuple[str, int, int], int] = {}
-        texts, source = self._texts, iter(cells)
         with self._writing() as do:
-            last: int = do("last_ordinal").fetchone()[0]
-            while some := list(islice(source, _TOGETHER)):
-                among = json.dumps([cell.fingerprint for cell in some])
-                known = {row[0]: row[1:] for row in do("known", among=among)}
-                for cell in some:
-                    self._declared[cell.fingerprint] = cell
-                    terms = texts.terms(cell)
-                    if cell.fingerprint not in known:
-                        new += 1
-                        known[cell.fingerprint] = (last + new, "pending", terms)
-                        path = _allot(do, cell, paths.get(cell.fingerprint))
-                        lane = _lane(do, lanes, cell)
-                        _add(do, last + new, cell, path, lane, texts.spec(cell), terms)
-                        continue
-                    ordinal, state, old_terms = known[cell.fingerprint]
-                    if terms != old_terms and state not in FINAL_STATES:
-                        changed += 1
-                        known[cell.fingerprint] = (ordinal, state, terms)
-                        lane = _lane(do, lanes, cell)
-                        do("change_cell", ordinal=ordinal, lane=lane, priority=cell.priority)
-                        do("change_terms", ordinal=ordinal, terms=terms)
+            enrolment = SqliteEnrolment(do, partial(self._each, do), self._texts, paths)
+            new, changed = enrolment.enter(self._kept(cells))
             if new or changed:
                 self._append(do, "enrolled", "", {"new": new, "changed": changed})
         return new
+
+    def _kept(self, cells: Iterable[Cell]) -> Iterator[Cell]:
+        """Remember them as they pass."""
+        for cell in cells:
+            self._declared[cell.fingerprint] = cell
+            yield cell
+
+    def _each(self, do: Do, name: str, rows: Iterable[Mapping[str, Any]]) -> None:
+        """Run one statement for many rows of values."""
+        for row in rows:
+            do(name, **row)
 
     def claim(self, runner: RunnerId, offer: Offer, limit: int = 1) -> Sequence[Claim]:
         with self._writing(synced=False) as do:
@@ -296,39 +284,3 @@ def _facts(lease: Lease, runner: str) -> dict[str, Any]:
 def _holds(cell: Any, lease: Lease) -> bool:
     _, state, _, token, *_ = cell
     return bool(state == "running" and token == lease.token)
-
-
-def _lane(do: Do, lanes: dict[tuple[str, int, int], int], cell: Cell) -> int:
-    key = (cell.model.load_key, cell.need.gpus, cell.need.vram)
-    if key not in lanes:
-        values = dict(zip(("load_key", "gpus", "vram"), key, strict=True))
-        do("add_lane", **values)
-        lanes[key] = do("lane", **values).fetchone()[0]
-    return lanes[key]
-
-
-def _add(do: Do, ordinal: int, cell: Cell, path: str, lane: int, spec: str, terms: str) -> None:
-    do(
-        "add_cell",
-        ordinal=ordinal,
-        fingerprint=cell.fingerprint,
-        id=cell.id,
-        path=path,
-        lane=lane,
-        priority=cell.priority,
-    )
-    do("add_spec", ordinal=ordinal, spec=spec, terms=terms)
-
-
-def _allot(do: Do, cell: Cell, given: str | None) -> str:
-    """The given path, or the first of the cell's two, that is free."""
-    wanted = [given] if given else [cell.path(marked=False), cell.path(marked=True)]
-    for path in wanted:
-        parts = path.split("/")
-        lineage = ["/".join(parts[:length]) for length in range(1, len(parts) + 1)]
-        if not do("path_taken", path=path, lineage=json.dumps(lineage)).fetchone()[0]:
-            return path
-    raise LedgerError(
-        f"the results path {path} belongs to another cell; give the model or the subset of "
-        f"{cell.id} another name"
-    )

@@ -6,8 +6,8 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager, suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -23,56 +23,29 @@ from benchfleet.ledger.base import DEFAULT_LEASE
 from benchfleet.ledger.chosen_table import Do, Rows
 from benchfleet.ledger.copying import TABLES, Row, Tables, refuse_filled, selecting
 from benchfleet.ledger.sql import Clock, SqlLedger, migrations, read_statements
+from benchfleet.ledger.sqlite_file import (
+    create,
+    migrate,
+    mount_table,
+    rebuilding,
+    refuse_network,
+    refuse_unfit,
+    remove_old_drafts,
+)
 
-_DRAFT_LASTS = 60.0  # seconds
+_CACHE = (
+    64 * 2**10
+)  # KiB of pages kept at most: an enrolment comes to each of its indexes at random
 BUSY = 30.0  # seconds to wait for another writer; well below a lease
 TEMPORARY = (
     "make_chosen",
     "make_chosen_claimable",
     "make_chosen_backing_off",
 )
-NETWORK_FILE_SYSTEMS = frozenset(
-    {"9p", "afs", "beegfs", "beegfs_nodev", "ceph", "cifs", "glusterfs", "gpfs", "lustre", "nfs"}
-    | {"nfs4", "orangefs", "panfs", "pvfs2", "smb3", "smbfs", "wekafs"}
-    | {"fuse.ceph-fuse", "fuse.gcsfuse", "fuse.glusterfs", "fuse.juicefs", "fuse.rclone"}
-    | {"fuse.s3fs", "fuse.sshfs"}
-)
-_REBUILD = (
-    "move {path} aside, with {name}-wal and {name}-shm where they exist, and run "
-    "`benchfleet ledger rebuild CAMPAIGN`"
-)
 
 
 # What has been written over what was there before needs no commit of the file system's own.
 _sync_data = getattr(os, "fdatasync", os.fsync)
-
-
-def mount_table() -> str:
-    """What is mounted where, as Linux tells it; empty on other systems."""
-    try:
-        return Path("/proc/mounts").read_text(encoding="utf-8", errors="surrogateescape")
-    except OSError:
-        return ""
-
-
-def network_file_system(folder: Path, mounts: str) -> str | None:
-    """The type of the network file system that holds `folder`, or None where it is local.
-
-    `mounts` is in the format of /proc/mounts. SQLite's WAL needs memory that all its users share,
-    which a network file system does not give (https://sqlite.org/wal.html).
-    """
-    inside = {str(folder), *map(str, folder.parents)}
-    longest, kind = "", None
-    for line in mounts.splitlines():
-        fields = line.split(" ")
-        if len(fields) < 3:
-            continue
-        point = fields[1]
-        for code, character in (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")):
-            point = point.replace(code, character)
-        if point in inside and len(point) >= len(longest):  # the later mount lies on top
-            longest, kind = point, fields[2]
-    return kind if kind in NETWORK_FILE_SYSTEMS else None
 
 
 class SqliteLedger(SqlLedger):
@@ -101,13 +74,13 @@ class SqliteLedger(SqlLedger):
         self._syncing = threading.Lock()
         self._committed = self._synced = 0  # transactions of this handle: made, and durable
         self._lost: OSError | None = None  # why the disk may not have kept what was written
-        self._refuse_network(mounts())
+        refuse_network(self.path, mounts())
         with self._plain_errors():
             try:
                 if not self.path.exists():
-                    self._create(campaign)
-                self._refuse_unfit()
-                self._remove_old_drafts()
+                    create(self.path, campaign)
+                refuse_unfit(self.path)
+                remove_old_drafts(self.path)
             except OSError as error:
                 raise LedgerUnreachable(f"the ledger cannot be used: {error}") from error
             self._connection = self._connect()
@@ -200,6 +173,9 @@ class SqliteLedger(SqlLedger):
         with self._plain_errors(), closing(self._connect()) as connection:
             yield self._doing(connection)
 
+    def _each(self, do: Do, name: str, rows: Iterable[Mapping[str, Any]]) -> None:
+        self._connection.executemany(self._statements[name], rows)
+
     def _doing(self, connection: sqlite3.Connection) -> Do:
         def do(name: str, /, **values: Any) -> Rows:
             return connection.execute(self._statements[name], values)
@@ -217,52 +193,11 @@ class SqliteLedger(SqlLedger):
         )
         try:
             connection.execute("pragma synchronous = normal")  # `_writing` syncs by itself
+            connection.execute(f"pragma cache_size = -{_CACHE}")
         except BaseException:
             connection.close()
             raise
         return connection
-
-    def _create(self, campaign: str) -> None:
-        """Make the whole ledger under another name, then link it into place: nobody ever sees a
-        half-made one, and of two makers one wins."""
-        for leftover in (f"{self.path}-wal", f"{self.path}-shm"):
-            # SQLite would replay it into the new file. Where the file is there by now, another
-            # process made it a moment ago, and this is no leftover.
-            if os.path.exists(leftover) and not self.path.exists():
-                raise LedgerUnreachable(
-                    f"{leftover} was left by a ledger that is gone; put {self.path.name} back, "
-                    f"or move the leftover aside and run `benchfleet ledger rebuild CAMPAIGN`"
-                )
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        if not os.access(self.path.parent, os.W_OK | os.X_OK):
-            raise LedgerUnreachable(
-                f"{self.path.parent} cannot be written, so no ledger can be made there; change its "
-                f"permissions, or name another place: `--ledger sqlite:///local/path`"
-            )
-        draft = self.path.with_name(f".{self.path.name}.{os.urandom(16).hex()}")
-        try:
-            with closing(sqlite3.connect(draft, isolation_level=None)) as connection:
-                connection.execute("pragma journal_mode = wal")
-                migrate(connection, migrations("sqlite"))
-                connection.execute("insert into meta values ('campaign', ?)", (campaign,))
-            try:
-                os.link(draft, self.path)
-            except FileExistsError:
-                return
-            folder = os.open(self.path.parent, os.O_RDONLY)
-            try:
-                os.fsync(folder)
-            finally:
-                os.close(folder)
-        finally:
-            draft.unlink(missing_ok=True)
-
-    def _remove_old_drafts(self) -> None:
-        """What makers left who were killed; whoever is at it still takes no minute."""
-        for draft in self.path.parent.glob(f".{self.path.name}.*"):
-            with suppress(OSError):
-                if time.time() - draft.stat().st_mtime > _DRAFT_LASTS:
-                    draft.unlink()
 
     def _prepare(self, campaign: str) -> None:
         """Check that the file is a ledger that we can use, and this campaign's."""
@@ -271,7 +206,9 @@ class SqliteLedger(SqlLedger):
         if connection.execute("select 1 from sqlite_master where name = 'meta'").fetchone():
             meta = dict(connection.execute("select key, value from meta").fetchall())
         if not (meta.get("schema", "").isdecimal() and "campaign" in meta):
-            raise LedgerUnreachable(f"{self.path} is a database but no ledger; {self._rebuild()}")
+            raise LedgerUnreachable(
+                f"{self.path} is a database but no ledger; {rebuilding(self.path)}"
+            )
         if int(meta["schema"]) > len(known):
             raise LedgerTooNew(
                 f"{self.path} was written by a newer benchfleet: its schema is {meta['schema']}, "
@@ -293,30 +230,6 @@ class SqliteLedger(SqlLedger):
         for name in TEMPORARY:
             connection.execute(self._statements[name])
 
-    def _refuse_network(self, mounts: str) -> None:
-        kind = network_file_system(self.path.parent, mounts)
-        if kind is not None:
-            raise LedgerUnreachable(
-                f"{self.path} is on a network file system ({kind}), where SQLite loses data; keep "
-                f"the ledger on a local disk: `--ledger sqlite:///local/path`"
-            )
-
-    def _refuse_unfit(self) -> None:
-        """What SQLite would take for a new or a read-only database."""
-        if not self.path.is_file():
-            raise LedgerUnreachable(f"{self.path} is no file; {self._rebuild()}")
-        if self.path.stat().st_size == 0:
-            raise LedgerDamaged(f"{self.path} is empty, so it lost data; {self._rebuild()}")
-        for place in (self.path, self.path.parent):
-            if not os.access(place, os.R_OK | os.W_OK):
-                raise LedgerUnreachable(
-                    f"{place} cannot be read and written; change its permissions, or "
-                    f"{self._rebuild()}"
-                )
-
-    def _rebuild(self) -> str:
-        return _REBUILD.format(path=self.path, name=self.path.name)
-
     @contextmanager
     def _plain_errors(self) -> Iterator[None]:
         """Say what SQLite and the system say in words that help."""
@@ -328,45 +241,11 @@ class SqliteLedger(SqlLedger):
             text = str(error)
             kind: type[LedgerUnreachable] = LedgerUnreachable
             if "malformed" in text or "not a database" in text:
-                kind, advice = LedgerDamaged, self._rebuild()
+                kind, advice = LedgerDamaged, rebuilding(self.path)
             elif "locked" in text:
                 advice = f"another process has been writing for {self._busy:g} s; try again"
             elif "full" in text:
                 kind, advice = LedgerFull, "make room on the disk; what was committed is safe"
             else:
-                advice = f"see that its disk is well and try again, or {self._rebuild()}"
+                advice = f"see that its disk is well and try again, or {rebuilding(self.path)}"
             raise kind(f"the ledger {self.path} cannot be used: {text}; {advice}") from error
-
-
-def migrate(connection: sqlite3.Connection, scripts: Sequence[str]) -> None:
-    """Bring the schema to the last of `scripts`, all of it or nothing; script n makes schema n."""
-    if _schema(connection) >= len(scripts):
-        return
-    connection.execute("begin immediate")
-    try:
-        for number, script in enumerate(scripts, start=1):
-            if number > _schema(connection):  # asked again: another process may have been first
-                for statement in _statements_of(script):
-                    connection.execute(statement)
-                connection.execute("insert or replace into meta values ('schema', ?)", (number,))
-        connection.execute("commit")
-    except BaseException:
-        if connection.in_transaction:
-            connection.execute("rollback")
-        raise
-
-
-def _schema(connection: sqlite3.Connection) -> int:
-    if not connection.execute("select 1 from sqlite_master where name = 'meta'").fetchone():
-        return 0
-    return int(connection.execute("select value from meta where key = 'schema'").fetchone()[0])
-
-
-def _statements_of(script: str) -> Iterator[str]:
-    """One statement after the other: `executescript` would commit the open transaction."""
-    statement = ""
-    for line in script.splitlines(keepends=True):
-        statement += line
-        if sqlite3.complete_statement(statement):
-            yield statement
-            statement = ""

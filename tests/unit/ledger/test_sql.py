@@ -9,7 +9,8 @@ from importlib.resources import files
 import pytest
 
 from benchfleet.ledger.sql import migrations, named_statements, read_statements
-from benchfleet.ledger.sqlite import TEMPORARY, migrate
+from benchfleet.ledger.sqlite import TEMPORARY
+from benchfleet.ledger.sqlite_file import migrate
 
 STATEMENTS = read_statements("sqlite")
 
@@ -43,9 +44,10 @@ def test_two_statements_of_one_name_are_refused() -> None:
 def test_every_statement_is_used_and_every_one_used_is_there() -> None:
     package = files("benchfleet.ledger")
     code = "".join(
-        package.joinpath(name).read_text() for name in ("sql.py", "sqlite.py", "chosen_table.py")
+        package.joinpath(name).read_text()
+        for name in ("sql.py", "sqlite.py", "chosen_table.py", "entering.py")
     )
-    called = set(re.findall(r'\bdo\(\s*"(\w+)"', code))
+    called = set(re.findall(r'\b_?(?:do|each)\(\s*"(\w+)"', code))
     called |= {"claimable", "claimable_chosen", *TEMPORARY}
     assert set(STATEMENTS) == called
 
@@ -60,8 +62,8 @@ def test_every_statement_fits_the_schema(database: sqlite3.Connection, name: str
     [
         ("known", "sqlite_autoindex_cell_1 (fingerprint=?)"),
         ("held", "sqlite_autoindex_cell_1 (fingerprint=?)"),
-        ("path_taken", "sqlite_autoindex_cell_2 (path=?)"),
-        ("path_taken", "sqlite_autoindex_cell_2 (path>? AND path<?)"),
+        ("paths_near", "sqlite_autoindex_cell_2 (path=?)"),
+        ("paths_near", "sqlite_autoindex_cell_2 (path>? AND path<?)"),
         ("wake", "cell_backing_off (ready>? AND ready<?)"),
         ("claimable", "cell_claimable (lane=?)"),
         ("claimable_chosen", "chosen_claimable (choice=? AND lane=?)"),

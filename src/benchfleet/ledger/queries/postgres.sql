@@ -85,8 +85,8 @@ select number from lane where load_key = %(load_key)s and gpus = %(gpus)s and vr
 -- name: add_cells
 with fresh as (
   select * from unnest(
-    %(ordinals)s::bigint[], %(fingerprints)s::text[], %(ids)s::text[], %(paths)s::text[],
-    %(lanes)s::bigint[], %(priorities)s::bigint[], %(specs)s::text[], %(terms)s::text[]
+    %(ordinal)s::bigint[], %(fingerprint)s::text[], %(id)s::text[], %(path)s::text[],
+    %(lane)s::bigint[], %(priority)s::bigint[], %(spec)s::text[], %(terms)s::text[]
   ) as fresh (ordinal, fingerprint, id, path, lane, priority, spec, terms)
 ), added as (
   insert into cell (ordinal, lane, priority) select ordinal, lane, priority from fresh
@@ -100,7 +100,7 @@ insert into spec (ordinal, spec, terms) select ordinal, spec, terms from fresh;
 -- What ended in the meantime follows the campaign no longer.
 with other as (
   select * from unnest(
-    %(ordinals)s::bigint[], %(lanes)s::bigint[], %(priorities)s::bigint[], %(terms)s::text[]
+    %(ordinal)s::bigint[], %(lane)s::bigint[], %(priority)s::bigint[], %(terms)s::text[]
   ) as other (ordinal, lane, priority, terms)
 ), changed as (
   update cell set lane = other.lane, priority = other.priority from other

@@ -13,12 +13,14 @@ select cell.fingerprint, cell.ordinal, cell.state, spec.terms
 from cell join spec using (ordinal)
 where fingerprint in (select value from json_each(:among));
 
--- name: path_taken
--- Whether a path equals, lies inside, or holds one that is allotted already. `:lineage` is the
--- path with its parents; what lies inside it sorts between 'path/' and 'path0' ('0' follows '/').
--- Both are look-ups in the index on path.
-select exists (select 1 from cell where path in (select value from json_each(:lineage)))
-    or exists (select 1 from cell where path > :path || '/' and path < :path || '0');
+-- name: paths_near
+-- The allotted paths that equal one of these or hold it, and those of these that hold allotted ones:
+-- what lies inside a path sorts between 'path/' and 'path0' ('0' follows '/'). Both are look-ups in
+-- the index on path.
+select path, false from cell where path in (select value from json_each(:lineage))
+union all
+select wanted.value, true from json_each(:paths) as wanted
+where exists (select 1 from cell where path > wanted.value || '/' and path < wanted.value || '0');
 
 -- name: add_lane
 insert or ignore into lane (load_key, gpus, vram) values (:load_key, :gpus, :vram);

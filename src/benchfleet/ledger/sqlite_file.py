@@ -1,0 +1,158 @@
+"""The file of an embedded ledger: made, found fit, and brought to the schema of today."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import closing, suppress
+from pathlib import Path
+
+from benchfleet.errors import LedgerDamaged, LedgerUnreachable
+from benchfleet.ledger.sql import migrations
+
+_DRAFT_LASTS = 60.0  # seconds
+NETWORK_FILE_SYSTEMS = frozenset(
+    {"9p", "afs", "beegfs", "beegfs_nodev", "ceph", "cifs", "glusterfs", "gpfs", "lustre", "nfs"}
+    | {"nfs4", "orangefs", "panfs", "pvfs2", "smb3", "smbfs", "wekafs"}
+    | {"fuse.ceph-fuse", "fuse.gcsfuse", "fuse.glusterfs", "fuse.juicefs", "fuse.rclone"}
+    | {"fuse.s3fs", "fuse.sshfs"}
+)
+_REBUILD = (
+    "move {path} aside, with {name}-wal and {name}-shm where they exist, and run "
+    "`benchfleet ledger rebuild CAMPAIGN`"
+)
+
+
+def mount_table() -> str:
+    """What is mounted where, as Linux tells it; empty on other systems."""
+    try:
+        return Path("/proc/mounts").read_text(encoding="utf-8", errors="surrogateescape")
+    except OSError:
+        return ""
+
+
+def network_file_system(folder: Path, mounts: str) -> str | None:
+    """The type of the network file system that holds `folder`, or None where it is local.
+
+    `mounts` is in the format of /proc/mounts. SQLite's WAL needs memory that all its users share,
+    which a network file system does not give (https://sqlite.org/wal.html).
+    """
+    inside = {str(folder), *map(str, folder.parents)}
+    longest, kind = "", None
+    for line in mounts.splitlines():
+        fields = line.split(" ")
+        if len(fields) < 3:
+            continue
+        point = fields[1]
+        for code, character in (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")):
+            point = point.replace(code, character)
+        if point in inside and len(point) >= len(longest):  # the later mount lies on top
+            longest, kind = point, fields[2]
+    return kind if kind in NETWORK_FILE_SYSTEMS else None
+
+
+def create(path: Path, campaign: str) -> None:
+    """Make the whole ledger under another name, then link it into place: nobody ever sees a
+    half-made one, and of two makers one wins."""
+    for leftover in (f"{path}-wal", f"{path}-shm"):
+        # SQLite would replay it into the new file. Where the file is there by now, another
+        # process made it a moment ago, and this is no leftover.
+        if os.path.exists(leftover) and not path.exists():
+            raise LedgerUnreachable(
+                f"{leftover} was left by a ledger that is gone; put {path.name} back, "
+                f"or move the leftover aside and run `benchfleet ledger rebuild CAMPAIGN`"
+            )
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if not os.access(path.parent, os.W_OK | os.X_OK):
+        raise LedgerUnreachable(
+            f"{path.parent} cannot be written, so no ledger can be made there; change its "
+            f"permissions, or name another place: `--ledger sqlite:///local/path`"
+        )
+    draft = path.with_name(f".{path.name}.{os.urandom(16).hex()}")
+    try:
+        with closing(sqlite3.connect(draft, isolation_level=None)) as connection:
+            connection.execute("pragma journal_mode = wal")
+            migrate(connection, migrations("sqlite"))
+            connection.execute("insert into meta values ('campaign', ?)", (campaign,))
+        try:
+            os.link(draft, path)
+        except FileExistsError:
+            return
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def remove_old_drafts(path: Path) -> None:
+    """What makers left who were killed; whoever is at it still takes no minute."""
+    for draft in path.parent.glob(f".{path.name}.*"):
+        with suppress(OSError):
+            if time.time() - draft.stat().st_mtime > _DRAFT_LASTS:
+                draft.unlink()
+
+
+def refuse_network(path: Path, mounts: str) -> None:
+    kind = network_file_system(path.parent, mounts)
+    if kind is not None:
+        raise LedgerUnreachable(
+            f"{path} is on a network file system ({kind}), where SQLite loses data; keep "
+            f"the ledger on a local disk: `--ledger sqlite:///local/path`"
+        )
+
+
+def refuse_unfit(path: Path) -> None:
+    """What SQLite would take for a new or a read-only database."""
+    if not path.is_file():
+        raise LedgerUnreachable(f"{path} is no file; {rebuilding(path)}")
+    if path.stat().st_size == 0:
+        raise LedgerDamaged(f"{path} is empty, so it lost data; {rebuilding(path)}")
+    for place in (path, path.parent):
+        if not os.access(place, os.R_OK | os.W_OK):
+            raise LedgerUnreachable(
+                f"{place} cannot be read and written; change its permissions, or {rebuilding(path)}"
+            )
+
+
+def rebuilding(path: Path) -> str:
+    """How a ledger is made anew."""
+    return _REBUILD.format(path=path, name=path.name)
+
+
+def migrate(connection: sqlite3.Connection, scripts: Sequence[str]) -> None:
+    """Bring the schema to the last of `scripts`, all of it or nothing; script n makes schema n."""
+    if _schema(connection) >= len(scripts):
+        return
+    connection.execute("begin immediate")
+    try:
+        for number, script in enumerate(scripts, start=1):
+            if number > _schema(connection):  # asked again: another process may have been first
+                for statement in _statements_of(script):
+                    connection.execute(statement)
+                connection.execute("insert or replace into meta values ('schema', ?)", (number,))
+        connection.execute("commit")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("rollback")
+        raise
+
+
+def _schema(connection: sqlite3.Connection) -> int:
+    if not connection.execute("select 1 from sqlite_master where name = 'meta'").fetchone():
+        return 0
+    return int(connection.execute("select value from meta where key = 'schema'").fetchone()[0])
+
+
+def _statements_of(script: str) -> Iterator[str]:
+    """One statement after the other: `executescript` would commit the open transaction."""
+    statement = ""
+    for line in script.splitlines(keepends=True):
+        statement += line
+        if sqlite3.complete_statement(statement):
+            yield statement
+            statement = ""
