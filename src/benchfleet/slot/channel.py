@@ -35,6 +35,7 @@ class Channel:
         self._reads, self._writes = reads, writes
         self._heartbeat, self._silence, self._gone = heartbeat, silence, gone
         self._writing = threading.Lock()
+        self._held = b""  # frames that wait for the next one
         self.orders: queue.SimpleQueue[Frame] = queue.SimpleQueue()
         self.stopping: set[str] = set()  # attempts that were asked to stop
 
@@ -45,14 +46,21 @@ class Channel:
 
     def send(self, type: str, attached: tuple[bytes, ...] = (), **fields: Any) -> None:
         """Send one frame; from any thread."""
-        data = memoryview(encode(type, attached, **fields))
+        frame = encode(type, attached, **fields)
         with self._writing:
+            data, self._held = memoryview(self._held + frame), b""
             while data:
                 try:
                     data = data[os.write(self._writes, data) :]
                 except OSError as error:
                     self._gone(f"cannot write: {error.strerror}")
                     return
+
+    def hold(self, type: str, **fields: Any) -> None:
+        """Send one frame together with the next, which is to follow at once; from any thread."""
+        frame = encode(type, **fields)
+        with self._writing:
+            self._held += frame
 
     def _beat(self) -> None:
         while True:

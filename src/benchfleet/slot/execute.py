@@ -48,7 +48,9 @@ class Executor:
         if self._sampler and not rescores:
             self._sampler.begin(attempt)
         try:
-            self._channel.send("started", attempt=attempt, stage="load")
+            loaded = self._loaded == cell.model.load_key
+            tell = self._channel.hold if loaded else self._channel.send
+            tell("started", attempt=attempt, stage="load")
             kind = registry.load("benchmarks", cell.workload.benchmark)
             benchmark = _made(kind, cell.workload)
             stage, needs_model = "load", getattr(kind, "needs_model", True)

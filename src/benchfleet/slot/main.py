@@ -9,7 +9,7 @@ import os
 import platform
 import signal
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -51,7 +51,9 @@ def _serve() -> None:
         channel.orders.get()  # to be ended, in whatever way
         return
     channel.send("hello", **_hello(opening["slot"]))
-    executor = Executor(channel, Sampler(partial(_hand_over, channel)))
+    executor = Executor(
+        channel, Sampler(partial(_hand_over, channel.send), last=partial(_hand_over, channel.hold))
+    )
     recorded: list[Frame] = []  # earlier samples, which come in pieces before their order
     while True:
         order = channel.orders.get()
@@ -80,8 +82,8 @@ def _is_fit(opening: dict[str, Any], channel: Channel) -> bool:
     return unfit is None
 
 
-def _hand_over(channel: Channel, attempt: str, readings: Sequence[Reading]) -> None:
-    channel.send("readings", attempt=attempt, readings=[one.to_dict() for one in readings])
+def _hand_over(tell: Callable[..., None], attempt: str, readings: Sequence[Reading]) -> None:
+    tell("readings", attempt=attempt, readings=[one.to_dict() for one in readings])
 
 
 def _with_recorded(order: Frame, recorded: list[Frame]) -> Frame:

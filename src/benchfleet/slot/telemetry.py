@@ -17,6 +17,7 @@ from benchfleet.machines.nvml import GpuState, Nvml, opened
 from benchfleet.slot import kin
 
 _FRESH = 0.05  # of the time between readings: one taken so long ago begins the next attempt too
+_TICK = 0.01  # seconds in which the kernel's count of CPU time does not change
 _WAITED = 1.0  # seconds that a last reading waits for one that hangs
 
 
@@ -24,7 +25,8 @@ class Sampler:
     """Takes a reading when an attempt begins, one every second, and one when it ends.
 
     The first is handed over with the next, so that a short cell costs one frame. The thread that
-    takes them lives as long as the slot; a driver that hangs holds up it alone.
+    takes them lives as long as the slot; a driver that hangs holds up it alone. The verdict follows
+    what `last` is handed.
     """
 
     def __init__(
@@ -33,7 +35,9 @@ class Sampler:
         measure: Callable[[], Reading] | None = None,
         *,
         every: float = EVERY,
+        last: Callable[[str, Sequence[Reading]], None] | None = None,
     ) -> None:
+        self._hand_last = last or hand
         self._hand, self._measure, self._every = hand, measure or Meter().read, every
         self._taking = threading.Lock()
         self._attempt = ""
@@ -59,7 +63,7 @@ class Sampler:
         """Take no further readings but this; None where none can be had."""
         with self._turn() as mine:
             attempt, self._attempt = self._attempt, ""
-            return self._take(attempt) if mine and attempt else None
+            return self._take(attempt, self._hand_last) if mine and attempt else None
 
     def again(self) -> Reading:
         """How things are now, handed to nobody."""
@@ -71,15 +75,19 @@ class Sampler:
             with self._turn() as mine:
                 due = time.monotonic() - self._took >= self._every / 2
                 if mine and due and self._attempt:
-                    self._take(self._attempt)
+                    self._take(self._attempt, self._hand)
 
-    def _take(self, attempt: str) -> Reading | None:
-        measured = self._measured()
+    def _take(self, attempt: str, hand: Callable[[str, Sequence[Reading]], None]) -> Reading | None:
+        since = time.monotonic() - self._took
+        if self._latest is not None and since < _TICK:
+            measured: Reading | None = replace(self._latest, at=self._latest.at + since)
+        else:
+            measured = self._measured()
         if measured is None:
             return None
         reading = self._since_first(measured)
         readings, self._held = [*self._held, reading], []
-        self._hand(attempt, readings)
+        hand(attempt, readings)
         return reading
 
     def _measured(self) -> Reading | None:

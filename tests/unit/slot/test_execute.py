@@ -30,6 +30,8 @@ class Heard:
     def send(self, type: str, attached: tuple[bytes, ...] = (), **fields: Any) -> None:
         self.frames.append((type, fields))
 
+    hold = send
+
     @property
     def failed(self) -> dict[str, Any]:
         (fields,) = [fields for type, fields in self.frames if type == "failed"]
