@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import re
-import socket
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -102,6 +101,8 @@ def host_name(folder: Path | None = None, environ: Mapping[str, str] | None = No
                 file = place / HOST_FILE
                 said, by = file.read_text("utf-8-sig").strip(), str(file)
     if not said:
+        import socket  # takes longer than all the rest here
+
         said, by = socket.gethostname(), "the system"
     name = re.sub(r"\.{2,}", ".", re.sub(r"[^\w.-]+", "_", said)).strip(".-_")
     if not name or len(name) > _LONGEST_NAME or name.endswith(".lock"):

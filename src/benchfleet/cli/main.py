@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import io
 import os
 import signal
@@ -51,6 +52,7 @@ VERBS = {
     "ledger": "care for the ledger: make, check, copy or rebuild it",
     "doctor": "whether this machine, a campaign and its hosts are fit to run, and what to mend",
 }
+_RARELY = 100_000  # objects between two searches for cycles
 _ENDINGS = """\
 ends with 0 where all cells succeeded, 1 where some did not, 2 on bad usage or a bad campaign,
 3 where the ledger cannot be used, 130 when it was interrupted"""
@@ -59,6 +61,7 @@ ends with 0 where all cells succeeded, 1 where some did not, 2 on bad usage or a
 def main(words: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code."""
     words = sys.argv[1:] if words is None else words
+    gc.set_threshold(_RARELY)  # what only looks is over before there is much to be found
     _make_streams_bearable()
     try:
         return _run(words)

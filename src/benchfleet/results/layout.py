@@ -18,7 +18,6 @@
 from __future__ import annotations
 
 import os
-import uuid
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -89,11 +88,11 @@ class Layout:
             try:
                 return file.read_text("utf-8").strip()
             except FileNotFoundError:
-                draft = file.with_name(f".folder.{uuid.uuid4().hex}")
+                draft = file.with_name(f".folder.{os.urandom(16).hex()}")
             except (OSError, ValueError):
                 return ""
             try:
-                draft.write_text(uuid.uuid4().hex, "utf-8")
+                draft.write_text(os.urandom(16).hex(), "utf-8")
                 os.link(draft, file)
             except FileExistsError:
                 continue
