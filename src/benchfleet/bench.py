@@ -20,6 +20,7 @@ from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.event import Event
 from benchfleet.domain.phase import GATE_EVENTS, Decision, decisions
+from benchfleet.domain.plan import ASSIGNED, Plan, forms, plans
 from benchfleet.domain.slots import BEGAN
 from benchfleet.domain.told import TOLD, newest
 from benchfleet.domain.usage import Bill
@@ -40,8 +41,6 @@ from benchfleet.results.layout import CELL, Layout
 from benchfleet.results.outbox import Outbox
 from benchfleet.results.places.base import Place, place_at
 from benchfleet.results.read import is_published, published_folders, sealed_attempts
-
-ASSIGNED = "assigned"  # the event that says in which forms cells are run
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -177,15 +176,20 @@ class Bench:
         if ledger is None:
             return {}
         with closing(ledger):
-            return _forms(ledger)
+            return forms(plans(ledger.events(kinds={ASSIGNED})))
 
-    def assign(self, forms: Mapping[str, str]) -> None:
+    def assign(self, chosen: Mapping[str, str]) -> None:
         """Record in which form each of these cells is run from now on, where that is another than
         was recorded."""
-        if not self.campaign.matrix.has_variants or forms.items() <= self.forms().items():
+        if not self.campaign.matrix.has_variants:
+            return
+        known = self.forms()
+        if all(known.get(one, one) == form for one, form in chosen.items()):
             return
         with closing(self.ledger()) as ledger:
-            ledger.record(Event(kind=ASSIGNED, data={"forms": dict(forms)}))
+            told = plans(ledger.events(kinds={ASSIGNED}))
+            number = told[-1].number + 1 if told else 1
+            ledger.record(Plan(number=number, forms=chosen).event())
 
     def gates(self) -> dict[str, Decision]:
         """The newest decision on the gate of each phase that has one."""
@@ -341,13 +345,6 @@ class Bench:
                 f"`benchfleet ledger rebuild {self.named}{at}` makes one from them;"
                 " or name another --results folder."
             ) from absent
-
-
-def _forms(ledger: Ledger) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for event in ledger.events(kinds={ASSIGNED}):
-        found.update(event.data["forms"])
-    return found
 
 
 def _set_aside(file: Path) -> Path:

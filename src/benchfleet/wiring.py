@@ -163,7 +163,7 @@ def run_cells(
             ),
             shift=shift,
             publish=sender.publish if sender else public,
-            gating=_gating(bench, cells),
+            gating=_gating(bench, cells, patient=shift.patient),
         )
         if (listen := getattr(shared, "listen", None)) is not None:
             listen(lambda: inbox.post(Changed()))
@@ -196,14 +196,20 @@ def _sent(sender: Sender, inbox: Inbox, end: RunEnd) -> RunEnd:
     return replace(end, unsent=sender.waiting, problem=sender.problem)
 
 
-def _gating(bench: Bench, cells: Sequence[Cell]) -> Gating:
+def _gating(bench: Bench, cells: Sequence[Cell], *, patient: bool) -> Gating:
     """What of the campaign's phases a run of these cells heeds: nothing where it is a trial."""
-    phases = bench.campaign.phases
+    phases, matrix = bench.campaign.phases, bench.campaign.matrix
     if not any(cell.phase for cell in cells) and bench.campaign.file is not None:
         return Gating()
     if bench.campaign.file is None:
-        return Gating(phases=phases)
-    return Gating(phases=phases, cells=bench.cells(), judge=bench.host)
+        return Gating(phases=phases, patient=patient)
+    return Gating(
+        phases=phases,
+        cells=bench.cells(),
+        again=bench.cells if matrix.has_variants else None,
+        patient=patient,
+        judge=bench.host,
+    )
 
 
 def _measure(gpus: bool, tell: Callable[[Mapping[str, Headroom]], None]) -> None:

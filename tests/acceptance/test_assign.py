@@ -153,4 +153,7 @@ def test_a_host_takes_only_what_it_was_given(user: User, monkeypatch: pytest.Mon
     wrong = ("work", "study.yaml", "--assigned", "tasks/desktop_tasks.json")
     assert "is for 'desktop', and this is 'laptop'" in user.run(*wrong, code=2).stderr
     monkeypatch.setenv("BENCHFLEET_HOST", "lab9")
-    assert "run `benchfleet assign` first" in user.run(*wrong[:3], code=2).stderr
+    unknown = user.run(*wrong[:3], code=2).stderr
+    assert "is for board, desktop, laptop, and this is 'lab9'" in unknown
+    nothing = user.run(*wrong[:3], "--results", "elsewhere", code=2).stderr
+    assert "run `benchfleet assign` first" in nothing

@@ -80,8 +80,8 @@ def test_a_cell_is_given_back_and_its_old_holder_is_fenced_off(
 def test_what_a_failed_machine_held_goes_to_the_others(
     user: User, worker: subprocess.Popen[str]
 ) -> None:
-    none = user.run("reassign", "study.yaml", "--failed-machine", "lab3", "--yes").stdout
-    assert "lab3 holds no cell; cells are held on lab2" in none
+    words = ("reassign", "study.yaml", "--yes", "--failed-machine")
+    assert "is called 'lab3'; did you mean 'lab2'?" in user.run(*words, "lab3", code=2).stderr
     said = user.run("reassign", "study.yaml", "--failed-machine", "lab2", "--yes").stdout
     assert f"pending again  {CELL}  (was held by runner " in said
     assert "its machine lab2 failed" in history(user)[0]

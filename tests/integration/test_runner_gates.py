@@ -222,13 +222,40 @@ def test_a_phase_that_others_work_at_is_waited_for(stage: Stage) -> None:
     assert gates(stage)["e0"].state == "opened"
 
 
+def test_who_was_given_cells_waits_for_others_that_begin_later(stage: Stage) -> None:
+    cells = phase_cells(1, 1)
+    judged(stage, cells)
+    stage.gating = replace(stage.gating, patient=True)
+    stage.ledger.enroll(cells)
+    take = stage.inbox.take
+
+    def taking(wait: float) -> Arrival | None:
+        if stage.clock() - stage.inbox.began > 1000 and gates(stage) == {}:
+            (claim,) = stage.ledger.claim(OTHER, Offer(), 1)
+            outcome = Outcome(state="success", metrics={"overall_score": 1.0})
+            stage.ledger.finish(claim.lease, outcome)
+        return take(wait)
+
+    stage.inbox.take = taking  # type: ignore[method-assign]
+    end = stage.run(cells[1:])
+    assert end.progress.states == {"success": 1}
+
+
+def test_who_was_given_cells_does_not_wait_for_what_nobody_has(stage: Stage) -> None:
+    cells = phase_cells(1, 1)
+    stage.gating = Gating(phases=PHASES, patient=True)
+    stage.ledger.enroll(cells[1:])
+    end = stage.run(cells[1:])
+    assert end.seconds == 0
+
+
 def test_phases_of_a_campaign_that_grew_are_learned_from_the_ledger(stage: Stage) -> None:
     """A worker without the file holds cells of a phase that it never heard of."""
     cells = phase_cells(1, 1)
     gating = Gating(phases=(E0,))
     gated = Gates(gating, ledger=stage.ledger, cells=cells[:1], say=lambda decision: None)
     stage.ledger.record(Told(name="study", phases=PHASES).event())
-    gated.learn(cells)
+    gated.learn(cells, ())
     assert gated.held() == [str(cells[1].fingerprint)]
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from benchfleet.domain.cell import Cell
+from benchfleet.domain.plan import Plan
 from benchfleet.engines.base import Done, Order, SlotEvent, SlotId
 from benchfleet.runner.inbox import Arrival, Interrupted
 from benchfleet.runner.shift import SELDOM, Shift
@@ -138,3 +139,52 @@ def test_one_whose_models_lie_elsewhere_shares_the_work_with_its_own_paths(stage
     assert end.progress.states == {"success": 12}
     assert {cell.model.source for cell in stage.engine.cells} == {"/here/m1", "/here/m2"}
     assert end.seconds == pytest.approx(60, abs=2)
+
+
+class _Planned:
+    """What a runner is given, by plans that follow each other in the ledger."""
+
+    def __init__(self, stage: Stage, given: Sequence[Cell]) -> None:
+        self._stage, self._number = stage, 0
+        self._ever, self._now = list(given), list(given)
+        stage.shift = Shift(more=lambda: self._now, given_up=self._given_up)
+
+    def again(self, given: Sequence[Cell]) -> None:
+        """Somebody plans again."""
+        self._ever += given
+        self._now, self._number = list(given), self._number + 1
+        hosts = {"lab": [str(cell.fingerprint) for cell in given]}
+        self._stage.ledger.record(Plan(number=self._number, hosts=hosts).event())
+
+    def _given_up(self) -> set[str]:
+        now = {str(cell.fingerprint) for cell in self._now}
+        return {str(cell.fingerprint) for cell in self._ever} - now
+
+
+def test_what_a_newer_plan_gives_to_others_is_left_to_them(stage: Stage) -> None:
+    """Two cells run by then, and end; of the others one stays, two go, and one comes."""
+    known = cells(6)
+    stage.ledger.enroll(known)
+    planned = _Planned(stage, known[:5])
+    _Meanwhile(stage).at(3, lambda: planned.again([*known[:3], known[5]]))
+    end = stage.run(known[:5])
+    assert end.progress.states == {"success": 4}
+    assert end.progress.total == 4
+    assert sorted(stage.states().values()) == ["pending"] * 2 + ["success"] * 4
+    assert known[3] not in stage.engine.cells
+
+
+def test_what_was_left_to_others_is_taken_back_by_a_later_plan(stage: Stage) -> None:
+    known = cells(6)
+    planned, meanwhile = _Planned(stage, known), _Meanwhile(stage)
+    meanwhile.at(3, lambda: planned.again(known[:3]))
+    meanwhile.at(6, lambda: planned.again(known))
+    assert stage.run(known).progress.states == {"success": 6}
+
+
+def test_a_runner_to_which_nothing_is_left_ends_with_what_it_runs(stage: Stage) -> None:
+    known = cells(6)
+    planned = _Planned(stage, known)
+    _Meanwhile(stage).at(3, lambda: planned.again([]))
+    end = stage.run(known)
+    assert end.progress.states == {"success": 2}

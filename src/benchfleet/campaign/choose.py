@@ -30,8 +30,7 @@ def choose(
     barred = _rules("--exclude", exclude, mistakes)
     if mistakes:
         raise CampaignError("command line", mistakes)
-    together = Rule(**{axis: sum((getattr(r, axis) for r in wanted), ()) for axis in CHOSEN_BY})
-    left = chosen(cells, only=[together] if wanted else (), exclude=barred)
+    left = _left(cells, wanted, barred)
     for option, texts in (("--only", only), ("--exclude", exclude)):
         mistakes += _idle_patterns(option, texts, cells)
     if mistakes:
@@ -44,6 +43,16 @@ def choose(
             "command line", [Mistake(key=asked, message=f"leaves no cell of {some}")]
         )
     return left if limit is None else with_limit(left, limit)
+
+
+def picked(cells: Sequence[Cell], *, only: Sequence[str], exclude: Sequence[str]) -> list[Cell]:
+    """The same of a part of the campaign, of which it may leave nothing."""
+    return _left(cells, _rules("--only", only, []), _rules("--exclude", exclude, []))
+
+
+def _left(cells: Sequence[Cell], wanted: Sequence[Rule], barred: Sequence[Rule]) -> list[Cell]:
+    together = Rule(**{axis: sum((getattr(r, axis) for r in wanted), ()) for axis in CHOSEN_BY})
+    return chosen(cells, only=[together] if wanted else (), exclude=barred)
 
 
 def _idle_patterns(option: str, texts: Sequence[str], cells: Sequence[Cell]) -> list[Mistake]:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
@@ -15,17 +14,14 @@ from benchfleet.bench import Bench, open_bench
 from benchfleet.campaign.choose import choose
 from benchfleet.campaign.load import load_campaign
 from benchfleet.campaign.units import size
-from benchfleet.cli import options
-from benchfleet.cli.assigned import tasks_file
-from benchfleet.cli.assigning import Assigner, Assignment, Given
+from benchfleet.cli import options, plans
+from benchfleet.cli.assigning import Assignment, Given
 from benchfleet.cli.gantt import headline, svg, text
-from benchfleet.cli.planning import with_paths
-from benchfleet.cli.probe import PROBED
-from benchfleet.cli.words import duration, printable, shown_path
-from benchfleet.domain.attempt import CellRecord
+from benchfleet.cli.words import counted, duration, printable, shown_path
 from benchfleet.errors import BenchfleetError, CampaignError, Mistake
 from benchfleet.ledger.base import Ledger
-from benchfleet.machines.probe.report import Capability, newest, read_files
+from benchfleet.machines.probe import report
+from benchfleet.machines.probe.report import Capability
 
 _SHOWN = 12  # cells of a kind that are named
 
@@ -51,6 +47,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--out", metavar="DIR", type=Path, default=Path("tasks"), help="where tasks go (tasks)"
     )
+    parser.add_argument(
+        "--dry-run", action="store_true", help="show the plan; write no tasks and record nothing"
+    )
     parser.add_argument("--gantt", metavar="FILE.svg", type=Path, help="draw the plan")
     parser.add_argument(
         "--bandwidth",
@@ -61,9 +60,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--variants",
-        choices=("faster", "needed"),
+        choices=("faster", "needed", "mixed"),
         default="faster",
-        help="run cells with variants where that is sooner, or only those that fit nowhere in full",
+        help="run cells with variants where that is sooner, or only those that fit nowhere in "
+        "full; mixed: where that is sooner, also if others of their table ran otherwise already",
     )
     parser.add_argument(
         "--effort",
@@ -86,141 +86,98 @@ def main(arguments: argparse.Namespace) -> int:
     bench = open_bench(campaign, ledger=arguments.ledger)
     # As declared, whatever was given to whom before.
     cells = choose(campaign.matrix.expand(), only=arguments.only, exclude=arguments.exclude)
-    records: list[CellRecord] = []
-    events: list[tuple[Any, str]] = []
-    if (ledger := bench.existing_ledger()) is not None:
-        with closing(ledger):
-            records = list(ledger.cells())
-            events = _recorded(ledger)
-    machines = _machines(arguments, events)
-    assigner = Assigner(
-        bench.campaign,
-        machines,
-        records,
-        bandwidth=arguments.bandwidth,
-        needed=arguments.variants == "needed",
-    )
-    plan = assigner.plan(cells, seed=arguments.seed, limit=arguments.effort)
-    told = tasks(bench, plan, records)
-    files = _write(arguments.out, told)
-    bench.assign({one.declared.fingerprint: one.cell.fingerprint for one in plan.given})
+    given = report.read_files(arguments.reports) if arguments.reports else []
+    with ExitStack() as opened:
+        if (ledger := bench.existing_ledger()) is not None:
+            opened.callback(ledger.close)
+        machines, failed = _machines(arguments, ledger, given)
+        settings = {
+            "bandwidth": arguments.bandwidth,
+            "variants": arguments.variants,
+            "seed": arguments.seed,
+            "effort": arguments.effort,
+            "without": _without(arguments),
+        }
+        plan, told = plans.planned(bench, ledger, machines, cells, settings)
+        files: dict[str, Path] = {}
+        if not arguments.dry_run:
+            if ledger is None:
+                ledger = opened.enter_context(closing(bench.ledger()))
+            plans.keep_reports(ledger, (document for document, _ in given))
+            kept = plans.keep(bench, ledger, plan, settings)
+            files = plans.write_tasks(arguments.out, told, kept)
     if arguments.gantt:
         arguments.gantt.write_text(svg(plan, title=bench.campaign.name), "utf-8")
     if arguments.json:
-        print(json.dumps(as_json(bench, plan, files), indent=2))
-    else:
-        for line in lines(bench, plan, files):
-            print(printable(line).rstrip())
-        if arguments.gantt:
-            print(printable(f"drawn in {shown_path(arguments.gantt.absolute())}"))
+        print(json.dumps({**as_json(bench, plan, files), "left_out": failed}, indent=2))
+        return 1 if plan.nowhere else 0
+    for line in lines(bench, plan, files):
+        print(printable(line).rstrip())
+    if failed:
+        said = f"left out, since it was said to have failed: {', '.join(failed)}; probe it again"
+        print(printable(f"note: {said}"))
+    if plan.failed:
+        retry = options.same_choice(arguments, "retry")
+        print(printable(f"note: {plan.failed} of these cells failed before; {retry}"))
+    if arguments.dry_run:
+        print("nothing was written or recorded")
+    if arguments.gantt:
+        print(printable(f"drawn in {shown_path(arguments.gantt.absolute())}"))
     return 1 if plan.nowhere else 0
 
 
-def _recorded(ledger: Ledger) -> list[tuple[Any, str]]:
-    return [
-        (event.data.get("report"), f"the report in event {event.seq} of the ledger")
-        for event in ledger.events(kinds=[PROBED])
-    ]
+def _without(arguments: argparse.Namespace) -> list[str]:
+    return [name for one in arguments.without.split(",") if (name := one.strip())]
 
 
-def _machines(arguments: argparse.Namespace, events: list[tuple[Any, str]]) -> list[Capability]:
-    """Those that there are reports of, less those that are left out."""
-    found = read_files(arguments.reports) if arguments.reports else newest(events)
+def _machines(
+    arguments: argparse.Namespace, ledger: Ledger | None, given: list[tuple[Any, str]]
+) -> tuple[list[Capability], list[str]]:
+    """Those that there are reports of, less those that are left out; and of these the ones that
+    failed."""
+    found = report.newest(given or ([] if ledger is None else plans.reports(ledger)))
     if not found:
         raise BenchfleetError(
             "there is no capability report: run `benchfleet probe` on each machine, and name the "
             "files with --reports, or record them with `probe CAMPAIGN --ledger URL`"
         )
     names = {machine.hostname for machine in found}
-    without = {name.strip() for name in arguments.without.split(",") if name.strip()}
+    without = set(_without(arguments))
     if unknown := sorted(without - names):
         raise BenchfleetError(
             f"--without {', '.join(unknown)}: no report is of that machine; there are "
             f"{', '.join(sorted(names))}"
         )
-    left = [machine for machine in found if machine.hostname not in without]
+    failed: set[str] = set()
+    if ledger is not None:
+        new = plans.unknown_reports(ledger, [document for document, _ in given])
+        failed = plans.failed_machines(ledger, since=new) & names - without
+    left = [one for one in found if one.hostname not in without | failed]
     if not left:
-        raise BenchfleetError("--without leaves no machine")
-    return left
-
-
-def tasks(
-    bench: Bench, plan: Assignment, records: Iterable[CellRecord]
-) -> dict[str, dict[str, Any]]:
-    """What each machine is told, by its name; a machine with nothing to do is told that."""
-    paths = {
-        named.cell.fingerprint: named.path
-        for named in with_paths([one.cell for one in plan.given], list(records))
-    }
-    phases = {phase.name: phase for phase in bench.campaign.phases}
-    found = {}
-    for host in plan.slots:
-        mine = [one for one in plan.given if one.host == host]
-        names = list(dict.fromkeys(one.cell.phase for one in mine if one.cell.phase))
-        found[host] = {
-            "machine": host,
-            "phase": ", ".join(names),
-            "campaign": bench.campaign.name,
-            "tasks": [
-                {
-                    "experiment": one.cell.workload.label,
-                    "config": one.cell.config.name,
-                    "output": f"{paths[one.cell.fingerprint]}/metrics.json",
-                    "critical": one.cell.phase in phases
-                    and phases[one.cell.phase].is_critical(one.declared),
-                    "phase": one.cell.phase,
-                    "model": one.cell.model.name,
-                    "instead_of": "" if one.cell is one.declared else one.declared.model.name,
-                    "cell": one.cell.fingerprint,
-                    "declared": one.declared.fingerprint,
-                    "begins": round(one.begin, 1),
-                    "seconds": round(one.end - one.begin, 1),
-                }
-                for one in mine
-            ],
-            "cells": [one.cell.fingerprint for one in mine],
-        }
-    return found
-
-
-def _write(folder: Path, told: Mapping[str, Any]) -> dict[str, Path]:
-    """A file for each machine, each in place of an older one; those of machines that are not in
-    the plan any more are taken away."""
-    folder.mkdir(parents=True, exist_ok=True)
-    campaigns = {one["campaign"] for one in told.values()}
-    files = {host: folder / tasks_file(host) for host in told}
-    for old in folder.glob(tasks_file("*")):
-        if old not in files.values() and _campaign_of(old) in campaigns:
-            old.unlink()
-    for host, file in files.items():
-        draft = file.with_name(f".{file.name}-{os.getpid()}")
-        draft.write_text(json.dumps(told[host], indent=2) + "\n", "utf-8")
-        os.replace(draft, file)
-    return files
-
-
-def _campaign_of(file: Path) -> str:
-    try:
-        return str(json.loads(file.read_text("utf-8"))["campaign"])
-    except (OSError, ValueError, LookupError, TypeError):
-        return ""
+        why = "failed, by what the ledger was told; probe one again" if failed else "are left out"
+        raise BenchfleetError(f"no machine is left: all that there are reports of {why}")
+    return left, sorted(failed)
 
 
 def lines(bench: Bench, plan: Assignment, files: Mapping[str, Path]) -> Iterator[str]:
     """The plan for a person."""
     yield (
-        f"{bench.campaign.name}: {len(plan.given)} cells on {len(plan.slots)} machines"
+        f"{bench.campaign.name}: {counted(len(plan.given), 'cell')} on "
+        f"{counted(len(plan.slots), 'machine')}"
         + (f" · {plan.done} done" if plan.done else "")
-        + (f" · {plan.running} running" if plan.running else "")
+        + (f" · {len(plan.running)} running" if plan.running else "")
         + (f" · {len(plan.nowhere)} fit nowhere" if plan.nowhere else "")
     )
     yield headline(plan)
     yield ""
     yield from text(plan)
     yield ""
-    for host, file in files.items():
+    for host in plan.slots:
         mine = [one for one in plan.given if one.host == host]
-        yield f"{host}: {len(mine)} cells{_forms(mine)} → {shown_path(file.absolute())}"
+        runs = sum(one.host == host for one in plan.running)
+        more = f", and {runs} running" if runs else ""
+        file = f" → {shown_path(files[host].absolute())}" if host in files else ""
+        yield f"{host}: {counted(len(mine), 'cell')}{_forms(mine)}{more}{file}"
     for name, (begin, end) in plan.phases.items():
         if name:
             yield f"phase {name}: from {duration(begin)} to {duration(end)}"
@@ -264,13 +221,14 @@ def as_json(bench: Bench, plan: Assignment, files: Mapping[str, Path]) -> dict[s
         "times_known_by": dict(plan.times),
         "phases": {name: {"begin": b, "end": e} for name, (b, e) in plan.phases.items()},
         "done": plan.done,
-        "running": plan.running,
+        "failed": plan.failed,
+        "running": {one.cell.id: one.host for one in plan.running},
         "machines": {
             host: {
                 "slots": slots,
                 "cells": sum(one.host == host for one in plan.given),
                 "ends": max((one.end for one in plan.given if one.host == host), default=0.0),
-                "file": str(files[host]),
+                "file": str(files.get(host, "")),
             }
             for host, slots in plan.slots.items()
         },

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 from benchfleet import registry
 from benchfleet.campaign.base import Campaign
@@ -20,7 +21,10 @@ from benchfleet.machines.devices import CPU_SLOTS
 from benchfleet.machines.memory import Estimate, taken_by_weights
 from benchfleet.machines.probe.report import Capability
 
+Variants = Literal["faster", "needed", "mixed"]
+
 _KINDS: tuple[DeviceKind, ...] = ("cpu", "gpu")
+_NONE: Mapping[str, str] = {}
 BANDWIDTH = 12.5e6  # bytes a second of a link that tells no speed: 100 Mbit/s
 
 
@@ -44,7 +48,8 @@ class Assignment:
     setups: Sequence[Piece]  # loading, with the time of the plan
     nowhere: Mapping[str, str]  # cells, by id, that fit no machine, each with the reason
     done: int
-    running: int
+    running: Sequence[Given]  # where they run already, which the plan leaves to them
+    failed: int  # of those that are given: they wait for `retry`
     slots: Mapping[str, int]  # by machine
     makespan: float
     bound: float
@@ -79,27 +84,39 @@ class Assigner:
         machines: Sequence[Capability],
         records: Sequence[CellRecord],
         *,
+        forms: Mapping[str, str] = _NONE,
+        holders: Mapping[str, str] = _NONE,
         bandwidth: float = 0.0,
-        needed: bool = False,
+        variants: Variants = "faster",
     ) -> None:
+        """`forms` are those in which cells were given before; `holders` are the machines of the
+        cells that run, both by fingerprint."""
         self._campaign, self._machines = campaign, machines
-        self._bandwidth, self._needed = bandwidth, needed
+        self._bandwidth, self._variants = bandwidth, variants
+        self._forms, self._holders = forms, holders
         self._records = {record.fingerprint: record for record in records}
         self._forecasts = {kind: MemoryForecast(kind) for kind in _KINDS}
-        known = [
-            (cell, record)
-            for declared in campaign.matrix.expand()
-            for _, cell in campaign.matrix.forms(declared)
-            if (record := self._records.get(cell.fingerprint)) and record.state == "success"
-        ]
+        known: list[tuple[Cell, CellRecord]] = []
+        self._begun: dict[str, int] = {}  # blocks of which something was run, and in which form
+        for declared in campaign.matrix.expand():
+            for number, (_, cell) in enumerate(campaign.matrix.forms(declared)):
+                record = self._records.get(cell.fingerprint)
+                if record is None or record.state not in ("success", "running"):
+                    continue
+                self._begun.setdefault(_block(declared), number)
+                if record.state == "success":
+                    known.append((cell, record))
         self._estimates = Estimates(machines, known)
         self._by: dict[tuple[str, str], str] = {}  # cell and machine: what its time is known by
         self._unknown: set[str] = set()  # models of unknown size
 
     def plan(self, cells: Sequence[Cell], *, seed: int = 0, limit: float = 1.0) -> Assignment:
-        """Share out what is neither done nor under way."""
-        states = Counter(map(self._state, cells))
-        left = [cell for cell in cells if self._state(cell) == "left"]
+        """Share out what is neither done nor under way on one of the machines."""
+        running = [found for cell in cells if (found := self._runs(cell))]
+        going = {one.declared.fingerprint for one in running}
+        done = [cell for cell in cells if self._is_done(cell)]
+        left = [cell for cell in cells if cell.fingerprint not in going]
+        left = [cell for cell in left if not self._is_done(cell)]
         names = [phase.name for phase in self._campaign.phases]
         order = [*sorted({cell.phase for cell in left} - set(names)), *names]
         given: list[Given] = []
@@ -127,8 +144,9 @@ class Assigner:
             given=sorted(given, key=lambda one: (one.host, one.begin, one.slots, one.cell.id)),
             setups=setups,
             nowhere=nowhere,
-            done=states["done"],
-            running=states["running"],
+            done=len(done),
+            running=running,
+            failed=sum(self._failed(one.cell) for one in given),
             slots={machine.hostname: _slots(machine) for machine in self._machines},
             makespan=begin,
             bound=bound,
@@ -145,15 +163,29 @@ class Assigner:
             names = ", ".join(sorted(self._unknown))
             yield f"nothing tells how large these are, so they fit anywhere: {names}; add 'size:'"
 
-    def _state(self, cell: Cell) -> str:
-        states = {
-            record.state
+    def _is_done(self, cell: Cell) -> bool:
+        """Whether it has ended for good, in whatever form; as cancelled in the one that counts."""
+        counts = self._forms.get(cell.fingerprint, cell.fingerprint)
+        return any(
+            record.state in ("success", "skipped")
+            or (record.state == "cancelled" and record.fingerprint == counts)
             for _, form in self._campaign.matrix.forms(cell)
             if (record := self._records.get(form.fingerprint))
-        }
-        if states & {"success", "cancelled", "skipped"}:
-            return "done"
-        return "running" if "running" in states else "left"
+        )
+
+    def _runs(self, cell: Cell) -> Given | None:
+        """Where the cell runs, where that is one of the machines."""
+        for _, form in self._campaign.matrix.forms(cell):
+            record = self._records.get(form.fingerprint)
+            host = self._holders.get(form.fingerprint, "")
+            known = any(machine.hostname == host for machine in self._machines)
+            if known and record is not None and record.state == "running":
+                return Given(cell=form, declared=cell, host=host, slots=(), begin=0.0, end=0.0)
+        return None
+
+    def _failed(self, cell: Cell) -> bool:
+        record = self._records.get(cell.fingerprint)
+        return record is not None and record.state in ("failed", "partial")
 
     def _problem(
         self, cells: Sequence[Cell], here: set[tuple[str, str]], nowhere: dict[str, str]
@@ -164,11 +196,12 @@ class Assigner:
         transfers: dict[tuple[str, str], float] = {}
         slots = {machine.hostname: _slots(machine) for machine in self._machines}
         for cell in cells:
-            forms = self._campaign.matrix.forms(cell)
+            forms, block = self._campaign.matrix.forms(cell), _block(cell)
+            begun = self._begun.get(block) if self._variants != "mixed" else None
             ways: dict[str, Way] = {}
             reasons: dict[str, str] = {}
             for machine in self._machines:
-                found = self._way(forms, machine)
+                found = self._way(forms, machine, only=begun)
                 if isinstance(found, str):
                     reasons[machine.hostname] = found
                     continue
@@ -180,12 +213,15 @@ class Assigner:
                     loads[key] = self._estimates.load(form.model.name, machine, weights=weights)
                     if key not in here and not _lies_there(form, machine):
                         transfers[key] = weights / self._rate(machine)
-            if self._needed and any(way.form == 0 for way in ways.values()):
+            if self._variants == "needed" and any(way.form == 0 for way in ways.values()):
                 ways = {host: way for host, way in ways.items() if way.form == 0}
             if not ways:
-                nowhere[cell.id] = _in_one(reasons)
+                why = _in_one(reasons)
+                if begun is not None and len(forms) > 1:
+                    name = forms[begun][1].model.name
+                    why = f"{why} (others of its table ran with {name}; see --variants mixed)"
+                nowhere[cell.id] = why
                 continue
-            block = f"{cell.model.name}/{cell.workload.label}"
             key2 = (block, tuple(sorted((h, round(w.seconds, 3), w.form) for h, w in ways.items())))
             lot = lots.setdefault(key2, _Lot())
             lot.cells.append((cell, [form for _, form in forms]))
@@ -199,10 +235,19 @@ class Assigner:
         )
         return list(lots.values()), problem
 
-    def _way(self, forms: Sequence[tuple[ModelEntry, Cell]], machine: Capability) -> Way | str:
-        """How the machine runs the cell: in the first form that fits; or why in none."""
+    def _way(
+        self,
+        forms: Sequence[tuple[ModelEntry, Cell]],
+        machine: Capability,
+        *,
+        only: int | None,
+    ) -> Way | str:
+        """How the machine runs the cell: in the first form that fits, or in this one `only`; or
+        why in none."""
         reasons = []
         for number, (entry, cell) in enumerate(forms):
+            if only is not None and number != only:
+                continue
             found = self._fit(entry, cell, machine, variant=number > 0)
             if isinstance(found, str):
                 reasons.append(f"{cell.model.name}: {found}" if len(forms) > 1 else found)
@@ -267,6 +312,11 @@ class Assigner:
 
     def _rate(self, machine: Capability) -> float:
         return self._bandwidth or machine.number("network") or BANDWIDTH
+
+
+def _block(cell: Cell) -> str:
+    """Cells that are compared with each other."""
+    return f"{cell.model.name}/{cell.workload.label}"
 
 
 def _opens_model(cell: Cell) -> bool:

@@ -3,12 +3,27 @@
 from __future__ import annotations
 
 import argparse
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from contextlib import closing
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
 
-from benchfleet.cli import holding, options
+from benchfleet.bench import Bench
+from benchfleet.cli import holding, options, plans
+from benchfleet.cli.assigning import Assignment
+from benchfleet.cli.words import counted, duration, printable, shown_path
+from benchfleet.domain import plan as told
+from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.event import Event
-
-FAILED = "machine_failed"  # data: host, cells (fingerprints), by (who said so)
+from benchfleet.domain.plan import ASSIGNED, Plan
+from benchfleet.domain.slots import BEGAN
+from benchfleet.errors import BenchfleetError
+from benchfleet.ledger.base import Ledger
+from benchfleet.machines.probe import report
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -22,29 +37,155 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="HOST",
         help="the machine, as `status` calls it; may be said again",
     )
+    parser.add_argument(
+        "--out", metavar="DIR", type=Path, default=Path("tasks"), help="where tasks go (tasks)"
+    )
     parser.add_argument("--yes", action="store_true", help="do not ask")
     parser.set_defaults(cell=[], runner=[])
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Again:
+    """What became of the cells that the plan gave to failed machines."""
+
+    left: Sequence[str]  # what is neither done nor under way elsewhere, by fingerprint as declared
+    plan: Assignment | None = None
+    files: Mapping[str, Path]
+    why_not: str = ""  # why nothing was planned again
+
+    @property
+    def moved(self) -> Counter[str]:
+        """How many of them each machine has now."""
+        given = self.plan.given if self.plan else ()
+        return Counter(one.host for one in given if one.declared.fingerprint in self.left)
+
+
 def main(arguments: argparse.Namespace) -> int:
-    """Release all that its runners hold, and record that it failed; should it still live, what it
-    finishes is refused."""
+    """Release all that its runners hold, record that it failed, and plan over the others what it
+    was to do; should it still live, what it finishes is refused."""
     bench, _ = options.opened(arguments)
+    failed = list(dict.fromkeys(arguments.host))
     with closing(holding.ledger_of(bench)) as ledger:
-        found = holding.held(ledger, ledger.cells(states=["running"]))
+        records = list(ledger.cells())
+        found = holding.held(ledger, records)
         meant = holding.choose(arguments, found)
+        plan = told.newest(told.plans(ledger.events(kinds={ASSIGNED})))
+        _check_names(ledger, failed, found, plan)
+        left = _left(plan, failed, records, meant) if plan else {}
         if not holding.agreed(arguments, meant, "reassign"):
             print("nothing was reassigned")
             return 1
         given = []
-        for host in dict.fromkeys(arguments.host):
+        for host in failed:
             own = [one for one in meant if one.host == host]
             names = [str(one.record.fingerprint) for one in own]
             data = {"host": host, "cells": names, "by": bench.host}
-            ledger.record(Event(kind=FAILED, data=data))
+            ledger.record(Event(kind=plans.FAILED, data=data))
             given += holding.released(ledger, own, f"its machine {host} failed")
-        known = sorted({one.host for one in found if one.host})
-    others = f"; cells are held on {', '.join(known)}" if known else ""
-    none = f"{', '.join(arguments.host)} holds no cell{others}"
-    holding.tell(arguments, bench, "reassigned", given, none)
-    return 0
+        again = _plan_again(arguments, bench, ledger, plan, list(left)) if plan and left else None
+    only_planned = sum(not was_running for was_running in left.values())
+    if arguments.json:
+        print(json.dumps(_as_json(bench, given, only_planned, again), indent=2))
+    else:
+        if given or left:
+            cells = f"{counted(len(given), 'cell')} running there, {only_planned} only planned"
+            print(printable(f"{', '.join(failed)} failed: {cells}"))
+        if given or not left:
+            none = f"{', '.join(failed)} holds no cell, and has none to do"
+            holding.tell(arguments, bench, "reassigned", given, none)
+        if again is not None:
+            _show(arguments, again)
+    return 1 if again is not None and (again.plan is None or again.plan.nowhere) else 0
+
+
+def _check_names(
+    ledger: Ledger, failed: Sequence[str], found: Sequence[holding.Held], plan: Plan | None
+) -> None:
+    """Raises BenchfleetError for a machine that nothing was ever heard of."""
+    known = {one.host for one in found} | set((plan.hosts if plan else None) or ())
+    known |= {one.hostname for one in report.newest(plans.reports(ledger))}
+    for event in ledger.events(kinds={BEGAN}):
+        known.add(str(event.data.get("host") or event.data.get("machine") or ""))
+    names = sorted(filter(None, known))
+    for host in failed:
+        if host not in known:
+            near = get_close_matches(host, names, n=1)
+            hint = (
+                f"did you mean {near[0]!r}?" if near else f"there are {', '.join(names) or 'none'}"
+            )
+            raise BenchfleetError(f"no machine of this campaign is called {host!r}; {hint}")
+
+
+def _left(
+    plan: Plan,
+    failed: Sequence[str],
+    records: Sequence[CellRecord],
+    meant: Sequence[holding.Held],
+) -> dict[str, bool]:
+    """What the plan gave these machines that has not ended, and is not run by others; of each cell,
+    as declared, whether it was running there."""
+    states = {str(record.fingerprint): record.state for record in records}
+    theirs = {str(one.record.fingerprint) for one in meant}
+    given = {cell: form for host in failed for cell, form in plan.of(host).items()}
+    return {
+        declared: form in theirs
+        for declared, form in given.items()
+        if form in theirs or states.get(form, "pending") in ("pending", "failed", "partial")
+    }
+
+
+def _plan_again(
+    arguments: argparse.Namespace,
+    bench: Bench,
+    ledger: Ledger,
+    plan: Plan,
+    left: Sequence[str],
+) -> _Again:
+    """All that the plan has and that is not done, over the machines that are left."""
+    if bench.campaign.file is None:
+        why = "planning again takes the campaign's file: reassign CAMPAIGN --ledger …"
+        return _Again(left=left, files={}, why_not=why)
+    without = {*plan.settings.get("without", ()), *plans.failed_machines(ledger)}
+    machines = plans.known_machines(ledger, without=without)
+    if not machines:
+        why = "no other machine is known: `benchfleet probe` one, and run `benchfleet assign`"
+        return _Again(left=left, files={}, why_not=why)
+    cells = [cell for cell in bench.campaign.matrix.expand() if cell.fingerprint in plan.cells]
+    made, tasks = plans.planned(bench, ledger, machines, cells, plan.settings)
+    kept = plans.keep(bench, ledger, made, plan.settings)
+    files = plans.write_tasks(arguments.out, tasks, kept)
+    return _Again(left=left, plan=made, files=files)
+
+
+def _show(arguments: argparse.Namespace, again: _Again) -> None:
+    if again.plan is None:
+        cells = counted(len(again.left), "cell")
+        print(printable(f"{cells} of its plan go to nobody: {again.why_not}"))
+        return
+    moved = ", ".join(f"{count} to {host}" for host, count in sorted(again.moved.items()))
+    print(printable(f"planned again: {moved or 'nothing'}"))
+    total = Counter(one.host for one in again.plan.given)
+    for host, file in again.files.items():
+        now = counted(total[host], "cell")
+        print(printable(f"{host}: {now} now → {shown_path(file.absolute())}"))
+    for cell, why in again.plan.nowhere.items():
+        print(printable(f"fits nowhere: {cell}: {why}"))
+    print(f"all is done in {duration(again.plan.makespan)}, if all of them work from now on")
+    command = options.same_choice(arguments, "work")
+    print(printable(f"workers take it by themselves; where one has ended: {command} --assigned"))
+
+
+def _as_json(
+    bench: Bench, given: Sequence[holding.Held], only_planned: int, again: _Again | None
+) -> dict[str, Any]:
+    plan = again.plan if again else None
+    return {
+        "campaign": bench.campaign.name,
+        "reassigned": [one.to_dict() for one in given],
+        "only_planned": only_planned,
+        "moved": dict(again.moved) if again else {},
+        "makespan": plan.makespan if plan else None,
+        "nowhere": dict(plan.nowhere) if plan else {},
+        "files": {host: str(file) for host, file in again.files.items()} if again else {},
+        "problem": again.why_not if again else "",
+    }

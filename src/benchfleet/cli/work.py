@@ -6,13 +6,14 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import closing
+from dataclasses import replace
 
 from benchfleet.bench import Bench
-from benchfleet.campaign.choose import choose
+from benchfleet.campaign.choose import choose, picked
 from benchfleet.cli import options, run
-from benchfleet.cli.assigned import Tasks, assigned_cells, read_tasks
+from benchfleet.cli.assigned import Tasks, assigned_cells, check_known, newer, read_tasks
 from benchfleet.cli.words import printable
 from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.cell import Cell
@@ -43,7 +44,8 @@ def course(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         nargs="?",
         const="",
-        help="only what `assign` gave this host, in its order (tasks/<hostname>_tasks.json)",
+        help="only what `assign` gave this host, in its order: by the ledger's plan, or this file "
+        "(tasks/<hostname>_tasks.json)",
     )
     parser.add_argument(
         "--forever", action="store_true", help="stay where nothing is left, and look for new cells"
@@ -66,23 +68,28 @@ def main(arguments: argparse.Namespace) -> int:
     """Run the cells that this host may run, and write what it did."""
     if arguments.campaign is None:
         _refuse_what_a_file_is_for(arguments)
+    elif arguments.assigned is not None and arguments.limit is not None:
+        _refuse_a_trial()
     bench, cells = options.opened(arguments)
-    given = None if arguments.assigned is None else read_tasks(arguments.assigned, bench)
-    if given is not None and not given.forms:
-        return _nothing_given(arguments, bench, given)
+    given = None
+    if arguments.assigned is not None:
+        given = read_tasks(arguments.assigned, bench, stays=arguments.forever)
+        if arguments.campaign is not None:
+            check_known(given, bench)
     models = tuple(glob for glob in arguments.models.split(",") if glob)
     left = Vetted(cells=())
     worker = _Worker(arguments, bench, given, Vetting(models, trusted=_trusts(arguments, bench)))
-    if arguments.campaign is None:
+    if worker.follows:
         left = worker.look()
         cells = worker.cells
-        if not cells and not left.left and not arguments.forever:
-            raise BenchfleetError(_nothing_there(bench))
     else:
-        if given is not None:
-            cells = assigned_cells(given, bench)
         cells = [cell for cell in cells if allowed(cell, models)]
         cells = run.allowed_here(arguments, bench, cells)
+    if not cells and worker.follows and not arguments.forever:
+        if given is not None and not left.left:
+            return _nothing_given(arguments, bench, given)
+        if not left.left:
+            raise BenchfleetError(_nothing_there(bench))
     _tell_left(arguments, left)
     devices = options.asked_devices(arguments, bench.campaign)
     if arguments.detach:
@@ -93,17 +100,20 @@ def main(arguments: argparse.Namespace) -> int:
         run.resume_from(arguments, bench, cells)
     shift = Shift(
         enrolls=arguments.campaign is not None,
-        more=worker.more if arguments.campaign is None else tuple,
+        patient=given is not None,  # whoever was given what it waits for may begin later
         stays=arguments.forever,
         seconds=arguments.max_hours and 3600 * arguments.max_hours,
     )
+    if worker.follows:
+        shift = replace(shift, more=worker.more, given_up=worker.given_up)
     from benchfleet.cli.running import run as run_cells  # the runner, its slots and the reports
 
     return run_cells(arguments, bench, cells, devices, shift=shift)
 
 
 class _Worker:
-    """What a worker without a campaign file is about, as the ledger tells."""
+    """What a worker is about whose cells the ledger tells of: all that are there, or those that a
+    plan gives this host."""
 
     def __init__(
         self,
@@ -115,17 +125,52 @@ class _Worker:
         self._given = given
         self._arguments, self._bench, self._vetting = arguments, bench, vetting
         self.cells: list[Cell] = []  # all of them, also those that come later
+        self._ever: dict[str, Cell] = {}  # those that it was about at any time
+
+    @property
+    def follows(self) -> bool:
+        """Whether it takes in what others do while it works."""
+        return self._arguments.campaign is None or self._given is not None
 
     def look(self) -> Vetted:
         """Take in what the ledger has and this host takes."""
-        found = self._vetting.sort(self._chosen())
-        known = {cell.fingerprint for cell in self.cells}
-        self.cells += [cell for cell in found.cells if cell.fingerprint not in known]
+        if self._given is not None:
+            self._given = newer(self._given, self._bench)
+        found = self._found()
+        now = {
+            str(cell.fingerprint): self._ever.get(cell.fingerprint, cell) for cell in found.cells
+        }
+        if self._given is None:
+            now = {**self._ever, **now}  # what was enrolled stays
+        self._ever = {**self._ever, **now}
+        self.cells[:] = now.values()
         return found
 
     def more(self) -> Sequence[Cell]:
         self.look()
         return self.cells
+
+    def given_up(self) -> Collection[str]:
+        """The cells that a newer plan gives to others."""
+        return self._ever.keys() - {str(cell.fingerprint) for cell in self.cells}
+
+    def _found(self) -> Vetted:
+        """What there is for it now, in the order of its plan."""
+        asked, given = self._arguments, self._given
+        if given is not None and asked.campaign is not None:
+            cells, _ = assigned_cells(given, self._bench)
+            cells = picked(cells, only=asked.only, exclude=asked.exclude)
+            cells = [cell for cell in cells if self._vetting.wants(cell)]
+            here = self._bench.allowed_here(cells)
+            barred = tuple(cell.id for cell in cells if cell not in set(here))
+            why = f"'runners' does not let {self._bench.host} run them"
+            return Vetted(cells=tuple(here), left={why: barred} if barred else {})
+        found = self._vetting.sort(self._chosen())
+        if given is None:
+            return found
+        place = {name: number for number, name in enumerate(given.cells)}
+        cells = sorted(found.cells, key=lambda cell: place[cell.fingerprint])
+        return replace(found, cells=tuple(cells))
 
     def _chosen(self) -> list[CellRecord]:
         ledger = self._bench.existing_ledger()
@@ -136,16 +181,17 @@ class _Worker:
             records = [record for record in ledger.cells(among=among, whole=True) if record.cell]
         cells = [record.cell for record in records if record.cell]
         asked = self._arguments
-        chosen = {id(cell) for cell in choose(cells, only=asked.only, exclude=asked.exclude)}
+        pick = choose if self._given is None else picked
+        chosen = {id(cell) for cell in pick(cells, only=asked.only, exclude=asked.exclude)}
         mine = {id(cell) for cell in self._bench.allowed_here(cells)}
         return [record for record in records if id(record.cell) in chosen & mine]
 
 
 def _nothing_given(arguments: argparse.Namespace, bench: Bench, given: Tasks) -> int:
     if arguments.json:
-        print(json.dumps({"campaign": bench.campaign.name, "cells": 0, "given": str(given.file)}))
+        print(json.dumps({"campaign": bench.campaign.name, "cells": 0, "given": given.by}))
     else:
-        print(printable(f"{bench.campaign.name}: {given.file} gives {bench.host} nothing to run"))
+        print(printable(f"{bench.campaign.name}: {given.by} gives {bench.host} nothing to run"))
     return 0
 
 
@@ -153,6 +199,11 @@ def _refuse_what_a_file_is_for(arguments: argparse.Namespace) -> None:
     if arguments.limit is not None:
         message = "makes cells of their own, which takes the campaign's file; name it"
         raise CampaignError("command line", [Mistake(key="--limit", message=message)])
+
+
+def _refuse_a_trial() -> None:
+    message = "makes cells of their own, which no plan gives to anybody; leave --assigned out"
+    raise CampaignError("command line", [Mistake(key="--limit", message=message)])
 
 
 def _trusts(arguments: argparse.Namespace, bench: Bench) -> bool:

@@ -30,6 +30,7 @@ class Course:
         ending: threading.Event,
     ) -> None:
         self._ledger, self._fingerprints = ledger, fingerprints
+        self._given_up: frozenset[str] = frozenset()
         self._inbox, self._observer = inbox, observer
         self._space = Space(room, floor=floor)
         self.ending = ending
@@ -50,13 +51,19 @@ class Course:
     def take_in(self, fingerprints: Iterable[str]) -> None:
         """The run is about these cells too."""
         self._fingerprints = self._fingerprints.union(fingerprints)
-        self.progress.total = len(self._fingerprints)
+        self.count()
+
+    def give_up(self, fingerprints: Iterable[str]) -> None:
+        """Of all that the run was about, these cells, and no others, are others' now."""
+        self._given_up = frozenset(fingerprints)
         self.count()
 
     def count(self) -> None:
         """Take the counts from the ledger, where other runners' work shows too."""
+        about = self._fingerprints - self._given_up
+        self.progress.total = len(about)
         with contextlib.suppress(LedgerAway):  # then they stay as they were
-            records = self._ledger.cells(among=self._fingerprints)
+            records = self._ledger.cells(among=about)
             self.progress.recount([(record.fingerprint, record.state) for record in records])
 
     def see_room(self) -> None:

@@ -10,6 +10,7 @@ from benchfleet.domain.attempt import CellRecord, Claim, RunnerId
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.event import Event
 from benchfleet.domain.phase import GATE_EVENTS
+from benchfleet.domain.plan import ASSIGNED
 from benchfleet.domain.resource import Choice, Offer
 from benchfleet.domain.state import State
 from benchfleet.errors import LedgerAway, LedgerFull
@@ -63,9 +64,11 @@ class Filler:
         self.backlog = Backlog(runner, cells, policy, types[0] if types else "")
         self._bookings = Bookings(slots, self.backlog.estimates, now)
         self.advised = Advised(cells, self.backlog, slots.seats, lambda: self.devices.pools)
-        self.enrolled = False  # somebody enrolled cells since
+        self.enrolled = False  # somebody enrolled cells since, or planned who runs which
         self.decided = True  # somebody decided on a gate since
-        self._held: frozenset[str] = frozenset()
+        self._held: frozenset[str] = frozenset()  # for whatever reason
+        self._by_gates: frozenset[str] = frozenset()
+        self._given_up: frozenset[str] = frozenset()  # to others
         self._in_vain: set[Lane] = set()  # that a slot claimed of just now, and got nothing
         self._unwished: set[tuple[object, ...]] = set()  # slots that the policy gives nothing now
         self.devices = Devices(
@@ -107,7 +110,7 @@ class Filler:
                 self.backlog.waits(record.fingerprint, until=until)
 
     def _follow(self, events: Sequence[Event]) -> None:
-        self.enrolled |= any(event.kind == "enrolled" for event in events)
+        self.enrolled |= any(event.kind in ("enrolled", ASSIGNED) for event in events)
         self.decided |= any(event.kind in GATE_EVENTS for event in events)
         self.backlog.follow(events, self._now())
 
@@ -130,7 +133,20 @@ class Filler:
 
     def hold(self, fingerprints: Collection[str]) -> None:
         """Begin none of these cells, and again those that were held before and are not any more."""
-        held = frozenset(fingerprints).intersection(self._cells)
+        self._by_gates = frozenset(fingerprints)
+        self._hold()
+
+    def give_up(self, fingerprints: Collection[str]) -> bool:
+        """Leave these cells to others, and take back what was left to them and is not any more;
+        whether that is news."""
+        given_up = frozenset(fingerprints)
+        news, self._given_up = given_up != self._given_up, given_up
+        if news:
+            self._hold()
+        return news
+
+    def _hold(self) -> None:
+        held = (self._by_gates | self._given_up).intersection(self._cells)
         again = self._held - held
         states: Sequence[State] = ["pending", "running"]
         waiting = list(self._ledger.cells(states=states, among=again)) if again else []

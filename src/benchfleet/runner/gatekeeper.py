@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.phase import Decision
@@ -73,9 +73,9 @@ class Gatekeeper:
         """This runner does its part."""
         self._gates.worked(now)
 
-    def learn(self, cells: Sequence[Cell]) -> None:
-        """The runner is about these cells too."""
-        self._gates.learn(cells)
+    def learn(self, cells: Sequence[Cell], given_up: Collection[str]) -> None:
+        """The runner is about these cells too, and not about those any more."""
+        self._gates.learn(cells, given_up)
 
     def failed(self, attempt: Attempt) -> None:
         """The attempt failed, and that is being written."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from benchfleet.domain.cell import Cell
@@ -21,6 +21,8 @@ class Gating:
 
     phases: Sequence[Phase] = ()
     cells: Sequence[Cell] = ()  # all that the campaign's file has; a judge alone needs them
+    again: Callable[[], Sequence[Cell]] | None = None  # asks for them anew, where they may change
+    patient: bool = False  # waits for cells that keep a gate undecided, also while nobody runs them
     judge: str = ""  # whose word on a gate it is; "": the file is not here, so others decide
 
 
@@ -38,10 +40,11 @@ class Gates:
     ) -> None:
         self._ledger, self._say = ledger, say
         self._phases, self._judge = gating.phases, gating.judge
-        self._whole = of_phases(gating.cells, gating.phases)
+        self._whole, self._again = of_phases(gating.cells, gating.phases), gating.again
+        self._given_up: Collection[str] = ()
         self._cells = {str(cell.fingerprint): cell for cell in cells}
         self._decided: dict[str, Decision] = {}
-        self._last_sign = -math.inf
+        self._last_sign, self._patient = -math.inf, gating.patient
         self._failed = 0
 
     @property
@@ -59,9 +62,13 @@ class Gates:
         news, self._failed = failed != self._failed, failed
         return news and any(phase.critical for phase in self._phases)
 
-    def learn(self, cells: Sequence[Cell]) -> None:
-        """The runner is about these cells too, and perhaps of phases that are new."""
+    def learn(self, cells: Sequence[Cell], given_up: Collection[str]) -> None:
+        """The runner is about these cells too, perhaps of phases that are new, and not about those
+        any more that were given up."""
         self._cells.update((str(cell.fingerprint), cell) for cell in cells)
+        self._given_up = given_up
+        if self._judge and self._again is not None:
+            self._whole = of_phases(self._again(), self._phases)
         told = None if self._judge else newest(self._ledger.events(kinds={TOLD}))
         if told is not None:
             self._phases = told.phases
@@ -85,10 +92,13 @@ class Gates:
 
     def hopeful(self, now: float) -> bool:
         """Whether a gate may still open for cells that are held, since somebody sees to it."""
-        if not any(self._may_open(cell) for cell in self._cells.values()):
+        keepers = self._keepers()
+        if not keepers:
             return False
         running = self._ledger.cells(states=["running"])
         if any((record.expires_in or 0.0) > 0.0 for record in running):
+            self._last_sign = now
+        if now - self._last_sign >= PATIENCE and self._patient and self._waits_for_any(keepers):
             self._last_sign = now
         return now - self._last_sign < PATIENCE
 
@@ -100,17 +110,29 @@ class Gates:
     def _may_run(self, cell: Cell) -> bool:
         return may_run(cell.phase, self._phases, self._decided)
 
-    def _may_open(self, cell: Cell) -> bool:
-        """Whether the cell is held by nothing but gates that are undecided."""
+    def _keepers(self) -> set[str]:
+        """The phases whose undecided gates, and nothing else, hold cells of this runner."""
         by_name = {phase.name: phase for phase in self._phases}
-        if self._may_run(cell):
-            return False
-        keepers = list(held_by(by_name[cell.phase], self._decided))
-        for name in keepers:  # and by those that keep them
+        mine = {c.phase for name, c in self._cells.items() if name not in self._given_up}
+        found: set[str] = set()
+        for phase in mine:
+            if not may_run(phase, self._phases, self._decided):
+                found |= self._undecided(by_name[phase], by_name)
+        return found
+
+    def _undecided(self, phase: Phase, by_name: Mapping[str, Phase]) -> set[str]:
+        """The phases that hold this one, and those that hold them; none where one is closed."""
+        keepers = list(held_by(phase, self._decided))
+        for name in keepers:
             if name in self._decided:
-                return False
+                return set()
             keepers += held_by(by_name[name], self._decided)
-        return bool(keepers)
+        return set(keepers)
+
+    def _waits_for_any(self, phases: Collection[str]) -> bool:
+        """Whether a cell of these phases is left to be run, by whoever it is."""
+        left = self._ledger.cells(states=["pending", "running"], whole=True)
+        return any(record.cell is not None and record.cell.phase in phases for record in left)
 
     def _weigh(self, phase: Phase) -> None:
         if phase.name in self._decided or not may_run(phase.name, self._phases, self._decided):

@@ -223,7 +223,7 @@ class Runner:
             self._enroll()
             if self._shift.stays or self._gates.begin(began) or self._unfinished():
                 self._filler.survey()
-                self._filler.enrolled = not self._shift.enrolls  # perhaps since it was looked at
+                self._filler.enrolled = self._shift.follows  # perhaps since it was looked at
                 self._filler.decided = True
                 self._keeper.start()
                 self._orders.begin()
@@ -375,11 +375,19 @@ class Runner:
                     self._cells.give_back(attempt, self._course.broken)
 
     def _take_in(self, cells: Sequence[Cell]) -> None:
-        self._gates.learn(cells)
+        running = {
+            str(slot.attempt.claim.lease.fingerprint) for slot in self._slots if slot.attempt
+        }
+        given_up = frozenset(self._shift.given_up()) - running
+        self._gates.learn(cells, given_up)
         if new := self._filler.take_in(cells):
             self._filler.decided = True
             self._course.take_in(new)
             self._course.say("warning", message=f"{len(new)} cells were enrolled since; taken in")
+        if self._filler.give_up(given_up):
+            self._course.give_up(given_up)
+            message = f"by a newer plan {len(given_up)} cells are for others; left to them"
+            self._course.say("warning", message=message)
 
     def _see_to_rest(self) -> None:
         """Look ever more seldom while there is nothing to do, and keep no model for nothing."""

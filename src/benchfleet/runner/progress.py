@@ -116,8 +116,10 @@ class Progress:
         self.states.update(Counter(self._of.values()))
 
     def move(self, cell: str, new: str) -> None:
-        """A cell came to another state; where a recount saw that first, nothing changes."""
-        old = self._of[cell]
+        """A cell came to another state; where a recount saw that first, nothing changes. Nor is
+        one counted that was given up."""
+        if (old := self._of.get(cell)) is None:
+            return
         self._of[cell] = new
         self.states[old] -= 1
         self.states[new] = self.states.get(new, 0) + 1

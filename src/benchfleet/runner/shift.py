@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from benchfleet.domain.cell import Cell
@@ -16,6 +16,10 @@ def _no_more() -> Sequence[Cell]:
     return ()
 
 
+def _nothing() -> Collection[str]:
+    return ()
+
+
 @dataclass(frozen=True, kw_only=True)
 class Shift:
     """What a runner is asked beside its cells. By default they are those of a campaign's file, and
@@ -23,8 +27,15 @@ class Shift:
 
     enrolls: bool = True  # the cells are declared here; False: the ledger told of them
     more: Callable[[], Sequence[Cell]] = _no_more  # all it is about, after somebody enrolled others
+    given_up: Callable[[], Collection[str]] = _nothing  # those it was about, and others are now
+    patient: bool = False  # waits for gates that are undecided, also where nobody works at them
     stays: bool = False  # also where nothing is left
     seconds: float | None = None  # after which it ends, and nothing is begun that would take longer
+
+    @property
+    def follows(self) -> bool:
+        """Whether what it is about may change while it works."""
+        return self.more is not _no_more
 
 
 class Rest:

@@ -34,6 +34,10 @@ class Vetting:
     models: tuple[str, ...] = ()  # globs of their names; () for all
     trusted: bool = False  # cells may bring code
 
+    def wants(self, cell: Cell) -> bool:
+        """Whether its model is one of those that this host takes."""
+        return allowed(cell, self.models)
+
     def sort(self, records: Iterable[CellRecord]) -> Vetted:
         """Sort the cells, which the records bring along."""
         cells: list[Cell] = []
@@ -48,7 +52,7 @@ class Vetting:
         return Vetted(cells=tuple(cells), left={why: tuple(ids) for why, ids in left.items()})
 
     def _why_not(self, record: CellRecord, cell: Cell) -> str:
-        if not allowed(cell, self.models):
+        if not self.wants(cell):
             return f"its model is none of {', '.join(self.models)}"
         if cell.fingerprint != record.fingerprint:
             return "what the ledger holds of it is not what its fingerprint says"

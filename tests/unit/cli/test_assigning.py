@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -44,7 +46,7 @@ def study(tmp_path: Path) -> Campaign:
     return load_campaign(file)
 
 
-def _plan(study: Campaign, machines: list[report.Capability], **more: bool) -> Assignment:
+def _plan(study: Campaign, machines: list[report.Capability], **more: Any) -> Assignment:
     return Assigner(study, machines, [], **more).plan(study.matrix.expand(), limit=0.2)
 
 
@@ -53,6 +55,10 @@ def _where(plan: Assignment) -> dict[str, set[str]]:
     for one in plan.given:
         found.setdefault(one.host, set()).add(f"{one.cell.phase}: {one.cell.model.name}")
     return found
+
+
+def _running(cell: Cell) -> CellRecord:
+    return replace(_done(cell, "", 0.0), state="running", outcome=None)
 
 
 def _done(cell: Cell, host: str, seconds: float) -> CellRecord:
@@ -106,7 +112,7 @@ def test_phases_follow_each_other(study: Campaign) -> None:
 
 
 def test_with_variants_where_needed_a_strong_machine_does_all_that_it_can(study: Campaign) -> None:
-    plan = _plan(study, SMALL, needed=True)
+    plan = _plan(study, SMALL, variants="needed")
     assert set(_where(plan)) == {"desktop"}
     assert all(one.cell is one.declared for one in plan.given)
 
@@ -144,3 +150,40 @@ def test_the_plan_is_drawn(study: Campaign) -> None:
     assert drawn.count("<rect") >= len(plan.given)
     assert "one after the other; no plan takes less than" in headline(plan)
     assert any(line.startswith("desktop") for line in text(plan))
+
+
+def test_what_is_compared_with_what_ran_is_run_in_the_same_form(study: Campaign) -> None:
+    study = replace(study, matrix=replace(study.matrix.parts[1], repeats=2))
+    cells = study.matrix.expand()
+    small = study.matrix.forms(cells[0])[1][1]
+    records = [_done(small, "laptop", 30.0)]
+    desktop = [machine for machine in MACHINES if machine.hostname == "desktop"]
+    (given,) = Assigner(study, desktop, records).plan(cells, limit=0.1).given
+    assert given.cell.model.name == "r1-7b-q4"
+    (given,) = Assigner(study, desktop, records, variants="mixed").plan(cells, limit=0.1).given
+    assert given.cell.model.name == "r1-7b"
+    laptop = [machine for machine in MACHINES if machine.hostname == "laptop"]
+    records = [_done(cells[0], "desktop", 30.0)]
+    (why,) = Assigner(study, laptop, records).plan(cells, limit=0.1).nowhere.values()
+    assert "others of its table ran with r1-7b; see --variants mixed" in why
+
+
+def test_a_cell_stays_where_it_runs_while_that_machine_is_in_the_plan(study: Campaign) -> None:
+    cells = study.matrix.expand()
+    holders = {str(cells[0].fingerprint): "laptop"}
+    whole = Assigner(study, SMALL, [_running(cells[0])], holders=holders).plan(cells, limit=0.1)
+    assert [(one.declared, one.host) for one in whole.running] == [(cells[0], "laptop")]
+    assert cells[0] not in [one.declared for one in whole.given]
+    others = [machine for machine in SMALL if machine.hostname != "laptop"]
+    left = Assigner(study, others, [_running(cells[0])], holders=holders).plan(cells, limit=0.1)
+    assert left.running == []
+    assert cells[0] in [one.declared for one in left.given]
+
+
+def test_a_cell_is_done_with_when_the_form_that_counts_was_cancelled(study: Campaign) -> None:
+    cell = study.matrix.expand()[0]
+    small = study.matrix.forms(cell)[1][1]
+    cancelled = replace(_done(cell, "", 0.0), state="cancelled", outcome=None)
+    assert Assigner(study, SMALL, [cancelled]).plan([cell], limit=0.1).done == 1
+    forms = {str(cell.fingerprint): str(small.fingerprint)}
+    assert Assigner(study, SMALL, [cancelled], forms=forms).plan([cell], limit=0.1).done == 0

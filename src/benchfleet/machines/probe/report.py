@@ -147,10 +147,10 @@ def write(folder: Path, told: Mapping[str, Any]) -> Path:
     return file
 
 
-def read_files(places: Sequence[Path]) -> list[Capability]:
-    """The reports in these files and folders, by host name; of one host the newest.
+def read_files(places: Sequence[Path]) -> list[tuple[Any, str]]:
+    """The documents in these files and folders, each with where it is from; see `newest`.
 
-    Raises BenchfleetError for a place without one, and for a file that is none.
+    Raises BenchfleetError for a place without one, and for a file that cannot be read.
     """
     files: list[Path] = []
     for place in places:
@@ -168,7 +168,7 @@ def read_files(places: Sequence[Path]) -> list[Capability]:
             raise BenchfleetError(f"{file} cannot be read: {error.strerror}") from None
         except ValueError as error:
             raise BenchfleetError(f"{file} is no capability report: {error}") from None
-    return newest(told)
+    return told
 
 
 def newest(told: Sequence[tuple[Any, str]]) -> list[Capability]:

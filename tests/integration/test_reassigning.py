@@ -1,0 +1,184 @@
+"""A plan over machines of which there are reports, made again while a campaign runs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchfleet.bench import Bench, open_bench
+from benchfleet.campaign.load import load_campaign
+from benchfleet.cli.main import main
+from benchfleet.domain.attempt import Claim, Outcome, RunnerId
+from benchfleet.domain.event import Event
+from benchfleet.domain.plan import ASSIGNED, Plan, newest, plans
+from benchfleet.domain.resource import Offer
+from benchfleet.domain.slots import BEGAN
+from benchfleet.machines.probe import report
+from capabilities import BOARD, DESKTOP, LAPTOP, reported
+
+STUDY = """\
+campaign: study
+defaults: {adapter: mock, repeats: 8}
+eligibility: {any: ram_total >= 1MB, tiers: [{tier: 1, when: any}]}
+matrix:
+  models:
+    - name: r1-7b
+      size: 9GB
+      model_kwargs: {answer: full}
+      variants: [{name: r1-7b-q4, size: 4.5GB, model_kwargs: {answer: small}}]
+  benchmarks: [mock_benchmark]
+"""
+Say = Callable[..., Any]
+
+
+@pytest.fixture
+def say(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Say:
+    """Runs a verb on the study and gives what it says as JSON."""
+    monkeypatch.chdir(tmp_path)
+    Path("study.yaml").write_text(STUDY)
+    for name, found in (("lab1", LAPTOP), ("lab2", LAPTOP), ("lab3", LAPTOP)):
+        report.write(Path("reports"), reported(name, found))
+
+    def said(verb: str, *words: str, code: int = 0) -> Any:
+        assert main([verb, "study.yaml", *words, "--json"]) == code
+        told = capsys.readouterr()
+        return json.loads(told.out) if told.out else told.err
+
+    return said
+
+
+ASSIGN = ("assign", "--reports", "reports", "--effort", "0.1")
+
+
+def bench() -> Bench:
+    return open_bench(load_campaign(Path("study.yaml")))
+
+
+def plan() -> Plan:
+    with closing(bench().ledger()) as ledger:
+        found = newest(plans(ledger.events(kinds={ASSIGNED})))
+    assert found is not None
+    return found
+
+
+def given(host: str) -> list[str]:
+    """What the file of a machine tells it."""
+    told = json.loads(Path(f"tasks/{host}_tasks.json").read_text())
+    assert told["plan"] == plan().name
+    return list(told["cells"])
+
+
+def begin(host: str) -> Claim:
+    """The machine's runner takes the first cell that it was given."""
+    with closing(bench().ledger()) as ledger:
+        runner = RunnerId(host * 8)
+        ledger.record(Event(kind=BEGAN, data={"runner": runner, "host": host}))
+        mine = set(given(host))
+        offer = Offer()
+        claims = []
+        while not claims or claims[-1].lease.fingerprint not in mine:
+            claims += ledger.claim(runner, offer, 1)
+        others = [one.lease for one in claims[:-1]]
+        ledger.release(others, "not mine")
+        return claims[-1]
+
+
+def test_what_a_failed_machine_had_goes_to_the_others_that_are_known(say: Say) -> None:
+    first = say(*ASSIGN)
+    had = given("lab3")
+    assert first["machines"]["lab3"]["cells"] == len(had) > 1
+    begin("lab3")
+    kept = begin("lab1")
+    told = say("reassign", "--failed-machine", "lab3", "--yes")
+    assert [one["host"] for one in told["reassigned"]] == ["lab3"]
+    assert told["only_planned"] == len(had) - 1
+    assert sum(told["moved"].values()) == len(had)
+    assert told["makespan"] > 0
+    assert not Path("tasks/lab3_tasks.json").exists()
+    assert set(had) <= {*given("lab1"), *given("lab2")}
+    assert given("lab1")[0] == kept.lease.fingerprint  # what it runs stays its own
+    assert len({*given("lab1"), *given("lab2")}) == 8
+
+
+def test_a_failed_machine_is_left_out_until_it_is_probed_again(say: Say) -> None:
+    say(*ASSIGN)
+    say("reassign", "--failed-machine", "lab3", "--yes")
+    again = say(*ASSIGN)
+    assert again["left_out"] == ["lab3"]
+    assert set(again["machines"]) == {"lab1", "lab2"}
+    report.write(Path("reports"), reported("lab3", DESKTOP))
+    assert set(say(*ASSIGN)["machines"]) == {"lab1", "lab2", "lab3"}
+
+
+def test_planning_again_keeps_what_is_done_or_runs_and_plans_the_rest(say: Say) -> None:
+    say(*ASSIGN)
+    done, runs = begin("lab1"), begin("lab2")
+    with closing(bench().ledger()) as ledger:
+        ledger.finish(done.lease, Outcome(state="success", digest="d", host="lab1"))
+    again = say(*ASSIGN)
+    assert (again["done"], list(again["running"].values())) == (1, ["lab2"])
+    assert len(again["cells"]) == 6
+    assert given("lab2")[0] == runs.lease.fingerprint
+    assert plan().number == 2
+    assert say(*ASSIGN)["done"] == 1
+    assert plan().number == 2  # the same plan again is none
+
+
+def test_where_no_machine_is_left_nothing_is_lost_and_it_is_said(say: Say) -> None:
+    say(*ASSIGN, "--without", "lab1,lab2")
+    told = say("reassign", "--failed-machine", "lab3", "--yes", code=1)
+    assert "probe" in told["problem"]
+    assert told["moved"] == {}
+    assert "no machine is left" in say(*ASSIGN, "--without", "lab1,lab2", code=2)
+
+
+def test_an_unknown_machine_is_refused_with_a_near_name(say: Say) -> None:
+    say(*ASSIGN)
+    refused = say("reassign", "--failed-machine", "lab33", "--yes", code=2)
+    assert "did you mean 'lab3'?" in refused
+
+
+def test_a_cell_waits_in_the_form_that_is_planned_and_in_no_other(say: Say) -> None:
+    """Planned for a laptop as the variant, then for the desktop in full, and back again."""
+    say(*ASSIGN)
+    assert {state for _, state in states()} == {"pending"}
+    report.write(Path("strong"), reported("desk", DESKTOP))
+    say("assign", "--reports", "strong", "--effort", "0.1")
+    assert states() == {("r1-7b-q4", "cancelled"), ("r1-7b", "pending")}
+    say(*ASSIGN)
+    assert states() == {("r1-7b-q4", "pending"), ("r1-7b", "cancelled")}
+
+
+def states() -> set[tuple[str, str]]:
+    with closing(bench().ledger()) as ledger:
+        return {
+            (record.cell.model.name, record.state)
+            for record in ledger.cells(whole=True)
+            if record.cell is not None
+        }
+
+
+def test_a_dry_run_shows_the_plan_and_leaves_nothing(say: Say) -> None:
+    told = say(*ASSIGN, "--dry-run")
+    assert len(told["cells"]) == 8
+    assert not Path("tasks").exists()
+    assert not Path("benchmark_results").exists()
+
+
+def test_cells_that_failed_are_planned_and_told_of(say: Say) -> None:
+    say(*ASSIGN)
+    claim = begin("lab1")
+    with closing(bench().ledger()) as ledger:
+        ledger.finish(claim.lease, Outcome(state="failed", digest="d", host="lab1"))
+    assert say(*ASSIGN)["failed"] == 1
+
+
+def test_a_board_that_fits_nothing_takes_part_with_nothing(say: Say) -> None:
+    report.write(Path("reports"), reported("board", BOARD))
+    say(*ASSIGN)
+    assert given("board") == []
