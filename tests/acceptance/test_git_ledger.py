@@ -3,24 +3,18 @@
 from __future__ import annotations
 
 import os
-import subprocess
 from pathlib import Path
 
 import pytest
+
+from repositories import git, make_bare
 
 from .conftest import MOCK, User
 
 
 @pytest.fixture
 def bare(user: User) -> Path:
-    folder = user.folder / "lab.git"
-    subprocess.run(["git", "init", "-q", "--bare", str(folder)], check=True)
-    return folder
-
-
-def git(folder: Path, *arguments: str) -> str:
-    told = subprocess.run(["git", "-C", str(folder), *arguments], check=True, capture_output=True)
-    return told.stdout.decode()
+    return make_bare(user.folder / "lab.git")
 
 
 def test_every_verb_works_through_it(user: User, bare: Path) -> None:
@@ -90,7 +84,7 @@ def test_a_merge_brings_results_onto_one_branch_and_strikes_them_off_the_lists(
     assert user.json("merge", *at)["branch"]["commit"] == ""
     assert git(bare, "show", "main:data/phase/one.txt") == "another_m3_dense_0.json\n"
     files = git(bare, "ls-tree", "-r", "--name-only", "main").splitlines()
-    assert {f"runs/{entry}.json" for entry in names} <= set(files)
+    assert {f"runs/{entry.split('_')[2]}/{entry}.json" for entry in names} <= set(files)
     assert "results/study/m2/dense/mock_benchmark/cell.json" in files
     said = git(bare, "log", "--first-parent", "--format=%s", "main").splitlines()
     assert said == [*(f"finish {entry}" for entry in names[::-1]), "what is to do"]

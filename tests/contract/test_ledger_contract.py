@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import uuid
 from collections.abc import Callable
 
@@ -12,6 +11,7 @@ from benchfleet.ledger.memory import MemoryLedger
 from benchfleet.ledger.sqlite import SqliteLedger
 from benchfleet.testing import LedgerContract
 from postgres import need_postgres, shared_postgres
+from repositories import make_bare
 
 
 class TestMemoryLedger(LedgerContract):
@@ -44,8 +44,7 @@ class TestPostgresLedger(LedgerContract):
 
 class TestGitLedger(LedgerContract):
     def make_ledger(self, clock: Callable[[], float], lease: float) -> GitLedger:
-        repository = self.folder / "lab.git"
-        subprocess.run(["git", "init", "-q", "--bare", str(repository)], check=True)
+        make_bare(self.folder / "lab.git")
         return self.open_again(clock, lease)
 
     def open_again(self, clock: Callable[[], float], lease: float) -> GitLedger:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from benchfleet.ledger.memory import MemoryLedger
 from benchfleet.ledger.sqlite import SqliteLedger
 from benchfleet.testing.ledger_machine import LEASE, LedgerMachine
 from postgres import need_postgres, shared_postgres
+from repositories import make_bare
 
 
 class MemoryMachine(LedgerMachine):
@@ -77,7 +77,7 @@ class _Two:
 
 class GitMachine(LedgerMachine):
     def make_ledger(self, folder: Path, clock: Callable[[], float], lease: float) -> Ledger:
-        subprocess.run(["git", "init", "-q", "--bare", str(folder / "lab.git")], check=True)
+        make_bare(folder / "lab.git")
         return self.opened()
 
     def opened(self) -> Ledger:

@@ -62,7 +62,7 @@ def test_a_result_comes_out_of_the_repository_as_it_was_sealed(
     assert take_out(objects, tree, place, tmp_path / "out", outcome.digest) == []
     was = {file.name: file.read_bytes() for file in layout.attempt(LEASE).iterdir()}
     assert {file.name: file.read_bytes() for file in (tmp_path / "out").iterdir()} == was
-    found = objects.at(tree, "runs/benchmark-0_tiny_dense_2.json")
+    found = objects.at(tree, "runs/tiny/benchmark-0_tiny_dense_2.json")
     assert found is not None
     short = json.loads(objects.read(found[0])[1])
     assert short["run"] == {

@@ -15,20 +15,14 @@ from benchfleet.errors import GitAway, GitDenied, GitError
 from benchfleet.git.objects import EMPTY_TREE, Objects
 from benchfleet.git.process import Git, make_repository
 from benchfleet.git.remote import Remote, Swap
+from repositories import git, make_bare
 
 WHO = "someone <someone@example.org>"
 
 
-def git(folder: Path, *arguments: str) -> str:
-    told = subprocess.run(["git", "-C", str(folder), *arguments], check=True, capture_output=True)
-    return told.stdout.decode()
-
-
 @pytest.fixture
 def bare(tmp_path: Path) -> Path:
-    folder = tmp_path / "lab é.git"
-    subprocess.run(["git", "init", "-q", "--bare", str(folder)], check=True)
-    return folder
+    return make_bare(tmp_path / "lab é.git")
 
 
 def one(tmp_path: Path, bare: Path, name: str = "own") -> tuple[Objects, Remote]:

@@ -18,6 +18,7 @@ from benchfleet.domain.resource import Offer
 from benchfleet.errors import LedgerAway
 from benchfleet.ledger.git import GitLedger
 from benchfleet.testing import sample_cell
+from repositories import make_bare
 from sshd import Sshd
 
 SUCCESS = Outcome(state="success", digest="abc")
@@ -25,10 +26,7 @@ SUCCESS = Outcome(state="success", digest="abc")
 
 @pytest.fixture
 def bare(tmp_path: Path) -> Path:
-    folder = tmp_path / "served" / "lab.git"
-    subprocess.run(["git", "init", "-q", "--bare", str(folder)], check=True)
-    subprocess.run(["git", "-C", str(folder), "config", "http.receivepack", "true"], check=True)
-    return folder
+    return make_bare(tmp_path / "served" / "lab.git")
 
 
 def works(url: str, tmp_path: Path) -> None:

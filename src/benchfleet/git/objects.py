@@ -122,6 +122,13 @@ class Objects:
         answer.read(1)
         return head[1].decode(), content
 
+    def has(self, oid: str) -> bool:
+        """Whether an object is here."""
+        try:
+            return bool(self.read(oid))
+        except GitError:
+            return False
+
     def commit_of(self, oid: str) -> Commit:
         """Raises GitError for what is no commit."""
         kind, content = self.read(oid)
@@ -149,6 +156,14 @@ class Objects:
         if oid != known:
             raise GitError(f"{tip} does not follow {known}: its history was rewritten")
         return found[::-1]
+
+    def back(self, oid: str, most: int) -> Iterator[Commit]:
+        """A commit and those before it along first parents, as far as they are here."""
+        for _ in range(most):
+            if not oid or not self.has(oid):
+                return
+            yield (commit := self.commit_of(oid))
+            oid = commit.parents[0] if commit.parents else ""
 
     def entries(self, tree: str) -> Iterator[tuple[str, tuple[str, bool]]]:
         """What lies in a folder: by name, the object and whether it is a folder.

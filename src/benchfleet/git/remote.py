@@ -47,11 +47,15 @@ class Remote:
         pairs = (line.split("\t", 1) for line in ended.out.decode("utf-8", "replace").splitlines())
         return {name: oid for oid, name in pairs}
 
-    def fetch(self, oids: Iterable[str], *, without_files: bool = False) -> None:
-        """Bring these objects and what they lead to. `without_files` leaves the content of files
-        to a later fetch, where the remote can do that. Raises GitAway, GitDenied."""
+    def fetch(self, oids: Iterable[str], *, without_files: bool = False, depth: int = 0) -> None:
+        """Bring these objects and what they lead to: all that came before, or no more than `depth`
+        commits. `without_files` leaves the content of files to a later fetch, where the remote can
+        do that. Raises GitAway, GitDenied."""
         wanted = list(dict.fromkeys(oids))
         sparing = ["--filter=blob:none"] if without_files else []
+        sparing += [f"--depth={depth}"] if depth else []
+        if sparing and self._url.startswith("file://"):  # the server is a process of our own
+            sparing.append("--upload-pack=git -c uploadpack.allowFilter=true upload-pack")
         for start in range(0, len(wanted), 500):
             ended = self._git.reach(
                 *("fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--no-auto-gc"),

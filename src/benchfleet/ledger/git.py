@@ -10,14 +10,12 @@ decides anew; and no two logs ever tell two stories of one cell.
 from __future__ import annotations
 
 import json
-import random
-import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from benchfleet.domain.attempt import Claim, Lease, Outcome, RunnerId
 from benchfleet.domain.cell import Cell, Fingerprint
@@ -25,7 +23,6 @@ from benchfleet.domain.event import Event
 from benchfleet.domain.resource import Offer
 from benchfleet.domain.state import FINAL_STATES
 from benchfleet.errors import (
-    BenchfleetError,
     ClaimLost,
     GitAway,
     GitDenied,
@@ -33,28 +30,23 @@ from benchfleet.errors import (
     LedgerError,
     LedgerUnreachable,
 )
-from benchfleet.git.objects import EMPTY_TREE, Objects, kept
-from benchfleet.git.remote import Remote, Swap
-from benchfleet.ledger.chosen_table import Do, Rows
-from benchfleet.ledger.git_address import ref_part
-from benchfleet.ledger.git_log import message
-from benchfleet.ledger.git_mirror import ACTS, Change
+from benchfleet.git.objects import Objects
+from benchfleet.git.remote import Remote
+from benchfleet.ledger.chosen_table import Rows
 from benchfleet.ledger.git_outbox import Outbox
+from benchfleet.ledger.git_sharing import SharedTransactions
 from benchfleet.ledger.git_store import Store
-from benchfleet.ledger.git_telling import Behind, Files, Told, tell
-from benchfleet.ledger.sql import Clock, SqlLedger
+from benchfleet.ledger.git_taking import ACTS
+from benchfleet.ledger.git_telling import Behind, Files
+from benchfleet.ledger.git_tidying import Tidying
+from benchfleet.ledger.sql import Clock
 
 LEASE = 1800.0  # seconds; a repository is no place for a heartbeat every few seconds
 PATIENCE = 300.0  # seconds for a remote that is away, or refuses what it took before
 FRESH = 1.0  # seconds for which readers go by what was seen
 STALE = 15.0  # seconds after which a claim looks first, though it knows of cells that wait
-_PAUSES = (0.05, 0.2, 0.5, 1.0, 2.0, 5.0)  # seconds between tries; the last one stays
 _TOGETHER = 400  # refs in one push
-_CROWD = 64
-_OLD = 86400.0  # seconds; far more than a push takes, and than clocks are wrong by
 _WINDOW = 1024  # cells that a claim chooses from, where others claim too
-T = TypeVar("T")
-Verb = Callable[[], Any]
 
 
 def since_boot() -> float:
@@ -62,7 +54,7 @@ def since_boot() -> float:
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
-class GitLedger(SqlLedger):
+class GitLedger(SharedTransactions):
     """A ledger in the repository at `url`, made where there is none; without `make`, none raises
     `LedgerAbsent`.
 
@@ -87,16 +79,7 @@ class GitLedger(SqlLedger):
         place: Callable[[Remote, Objects, str], Any] | None = None,
         host: str = "",
     ) -> None:
-        super().__init__(clock=clock, lease=lease)
-        self._patience, self._fresh, self._files = patience, fresh, files
-        self._place, self._hurry = place, threading.local()
-        self._random = random.Random()  # noqa: S311 - it only spreads claims
-        self._changing: Change | None = None
-        self._unheard: list[tuple[str, list[Any]]] = []  # claims that may have gone through
-        self._crowd = 0  # how many seem to want what we want, when a push was refused
-        self._wanted: object = None  # by the last claim
-        self._tried = self._away_since = 0.0  # by time.monotonic; 0: the remote is there
-        self.store = Store(
+        store = Store(
             url,
             campaign=campaign,
             folder=folder,
@@ -106,6 +89,10 @@ class GitLedger(SqlLedger):
             make=make,
             host=host,
         )
+        super().__init__(store, patience=patience, fresh=fresh, files=files)
+        self._place, self._tidying = place, Tidying(store)
+        self._unheard: list[tuple[str, list[Any]]] = []  # claims that may have gone through
+        self._wanted: object = None  # by the last claim
         self._outbox = Outbox(self.store.folder / "outbox")
         if make:
             self._tell_outbox()
@@ -119,212 +106,21 @@ class GitLedger(SqlLedger):
     def close(self) -> None:
         self.store.close()
 
-    @contextmanager
-    def within(self, seconds: float) -> Iterator[None]:
-        """Give up what this thread asks meanwhile so soon where the remote is away."""
-        self._hurry.patience = seconds
-        try:
-            yield
-        finally:
-            del self._hurry.patience
-
-    def compact(self, older: float = _OLD) -> int:
-        """Remove the refs of cells that ended so many seconds ago, which the logs tell of anyway;
-        how many. Whoever does not know of it is refused, since the ledger's own ref moves on."""
-        removed = 0
-        while True:
-            self.look()
-            try:
-                with self.store.turn, self.store.mirror.writing() as change:
-                    found = self._compacted(change, self.store.wall() - older)
-            except Behind:
-                continue
-            except GitError as error:
-                raise self.store.plain(error) from error
-            removed += found
-            if found < _TOGETHER:
-                return removed
-
-    def _compacted(self, change: Change, before: float) -> int:
-        store, do = self.store, change.do
-        old = do("ended_long_ago", before=before, limit=_TOGETHER).fetchall()
-        if not old:
-            return 0
-        tip = store.mirror.tips(do)[store.refs.ledger][0]
-        text = message(f"compact {len(old)} claims", campaign=store.campaign)
-        commit = store.commit(EMPTY_TREE, (tip,), text)
-        swaps = [Swap(ref=f"{store.refs.claims}{name}", old=object, new="") for name, object in old]
-        if not store.remote.push([Swap(ref=store.refs.ledger, old=tip, new=commit), *swaps]):
-            raise Behind
-        do("moved", ref=store.refs.ledger, tip=commit, moved=self._clock())
-        for name, _ in old:
-            do("point", fingerprint=name, object="")
-        return len(old)
+    def compact(self) -> int:
+        """Remove the refs of cells that ended more than a day ago; how many."""
+        with self.store.plainly():
+            removed = self._tidying.compact()
+            with suppress(Behind):  # another tells it
+                self._tidying.told(self.last())
+        return removed
 
     def place(self) -> Any:
         """The results that lie in the repository, as `benchfleet.results.places.base.Place`."""
         if self._place is None:
             raise LedgerError(f"{self.store.shown} was opened without its results")
+        with suppress(GitAway, GitDenied):  # whoever asks the place hears of it
+            self.store.complete()
         return self._place(self.store.remote, self.store.objects, self.store.shown)
-
-    # Transactions
-
-    def look(self) -> None:
-        """Take in what happened elsewhere. Raises LedgerUnreachable."""
-        until = time.monotonic() + self._patience
-        pauses = iter(_PAUSES)
-        while True:
-            try:
-                return self.store.look()
-            except GitError as error:
-                self._bear(error, until, next(pauses, _PAUSES[-1]))
-
-    def _look_after(self, seconds: float) -> None:
-        """Look again where that is so long ago. While the remote is away, what was seen serves,
-        until patience ends: then LedgerUnreachable is raised."""
-        if time.monotonic() - max(self.store.looked, self._tried) >= seconds:
-            self._unless_away(self.store.look, None)
-
-    def _unless_away(self, ask: Callable[[], T], otherwise: T) -> T:
-        try:
-            answer = ask()
-        except (GitAway, GitDenied) as error:
-            self._tried = time.monotonic()
-            self._away_since = since = self._away_since or self._tried
-            if self._tried - since > self._patience or hasattr(self._hurry, "patience"):
-                raise self.store.plain(error) from error
-            return otherwise
-        except GitError as error:
-            raise self.store.plain(error) from error
-        self._away_since = 0.0
-        return answer
-
-    def _bear(self, error: GitError, until: float, pause: float) -> None:
-        """Wait a little where it may go well next time, until patience ends; else raise it in
-        plain words."""
-        passes = isinstance(error, (GitAway, GitDenied))
-        if not passes or time.monotonic() + pause > until or self.store.ending.wait(pause):
-            raise self.store.plain(error) from error
-
-    def shared(
-        self,
-        verbs: Sequence[Verb],
-        *,
-        patience: float | None = None,
-        unheard: list[tuple[str, list[Any]]] | None = None,
-    ) -> list[Any]:
-        """Do these verbs here and at the remote, all of them or none, and answer for each.
-
-        One that raises an error of ours changes nothing, and that error is its answer. Raises
-        LedgerUnreachable; what was pushed then, and may have gone through, is added to `unheard`.
-        """
-        usual = self._patience if patience is None else patience
-        until = time.monotonic() + getattr(self._hurry, "patience", usual)
-        pauses, behind = iter(_PAUSES), False
-        answers: list[Any] = []
-        told = Told()
-        while True:
-            try:
-                with self.store.turn:
-                    if behind:
-                        self.store.look()
-                        if told.commit and self.store.went_through(told.commit):
-                            self._complete(told)
-                            return answers
-                    told = Told()
-                    with self._kept_or_not(), self.store.mirror.writing() as change:
-                        answers = self._done(verbs, change)
-                        told = tell(self.store, change, self._files)
-                        self._push(told)
-                    self._keep(told)
-                    self._crowd = 0
-                    return answers
-            except Behind:
-                told.commit = ""  # it was refused
-                if behind:  # though we looked
-                    self._crowd = min(_CROWD, 2 * max(self._crowd, len(self.store.names)))
-                self.store.ending.wait(self._random.uniform(0, 0.05) * behind)
-            except GitError as error:
-                try:
-                    self._bear(error, until, next(pauses, _PAUSES[-1]))
-                except LedgerError:
-                    if unheard is not None and told.commit:
-                        unheard.append((told.commit, answers))
-                    raise
-            behind = True
-
-    @contextmanager
-    def _kept_or_not(self) -> Iterator[None]:
-        try:
-            yield
-        except BaseException:
-            self._chosen.take_back()
-            raise
-        self._chosen.keep()
-
-    def _done(self, verbs: Sequence[Verb], change: Change) -> list[Any]:
-        self._changing = change
-        try:
-            return [self._attempted(verb, change) for verb in verbs]
-        finally:
-            self._changing = None
-
-    def _attempted(self, verb: Verb, change: Change) -> Any:
-        try:
-            with change.part():
-                return verb()
-        except BenchfleetError as error:
-            self._chosen.take_back()
-            return error
-
-    def _push(self, told: Told) -> None:
-        swaps = told.swaps
-        if swaps and not self.store.remote.push(swaps, holding=told.holding):
-            raise Behind
-
-    def _complete(self, told: Told) -> None:
-        """Move the branch of results too: a remote that goes away while it changes refs may have
-        changed only some of them. Raises GitAway, GitDenied."""
-        with self.store.mirror.reading() as do:
-            tip = self.store.mirror.tips(do).get(self.store.machine, ("", 0.0))[0]
-        for swap in told.swaps:
-            if swap.ref == self.store.machine and swap.old == tip:
-                self.store.remote.push([swap])
-                self.store.look()
-
-    def _keep(self, told: Told) -> None:
-        for swap in told.swaps:
-            if not swap.ref.startswith(self.store.refs.claims):
-                kept(self.store.git, ref_part(swap.ref), swap.new)
-
-    def _alone(self, verb: Callable[[], T], *, patience: float | None = None) -> T:
-        """One verb. Raises what it raises."""
-        (answer,) = self.shared([verb], patience=patience)
-        if isinstance(answer, BaseException):
-            raise answer
-        found: T = answer
-        return found
-
-    @property
-    def _change(self) -> Change:
-        if self._changing is None:
-            raise RuntimeError("a ledger is written by its verbs alone")
-        return self._changing
-
-    @contextmanager
-    def _writing(self, *, synced: bool = True) -> Iterator[Do]:
-        yield self._change.do
-
-    @contextmanager
-    def _reading(self) -> Iterator[Do]:
-        self._look_after(self._fresh)
-        with self.store.mirror.reading() as do:
-            yield do
-
-    def _append(
-        self, do: Do, kind: str, fingerprint: str, data: Any, *, at: float | None = None
-    ) -> int:
-        return super()._append(do, kind, fingerprint, data, at=self.store.wall())
 
     # The verbs
 
@@ -457,7 +253,10 @@ class GitLedger(SqlLedger):
 
     def reap(self) -> Sequence[Fingerprint]:
         self._look_after(self._fresh)
-        return self._alone(super().reap)
+        out = self._alone(super().reap)
+        if self._random.random() * len(self.store.names) < 1.0:
+            self._tidying.now_and_then()
+        return out
 
     def record(self, event: Event) -> int:
         if event.kind in ACTS:

@@ -24,7 +24,7 @@ from benchfleet.domain.event import Event
 from benchfleet.domain.resource import Choice, Offer
 from benchfleet.domain.state import State
 from benchfleet.ledger.base import Ledger
-from benchfleet.ledger.git_mirror import ACTS
+from benchfleet.ledger.git_taking import ACTS
 
 PUSHES = 6  # a minute, of all installations together
 _SPACE = 60.0 / PUSHES  # seconds between two pushes of one that is alone

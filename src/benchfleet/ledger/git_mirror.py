@@ -6,9 +6,8 @@ claim of each cell stands. All of it can be read from the remote again.
 
 from __future__ import annotations
 
-import json
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,7 +16,6 @@ from typing import Any
 from benchfleet.domain.attempt import Lease, Outcome
 from benchfleet.errors import LedgerDamaged, LedgerFull, LedgerUnreachable
 from benchfleet.ledger.chosen_table import Do, Rows
-from benchfleet.ledger.git_log import Enrolment, Fact
 from benchfleet.ledger.sql import migrations, read_statements
 from benchfleet.ledger.sqlite import TEMPORARY
 from benchfleet.ledger.sqlite_file import migrate
@@ -35,7 +33,11 @@ create table if not exists claim (
   base text not null,     -- the commit of the last one
   object text not null    -- what the cell's ref points to: that commit, a heartbeat, or nothing
 ) without rowid;
+create index if not exists claim_pointed on claim (fingerprint) where object <> '';
 """
+
+
+Many = Callable[[str, Iterable[Mapping[str, Any]]], None]  # one statement for each of these values
 
 
 @dataclass
@@ -43,6 +45,7 @@ class Change:
     """What one transaction does."""
 
     do: Do
+    many: Many
     enrolled: int  # cells before it
     events: int  # events before it
     changed: list[tuple[int, str]] = field(default_factory=list)  # ordinals with their new terms
@@ -110,7 +113,8 @@ class Mirror:
         connection = sqlite3.connect(
             self.file, timeout=60, isolation_level=None, check_same_thread=False
         )
-        connection.execute("pragma synchronous = off")
+        # A power cut takes back what came last, as a whole: it is read again.
+        connection.execute("pragma synchronous = normal")
         return connection
 
     @contextmanager
@@ -144,7 +148,10 @@ class Mirror:
                 change.changed.append((values["ordinal"], values["terms"]))
             return connection.execute(self._statements[name], values)
 
-        change = Change(do, *do("how_much").fetchone())
+        def many(name: str, values: Iterable[Mapping[str, Any]]) -> None:
+            connection.executemany(self._statements[name], values)
+
+        change = Change(do, many, *do("how_much").fetchone())
         return change
 
     def _plain(self, error: sqlite3.DatabaseError) -> LedgerUnreachable:
@@ -162,123 +169,6 @@ class Mirror:
         return {ref: (tip, moved) for ref, tip, moved in do("tips")}
 
     def claims(self, do: Do) -> dict[str, tuple[int, str, str]]:
-        """By fingerprint, the turn of a cell, the commit of that, and what its ref points to."""
+        """By fingerprint, of the cells that have a ref: the turn, the commit of that, and what the
+        ref points to."""
         return {row[0]: row[1:] for row in do("standing")}
-
-
-def standing(do: Do, fingerprint: str) -> tuple[int, str, str]:
-    """The turn of a cell, the commit of that, and what its ref points to."""
-    row = do("standing_of", fingerprint=fingerprint).fetchone()
-    return (0, "", "") if row is None else tuple(row)
-
-
-def ids_of(do: Do, facts: Sequence[Fact]) -> dict[str, str]:
-    """The readable ids of the cells that facts are about."""
-    found = {}
-    for fingerprint in dict.fromkeys(fact.fingerprint for fact in facts):
-        if row := do("id_of", fingerprint=fingerprint).fetchone():
-            found[fingerprint] = row[0]
-    return found
-
-
-def enter(do: Do, enrolment: Enrolment) -> None:
-    """Take in what an enrolment of others brought."""
-    lanes: dict[tuple[str, int, int], int] = {}
-
-    def lane(key: tuple[str, int, int]) -> int:
-        if key not in lanes:
-            values = dict(zip(("load_key", "gpus", "vram"), key, strict=True))
-            do("add_lane", **values)
-            lanes[key] = do("lane", **values).fetchone()[0]
-        return lanes[key]
-
-    last: int = do("last_ordinal").fetchone()[0]
-    for ordinal, cell in enumerate(enrolment.cells, start=last + 1):
-        do(
-            "add_cell", ordinal=ordinal, fingerprint=cell.fingerprint, id=cell.id, path=cell.path,
-            lane=lane(cell.lane), priority=cell.priority,
-        )  # fmt: skip
-        do("add_spec", ordinal=ordinal, spec=cell.spec, terms=cell.terms)
-    for changed in enrolment.changed:
-        if row := do("held", fingerprint=changed.fingerprint).fetchone():
-            do("change_cell", ordinal=row[0], lane=lane(changed.lane), priority=changed.priority)
-            do("change_terms", ordinal=row[0], terms=changed.terms)
-    append(do, enrolment.fact)
-
-
-def can_take(do: Do, facts: Sequence[Fact]) -> bool:
-    """Whether everything that happened to these cells before was taken in."""
-    turns: dict[str, int] = {}
-    for fact in facts:
-        if fact.turn:
-            known = turns.get(fact.fingerprint)
-            if known is None:
-                if do("held", fingerprint=fact.fingerprint).fetchone() is None:
-                    return False
-                known = standing(do, fact.fingerprint)[0]
-            if fact.turn != known + 1:
-                return False
-            turns[fact.fingerprint] = fact.turn
-    return True
-
-
-def take_in(do: Do, facts: Sequence[Fact], commit: str, *, now: float, lease: float) -> None:
-    """Let happen here what happened elsewhere."""
-    for fact in facts:
-        if fact.turn:
-            ordinal = do("held", fingerprint=fact.fingerprint).fetchone()[0]
-            ACTS[fact.kind](do, ordinal, fact, now, lease)
-            do("stand", fingerprint=fact.fingerprint, turn=fact.turn, base=commit, object=commit)
-        append(do, fact)
-
-
-def append(do: Do, fact: Fact) -> None:
-    do(
-        "add_event", at=fact.at, kind=fact.kind, fingerprint=fact.fingerprint,
-        data=json.dumps(fact.data),
-    )  # fmt: skip
-
-
-def _claimed(do: Do, ordinal: int, fact: Fact, now: float, lease: float) -> None:
-    told = fact.data
-    do(
-        "take", ordinal=ordinal, attempt=int(told["attempt"]), token=int(told["token"]),
-        runner=str(told["runner"]), expires=now + lease,
-    )  # fmt: skip
-    do("unwait", ordinal=ordinal)
-
-
-def _finished(do: Do, ordinal: int, fact: Fact, now: float, lease: float) -> None:
-    outcome: Mapping[str, Any] = fact.data["outcome"]
-    retry = outcome["retry_in"]
-    do(
-        "finish", ordinal=ordinal, token=int(fact.data["token"]), charged=int(outcome["charged"]),
-        state="pending" if retry is not None else outcome["state"],
-        ready=now + retry if retry else None,
-    )  # fmt: skip
-
-
-def _released(do: Do, ordinal: int, fact: Fact, now: float, lease: float) -> None:
-    do("release", ordinal=ordinal)
-
-
-def _reaped(do: Do, ordinal: int, fact: Fact, now: float, lease: float) -> None:
-    do("reap", ordinal=ordinal)
-
-
-def _retried(do: Do, ordinal: int, fact: Fact, now: float, lease: float) -> None:
-    do("retry", fingerprint=fact.fingerprint)
-
-
-def _cancelled(do: Do, ordinal: int, fact: Fact, now: float, lease: float) -> None:
-    do("cancel", fingerprint=fact.fingerprint)
-
-
-ACTS: dict[str, Callable[[Do, int, Fact, float, float], None]] = {
-    "claimed": _claimed,
-    "finished": _finished,
-    "released": _released,
-    "reaped": _reaped,
-    "retry_asked": _retried,
-    "cancel_asked": _cancelled,
-}

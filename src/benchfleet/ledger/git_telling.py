@@ -11,6 +11,7 @@ from typing import Any
 from benchfleet.domain.attempt import Lease, Outcome
 from benchfleet.git.objects import EMPTY_TREE, Objects
 from benchfleet.git.remote import Swap
+from benchfleet.ledger.chosen_table import Do
 from benchfleet.ledger.git_log import (
     Changed,
     Enrolment,
@@ -21,8 +22,10 @@ from benchfleet.ledger.git_log import (
     subject,
     written,
 )
-from benchfleet.ledger.git_mirror import ACTS, UNSURE, Change, ids_of, standing
-from benchfleet.ledger.git_store import Store, Tips
+from benchfleet.ledger.git_looking import Tips
+from benchfleet.ledger.git_mirror import UNSURE, Change
+from benchfleet.ledger.git_store import Store
+from benchfleet.ledger.git_taking import ACTS, ids_of, standing
 
 # The tree with the files of a finished attempt added; None where there are none.
 Files = Callable[[Objects, str, Lease, Outcome, str], "str | None"]
@@ -101,7 +104,12 @@ def _tell_facts(
         do("stand", fingerprint=fingerprint, turn=turn, base=commit, object=commit)
         if not old:
             # It may have had a ref, and ended, before all that was compacted away.
-            told.holding = {store.refs.ledger: tips[store.refs.ledger][0]}
+            told.holding = _ledger(store, do)
+
+
+def _ledger(store: Store, do: Do) -> dict[str, str]:
+    """The ledger's own ref, which moves where refs of cells are removed."""
+    return {store.refs.ledger: store.mirror.tips(do)[store.refs.ledger][0]}
 
 
 def _tell_results(
@@ -115,7 +123,7 @@ def _tell_results(
     """The commits that bring the files of what is being finished, one for each cell."""
     do = change.do
     tip = first = tips.get(store.machine, ("", 0.0))[0]
-    if first and (last := store.last_results(do)):
+    if last := store.last_results(do):
         tip = last  # where the branch lacks it, it gets it now
     tree = store.objects.commit_of(tip).tree if tip else EMPTY_TREE
     results = {}
@@ -171,8 +179,10 @@ def _tell_beat(store: Store, change: Change, told: Told) -> None:
         if ref in moved:
             continue
         _, base, object = standing(change.do, fingerprint)
-        if object in (UNSURE, ""):
+        if object == UNSURE:
             raise Behind
+        if not object:  # a remote that went away while it changed refs has not made it
+            told.holding = _ledger(store, change.do)
         held[fingerprint] = base
         swaps.append(Swap(ref=ref, old=object, new=""))
     beat = {"benchfleet": 1, "beat": os.urandom(8).hex(), "by": store.number, "holds": held}

@@ -76,7 +76,7 @@ select ref, tip, moved from log;
 insert or replace into log (ref, tip, moved) values (:ref, :tip, :moved);
 
 -- name: standing
-select fingerprint, turn, base, object from claim;
+select fingerprint, turn, base, object from claim where object <> '';
 
 -- name: standing_of
 select turn, base, object from claim where fingerprint = :fingerprint;
@@ -101,6 +101,33 @@ release part;
 -- Cells whose refs serve nobody any more.
 select claim.fingerprint, claim.object
 from claim join cell using (fingerprint) join event on event.seq = cell.outcome
-where cell.state not in ('pending', 'running') and claim.object not in ('', '?')
-  and event.at < :before
+where cell.state not in ('pending', 'running') and claim.object <> '' and claim.object <> '?'
+  and (event.at < :before or cell.outcome <= :seen)
 limit :limit;
+
+-- name: state_cells
+-- How the cells stand to which something happened.
+select cell.ordinal, cell.fingerprint, cell.state, cell.ready, cell.attempt, cell.tries, cell.token,
+       cell.ended_token, cell.runner, cell.outcome, claim.turn, claim.base
+from claim join cell using (fingerprint) order by cell.ordinal;
+
+-- name: stand_cell
+update cell
+set state = :state, ready = :ready, attempt = :attempt, tries = :tries, token = :token,
+    ended_token = :ended_token, runner = :runner, expires = :expires, outcome = :outcome
+where ordinal = :ordinal and fingerprint = :fingerprint;
+
+-- name: happen
+insert into event (seq, at, kind, fingerprint, data) values (:seq, :at, :kind, :fingerprint, :data);
+
+-- name: count_anew
+-- Where the clock counts anew: leases begin again, and of back-offs is left what was left when the
+-- remote was last looked at.
+update cell
+set expires = case when expires is not null then :now + :lease end,
+    ready = case when ready is not null
+            then :now + max(0, ready - (select coalesce(max(moved), 0) from log)) end
+where expires is not null or ready is not null;
+
+-- name: move_anew
+update log set moved = :now + moved - (select max(moved) from log);

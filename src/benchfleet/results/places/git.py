@@ -3,7 +3,7 @@
 ::
 
     results/<campaign>/<model>/<config>/<benchmark>[_<subset>][/r<repeat>]/   as in the results tree
-    runs/<benchmark>_<model>_<config>_<repeat>.json                          the result in short
+    runs/<model>/<benchmark>_<model>_<config>_<repeat>.json                  the result in short
 
 A file that is larger than what the repository is to hold stays on its host; ``left_out.json``
 beside the others names it with its size, its digest and its host.
@@ -35,6 +35,12 @@ LEFT_OUT = "left_out.json"
 def place_of(campaign: str, path: str) -> str:
     """Where the results of a cell are in a repository."""
     return f"results/{path_part(campaign)}/{path}"
+
+
+def run_of(id: str) -> str:
+    """Where the result of a cell in short is: a folder for each model, since a folder of all
+    results would be written anew, whole, with each of them."""
+    return f"runs/{id.partition('/')[0]}/{entry_name(id)}.json"
 
 
 class GitPlace:
@@ -118,7 +124,7 @@ class Carrier:
         tree = objects.with_folder(tree, place_of(self._campaign, content["path"]), made)
         run = json.dumps(summary(content, outcome, self._campaign), indent=2, sort_keys=True)
         return objects.with_file(
-            tree, f"runs/{entry_name(id or content['id'])}.json", objects.blob(f"{run}\n".encode())
+            tree, run_of(id or content["id"]), objects.blob(f"{run}\n".encode())
         )
 
 

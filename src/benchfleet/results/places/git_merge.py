@@ -13,7 +13,7 @@ from benchfleet.domain.names import entry_name
 from benchfleet.errors import GitAway, GitDenied, GitError, PlaceUnreachable, ResultsError
 from benchfleet.git.objects import EMPTY_TREE, Objects
 from benchfleet.git.remote import Remote, Swap
-from benchfleet.results.places.git import place_of, take_out
+from benchfleet.results.places.git import place_of, run_of, take_out
 
 MAIN = "refs/heads/main"
 _MACHINES = "refs/heads/machine/"
@@ -106,7 +106,7 @@ def _with(objects: Objects, tree: str, branch: str, place: str, result: Done) ->
     if found is None:
         raise ResultsError(f"{place} is gone")
     tree = objects.with_folder(tree, place, found[0])
-    run = f"runs/{entry_name(result.id)}.json"
+    run = run_of(result.id)
     short = objects.at(branch, run)
     return objects.with_file(tree, run, short[0]) if short and not short[1] else tree
 

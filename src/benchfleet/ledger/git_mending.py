@@ -1,0 +1,116 @@
+"""Completing what a remote did by halves.
+
+A push changes all of its refs or none; but a repository that keeps them in files changes them one
+after the other, and its machine may die in between. Then the ref of a cell points to a commit that
+no log has, or to what a log has gone beyond. Whoever sees that for a while brings the refs to where
+the push would have brought them. Each is swapped from what was seen, so that several may do it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from benchfleet.errors import GitError
+from benchfleet.git.objects import Objects
+from benchfleet.git.remote import Remote, Swap
+from benchfleet.ledger.git_address import Refs, ref_part
+from benchfleet.ledger.git_log import facts_of, told
+
+PATIENCE = 10.0  # seconds; refs that are read while a push changes them differ for a moment
+_BACK = 200  # commits of a log in which results are looked for
+_MACHINES = "refs/heads/machine/"
+
+
+class Odd:
+    """The cells whose refs lead to what no log tells, and since when."""
+
+    def __init__(self) -> None:
+        self._since: dict[str, tuple[str, float]] = {}  # by fingerprint: the object, and when
+
+    def lasting(self, found: Mapping[str, str], now: float) -> dict[str, str]:
+        """Those of what was `found` now that have been so for a while, with their objects."""
+        before = self._since
+        self._since = {
+            name: known if (known := before.get(name, ("", 0.0)))[0] == oid else (oid, now)
+            for name, oid in found.items()
+        }
+        return {name: oid for name, (oid, at) in self._since.items() if now - at >= PATIENCE}
+
+
+def mend(
+    remote: Remote,
+    objects: Objects,
+    refs: Refs,
+    odd: Mapping[str, tuple[str, int, str]],
+    logs: Mapping[str, str],
+) -> None:
+    """Complete the pushes behind these cells, of which the object that each ref points to is given,
+    how many things are known to have happened, and the commit of the last one. Raises GitError."""
+    done = set()
+    for fingerprint, (oid, turn, base) in odd.items():
+        ref = f"{refs.claims}{fingerprint}"
+        swaps = [Swap(ref=ref, old=oid, new=base)]
+        if objects.read(oid)[0] == "commit" and (more := _unheard(objects, refs, oid, logs)):
+            if oid in done:
+                continue
+            swaps = [more, *_results(remote, objects, oid)]
+        elif _turn(remote, objects, fingerprint, oid) > turn:
+            continue  # it was not read yet
+        done.add(oid)
+        for swap in swaps:
+            remote.push([swap])
+
+
+def _unheard(objects: Objects, refs: Refs, oid: str, logs: Mapping[str, str]) -> Swap | None:
+    """A log going on to a commit that comes right after what it has."""
+    commit = objects.commit_of(oid)
+    log = f"{refs.logs}{ref_part(str(told(commit).get('installation', '')))}"
+    tip = logs.get(log, "")
+    return Swap(ref=log, old=tip, new=oid) if commit.parents == ((tip,) if tip else ()) else None
+
+
+def _turn(remote: Remote, objects: Objects, fingerprint: str, oid: str) -> int:
+    """Which of the things that happened to a cell an object stands for."""
+    kind, content = objects.read(oid)
+    if kind == "blob":
+        oid = str(json.loads(content)["holds"][fingerprint])
+        if not objects.has(oid):
+            remote.fetch([oid], depth=1)
+    facts = facts_of(objects.commit_of(oid))
+    return max(fact.turn for fact in facts if fact.fingerprint == fingerprint)
+
+
+def complete_results(remote: Remote, objects: Objects, logs: Iterable[str]) -> None:
+    """Bring to the branches of the installations what the last commits of their `logs` tell of.
+    Raises GitAway, GitDenied."""
+    tips = set(remote.refs(f"{_MACHINES}*").values())
+    for oid in logs:
+        for commit in objects.back(oid, _BACK):
+            if results := told(commit).get("results"):
+                if not tips.intersection(results.values()):
+                    for swap in _results(remote, objects, commit.oid):
+                        remote.push([swap])
+                break
+
+
+def _results(remote: Remote, objects: Objects, oid: str) -> Iterator[Swap]:
+    """The branch of an installation going on to the results that a commit of its log tells of."""
+    commit = objects.commit_of(oid)
+    content = told(commit)
+    results: Sequence[str] = list(content.get("results", {}).values())
+    if not results:
+        return
+    try:
+        remote.fetch(results, depth=len(results) + 1, without_files=True)
+    except GitError:  # the remote gives only what its refs lead to; their owner will tell them
+        return
+    before = {one for result in results for one in objects.commit_of(result).parents}
+    (last,) = set(results) - before
+    first = next(iter(before - set(results)), "")
+    installation = ref_part(str(content["installation"]))
+    branches = remote.refs(f"{_MACHINES}*-{installation}")
+    hosts = [fact.data["outcome"]["host"] for fact in facts_of(commit) if fact.kind == "finished"]
+    named = next(iter(branches), f"{_MACHINES}{ref_part(hosts[0])}-{installation}")
+    if branches.get(named, "") == first:
+        yield Swap(ref=named, old=first, new=last)

@@ -1,0 +1,145 @@
+"""Letting happen in the mirror of a ledger in git what its logs tell, in the order of each cell."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from benchfleet.ledger.chosen_table import Do
+from benchfleet.ledger.git_log import Enrolment, Fact
+from benchfleet.ledger.git_mirror import Many
+
+
+def standing(do: Do, fingerprint: str) -> tuple[int, str, str]:
+    """The turn of a cell, the commit of that, and what its ref points to."""
+    row = do("standing_of", fingerprint=fingerprint).fetchone()
+    return (0, "", "") if row is None else tuple(row)
+
+
+def ids_of(do: Do, facts: Sequence[Fact]) -> dict[str, str]:
+    """The readable ids of the cells that facts are about."""
+    found = {}
+    for fingerprint in dict.fromkeys(fact.fingerprint for fact in facts):
+        if row := do("id_of", fingerprint=fingerprint).fetchone():
+            found[fingerprint] = row[0]
+    return found
+
+
+def enter(do: Do, many: Many, enrolment: Enrolment, *, event: bool = True) -> None:
+    """Take in what an enrolment of others brought; its `event` too."""
+    lanes: dict[tuple[str, int, int], int] = {}
+
+    def lane(key: tuple[str, int, int]) -> int:
+        if key not in lanes:
+            values = dict(zip(("load_key", "gpus", "vram"), key, strict=True))
+            do("add_lane", **values)
+            lanes[key] = do("lane", **values).fetchone()[0]
+        return lanes[key]
+
+    last: int = do("last_ordinal").fetchone()[0]
+    ordinals = range(last + 1, last + 1 + len(enrolment.cells))
+    many(
+        "add_cell",
+        (
+            {
+                "ordinal": ordinal, "fingerprint": cell.fingerprint, "id": cell.id,
+                "path": cell.path, "lane": lane(cell.lane), "priority": cell.priority,
+            }
+            for ordinal, cell in zip(ordinals, enrolment.cells, strict=True)
+        ),
+    )  # fmt: skip
+    many(
+        "add_spec",
+        (
+            {"ordinal": ordinal, "spec": cell.spec, "terms": cell.terms}
+            for ordinal, cell in zip(ordinals, enrolment.cells, strict=True)
+        ),
+    )
+    for changed in enrolment.changed:
+        if row := do("held", fingerprint=changed.fingerprint).fetchone():
+            do("change_cell", ordinal=row[0], lane=lane(changed.lane), priority=changed.priority)
+            do("change_terms", ordinal=row[0], terms=changed.terms)
+    if event:
+        append(do, enrolment.fact)
+
+
+def can_take(do: Do, facts: Sequence[Fact]) -> bool:
+    """Whether everything that happened to these cells before was taken in."""
+    turns: dict[str, int] = {}
+    for fact in facts:
+        if fact.turn:
+            known = turns.get(fact.fingerprint)
+            if known is None:
+                if do("held", fingerprint=fact.fingerprint).fetchone() is None:
+                    return False
+                known = standing(do, fact.fingerprint)[0]
+            if fact.turn > known + 1:
+                return False
+            turns[fact.fingerprint] = max(known, fact.turn)
+    return True
+
+
+def take_in(do: Do, facts: Sequence[Fact], commit: str, *, now: float, lease: float) -> None:
+    """Let happen here what happened elsewhere. What another did in the same turn is void: a remote
+    that died while it changed refs may have given a cell to two, of which one can finish it."""
+    for fact in facts:
+        if fact.turn:
+            if fact.turn <= standing(do, fact.fingerprint)[0]:
+                continue
+            ordinal = do("held", fingerprint=fact.fingerprint).fetchone()[0]
+            ACTS[fact.kind](do, ordinal, fact, now, lease)
+            do("stand", fingerprint=fact.fingerprint, turn=fact.turn, base=commit, object=commit)
+        append(do, fact)
+
+
+def append(do: Do, fact: Fact) -> None:
+    do(
+        "add_event", at=fact.at, kind=fact.kind, fingerprint=fact.fingerprint,
+        data=json.dumps(fact.data),
+    )  # fmt: skip
+
+
+def _claimed(do: Do, ordinal: int, fact: Fact, now: float, lease: float) -> None:
+    told = fact.data
+    do(
+        "take", ordinal=ordinal, attempt=int(told["attempt"]), token=int(told["token"]),
+        runner=str(told["runner"]), expires=now + lease,
+    )  # fmt: skip
+    do("unwait", ordinal=ordinal)
+
+
+def _finished(do: Do, ordinal: int, fact: Fact, now: float, lease: float) -> None:
+    outcome: Mapping[str, Any] = fact.data["outcome"]
+    retry = outcome["retry_in"]
+    do(
+        "finish", ordinal=ordinal, token=int(fact.data["token"]), charged=int(outcome["charged"]),
+        state="pending" if retry is not None else outcome["state"],
+        ready=now + retry if retry else None,
+    )  # fmt: skip
+
+
+def _released(do: Do, ordinal: int, fact: Fact, now: float, lease: float) -> None:
+    do("release", ordinal=ordinal)
+
+
+def _reaped(do: Do, ordinal: int, fact: Fact, now: float, lease: float) -> None:
+    do("reap", ordinal=ordinal)
+
+
+def _retried(do: Do, ordinal: int, fact: Fact, now: float, lease: float) -> None:
+    do("retry", fingerprint=fact.fingerprint)
+
+
+def _cancelled(do: Do, ordinal: int, fact: Fact, now: float, lease: float) -> None:
+    do("cancel", fingerprint=fact.fingerprint)
+
+
+ACTS: dict[str, Callable[[Do, int, Fact, float, float], None]] = {
+    "claimed": _claimed,
+    "finished": _finished,
+    "released": _released,
+    "reaped": _reaped,
+    "retry_asked": _retried,
+    "cancel_asked": _cancelled,
+}
