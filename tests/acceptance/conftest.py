@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -109,3 +110,19 @@ def samples_kept(user: User) -> int:
 @pytest.fixture
 def user(tmp_path: Path) -> User:
     return User(tmp_path)
+
+
+@pytest.fixture(scope="session")
+def mock_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a user whose campaign MOCK has run, to be copied."""
+    user = User(tmp_path_factory.mktemp("mock"))
+    user.write(MOCK)
+    user.run("run", "study.yaml")
+    return user.folder
+
+
+@pytest.fixture
+def finished(user: User, mock_run: Path) -> User:
+    """A user whose campaign MOCK has run."""
+    shutil.copytree(mock_run, user.folder, dirs_exist_ok=True)
+    return user

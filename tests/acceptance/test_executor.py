@@ -17,7 +17,7 @@ import pytest
 from benchfleet.machines.probe import report
 from capabilities import fleet
 
-from .conftest import MOCK, User
+from .conftest import User
 
 DEMO = Path(__file__).parents[2] / "examples" / "recall" / "model"
 
@@ -236,15 +236,13 @@ def test_a_lost_ledger_is_made_again_from_the_results(user: User) -> None:
     assert published(user) == before
 
 
-def test_campaigns_in_the_same_folder_are_left_alone(user: User) -> None:
-    user.write(MOCK)
-    user.run("run", "study.yaml")
-    before = published(user)
-    (told,) = lines(user, MATRIX)
+def test_campaigns_in_the_same_folder_are_left_alone(finished: User) -> None:
+    before = published(finished)
+    (told,) = lines(finished, MATRIX)
     assert (len(told["done"]), told["reused"]) == (12, [])
-    assert states(user) == ["success"] * 12
-    assert before.items() <= published(user).items()
-    assert "every cell is done already" in user.run("run", "study.yaml").stdout
+    assert states(finished) == ["success"] * 12
+    assert before.items() <= published(finished).items()
+    assert "every cell is done already" in finished.run("run", "study.yaml").stdout
 
 
 def test_a_folder_that_was_renamed_is_still_known(user: User) -> None:

@@ -265,25 +265,23 @@ def test_what_a_benchmark_prints_and_answers_reaches_nothing_but_its_files(
 
 
 @pytest.mark.parametrize("how", ["all of it", "cell.json"])
-def test_a_result_deleted_by_hand_is_named_and_run_again(user: User, how: str) -> None:
-    user.write(MOCK)
-    user.run("run", "study.yaml")
-    before = finished_and_content(user)
-    folder = user.results / PATH
+def test_a_result_deleted_by_hand_is_named_and_run_again(finished: User, how: str) -> None:
+    before = finished_and_content(finished)
+    folder = finished.results / PATH
     if how == "all of it":
         shutil.rmtree(folder)
     else:
         (folder / how).unlink()
-    assert user.json("status", "study.yaml")["gone"] == [PATH]
-    assert PATH in user.run("run", "study.yaml", code=1).stdout
-    user.run("retry", "study.yaml", "--gone")
+    assert finished.json("status", "study.yaml")["gone"] == [PATH]
+    assert PATH in finished.run("run", "study.yaml", code=1).stdout
+    finished.run("retry", "study.yaml", "--gone")
     if how != "all of it":  # what is left there is never overwritten
-        assert "cannot be published" in user.run("run", "study.yaml", code=1).stdout.replace(
+        assert "cannot be published" in finished.run("run", "study.yaml", code=1).stdout.replace(
             "\n", ""
         )
         shutil.rmtree(folder)
-    user.run("run", "study.yaml")
-    assert finished_and_content(user) == before
+    finished.run("run", "study.yaml")
+    assert finished_and_content(finished) == before
 
 
 FILES = ["cell.json", "samples.jsonl", "metrics.json", "raw_results.csv", "config.json"]

@@ -23,17 +23,15 @@ def summary(user: User) -> dict[str, object]:
     return found
 
 
-def test_a_published_result_that_is_gone_is_named_and_can_be_run_again(user: User) -> None:
-    user.write(MOCK)
-    user.run("run", "study.yaml")
-    shutil.rmtree(user.results / "m1" / "dense" / "mock_benchmark")
-    again = user.run("run", "study.yaml", code=1)
+def test_a_published_result_that_is_gone_is_named_and_can_be_run_again(finished: User) -> None:
+    shutil.rmtree(finished.results / "m1" / "dense" / "mock_benchmark")
+    again = finished.run("run", "study.yaml", code=1)
     assert "its results are not there: m1/dense/mock_benchmark" in again.stdout
-    assert user.json("status", "study.yaml")["gone"] == ["m1/dense/mock_benchmark"]
+    assert finished.json("status", "study.yaml")["gone"] == ["m1/dense/mock_benchmark"]
     assert "retry study.yaml --gone" in again.stdout
-    user.run("retry", "study.yaml", "--gone")
-    user.run("run", "study.yaml")
-    assert len(user.published()) == 2
+    finished.run("retry", "study.yaml", "--gone")
+    finished.run("run", "study.yaml")
+    assert len(finished.published()) == 2
 
 
 def unpublish(user: User, path: str) -> Path:
@@ -47,21 +45,19 @@ def unpublish(user: User, path: str) -> Path:
 
 
 def test_a_result_that_waits_for_its_rename_is_not_gone_and_runs_no_second_time(
-    user: User,
+    finished: User,
 ) -> None:
-    user.write(MOCK)
-    user.run("run", "study.yaml")
-    before = user.published()
-    unpublish(user, "m1/dense/mock_benchmark")
-    status = user.json("status", "study.yaml")
+    before = finished.published()
+    unpublish(finished, "m1/dense/mock_benchmark")
+    status = finished.json("status", "study.yaml")
     assert (status["gone"], status["unpublished"]) == ([], ["m1/dense/mock_benchmark"])
-    told = user.run("status", "study.yaml").stdout
+    told = finished.run("status", "study.yaml").stdout
     assert "m1/dense/mock_benchmark  done; the next run puts it at its place" in told
     assert "retry" not in told
-    assert user.json("retry", "study.yaml", "--gone")["pending_again"] == []
-    assert "published now" in user.run("run", "study.yaml").stdout
-    assert user.published() == before
-    assert user.json("status", "study.yaml")["unpublished"] == []
+    assert finished.json("retry", "study.yaml", "--gone")["pending_again"] == []
+    assert "published now" in finished.run("run", "study.yaml").stdout
+    assert finished.published() == before
+    assert finished.json("status", "study.yaml")["unpublished"] == []
 
 
 def test_an_occupied_place_is_told_by_every_run_and_ends_none(user: User) -> None:
@@ -82,26 +78,22 @@ def test_an_occupied_place_is_told_by_every_run_and_ends_none(user: User) -> Non
     assert len(user.published()) == 2
 
 
-def test_a_ledger_that_is_gone_is_said_by_every_verb(user: User) -> None:
-    user.write(MOCK)
-    user.run("run", "study.yaml")
-    for file in user.results.glob("ledger.db*"):
+def test_a_ledger_that_is_gone_is_said_by_every_verb(finished: User) -> None:
+    for file in finished.results.glob("ledger.db*"):
         file.unlink()
     for verb in ("status", "plan", "report", "retry"):
-        assert "ledger rebuild" in user.run(verb, "study.yaml", code=3).stderr
+        assert "ledger rebuild" in finished.run(verb, "study.yaml", code=3).stderr
 
 
-def test_rebuilding_leaves_out_what_was_changed(user: User) -> None:
-    user.write(MOCK)
-    user.run("run", "study.yaml")
-    for file in user.results.glob("ledger.db*"):
+def test_rebuilding_leaves_out_what_was_changed(finished: User) -> None:
+    for file in finished.results.glob("ledger.db*"):
         file.unlink()
-    (user.results / "m1/dense/mock_benchmark/metrics.json").write_text("{}")
-    (user.results / "m2/dense/mock_benchmark/samples.jsonl").unlink()
-    told = user.run("ledger", "rebuild", "study.yaml", code=1).stdout
+    (finished.results / "m1/dense/mock_benchmark/metrics.json").write_text("{}")
+    (finished.results / "m2/dense/mock_benchmark/samples.jsonl").unlink()
+    told = finished.run("ledger", "rebuild", "study.yaml", code=1).stdout
     assert "metrics.json is not as it was sealed" in told
     assert "samples.jsonl is missing" in told
-    assert user.json("status", "study.yaml")["success"] == 0
+    assert finished.json("status", "study.yaml")["success"] == 0
 
 
 def test_hints_name_the_same_folder_ledger_and_cells(user: User) -> None:

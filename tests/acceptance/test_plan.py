@@ -126,15 +126,13 @@ def test_gpus_that_are_not_here_bar_every_cell_and_the_plan_still_stands(user: U
     assert user.json("plan", "study.yaml", "--cpu-slots", "1", code=0)["counts"]["impossible"] == 0
 
 
-def test_explain_tells_key_by_key_what_makes_a_cell_a_new_one(user: User) -> None:
-    user.write(MOCK)
-    user.run("run", "study.yaml")
-    user.write(
+def test_explain_tells_key_by_key_what_makes_a_cell_a_new_one(finished: User) -> None:
+    finished.write(
         MOCK.replace("answer: Ingham", "answer: Varn, seconds: 0").replace(
             "[mock_benchmark]", "[mock_benchmark: {rows: 6}]"
         )
     )
-    found = user.json("plan", "study.yaml", "--explain", "m2/dense/mock_benchmark")
+    found = finished.json("plan", "study.yaml", "--explain", "m2/dense/mock_benchmark")
     assert found["cell"].startswith("m2/dense/mock_benchmark@")
     assert found["state"] == "pending"
     (before,) = found["earlier"]
@@ -145,12 +143,12 @@ def test_explain_tells_key_by_key_what_makes_a_cell_a_new_one(user: User) -> Non
         {"key": "workload.params.rows", "old": 5, "new": 6},
     ]
     for word in (found["cell"], found["fingerprint"][:8]):
-        told = user.run("plan", "study.yaml", "--explain", word).stdout
+        told = finished.run("plan", "study.yaml", "--explain", word).stdout
         assert '  model.model_kwargs.answer: "Ingham" → "Varn"' in told
         assert "  workload.params.rows: 5 → 6" in told
-    planned = {cell["cell"] for cell in user.json("plan", "study.yaml")["cells"]}
-    user.run("run", "study.yaml")
-    assert planned <= set(user.published())
+    planned = {cell["cell"] for cell in finished.json("plan", "study.yaml")["cells"]}
+    finished.run("run", "study.yaml")
+    assert planned <= set(finished.published())
 
 
 def test_explain_of_a_cell_without_a_history_says_so(user: User) -> None:

@@ -18,12 +18,19 @@ from .conftest import COMMAND, MOCK, User
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "chrome"))), None)
 
 
-@pytest.fixture
-def done(user: User) -> User:
-    """A user whose campaign has run."""
+@pytest.fixture(scope="module")
+def mock_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """As everywhere, with two configs."""
+    user = User(tmp_path_factory.mktemp("mock"))
     user.write(MOCK.replace("{dense: null}", "{dense: null, '<b>bold': {attention: [{local: 8}]}}"))
     user.run("run", "study.yaml")
-    return user
+    return user.folder
+
+
+@pytest.fixture
+def done(finished: User) -> User:
+    """A user whose campaign has run."""
+    return finished
 
 
 def without_extra(user: User) -> User:

@@ -26,12 +26,15 @@ def test_a_run_publishes_every_cell_and_a_second_one_runs_nothing(user: User) ->
     assert user.published() == before
 
 
-def test_a_run_that_finds_everything_done_does_not_even_load_the_runner(user: User) -> None:
-    user.write(MOCK)
-    user.run("run", "study.yaml")
+def test_a_run_that_finds_everything_done_does_not_even_load_the_runner(finished: User) -> None:
     words = [sys.executable, "-X", "importtime", "-m", "benchfleet", "run", "study.yaml"]
     done = subprocess.run(
-        words, cwd=user.folder, env=user.environment, capture_output=True, text=True, check=True
+        words,
+        cwd=finished.folder,
+        env=finished.environment,
+        capture_output=True,
+        text=True,
+        check=True,
     )
     assert "study: 2 cells · 2 done (2 reused)" in done.stdout
     assert "benchfleet.bench" in done.stderr
@@ -174,14 +177,12 @@ def test_log_json_is_one_object_a_line(user: User) -> None:
     assert kinds.count("cell_done") == 2
 
 
-def test_the_report_says_what_won_in_the_terminal_and_in_markdown(user: User) -> None:
-    user.write(MOCK)
-    user.run("run", "study.yaml")
-    assert "0.200 ± 0.200" in user.run("report", "study.yaml").stdout
-    text = user.run("report", "study.yaml", "--format", "markdown").stdout
+def test_the_report_says_what_won_in_the_terminal_and_in_markdown(finished: User) -> None:
+    assert "0.200 ± 0.200" in finished.run("report", "study.yaml").stdout
+    text = finished.run("report", "study.yaml", "--format", "markdown").stdout
     assert text.startswith("#")
-    assert text == (user.results / "report.md").read_text()
-    assert user.json("report", "study.yaml")["counts"]["success"] == 2
+    assert text == (finished.results / "report.md").read_text()
+    assert finished.json("report", "study.yaml")["counts"]["success"] == 2
 
 
 def test_a_terminal_gets_a_live_view(user: User) -> None:

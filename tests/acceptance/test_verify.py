@@ -12,32 +12,30 @@ from .conftest import MOCK, User
 ONE, TWO = "m1/dense/mock_benchmark", "m2/dense/mock_benchmark"
 
 
-def test_what_was_broken_is_named_mended_and_run_again(user: User) -> None:
-    user.write(MOCK)
-    user.run("run", "study.yaml")
-    assert "2 results verified, nothing wrong" in user.run("verify", "study.yaml").stdout
-    before = user.published()
-    shutil.rmtree(user.results / ONE)
-    with open(user.results / TWO / "metrics.json", "a") as file:
+def test_what_was_broken_is_named_mended_and_run_again(finished: User) -> None:
+    assert "2 results verified, nothing wrong" in finished.run("verify", "study.yaml").stdout
+    before = finished.published()
+    shutil.rmtree(finished.results / ONE)
+    with open(finished.results / TWO / "metrics.json", "a") as file:
         file.write("\n")
-    told = user.run("verify", "study.yaml", code=1).stdout
+    told = finished.run("verify", "study.yaml", code=1).stdout
     assert f"gone  {ONE}  done, and its folder is not there" in told
     assert f"damaged  {TWO}  metrics.json is not as it was sealed" in told
     assert "; `benchfleet verify study.yaml --repair` runs it again" in told
-    refused = user.run("verify", "study.yaml", "--repair", code=2).stderr
+    refused = finished.run("verify", "study.yaml", "--repair", code=2).stderr
     assert "this would mend 2 places and move 1 to .evidence; say --yes" in refused
-    done = user.json("verify", "study.yaml", "--repair", "--yes", code=1)
+    done = finished.json("verify", "study.yaml", "--repair", "--yes", code=1)
     assert [one["act"] for one in done["repaired"]] == [
         "kept as evidence",
         "pending again",
         "pending again",
     ]
     assert (done["wrong"], done["missing"]) == ([], {"pending": 2})
-    again = user.json("verify", "study.yaml", "--repair", "--yes", code=1)
+    again = finished.json("verify", "study.yaml", "--repair", "--yes", code=1)
     assert (again["repaired"], again["missing"]) == ([], {"pending": 2})
-    user.run("run", "study.yaml")
-    assert user.run("verify", "study.yaml", "--deep").returncode == 0
-    now = {path: json.loads(sealed) for path, sealed in user.published().items()}
+    finished.run("run", "study.yaml")
+    assert finished.run("verify", "study.yaml", "--deep").returncode == 0
+    now = {path: json.loads(sealed) for path, sealed in finished.published().items()}
     assert {path: one["metrics"]["overall_score"] for path, one in now.items()} == {
         path: json.loads(sealed)["metrics"]["overall_score"] for path, sealed in before.items()
     }

@@ -101,23 +101,21 @@ def test_a_results_folder_that_cannot_be_written_is_named(user: User) -> None:
     assert "--results" in done.stderr
 
 
-def test_a_damaged_ledger_is_said_and_rebuilt_from_the_results(user: User) -> None:
-    user.write(MOCK)
-    user.run("run", "study.yaml")
-    before = user.published()
-    ledger = user.results / "ledger.db"
-    for companion in user.results.glob("ledger.db-*"):
+def test_a_damaged_ledger_is_said_and_rebuilt_from_the_results(finished: User) -> None:
+    before = finished.published()
+    ledger = finished.results / "ledger.db"
+    for companion in finished.results.glob("ledger.db-*"):
         companion.unlink()
     ledger.write_bytes(b"this is no database at all" * 100)
     for verb in ("run", "status", "report", "plan"):
-        done = user.run(verb, "study.yaml", code=3)
+        done = finished.run(verb, "study.yaml", code=3)
         assert "ledger.db" in done.stderr
         assert "benchfleet ledger rebuild" in done.stderr
-    rebuilt = user.run("ledger", "rebuild", "study.yaml")
+    rebuilt = finished.run("ledger", "rebuild", "study.yaml")
     assert "2 results taken in" in rebuilt.stdout
-    assert (user.results / "ledger.db.damaged-1").exists()
-    assert "nothing was run" in user.run("run", "study.yaml").stdout
-    assert user.published() == before
+    assert (finished.results / "ledger.db.damaged-1").exists()
+    assert "nothing was run" in finished.run("run", "study.yaml").stdout
+    assert finished.published() == before
 
 
 def spoil_the_end(ledger: Path, *, expires: float) -> bytes:
@@ -163,44 +161,38 @@ def test_somebody_s_database_is_not_set_aside(user: User) -> None:
     assert [file.name for file in user.folder.glob("other.db*")] == ["other.db"]
 
 
-def test_a_ledger_that_cannot_be_reached_is_not_set_aside(user: User) -> None:
-    user.write(MOCK)
-    user.run("run", "study.yaml")
-    ledger = user.results / "ledger.db"
-    kept = ledger.rename(user.folder / "kept.db")
+def test_a_ledger_that_cannot_be_reached_is_not_set_aside(finished: User) -> None:
+    ledger = finished.results / "ledger.db"
+    kept = ledger.rename(finished.folder / "kept.db")
     ledger.mkdir()
-    assert "ledger.db is no file" in user.run("ledger", "rebuild", "study.yaml", code=3).stderr
+    assert "ledger.db is no file" in finished.run("ledger", "rebuild", "study.yaml", code=3).stderr
     assert ledger.is_dir()
     ledger.rmdir()
     kept.rename(ledger)
-    assert "2 were known" in user.run("ledger", "rebuild", "study.yaml").stdout
+    assert "2 were known" in finished.run("ledger", "rebuild", "study.yaml").stdout
 
 
-def test_a_ledger_that_is_gone_does_not_run_everything_again(user: User) -> None:
-    user.write(MOCK)
-    user.run("run", "study.yaml")
-    before = user.published()
-    for file in user.results.glob("ledger.db*"):
+def test_a_ledger_that_is_gone_does_not_run_everything_again(finished: User) -> None:
+    before = finished.published()
+    for file in finished.results.glob("ledger.db*"):
         file.unlink()
-    assert "ledger rebuild" in user.run("run", "study.yaml", code=3).stderr
-    user.run("ledger", "rebuild", "study.yaml")
-    assert "nothing was run" in user.run("run", "study.yaml").stdout
-    assert user.published() == before
+    assert "ledger rebuild" in finished.run("run", "study.yaml", code=3).stderr
+    finished.run("ledger", "rebuild", "study.yaml")
+    assert "nothing was run" in finished.run("run", "study.yaml").stdout
+    assert finished.published() == before
 
 
-def test_a_ledger_of_a_newer_schema_is_left_alone(user: User) -> None:
-    user.write(MOCK)
-    user.run("run", "study.yaml")
-    ledger = sqlite3.connect(user.results / "ledger.db")
+def test_a_ledger_of_a_newer_schema_is_left_alone(finished: User) -> None:
+    ledger = sqlite3.connect(finished.results / "ledger.db")
     ledger.execute("update meta set value = '99' where key = 'schema'")
     ledger.commit()
     ledger.close()
-    before = (user.results / "ledger.db").read_bytes()
-    done = user.run("run", "study.yaml", code=3)
+    before = (finished.results / "ledger.db").read_bytes()
+    done = finished.run("run", "study.yaml", code=3)
     assert "99" in done.stderr
     assert "newer" in done.stderr
-    user.run("ledger", "rebuild", "study.yaml", code=3)
-    assert (user.results / "ledger.db").read_bytes() == before
+    finished.run("ledger", "rebuild", "study.yaml", code=3)
+    assert (finished.results / "ledger.db").read_bytes() == before
 
 
 def test_a_ledger_of_another_campaign_is_refused(user: User) -> None:
