@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from benchfleet import registry
+from benchfleet.campaign.base import Campaign
 from benchfleet.domain.canonical import canonical_json
 from benchfleet.domain.cell import Cell, Model, Workload
 from benchfleet.domain.resource import DeviceKind
 from benchfleet.machines.memory import Checkpoint, Estimate, read_checkpoint
+from benchfleet.machines.probe.recommend import largest_memory, sizes_that_fit
 from benchfleet.runner.expected import Expected
 from benchfleet.runner.place import Pool
 
@@ -133,3 +136,19 @@ def wall_time(expected: Sequence[Expected], loads: Iterable[float], slots: int) 
 def gigabytes(size: int) -> str:
     """``0.4 GB``, ``31.2 GB``."""
     return f"{size / 1e9:.1f} GB"
+
+
+def recommended(results: Mapping[str, Any], campaign: Campaign | None) -> list[str]:
+    """The campaign's models whose every cell fits here; without a campaign, sizes that do."""
+    vrams = [gpu["memory"] for gpu in results["gpu"]["devices"] if gpu["health"] == "good"]
+    memory, on_gpu = largest_memory(results["memory"]["available"], vrams)
+    if campaign is None:
+        return sizes_that_fit(memory, on_gpu=on_gpu)
+    forecast = MemoryForecast("gpu" if on_gpu else "cpu")
+    fits: dict[str, bool] = {}
+    for cell in campaign.matrix.expand():
+        estimate = forecast.of(cell)
+        taken = cell.need.vram or (estimate.total if isinstance(estimate, Estimate) else 0)
+        room = memory >= taken and len(vrams) >= cell.need.gpus
+        fits[cell.model.name] = fits.get(cell.model.name, True) and room
+    return [name for name, fitting in fits.items() if fitting]

@@ -15,23 +15,25 @@ from typing import Any
 from benchfleet.bench import Bench, open_bench
 from benchfleet.campaign.base import Campaign
 from benchfleet.campaign.load import load_campaign
-from benchfleet.cli.forecast import MemoryForecast, gigabytes
+from benchfleet.cli import options
+from benchfleet.cli.forecast import gigabytes, recommended
 from benchfleet.cli.words import printable, shown_path
 from benchfleet.domain.eligibility import default
 from benchfleet.domain.event import Event
 from benchfleet.environment import host_name
 from benchfleet.errors import BenchfleetError, CampaignError, Mistake
-from benchfleet.machines.memory import Estimate
 from benchfleet.machines.probe import found, report
 from benchfleet.machines.probe.measure import measured
-from benchfleet.machines.probe.recommend import largest_memory, sizes_that_fit
 
 PROBED = "probed"  # the event that keeps a report in a ledger
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """What the verb takes."""
-    parser.epilog = "example: benchfleet probe study.yaml --out reports"
+    parser.epilog = (
+        "example: benchfleet probe study.yaml --out reports\n"
+        "         benchfleet probe study.yaml --out reports --machines machines.yaml"
+    )
     parser.add_argument(
         "campaign",
         metavar="CAMPAIGN",
@@ -46,6 +48,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--ledger", metavar="URL", default="", help="record it in this ledger of CAMPAIGN too"
     )
+    parser.add_argument(
+        "--machines",
+        metavar="FILE",
+        type=Path,
+        help="probe the hosts of this inventory over SSH instead, all at the same time",
+    )
+    options.hosts(parser)
     parser.add_argument("--json", action="store_true", help="print the report as JSON")
 
 
@@ -55,6 +64,11 @@ def main(arguments: argparse.Namespace) -> int:
         message = "name the CAMPAIGN whose ledger it is"
         raise CampaignError("command line", [Mistake(key="--ledger", message=message)])
     campaign = load_campaign(arguments.campaign) if arguments.campaign else None
+    if arguments.machines is not None:
+        return _on_hosts(arguments, campaign)
+    if arguments.hosts:
+        message = "chooses among the machines of an inventory; name it with --machines"
+        raise CampaignError("command line", [Mistake(key="--hosts", message=message)])
     arguments.out.mkdir(parents=True, exist_ok=True)
     place = campaign.results if campaign else arguments.out.absolute()
     results = _results(place, quick=arguments.quick)
@@ -63,7 +77,7 @@ def main(arguments: argparse.Namespace) -> int:
         campaign.eligibility if campaign else default(),
         hostname=_hostname(campaign),
         campaign=campaign.name if campaign else "",
-        models=_recommended(results, campaign),
+        models=recommended(results, campaign),
         at=datetime.now(timezone.utc),
     )
     file = report.write(arguments.out, told)
@@ -76,6 +90,19 @@ def main(arguments: argparse.Namespace) -> int:
         print(printable(line))
     print(printable(f"report    {shown_path(file.absolute())}"))
     return 0
+
+
+def _on_hosts(arguments: argparse.Namespace, campaign: Campaign | None) -> int:
+    from benchfleet.cli import probe_hosts  # ssh and all that it takes
+
+    found = probe_hosts.probe(arguments, campaign)
+    for one in found:
+        if one.told is not None:
+            report.write(arguments.out, one.told)
+            if arguments.ledger and campaign:
+                _record(open_bench(campaign, ledger=arguments.ledger), one.told)
+    probe_hosts.show(arguments, found)
+    return 0 if all(one.told for one in found) else 1
 
 
 def _hostname(campaign: Campaign | None) -> str:
@@ -108,22 +135,6 @@ def _results(place: Path, *, quick: bool) -> dict[str, Any]:
 def _measuring(what: str) -> None:
     if sys.stderr.isatty():
         print(f"\r\x1b[Kmeasuring {what}…", end="", file=sys.stderr, flush=True)
-
-
-def _recommended(results: Mapping[str, Any], campaign: Campaign | None) -> list[str]:
-    """The campaign's models whose every cell fits here; without a campaign, sizes that do."""
-    vrams = [gpu["memory"] for gpu in results["gpu"]["devices"] if gpu["health"] == "good"]
-    memory, on_gpu = largest_memory(results["memory"]["available"], vrams)
-    if campaign is None:
-        return sizes_that_fit(memory, on_gpu=on_gpu)
-    forecast = MemoryForecast("gpu" if on_gpu else "cpu")
-    fits: dict[str, bool] = {}
-    for cell in campaign.matrix.expand():
-        estimate = forecast.of(cell)
-        taken = cell.need.vram or (estimate.total if isinstance(estimate, Estimate) else 0)
-        room = memory >= taken and len(vrams) >= cell.need.gpus
-        fits[cell.model.name] = fits.get(cell.model.name, True) and room
-    return [name for name, fitting in fits.items() if fitting]
 
 
 def _record(bench: Bench, told: Mapping[str, Any]) -> None:

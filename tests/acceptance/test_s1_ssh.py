@@ -1,0 +1,104 @@
+"""A whole study over three machines that ssh reaches, one of which loses its power half way."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import subprocess
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+
+from campaign_s1 import CELLS, HOSTS, SOON, measured_alike, until, write
+from sshd import Sshd
+
+from .conftest import COMMAND, User
+
+
+@pytest.fixture
+def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Sshd]]:
+    """Three hosts, each behind an sshd of its own."""
+    with contextlib.ExitStack() as ends:
+        made = {}
+        for name in HOSTS:
+            made[name] = Sshd(tmp_path_factory.mktemp(name))
+            ends.callback(made[name].kill)
+            made[name].start()
+        yield made
+
+
+def inventory(folder: Path, fleet: dict[str, Sshd]) -> None:
+    """The machines, with a slot on each."""
+    hosts = {}
+    for name, sshd in fleet.items():
+        told = asdict(sshd.host(name, cpu_slots=1))
+        hosts[name] = {key: value for key, value in told.items() if value and key != "name"}
+    (folder / "machines.json").write_text(json.dumps({"hosts": hosts}))
+
+
+def test_from_probe_to_combined_results(user: User, fleet: dict[str, Sshd]) -> None:
+    hold = user.folder / "hold"
+    hold.touch()
+    study = user.folder / "study"
+    write(study, hold)
+    inventory(study, fleet)
+    user = User(study)
+    words = ("probe", "study.yaml", "--machines", "machines.json", "--quick", "--out", "reports")
+    said = user.run(*words).stdout
+    assert [line.partition(":")[0] for line in said.splitlines()] == list(HOSTS)
+    measured_alike(study / "reports")
+    total = sum(CELLS.values())
+    plan = user.json("assign", "study.yaml", "--reports", "reports", "--effort", "0.1")
+    assert {one["machine"] for one in plan["cells"]} == set(HOSTS)
+    assert len(plan["cells"]) == total
+
+    log = open(study / "run.log", "w")  # noqa: SIM115 - the process has it
+    with log:
+        run = subprocess.Popen(
+            [*COMMAND, "run", "study.yaml", "--machines", "machines.json", "--log-json"],
+            cwd=study,
+            env=user.environment,
+            stdout=log,
+            stderr=log,
+        )
+    try:
+        text = (study / "run.log").read_text
+        until(lambda: _busy(text()) == len(HOSTS), text)
+        fleet["lab3"].kill()
+        until(lambda: '"host_lost"' in text(), text)
+        hold.unlink()
+        assert run.wait(SOON) == 1, text()
+    finally:
+        run.kill()
+        run.wait()
+    assert "the gate of phase e1 is closed" in text()
+    done = total - CELLS["e2"]
+    gates = user.json("gate", "show", "study.yaml", code=1)["phases"]
+    assert [one["state"] for one in gates] == ["passed", "passed", "closed", "held"]
+    status = user.json("status", "study.yaml")
+    assert (status["success"], status["pending"], status["running"]) == (done, CELLS["e2"], 0)
+    again = ("probe", "--machines", "machines.json", "--quick", "--hosts", "lab2,lab3", "--json")
+    asked = {one["host"]: one for one in user.json(*again, code=1)["hosts"]}
+    assert asked["lab2"]["report"]["hostname"] == "lab2"
+    assert "refused" in asked["lab3"]["problem"]  # what is left of it
+    verified = user.json("verify", "study.yaml", code=1)  # e2 is missing
+    assert (verified["results"], verified["wrong"]) == (done, [])
+    found = [json.loads(cell) for cell in user.published().values()]
+    assert len(found) == done
+    hosts = [one["provenance"]["host"] for one in found]
+    assert set(hosts) <= set(HOSTS)
+    assert {"lab1", "lab2"} <= set(hosts)
+    assert "E1-3" in user.run("report", "study.yaml").stdout
+
+
+def _busy(log: str) -> int:
+    """How many slots, of which each host has one, have a cell of e0 at hand."""
+    found = set()
+    for line in log.splitlines():
+        with contextlib.suppress(ValueError):
+            said = json.loads(line)
+            if said["kind"] == "cell_started" and "E0-" in said["cell"]:
+                found.add(said["slot"])
+    return len(found)
