@@ -1,14 +1,16 @@
 """How near a run comes to the shortest time that its cells allow, on real slots and real models.
 
-Two campaigns on random 0.37 B models made here: 2 models × 3 configs × 4 repeats, and 200 cells of
-one model; each with one slot and with two. The bound is the same cells in bare processes: one for
-each slot, which imports, loads each of its models once, and does with adapter and benchmark what a
-slot does, cell after cell, with no runner, no ledger and no result on any disk. Each model is given
-to as few of them as keeps all equally long, so that nothing is loaded twice for nothing.
+Two campaigns on random 0.37 B models made here: 2 models × 3 configs × 4 repeats (`--part small`),
+and 200 cells of one model (`--part many`); each with one slot and with two (`--slots`). All four
+take long: name one, `--tokens 1`, and a folder that keeps the models (`--models`) where time
+is short. The bound is the same cells in bare processes: one for each slot, which imports, loads
+each of its models once, and does with adapter and benchmark what a slot does, cell by cell, with no
+runner, no ledger and no result on any disk. Each model is given to as few of them as keeps all
+equally long, so that nothing is loaded twice for nothing.
 
 Repetitions take turns. Of benchfleet's run the ledger's own events tell what a cell took beside
 loading and computing (with one slot, from the first claim to the last finish), and what a change of
-model took beside a bare load. A process for each cell is measured on a few cells of the 200, and
+model took beside a bare load. A process for each cell is measured on a few cells (`--fresh`), and
 multiplied.
 """
 
@@ -28,8 +30,6 @@ from typing import Any
 from measure import BENCHFLEET, arguments, folder, interleaved, show
 from warm import FRESH, MAKE, environment, python
 
-NEW_TOKENS = 6
-SAMPLED = 6  # cells that a fresh process is measured on
 CONFIGS = {
     "dense": "null",
     "window": "{attention: [{sink: 4}, {local: 16}]}",
@@ -85,14 +85,18 @@ print(json.dumps(figures))
 class Study:
     """One campaign, its cells, and the runs of it."""
 
-    def __init__(self, models: Sequence[Path], configs: int, repeats: int, work: Path) -> None:
+    def __init__(
+        self, models: Sequence[Path], configs: int, repeats: int, work: Path, *, tokens: int
+    ) -> None:
+        work.mkdir()
         self.models, self._work, self._count = models, work, itertools.count()
+        self._tokens = tokens
         named = (
             f"{{name: {m.name}, path: {m}, model_kwargs: {{dtype: bfloat16}}}}" for m in models
         )
         chosen = ", ".join(f"{name}: {value}" for name, value in list(CONFIGS.items())[:configs])
         self.text = CAMPAIGN.format(
-            models=", ".join(named), configs=chosen, new=NEW_TOKENS, repeats=repeats
+            models=", ".join(named), configs=chosen, new=tokens, repeats=repeats
         )
         file = work / "cells.yaml"
         file.write_text(self.text)
@@ -158,58 +162,55 @@ class Study:
         span = ended[-1].at - min(claimed)
         return {"own": (span - spent) / len(ended), "change": loads[0]}
 
-    def fresh(self, slots: int) -> Mapping[str, float]:
+    def fresh(self, slots: int, sampled: int) -> Mapping[str, float]:
         """A process for each cell, on a few of them; for all of them it takes in proportion."""
         place = self._place()
-        count = min(SAMPLED, len(self.cells))
+        count = min(sampled, len(self.cells))
         begun = time.perf_counter()
         with ThreadPoolExecutor(slots) as pool:
             names = [str(self.models[0]), *[str(place / str(n)) for n in range(count)]]
-            list(pool.map(lambda n: python(FRESH, names[0], n, str(NEW_TOKENS)), names[1:]))
+            list(pool.map(lambda n: python(FRESH, names[0], n, str(self._tokens)), names[1:]))
         return {"whole": (time.perf_counter() - begun) / count * len(self.cells)}
 
 
 def main() -> None:
-    chosen = arguments(__doc__ or "", repeats=3, numbers={"cells": 200, "quick": 0})
-    if chosen.quick:
-        chosen.repeats, chosen.cells = 1, 24
+    numbers: dict[str, int | None] = {"cells": 200, "slots": None, "tokens": 6, "fresh": 6}
+    words = {"part": "", "models": ""}
+    chosen = arguments(__doc__ or "", repeats=3, numbers=numbers, words=words)
     everything: dict[str, Any] = {}
     into, chosen.json = chosen.json, None
     with folder(chosen) as work:
-        models = [work / "one", work / "other"]
+        models = [Path(chosen.models or work).absolute() / name for name in ("one", "other")]
         for seed, model in enumerate(models):
-            python(MAKE, str(model), str(seed))
-        for name, study in {
-            "2 models, 3 configs, 4 repeats": Study(models, 3, 4, _made(work / "matrix")),
-            f"{chosen.cells} cells of one model": Study(
-                models[:1], 1, chosen.cells, _made(work / "many")
-            ),
-        }.items():
-            for slots in (1, 2):
-                figures = interleaved(
-                    {
-                        "bare processes": lambda study=study, slots=slots: study.bare(slots),
-                        "benchfleet": lambda study=study, slots=slots: study.benchfleet(slots),
-                        "a process for each cell": lambda study=study, slots=slots: study.fresh(
-                            slots
-                        ),
-                    },
-                    chosen.repeats,
-                )
+            if not model.is_dir():
+                python(MAKE, str(model), str(seed))
+        shapes = {
+            "small": ("2 models, 3 configs, 4 repeats", models, 3, 4),
+            "many": (f"{chosen.cells} cells of one model", models[:1], 1, chosen.cells),
+        }
+        for part in [chosen.part] if chosen.part else shapes:
+            name, used, configs, repeats = shapes[part]
+            study = Study(used, configs, repeats, work / part, tokens=chosen.tokens)
+            for slots in [chosen.slots] if chosen.slots else (1, 2):
                 title = f"{name}, {slots} at a time"
-                everything[title] = figures
                 print(f"\n{title}")
-                columns = {"whole": ("s in all", 1.0)}
-                show(figures, columns, against="bare processes", by="whole", arguments=chosen)
-                if slots == 1:
-                    _tell_own(figures, several=len(study.models) > 1)
+                everything[title] = _measured(study, slots, chosen)
     if into:
         Path(into).write_text(json.dumps(everything, indent=2) + "\n")
 
 
-def _made(place: Path) -> Path:
-    place.mkdir()
-    return place
+def _measured(study: Study, slots: int, chosen: Any) -> Mapping[str, Mapping[str, float]]:
+    systems = {
+        "bare processes": lambda: study.bare(slots),
+        "benchfleet": lambda: study.benchfleet(slots),
+        "a process for each cell": lambda: study.fresh(slots, chosen.fresh),
+    }
+    figures = interleaved(systems, chosen.repeats)
+    columns = {"whole": ("s in all", 1.0)}
+    show(figures, columns, against="bare processes", by="whole", arguments=chosen)
+    if slots == 1:
+        _tell_own(figures, several=len(study.models) > 1)
+    return figures
 
 
 def _tell_own(figures: Mapping[str, Mapping[str, float]], *, several: bool) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import heapq
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -15,6 +14,7 @@ from benchfleet.domain.resource import Offer
 from benchfleet.domain.state import FINAL_STATES, State
 from benchfleet.errors import ClaimLost
 from benchfleet.ledger.base import DEFAULT_LEASE
+from benchfleet.ledger.memory_order import MemoryOrder
 from benchfleet.ledger.paths import Paths
 
 
@@ -54,6 +54,8 @@ class MemoryLedger:
         self._lock = threading.RLock()
         self._entries: dict[str, _Entry] = {}
         self._pending: dict[str, _Entry] = {}
+        self._running: dict[str, _Entry] = {}
+        self._order = MemoryOrder(self._pending)
         self._paths = Paths()
         self._events: list[Event] = []
 
@@ -73,39 +75,26 @@ class MemoryLedger:
             self._paths = allotted
             self._entries.update(fresh)
             self._pending.update(fresh)
+            for fingerprint in fresh:
+                self._order.came(fingerprint, self._clock())
             changed = 0
             for cell in cells:
                 entry = self._entries[cell.fingerprint]
                 if entry.state not in FINAL_STATES and _terms(cell) != _terms(entry.cell):
                     changed += 1
                     entry.cell = _following(entry.cell, cell)
+                    if entry.state == "pending":
+                        self._order.came(cell.fingerprint, self._clock())
             if fresh or changed:
                 self._append("enrolled", "", {"new": len(fresh), "changed": changed})
         return len(fresh)
 
     def claim(self, runner: RunnerId, offer: Offer, limit: int = 1) -> Sequence[Claim]:
         with self._lock:
-            now = self._clock()
-            choice = offer.among
-
-            def order(entry: _Entry) -> tuple[int, float, int]:
-                rank = choice.rank(entry.cell.fingerprint) if choice is not None else 0.0
-                return (
-                    -entry.cell.priority,
-                    rank + (offer.weight(entry.cell.model.load_key) or 0.0),
-                    entry.ordinal,
-                )
-
-            fit = (
-                entry
-                for fingerprint, entry in self._pending.items()
-                if entry.ready <= now
-                and entry.cell.need.gpus <= offer.gpus
-                and entry.cell.need.vram <= offer.vram
-                and (choice is None or fingerprint in choice)
-                and offer.weight(entry.cell.model.load_key) is not None
-            )
-            return [self._take(entry, runner, now) for entry in heapq.nsmallest(limit, fit, order)]
+            now, claims = self._clock(), list[Claim]()
+            while len(claims) < limit and (found := self._order.first(offer, now)) is not None:
+                claims.append(self._take(self._entries[found], runner, now))
+            return claims
 
     def _take(self, entry: _Entry, runner: RunnerId, now: float) -> Claim:
         self._move(entry, "running")
@@ -155,8 +144,8 @@ class MemoryLedger:
                     f"{name} holds no longer: its token is {lease.token}, the cell's is "
                     f"{entry.token}"
                 )
-            self._move(entry, outcome.state if outcome.retry_in is None else "pending")
-            entry.ready = self._clock() + (outcome.retry_in or 0.0)
+            ready = self._clock() + (outcome.retry_in or 0.0)
+            self._move(entry, outcome.state if outcome.retry_in is None else "pending", ready)
             entry.tries += outcome.charged
             entry.ended_token = lease.token
             entry.outcome = outcome
@@ -176,11 +165,7 @@ class MemoryLedger:
     def reap(self) -> Sequence[Fingerprint]:
         with self._lock:
             now = self._clock()
-            expired = [
-                entry
-                for entry in self._entries.values()
-                if entry.state == "running" and entry.expires <= now
-            ]
+            expired = [entry for entry in self._running.values() if entry.expires <= now]
             for entry in expired:
                 self._move(entry, "pending")
                 self._append("reaped", entry.cell.fingerprint, entry.facts())
@@ -210,8 +195,7 @@ class MemoryLedger:
             if entry is not None:
                 final = entry.state in FINAL_STATES
                 if event.kind == "retry_asked" and final:
-                    self._move(entry, "pending")
-                    entry.ready = 0.0
+                    self._move(entry, "pending", 0.0)
                     entry.tries = 0
                 elif event.kind == "cancel_asked" and not final:
                     self._move(entry, "cancelled")
@@ -236,12 +220,18 @@ class MemoryLedger:
     def close(self) -> None:
         """There is nothing to let go of."""
 
-    def _move(self, entry: _Entry, state: State) -> None:
+    def _move(self, entry: _Entry, state: State, ready: float | None = None) -> None:
+        fingerprint = entry.cell.fingerprint
+        self._pending.pop(fingerprint, None)
+        self._running.pop(fingerprint, None)
         entry.state = state
+        if ready is not None:
+            entry.ready = ready
         if state == "pending":
-            self._pending[entry.cell.fingerprint] = entry
-        else:
-            self._pending.pop(entry.cell.fingerprint, None)
+            self._pending[fingerprint] = entry
+            self._order.came(fingerprint, self._clock())
+        elif state == "running":
+            self._running[fingerprint] = entry
 
     def _append(self, kind: str, fingerprint: str, data: dict[str, object]) -> int:
         seq = len(self._events) + 1
