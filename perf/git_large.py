@@ -45,7 +45,8 @@ def make(folder: Path, results: int, claimed: int) -> str:
         for part in _history(cells[:results], claimed):
             file.write(part)
     with stream.open("rb") as file:
-        subprocess.run(["git", "-C", str(lab), "fast-import", "--quiet"], stdin=file, check=True)
+        importing = ["git", "-C", str(lab), "fast-import", "--quiet", "--active-branches=50"]
+        subprocess.run(importing, stdin=file, check=True)
     stream.unlink()
     measure.seconds(["git", "-C", str(lab), "pack-refs", "--all"])
     shutil.rmtree(folder / "first")

@@ -127,7 +127,8 @@ class Bench:
             digest = hashlib.sha256(str(self.layout.root.absolute()).encode()).hexdigest()[:12]
             folder = own_cache(os.environ) / "ledgers" / digest
         large = address_of(self.url).large
-        carrier = Carrier(self.layout, self.campaign.name, large)
+        stored = shown_url(self.campaign.place)
+        carrier = Carrier(self.layout, self.campaign.name, large, stored)
         place = partial(GitPlace, self.campaign.name)
         host = host_name(self.folder)
         return {"folder": folder, "files": carrier, "place": place, "host": host}

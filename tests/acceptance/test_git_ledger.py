@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 
@@ -60,6 +61,26 @@ def test_another_host_finds_everything_done(user: User, bare: Path) -> None:
         if file.is_file():
             assert (there / file.relative_to(here)).read_bytes() == file.read_bytes()
     assert git(bare, "for-each-ref", "--format=%(refname)", "refs/heads/machine").count("\n") == 1
+
+
+def test_large_files_go_to_the_place_that_the_campaign_names_and_come_from_there(
+    user: User, bare: Path
+) -> None:
+    place = user.folder / "nas"
+    place.mkdir()
+    user.write(f"results: {place.as_uri()}\n{MOCK}")
+    at = ("study.yaml", "--ledger", "git+file:lab.git?large=300B", "--only", "models=m1")
+    user.run("run", *at, "--cpu-slots", "1", "--results", "here")
+    (branch,) = git(bare, "for-each-ref", "--format=%(refname)", "refs/heads/machine").split()
+    folder = "results/study/m1/dense/mock_benchmark"
+    names = git(bare, "ls-tree", "--name-only", f"{branch}:{folder}").split()
+    left = json.loads(git(bare, "show", f"{branch}:{folder}/left_out.json"))
+    assert not {*left} & {*names}
+    assert left["samples.jsonl"]["place"] == place.as_uri()
+    merged = user.json("merge", *at, "--results", "elsewhere")
+    assert list(merged["came"].values()) == [place.as_uri()]
+    there = user.folder / "elsewhere" / "study" / "m1" / "dense" / "mock_benchmark"
+    assert {*left, *names} - {"left_out.json"} <= {file.name for file in there.iterdir()}
 
 
 def test_a_merge_brings_results_onto_one_branch_and_strikes_them_off_the_lists(

@@ -6,7 +6,8 @@
     runs/<model>/<benchmark>_<model>_<config>_<repeat>.json                  the result in short
 
 A file that is larger than what the repository is to hold stays on its host; ``left_out.json``
-beside the others names it with its size, its digest and its host.
+beside the others names it with its size, its digest, its host, and the place that the campaign
+names for its results, where it does: whole results go there.
 """
 
 from __future__ import annotations
@@ -99,8 +100,10 @@ class GitPlace:
 class Carrier:
     """Puts what an attempt sealed into a tree: what a ledger in git takes along as it finishes."""
 
-    def __init__(self, layout: Layout, campaign: str, large: int) -> None:
+    def __init__(self, layout: Layout, campaign: str, large: int, place: str = "") -> None:
+        """`large` in bytes; `place` is the campaign's, as people may see it."""
         self._layout, self._campaign, self._large = layout, campaign, large
+        self._place = {"place": place} if place else {}
 
     def __call__(
         self, objects: Objects, tree: str, lease: Lease, outcome: Outcome, id: str
@@ -120,7 +123,8 @@ class Carrier:
             raise GitError(str(error)) from error
         if digest != outcome.digest:
             raise GitError(f"{folder} is not what was finished: its seal is another")
-        made = _put(objects, EMPTY_TREE, folder, content, self._large, outcome.host)
+        where = {"host": outcome.host, **self._place}
+        made = _put(objects, EMPTY_TREE, folder, content, self._large, where)
         tree = objects.with_folder(tree, place_of(self._campaign, content["path"]), made)
         run = json.dumps(summary(content, outcome, self._campaign), indent=2, sort_keys=True)
         return objects.with_file(
@@ -150,7 +154,12 @@ def summary(content: Mapping[str, Any], outcome: Outcome, campaign: str) -> dict
 
 
 def _put(
-    objects: Objects, tree: str, folder: Path, content: Mapping[str, Any], large: int, host: str
+    objects: Objects,
+    tree: str,
+    folder: Path,
+    content: Mapping[str, Any],
+    large: int,
+    where: Mapping[str, str],
 ) -> str:
     left_out = {}
     for name in (names.CELL, *content["files"]):
@@ -159,7 +168,7 @@ def _put(
             size = os.lstat(file).st_size
             if size > large and name != names.CELL:
                 digest = content["files"][name]
-                left_out[name] = {"bytes": size, "sha256": digest, "host": host}
+                left_out[name] = {"bytes": size, "sha256": digest, **where}
             else:
                 tree = objects.with_file(tree, name, objects.blob(read_plain(file)))
         except OSError as error:
