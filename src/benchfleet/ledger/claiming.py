@@ -18,21 +18,22 @@ from benchfleet.ledger.connections import Connections, Value, array, do
 from benchfleet.ledger.rows import CellTexts, cell_of
 from benchfleet.ledger.sql import Clock
 
-_AHEAD = 8  # more cells than are wanted that a claim looks at first, since others want them too
+_AHEAD = 1  # more cells than are wanted that a claim looks at first, since others want them too
 _AHEAD_MAX = 4096
 _FEW = 10_000  # chosen cells that are asked for by name, rather than among all that wait
 _READ, _READ_MAX = 4, 256  # cells that are read before they are claimed
+_FIRST = (b"1", b"0", b"1", b"")  # what the first attempt of a cell is told, as in `_Taken`
 _SOON = 1.0  # seconds by which our idea of the server's time may be wrong
 
 
 class _Taken(NamedTuple):
     """What a claim was answered."""
 
-    claims: dict[int, Sequence[bytes]]  # by ordinal: attempt, tries, token, how it ended last
+    claims: dict[int, Sequence[Value]]  # by ordinal: attempt, tries, token, how it ended last
     moment: float  # the ledger's time
     enrolment: str
     horizon: int
-    news: list[list[Any]]  # what waits again; nothing was taken where there is some
+    known: bool  # else there is what comes first and was not known of, and nothing was taken
     begun: list[int]
     gone: list[int]
 
@@ -63,6 +64,7 @@ class Claiming:
         self._read: dict[int, Sequence[Value]] = {}  # what cells are that may be claimed next
         self._reads = _READ  # how many were read
         self._ahead = 0  # how many are looked at, where others are quicker
+        self._ahead_of_all = 0  # the same without a choice
         self._offset = 0.0  # seconds that the ledger's clock was ahead of our monotonic one
 
     def claim(self, runner: RunnerId, offer: Offer, limit: int) -> list[Claim]:
@@ -72,25 +74,37 @@ class Claiming:
             return self._claim_chosen(runner, offer, offer.among, limit)
 
     def _claim_any(self, runner: RunnerId, offer: Offer, limit: int) -> list[Claim]:
-        ahead, claims = limit + _AHEAD, list[Claim]()
-        wanted = {
-            "now": self._clock() if self._clock else None,
-            "models": list(offer.models),
-            "weights": [float(weight) for weight in offer.models.values()],
-            "others": offer.others,
-            "gpus": offer.gpus,
-            "vram": offer.vram,
-        }
+        ahead, claims = limit + max(_AHEAD, self._ahead_of_all), list[Claim]()
+        models = offer.models
         while len(claims) < limit:
-            best = self._connections.asked(
-                lambda c, ahead=ahead: do(c, "best", ahead=ahead, **wanted).fetchall()  # type: ignore[misc]
+            rows = self._connections.answer(
+                "claim_best",
+                [
+                    runner.encode(),
+                    repr(self._lease).encode(),
+                    repr(self._clock()).encode() if self._clock else None,
+                    array(models),
+                    array(float(weight) for weight in models.values()),
+                    None if offer.others is None else repr(float(offer.others)).encode(),
+                    b"%d" % offer.gpus,
+                    b"%d" % offer.vram,
+                    b"%d" % ahead,
+                    b"%d" % (limit - len(claims)),
+                    b"%d" % self._turn,
+                ],
             )
-            ordinals = [row[0] for row in best]
-            taken = self._take(runner, ordinals, limit - len(claims), ordered=False)
-            claims += self._claims(taken, {})
-            if len(best) < ahead:
+            claims += [
+                self._claim_of(*map(_text, row[6:]), *map(_text, row[2:6]))
+                for row in rows
+                if row[1] is not None
+            ]
+            if int(rows[0][0] or 0) < ahead:
                 break
-            ahead *= 4
+            if len(claims) < limit:  # others were quicker
+                ahead = min(4 * ahead, _AHEAD_MAX + limit)
+                self._ahead_of_all = ahead - limit
+        else:
+            self._ahead_of_all //= 2
         return claims
 
     def _claim_chosen(
@@ -106,13 +120,13 @@ class Claiming:
             if taken.enrolment != self._enrolment:
                 self._look_again()
                 continue
-            self._horizon = taken.horizon
+            before, self._horizon = self._horizon, taken.horizon
             chosen.begun(taken.begun)
             chosen.begun(taken.claims)
             for ordinal in (*taken.gone, *taken.claims):
                 self._returned.pop(ordinal, None)
-            if taken.news:
-                self._wait_again(taken.news)
+            if not taken.known:
+                self._wait_again(before)
                 continue
             claims += self._claims(taken, self._read)
             self._ahead = min(_AHEAD_MAX, 2 * len(taken.begun))
@@ -121,26 +135,29 @@ class Claiming:
             ahead = min(4 * ahead, _AHEAD_MAX)
         return claims
 
-    def _wait_again(self, news: Iterable[Sequence[Any]]) -> None:
+    def _wait_again(self, since: int) -> None:
+        """Learn what was made to wait again from that transaction on."""
+        news = self._connections.asked(lambda c: do(c, "claim_news", since=str(since)).fetchall())
         for *cell, turned in news:
             waiting = Waiting(*cell)
             self._returned[waiting.ordinal] = waiting
-            self._late[waiting.ordinal] = int(turned)
+            self._late[waiting.ordinal] = turned
 
-    def _take(
-        self, runner: RunnerId, candidates: Sequence[int], limit: int, *, ordered: bool = True
-    ) -> _Taken:
+    def _take(self, runner: RunnerId, candidates: Sequence[int], limit: int) -> _Taken:
         """Claim the first of the candidates that are free."""
+        fresh = candidates and not self._returned
+        if fresh and (done := self._take_fresh(runner, candidates, limit)):
+            return done
         self._late = {
             ordinal: turned for ordinal, turned in self._late.items() if turned >= self._horizon
         }
-        ((answer,),) = self._connections.answer(
+        rows = self._connections.answer(
             "claim_cells",
             [
                 runner.encode(),
                 repr(self._lease).encode(),
                 repr(self._clock()).encode() if self._clock else None,
-                self._enrolment.encode() if ordered else None,
+                self._enrolment.encode(),
                 b"%d" % self._horizon,
                 array(self._late),
                 array(self._late.values()),
@@ -149,16 +166,45 @@ class Claiming:
                 b"%d" % self._turn,
             ],
         )
-        stands, *taken = (record.split(b"\x1f") for record in (answer or b"").split(b"\x1e"))
-        moment, enrolment, horizon, news, begun, gone = stands
+        moment, enrolment, horizon, known, begun, gone = map(_text, rows[0][:6])
+        taken = {int(row[6]): row[7:] for row in rows if row[6] is not None}
         return _Taken(
-            claims={int(ordinal): lease for ordinal, *lease in taken},
+            claims={ordinal: taken[ordinal] for ordinal in candidates if ordinal in taken},
             moment=float(moment),
-            enrolment=enrolment.decode(),
+            enrolment=enrolment,
             horizon=int(horizon),
-            news=json.loads(news) if news else [],
+            known=known == "t",
             begun=_numbers(begun),
             gone=_numbers(gone),
+        )
+
+    def _take_fresh(self, runner: RunnerId, candidates: Sequence[int], limit: int) -> _Taken | None:
+        """The same of those that nobody began, where nothing else is to be learnt; else nothing."""
+        rows = self._connections.answer(
+            "claim_fresh",
+            [
+                runner.encode(),
+                repr(self._lease).encode(),
+                repr(self._clock()).encode() if self._clock else None,
+                self._enrolment.encode(),
+                b"%d" % self._horizon,
+                array(candidates),
+                b"%d" % limit,
+                b"%d" % self._turn,
+            ],
+        )
+        if not rows:
+            return None
+        _, moment, horizon, begun = map(_text, rows[0])
+        taken = {int(row[0] or 0) for row in rows}
+        return _Taken(
+            claims={ordinal: _FIRST for ordinal in candidates if ordinal in taken},
+            moment=float(moment),
+            enrolment=self._enrolment,
+            horizon=int(horizon),
+            known=True,
+            begun=_numbers(begun),
+            gone=[],
         )
 
     def _read_ahead(self, chosen: ChosenCells, candidates: Sequence[int]) -> None:
@@ -283,5 +329,5 @@ def _text(value: Value) -> str:
     return value.decode() if value else ""
 
 
-def _numbers(value: bytes) -> list[int]:
-    return [int(number) for number in value.split(b",")] if value else []
+def _numbers(value: str) -> list[int]:
+    return [int(number) for number in value.split(",")] if value else []

@@ -14,6 +14,7 @@ from psycopg import Connection
 from benchfleet.domain.attempt import CellRecord, Claim, Lease, Outcome, RunnerId
 from benchfleet.domain.cell import Cell, Fingerprint
 from benchfleet.domain.event import Event
+from benchfleet.domain.phase import GATE_EVENTS
 from benchfleet.domain.resource import Offer
 from benchfleet.domain.state import STATES, State
 from benchfleet.errors import ClaimLost, LedgerUnreachable
@@ -31,7 +32,7 @@ from benchfleet.ledger.present import campaigns_in
 from benchfleet.ledger.rows import CellTexts, record_of
 from benchfleet.ledger.sql import Clock
 
-_WAKING = frozenset({"enrolled", "retry_asked", "gate_opened"})  # may let somebody claim
+_WAKING = frozenset({"enrolled", "retry_asked", *GATE_EVENTS})  # may let somebody claim, or end
 _BREAKS = 10  # of a line, without a row in between, until a reader gives up
 _CURSOR = 2000  # rows that a reader fetches at once
 _ONE_VIEW = (
@@ -165,12 +166,12 @@ class PostgresLedger:
         clock = None if now is None else repr(now).encode()
         if len(ended) == 1:  # to go through arrays takes a third longer
             facts = [_wire(value) for value in _facts(*ended[0])]
-            ((done,),) = self._connections.answer("finish_cell", [*facts, clock, turn])
-            return [None if done == b"t" else self._refused(*ended[0])]
+            done = self._connections.answer("finish_cell", [*facts, clock, turn])
+            return [None if done else self._refused(*ended[0])]
         order = sorted(range(len(ended)), key=lambda number: ended[number][0].fingerprint)
         columns = zip(*(_facts(*ended[number]) for number in order), strict=True)
-        ((places,),) = self._connections.answer("finish_cells", [*map(array, columns), clock, turn])
-        found = set((places or b"").strip(b"{}").split(b","))
+        rows = self._connections.answer("finish_cells", [*map(array, columns), clock, turn])
+        found = {place for (place,) in rows}
         refused: list[ClaimLost | None] = [None] * len(ended)
         for place, number in enumerate(order, start=1):
             if b"%d" % place not in found:

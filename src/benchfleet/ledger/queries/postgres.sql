@@ -1,7 +1,6 @@
 -- Every statement of the PostgreSQL ledger. A statement's name stands above it; the ledger calls it
 -- by that name. A claim, a finish, a renewal and a release are one statement each, and so one
--- transaction and one round trip; the first two are functions, which the migrations make. The clock
--- is the server's, unless a test brings another as `now`.
+-- transaction and one round trip. The clock is the server's, unless a test brings another as `now`.
 --
 -- Events are numbered in the order in which they can be seen: whoever appends one holds a shared
 -- lock (`turn`) from before it has its number until it commits, and holds no row's lock that it
@@ -112,35 +111,146 @@ where spec.ordinal = other.ordinal;
 
 ----------------------------------------------------------------------------------- Claiming
 
--- name: best
+-- name: claim_best
 -- The best cells that fit: the head of every lane that fits the offer and whatever has waited out its
 -- back-off. More are looked at than are wanted, since others look at the same.
 with moment as materialized (
-  select coalesce(%(now)s::float8, extract(epoch from clock_timestamp())::float8) as now
+  select coalesce($3::float8, extract(epoch from clock_timestamp())::float8) as now
 ), fit as materialized (
-  select lane.number, coalesce(wish.weight, %(others)s::float8) as weight
-  from lane left join unnest(%(models)s::text[], %(weights)s::float8[]) as wish (load_key, weight)
+  select lane.number, coalesce(wish.weight, $6::float8) as weight
+  from lane left join unnest($4::text[], $5::float8[]) as wish (load_key, weight)
     on wish.load_key = lane.load_key
-  where lane.gpus <= %(gpus)s::bigint and lane.vram <= %(vram)s::bigint
-    and coalesce(wish.weight, %(others)s::float8) is not null
+  where lane.gpus <= $7::bigint and lane.vram <= $8::bigint
+    and coalesce(wish.weight, $6::float8) is not null
+), best as materialized (
+  select ordinal from (
+    select head.ordinal, head.priority, fit.weight from fit cross join lateral (
+      select cell.ordinal, cell.priority from cell
+      where cell.lane = fit.number and cell.state = 'pending' and cell.token = 0
+      order by cell.priority desc, cell.ordinal limit $9::bigint
+    ) as head
+    union all
+    select cell.ordinal, cell.priority, fit.weight
+    from moment cross join cell join fit on fit.number = cell.lane
+    where cell.state = 'pending' and cell.token > 0
+      and (cell.ready is null or cell.ready <= moment.now)
+  ) as either
+  order by priority desc, weight, ordinal limit $9::bigint
+), taken as (
+  update cell set state = 'running', attempt = cell.attempt + 1, token = cell.token + 1,
+                  ready = null, runner = $1::text, expires = moment.now + $2::float8
+  from moment
+  where cell.ordinal = any (array(
+    select free.ordinal from best cross join lateral (
+      select cell.ordinal from cell
+      where cell.ordinal = best.ordinal and cell.state = 'pending'
+        and (cell.ready is null or cell.ready <= (select now from moment))
+      for update skip locked
+    ) as free limit $10::bigint))
+  returning cell.ordinal, cell.attempt, cell.tries, cell.token, cell.ended_token, cell.priority,
+            cell.lane, moment.now
+), turn as materialized (
+  select pg_advisory_xact_lock_shared($11::bigint) from taken limit 1
+), told as (
+  insert into event (at, kind, fingerprint, cell, data)
+  select now, 'claimed', '', ordinal, '{"attempt": ' || attempt || ', "token": ' || token
+                                      || ', "runner": ' || to_json($1::text) || '}'
+  from taken cross join turn
 )
-select ordinal from (
-  select head.ordinal, head.priority, fit.weight from fit cross join lateral (
-    select cell.ordinal, cell.priority from cell
-    where cell.lane = fit.number and cell.state = 'pending' and cell.token = 0
-    order by cell.priority desc, cell.ordinal limit %(ahead)s::bigint
-  ) as head
-  union all
-  select cell.ordinal, cell.priority, fit.weight
-  from moment cross join cell join fit on fit.number = cell.lane
-  where cell.state = 'pending' and cell.token > 0
-    and (cell.ready is null or cell.ready <= moment.now)
-) as either
-order by priority desc, weight, ordinal limit %(ahead)s::bigint;
+select (select count(*) from best), taken.ordinal, taken.attempt, taken.tries, taken.token,
+       case when taken.ended_token > 0 then (
+         select data from event where event.cell = taken.ordinal and kind = 'finished'
+         order by seq desc limit 1) end,
+       identity.fingerprint, identity.path, spec.spec, spec.terms
+from (values (0)) as always
+  left join (taken join fit on fit.number = taken.lane
+             join identity on identity.ordinal = taken.ordinal
+             join spec on spec.ordinal = taken.ordinal) on true
+order by taken.priority desc, fit.weight, taken.ordinal;
+
+-- name: claim_fresh
+-- Takes the first of these cells that nobody began, as most claims do, and says when, with a horizon
+-- and with those of them that somebody had begun. No row comes where none of them is free, or where
+-- `claim_cells` has more to tell.
+with taken as (
+  update cell set state = 'running', attempt = 1, token = 1, runner = $1::text,
+                  expires = coalesce($3::float8, extract(epoch from clock_timestamp())::float8)
+                            + $2::float8
+  where ordinal = any (array(
+    select ordinal from cell
+    where ordinal = any ($6::bigint[]) and state = 'pending' and token = 0
+      and (select value from meta where key = 'enrolled') = $4::text
+      and not exists (select from cell as other
+                      where other.state = 'pending' and other.token > 0 and other.turned >= $5::xid8)
+    order by array_position($6::bigint[], ordinal) limit $7::bigint for update skip locked))
+  returning ordinal
+), turn as materialized (
+  select pg_advisory_xact_lock_shared($8::bigint) from taken limit 1
+)
+insert into event (at, kind, fingerprint, cell, data)
+select coalesce($3::float8, extract(epoch from clock_timestamp())::float8), 'claimed', '', ordinal,
+       '{"attempt": 1, "token": 1, "runner": ' || to_json($1::text) || '}'
+from taken cross join turn
+returning cell, at, pg_snapshot_xmin(pg_current_snapshot()), (
+  select string_agg(ordinal::text, ',') from cell where ordinal = any ($6::bigint[]) and token > 0);
 
 -- name: claim_cells
-select claim_cells($1::text, $2::float8, $3::float8, $4::text, $5::xid8, $6::bigint[],
-                   $7::xid8[], $8::bigint[], $9::integer, $10::bigint);
+-- Takes the first free ones of these cells, which are in the order of a choice. Nothing is taken
+-- where the caller does not know of all that could come before them: cells that were enrolled or
+-- changed since it looked, or that wait again; those are told of by `claim_news`. Each row says how
+-- things stand: the time, the enrolment, a horizon, whether all was known, and which of the
+-- candidates that were passed over were begun, and wait no more. Then what was taken: number,
+-- attempt, tries, token, and the event of the last finish.
+-- The rows are locked, all of them, in an order of their own before the first event has its number.
+with stands as materialized (
+  select coalesce($3::float8, extract(epoch from clock_timestamp())::float8) as now,
+         value as enrolment, pg_snapshot_xmin(pg_current_snapshot()) as horizon,
+         value = $4::text and not exists (
+           select from cell where state = 'pending' and token > 0 and turned >= $5::xid8
+             and not exists (select from unnest($6::bigint[], $7::xid8[]) as one (ordinal, turned)
+                             where one.ordinal = cell.ordinal and one.turned = cell.turned)
+         ) as known
+  from meta where key = 'enrolled'
+), taken as (
+  update cell set state = 'running', attempt = cell.attempt + 1, token = cell.token + 1,
+                  ready = null, runner = $1::text, expires = stands.now + $2::float8
+  from stands
+  where stands.known and cell.ordinal = any (array(
+    select free.ordinal from unnest($8::bigint[]) as candidate (ordinal) cross join lateral (
+      select cell.ordinal from cell
+      where cell.ordinal = candidate.ordinal and cell.state = 'pending'
+        and (cell.ready is null or cell.ready <= (select now from stands))
+      for update skip locked
+    ) as free
+    where (select known from stands) limit $9::bigint))
+  returning cell.ordinal, cell.attempt, cell.tries, cell.token, cell.ended_token, stands.now
+), turn as materialized (
+  select pg_advisory_xact_lock_shared($10::bigint) from taken limit 1
+), told as (
+  insert into event (at, kind, fingerprint, cell, data)
+  select now, 'claimed', '', ordinal, '{"attempt": ' || attempt || ', "token": ' || token
+                                      || ', "runner": ' || to_json($1::text) || '}'
+  from taken cross join turn
+), passed as materialized (
+  select string_agg(ordinal::text, ',') filter (where token > 0) as begun,
+         string_agg(ordinal::text, ',') filter (where state <> 'pending') as gone
+  from cell where ordinal = any ($8::bigint[])
+    and (select known and ((select count(*) from taken) < $9::bigint
+                           or not exists (select from taken where ordinal = ($8::bigint[])[1]))
+         from stands)
+)
+select stands.now, stands.enrolment, stands.horizon, stands.known, passed.begun, passed.gone,
+       taken.ordinal, taken.attempt, taken.tries, taken.token,
+       case when taken.ended_token > 0 then (
+         select data from event where event.cell = taken.ordinal and kind = 'finished'
+         order by seq desc limit 1) end
+from stands cross join passed left join taken on true;
+
+-- name: claim_news
+-- What waits again since a transaction, all of it before the horizon of a claim that was refused.
+select cell.ordinal, fingerprint, lane, priority, ready, turned::text::bigint
+from cell join identity using (ordinal)
+where state = 'pending' and token > 0 and turned >= %(since)s::text::xid8;
 
 -- name: texts
 -- What cells are, and where their results go.
@@ -188,12 +298,57 @@ from held where cell.ordinal = held.ordinal
 returning held.fingerprint, cell.token;
 
 -- name: finish_cell
-select finish_cell($1::text, $2::bigint, $3::integer, $4::text, $5::float8, $6::integer, $7::text,
-                   $8::float8, $9::bigint);
+-- Ends an attempt while its token is the cell's and has not ended; a row says that it did. What waits
+-- again wakes others.
+with ended as (
+  update cell set state = $4::text, tries = tries + $6::integer, ended_token = token, expires = null,
+                  ready = coalesce($8::float8, extract(epoch from clock_timestamp())::float8)
+                          + $5::float8,
+                  turned = case $4::text when 'pending' then pg_current_xact_id() end
+  where ordinal = (select ordinal from identity where fingerprint = $1::text)
+    and token = $2::bigint and ended_token < token
+  returning ordinal, runner
+), turn as materialized (  -- no row is waited for from here on
+  select pg_advisory_xact_lock_shared($9::bigint),
+         case $4::text when 'pending' then pg_notify(current_schema(), '') end
+  from ended limit 1
+)
+insert into event (at, kind, fingerprint, cell, data)
+select coalesce($8::float8, extract(epoch from clock_timestamp())::float8), 'finished', '', ordinal,
+       '{"attempt": ' || $3::integer || ', "token": ' || $2::bigint || ', "runner": '
+       || to_json(runner) || ', "outcome": ' || $7::text || '}'
+from ended cross join turn
+returning 1;
 
 -- name: finish_cells
-select finish_cells($1::text[], $2::bigint[], $3::integer[], $4::text[], $5::float8[],
-                    $6::integer[], $7::text[], $8::float8, $9::bigint);
+-- The same for several at once: the places, in what was given, of those that it ended. Whoever names
+-- cells in the order of their fingerprints waits for nobody who waits for them.
+with given as materialized (
+  select * from unnest($1::text[], $2::bigint[], $3::integer[], $4::text[], $5::float8[],
+                       $6::integer[], $7::text[])
+    with ordinality as given (name, fence, nth, becomes, waits, charge, how, place)
+), ended as (
+  update cell set state = becomes, tries = tries + charge, ended_token = token, expires = null,
+                  ready = coalesce($8::float8, extract(epoch from clock_timestamp())::float8)
+                          + waits,
+                  turned = case becomes when 'pending' then pg_current_xact_id() end
+  from given join identity on identity.fingerprint = given.name
+  where cell.ordinal = identity.ordinal and cell.token = fence and cell.ended_token < cell.token
+  returning place, cell.ordinal, runner, nth, fence, becomes, how
+), all_ended as materialized (
+  select bool_or(becomes = 'pending') as wakes from ended having count(*) > 0
+), turn as materialized (
+  select pg_advisory_xact_lock_shared($9::bigint),
+         case when wakes then pg_notify(current_schema(), '') end
+  from all_ended
+), told as (
+  insert into event (at, kind, fingerprint, cell, data)
+  select coalesce($8::float8, extract(epoch from clock_timestamp())::float8), 'finished', '',
+         ordinal, '{"attempt": ' || nth || ', "token": ' || fence || ', "runner": '
+         || to_json(runner) || ', "outcome": ' || how || '}'
+  from ended cross join turn order by place
+)
+select place from ended;
 
 -- name: release
 with held as materialized (
