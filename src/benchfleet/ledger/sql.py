@@ -10,6 +10,7 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -152,22 +153,15 @@ class SqlLedger(ABC):
         return cell_of(spec, terms)
 
     def renew(self, leases: Sequence[Lease]) -> Sequence[Lease]:
-        held = []
+        among = json.dumps([lease.fingerprint for lease in leases])
         with self._writing(synced=False) as do:
             expires = self._clock() + self._lease
-            for lease in leases:
-                cell = do("held", fingerprint=lease.fingerprint).fetchone()
-                if cell is not None and _holds(cell, lease):
-                    do("renew", ordinal=cell[0], expires=expires)
-                    held.append(
-                        Lease(
-                            fingerprint=lease.fingerprint,
-                            attempt=lease.attempt,
-                            token=lease.token,
-                            expires_in=self._lease,
-                        )
-                    )
-        return held
+            rows = do("held_of", among=among).fetchall()
+            ordinals = {(fingerprint, token): ordinal for ordinal, fingerprint, token in rows}
+            held = [one for one in leases if (one.fingerprint, one.token) in ordinals]
+            renewed = [ordinals[one.fingerprint, one.token] for one in held]
+            do("renew", ordinals=json.dumps(renewed), expires=expires)
+        return [replace(lease, expires_in=self._lease) for lease in held]
 
     def finish(self, lease: Lease, outcome: Outcome) -> None:
         retry = outcome.retry_in is not None

@@ -155,8 +155,14 @@ update temp.chosen set ready = null where ready is not null and ready <= :now;
 select ordinal, state, attempt, token, ended_token, runner, outcome
 from cell where fingerprint = :fingerprint;
 
+-- name: held_of
+-- Those of many cells that run, each a look-up by fingerprint.
+select cell.ordinal, cell.fingerprint, cell.token
+from json_each(:among) as one cross join cell on cell.fingerprint = one.value
+where cell.state = 'running';
+
 -- name: renew
-update cell set expires = :expires where ordinal = :ordinal;
+update cell set expires = :expires where ordinal in (select value from json_each(:ordinals));
 
 -- name: finish
 -- The event with the outcome is appended next, under the number that is the next one here.
