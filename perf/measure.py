@@ -48,7 +48,9 @@ def interleaved(systems: Mapping[str, Timed], repeats: int) -> dict[str, dict[st
     found: dict[str, dict[str, list[float]]] = {name: {} for name in systems}
     for _ in range(repeats):
         for name, run in systems.items():
-            for figure, value in run().items():
+            told = run()
+            print(name, {k: round(v, 4) for k, v in told.items()}, file=sys.stderr)  # if it is cut
+            for figure, value in told.items():
                 found[name].setdefault(figure, []).append(value)
     return {
         name: {figure: statistics.median(values) for figure, values in figures.items()}
