@@ -62,7 +62,7 @@ def test_reports_are_written_whole_and_the_newest_of_a_host_counts(tmp_path: Pat
     newer = {**reported("board", LAPTOP), "timestamp": "2027-01-01T00:00:00+00:00"}
     (tmp_path / "older").mkdir()
     (tmp_path / "older" / "x.json").write_text(json.dumps(newer))
-    (found,) = report.read_files([tmp_path / "older" / "x.json", tmp_path])
+    (found,) = report.newest(report.read_files([tmp_path / "older" / "x.json", tmp_path]))
     assert found.facts["ram_total"] == 8_200_000_000
 
 
@@ -71,7 +71,7 @@ def test_a_place_without_a_report_is_an_error(tmp_path: Path, text: str | None) 
     if text is not None:
         (tmp_path / "capability_report_a.json").write_text(text)
     with pytest.raises(BenchfleetError, match="capability_report"):
-        report.read_files([tmp_path])
+        report.newest(report.read_files([tmp_path]))
 
 
 def test_the_largest_model_that_fits_is_recommended_at_each_precision() -> None:
