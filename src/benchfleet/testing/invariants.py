@@ -14,7 +14,10 @@ from benchfleet.results import layout as names
 from benchfleet.results.read import damage, published_folders, sealed
 from benchfleet.results.samples import read_samples
 
-_TOLD_ELSEWHERE = frozenset({names.SAMPLES, names.METRICS, names.RAW_RESULTS, names.LOG})
+# Readings are kept of cells that take long enough, which a cell may do on a busy machine alone.
+_TOLD_ELSEWHERE = frozenset(
+    {names.SAMPLES, names.METRICS, names.RAW_RESULTS, names.LOG, names.TELEMETRY}
+)
 # A draft of a ledger whose maker was killed is removed by a run that comes a minute later.
 _OURS = re.compile(
     r"\.ledger\.db\.[0-9a-f]{32}(-wal|-shm)?|\.folder(\.[0-9a-f]{32})?|\.ledger|ledger\.db(-wal|-shm)?|"
