@@ -4,8 +4,9 @@ Beside it: a raw loop of two statements on a table of as many rows, on PostgreSQ
 and, with `--peers PYTHON` (one that has pgqueuer and procrastinate), jobs of those that do nothing.
 `a choice` claims among named cells, as a run does. Each worker is a process with a connection, but
 for the last table: 64 threads of one process, which share the connections of one ledger, beside 64
-threads with one each. `--quick 1` tries few shapes. The server is the script's own, and syncs what
-it commits.
+threads with one each. `--quick 1` tries few shapes; `--aged CELLS` only compares a campaign of so
+many cells after five attempts each with a new one of as many. The server is the script's own, and
+syncs what it commits; `--work` on a tmpfs shows what is computed.
 """
 
 from __future__ import annotations
@@ -221,6 +222,22 @@ def fill_postgres(server: Postgres, campaign: str, rows: int) -> None:
         server.sql("vacuum analyze")
 
 
+def age(server: Postgres, schema: str, cells: int) -> None:
+    """Of nine cells in ten five attempts, the last of which ended well."""
+    outcome = json.dumps(ENDED.to_dict())
+    server.sql(
+        f"set search_path to {schema};"  # noqa: S608
+        " update cell set state = 'success', attempt = 5, token = 5, ended_token = 5, tries = 4"
+        " where ordinal % 10 > 0;"
+        " insert into event (at, kind, fingerprint, cell, data)"
+        " select nth, kind, '', ordinal, '{\"attempt\": ' || nth || ', \"token\": ' || nth"
+        f' || \', "runner": "perf", "outcome": {outcome}}}\''
+        f" from generate_series(1, 5) as nth cross join generate_series(1, {cells}) as ordinal"
+        " cross join unnest(array['claimed', 'finished']) as kind where ordinal % 10 > 0;"
+    )
+    server.sql("vacuum analyze")
+
+
 # Workers
 
 
@@ -361,14 +378,31 @@ class Bench:
         }
 
 
+def compare_aged(server: Postgres, cells: int, repeats: int) -> dict[str, dict[str, list[float]]]:
+    """Claims and finishes in a campaign of so many cells, new and after five attempts each."""
+    fill_postgres(server, "new", cells)
+    fill_postgres(server, "aged", cells)
+    with closing(PostgresLedger(server.url(), campaign="aged")) as ledger:
+        age(server, ledger.schema, cells)
+    rates: dict[str, list[float]] = {}
+    for _ in range(repeats):
+        for name in ("new", "aged"):
+            opens = partial(through_postgres, server.url(), name, 1, False)
+            rates.setdefault(name, []).append(in_processes(opens, 1, 1000))
+    return {f"{cells:,} cells": rates}
+
+
 def main() -> None:
     arguments = measure.arguments(
-        __doc__ or "", repeats=3, numbers={"quick": 0}, words={"peers": ""}
+        __doc__ or "", repeats=3, numbers={"quick": 0, "aged": 0}, words={"peers": ""}
     )
     with measure.folder(arguments) as folder, ExitStack() as stack:
         server = Postgres(synced=True, below=arguments.work, settings=SETTINGS)
         stack.callback(server.remove)
         server.start()
+        if arguments.aged:
+            show(compare_aged(server, arguments.aged, arguments.repeats), arguments)
+            return
         bench = Bench(server, folder, arguments.peers)
         shapes = [
             (rows, workers, batch)
