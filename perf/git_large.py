@@ -29,7 +29,7 @@ from benchfleet.results.places.git import run_of
 from benchfleet.testing import sample_cell
 
 CAMPAIGN, INSTALLATIONS, WAITING = "perf", 10, 1000
-FILES = {"metrics.json": 400, "config.json": 600, "samples.jsonl": 4000, "log.txt": 2000}  # bytes
+FILES = {"metrics.json": 400, "config.json": 400, "samples.jsonl": 800, "log.txt": 400}  # bytes
 
 
 def make(folder: Path, results: int, claimed: int) -> str:

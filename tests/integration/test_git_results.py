@@ -9,13 +9,15 @@ from pathlib import Path
 import pytest
 
 from benchfleet.domain.attempt import Lease, Outcome
-from benchfleet.errors import GitError, ResultsError
+from benchfleet.errors import GitAway, GitError, ResultsError
 from benchfleet.git.objects import EMPTY_TREE, Objects
 from benchfleet.git.process import Git, make_repository
+from benchfleet.git.remote import Remote, Swap
 from benchfleet.results.layout import Layout
-from benchfleet.results.places.git import LEFT_OUT, Carrier, place_of, take_out
+from benchfleet.results.places.git import LEFT_OUT, Carrier, bring, place_of, take_out
 from benchfleet.results.write import AttemptFolder, Verdict
 from benchfleet.testing import sample_cell
+from repositories import make_bare
 
 CELL = sample_cell(repeats=True, repeat=2)
 LEASE = Lease(fingerprint=CELL.fingerprint, attempt=1, token=1, expires_in=60.0)
@@ -115,3 +117,24 @@ def test_an_attempt_that_is_not_what_was_finished_is_not_carried(
     other = Outcome(state="success", digest="0" * 64)
     with pytest.raises(GitError, match="its seal is another"):
         carrier(objects, EMPTY_TREE, LEASE, other, CELL.id)
+
+
+def test_branches_that_were_fetched_before_are_not_fetched_again(
+    objects: Objects, layout: Layout, tmp_path: Path
+) -> None:
+    bare = make_bare(tmp_path / "lab.git")
+    tree = carried(objects, layout, sealed(layout))
+    tip = objects.commit(tree, (), "finish it\n", who="me <me@example.org>", at=1.0)
+    remote = Remote(objects.git, f"file://{bare}", "the lab")
+    assert remote.push([Swap(ref="refs/heads/machine/lab", old="", new=tip)])
+    make_repository(tmp_path / "theirs.git")
+    theirs = Objects(Git(tmp_path / "theirs.git"))
+    there = Remote(theirs.git, f"file://{bare}", "the lab")
+    tips = there.refs("refs/heads/machine/*")
+    bring(there, theirs, tips)
+    assert theirs.commit_of(tip).tree == tree
+    bare.rename(tmp_path / "away.git")
+    bring(there, theirs, tips)
+    with pytest.raises(GitAway):
+        bring(there, theirs, {"refs/heads/machine/other": "1" * 40})
+    theirs.close()

@@ -6,7 +6,7 @@ import hashlib
 import os
 import subprocess
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import ItemsView, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,6 +14,7 @@ from benchfleet.errors import GitError
 from benchfleet.git.process import Git
 
 EMPTY_TREE = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
+_FOLDERS = 500  # that are remembered; a merge asks for each result in the same few
 _FOLDER, _FILE = b"40000", b"100644"
 
 
@@ -31,7 +32,8 @@ class Objects:
     """The objects of one repository. Not to be used by two threads at once."""
 
     def __init__(self, git: Git) -> None:
-        self._git = git
+        self.git = git
+        self._folders: dict[str, Mapping[str, tuple[str, bool]]] = {}  # what was read lately
         self._reader: subprocess.Popen[bytes] | None = None
 
     def close(self) -> None:
@@ -87,7 +89,7 @@ class Objects:
     def _write(self, kind: str, content: bytes) -> str:
         whole = f"{kind} {len(content)}\0".encode() + content
         oid = hashlib.sha1(whole, usedforsecurity=False).hexdigest()
-        file = self._git.folder / "objects" / oid[:2] / oid[2:]
+        file = self.git.folder / "objects" / oid[:2] / oid[2:]
         if file.exists():
             return oid
         file.parent.mkdir(exist_ok=True)
@@ -103,11 +105,11 @@ class Objects:
         reader = self._reader
         if reader is None or reader.poll() is not None:
             reader = self._reader = subprocess.Popen(
-                self._git.command("cat-file", "--batch"),
+                self.git.command("cat-file", "--batch"),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
-                env=self._git.environ,
+                env=self.git.environ,
                 start_new_session=True,
             )
         asked, answer = reader.stdin, reader.stdout
@@ -117,7 +119,7 @@ class Objects:
         asked.flush()
         head = answer.readline().split()
         if len(head) != 3:
-            raise GitError(f"the object {oid} is not in {self._git.folder}")
+            raise GitError(f"the object {oid} is not in {self.git.folder}")
         content = answer.read(int(head[2]))
         answer.read(1)
         return head[1].decode(), content
@@ -165,11 +167,21 @@ class Objects:
             yield (commit := self.commit_of(oid))
             oid = commit.parents[0] if commit.parents else ""
 
-    def entries(self, tree: str) -> Iterator[tuple[str, tuple[str, bool]]]:
+    def entries(self, tree: str) -> ItemsView[str, tuple[str, bool]]:
         """What lies in a folder: by name, the object and whether it is a folder.
 
         Links and the like are passed over.
         """
+        return self._listed(tree).items()
+
+    def _listed(self, tree: str) -> Mapping[str, tuple[str, bool]]:
+        if tree not in self._folders:
+            if len(self._folders) >= _FOLDERS:
+                self._folders.clear()
+            self._folders[tree] = dict(self._parsed(tree))
+        return self._folders[tree]
+
+    def _parsed(self, tree: str) -> Iterator[tuple[str, tuple[str, bool]]]:
         if tree == EMPTY_TREE:
             return
         _, content = self.read(tree)
@@ -188,14 +200,26 @@ class Objects:
         for name in path.split("/"):
             if found is None or not found[1]:
                 return None
-            found = dict(self.entries(found[0])).get(name)
+            found = self._listed(found[0]).get(name)
         return found
 
 
+def held(git: Git, name: str) -> str:
+    """The object that is held under a name; "" for none."""
+    try:
+        return _held(git, name).read_text().strip()
+    except FileNotFoundError:
+        return ""
+
+
 def kept(git: Git, name: str, oid: str) -> None:
-    """Hold an object, and all that it leads to, against being collected."""
-    file: Path = git.folder / "refs" / "kept" / name
+    """Hold an object, and all that it leads to, against being collected and fetched again."""
+    file = _held(git, name)
     file.parent.mkdir(parents=True, exist_ok=True)
     beside = file.with_name(f"{name}.{os.getpid()}.lock")
     beside.write_text(f"{oid}\n")
     os.replace(beside, file)
+
+
+def _held(git: Git, name: str) -> Path:
+    return git.folder / "refs" / "kept" / name

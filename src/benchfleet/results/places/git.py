@@ -23,7 +23,7 @@ from benchfleet.domain.attempt import Lease, Outcome
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.names import entry_name, path_part
 from benchfleet.errors import GitAway, GitDenied, GitError, PlaceUnreachable, ResultsError
-from benchfleet.git.objects import EMPTY_TREE, Objects
+from benchfleet.git.objects import EMPTY_TREE, Objects, held, kept
 from benchfleet.git.remote import Remote
 from benchfleet.results import layout as names
 from benchfleet.results.disk import read_plain
@@ -91,10 +91,19 @@ class GitPlace:
     def _read(self) -> list[str]:
         try:
             tips = self._remote.refs("refs/heads/machine/*", "refs/heads/main")
-            self._remote.fetch(tips.values())
+            bring(self._remote, self._objects, tips)
         except (GitAway, GitDenied) as error:
             raise PlaceUnreachable(str(error)) from error
         return [self._objects.commit_of(oid).tree for oid in tips.values()]
+
+
+def bring(remote: Remote, objects: Objects, tips: Mapping[str, str]) -> None:
+    """Fetch what these branches have and was not fetched before. Raises GitAway, GitDenied."""
+    names = {ref: "of-" + hashlib.sha256(ref.encode()).hexdigest() for ref in tips}
+    new = {ref: oid for ref, oid in tips.items() if held(objects.git, names[ref]) != oid}
+    remote.fetch(new.values())
+    for ref, oid in new.items():
+        kept(objects.git, names[ref], oid)
 
 
 class Carrier:

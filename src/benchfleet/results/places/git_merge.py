@@ -13,7 +13,7 @@ from benchfleet.domain.names import entry_name
 from benchfleet.errors import GitAway, GitDenied, GitError, PlaceUnreachable, ResultsError
 from benchfleet.git.objects import EMPTY_TREE, Objects
 from benchfleet.git.remote import Remote, Swap
-from benchfleet.results.places.git import place_of, run_of, take_out
+from benchfleet.results.places.git import bring, place_of, run_of, take_out
 
 MAIN = "refs/heads/main"
 _MACHINES = "refs/heads/machine/"
@@ -60,7 +60,7 @@ def _merged(
     remote: Remote, objects: Objects, campaign: str, done: Sequence[Done], at: float
 ) -> tuple[Merged, Swap | None]:
     refs = remote.refs(MAIN, f"{_MACHINES}*")
-    remote.fetch(refs.values())
+    bring(remote, objects, refs)
     old = refs.get(MAIN, "")
     tips = {ref: oid for ref, oid in refs.items() if ref.startswith(_MACHINES)}
     tree = before = objects.commit_of(old).tree if old else EMPTY_TREE
