@@ -9,6 +9,9 @@ from collections.abc import Callable
 
 import pytest
 
+import campaign_s1
+from benchfleet.machines.probe import report
+from capabilities import LAPTOP, reported
 from postgres import Postgres
 
 from .conftest import MOCK, User
@@ -47,6 +50,26 @@ def test_every_verb_works_through_it_and_never_shows_the_password(user: User, ur
     for file in user.folder.rglob("*"):
         assert not file.is_file() or PASSWORD.encode() not in file.read_bytes()
     assert not list(user.folder.rglob("ledger.db"))
+
+
+def test_plans_and_gates_are_kept_in_it(user: User, url: str) -> None:
+    """All that is shared out is one machine's; the gate of e1 fails, and is opened by hand."""
+    campaign_s1.write(user.folder, user.folder / "no_hold")
+    at = ("study.yaml", "--ledger", url)
+    for host in ("lab1", "lab2"):
+        report.write(user.folder / "reports", reported(host, LAPTOP))
+    user.json("assign", *at, "--reports", "reports", "--effort", "0.1")
+    lost = user.json("reassign", *at, "--failed-machine", "lab2", "--yes")
+    assert set(lost["moved"]) == {"lab1"}
+    (user.folder / "runner_hostname.txt").write_text("lab1\n")
+    (user.folder / "tasks" / "lab1_tasks.json").unlink()  # the ledger knows as well
+    user.run("work", *at, "--assigned", "--cpu-slots", "2", code=1)
+    gates = user.json("gate", "show", *at, "--results", "elsewhere", code=1)["phases"]
+    assert [one["state"] for one in gates] == ["passed", "passed", "closed", "held"]
+    opened = ("gate", "override", at[0], "e1", *at[1:], "--results", "elsewhere")
+    user.run(*opened, "--reason", "it is known")
+    user.run("work", *at, "--assigned", "--cpu-slots", "2")
+    assert user.json("status", *at)["success"] == sum(campaign_s1.CELLS.values())
 
 
 def test_a_database_without_the_ledger_of_results_does_not_run_them_again(

@@ -88,8 +88,9 @@ def main(arguments: argparse.Namespace) -> int:
         print(json.dumps(_as_json(bench, given, only_planned, again), indent=2))
     else:
         if given or left:
-            cells = f"{counted(len(given), 'cell')} running there, {only_planned} only planned"
-            print(printable(f"{', '.join(failed)} failed: {cells}"))
+            cells = f"{counted(len(given), 'cell')} ran there" if given else "nothing ran there"
+            waited = counted(only_planned, "cell")
+            print(printable(f"{', '.join(failed)} failed: {cells}, {waited} only planned for it"))
         if given or not left:
             none = f"{', '.join(failed)} holds no cell, and has none to do"
             holding.tell(arguments, bench, "reassigned", given, none)
