@@ -7,23 +7,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from benchfleet import registry
 from benchfleet.campaign.base import Campaign
 from benchfleet.cli.estimates import Estimates
-from benchfleet.cli.forecast import MemoryForecast, gigabytes
+from benchfleet.cli.fitting import Fitting, opens_model, slots_of
 from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.matrix import ModelEntry
-from benchfleet.domain.resource import DeviceKind
 from benchfleet.machines.assign import solver
 from benchfleet.machines.assign.problem import Group, Piece, Problem, Solution, Way
-from benchfleet.machines.devices import CPU_SLOTS
-from benchfleet.machines.memory import Estimate, taken_by_weights
 from benchfleet.machines.probe.report import Capability
 
 Variants = Literal["faster", "needed", "mixed"]
 
-_KINDS: tuple[DeviceKind, ...] = ("cpu", "gpu")
 _NONE: Mapping[str, str] = {}
 BANDWIDTH = 12.5e6  # bytes a second of a link that tells no speed: 100 Mbit/s
 
@@ -95,7 +90,7 @@ class Assigner:
         self._bandwidth, self._variants = bandwidth, variants
         self._forms, self._holders = forms, holders
         self._records = {record.fingerprint: record for record in records}
-        self._forecasts = {kind: MemoryForecast(kind) for kind in _KINDS}
+        self._fitting = Fitting(campaign, machines)
         known: list[tuple[Cell, CellRecord]] = []
         self._begun: dict[str, int] = {}  # blocks of which something was run, and in which form
         for declared in campaign.matrix.expand():
@@ -108,7 +103,6 @@ class Assigner:
                     known.append((cell, record))
         self._estimates = Estimates(machines, known)
         self._by: dict[tuple[str, str], str] = {}  # cell and machine: what its time is known by
-        self._unknown: set[str] = set()  # models of unknown size
 
     def plan(self, cells: Sequence[Cell], *, seed: int = 0, limit: float = 1.0) -> Assignment:
         """Share out what is neither done nor under way on one of the machines."""
@@ -147,7 +141,7 @@ class Assigner:
             done=len(done),
             running=running,
             failed=sum(self._failed(one.cell) for one in given),
-            slots={machine.hostname: _slots(machine) for machine in self._machines},
+            slots={machine.hostname: slots_of(machine) for machine in self._machines},
             makespan=begin,
             bound=bound,
             phases=phases,
@@ -159,8 +153,8 @@ class Assigner:
     def _notes(self) -> Iterator[str]:
         if not solver.available():
             yield "OR-Tools is not installed: found by search (pip install 'benchfleet[plan]')"
-        if self._unknown:
-            names = ", ".join(sorted(self._unknown))
+        if self._fitting.unknown:
+            names = ", ".join(sorted(self._fitting.unknown))
             yield f"nothing tells how large these are, so they fit anywhere: {names}; add 'size:'"
 
     def _is_done(self, cell: Cell) -> bool:
@@ -194,7 +188,7 @@ class Assigner:
         groups: dict[tuple[object, ...], Group] = {}
         loads: dict[tuple[str, str], float] = {}
         transfers: dict[tuple[str, str], float] = {}
-        slots = {machine.hostname: _slots(machine) for machine in self._machines}
+        slots = {machine.hostname: slots_of(machine) for machine in self._machines}
         for cell in cells:
             forms, block = self._campaign.matrix.forms(cell), _block(cell)
             begun = self._begun.get(block) if self._variants != "mixed" else None
@@ -209,7 +203,7 @@ class Assigner:
                 entry, form = forms[found.form]
                 key = (machine.hostname, found.model)
                 if found.model and key not in loads:
-                    weights = self._weights(entry, form)
+                    weights = self._fitting.weights(entry, form)
                     loads[key] = self._estimates.load(form.model.name, machine, weights=weights)
                     if key not in here and not _lies_there(form, machine):
                         transfers[key] = weights / self._rate(machine)
@@ -248,67 +242,18 @@ class Assigner:
         for number, (entry, cell) in enumerate(forms):
             if only is not None and number != only:
                 continue
-            found = self._fit(entry, cell, machine, variant=number > 0)
+            found = self._fitting.of(entry, cell, machine, variant=number > 0)
             if isinstance(found, str):
                 reasons.append(f"{cell.model.name}: {found}" if len(forms) > 1 else found)
                 continue
-            slots = _slots(machine)
+            slots = slots_of(machine)
             time = self._estimates.of(
-                cell, machine, weights=self._weights(entry, cell), part=found / slots
+                cell, machine, weights=self._fitting.weights(entry, cell), part=found / slots
             )
             self._by[cell.fingerprint, machine.hostname] = time.by
-            model = cell.model.name if _opens_model(cell) else ""
+            model = cell.model.name if opens_model(cell) else ""
             return Way(seconds=time.seconds, model=model, form=number, width=found)
         return "; ".join(reasons)
-
-    def _fit(
-        self, entry: ModelEntry, cell: Cell, machine: Capability, *, variant: bool
-    ) -> int | str:
-        """How many slots of the machine it takes there, or why it cannot be run there."""
-        rules, name = self._campaign.eligibility, cell.model.name
-        if why := rules.barred(machine.facts, phase=cell.phase, model=name, variant=variant):
-            return why
-        need, slots = cell.need, _slots(machine)
-        if need.gpus > len(machine.gpus):
-            return f"needs {need.gpus} GPUs, it has {len(machine.gpus)}"
-        taken = self._memory(entry, cell, "gpu" if machine.gpus else "cpu")
-        if machine.gpus:
-            fitting = [gpu for gpu in machine.gpus if gpu.memory >= max(taken, need.vram)]
-            wide = max(1, need.gpus)
-            if len(fitting) >= wide:
-                return wide
-            room = max(gpu.memory for gpu in machine.gpus)
-            return f"takes {gigabytes(max(taken, need.vram))}, its GPUs have {gigabytes(room)}"
-        room = int(machine.number("ram_available"))
-        if taken > room:
-            return f"takes {gigabytes(taken)}, it has {gigabytes(room)} free"
-        at_once = min(slots, room // taken) if taken else slots
-        return -(-slots // max(1, at_once))
-
-    def _memory(self, entry: ModelEntry, cell: Cell, kind: DeviceKind) -> int:
-        """Bytes that it takes; 0 where nothing tells."""
-        estimate = self._forecasts[kind].of(cell)
-        if isinstance(estimate, Estimate):
-            return -(-estimate.total // max(1, cell.need.gpus))
-        if not _opens_model(cell):
-            return 0
-        if weights := self._weights(entry, cell):
-            return taken_by_weights(-(-weights // max(1, cell.need.gpus)), kind)
-        self._unknown.add(cell.model.name)
-        return 0
-
-    def _weights(self, entry: ModelEntry, cell: Cell) -> int:
-        """Bytes of the model; 0 where nothing tells."""
-        if not _opens_model(cell):
-            return 0
-        if entry.size:
-            return entry.size
-        estimate = self._forecasts["gpu"].of(cell)
-        if isinstance(estimate, Estimate):
-            return estimate.weights
-        names = {cell.model.source, cell.model.source.partition("@")[0]}
-        found = [m.models[name] for m in self._machines for name in names if name in m.models]
-        return max(found, default=0)
 
     def _rate(self, machine: Capability) -> float:
         return self._bandwidth or machine.number("network") or BANDWIDTH
@@ -317,18 +262,6 @@ class Assigner:
 def _block(cell: Cell) -> str:
     """Cells that are compared with each other."""
     return f"{cell.model.name}/{cell.workload.label}"
-
-
-def _opens_model(cell: Cell) -> bool:
-    return bool(
-        getattr(registry.load("benchmarks", cell.workload.benchmark), "needs_model", True)
-        and getattr(registry.load("models", cell.model.adapter), "opens", True)
-    )
-
-
-def _slots(machine: Capability) -> int:
-    """As a run there has them where nothing else is asked for."""
-    return len(machine.gpus) or min(CPU_SLOTS, max(1, int(machine.number("cores"))))
 
 
 def _lies_there(cell: Cell, machine: Capability) -> bool:
