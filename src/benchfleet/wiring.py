@@ -28,6 +28,7 @@ from benchfleet.machines.headroom import headroom
 from benchfleet.machines.provenance import provenance
 from benchfleet.results.disk import EmptyFolders
 from benchfleet.results.publish import Publish, publish
+from benchfleet.results.scribe import Scribe
 from benchfleet.results.write import AttemptFolder
 from benchfleet.runner.attempts import Attempts
 from benchfleet.runner.gates import Gating
@@ -55,8 +56,8 @@ from benchfleet.runner.space import room
 from benchfleet.runner.writers import Writers
 
 WRITERS = 4  # threads that write and sync results; those that wait for the disk are served together
-
-
+CHANNELS = 2  # of these threads, that are served by a process of its own at a time
+MANY = 50  # cells: fewer are not worth a process that seals results
 ALL_SENT, LAST_SENT = 3600.0, 20.0  # seconds to send what is left: at the end, and if interrupted
 MOST_PER_GPU = 8  # slots where as many are wanted as there is room for
 
@@ -125,10 +126,12 @@ def run_cells(
     writers = Writers(getattr(shared, "writers", WRITERS))
     connected = contextlib.ExitStack()
     empty = EmptyFolders()
+    scribe = Scribe(CHANNELS) if len(cells) >= MANY else None
+    folder = partial(scribe.folder if scribe else AttemptFolder, make=empty.make)
     try:
         with contextlib.suppress(LedgerFull):
             bench.tell(ledger)
-        public = partial(publish, leave=empty.leave)
+        public = partial(scribe.publish if scribe else publish, leave=empty.leave)
         sender = _sender(bench, ledger, public)
         runner = Runner(
             runner=RunnerId(os.urandom(16).hex()),
@@ -150,7 +153,7 @@ def run_cells(
             background=writers.give,
             policy=registry.load("policies", bench.campaign.placement)(),
             room=partial(room, bench.layout.root),
-            folder=partial(AttemptFolder, make=empty.make),
+            folder=folder,
             ending=ending,
             serving=serving,
             here=Here(
@@ -172,6 +175,8 @@ def run_cells(
     finally:
         connected.close()
         writers.close()
+        if scribe:
+            scribe.close()
         empty.remove()
         ledger.close()
 

@@ -88,6 +88,15 @@ class AttemptFolder:
         self._series = Series(folder / names.TELEMETRY)
         self._named: dict[str, str] = {}  # what a file is called here, and what the slot calls it
 
+    def unwritten(self) -> AttemptFolder:
+        """The same folder, as another process can be given it, while no sample is in a file."""
+        other = object.__new__(AttemptFolder)
+        vars(other).update(
+            {name: vars(self)[name] for name in ("folder", "log", "_changed", "_held", "_recorded")}
+        )
+        other._samples = None
+        return other
+
     def record(self, lines: bytes) -> None:
         """Append samples, as JSON lines; with the kernel when this returns."""
         self.hold(lines)
