@@ -8,30 +8,40 @@ from collections.abc import Callable
 
 Work = Callable[[], None]
 
+_AT_ONCE = 2  # threads that take what comes; threads of one Python hold each other up
+_BEHIND = 4  # what may wait for these: where more does, the disk is slow, and others help
+
 
 class Writers:
-    """Does what it is given soon, in the order in which that came, several at a time. What is
-    given raises nothing."""
+    """Does what it is given soon, several at a time: where one thread serves, in the order in which
+    that came. What is given raises nothing."""
 
     def __init__(self, count: int) -> None:
         self._work: queue.SimpleQueue[Work | None] = queue.SimpleQueue()
+        self._more: queue.SimpleQueue[Work | None] = queue.SimpleQueue()
         self._threads = [
-            threading.Thread(target=self._serve, name=f"results-{number}", daemon=True)
+            threading.Thread(
+                target=self._serve,
+                args=(self._work if number < _AT_ONCE else self._more,),
+                name=f"results-{number}",
+                daemon=True,
+            )
             for number in range(count)
         ]
         for thread in self._threads:
             thread.start()
 
     def give(self, work: Work) -> None:
-        self._work.put(work)
+        helped = len(self._threads) > _AT_ONCE and self._work.qsize() >= _BEHIND
+        (self._more if helped else self._work).put(work)
 
     def close(self) -> None:
         """Return when all that was given is done."""
-        for _ in self._threads:
-            self._work.put(None)
+        for number in range(len(self._threads)):
+            (self._work if number < _AT_ONCE else self._more).put(None)
         for thread in self._threads:
             thread.join()
 
-    def _serve(self) -> None:
-        while (work := self._work.get()) is not None:
+    def _serve(self, given: queue.SimpleQueue[Work | None]) -> None:
+        while (work := given.get()) is not None:
             work()
