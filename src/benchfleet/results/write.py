@@ -9,17 +9,14 @@ is mended by doing the third again; a crash before it leaves an unpublished fold
 from __future__ import annotations
 
 import contextlib
-import csv
-import io
 import json
 import os
 import re
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
 from io import FileIO
-from json.encoder import encode_basestring
 from pathlib import Path
 from typing import Any
 
@@ -40,10 +37,10 @@ from benchfleet.results.disk import (
 from benchfleet.results.samples import by_index, sample_lines, samples_in
 from benchfleet.results.series import Series
 from benchfleet.results.summary import numbers_and_truths, summarise
+from benchfleet.results.texts import config, pretty, raw_results
 
 _DRAFT = f".{names.SAMPLES}.draft"  # the sealed samples, before they take the recorded ones' place
 _OURS = frozenset({names.CELL, names.SAMPLES, names.LOG, names.FAILURE, names.TELEMETRY, _DRAFT})
-_ENCODER = json.JSONEncoder(sort_keys=True, ensure_ascii=False, allow_nan=False)
 _OF_NOTHING = sha256().hexdigest()
 _UNFIT = re.compile(r'[\\:*?"<>|\x00-\x1f\x7f]')  # in a file's name; some file system takes none
 
@@ -149,7 +146,7 @@ class AttemptFolder:
         """Leave the reason beside what the attempt wrote, with what was measured until then."""
         self.close()
         told = {**failure.to_dict(), **({"telemetry": telemetry} if telemetry else {})}
-        _write(self.folder / names.FAILURE, _pretty(told))
+        _write(self.folder / names.FAILURE, pretty(told))
 
     def close(self) -> None:
         """End it as it stands; its samples serve the next attempt. A disk that is full does not
@@ -184,15 +181,15 @@ class AttemptFolder:
         if scores := verdict.score["per_sample"]:
             records = [{**r, "score": s} for r, s in zip(records, scores, strict=True)]
         texts = {
-            names.RAW_RESULTS: _raw_results(records),
-            names.METRICS: _pretty(
+            names.RAW_RESULTS: raw_results(records),
+            names.METRICS: pretty(
                 {
                     "overall_score": verdict.score["overall"],
                     "task_scores": verdict.score["tasks"],
                     "summary": {**verdict.score["summary"], **metrics},
                 }
             ),
-            names.CONFIG: _pretty(_config(cell)),
+            names.CONFIG: pretty(config(cell)),
         }
         digests = {}
         for name, empty in files.items():
@@ -203,7 +200,7 @@ class AttemptFolder:
         texts[names.SAMPLES] = "".join(json.dumps(record) + "\n" for record in records)
         contents = {name: encoded(text) for name, text in texts.items()}
         digests |= {name: sha256(content).hexdigest() for name, content in contents.items()}
-        sealed = _pretty(
+        sealed = pretty(
             {
                 "format": names.FORMAT,
                 "id": cell.id,
@@ -284,65 +281,11 @@ def write_atomically(file: Path, value: Any) -> None:
     """Replace a JSON file in one step, so that no reader sees half of it."""
     beside = file.with_name(f".{file.name}.{os.getpid()}")
     try:
-        _write(beside, _pretty(value))
+        _write(beside, pretty(value))
         os.replace(beside, file)
     except OSError:
         beside.unlink(missing_ok=True)
         raise
-
-
-def _config(cell: Cell) -> dict[str, Any]:
-    """config.json, in the words of the earlier tools."""
-    return {
-        "model_name": cell.model.name,
-        "adapter_name": cell.model.adapter,
-        "model_kwargs": dict(cell.model.model_kwargs),
-        "tokenizer_kwargs": dict(cell.model.tokenizer_kwargs),
-        "generation_kwargs": dict(cell.workload.generation),
-        "sparse_config_name": cell.config.name,
-        "sparse_attention_config": cell.config.identity() if cell.config.attention else None,
-        "benchmark_name": cell.workload.benchmark,
-        "benchmark_version": cell.workload.version,
-        "subset": cell.workload.subset,
-        "params": dict(cell.workload.params),
-        "limit": cell.workload.limit,
-        "batch_size": cell.workload.batch_size,
-        "repeat": cell.repeat,
-        "seed": cell.data_seed,
-    }
-
-
-def _raw_results(records: Iterable[Mapping[str, Any]]) -> str:
-    """The dataset's columns and the answer; every field quoted, newlines escaped."""
-    rows = [
-        {**record["columns"], "predicted_answer": record["predicted_answer"]} for record in records
-    ]
-    columns = list(dict.fromkeys(name for row in rows for name in row))
-    out = io.StringIO()
-    writer = csv.writer(out, quoting=csv.QUOTE_ALL, lineterminator="\n")
-    writer.writerow(columns)
-    for row in rows:
-        writer.writerow([_field(row.get(name, "")) for name in columns])
-    return out.getvalue()
-
-
-def _field(value: Any) -> str:
-    text = value if isinstance(value, str) else json.dumps(value)
-    return text.replace("\\", "\\\\").replace("\r", "\\r").replace("\n", "\\n")
-
-
-def _pretty(value: Mapping[str, Any]) -> str:
-    """JSON with a line for each key: as readable as it need be, at the speed of the C encoder."""
-    lines = [f"  {encode_basestring(name)}: {_compact(value[name])}" for name in sorted(value)]
-    return "{\n" + ",\n".join(lines) + "\n}\n"
-
-
-def _compact(value: Any) -> str:
-    if type(value) is str:  # as most are: an encoder takes ten times as long to begin
-        return encode_basestring(value)
-    if value is None:
-        return "null"
-    return str(value) if type(value) is int else _ENCODER.encode(value)
 
 
 def _write(file: Path, text: str) -> None:
