@@ -13,7 +13,7 @@ from benchfleet.domain.attempt import Outcome, RunnerId
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.failure import Failure
 from benchfleet.domain.resource import Choice, Device, Offer
-from benchfleet.engines.base import Done, Failed, Order, SlotEvent, SlotId, Started
+from benchfleet.engines.base import Done, Failed, HostReady, Order, SlotEvent, SlotId, Started
 from benchfleet.policies.by_time import LongestFirst, ShortestFirst
 from benchfleet.policies.fifo import Fifo
 from benchfleet.runner.place import Pool
@@ -313,3 +313,19 @@ def test_a_result_keeps_the_type_of_its_device(stage: Stage, tmp_path: Path) -> 
     again = replace(record.outcome, device_type="")
     assert "device_type" not in again.to_dict()
     assert Outcome.from_dict(record.outcome.to_dict()) == record.outcome
+
+
+def test_an_idle_slot_gives_way_to_cells_whose_model_only_slots_without_a_gpu_have(
+    stage: Stage,
+) -> None:
+    both, small, one = (
+        sample_cell(n, model="m", gpus=count, priority=9 - n) for n, count in enumerate((2, 0, 1))
+    )
+    stage.engine.far = ("lab",)
+    stage.engine.script = lasting({}, load=60.0)
+    cpu = Device(kind="cpu", index=0, host="lab")
+    stage.inbox.post(
+        HostReady(host="lab", devices=(cpu,), slots=1, threads=1, provenance={}), after=0.1
+    )
+    end = stage.run([both, small, one], gpus(2))
+    assert end.progress.states == {"success": 3}

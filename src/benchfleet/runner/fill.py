@@ -204,12 +204,16 @@ class Filler:
 
     def _serve_anything(self, shapes: Mapping[Shape, list[Lane]], opened: list[Slot]) -> bool:
         """Nothing goes on at all: do what the policy would rather not."""
+        lacking = False
         for shape, lanes in shapes.items():
             for slot in self._slots.idle:
                 if slot.takes(shape) and not self._claim_for(slot, shape, lanes, wish=Wish()):
                     return False
             if not self._slots.any_busy:
-                self._open_for(shape, lanes, opened, wish=Wish())
+                lacking |= self._open_for(shape, lanes, opened, wish=Wish())
+        if lacking:  # those that are idle have the devices
+            for slot in self._slots.idle:
+                self._slots.retire(slot)
         return True
 
     # A slot that is open
