@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import math
 import operator
-import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 
@@ -16,11 +15,18 @@ SHARES = ("completeness", "complete")  # of cells that succeeded
 TRUTHS = {"true": True, "True": True, "false": False, "False": False}
 _LONGEST = 500  # characters
 
+
+def _median(values: Sequence[Value]) -> float:
+    from statistics import median  # takes longer to load than all that is here
+
+    return float(median(values))
+
+
 AGGREGATES: Mapping[str, Callable[[Sequence[Value]], Value]] = {
     "min": min,
     "max": max,
-    "mean": lambda values: statistics.fmean(values),
-    "median": lambda values: float(statistics.median(values)),
+    "mean": lambda values: math.fsum(values) / len(values),
+    "median": _median,
     "sum": lambda values: math.fsum(values),
     "count": len,
     "all": all,
