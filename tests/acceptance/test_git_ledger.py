@@ -96,14 +96,15 @@ def test_a_merge_brings_results_onto_one_branch_and_strikes_them_off_the_lists(
     listed.write_text("".join(f"{entry}.json\n" for entry in (*names, "another_m3_dense_0")))
     git(seed, "add", ".")
     git(seed, *name, "commit", "-q", "-m", "what is to do")
-    git(seed, "push", "-q", "origin", "HEAD:main")
+    git(seed, "push", "-q", "origin", "HEAD:main", "HEAD:refs/heads/benchfleet/phases")
     user.run("run", *at, "--cpu-slots", "1", "--only", "models=m1")
     assert user.json("merge", *at)["branch"]["entries"] == names[:1]
     user.run("run", *at, "--cpu-slots", "1", "--results", "elsewhere", code=None)
     told = user.json("merge", *at)["branch"]
-    assert (told["entries"], told["struck"], told["refused"]) == (names[1:], 1, {})
+    assert (told["entries"], told["struck"], told["refused"]) == (names[1:], 2, {})
     assert user.json("merge", *at)["branch"]["commit"] == ""
-    assert git(bare, "show", "main:data/phase/one.txt") == "another_m3_dense_0.json\n"
+    for branch in ("main", "benchfleet/phases"):  # where `phase generate` puts them
+        assert git(bare, "show", f"{branch}:data/phase/one.txt") == "another_m3_dense_0.json\n"
     files = git(bare, "ls-tree", "-r", "--name-only", "main").splitlines()
     assert {f"runs/{entry.split('_')[2]}/{entry}.json" for entry in names} <= set(files)
     assert "results/study/m2/dense/mock_benchmark/cell.json" in files

@@ -16,6 +16,7 @@ from benchfleet.git.remote import Remote, Swap
 from benchfleet.results.places.git import bring, place_of, run_of, take_out
 
 MAIN = "refs/heads/main"
+LISTS = "refs/heads/benchfleet/phases"  # where `phase generate` puts lists, unless told otherwise
 _MACHINES = "refs/heads/machine/"
 _LIST = re.compile(r"(?:[^/]+/)?phase/[^/]+\.txt")
 _TRIES = 5
@@ -48,8 +49,8 @@ def merge_branches(
     none. What is not as it was sealed stays where it is. Raises PlaceUnreachable."""
     for _ in range(_TRIES):
         try:
-            told, swap = _merged(remote, objects, campaign, done, at)
-            if swap is None or remote.push([swap]):
+            told, swaps = _merged(remote, objects, campaign, done, at)
+            if not swaps or remote.push(swaps):
                 return told
         except (GitAway, GitDenied) as error:
             raise PlaceUnreachable(str(error)) from error
@@ -58,8 +59,8 @@ def merge_branches(
 
 def _merged(
     remote: Remote, objects: Objects, campaign: str, done: Sequence[Done], at: float
-) -> tuple[Merged, Swap | None]:
-    refs = remote.refs(MAIN, f"{_MACHINES}*")
+) -> tuple[Merged, list[Swap]]:
+    refs = remote.refs(MAIN, LISTS, f"{_MACHINES}*")
     bring(remote, objects, refs)
     old = refs.get(MAIN, "")
     tips = {ref: oid for ref, oid in refs.items() if ref.startswith(_MACHINES)}
@@ -82,12 +83,19 @@ def _merged(
             told.entries.append(entry_name(result.id))
             came.add(ref)
             break
-    tree, told.struck = _struck(objects, tree, {f"{entry_name(one.id)}.json" for one in done})
+    entries, swaps = {f"{entry_name(one.id)}.json" for one in done}, list[Swap]()
+    tree, told.struck = _struck(objects, tree, entries)
+    if lists := refs.get(LISTS):
+        left, struck = _struck(objects, objects.commit_of(lists).tree, entries)
+        told.struck += struck
+        if struck:
+            new = objects.commit(left, (lists,), "strike what is done\n", who=_WHO, at=at)
+            swaps.append(Swap(ref=LISTS, old=lists, new=new))
     if tree == before:
-        return told, None
+        return told, swaps
     parents = (*((old,) if old else ()), *(tips[ref] for ref in sorted(came)))
     told.commit = objects.commit(tree, parents, _message(campaign, told), who=_WHO, at=at)
-    return told, Swap(ref=MAIN, old=old, new=told.commit)
+    return told, [*swaps, Swap(ref=MAIN, old=old, new=told.commit)]
 
 
 def _message(campaign: str, told: Merged) -> str:
