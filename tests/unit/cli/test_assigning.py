@@ -187,3 +187,24 @@ def test_a_cell_is_done_with_when_the_form_that_counts_was_cancelled(study: Camp
     assert Assigner(study, SMALL, [cancelled]).plan([cell], limit=0.1).done == 1
     forms = {str(cell.fingerprint): str(small.fingerprint)}
     assert Assigner(study, SMALL, [cancelled], forms=forms).plan([cell], limit=0.1).done == 0
+
+
+def test_plans_for_boards_laptops_desktops_and_boxes_are_within_2_percent_of_the_bound(
+    tmp_path: Path,
+) -> None:
+    models = "".join(
+        f"    - {{name: m{n}, adapter: mock, size: {1 + 0.35 * n:.2f}GB, "
+        f"model_kwargs: {{answer: a{n}}}}}\n"
+        for n in range(20)
+    )
+    subsets = [64 * n for n in range(1, 11)]
+    (tmp_path / "many.yaml").write_text(
+        f"campaign: many\nmatrix:\n  models:\n{models}  configs: {{dense: null}}\n"
+        f"  benchmarks: [{{recall: {{subsets: {subsets}, samples: 50}}}}]\n"
+    )
+    campaign = load_campaign(tmp_path / "many.yaml")
+    cells = campaign.matrix.expand()
+    assert len(cells) == 200
+    for machines in (MACHINES, SMALL):
+        plan = Assigner(campaign, machines, []).plan(cells)
+        assert plan.gap <= 0.02

@@ -1,0 +1,145 @@
+"""Which cells each slot runs, changed cell by cell, with what of it ends too late."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+
+from .problem import Counts, Piece, Problem
+from .schedule import Share, gangs, schedule, shares
+
+
+class Lanes:
+    """The slots of all machines, alone and in gangs, and the cells of each.
+
+    A lane is a gang of slots of one width. On a machine the lanes of the widest cells come first.
+    """
+
+    def __init__(self, problem: Problem, counts: Counts) -> None:
+        self.problem = problem
+        self.slots: list[tuple[int, ...]] = []  # of each lane
+        self.hosts: list[str] = []
+        self.of: dict[tuple[str, int], list[int]] = {}  # lanes by machine and width, widest first
+        for host, count in problem.slots.items():
+            widths = {group.ways[host].width for group in problem.groups if host in group.ways}
+            for width in sorted(widths, reverse=True):
+                for slots in gangs(count, width):
+                    self.of.setdefault((host, width), []).append(len(self.slots))
+                    self.slots.append(slots)
+                    self.hosts.append(host)
+        self._of_host = {
+            host: [lane for lane, where in enumerate(self.hosts) if where == host]
+            for host in problem.slots
+        }
+        self._stacked = {
+            host: len({len(self.slots[lane]) for lane in lanes}) > 1
+            for host, lanes in self._of_host.items()
+        }
+        self.held: list[dict[int, int]] = [{} for _ in self.slots]  # cells of each group
+        self.models: list[dict[str, int]] = [{} for _ in self.slots]  # cells of each model
+        self.work = [0.0] * len(self.slots)  # seconds, with loading and bringing
+        self.having: dict[tuple[str, str], int] = {}  # lanes with each model that is brought
+        self._brings: dict[tuple[str, str], int] = {}  # the lane that brings it
+        by_host: dict[str, dict[int, int]] = {}
+        for (number, host), count in counts.items():
+            by_host.setdefault(host, {})[number] = count
+        for host, held in by_host.items():
+            for share in shares(problem, host, held):
+                lane = self._lane(host, share.slots)
+                for cells in share.work.values():
+                    for _, number in cells:
+                        self.change(lane, number, 1)
+
+    def _lane(self, host: str, slots: tuple[int, ...]) -> int:
+        return next(lane for lane in self.of[host, len(slots)] if self.slots[lane] == slots)
+
+    @cached_property
+    def ways(self) -> list[dict[int, tuple[float, str, float, float]]]:
+        """By group and lane: seconds of a cell, its model, and seconds to load and bring that."""
+        load, bring = self.problem.load, self.problem.transfer
+        return [
+            {
+                lane: (way.seconds, way.model, load(host, way.model), bring(host, way.model))
+                for host, way in group.ways.items()
+                for lane in self.of[host, way.width]
+            }
+            for group in self.problem.groups
+        ]
+
+    def change(self, lane: int, number: int, change: int) -> None:
+        """So many cells of the group more, or less, in the lane."""
+        seconds, model, load, bring = self.ways[number][lane]
+        held, models, host = self.held[lane], self.models[lane], self.hosts[lane]
+        before = models.get(model, 0)
+        self.work[lane] += change * seconds
+        if count := held.get(number, 0) + change:
+            held[number] = count
+        else:
+            del held[number]
+        if after := before + change:
+            models[model] = after
+        else:
+            del models[model]
+        if (before == 0) != (after == 0):
+            sign = 1 if after else -1
+            self.work[lane] += sign * load
+            if bring:
+                self._bring(host, model, lane, sign, bring)
+
+    def _bring(self, host: str, model: str, lane: int, sign: int, seconds: float) -> None:
+        """The first lane that has the model brings it; when that gives it up, another does."""
+        having = self.having[host, model] = self.having.get((host, model), 0) + sign
+        if sign > 0 and having == 1:
+            self._brings[host, model] = lane
+            self.work[lane] += seconds
+        elif sign < 0 and self._brings[host, model] == lane:
+            self.work[lane] -= seconds
+            if having:
+                others = [one for one in self._of_host[host] if model in self.models[one]]
+                other = self._brings[host, model] = min(others, key=lambda one: self.work[one])
+                self.work[other] += seconds
+
+    def late(self, host: str, end: float) -> float:
+        """How late the machine's slots are done: the seconds after this end, squared, of each."""
+        lanes = self._of_host[host]
+        if not self._stacked[host]:
+            return sum(
+                (work - end) ** 2 * len(self.slots[lane])
+                for lane in lanes
+                if (work := self.work[lane]) > end
+            )
+        ends = [0.0] * self.problem.slots[host]
+        for lane in lanes:
+            if work := self.work[lane]:
+                slots = self.slots[lane]
+                done = max(ends[slot] for slot in slots) + work
+                for slot in slots:
+                    ends[slot] = done
+        return sum((done - end) ** 2 for done in ends if done > end)
+
+    def of_host(self, host: str) -> Sequence[int]:
+        return self._of_host[host]
+
+    @property
+    def counts(self) -> Counts:
+        found: Counts = {}
+        for lane, held in enumerate(self.held):
+            for number, count in held.items():
+                key = number, self.hosts[lane]
+                found[key] = found.get(key, 0) + count
+        return found
+
+    def pieces(self) -> list[Piece]:
+        """All of it, laid out in time."""
+        found: list[Piece] = []
+        for host, lanes in self._of_host.items():
+            shared = [Share(self.slots[lane], self._by_model(lane)) for lane in lanes]
+            found += schedule(self.problem, host, shared)
+        return found
+
+    def _by_model(self, lane: int) -> Mapping[str, list[tuple[float, int]]]:
+        found: dict[str, list[tuple[float, int]]] = {}
+        for number, count in self.held[lane].items():
+            seconds, model, _, _ = self.ways[number][lane]
+            found.setdefault(model, []).extend([(seconds, number)] * count)
+        return {model: sorted(cells, reverse=True) for model, cells in sorted(found.items())}
