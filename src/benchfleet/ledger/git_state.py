@@ -66,7 +66,7 @@ def read_state(objects: Objects, many: Many, state: str, *, now: float, lease: f
             else:
                 rows = [_stood(json.loads(line), now, lease) for line in lines]
                 many("stand_cell", rows)
-                many("stand", ({**row, "object": row["base"]} for row in rows))
+                many("stand", ({**row, "object": ""} for row in rows))  # refs are seen next
     except (ValueError, LookupError, TypeError) as error:
         raise LedgerDamaged(f"the state {state} cannot be read: {error}") from error
 
