@@ -2,7 +2,7 @@
 
 import pytest
 
-pytest.register_assert_rewrite("benchfleet.testing.ledger_contract")
+pytest.register_assert_rewrite("benchfleet.testing.contract")
 
 from .clock import FakeClock  # noqa: E402
 from .ledger_contract import LedgerContract  # noqa: E402

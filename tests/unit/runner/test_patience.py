@@ -13,8 +13,8 @@ from benchfleet.domain.resource import Offer
 from benchfleet.errors import LedgerAway, LedgerFull, LedgerUnreachable
 from benchfleet.ledger.memory import MemoryLedger
 from benchfleet.runner.patience import PatientLedger
+from benchfleet.testing import LedgerContract
 from benchfleet.testing.clock import FakeClock
-from benchfleet.testing.ledger_contract import LedgerContract
 from benchfleet.testing.samples import sample_cell
 
 US = RunnerId("us")

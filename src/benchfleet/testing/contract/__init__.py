@@ -1,0 +1,1 @@
+"""The ledger contract, by what is promised."""

@@ -1,0 +1,84 @@
+"""What every part of the ledger contract stands on: a fresh ledger, a clock, and short words."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from benchfleet.domain.attempt import CellRecord, Claim, Outcome, RunnerId
+from benchfleet.domain.cell import Cell
+from benchfleet.domain.failure import Failure
+from benchfleet.domain.resource import Offer
+from benchfleet.ledger.base import Ledger
+from benchfleet.testing.clock import FakeClock
+from benchfleet.testing.samples import sample_cell
+
+LEASE = 60.0
+ME, OTHER = RunnerId("me"), RunnerId("other")
+ANY = Offer(gpus=8, vram=10**12)
+SUCCESS = Outcome(
+    state="success",
+    digest="abc",
+    metrics={"overall": 0.5, "tasks": {"a": 1.0}},
+    seconds={"load": 1.5},
+    host="here",
+    device="cpu:0",
+)
+OOM = Failure(stage="benchmark", kind="oom", message="no memory", retryable=True, trace="…")
+FAILED = Outcome(state="failed", failure=OOM)
+RETRIED = replace(FAILED, retry_in=10.0)
+
+
+class OnLedger(ABC):
+    """A ledger for each test."""
+
+    folder: Path  # a fresh one for each test
+    clock: FakeClock
+    ledger: Ledger
+
+    @abstractmethod
+    def make_ledger(self, clock: Callable[[], float], lease: float) -> Ledger:
+        """A fresh, empty ledger."""
+
+    def open_again(self, clock: Callable[[], float], lease: float) -> Ledger:
+        """Another handle on the store of `self.ledger`."""
+        return self.ledger
+
+    @pytest.fixture(autouse=True)
+    def _fresh_ledger(self, tmp_path: Path) -> Iterator[None]:
+        self.folder = tmp_path
+        self.clock = FakeClock()
+        with closing(self.make_ledger(self.clock, LEASE)) as self.ledger:
+            yield
+
+    # What the tests below say often.
+
+    def enroll(self, *cells: Cell) -> None:
+        assert self.ledger.enroll(cells) == len(cells)
+
+    def one_claim(self, offer: Offer = ANY, runner: RunnerId = ME) -> Claim:
+        (claim,) = self.ledger.claim(runner, offer)
+        return claim
+
+    def running_cell(self) -> Claim:
+        self.enroll(sample_cell())
+        return self.one_claim()
+
+    def record_of(self, fingerprint: str) -> CellRecord:
+        (record,) = self.ledger.cells(among=[fingerprint])
+        return record
+
+    def only_record(self) -> CellRecord:
+        (record,) = self.ledger.cells()
+        return record
+
+    def order_of(self, offer: Offer = ANY, limit: int = 100) -> list[str]:
+        return [claim.lease.fingerprint for claim in self.ledger.claim(ME, offer, limit)]
+
+    def kinds(self, fingerprint: str) -> list[str]:
+        return [event.kind for event in self.ledger.events() if event.fingerprint == fingerprint]

@@ -1,0 +1,164 @@
+"""What a finish promises: once, fenced, repeatable, with retries and tries."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from benchfleet.domain.attempt import Advice, Outcome
+from benchfleet.domain.cell import Fingerprint
+from benchfleet.domain.event import Event
+from benchfleet.domain.resource import Choice
+from benchfleet.domain.state import FINAL_STATES, FinalState
+from benchfleet.errors import ClaimLost
+from benchfleet.testing.samples import sample_cell
+
+from .base import ANY, FAILED, LEASE, OOM, OTHER, RETRIED, SUCCESS, OnLedger
+
+
+class Finishing(OnLedger):
+    """What a finish promises: once, fenced, repeatable, with retries and tries."""
+
+    @pytest.mark.parametrize("state", FINAL_STATES)
+    def test_finishing_gives_the_final_state_and_keeps_the_outcome(self, state: FinalState) -> None:
+        claim = self.running_cell()
+        outcome = replace(SUCCESS, state=state, failure=OOM)
+        self.ledger.finish(claim.lease, outcome)
+        record = self.only_record()
+        assert (record.state, record.outcome, record.tries) == (state, outcome, 1)
+        assert (record.runner, record.expires_in, record.ready_in) == ("", None, 0.0)
+        assert self.order_of() == []
+
+    def test_a_finish_asked_again_is_silent_and_changes_nothing(self) -> None:
+        claim = self.running_cell()
+        self.ledger.finish(claim.lease, SUCCESS)
+        before = list(self.ledger.cells()), list(self.ledger.events())
+        self.ledger.finish(claim.lease, SUCCESS)
+        self.ledger.finish(claim.lease, replace(SUCCESS, host="told differently"))
+        assert (list(self.ledger.cells()), list(self.ledger.events())) == before
+
+    def test_a_finish_with_a_retry_asked_again_is_silent_even_when_claimed_anew(self) -> None:
+        claim = self.running_cell()
+        self.ledger.finish(claim.lease, replace(RETRIED, retry_in=0.0))
+        self.ledger.finish(claim.lease, replace(RETRIED, retry_in=0.0))
+        newer = self.one_claim(runner=OTHER)
+        self.ledger.finish(claim.lease, replace(RETRIED, retry_in=0.0))
+        record = self.only_record()
+        assert (record.state, record.tries, record.token) == ("running", 1, newer.lease.token)
+
+    @pytest.mark.parametrize("other", [replace(SUCCESS, digest="other"), FAILED, RETRIED])
+    def test_a_second_finish_with_another_outcome_is_refused(self, other: Outcome) -> None:
+        claim = self.running_cell()
+        self.ledger.finish(claim.lease, SUCCESS)
+        with pytest.raises(ClaimLost):
+            self.ledger.finish(claim.lease, other)
+        assert self.only_record().outcome == SUCCESS
+        assert self.only_record().tries == 1
+
+    def test_an_attempt_that_ended_in_a_retry_cannot_succeed_afterwards(self) -> None:
+        claim = self.running_cell()
+        self.ledger.finish(claim.lease, RETRIED)
+        with pytest.raises(ClaimLost):
+            self.ledger.finish(claim.lease, SUCCESS)
+        assert self.only_record().state == "pending"
+
+    def test_a_finish_is_good_after_the_lease_ran_out(self) -> None:
+        claim = self.running_cell()
+        self.clock.advance(2 * LEASE)
+        self.ledger.finish(claim.lease, SUCCESS)
+        assert self.only_record().state == "success"
+        assert list(self.ledger.reap()) == []
+
+    def test_a_finish_is_good_after_a_reap_while_nobody_else_claimed(self) -> None:
+        claim = self.running_cell()
+        self.clock.advance(LEASE)
+        self.ledger.reap()
+        self.ledger.finish(claim.lease, SUCCESS)
+        assert (self.only_record().state, self.only_record().outcome) == ("success", SUCCESS)
+        assert self.order_of() == []
+
+    def test_a_late_retry_is_good_after_a_reap_too(self) -> None:
+        claim = self.running_cell()
+        self.clock.advance(LEASE)
+        self.ledger.reap()
+        self.ledger.finish(claim.lease, RETRIED)
+        assert self.order_of() == []
+        self.clock.advance(10)
+        assert self.order_of() == [claim.lease.fingerprint]
+
+    def test_a_finish_is_refused_once_a_newer_claim_exists(self) -> None:
+        claim = self.running_cell()
+        self.clock.advance(LEASE)
+        self.ledger.reap()
+        newer = self.one_claim(runner=OTHER)
+        with pytest.raises(ClaimLost):
+            self.ledger.finish(claim.lease, SUCCESS)
+        assert self.only_record().state == "running"
+        self.ledger.finish(newer.lease, FAILED)
+        with pytest.raises(ClaimLost):
+            self.ledger.finish(claim.lease, SUCCESS)
+        assert self.only_record().outcome == FAILED
+
+    def test_a_finish_is_refused_after_a_release(self) -> None:
+        claim = self.running_cell()
+        self.ledger.release([claim.lease], "no room")
+        with pytest.raises(ClaimLost):
+            self.ledger.finish(claim.lease, SUCCESS)
+        assert self.only_record().state == "pending"
+
+    def test_finishing_an_unknown_cell_is_refused(self) -> None:
+        claim = self.running_cell()
+        with pytest.raises(ClaimLost):
+            self.ledger.finish(replace(claim.lease, fingerprint=Fingerprint("unknown")), SUCCESS)
+
+    def test_a_retry_waits_out_its_back_off_by_the_ledgers_clock(self) -> None:
+        claim = self.running_cell()
+        self.ledger.finish(claim.lease, RETRIED)
+        record = self.only_record()
+        assert (record.state, record.ready_in, record.outcome) == ("pending", 10.0, RETRIED)
+        self.clock.advance(9)
+        assert self.only_record().ready_in == 1.0
+        assert self.order_of() == []
+        self.clock.advance(1)
+        again = self.one_claim()
+        assert (again.lease.attempt, again.tries) == (2, 1)
+        assert again.lease.token > claim.lease.token
+        assert self.only_record().ready_in == 0.0
+
+    @pytest.mark.parametrize(("charged", "tries"), [(True, 1), (False, 0)])
+    def test_only_a_charged_outcome_uses_up_a_try(self, charged: bool, tries: int) -> None:
+        claim = self.running_cell()
+        self.ledger.finish(claim.lease, replace(RETRIED, retry_in=0.0, charged=charged))
+        assert self.only_record().tries == tries
+        assert self.one_claim().tries == tries
+
+    @pytest.mark.parametrize("chosen", [False, True])
+    def test_a_claim_brings_the_outcome_that_asked_for_it(self, chosen: bool) -> None:
+        cell = sample_cell()
+        self.enroll(cell)
+        offer = replace(ANY, among=Choice([cell.fingerprint]) if chosen else None)
+        first = self.one_claim(offer)
+        assert (first.after, first.advice) == (None, Advice())
+        asked = replace(
+            RETRIED,
+            retry_in=0.0,
+            advice=Advice(batch_size=4, alone=True, vram=10),
+            first=OOM,
+            failures={"oom": 2},
+        )
+        self.ledger.finish(first.lease, asked)
+        second = self.one_claim(offer)
+        assert (second.after, second.advice) == (asked, asked.advice)
+        self.ledger.release([second.lease], "not here")
+        third = self.one_claim(offer, OTHER)
+        assert third.after == asked
+        self.clock.advance(LEASE)
+        self.ledger.reap()
+        assert self.one_claim(offer).after == asked
+
+    def test_a_cell_that_is_to_be_tried_again_from_the_beginning_brings_none(self) -> None:
+        claim = self.running_cell()
+        self.ledger.finish(claim.lease, replace(FAILED, advice=Advice(batch_size=1)))
+        self.ledger.record(Event(kind="retry_asked", fingerprint=claim.lease.fingerprint))
+        assert self.one_claim().after is None

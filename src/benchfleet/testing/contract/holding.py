@@ -1,0 +1,92 @@
+"""What holding a cell promises: renewals, leases that run out, cells given back."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from benchfleet.domain.cell import Fingerprint
+from benchfleet.domain.event import Event
+from benchfleet.testing.samples import sample_cell
+
+from .base import ANY, LEASE, ME, OTHER, SUCCESS, OnLedger
+
+
+class Holding(OnLedger):
+    """What holding a cell promises: renewals, leases that run out, cells given back."""
+
+    def test_renewing_begins_the_time_anew(self) -> None:
+        claim = self.running_cell()
+        self.clock.advance(LEASE - 1)
+        assert list(self.ledger.renew([claim.lease])) == [claim.lease]
+        assert self.only_record().expires_in == LEASE
+        self.clock.advance(LEASE - 1)
+        assert list(self.ledger.reap()) == []
+
+    def test_a_lease_that_ran_out_can_be_renewed_while_nobody_reaped_it(self) -> None:
+        claim = self.running_cell()
+        self.clock.advance(2 * LEASE)
+        assert list(self.ledger.renew([claim.lease])) == [claim.lease]
+        assert list(self.ledger.reap()) == []
+
+    def test_only_the_leases_still_held_are_renewed(self) -> None:
+        self.enroll(*(sample_cell(n) for n in range(4)))
+        held, ended, given_back, cancelled = (
+            claim.lease for claim in self.ledger.claim(ME, ANY, 4)
+        )
+        self.ledger.finish(ended, SUCCESS)
+        self.ledger.release([given_back], "no room")
+        self.ledger.record(Event(kind="cancel_asked", fingerprint=cancelled.fingerprint))
+        unknown = replace(held, fingerprint=Fingerprint("unknown"))
+        asked = [ended, given_back, held, cancelled, unknown]
+        assert list(self.ledger.renew(asked)) == [held]
+
+    def test_a_reaped_lease_is_not_renewed(self) -> None:
+        claim = self.running_cell()
+        self.clock.advance(LEASE)
+        self.ledger.reap()
+        assert list(self.ledger.renew([claim.lease])) == []
+        newer = self.one_claim(runner=OTHER)
+        assert list(self.ledger.renew([claim.lease, newer.lease])) == [newer.lease]
+
+    def test_reap_returns_an_expired_claim_once(self) -> None:
+        claim = self.running_cell()
+        self.clock.advance(LEASE - 1)
+        assert list(self.ledger.reap()) == []
+        self.clock.advance(1)
+        assert list(self.ledger.reap()) == [claim.lease.fingerprint]
+        assert list(self.ledger.reap()) == []
+        record = self.only_record()
+        assert (record.state, record.tries, record.runner) == ("pending", 0, "")
+        assert record.expires_in is None
+
+    def test_an_expired_lease_keeps_its_cell_until_it_is_reaped(self) -> None:
+        self.running_cell()
+        self.clock.advance(10 * LEASE)
+        assert self.order_of() == []
+
+    def test_reap_takes_only_what_ran_out(self) -> None:
+        self.enroll(sample_cell(0), sample_cell(1))
+        old = self.one_claim()
+        self.clock.advance(LEASE / 2)
+        self.one_claim()
+        self.clock.advance(LEASE / 2)
+        assert list(self.ledger.reap()) == [old.lease.fingerprint]
+
+    def test_a_cell_given_back_is_pending_at_once_and_uses_up_no_try(self) -> None:
+        claim = self.running_cell()
+        self.ledger.release([claim.lease], "shutting down")
+        record = self.only_record()
+        assert (record.state, record.tries, record.ready_in) == ("pending", 0, 0.0)
+        again = self.one_claim(runner=OTHER)
+        assert again.lease.token > claim.lease.token
+        assert (again.lease.attempt, again.tries) == (2, 0)
+
+    def test_releasing_what_is_no_longer_held_is_passed_over(self) -> None:
+        claim = self.running_cell()
+        self.ledger.release([claim.lease], "once")
+        newer = self.one_claim(runner=OTHER)
+        before = list(self.ledger.cells()), list(self.ledger.events())
+        unknown = replace(claim.lease, fingerprint=Fingerprint("unknown"))
+        self.ledger.release([claim.lease, unknown], "twice")
+        assert (list(self.ledger.cells()), list(self.ledger.events())) == before
+        self.ledger.finish(newer.lease, SUCCESS)
