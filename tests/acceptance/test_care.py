@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from .conftest import User
+from .conftest import User, samples_kept, until
 
 STUDY = """\
 campaign: study
@@ -134,8 +134,7 @@ def test_cells_are_cancelled_with_what_they_have_and_come_back_with_it(user: Use
     running = user.start("run", "study.yaml", "--cpu-slots", "1")
     try:
         wait_for(user, "the first cell's start", running=1)
-        while not any("sample-1" in file.read_text() for file in samples(user)):
-            time.sleep(0.05)
+        until(lambda: samples_kept(user) >= 2)
         told = user.run("cancel", "study.yaml", "--yes").stdout
         assert "m1/dense/_hostile  its runner stops it" in told
         assert "bring them back with: benchfleet retry study.yaml" in told
@@ -151,10 +150,6 @@ def test_cells_are_cancelled_with_what_they_have_and_come_back_with_it(user: Use
     user.run("run", "study.yaml")
     sealed = json.loads(user.published()["m1/dense/_hostile"])
     assert sealed["provenance"]["resumed_samples"] >= 2
-
-
-def samples(user: User) -> list[Path]:
-    return [folder / "samples.jsonl" for folder in folders(user)]
 
 
 def test_cells_that_were_never_run_can_be_cancelled(user: User) -> None:

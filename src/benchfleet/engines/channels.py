@@ -74,6 +74,7 @@ class ChannelEngine:
             os.set_blocking(end, False)
         self._selector.register(self._waking, selectors.EVENT_READ, None)
         self._ended = False
+        self._awake = time.monotonic()  # when this turn began
         self._thread = threading.Thread(target=self._serve, name="slots", daemon=True)
         self._thread.start()
 
@@ -205,13 +206,12 @@ class ChannelEngine:
     def _serve(self) -> None:
         tick = self._heartbeat / _TICKS
         next_beat = time.monotonic() + tick
-        awake = time.monotonic()
         while not self._ended:
             self._watch_writes()
             found = self._selector.select(max(0.0, next_beat - time.monotonic()))
-            if time.monotonic() - awake > 2 * self._heartbeat:
+            before, self._awake = self._awake, time.monotonic()
+            if self._awake - before > 2 * self._heartbeat:
                 self._excuse_silence()
-            awake = time.monotonic()
             for key, events in found:
                 if key.data is None:
                     os.read(self._waking, 4096)
@@ -256,7 +256,7 @@ class ChannelEngine:
         """This process itself was suspended, so nobody can be blamed for not being heard."""
         with self._lock:
             for child in self._slots.values():
-                child.heard = child.overseen = time.monotonic()
+                child.heard = child.overseen = self._awake
 
     def _watch_writes(self) -> None:
         """Watch the pipes that still have something to take, and no others."""
@@ -357,7 +357,7 @@ class ChannelEngine:
             self._post(verdict)
 
     def _beat(self, child: Child) -> bool:
-        now = time.monotonic()
+        now = self._awake  # where all slept since, nobody is silent before the next turn excused it
         if child.process.poll() is not None:
             return self._read_last(child)
         if child.verdict is not None and now - child.verdict_since > _HELD:
@@ -386,7 +386,7 @@ class ChannelEngine:
 
     def _is_missing(self, child: Child) -> bool:
         """Whether neither it nor its supervisor was heard for two heartbeats."""
-        return time.monotonic() - max(child.heard, child.overseen) > self._noticed
+        return self._awake - max(child.heard, child.overseen) > self._noticed
 
     def _condemn(self, child: Child, why: str) -> None:
         child.complaint = child.complaint or why
