@@ -50,7 +50,8 @@ url, folder, batch, lease, hours, slow = sys.argv[1:]
 runner = str(uuid.uuid4())
 
 def files(objects, tree, lease, outcome, id):
-    return objects.with_file(tree, f"results/{lease.fingerprint}", objects.blob(runner.encode()))
+    content = objects.blob(outcome.digest.encode())
+    return objects.with_file(tree, f"results/{lease.fingerprint}", content)
 
 ledger = GitLedger(
     url, campaign="study", folder=Path(folder), lease=float(lease), files=files, patience=120,
