@@ -213,6 +213,8 @@ def same_choice(
         words += ["--campaign", arguments.named]
     if verb == "run" and works and getattr(arguments, "models", ""):
         words += ["--models", arguments.models]
+    if verb == "run" and getattr(arguments, "assigned", None) is not None:
+        words += ["--assigned", *filter(None, [arguments.assigned])]
     whole = verb.split()[0] in _WHOLE
     for option in () if whole else ("only", "exclude"):
         for text in getattr(arguments, option, ()):

@@ -1,0 +1,22 @@
+"""The command that a run tells its user to copy next."""
+
+from __future__ import annotations
+
+import argparse
+
+import pytest
+
+from benchfleet.cli import options, work
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["study.yaml --assigned", "study.yaml --assigned tasks/lab1_tasks.json", "study.yaml"],
+)
+def test_a_worker_goes_on_with_what_it_was_given(words: str) -> None:
+    parser = argparse.ArgumentParser()
+    work.configure(parser)
+    arguments = parser.parse_args(words.split())
+    arguments.verb = "work"
+    assert options.same_choice(arguments, "run") == f"benchfleet work {words}"
+    assert "--assigned" not in options.same_choice(arguments, "retry")
