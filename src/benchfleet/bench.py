@@ -21,7 +21,6 @@ from benchfleet.domain.cell import Cell
 from benchfleet.domain.event import Event
 from benchfleet.domain.phase import GATE_EVENTS, Decision, decisions
 from benchfleet.domain.plan import ASSIGNED, Plan, forms, plans
-from benchfleet.domain.slots import BEGAN
 from benchfleet.domain.told import TOLD, newest
 from benchfleet.domain.usage import Bill
 from benchfleet.environment import host_name, lease_seconds, own_cache
@@ -30,17 +29,15 @@ from benchfleet.errors import (
     LedgerAbsent,
     LedgerDamaged,
     LedgerError,
-    ResultsError,
-    UnknownName,
 )
-from benchfleet.ledger.addresses import shown_url
+from benchfleet.ledger.addresses import shown_url, split_url, usual_lease
 from benchfleet.ledger.base import DEFAULT_LEASE, Ledger
 from benchfleet.ledger.gates import Standing, standings
-from benchfleet.ledger.history import BILLED, STORED, bills, seen_elsewhere
-from benchfleet.results.layout import CELL, Layout
-from benchfleet.results.outbox import Outbox
+from benchfleet.ledger.history import BILLED, bills
+from benchfleet.results.disk import make_folder
+from benchfleet.results.layout import Layout
 from benchfleet.results.places.base import Place, place_at
-from benchfleet.results.read import is_published, published_folders, sealed_attempts
+from benchfleet.results.read import published_folders, sealed_attempts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -251,66 +248,10 @@ class Bench:
                 records.append(record)
         return records if len(records) == len(among) and not sealed_attempts(self.layout) else None
 
-    def gone(self, records: Iterable[CellRecord]) -> list[CellRecord]:
-        """The cells that the ledger has as done and whose results are nowhere."""
-        absent = self.absent(records)
-        elsewhere = self.elsewhere(absent)
-        return [record for record in absent if record.fingerprint not in elsewhere]
-
-    def absent(self, records: Iterable[CellRecord]) -> list[CellRecord]:
-        """The cells that the ledger has as done and whose results are not in this folder."""
-        absent = [r for r in records if r.state == "success" and not self._has_results(r)]
-        waiting = self._waiting(absent)
-        # Asked again: another runner may have published one between the two looks.
-        return [r for r in absent if r.fingerprint not in waiting and not self._has_results(r)]
-
-    def elsewhere(self, records: Iterable[CellRecord]) -> dict[str, str]:
-        """Where the results of these cells were seen last, by fingerprint: a place, or a host with
-        a folder of its own. Those that should be in this folder are not among them."""
-        digests = {str(r.fingerprint): r.outcome.digest for r in records if r.outcome}
-        ledger = self.existing_ledger() if digests else None
-        if ledger is None:
-            return {}
-        with closing(ledger):
-            events = ledger.events(among=set(digests), kinds={"finished", STORED})
-            began = ledger.events(among={""}, kinds={BEGAN})
-        return seen_elsewhere(events, began, digests, here=self.layout.own_id())
-
     def place(self) -> Place | None:
         """The place that results are put to, where the campaign names one. Raises UnknownName,
         MissingExtra or ResultsError."""
         return place_at(self.campaign.place, self.campaign.name) if self.campaign.place else None
-
-    def unpublished(self, records: Iterable[CellRecord]) -> list[CellRecord]:
-        """The cells that are done and sealed, and that the next run puts at their public path."""
-        done = [record for record in records if record.state == "success"]
-        waiting = self._waiting(done)
-        return [
-            record
-            for record in done
-            if (digest := waiting.get(record.fingerprint)) is not None
-            and not is_published(self.layout, record.path, digest)
-        ]
-
-    def unsent(self) -> bool:
-        """Whether results wait to be put to the campaign's place."""
-        place, outbox = self.campaign.place, Outbox(self.layout)
-        return bool(place) and (len(outbox) > 0 or not outbox.is_for(place))
-
-    def _has_results(self, record: CellRecord) -> bool:
-        # Text, not a Path: this is asked of every cell of a campaign.
-        return os.path.exists(f"{self.layout.root}/{record.path}/{CELL}")
-
-    def _waiting(self, records: Iterable[CellRecord]) -> dict[str, str]:
-        """The digests of the sealed attempts that the ledger took, by fingerprint."""
-        done = {str(record.fingerprint): record for record in records}
-        found = sealed_attempts(self.layout, done) if done else {}
-        waiting = {}
-        for folder, digest in found.items():
-            outcome = done[folder.parent.name].outcome
-            if outcome is not None and outcome.digest == digest:
-                waiting[folder.parent.name] = digest
-        return waiting
 
     def set_aside_damaged_ledger(self) -> Path | None:
         """Move an embedded ledger that is damaged out of the way; where it is kept.
@@ -334,7 +275,9 @@ class Bench:
                     f"{error}\nIt is left there while a runner may hold {held[0]}: end that runner,"
                     " or wait until its lease ran out."
                 ) from error
-            return _set_aside(file)
+            from benchfleet.ledger.sqlite_file import set_aside
+
+            return set_aside(file)
         return None
 
     def _refuse_to_forget(self, absent: LedgerAbsent) -> None:
@@ -348,53 +291,10 @@ class Bench:
             ) from absent
 
 
-def _set_aside(file: Path) -> Path:
-    number = 1
-    while (kept := file.with_name(f"{file.name}.damaged-{number}")).exists():
-        number += 1
-    for suffix in ("-wal", "-shm", ""):
-        if (part := file.with_name(file.name + suffix)).exists():
-            os.rename(part, kept.with_name(kept.name + suffix))
-    return kept
-
-
-def split_url(url: str) -> tuple[str, str]:
-    """``sqlite:///abs/ledger.db``, ``sqlite:rel.db``, a bare path, or ``postgresql://host/db`` as
-    scheme and rest."""
-    scheme, colon, rest = url.partition(":")
-    if not colon or "/" in scheme:
-        return "sqlite", url
-    if scheme not in registry.names("ledgers"):
-        raise UnknownName(registry.no_such("ledgers", scheme))
-    return scheme, rest.removeprefix("//")
-
-
-def make_folder(folder: Path) -> None:
-    """Make a results folder, or say why it cannot be written."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        probe = folder / f".write-{os.urandom(4).hex()}"
-        probe.touch()
-        probe.unlink()
-    except OSError as error:
-        raise ResultsError(
-            f"the results folder {folder} cannot be written ({error.strerror}); "
-            "name another with --results or under 'results' in the campaign file"
-        ) from None
-
-
-def _usual_lease(url: str) -> float:
-    """Seconds: longer where a heartbeat is dear."""
-    if not url:
-        return DEFAULT_LEASE
-    kind = registry.load("ledgers", split_url(url)[0])
-    return float(getattr(kind, "usual_lease", DEFAULT_LEASE))
-
-
 def open_bench(campaign: Campaign, *, ledger: str = "") -> Bench:
     """Tie a campaign to its folder and its ledger. Raises LedgerError for a wrong lease."""
     try:
-        lease = lease_seconds(os.environ) or _usual_lease(ledger)
+        lease = lease_seconds(os.environ) or usual_lease(ledger)
     except ValueError as error:
         raise LedgerError(str(error)) from error
     return Bench(campaign=campaign, layout=Layout(campaign.results), url=ledger, lease=lease)

@@ -13,7 +13,7 @@ from functools import cache, partial
 from pathlib import Path
 
 from benchfleet import registry
-from benchfleet.bench import Bench, make_folder
+from benchfleet.bench import Bench
 from benchfleet.campaign.base import AUTO, Machine
 from benchfleet.domain.attempt import CellRecord, RunnerId
 from benchfleet.domain.cell import Cell
@@ -26,7 +26,7 @@ from benchfleet.ledger.base import DEFAULT_LEASE, Ledger
 from benchfleet.machines.devices import CPU_SLOTS, chosen_devices, cores, nvml_gpus
 from benchfleet.machines.headroom import headroom
 from benchfleet.machines.provenance import provenance
-from benchfleet.results.disk import EmptyFolders
+from benchfleet.results.disk import EmptyFolders, make_folder
 from benchfleet.results.publish import Publish, publish
 from benchfleet.results.scribe import Scribe
 from benchfleet.results.write import AttemptFolder

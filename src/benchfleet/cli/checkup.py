@@ -11,7 +11,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from benchfleet import registry
-from benchfleet.bench import Bench, split_url
+from benchfleet.bench import Bench
 from benchfleet.campaign.inventory import choose_hosts, known_hosts_of, load_inventory
 from benchfleet.cli import options
 from benchfleet.cli.fleet import on_all
@@ -27,6 +27,7 @@ from benchfleet.errors import (
     LedgerError,
     PlaceUnreachable,
 )
+from benchfleet.ledger.addresses import split_url
 from benchfleet.ledger.sqlite_file import mount_table, network_file_system
 from benchfleet.machines.checkup import Check, folder_check, judged, size
 from benchfleet.machines.devices import cores

@@ -11,7 +11,7 @@ import sys
 import time
 from pathlib import Path
 
-from benchfleet.bench import Bench, make_folder
+from benchfleet.bench import Bench
 from benchfleet.cli import options
 from benchfleet.cli.fleet import machines
 from benchfleet.cli.options import AskedDevices
@@ -20,6 +20,7 @@ from benchfleet.cli.words import printable, shown_path
 from benchfleet.errors import BenchfleetError
 from benchfleet.presence import record as records
 from benchfleet.presence.feed import DETACHED
+from benchfleet.results.disk import make_folder
 
 _LOOK = 0.02  # seconds between looks whether it has begun
 _PATIENCE = 60.0  # seconds in which it should have; large campaigns take long to enroll

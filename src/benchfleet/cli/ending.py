@@ -22,6 +22,7 @@ from benchfleet.reports.tables import Comparison, compare
 from benchfleet.results.read import sample_scores
 from benchfleet.runner.loop import RunEnd
 from benchfleet.summary import summarised
+from benchfleet.whereabouts import Whereabouts
 
 
 def compared(
@@ -63,8 +64,9 @@ def conclude(
 ) -> int:
     """Say how a run ended, and return its exit code."""
     records = bench.records(cells)
-    absent = bench.absent(records)
-    elsewhere = bench.elsewhere(absent)
+    where = Whereabouts(bench)
+    absent = where.absent(records)
+    elsewhere = where.elsewhere(absent)
     gone = [record for record in absent if record.fingerprint not in elsewhere]
     phases = standings_of_all(bench) if any(cell.phase for cell in cells) else []
     comparison = compared(bench, cells, records)
@@ -78,7 +80,7 @@ def conclude(
             sys.stdout.flush()
     if end.interrupted:
         return 128 + signal.SIGINT
-    all_there = not gone and not bench.unpublished(records) and not end.unsent
+    all_there = not gone and not where.unpublished(records) and not end.unsent
     complete = comparison.counts["success"] == comparison.counts["total"] and all_there
     return 0 if complete and not any(map(phased.closed, phases)) else 1
 

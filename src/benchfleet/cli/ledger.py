@@ -7,11 +7,12 @@ import json
 from contextlib import closing
 from typing import Any, cast
 
-from benchfleet.bench import Bench, open_bench, split_url
+from benchfleet.bench import Bench, open_bench
 from benchfleet.campaign.load import load_campaign
 from benchfleet.cli import options
 from benchfleet.cli.words import printable
 from benchfleet.errors import CampaignError, LedgerAbsent, LedgerError, Mistake
+from benchfleet.ledger.addresses import split_url
 from benchfleet.ledger.checking import faults
 from benchfleet.ledger.copying import SqlTables, copy
 from benchfleet.ledger.rights import to_look, to_run

@@ -11,18 +11,20 @@ from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
 
-from benchfleet.bench import Bench, make_folder
+from benchfleet.bench import Bench
 from benchfleet.cli import options
 from benchfleet.cli.ending import compared, write_report
 from benchfleet.cli.words import printable, shown_path
 from benchfleet.domain.attempt import CellRecord
 from benchfleet.errors import LedgerAbsent, LedgerAway, PlaceUnreachable, UnknownName
 from benchfleet.ledger.base import Ledger
+from benchfleet.results.disk import make_folder
 from benchfleet.results.places.base import Place, place_at
 from benchfleet.results.places.git import GitPlace
 from benchfleet.results.places.git_merge import Done, Merged, merge_branches
 from benchfleet.runner.gathering import Gathered, gather, unsound
 from benchfleet.runner.recover import publish_what_was_committed
+from benchfleet.whereabouts import Whereabouts
 
 _SHOWN = 20  # results that are named one by one
 
@@ -57,14 +59,14 @@ def main(arguments: argparse.Namespace) -> int:
             if found.problem:
                 print(printable(f"benchfleet: {found.problem}"), file=sys.stderr)
         records = bench.records(cells)
-        absent = bench.absent(records)
+        absent = Whereabouts(bench).absent(records)
         places = _places(arguments, bench, ledger)
         told = gather(bench.layout, absent, places)
         branch = _branch(bench, ledger, records)
         done = [record for record in records if record.state == "success"]
         here = [record for record in done if record not in absent]
         unfit = {r.path: why for r in here if (why := unsound(bench.layout, r))}
-        where = bench.elsewhere(told.missing)
+        where = Whereabouts(bench).elsewhere(told.missing)
         last = {
             record.path: where.get(record.fingerprint) or _host_of(record)
             for record in told.missing

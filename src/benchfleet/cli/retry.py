@@ -8,6 +8,7 @@ import json
 from benchfleet.cli import options, selection
 from benchfleet.cli.words import printable
 from benchfleet.domain.event import Event
+from benchfleet.whereabouts import Whereabouts
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -30,7 +31,7 @@ def main(arguments: argparse.Namespace) -> int:
     ended = [record for record in records if record.state in _states(arguments)]
     ledger = bench.existing_ledger()
     if ledger is not None:
-        found = bench.gone(records) if arguments.gone else ended
+        found = Whereabouts(bench).gone(records) if arguments.gone else ended
         for record in selection.selected(arguments, found):
             ledger.record(Event(kind="retry_asked", fingerprint=record.fingerprint))
             again.append(record.path)

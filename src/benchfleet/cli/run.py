@@ -13,6 +13,7 @@ from benchfleet.cli import options
 from benchfleet.cli.words import printable, shown_path
 from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.cell import Cell
+from benchfleet.whereabouts import Whereabouts
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -56,7 +57,7 @@ def main(arguments: argparse.Namespace) -> int:
     cells = allowed_here(arguments, bench, cells)
     devices = options.asked_devices(arguments, bench.campaign)
     quiet = arguments.json or arguments.log_json
-    if not quiet and bench.still_told() and not bench.unsent():
+    if not quiet and bench.still_told() and not Whereabouts(bench).unsent():
         records = bench.finished(cells)
         if records is not None and _passed_all_gates(bench):
             return _nothing_was_run(arguments, bench, records)
@@ -115,7 +116,7 @@ def _nothing_was_run(
 ) -> int:
     """Say that every cell is done already, where the report is, and what is missing of it."""
     name, count = bench.campaign.name, len(records)
-    gone = bench.gone(records)
+    gone = Whereabouts(bench).gone(records)
     lines = [f"{name}: every cell is done already; nothing was run"]
     if not sys.stdout.isatty():  # as every run begins that is not watched
         lines.insert(0, f"{name}: {count} cells · {count} done ({count} reused)")

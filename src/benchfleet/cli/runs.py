@@ -8,12 +8,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchfleet.bench import Bench, split_url
+from benchfleet.bench import Bench
 from benchfleet.campaign.load import load_campaign
 from benchfleet.cli import options
 from benchfleet.cli.words import shown_path
 from benchfleet.errors import BenchfleetError
-from benchfleet.ledger.addresses import shown_url
+from benchfleet.ledger.addresses import shown_url, split_url
 from benchfleet.presence.record import Record, runs_here, runs_of
 from benchfleet.results.layout import Layout
 

@@ -11,6 +11,7 @@ from benchfleet.cli.words import printable
 from benchfleet.domain.state import STATES
 from benchfleet.reports.spending import in_all, spending, total
 from benchfleet.results.outbox import Outbox
+from benchfleet.whereabouts import Whereabouts
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -28,8 +29,9 @@ def main(arguments: argparse.Namespace) -> int:
         counts[record.state] += 1
     holders = holding.holders(bench, records)
     failed = [record for record in records if record.state in ("failed", "partial")]
-    absent, unpublished = bench.absent(records), bench.unpublished(records)
-    elsewhere = bench.elsewhere(absent)
+    where = Whereabouts(bench)
+    absent, unpublished = where.absent(records), where.unpublished(records)
+    elsewhere = where.elsewhere(absent)
     gone = [record for record in absent if record.fingerprint not in elsewhere]
     unsent = len(Outbox(bench.layout))
     phases = bench.phases(cells, records)
@@ -78,8 +80,8 @@ def main(arguments: argparse.Namespace) -> int:
     for record in unpublished:
         print(printable(f"  waits    {record.path}  done; the next run puts it at its place"))
     if elsewhere:
-        where = Counter(elsewhere.values())
-        there = ", ".join(f"{count} at {place}" for place, count in sorted(where.items()))
+        found_at = Counter(elsewhere.values())
+        there = ", ".join(f"{count} at {place}" for place, count in sorted(found_at.items()))
         merge = options.same_choice(arguments, "merge")
         print(printable(f"results that are not here: {there}; bring them: {merge}"))
     if unsent:

@@ -9,13 +9,13 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from benchfleet import registry
-from benchfleet.bench import open_bench, split_url
+from benchfleet.bench import open_bench
 from benchfleet.campaign.base import RESULTS, Campaign, results_folder
 from benchfleet.domain.matrix import Matrix
 from benchfleet.domain.names import path_part
 from benchfleet.domain.told import TOLD, Told, newest
 from benchfleet.errors import LedgerAbsent
-from benchfleet.ledger.addresses import shown_url
+from benchfleet.ledger.addresses import shown_url, split_url
 from benchfleet.results.layout import Layout
 
 

@@ -23,6 +23,7 @@ from benchfleet.ledger.base import Ledger
 from benchfleet.presence.record import runs_of
 from benchfleet.results.verify import KINDS, Finding, Verifier
 from benchfleet.runner.repair import MOVED, REPAIRED, Repaired, repair
+from benchfleet.whereabouts import Whereabouts
 from benchfleet.wiring import rescore
 
 _SETTLES = 1.0  # seconds that a run takes at most from the ledger's commit to the rename
@@ -130,7 +131,7 @@ def _verified(
         found |= {path: again.look(now[path]) for path in moving}
         records = [now[record.path] for record in records]
     gone = [r for r in records if (one := found[r.path]) and one.kind == "gone"]
-    elsewhere = bench.elsewhere(gone)
+    elsewhere = Whereabouts(bench).elsewhere(gone)
     absent = {record.path for record in gone if record.fingerprint in elsewhere}
     wrong = [one for path, one in found.items() if one is not None and path not in absent]
     notes = _elsewhere(arguments, elsewhere.values())

@@ -8,12 +8,13 @@ from numbers import Integral
 from pathlib import Path
 from typing import Any
 
-from benchfleet.bench import Bench, open_bench, split_url
+from benchfleet.bench import Bench, open_bench
 from benchfleet.campaign.base import Machine, absolute
 from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.event import Event
 from benchfleet.errors import CampaignError, DeviceError, Mistake, UnknownName
+from benchfleet.ledger.addresses import split_url
 from benchfleet.presence.feed import announced, both
 from benchfleet.results import layout as names
 from benchfleet.results.layout import Layout
@@ -24,6 +25,7 @@ from benchfleet.runner.place import Pool
 from benchfleet.runner.rebuild import rebuild
 from benchfleet.runner.recover import publish_what_was_committed
 from benchfleet.summary import summarised, write_summary
+from benchfleet.whereabouts import Whereabouts
 from benchfleet.wiring import Fleet, choose_pool, run_cells
 
 from .arguments import CALL, Arguments, read_arguments
@@ -185,10 +187,12 @@ def _deleted(bench: Bench, records: Iterable[CellRecord]) -> list[CellRecord]:
     """The results that are not at their place, nor just about to be put there by another runner."""
     absent = [
         record
-        for record in bench.gone(records)
+        for record in Whereabouts(bench).gone(records)
         if not any(bench.layout.attempts_of(record.fingerprint).glob(f"*/{names.CELL}"))
     ]
-    return bench.gone(absent)  # asked again: one may have been put there between the two looks
+    return Whereabouts(bench).gone(
+        absent
+    )  # asked again: one may have been put there between the two looks
 
 
 def _reasons(records: Iterable[CellRecord], end: RunEnd, watch: Watch) -> dict[str, str]:

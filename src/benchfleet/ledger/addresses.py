@@ -1,9 +1,13 @@
-"""Where a ledger on a server is: its URL as people may see it, and its schema there."""
+"""A ledger's URL: taken apart, as people may see it, and what is usual where it leads."""
 
 from __future__ import annotations
 
 import hashlib
 import re
+
+from benchfleet import registry
+from benchfleet.errors import UnknownName
+from benchfleet.ledger.base import DEFAULT_LEASE
 
 _NAME_MAX = 63  # bytes of an identifier in PostgreSQL
 
@@ -22,3 +26,22 @@ def shown_url(url: str) -> str:
     """The URL as people may see it: without a password."""
     without = re.sub(r"(//[^:@/?]*):.*@", r"\1@", url)
     return re.sub(r"(?i)([?&])password=[^&]*&?", r"\1", without).rstrip("?&")
+
+
+def split_url(url: str) -> tuple[str, str]:
+    """``sqlite:///abs/ledger.db``, ``sqlite:rel.db``, a bare path, or ``postgresql://host/db`` as
+    scheme and rest. Raises UnknownName for a scheme that no ledger has."""
+    scheme, colon, rest = url.partition(":")
+    if not colon or "/" in scheme:
+        return "sqlite", url
+    if scheme not in registry.names("ledgers"):
+        raise UnknownName(registry.no_such("ledgers", scheme))
+    return scheme, rest.removeprefix("//")
+
+
+def usual_lease(url: str) -> float:
+    """Seconds of a lease in this ledger: longer where a heartbeat is dear."""
+    if not url:
+        return DEFAULT_LEASE
+    kind = registry.load("ledgers", split_url(url)[0])
+    return float(getattr(kind, "usual_lease", DEFAULT_LEASE))

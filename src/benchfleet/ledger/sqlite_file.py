@@ -156,3 +156,14 @@ def _statements_of(script: str) -> Iterator[str]:
         if sqlite3.complete_statement(statement):
             yield statement
             statement = ""
+
+
+def set_aside(file: Path) -> Path:
+    """Move a ledger's file, and what belongs to it, out of the way; where it is kept."""
+    number = 1
+    while (kept := file.with_name(f"{file.name}.damaged-{number}")).exists():
+        number += 1
+    for suffix in ("-wal", "-shm", ""):
+        if (part := file.with_name(file.name + suffix)).exists():
+            os.rename(part, kept.with_name(kept.name + suffix))
+    return kept

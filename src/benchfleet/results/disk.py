@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from benchfleet.errors import ResultsError
+
 PACKED = ".gz"  # behind the name of a file that was compressed where it lies
 TAKEN = ".taken"  # and of the note that tells where it was brought, or that it was deleted
 
@@ -211,3 +213,17 @@ class EmptyFolders:
 
 def _no_plain_file(file: Path | str) -> FileNotFoundError:
     return FileNotFoundError(errno.ENOENT, "there is no plain file", str(file))
+
+
+def make_folder(folder: Path) -> None:
+    """Make a results folder, or say why it cannot be written."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        probe = folder / f".write-{os.urandom(4).hex()}"
+        probe.touch()
+        probe.unlink()
+    except OSError as error:
+        raise ResultsError(
+            f"the results folder {folder} cannot be written ({error.strerror}); "
+            "name another with --results or under 'results' in the campaign file"
+        ) from None
