@@ -67,6 +67,7 @@ class Line:
         self._lock = threading.Lock()
         self._closed = False
         self._drop_answers = 0
+        self.held = False  # whether neither side hears the other
         threading.Thread(target=self._accept, daemon=True).start()
         self._mover = threading.Thread(target=self._move, daemon=True)
         self._mover.start()
@@ -87,7 +88,7 @@ class Line:
         while not self._closed:
             with self._lock:
                 ends = list(self._pairs)
-            if not ends:
+            if not ends or self.held:
                 time.sleep(0.01)
                 continue
             with suppress(OSError, ValueError):
@@ -115,6 +116,11 @@ class Line:
         for one in (end, other):
             if one is not None:
                 one.close()
+
+    def wait_for_somebody(self) -> None:
+        """Until there is a connection."""
+        while not self._pairs:
+            time.sleep(0.01)
 
     def cut(self) -> None:
         """Break every connection there is."""
@@ -328,6 +334,60 @@ def test_opening_waits_for_what_passes_by_itself_alone(said: str, seconds: float
     from benchfleet.ledger.connections import opening_patience
 
     assert opening_patience(psycopg.OperationalError(said), 120.0) == seconds
+
+
+ASLEEP = """
+import sys
+from contextlib import closing
+from benchfleet.ledger.postgres import PostgresLedger
+
+url, campaign = sys.argv[1:]
+with closing(PostgresLedger(url, campaign=campaign, patience=0.2)) as ledger:
+    print("open", flush=True)
+    sys.stdin.readline()
+    ledger.reap()
+"""
+
+
+@pytest.mark.parametrize("opening", [True, False])
+def test_time_asleep_is_no_patience(
+    opened: Callable[..., Any], line: Line, postgres: Postgres, campaign: str, opening: bool
+) -> None:
+    """Stopped while it asks, its connection cut meanwhile: it has waited for nobody yet."""
+    opened()
+    line.held = opening
+    with subprocess.Popen(
+        [sys.executable, "-c", ASLEEP, postgres.url(port=line.port), campaign],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as asleep:
+        assert asleep.stdin is not None
+        assert asleep.stdout is not None
+        if not opening:
+            asleep.stdout.readline()
+            line.held = True
+            line.cut()
+        asleep.stdin.write("\n")
+        asleep.stdin.flush()
+        line.wait_for_somebody()
+        asleep.send_signal(signal.SIGSTOP)
+        time.sleep(0.4)  # twice its patience
+        line.cut()
+        line.held = False
+        asleep.send_signal(signal.SIGCONT)
+        assert asleep.wait(60) == 0
+
+
+def test_cells_may_be_left_unread_where_the_line_breaks(
+    opened: Callable[..., Any], line: Line, postgres: Postgres
+) -> None:
+    ledger = opened(url=postgres.url(port=line.port))
+    ledger.enroll([sample_cell(0), sample_cell(1)])
+    cells = ledger.cells()
+    next(cells)
+    line.cut()
+    cells.close()
 
 
 def test_whoever_has_no_time_asks_over_another_line_where_those_kept_were_cut(

@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from itertools import chain
 from typing import Any, TypeVar
 
 import psycopg
@@ -47,6 +48,7 @@ _AGAIN = (  # what passes by itself; classes 08 and 57P are told of by broken co
 _NOT_THERE = ("Is the server running", "closed the connection", "Connection reset by peer")
 _COMING = ("is starting up", "is shutting down", "in recovery mode", "not yet accepting")
 _AT_ONCE = 4  # short statements under way: more of them only wait for each other in the server
+_FETCHED = 2000  # rows that a reader fetches at once
 T = TypeVar("T")
 Value = bytes | None  # as it crosses the line
 Answer = list[tuple[Value, ...]]
@@ -60,6 +62,15 @@ def statement(name: str) -> bytes:
 def do(connection: Connection, name: str, **values: object) -> psycopg.Cursor:
     """Run one statement by its name."""
     return connection.execute(statement(name), values)
+
+
+def read(connection: Connection, name: str, **values: object) -> Iterator[tuple[Any, ...]]:
+    """The rows of one statement in the transaction that the connection is in, some at a time.
+    The statement has begun when this returns; its cursor ends with the transaction."""
+    declare = b"declare %s no scroll cursor for %s" % (name.encode(), statement(name))
+    connection.execute(declare, values)
+    fetch = b"fetch %d from %s" % (_FETCHED, name.encode())
+    return chain.from_iterable(iter(lambda: connection.execute(fetch).fetchall(), []))
 
 
 class _Line(Connection[Any]):
@@ -180,7 +191,7 @@ class Connections:
         pauses = iter(_PAUSES)
         with ExitStack() as lent:
             while True:
-                kept = False
+                kept, asked = False, time.monotonic()
                 try:
                     connection = lent.enter_context(self.one())
                     kept = connection.kept
@@ -190,7 +201,8 @@ class Connections:
                     lent.close()
                     # What had broken before says nothing of the server: that is asked at once.
                     pause = 0.0 if kept else next(pauses, _PAUSES[-1])
-                    late = not kept and time.monotonic() + pause > until
+                    # Whoever slept while it was asked has not waited: it is asked once more.
+                    late = not kept and asked + pause > until
                     if late or not _passes(error):
                         raise self.plain(error) from error
                     self._drop_idle()  # they broke with it, most likely
@@ -224,13 +236,14 @@ class Connections:
         Raises LedgerUnreachable with the server's words."""
         began, pauses = time.monotonic(), iter(_PAUSES)
         while True:
+            asked = time.monotonic()  # what passes while we are stopped is no waiting
             try:
                 with self.one():
                     return
             except psycopg.Error as error:
                 pause = next(pauses, _PAUSES[-1])
                 wait = opening_patience(error, self._patience)
-                if time.monotonic() + pause - began > wait or self._closed.wait(pause):
+                if asked + pause - began > wait or self._closed.wait(pause):
                     raise self.plain(error) from error
 
     def _drop_idle(self) -> None:

@@ -1,22 +1,13 @@
-"""All rows of a PostgreSQL ledger, read as they are and entered into an empty one."""
+"""All rows of a ledger, entered into an empty one on PostgreSQL."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 from psycopg import Connection, Cursor, sql
 
 from benchfleet.ledger.connections import do, statement
 from benchfleet.ledger.copying import TABLES, Row, Tables, refuse_filled
-
-_CURSOR = 2000  # rows that a reader fetches at once
-
-
-def rows_of(connection: Connection, table: str) -> Iterator[Row]:
-    """The rows of one of `TABLES`, in the view that the connection has."""
-    with connection.cursor(table) as cursor:
-        cursor.itersize = _CURSOR
-        yield from cursor.execute(statement(f"{table}_rows"))
 
 
 def enter(connection: Connection, shown: str, tables: Tables) -> None:

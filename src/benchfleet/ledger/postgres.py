@@ -8,7 +8,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import contextmanager
 from typing import Any
 
-import psycopg
 from psycopg import Connection
 
 from benchfleet.domain.attempt import CellRecord, Claim, Lease, Outcome, RunnerId
@@ -21,12 +20,12 @@ from benchfleet.errors import ClaimLost, LedgerUnreachable
 from benchfleet.ledger.addresses import schema_of, shown_url
 from benchfleet.ledger.base import DEFAULT_LEASE
 from benchfleet.ledger.claiming import Claiming
-from benchfleet.ledger.connections import PATIENCE, Connections, array, do, statement
+from benchfleet.ledger.connections import PATIENCE, Connections, array, do, read
 from benchfleet.ledger.copying import TABLES, Row, Tables
 from benchfleet.ledger.enrolling import PostgresEnrolment
 from benchfleet.ledger.finishing import Ended, Together
 from benchfleet.ledger.listening import Listener
-from benchfleet.ledger.moving import enter, rows_of
+from benchfleet.ledger.moving import enter
 from benchfleet.ledger.opening import prepare
 from benchfleet.ledger.present import campaigns_in
 from benchfleet.ledger.rows import CellTexts, record_of
@@ -34,7 +33,6 @@ from benchfleet.ledger.sql import Clock
 
 _WAKING = frozenset({"enrolled", "retry_asked", *GATE_EVENTS})  # may let somebody claim, or end
 _BREAKS = 10  # of a line, without a row in between, until a reader gives up
-_CURSOR = 2000  # rows that a reader fetches at once
 _ONE_VIEW = (
     "begin isolation level repeatable read read only;"
     " set local idle_in_transaction_session_timeout = 0"
@@ -271,25 +269,26 @@ class PostgresLedger:
 
         after = 0  # of the cells that were told, the last; where the line breaks we go on there
 
-        def opened(connection: Connection) -> tuple[float, psycopg.ServerCursor]:
+        def opened(connection: Connection) -> tuple[float, Iterator[Row]]:
             """One consistent view, with its time."""
             now = self._clock() if self._clock else do(connection, "time").fetchall()[0][0]
             connection.execute(_ONE_VIEW)
-            cursor = connection.cursor("cells")
-            cursor.itersize = _CURSOR
-            cursor.execute(statement(name), {"after": after, **values})
-            return now, cursor
+            return now, read(connection, name, after=after, **values)
 
-        breaks = 0
+        breaks, left = 0, False
         while True:
             reading = False
             try:
-                with self._connections.lent(opened) as (now, rows), rows:
+                with self._connections.lent(opened) as (now, rows):
                     reading = True
                     for ordinal, *row in rows:
                         after, breaks = ordinal, 0
+                        left = True
                         yield record_of(row, now)
+                        left = False
             except LedgerUnreachable:
+                if left:  # nobody reads on
+                    return
                 breaks += 1
                 if not reading or breaks > _BREAKS:  # to open it was waited long enough
                     raise
@@ -305,7 +304,7 @@ class PostgresLedger:
             return connection
 
         with self._connections.lent(opened) as connection:
-            yield ((table, rows_of(connection, table)) for table in TABLES)
+            yield ((table, read(connection, f"{table}_rows")) for table in TABLES)
 
     def fill(self, tables: Tables) -> None:
         with self._connections.lent(lambda connection: connection) as connection:
