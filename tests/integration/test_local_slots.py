@@ -34,7 +34,7 @@ from benchfleet.engines.base import (
 from benchfleet.engines.base import SlotSpec as Spec
 from benchfleet.engines.local import LocalEngine
 from benchfleet.engines.processes import end_tree
-from benchfleet.testing.engine_contract import slot_id
+from benchfleet.testing.engine_bench import slot_id
 
 OWNER = """
 import os, queue, sys

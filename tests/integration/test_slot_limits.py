@@ -35,7 +35,7 @@ from benchfleet.engines.openssh import connections
 from benchfleet.engines.ssh import SshEngine
 from benchfleet.machines.nvml import RECORDING, GpuState, opened
 from benchfleet.machines.shares import examined
-from benchfleet.testing.engine_contract import slot_id
+from benchfleet.testing.engine_bench import slot_id
 from benchfleet.testing.nvml import Recorded as RecordedNvml
 from sshd import Sshd
 

@@ -29,7 +29,7 @@ from benchfleet.engines.ssh import SshEngine
 from benchfleet.engines.trials import TrialEngine
 from benchfleet.machines.shares import examined
 from benchfleet.models.transformers import TransformersAdapter
-from benchfleet.testing.engine_contract import slot_id
+from benchfleet.testing.engine_bench import slot_id
 from sshd import Sshd
 
 pytest.importorskip("torch")

@@ -16,13 +16,10 @@ import os
 import queue
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import psutil
 import pytest
 
-from benchfleet.domain.cell import Cell, Config, Model, Workload
-from benchfleet.domain.resource import Device
 from benchfleet.engines.base import (
     AttemptEvent,
     Done,
@@ -32,82 +29,14 @@ from benchfleet.engines.base import (
     FileSent,
     HostReady,
     Measured,
-    Order,
     Recorded,
-    SlotId,
     SlotLost,
-    SlotReady,
-    SlotSpec,
     Started,
     Stopped,
 )
 from benchfleet.engines.frames import MAX_ATTACHED
+from benchfleet.testing.engine_bench import LONG, Bench, slot_id
 from benchfleet.testing.hostile import NOISE, ODD
-
-_LONG = 60.0  # seconds: a bound on the wait for an event that must come, never a measure
-_RUNNER = os.urandom(4).hex()
-
-
-def slot_id(name: str | int = 1) -> SlotId:
-    """A slot's name that no other process gives: an engine ends whatever bears the name of its
-    slot, and tests may run side by side."""
-    return SlotId(f"{_RUNNER}-{name}")
-
-
-class Bench:
-    """An engine with the events it posted, and a short way to give it work."""
-
-    def __init__(
-        self,
-        engine: Engine,
-        events: queue.SimpleQueue[EngineEvent],
-        folder: Path,
-        *,
-        host: str = "",
-    ) -> None:
-        self.engine, self.events, self.folder, self.host = engine, events, folder, host
-        self.attempts = 0
-
-    def spec(self, number: int = 1, *, gpus: tuple[int, ...] = (), log: str = "") -> SlotSpec:
-        cpu = Device(kind="cpu", index=0, host=self.host)
-        devices = tuple(Device(kind="gpu", index=index, host=self.host) for index in gpus)
-        log = log or str(self.folder / f"slot-{number}.log")
-        slot = slot_id(number)
-        return SlotSpec(slot=slot, devices=devices or (cpu,), threads=1, log=log)
-
-    def open(self, number: int = 1, *, gpus: tuple[int, ...] = ()) -> SlotReady:
-        self.engine.open(self.spec(number, gpus=gpus))
-        return self.until(SlotReady)[-1]  # type: ignore[return-value]
-
-    def run(
-        self, number: int = 1, *, recorded: bytes = b"", batch_size: int = 0, **params: Any
-    ) -> str:
-        """Start the misbehaving benchmark with these parameters; the attempt's name."""
-        self.attempts += 1
-        attempt = f"{'f' * 64}/{self.attempts}-{self.attempts}"
-        cell = Cell(
-            model=Model(name="mock", adapter="mock", source="", digest="mock"),
-            config=Config(name="dense"),
-            workload=Workload(benchmark="_hostile", version="1", params=params),
-        )
-        log = str(self.folder / f"{self.attempts}.log")
-        order = Order(attempt=attempt, cell=cell, log=log, recorded=recorded, batch_size=batch_size)
-        self.engine.run(slot_id(number), order)
-        return attempt
-
-    def until(self, *kinds: type[EngineEvent]) -> list[EngineEvent]:
-        """All events up to and with the first of these kinds."""
-        seen: list[EngineEvent] = []
-        while True:
-            event = self.events.get(timeout=_LONG)
-            seen.append(event)
-            if isinstance(event, kinds):
-                return seen
-            if isinstance(event, SlotLost) and not event.expected:
-                raise AssertionError(f"the slot was lost while waiting: {event.reason}")
-
-    def log(self, number: int = 1) -> bytes:
-        return (self.folder / f"{number}.log").read_bytes()
 
 
 class EngineContract:
@@ -204,7 +133,7 @@ class EngineContract:
     def test_a_slot_that_cannot_start_is_lost_with_a_reason(self, bench: Bench) -> None:
         (bench.folder / "taken").touch()
         bench.engine.open(bench.spec(log=str(bench.folder / "taken" / "slot.log")))
-        lost = bench.events.get(timeout=_LONG)
+        lost = bench.events.get(timeout=LONG)
         assert isinstance(lost, SlotLost)
         assert not lost.expected
         assert str(bench.folder / "taken") in lost.reason
@@ -283,7 +212,7 @@ class EngineContract:
         lost = bench.until(SlotLost)[-1]
         assert isinstance(lost, SlotLost)
         assert (lost.expected, lost.kind) == (False, "stuck")
-        assert psutil.wait_procs([slot, supervisor], timeout=_LONG)[1] == []
+        assert psutil.wait_procs([slot, supervisor], timeout=LONG)[1] == []
 
     def test_nothing_a_slot_started_outlives_it(self, bench: Bench, tmp_path: Path) -> None:
         bench.open()
@@ -292,7 +221,7 @@ class EngineContract:
         bench.until(SlotLost)
         child = int(marker.read_text())
         if psutil.pid_exists(child):
-            psutil.wait_procs([psutil.Process(child)], timeout=_LONG)
+            psutil.wait_procs([psutil.Process(child)], timeout=LONG)
         assert not psutil.pid_exists(child)
 
     def test_a_killed_slot_is_lost_as_expected(self, bench: Bench) -> None:
