@@ -38,6 +38,7 @@ from benchfleet.runner.shift import Shift
 from benchfleet.runner.space import PLENTY, Room
 from benchfleet.testing.clock import FakeClock
 from benchfleet.testing.samples import sample_cell
+from benchfleet.testing.simulation.disk import NoFolder
 
 CPU = Pool(devices=tuple(Device(kind="cpu", index=i) for i in range(2)), slots=2)
 GPUS = Pool(devices=tuple(Device(kind="gpu", index=i, memory=8 * 10**9) for i in range(2)), slots=2)
@@ -155,6 +156,7 @@ class Stage:
     policy: Policy | None = None  # the default one
     gating: Gating = field(default_factory=Gating)
     shift: Shift = Shift()  # noqa: RUF009 - frozen
+    keeps: bool = True  # False: attempts have no folders, and many cells take little time
 
     def __post_init__(self) -> None:
         self.inbox = VirtualInbox(self.clock)
@@ -199,6 +201,7 @@ class Stage:
             ending=self.ending,
             gating=self.gating,
             shift=self.shift,
+            **({} if self.keeps else {"folder": NoFolder, "publish": lambda folder, public: None}),
         )
 
     def run(self, cells: Sequence[Cell], pool: Pool = CPU) -> RunEnd:

@@ -26,8 +26,8 @@ SCORE = {"overall": 1.0, "per_sample": [1.0, 1.0], "tasks": {}, "summary": {}}
 Script = Callable[[SlotId, Order], Sequence[tuple[float, SlotEvent]]]
 
 
-def gpus(count: int, *, memory: int = 24, slots: int = 0) -> Pool:
-    devices = [Device(kind="gpu", index=n, memory=memory * GB) for n in range(count)]
+def gpus(count: int, *, memory: int = 24, slots: int = 0, host: str = "") -> Pool:
+    devices = [Device(kind="gpu", index=n, memory=memory * GB, host=host) for n in range(count)]
     return Pool(devices=tuple(devices), slots=slots or count)
 
 
@@ -54,7 +54,9 @@ def lasting(seconds: Mapping[str, float], load: float = 0.0) -> Script:
     return script
 
 
-def ended_before(stage: Stage, known: Sequence[Cell], seconds: Mapping[str, float]) -> None:
+def ended_before(
+    stage: Stage, known: Sequence[Cell], seconds: Mapping[str, float], load: float = 0.0
+) -> None:
     """What an earlier run leaves: as many cells that ended, of the same times."""
     stage.ledger.enroll(known)
     names = Choice(cell.fingerprint for cell in known)
@@ -63,7 +65,8 @@ def ended_before(stage: Stage, known: Sequence[Cell], seconds: Mapping[str, floa
     ):
         takes = seconds.get(claim.cell.workload.name, 10.0)
         stage.ledger.finish(
-            claim.lease, Outcome(state="success", digest="d", seconds={"benchmark": takes})
+            claim.lease,
+            Outcome(state="success", digest="d", seconds={"load": load, "benchmark": takes}),
         )
 
 
@@ -101,7 +104,7 @@ def test_each_model_is_loaded_at_most_once_in_a_slot(stage: Stage) -> None:
 
 @pytest.mark.parametrize("slots", [4, 16])
 def test_a_fleet_loads_each_model_at_most_once_in_a_slot(stage: Stage, slots: int) -> None:
-    stage.renew_every = 20.0  # cells last longer than a lease
+    stage.keeps, stage.renew_every = False, 20.0  # cells last longer than a lease
     draw = random.Random(slots)
     wanted = [sample_cell(n, model=draw.choice("abcdef")) for n in range(12 * slots)]
     times = {cell.workload.name: draw.lognormvariate(3, 1) for cell in wanted}
@@ -113,9 +116,9 @@ def test_a_fleet_loads_each_model_at_most_once_in_a_slot(stage: Stage, slots: in
     assert sum(map(len, by_slot)) < 3 * slots  # no slot has half of the models
 
 
-@pytest.mark.parametrize("slots", [8, 24])
+@pytest.mark.parametrize("slots", [8, 24, 64])
 def test_longest_first_ends_uneven_cells_near_the_best_bound(stage: Stage, slots: int) -> None:
-    stage.renew_every = 20.0  # cells last longer than a lease
+    stage.keeps, stage.renew_every = False, 20.0  # cells last longer than a lease
     draw = random.Random(slots)
     wanted = cells(8 * slots)
     times = {cell.workload.name: draw.lognormvariate(4, 1) for cell in wanted}
@@ -133,6 +136,21 @@ def test_nothing_is_loaded_for_a_tail_that_the_slot_that_has_it_ends_sooner(stag
     end = stage.run(wanted, gpus(2))
     assert sorted(models_by_slot(stage).values()) == [["a"], ["b"]]
     assert end.seconds == pytest.approx(150, abs=2)
+
+
+def test_a_slot_without_a_gpu_does_not_keep_its_model_from_cells_that_need_one(
+    stage: Stage,
+) -> None:
+    stage.renew_every = 20.0  # a cell lasts longer than a lease
+    stage.engine.far, seconds = ("lab",), {"benchmark-0": 1000.0, "benchmark-1": 10.0}
+    wanted = [sample_cell(n, model="m", gpus=n) for n in range(2)]
+    ended_before(stage, [replace(cell, repeat=1) for cell in wanted], seconds, load=500.0)
+    stage.engine.script = lasting(seconds, load=500.0)
+    lab = gpus(1, host="lab").devices
+    stage.inbox.post(HostReady(host="lab", devices=lab, slots=1, threads=1, provenance={}))
+    end = stage.run(wanted, Pool(devices=CPU.devices[:1], slots=1))
+    assert end.progress.states == {"success": 2}
+    assert end.seconds < 1600  # not one after the other
 
 
 def test_a_larger_priority_goes_before_the_model_in_memory(stage: Stage) -> None:

@@ -268,7 +268,7 @@ class Filler:
     def _works(self, shape: Shape, lanes: Sequence[Lane], *, but: str = "") -> list[Work]:
         """What the policy is to see of them; the slot that asks has the model `but` itself."""
         for lane in lanes:
-            serving = self._slots.tally.serving(shape, lane.work.load_key)
+            serving = self._slots.tally.serving(shape, lane.work.load_key, lane.need)
             lane.work.serving = serving - (lane.work.load_key == but)
             lane.work.load = self.backlog.load(lane)
         return [lane.work for lane in lanes]

@@ -33,7 +33,7 @@ class Tally:
     def __init__(self) -> None:
         self._of: dict[SlotId, Standing] = {}
         self._count: Counter[Standing] = Counter()
-        self._models: Counter[tuple[int, bool, str]] = Counter()
+        self._models: dict[tuple[int, bool, str], Counter[tuple[int, int]]] = {}  # GPUs, memory
 
     def note(self, slot: SlotId, standing: Standing | None) -> None:
         """How the slot stands now; None where it takes no order any more."""
@@ -44,9 +44,16 @@ class Tally:
             self._of[slot] = standing
             self._add(standing, 1)
 
-    def serving(self, shape: Shape, load_key: str) -> int:
-        """The slots of this shape that have the model in memory, or are about to."""
-        return self._models[shape.width, shape.alone, load_key]
+    def serving(self, shape: Shape, load_key: str, need: Need) -> int:
+        """The slots of this shape that have the model in memory, or are about to, and are such as
+        these cells need."""
+        alike = self._models.get((shape.width, shape.alone, load_key), Counter())
+        least = max(need.vram, shape.memory)
+        return sum(
+            count
+            for (gpus, memory), count in alike.items()
+            if gpus >= need.gpus and memory >= least
+        )
 
     def serves(self, shape: Shape, need: Need) -> bool:
         """Whether one has what such cells need."""
@@ -68,4 +75,10 @@ class Tally:
         if not self._count[standing]:
             del self._count[standing]
         if standing.model:
-            self._models[standing.width, standing.alone, standing.model] += count
+            of_model = standing.width, standing.alone, standing.model
+            alike = self._models.setdefault(of_model, Counter())
+            alike[standing.gpus, standing.memory] += count
+            if not alike[standing.gpus, standing.memory]:
+                del alike[standing.gpus, standing.memory]
+            if not alike:
+                del self._models[of_model]
