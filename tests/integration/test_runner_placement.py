@@ -322,6 +322,50 @@ def test_the_time_left_knows_that_other_runners_share_the_work(stage: Stage) -> 
     assert told[0] == pytest.approx((8 * 10 - 2 * 4) / 4, abs=3)  # four slots for eight cells
 
 
+def on_two_types(stage: Stage, seconds: Mapping[str, float], cells: Sequence[Cell]) -> None:
+    """Cells of one kind, for one slot here and three of another type in a lab: each takes as long
+    as its device's type says, as two did before."""
+    stage.keeps, stage.renew_every, stage.engine.far = False, 20.0, ("lab",)
+
+    def script(slot: SlotId, order: Order) -> Sequence[tuple[float, SlotEvent]]:
+        device = stage.engine.specs[slot].devices[0]
+        return lasting({order.cell.workload.name: seconds[device.type]})(slot, order)
+
+    stage.engine.script = script
+    lab = tuple(Device(kind="gpu", index=n, name="slow", memory=GB, host="lab") for n in range(3))
+    stage.inbox.post(HostReady(host="lab", devices=lab, slots=3, threads=1, provenance={}))
+    known = [replace(cells[0], repeat=100 + n) for n in range(4)]
+    stage.ledger.enroll(known)
+    claims = stage.ledger.claim(RunnerId("before"), Offer(gpus=9, vram=10**12), 4)
+    for claim, (name, takes) in zip(claims, [*seconds.items()] * 2, strict=True):
+        spent = {"benchmark": takes}
+        outcome = Outcome(state="success", digest="d", seconds=spent, device_type=name)
+        stage.ledger.finish(claim.lease, outcome)
+
+
+@pytest.mark.parametrize("gpus", [0, 1])
+def test_the_time_left_knows_how_fast_each_type_of_device_is(stage: Stage, gpus: int) -> None:
+    wanted = [sample_cell(repeat=n, repeats=True, gpus=gpus) for n in range(60)]
+    here = "cpu" if gpus else "fast"  # what needs a GPU is done by the others alone
+    on_two_types(stage, {here: 10.0, "slow": 60.0}, wanted)
+    told: list[tuple[float, float, float]] = []
+
+    def look(notice: Notice, progress: Progress) -> None:
+        if progress.outlook is not None and len(progress.slots) == 4 - gpus:
+            now = stage.clock()
+            left = progress.seconds_left(now) or 0.0
+            told.append((now - began, left, progress.outlook.spread))
+
+    stage.watch, began = look, stage.clock()  # type: ignore[method-assign]
+    pool = Device(kind="gpu", index=0, name="fast", memory=GB)
+    end = stage.run(wanted, Pool(devices=(CPU.devices[0] if gpus else pool,), slots=1))
+    assert end.progress.states == {"success": 60}
+    for at, left, spread in told:
+        assert left == pytest.approx(end.seconds - at, abs=45)
+        assert spread < 60
+    assert len(told) > 50
+
+
 def test_a_result_keeps_the_type_of_its_device(stage: Stage, tmp_path: Path) -> None:
     device = Device(kind="gpu", index=0, name="NVIDIA H100", memory=80 * GB)
     stage.run(cells(1, gpus=1), Pool(devices=(device,), slots=1))

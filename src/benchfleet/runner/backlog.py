@@ -25,6 +25,7 @@ class Left:
     longest: float = 0.0  # of one cell
     cells: int = 0
     loads: float = 0.0  # seconds, of models that no slot has
+    gpu_seconds: float = 0.0  # of the seconds, those of cells that need a GPU
 
 
 class Backlog:
@@ -110,6 +111,7 @@ class Backlog:
             longest=max((lane.longest() for lane in lanes), default=0.0),
             cells=sum(lane.work.cells for lane in lanes),
             loads=sum(lane.work.load for lane in lanes if not lane.work.serving),
+            gpu_seconds=sum(lane.work.seconds for lane in lanes if lane.need.gpus),
         )
 
     # What happens

@@ -118,7 +118,8 @@ class Bookings:
         if slot.attempt is None:
             return inf if slot.reserved or not slot.ready else 0.0
         fingerprint = slot.attempt.claim.lease.fingerprint
-        left = self._estimates.left_of(fingerprint, self._now() - slot.attempt.began)
+        elapsed = self._now() - slot.attempt.began
+        left = self._estimates.left_of(fingerprint, elapsed, slot.device_type)
         return inf if left is None else left[0]
 
     def _ends(self, slots: Iterable[Slot]) -> Mapping[Device, float]:

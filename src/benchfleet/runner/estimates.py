@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
+from math import hypot
 
 from benchfleet.domain.attempt import Outcome
 from benchfleet.domain.cell import Cell
 from benchfleet.policies.base import Policy
-from benchfleet.runner.expected import History, Key
+from benchfleet.runner.expected import History, Key, Pace
 from benchfleet.runner.lanes import UNKNOWN, Kind, Lane
+
+_NOBODY_KNOWS = Pace(1.0, 0.5)  # of a type of device on which nothing ended yet
 
 
 class Estimates:
@@ -31,6 +34,7 @@ class Estimates:
         self._by_key: dict[Key, list[Kind]] = {}
         self._by_source: dict[Key, set[Kind]] = {}
         self._known_by: dict[Key, int] = {}  # cells
+        self._paces: dict[str, Pace] = {}  # by type of device, as long as nothing moves
         # Seconds that all that waits may be wrong by, by what it is known by.
         self._spreads: defaultdict[Key, float] = defaultdict(float)
         self._sort(cells)
@@ -78,14 +82,37 @@ class Estimates:
         """Seconds that the model takes to load; 0 where nobody knows."""
         return self._history.load(model, self._device_type)
 
-    def left_of(self, fingerprint: str, elapsed: float) -> tuple[float, float] | None:
-        """Seconds that a cell which began so long ago should still take, and their spread; None
-        where nobody knows."""
+    def pace(self, device_type: str) -> Pace:
+        """How many times as long cells take on such devices as is expected of their kinds."""
+        if device_type == self._device_type:
+            return Pace()
+        if device_type not in self._paces:
+            found = self._history.pace(device_type, self._device_type)
+            self._paces[device_type] = found or _NOBODY_KNOWS
+        return self._paces[device_type]
+
+    def left_of(
+        self, fingerprint: str, elapsed: float, device_type: str | None = None
+    ) -> tuple[float, float] | None:
+        """Seconds that a cell which began so long ago on such a device (None: somewhere) should
+        still take, and their spread; None where nobody knows."""
         kind = self._kinds[fingerprint]
         if kind.source == UNKNOWN:
             return None
-        load = self.load(kind.cell.model.name) if elapsed < 1 else 0.0
-        return max(0.0, kind.seconds + load - elapsed), kind.spread
+        device = self._device_type if device_type is None else device_type
+        load = self._history.load(kind.cell.model.name, device) if elapsed < 1 else 0.0
+        seconds, spread = self._takes(kind, device)
+        return max(0.0, seconds + load - elapsed), spread
+
+    def _takes(self, kind: Kind, device_type: str) -> tuple[float, float]:
+        """Seconds on such a device, and their spread."""
+        if device_type == self._device_type:
+            return kind.seconds, kind.spread
+        found = self._history.of(kind.cell, device_type)
+        if found is not None and found.there:
+            return found.seconds, found.spread
+        pace = self.pace(device_type)
+        return kind.seconds * pace.factor, hypot(kind.spread, kind.seconds * pace.spread)
 
     def variance(self) -> float:
         """What all that waits may be wrong by together: what one estimate says of many is wrong for
@@ -104,6 +131,7 @@ class Estimates:
         """Learn from earlier runs, all at once."""
         for cell, outcome in ended:
             self._history.learn(cell, outcome)
+        self._paces.clear()
         for kind in self._made.values():
             self._estimate(kind)
         self._guess()
@@ -113,6 +141,7 @@ class Estimates:
         first = self._history.mean is None
         again: dict[Kind, None] = {}
         for key in self._history.learn(cell, outcome):
+            self._paces.clear()
             if key not in self._by_source:  # the first that is known of them
                 alike = self._by_key.get(key) or self._by_key.get(key[:-1]) or []
                 again.update(dict.fromkeys(alike))

@@ -6,8 +6,9 @@ from bisect import bisect_left, insort
 from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from itertools import islice
 from math import sqrt
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from benchfleet.domain.attempt import Outcome
 from benchfleet.domain.canonical import canonical_json
@@ -20,6 +21,7 @@ Likeness = Literal["same config and subset", "same config", "same benchmark", "a
 _MOVED = 0.15  # of an estimate: a smaller change is not worth ranking cells anew
 _REMEMBERED = 999  # times that one estimate is made of
 _ALONE = 0.5  # the spread of an estimate that one cell alone stands for, as a part of it
+_COMPARED = 1000  # kinds of cells at most, by which two types of device are compared
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,6 +33,14 @@ class Expected:
     like: Likeness  # what those cells have in common with it
     cells: int  # how many of them
     source: Key = ()  # equal for cells that are known by the same others
+    there: bool = False  # they ran on the type of device that was asked for
+
+
+class Pace(NamedTuple):
+    """How many times as long cells take on one type of device as on another."""
+
+    factor: float = 1.0
+    spread: float = 0.0  # of the factor, as a part of it: one standard deviation
 
 
 class _Times:
@@ -71,17 +81,23 @@ class _Times:
         low, high = self._sorted[count // 6], self._sorted[count - 1 - count // 6]
         return (high - low) / 2 * (1 if count > 5 else sqrt(count / (count - 1)))
 
+    @property
+    def doubt(self) -> float:
+        """What the middle may be wrong by, as a part of it."""
+        return self.spread / self.middle / sqrt(len(self))
+
 
 class History:
-    """Times by cell: of the same model, config, benchmark and subset on the same type of device
-    where there are any; else of any device; else of other subsets, configs and models, in this
-    order. Another limit of samples changes a time in proportion."""
+    """Times by cell: of the same model, config, benchmark and subset where there are any; else of
+    other subsets, configs and models, in this order. Of each, those on the same type of device tell
+    before those on any. Another limit of samples changes a time in proportion."""
 
     def __init__(self, ended: Iterable[Ended] = ()) -> None:
         self._times: dict[Key, dict[int | None, _Times]] = {}  # by the limit of samples
         self._loads: dict[Key, _Times] = {}
         self._keys: dict[tuple[int, int, int], tuple[object, tuple[Key, ...]]] = {}
         self._all = _Times()
+        self._ran_on: dict[str, list[dict[Key, None]]] = {}  # what did, by its nearness
         for cell, outcome in ended:
             self.learn(cell, outcome)
 
@@ -98,24 +114,26 @@ class History:
             return []
         self._all.add(seconds)
         moved: list[Key] = []
-        exact, *wider = self.keys(cell)
-        for key in ((*exact, outcome.device_type), exact, *wider):
-            times = self._times.setdefault(key, {}).setdefault(cell.workload.limit, _Times())
-            if times.add(seconds):
-                moved.append(key)
+        ran = self._ran_on.setdefault(outcome.device_type, [{}, {}, {}, {}])
+        for place, alike in enumerate(self.keys(cell)):
+            ran[place][alike] = None
+            for key in ((*alike, outcome.device_type), alike):
+                times = self._times.setdefault(key, {}).setdefault(cell.workload.limit, _Times())
+                if times.add(seconds):
+                    moved.append(key)
         return moved
 
     def of(self, cell: Cell, device_type: str = "") -> Expected | None:
         """What is known of its like; None where that is nothing."""
-        for like, key in self._chain(cell, device_type):
+        for like, key, there in self._chain(cell, device_type):
             if (by_limit := self._times.get(key)) is None:
                 continue
             limit = cell.workload.limit
             if times := by_limit.get(limit):
-                return _expected(times, like, key)
+                return _expected(times, like, key, there)
             for other, times in by_limit.items():
                 if other and limit:  # a trial tells of more samples in proportion
-                    found = _expected(times, like, key)
+                    found = _expected(times, like, key, there)
                     return replace(
                         found,
                         seconds=found.seconds * limit / other,
@@ -128,6 +146,22 @@ class History:
     def mean(self) -> float | None:
         """A time for a cell of which nothing is known; None before the first."""
         return self._all.middle if len(self._all) else None
+
+    def pace(self, device_type: str, than: str) -> Pace | None:
+        """How many times as long cells take on such devices as on those, or on any where `than` is
+        empty: by what ran on both, the nearest that is known; None where nothing did."""
+        for alike in self._ran_on.get(device_type, ()):
+            ratios, wrong = _Times(), 0.0
+            for key in islice(alike, _COMPARED):
+                there = self._times.get((*key, than) if than else key, {})
+                for limit, times in self._times.get((*key, device_type), {}).items():
+                    if (other := there.get(limit)) and times.middle > 0 and other.middle > 0:
+                        ratios.add(times.middle / other.middle)
+                        wrong += times.doubt**2 + other.doubt**2
+            if count := len(ratios):
+                apart = ratios.spread / ratios.middle if count > 1 else 0.0
+                return Pace(ratios.middle, sqrt((wrong / count + apart**2) / count))
+        return None
 
     def load(self, model: str, device_type: str = "") -> float:
         """Seconds that the model takes to load; 0 where nobody knows."""
@@ -142,18 +176,25 @@ class History:
             known = self._keys[ids] = (parts, tuple(_keys(cell)))
         return known[1]
 
-    def _chain(self, cell: Cell, device_type: str) -> Iterator[tuple[Likeness, Key]]:
-        exact, config, benchmark, any_model = self.keys(cell)
-        yield "same config and subset", (*exact, device_type)
-        yield "same config and subset", exact
-        yield "same config", config
-        yield "same benchmark", benchmark
-        yield "another model", any_model
+    def _chain(self, cell: Cell, device_type: str) -> Iterator[tuple[Likeness, Key, bool]]:
+        for like, key in zip(_LIKENESSES, self.keys(cell), strict=True):
+            yield like, (*key, device_type), True
+            yield like, key, False
 
 
-def _expected(times: _Times, like: Likeness, source: Key) -> Expected:
+_LIKENESSES: tuple[Likeness, ...] = (
+    "same config and subset", "same config", "same benchmark", "another model",
+)  # fmt: skip
+
+
+def _expected(times: _Times, like: Likeness, source: Key, there: bool) -> Expected:
     return Expected(
-        seconds=times.middle, spread=times.spread, like=like, cells=len(times), source=source
+        seconds=times.middle,
+        spread=times.spread,
+        like=like,
+        cells=len(times),
+        source=source,
+        there=there,
     )
 
 

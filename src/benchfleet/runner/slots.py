@@ -62,6 +62,10 @@ class Slot:
         return same and self.memory >= shape.memory
 
     @property
+    def device_type(self) -> str:
+        return self.spec.devices[0].type
+
+    @property
     def gpus(self) -> int:
         return sum(device.kind == "gpu" for device in self.spec.devices)
 

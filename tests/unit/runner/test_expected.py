@@ -81,6 +81,30 @@ def test_a_trial_over_few_samples_tells_of_one_over_more() -> None:
     assert history.of(sample_cell()) is None
 
 
+def test_a_type_of_device_is_as_fast_as_what_is_most_alike_says() -> None:
+    other = sample_cell(subset="b")
+    history = History([ended(sample_cell(subset="a"), 2.0, device="L4"), ended(other, 5.0)])
+    assert history.pace("H100", "L4") is None
+    history.learn(*ended(sample_cell(subset="a", config="sink"), 1.0, device="H100"))
+    pace = history.pace("H100", "L4")  # the same benchmark with another config
+    assert pace is not None
+    assert pace.factor == 0.5
+    assert pace.spread == pytest.approx(0.5**0.5)  # one cell alone on each
+    for takes in (0.4, 0.6):
+        history.learn(*ended(sample_cell(subset="a", repeat=int(10 * takes)), takes, device="H100"))
+    pace = history.pace("H100", "L4")  # the same cell
+    assert pace is not None
+    assert pace.factor == 0.25
+
+
+def test_of_what_is_as_near_the_same_type_of_device_tells_first() -> None:
+    times = {"L4": 9.0, "H100": 1.0, "": 5.0}
+    history = History(ended(sample_cell(subset=d), s, device=d) for d, s in times.items())
+    asked = sample_cell(subset="x")
+    assert told(history, asked, "H100") == (1.0, "same config", 1)
+    assert told(history, asked, "GH200") == (5.0, "same config", 3)
+
+
 def test_what_went_on_after_earlier_samples_tells_nothing_of_a_whole_cell() -> None:
     assert History([ended(sample_cell(), 2.0, resumed=90)]).of(sample_cell()) is None
 
@@ -112,7 +136,7 @@ def test_only_an_estimate_that_moved_is_told_of() -> None:
     history = History([ended(sample_cell(), 100.0)])
     assert history.learn(*ended(sample_cell(), 101.0)) == []
     assert len(history.learn(*ended(sample_cell(), 300.0))) == 0  # the median stays
-    assert len(history.learn(*ended(sample_cell(), 300.0))) == 5
+    assert len(history.learn(*ended(sample_cell(), 300.0))) == 8
 
 
 def test_old_times_are_forgotten_where_there_are_many() -> None:
