@@ -119,8 +119,9 @@ class Bench:
         from benchfleet.results.places.git import Carrier, GitPlace
 
         folder = self.layout.root / ".ledger"
-        where = self.layout.root if self.layout.root.exists() else self.layout.root.parent
-        if network_file_system(where.absolute(), mount_table()) or not os.access(where, os.W_OK):
+        above = self.layout.root.absolute()
+        where = next(place for place in (above, *above.parents) if place.exists())
+        if network_file_system(where, mount_table()) or not os.access(where, os.W_OK):
             digest = hashlib.sha256(str(self.layout.root.absolute()).encode()).hexdigest()[:12]
             folder = own_cache(os.environ) / "ledgers" / digest
         large = address_of(self.url).large

@@ -43,7 +43,11 @@ def field_like(folder: Path) -> Path:
     conflict = "<<<<<<< HEAD\nhost-1\n=======\nhost-2\n>>>>>>> claim\n"
     (runs / "claims" / f"{waiting[1]}.claim").write_text(conflict)
     (runs / "broken_phi_rag_0.json").write_text('{"run": ')
+    (runs / "huge_phi_rag_0.json").write_text('{"success_rate": 1' + "0" * 400 + "}")
+    (runs / "moves_phi_rag_0.json").write_text('{"success_rate": 1, "moves": 1' + "0" * 400 + "}")
     (runs / "link.json").symlink_to("/etc/passwd")
+    odd = "caf\xe9_phi_rag_0.json\n".encode("latin-1") + f"{listed[0]}\n".encode()
+    (runs.parent / "phase" / "phase2.txt").write_bytes(odd)
     return folder / "repo"
 
 
@@ -52,9 +56,18 @@ def test_a_field_like_repository_is_taken_over_once_and_nothing_is_invented(user
     before = {p: p.read_bytes() for p in repo.rglob("*") if p.is_file() and not p.is_symlink()}
     seen = user.json("phase", "import", "repo", "--dry-run")
     assert not (user.folder / "phase_settings.py").exists()
-    assert seen["phases"] == {"phase1": 108}
-    assert len(seen["errors that counted as done"]) == 10
-    assert seen["could not be read"][0].startswith("runs/broken_phi_rag_0.json: cannot be read")
+    assert seen["phases"] == {"phase1": 108, "phase2": 1}
+    errors = seen["errors that counted as done"]
+    assert len(errors) == 11
+    assert any(one.startswith("huge_phi_rag_0.json: it has none of") for one in errors)
+    assert (
+        "phase/phase2.txt: 1 line is no UTF-8: caf\ufffd_phi_rag_0.json"
+        in (seen["could not be read"])
+    )
+    assert any(
+        one.startswith("runs/broken_phi_rag_0.json: cannot be read")
+        for one in seen["could not be read"]
+    )
     conflict = next(one for one in seen["could not be read"] if "conflict markers" in one)
     assert conflict.endswith("it names host-1, host-2")
     assert len(seen["claimed and never finished"]) == 2
@@ -62,6 +75,7 @@ def test_a_field_like_repository_is_taken_over_once_and_nothing_is_invented(user
     user.run("phase", "import", "repo")
     settings = user.folder / "phase_settings.py"
     text = settings.read_text()
+    assert "# 'phase2': phases above have all of its 1 cells" in text
     assert "not how one of them is run" in user.run("plan", str(settings), code=2).stderr
     user.write("print('{\"success_rate\": 1}')\n", "play.py")
     settings.write_text(text + 'RUN = ["python", "play.py"]\n')

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 from contextlib import closing
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -80,32 +81,32 @@ def _again(arguments: argparse.Namespace, file: Path) -> str:
 def _settings(found: Earlier) -> str:
     lines = ['"""Phases as they were found; a phase runs all combinations of its axes."""', ""]
     lines += ["from benchfleet import PhaseDefinition", "", "PHASES = ["]
-    products: list[list[set[Any]]] = []
+    taken: set[Any] = set()  # a cell is of the first phase that has it
     for phase in [*found.phases, ""]:
         of = [e.parts for e in found.entries if e.parts and (phase in e.phases or not phase)]
         if not phase:  # what no list has, as far as no phase would have it anyway
-            of = [p for p in of if not any(_has(product, p) for product in products)]
+            of = [parts for parts in of if parts not in taken]
         if not of:
             continue
-        products.append([{p[0] for p in of}, {p[1] for p in of}, {p[2] for p in of}])
-        products[-1].append(set(range(max(p[3] for p in of) + 1)))
         axes = [list(dict.fromkeys(part[n] for part in of)) for n in range(3)]
+        reruns = max(part[3] for part in of) + 1
+        cells = set(product(*axes, range(reruns)))
+        if cells <= taken:
+            lines.append(f"    # {phase!a}: phases above have all of its {len(cells)} cells")
+            continue
+        taken |= cells
         lines += [
             "    PhaseDefinition(",
             f"        phase={phase or 'unlisted'!r},",
             f"        levels={axes[0]!r},",
             f"        models={axes[1]!r},",
             f"        configs={axes[2]!r},",
-            f"        reruns={max(part[3] for part in of) + 1},",
+            f"        reruns={reruns},",
             "    ),",
         ]
     lines += ["]", "", "# How one of them is run: its last line of output is its result as JSON."]
     lines += ["# RUN = ['python', 'run.py', '{benchmark}', '{model}', '{config_name}', '{repeat}']"]
     return "\n".join(lines) + "\n"
-
-
-def _has(product: list[set[Any]], parts: tuple[str, str, str, int]) -> bool:
-    return all(part in axis for part, axis in zip(parts, product, strict=True))
 
 
 def _published(arguments: argparse.Namespace, found: Earlier) -> dict[str, Any]:

@@ -6,10 +6,12 @@ of, a name that has no result is held against the names that results bear.
 
 from __future__ import annotations
 
+import codecs
 import json
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,7 @@ from .disk import read_plain
 
 _ROOTS = ("", "data", "results")
 _LARGEST = 50_000_000  # bytes of a result
+_SHOWN = 3  # lines that could not be read
 _SCORES = ("success_rate", "accuracy", "score", "overall_score")
 _RERUN = re.compile(r"_(\d+)\.json$")
 
@@ -153,10 +156,17 @@ def _outcome(content: Mapping[str, Any] | None) -> tuple[str, float | None]:
     if str(content.get("status", "")).lower() in ("error", "failed", "failure"):
         return f"status: {content['status']}", None
     for key in _SCORES:
-        value = content.get(key)
-        if isinstance(value, (int, float)) and math.isfinite(value):
+        if (value := number(content.get(key))) is not None:
             return "", float(value)
     return f"it has none of {', '.join(_SCORES)}", None
+
+
+def number(value: Any) -> float | None:
+    """A number or truth as it is, where a float can hold it; None for all else."""
+    if isinstance(value, (int, float)):
+        with suppress(OverflowError):
+            return value if math.isfinite(value) else None
+    return None
 
 
 def _json(file: Path, root: Path, bad: list[tuple[str, str]]) -> Mapping[str, Any] | None:
@@ -174,11 +184,19 @@ def _json(file: Path, root: Path, bad: list[tuple[str, str]]) -> Mapping[str, An
 
 def _lines(file: Path, root: Path, bad: list[tuple[str, str]]) -> list[str]:
     try:
-        text = read_plain(file).decode("utf-8-sig")
+        content = read_plain(file).removeprefix(codecs.BOM_UTF8)
     except (OSError, ValueError) as error:
         bad.append((_shown(file, root), f"cannot be read: {error}"))
         return []
-    return [line.strip() for line in text.splitlines() if line.strip()]
+    lines: list[str] = []
+    odd: list[str] = []
+    for raw in content.splitlines():
+        text = raw.decode("utf-8", "replace").strip()
+        (odd if "\ufffd" in text or "\0" in text else lines).append(text)
+    if odd:
+        many = "1 line is" if len(odd) == 1 else f"{len(odd)} lines are"
+        bad.append((_shown(file, root), f"{many} no UTF-8: {', '.join(odd[:_SHOWN])}"))
+    return [line for line in lines if line]
 
 
 def _hosts(lines: Iterable[str]) -> Iterator[str]:

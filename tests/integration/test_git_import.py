@@ -1,0 +1,52 @@
+"""Results of an earlier tool, taken over into a ledger in git."""
+
+from __future__ import annotations
+
+import time
+from contextlib import closing
+from pathlib import Path
+
+from benchfleet.bench import open_bench
+from benchfleet.campaign.load import load_campaign
+from benchfleet.domain.cell import Cell
+from benchfleet.ledger.git import GitLedger
+from benchfleet.ledger.git_hosted import HostedLedger
+from benchfleet.results.earlier import Entry
+from benchfleet.results.layout import Layout
+from benchfleet.runner.imported import Imported, import_results
+from benchfleet.testing import sample_cell
+from repositories import git, make_bare
+
+STUDY = """\
+campaign: study
+matrix: {models: [{name: m, adapter: mock}], configs: {dense: null}, benchmarks: [mock_benchmark]}
+"""
+
+
+def test_a_hosted_repository_is_waited_for_and_spared(tmp_path: Path) -> None:
+    bare = make_bare(tmp_path / "lab.git")
+    layout = Layout(tmp_path / "results")
+    cells = [sample_cell(number) for number in range(5)]
+    found: list[tuple[Cell, Entry]] = [
+        (cell, Entry(name=f"{cell.id}.json", content={"success_rate": 0.5}, score=0.5))
+        for cell in cells
+    ]
+    inside = GitLedger(f"git+file://{bare}", campaign="study", folder=tmp_path / "mine", fresh=0.0)
+    with closing(HostedLedger(inside, clock=lambda: 100.0 * time.monotonic())) as ledger:
+        ledger.enroll(cells)
+        end = import_results(ledger, layout, found[:4], source="old")
+        assert end == Imported(taken=4, known=0, held=())
+        again = import_results(ledger, layout, found[:4], source="old")
+        assert again == Imported(taken=0, known=4, held=())
+    assert len(list(layout.root.glob("**/imported.json"))) == 4
+    log = git(bare, "log", "--format=%s", "--glob=refs/benchfleet/study/log").splitlines()
+    assert sum(line.startswith("claim ") for line in log) == 1
+
+
+def test_an_installation_is_one_from_its_first_look_on(tmp_path: Path) -> None:
+    bare = make_bare(tmp_path / "lab.git")
+    (tmp_path / "study.yaml").write_text(STUDY)
+    bench = open_bench(load_campaign(tmp_path / "study.yaml"), ledger=f"git+file://{bare}")
+    assert not bench.layout.root.parent.exists()
+    with closing(bench.ledger()) as ledger:
+        assert ledger.store.folder.parent == bench.layout.root / ".ledger"  # type: ignore[attr-defined]
