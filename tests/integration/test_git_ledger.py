@@ -374,15 +374,6 @@ def test_a_repository_without_a_ledger_and_no_repository_at_all_are_told_apart(b
     assert not bare.with_name("nothing.git").exists()
 
 
-def test_a_ledger_that_was_lost_is_not_begun_anew(bare: Path) -> None:
-    with closing(opened(bare)) as ledger:
-        ledger.enroll(CELLS[:1])
-        for ref in git(bare, "for-each-ref", "--format=%(refname)").split():
-            git(bare, "update-ref", "-d", ref)
-        with pytest.raises(LedgerUnreachable, match="has lost the ledger"):
-            ledger.look()
-
-
 def test_a_log_that_was_rewritten_is_named(bare: Path) -> None:
     with closing(opened(bare, "one")) as one, closing(opened(bare, "two")) as two:
         one.enroll(CELLS[:2])

@@ -35,6 +35,7 @@ class Remote:
 
     def __init__(self, git: Git, url: str, shown: str) -> None:
         self._git, self._url, self._shown = git, url, shown
+        self.refused = ""  # why the last push that was refused was
 
     def refs(self, *patterns: str) -> dict[str, str]:
         """The remote's refs that match (``refs/benchfleet/study/*``), with their objects.
@@ -90,6 +91,7 @@ class Remote:
             raise self._failed(ended)
         others = [why for why in reasons if not any(lost in why for lost in _LOST)]
         if not others:
+            self.refused = plain(ended.err)
             return False
         if any("unpacker error" in why for why in others):
             raise GitAway(f"{self._shown} cannot take it: {plain(ended.err)}")

@@ -58,15 +58,11 @@ class Looking:
         return self.remote.refs(f"{self.refs.root}/*", self.machine)
 
     def take_in(self, refs: Mapping[str, str]) -> None:
-        if self.refs.ledger not in refs:
-            raise LedgerUnreachable(
-                f"{self.shown} has lost the ledger of {self.campaign!r}, which was there; see that "
-                f"it is the same repository"
-            )
         now, began = self.clock(), time.monotonic()
         self.told_in_state, state = newest_state(self.refs, refs)
         with self.mirror.reading() as do:
             tips, claims = self.mirror.tips(do), self.mirror.claims(do)
+        self._see_that_nothing_is_lost(tips, refs)
         fresh = not tips
         if fresh and state:
             self._begin_with(state, refs)
@@ -86,6 +82,8 @@ class Looking:
         moved = [oid for name, oid in pointed.items() if oid not in claims.get(name, ("", "", ""))]
         self._bring(logs, moved, tips)
         with self.mirror.writing() as change:
+            if self.machine in tips and self.machine not in refs:  # somebody removed the branch
+                change.do("moved", ref=self.machine, tip="", moved=now)
             for ref, oid in logs.items():
                 self._follow(change, ref, tips.get(ref, ("",))[0], oid, now)
             self._follow_logs(change.do, tips, logs, now)
@@ -99,6 +97,17 @@ class Looking:
         at_work |= {ref for ref, (_, moved) in tips.items() if now - moved < self.lease}
         names = {ref.removeprefix(self.refs.logs) for ref in at_work if self.refs.logs in ref}
         self.names = sorted(names | {self.number})
+
+    def _see_that_nothing_is_lost(self, tips: Tips, refs: Mapping[str, str]) -> None:
+        needed = self.refs.ledger, *(ref for ref in (self.refs.enrolled, self.log) if ref in tips)
+        for ref in needed:
+            if ref not in refs:
+                what = f"{ref} of " if ref != self.refs.ledger else ""
+                raise LedgerUnreachable(
+                    f"{self.shown} has lost {what}the ledger of {self.campaign!r}, which was there;"
+                    f" see that it is the same repository (if the ledger is gone for good, remove"
+                    f" {self.mirror.file.parent}: then it is begun anew)"
+                )
 
     def _begin_with(self, state: str, refs: Mapping[str, str]) -> None:
         """Take in a state instead of the whole history; where it cannot be had, the history."""

@@ -19,6 +19,7 @@ from benchfleet.ledger.git_telling import Behind, Files, Told, tell
 from benchfleet.ledger.sql import SqlLedger
 
 _PAUSES = (0.05, 0.2, 0.5, 1.0, 2.0, 5.0)  # seconds between tries; the last one stays
+REFUSED = 50  # pushes in a row; of what was just seen a crowd never refuses as many
 _CROWD = 64
 T = TypeVar("T")
 Verb = Callable[[], Any]
@@ -97,7 +98,7 @@ class SharedTransactions(SqlLedger):
         """
         usual = self._patience if patience is None else patience
         until = time.monotonic() + getattr(self._hurry, "patience", usual)
-        pauses, behind = iter(_PAUSES), False
+        pauses, behind, refused = iter(_PAUSES), False, 0
         answers: list[Any] = []
         told = Told()
         while True:
@@ -118,6 +119,9 @@ class SharedTransactions(SqlLedger):
                     return answers
             except Behind:
                 told.commit = ""  # it was refused
+                if (refused := refused + 1) >= REFUSED:
+                    error = self._refused()
+                    raise self.store.plain(error) from error
                 if behind:  # though we looked
                     self._crowd = min(_CROWD, 2 * max(self._crowd, len(self.store.names)))
                 self.store.ending.wait(self._random.uniform(0, 0.05) * behind)
@@ -129,6 +133,10 @@ class SharedTransactions(SqlLedger):
                         unheard.append((told.commit, answers))
                     raise
             behind = True
+
+    def _refused(self) -> GitDenied:
+        shown, why = self.store.shown, self.store.remote.refused
+        return GitDenied(f"{shown} refuses what was just seen there, again and again: {why}")
 
     @contextmanager
     def _kept_or_not(self) -> Iterator[None]:

@@ -115,7 +115,9 @@ class Store(Looking):
         """Look at the remote once, without patience."""
         with self.plainly(), self.turn:
             refs = self.seen_refs()
-            if self.refs.ledger not in refs:
+            with self.mirror.reading() as do:
+                known = self.mirror.tips(do)
+            if self.refs.ledger not in refs and not known:
                 if not make:
                     raise LedgerAbsent(f"{self.shown} has no ledger of campaign {self.campaign!r}")
                 self._make()

@@ -1,0 +1,112 @@
+"""A remote that has lost refs of a ledger in git, or on which somebody removed some."""
+
+from __future__ import annotations
+
+import shutil
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchfleet.domain.attempt import Lease, Outcome, RunnerId
+from benchfleet.domain.resource import Offer
+from benchfleet.errors import LedgerUnreachable
+from benchfleet.git.objects import Objects
+from benchfleet.ledger import git_sharing, git_tidying
+from benchfleet.ledger.git import GitLedger
+from benchfleet.testing import sample_cell
+from repositories import git, make_bare
+
+ME = RunnerId("me")
+SUCCESS = Outcome(state="success", digest="abc")
+CELLS = [sample_cell(number) for number in range(3)]
+
+
+@pytest.fixture
+def bare(tmp_path: Path) -> Path:
+    return make_bare(tmp_path / "lab.git")
+
+
+def files(objects: Objects, tree: str, lease: Lease, *_: object) -> str:
+    return objects.with_file(tree, f"results/{lease.fingerprint}", objects.blob(b"mine"))
+
+
+def opened(bare: Path, **how: Any) -> GitLedger:
+    settings = {"campaign": "study", "fresh": 0.0, "patience": 0.0, "files": files, **how}
+    return GitLedger(f"git+file://{bare}", folder=bare.parent / "mine", **settings)
+
+
+def remove(bare: Path, pattern: str) -> list[str]:
+    refs = git(bare, "for-each-ref", "--format=%(refname)", pattern).split()
+    for ref in refs:
+        git(bare, "update-ref", "-d", ref)
+    return refs
+
+
+@pytest.mark.parametrize("make", [True, False])
+def test_a_ledger_that_was_lost_is_not_begun_anew(bare: Path, make: bool) -> None:
+    with closing(opened(bare)) as ledger:
+        ledger.enroll(CELLS)
+        remove(bare, "refs/")
+        with pytest.raises(LedgerUnreachable, match="has lost the ledger"):
+            ledger.look()
+        folder = ledger.store.folder
+    with pytest.raises(LedgerUnreachable, match=rf"for good, remove {folder}"):
+        opened(bare, make=make)
+    assert git(bare, "for-each-ref") == ""
+    shutil.rmtree(folder)
+    with closing(opened(bare)) as ledger:
+        assert ledger.enroll(CELLS) == 3
+
+
+def test_a_part_of_a_ledger_that_was_lost_is_named(bare: Path) -> None:
+    with closing(opened(bare)) as ledger:
+        ledger.enroll(CELLS)
+        ledger.claim(ME, Offer())
+        (log,) = remove(bare, "refs/benchfleet/study/log/")
+        with pytest.raises(LedgerUnreachable, match=f"has lost {log} of the ledger"):
+            ledger.claim(ME, Offer())
+
+
+def test_a_branch_of_results_that_somebody_removed_comes_back_with_the_next_ones(
+    bare: Path,
+) -> None:
+    with closing(opened(bare)) as ledger:
+        ledger.enroll(CELLS)
+        first, second, third = (claim.lease for claim in ledger.claim(ME, Offer(), 3))
+        ledger.finish(first, SUCCESS)
+        ledger.finish(second, SUCCESS)
+        (branch,) = remove(bare, "refs/heads/machine/")
+        ledger.finish(third, SUCCESS)
+    assert len(git(bare, "ls-tree", "-r", "--name-only", branch).split()) == 3
+
+
+def test_a_remote_that_refuses_for_ever_what_was_just_seen_is_given_up(
+    bare: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with closing(opened(bare)) as ledger:
+        ledger.enroll(CELLS)
+        (claim,) = ledger.claim(ME, Offer())
+        lock = bare / f"{ledger.store.log}.lock"  # as a machine leaves it that dies in a push
+        lock.touch()
+        monkeypatch.setattr(git_sharing, "REFUSED", 3)
+        assert ledger.claim(ME, Offer()) == []
+        with pytest.raises(LedgerUnreachable, match=r"again and again: .*lock.*File exists"):
+            ledger.finish(claim.lease, SUCCESS)
+        lock.unlink()
+    with closing(opened(bare)) as ledger:  # which tells what waits in the outbox
+        assert [r.state for r in ledger.cells()].count("success") == 1
+
+
+def test_a_merge_leaves_refs_that_cannot_be_removed_to_the_next_one(bare: Path) -> None:
+    with closing(opened(bare)) as ledger:
+        ledger.enroll(CELLS)
+        (claim,) = ledger.claim(ME, Offer())
+        ledger.finish(claim.lease, SUCCESS)
+        lock = bare / "refs/benchfleet/study/ledger.lock"
+        lock.touch()
+        tidying = git_tidying.Tidying(ledger.store)
+        assert tidying.compact(older=-60.0) == 0
+        lock.unlink()
+        assert tidying.compact(older=-60.0) == 1
