@@ -111,10 +111,12 @@ def run_cells(
     observer: Observer,
     random: Callable[[], float] = random.random,
     shift: Shift = Shift(),  # noqa: B008 - frozen
+    serving: threading.Event | None = None,
 ) -> RunEnd:
-    """Run the cells on these machines and return how it ended."""
+    """Run the cells on these machines and return how it ended. `serving` is set once cells may
+    run; before that a ledger whose server is away is waited for."""
     make_folder(bench.layout.root)
-    ending, serving = threading.Event(), threading.Event()
+    ending, serving = threading.Event(), serving or threading.Event()
     ledger = PatientLedger(
         shared := bench.ledger(),
         full=lambda: inbox.post(NoRoom()),

@@ -24,8 +24,16 @@ def _ctrl_c() -> None:
     signal.raise_signal(signal.SIGINT)
 
 
-def _guarded(inbox: RealInbox, *steps: Callable[[], object]) -> None:
-    with raised_at_the_end(inbox):
+def _serving() -> threading.Event:
+    serving = threading.Event()
+    serving.set()
+    return serving
+
+
+def _guarded(
+    inbox: RealInbox, *steps: Callable[[], object], serving: threading.Event | None = None
+) -> None:
+    with raised_at_the_end(inbox, serving or _serving()):
         for step in steps:
             step()
 
@@ -44,7 +52,7 @@ def test_a_ctrl_c_is_posted_first_and_raised_after_the_block() -> None:
 
 
 def test_without_a_ctrl_c_nothing_is_raised_and_the_handler_is_back() -> None:
-    with raised_at_the_end(RealInbox()):
+    with raised_at_the_end(RealInbox(), _serving()):
         assert signal.getsignal(signal.SIGINT) is not signal.default_int_handler
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
@@ -63,6 +71,15 @@ def test_a_handler_of_the_callers_own_is_called_in_the_end() -> None:
     assert called == [0, signal.SIGINT]
 
 
+def test_a_ctrl_c_before_anything_runs_is_raised_at_once() -> None:
+    called: list[int] = []
+    signal.signal(signal.SIGINT, lambda number, _: called.append(number))
+    serving, done = threading.Event(), list[str]()
+    with pytest.raises(KeyboardInterrupt):
+        _guarded(RealInbox(), _ctrl_c, lambda: done.append("waited"), serving=serving)
+    assert (called, done, serving.is_set()) == ([signal.SIGINT], [], True)
+
+
 def test_an_ignored_ctrl_c_stays_ignored() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     inbox = RealInbox()
@@ -74,7 +91,7 @@ def test_another_thread_than_the_main_one_touches_no_handler() -> None:
     seen: list[object] = []
 
     def call() -> None:
-        with raised_at_the_end(RealInbox()):
+        with raised_at_the_end(RealInbox(), _serving()):
             seen.append(signal.getsignal(signal.SIGINT))
 
     thread = threading.Thread(target=call)

@@ -6,7 +6,9 @@ import argparse
 import contextlib
 import signal
 import sys
+import threading
 from collections.abc import Iterator, Sequence
+from types import FrameType
 
 from benchfleet.bench import Bench
 from benchfleet.cli.ending import compared, conclude, write_report
@@ -47,17 +49,19 @@ def _run(
     shift: Shift,
 ) -> int:
     fleet = machines(arguments, devices)
-    inbox = RealInbox()
+    inbox, serving = RealInbox(), threading.Event()
     stream = sys.stderr if arguments.json else sys.stdout
     with (
-        _answering_signals(inbox),
+        _answering_signals(inbox, serving),
         announced(bench, ends_on="SIGTERM", command=command_of(arguments, bench)) as feed,
     ):
         with watch(bench.campaign.name, stream, as_json=arguments.log_json) as observer:
             told = both(observer, feed)
             if collector is not None:
                 told = both(told, collector)
-            end = run_cells(bench, cells, fleet, inbox=inbox, observer=told, shift=shift)
+            end = run_cells(
+                bench, cells, fleet, inbox=inbox, observer=told, shift=shift, serving=serving
+            )
         try:
             _write_files(bench, arguments, end)
         except (OSError, LedgerError) as error:
@@ -94,15 +98,20 @@ def _write_files(bench: Bench, arguments: argparse.Namespace, end: RunEnd) -> No
 
 
 @contextlib.contextmanager
-def _answering_signals(inbox: Inbox) -> Iterator[None]:
+def _answering_signals(inbox: Inbox, serving: threading.Event) -> Iterator[None]:
     """Ctrl-C, SIGTERM and a closed terminal reach the runner; where one is ignored (nohup) it
-    stays so."""
+    stays so. Until it is `serving` nothing runs yet: who waits for a ledger's server gives up."""
+
+    def heard(number: int, frame: FrameType | None) -> None:
+        inbox.post(Interrupted(signal=signal.Signals(number).name))
+        if not serving.is_set():
+            serving.set()  # nothing waits from now on
+            raise KeyboardInterrupt
+
     before = {}
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is not signal.SIG_IGN:
-            before[number] = signal.signal(
-                number, lambda n, _: inbox.post(Interrupted(signal=signal.Signals(n).name))
-            )
+            before[number] = signal.signal(number, heard)
     try:
         yield
     finally:

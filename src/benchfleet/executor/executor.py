@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Iterable, Mapping, Sequence
 from numbers import Integral
 from pathlib import Path
@@ -101,15 +102,15 @@ class BenchmarkExecutor:
         )
         pool, bench = self._checked(asked, progress)
         cells = bench.cells()
-        inbox = RealInbox()
+        inbox, serving = RealInbox(), threading.Event()
         watch = Watch(progress or self._progress, inbox.now)
         with (
-            raised_at_the_end(inbox),
+            raised_at_the_end(inbox, serving),
             announced(bench, ends_on="SIGINT" if answers() else "") as feed,
         ):
             done = _prepare(bench, cells, retry_failed=retry_failed)
             fleet, observer = Fleet(pool=pool), both(watch, feed)
-            end = run_cells(bench, cells, fleet, inbox=inbox, observer=observer)
+            end = run_cells(bench, cells, fleet, inbox=inbox, observer=observer, serving=serving)
             records = bench.records(cells)
             summary = summarised(bench, cells, records, end)
             write_summary(bench, summary)

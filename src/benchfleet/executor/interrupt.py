@@ -18,8 +18,9 @@ def answers() -> bool:
 
 
 @contextmanager
-def raised_at_the_end(inbox: Inbox) -> Iterator[None]:
-    """Post each Ctrl-C to the inbox while the block runs, and raise KeyboardInterrupt after it.
+def raised_at_the_end(inbox: Inbox, serving: threading.Event) -> Iterator[None]:
+    """Post each Ctrl-C to the inbox while the block runs, and raise KeyboardInterrupt after it; at
+    once until it is `serving`, since nothing runs yet then.
 
     Only the main thread is sent signals: in any other this does nothing. Nor does it where Ctrl-C
     is ignored, or left to the system. The handler that was there before is called first when it
@@ -35,6 +36,11 @@ def raised_at_the_end(inbox: Inbox) -> Iterator[None]:
         nonlocal asked
         asked = True
         inbox.post(Interrupted(signal=signal.Signals(number).name))
+        if not serving.is_set():
+            serving.set()  # nothing waits for a server from now on
+            signal.signal(signal.SIGINT, before)
+            signal.raise_signal(signal.SIGINT)
+            raise KeyboardInterrupt
 
     signal.signal(signal.SIGINT, ask)
     try:

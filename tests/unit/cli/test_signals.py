@@ -1,0 +1,25 @@
+"""What a run from the command line makes of a signal."""
+
+from __future__ import annotations
+
+import signal
+import threading
+
+import pytest
+
+from benchfleet.cli.running import _answering_signals
+from benchfleet.runner.inbox import Interrupted, RealInbox
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_is_for_the_runner_once_it_serves_and_ends_what_waits_before(
+    number: signal.Signals,
+) -> None:
+    inbox, serving = RealInbox(), threading.Event()
+    before = signal.getsignal(number)
+    with pytest.raises(KeyboardInterrupt), _answering_signals(inbox, serving):
+        signal.raise_signal(number)
+    with _answering_signals(inbox, serving):
+        signal.raise_signal(number)
+    assert [inbox.take(0), inbox.take(0)] == [Interrupted(signal=number.name)] * 2
+    assert signal.getsignal(number) is before
