@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import select
 import signal
 import socket
@@ -10,6 +11,7 @@ import sys
 import threading
 import time
 import uuid
+import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, suppress
@@ -454,6 +456,52 @@ def test_an_event_is_not_seen_before_those_with_smaller_numbers(
         slow.commit()
         looking.join(30)
     assert seen == [["enrolled", "slow"]]
+
+
+@pytest.mark.parametrize("chosen", [False, True])
+def test_slots_that_claim_and_end_at_once_do_so_in_one_transaction(
+    opened: Callable[..., Any], postgres: Postgres, chosen: bool
+) -> None:
+    import psycopg
+
+    ledger = opened()
+    ledger.enroll([sample_cell(number) for number in range(12)])
+    among = Choice(cell.fingerprint for cell in ledger.cells())
+    offer = Offer(among=among if chosen else None)
+    had: list[str] = []
+
+    def waiting(asked: Any, count: int) -> None:
+        while len(asked._waiting) < count:  # it tells nobody that somebody waits
+            time.sleep(0.01)
+
+    def slot() -> None:
+        for claim in ledger.claim(ME, offer):
+            ledger.finish(claim.lease, SUCCESS)
+            had.append(claim.lease.fingerprint)
+
+    with psycopg.connect(postgres.url()) as slow:
+        slow.execute("select pg_advisory_xact_lock(%s)", (ledger._turn,))
+        threads = [threading.Thread(target=slot) for _ in range(9)]
+        for thread in threads:
+            thread.start()
+        waiting(ledger._claiming._claim, 8)
+        slow.commit()
+        for thread in threads:
+            thread.join()
+    assert len(had) == len(set(had)) == 9
+    claimed = f"{ledger.schema}.event where kind = 'claimed'"
+    assert postgres.sql("select count(distinct xmin::text) from " + claimed) == "2"  # noqa: S608
+
+
+def test_a_choice_that_nobody_has_any_more_is_forgotten(opened: Callable[..., Any]) -> None:
+    ledger = opened()
+    ledger.enroll([sample_cell(0)])
+    among = Choice([sample_cell(0).fingerprint])
+    assert ledger.claim(ME, Offer(among=among))
+    kept = weakref.ref(among)
+    del among
+    gc.collect()
+    assert kept() is None
 
 
 def test_what_another_runner_gave_back_is_claimed_in_its_place(opened: Callable[..., Any]) -> None:

@@ -91,7 +91,7 @@ class Outcome:
     def to_dict(self) -> dict[str, Any]:
         """JSON values only; what most outcomes do not have is left out."""
         found = {
-            **{name: getattr(self, name) for name in self.__dataclass_fields__},
+            **vars(self),
             "failure": self.failure.to_dict() if self.failure else None,
             "metrics": dict(self.metrics),
             "reported": dict(self.reported),

@@ -65,7 +65,9 @@ class ChosenCells:
     _lanes: dict[int, list[_Place]] = field(default_factory=dict)
     _begun: set[int] = field(default_factory=set)
     _sorted: deque[tuple[_Key, _Place]] = field(default_factory=deque)  # the first of all lanes
-    _sorted_by: list[tuple[int, float]] = field(default_factory=list)  # with which weights
+    _weights: list[tuple[int, float]] = field(default_factory=list)  # by which, of each lane
+    _asked: tuple[object, ...] = ()  # what was offered last
+    _checked: int = -1  # the version of the choice for which all that are sorted stand
 
     def fill(self, cells: Iterable[Waiting]) -> None:
         """Take in all of the choice that nobody began yet."""
@@ -82,7 +84,8 @@ class ChosenCells:
             if cell.fingerprint in self.choice:
                 places = self._lanes.setdefault(cell.lane, [])
                 insort(places, _place(cell, self.choice), key=_backwards)
-        self._sorted_by = []
+        self._sorted.clear()
+        self._asked = ()
 
     def begun(self, ordinals: Iterable[int]) -> None:
         """These are nobody's first attempt any more."""
@@ -90,22 +93,39 @@ class ChosenCells:
 
     def first(self, offer: Offer, lanes: Mapping[int, Lane], count: int) -> list[_Key]:
         """The first cells that fit the offer, in its order: (after, rank with weight, ordinal)."""
-        weights = [
-            (number, weight)
-            for number in self._lanes
-            if (weight := lanes[number].weight(offer)) is not None
-        ]
-        found: list[tuple[_Key, _Place]] = []
-        if weights == self._sorted_by:  # most offers of a run are like one before
-            while self._sorted and not self._stands(self._sorted[0][1]):
-                self._sorted.popleft()
-            found = list(islice((one for one in self._sorted if self._stands(one[1])), count))
+        asked = (offer.gpus, offer.vram, dict(offer.models), offer.others)
+        if asked != self._asked:  # most offers of a run are like one before
+            weights = [
+                (number, weight)
+                for number in self._lanes
+                if (weight := lanes[number].weight(offer)) is not None
+            ]
+            if weights != self._weights:
+                self._sorted.clear()
+            self._weights, self._asked = weights, asked
+        if self.choice.version != self._checked:  # some have another rank, or none
+            self._sorted = deque(one for one in self._sorted if self._stands(one[1]))
+            self._checked = self.choice.version
+        found = self._unbegun(count)
         if len(found) < count:
-            queues = [self._of_lane(self._lanes[number], weight) for number, weight in weights]
+            queues = [
+                self._of_lane(self._lanes[number], weight) for number, weight in self._weights
+            ]
             self._sorted = deque(islice(merge(*queues), _SORTED + count))
-            self._sorted_by = weights
-            found = list(islice(self._sorted, count))
-        return [key for key, _ in found]
+            found = self._unbegun(count)
+        return found
+
+    def _unbegun(self, count: int) -> list[_Key]:
+        """The first of those that are sorted."""
+        ready, begun, found = self._sorted, self._begun, list[_Key]()
+        while ready and ready[0][1].ordinal in begun:
+            ready.popleft()
+        for key, place in ready:
+            if place.ordinal not in begun:
+                found.append(key)
+                if len(found) == count:
+                    break
+        return found
 
     def next(self, count: int) -> list[int]:
         """The cells that were first in the order of the last offer, those that nobody began."""

@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
-import json
-import threading
 import time
 from collections.abc import Iterable, Sequence
-from itertools import starmap
+from itertools import islice, starmap
 from typing import Any, NamedTuple
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, proxy
 
-from benchfleet.domain.attempt import Claim, Lease, Outcome, RunnerId
-from benchfleet.domain.cell import Cell, Fingerprint
+from benchfleet.domain.attempt import Claim, RunnerId
 from benchfleet.domain.resource import Choice, Offer
 from benchfleet.ledger.choices import ChosenCells, Lane, Waiting, sort_key
-from benchfleet.ledger.connections import Connections, Value, array, do
-from benchfleet.ledger.rows import CellTexts, cell_of
+from benchfleet.ledger.claiming_any import AHEAD, AHEAD_MAX, ClaimingAny
+from benchfleet.ledger.claims import Claims, text
+from benchfleet.ledger.connections import Connections, Value, do, numbers
+from benchfleet.ledger.rows import CellTexts
 from benchfleet.ledger.sql import Clock
+from benchfleet.ledger.together import Together
 
-_AHEAD = 1  # more cells than are wanted that a claim looks at first, since others want them too
-_AHEAD_MAX = 4096
 _FEW = 10_000  # chosen cells that are asked for by name, rather than among all that wait
 _READ, _READ_MAX = 4, 256  # cells that are read before they are claimed
 _FIRST = (b"1", b"0", b"1", b"")  # what the first attempt of a cell is told, as in `_Taken`
 _SOON = 1.0  # seconds by which our idea of the server's time may be wrong
+_Wanted = tuple[RunnerId, Offer, int]
 
 
 class _Taken(NamedTuple):
@@ -51,10 +50,10 @@ class Claiming:
         lease: float,
         turn: int,
     ) -> None:
-        self._connections, self._texts = connections, texts
+        self._connections, self.claims = connections, Claims(texts, lease)
         self._clock, self._lease, self._turn = clock, lease, turn
-        self.declared: dict[str, Cell] = {}  # by fingerprint, as they were enrolled last
-        self._claiming = threading.Lock()
+        self._any = ClaimingAny(connections, self.claims, clock=clock, lease=lease, turn=turn)
+        self._claim = Together(self._claim_all)
         self._chosen: WeakKeyDictionary[Choice, ChosenCells] = WeakKeyDictionary()
         self._lanes: dict[int, Lane] = {}
         self._enrolment = ""  # which one `_chosen` and `_lanes` are of
@@ -64,53 +63,39 @@ class Claiming:
         self._read: dict[int, Sequence[Value]] = {}  # what cells are that may be claimed next
         self._reads = _READ  # how many were read
         self._ahead = 0  # how many are looked at, where others are quicker
-        self._ahead_of_all = 0  # the same without a choice
         self._offset = 0.0  # seconds that the ledger's clock was ahead of our monotonic one
 
     def claim(self, runner: RunnerId, offer: Offer, limit: int) -> list[Claim]:
-        if offer.among is None:
-            return self._claim_any(runner, offer, limit)
-        with self._claiming:
-            return self._claim_chosen(runner, offer, offer.among, limit)
+        return self._claim((runner, offer, limit))
 
-    def _claim_any(self, runner: RunnerId, offer: Offer, limit: int) -> list[Claim]:
-        ahead, claims = limit + max(_AHEAD, self._ahead_of_all), list[Claim]()
-        models = offer.models
-        while len(claims) < limit:
-            rows = self._connections.answer(
-                "claim_best",
-                [
-                    runner.encode(),
-                    repr(self._lease).encode(),
-                    repr(self._clock()).encode() if self._clock else None,
-                    array(models),
-                    array(float(weight) for weight in models.values()),
-                    None if offer.others is None else repr(float(offer.others)).encode(),
-                    b"%d" % offer.gpus,
-                    b"%d" % offer.vram,
-                    b"%d" % ahead,
-                    b"%d" % (limit - len(claims)),
-                    b"%d" % self._turn,
-                ],
-            )
-            claims += [
-                self._claim_of(*map(_text, row[6:]), *map(_text, row[2:6]))
-                for row in rows
-                if row[1] is not None
-            ]
-            if int(rows[0][0] or 0) < ahead:
-                break
-            if len(claims) < limit:  # others were quicker
-                ahead = min(4 * ahead, _AHEAD_MAX + limit)
-                self._ahead_of_all = ahead - limit
-        else:
-            self._ahead_of_all //= 2
-        return claims
+    def _claim_all(self, asked: Sequence[_Wanted]) -> Sequence[list[Claim] | Exception]:
+        """Claims for several slots: those of a runner that offer the same are one claim."""
+        told: list[list[Claim] | Exception] = [[] for _ in asked]
+        left = list(range(len(asked)))
+        while left:
+            runner, offer, _ = asked[left[0]]
+            alike = [number for number in left if asked[number][:2] == (runner, offer)]
+            left = [number for number in left if number not in alike]
+            limit = sum(asked[number][2] for number in alike)
+            try:
+                claims = iter(self._claim_one(runner, offer, limit))
+            except Exception as error:  # noqa: BLE001 - raised where it was asked for
+                for number in alike:
+                    told[number] = error
+            else:
+                for number in alike:
+                    told[number] = list(islice(claims, asked[number][2]))
+        return told
+
+    def _claim_one(self, runner: RunnerId, offer: Offer, limit: int) -> list[Claim]:
+        if offer.among is None:
+            return self._any.claim(runner, offer, limit)
+        return self._claim_chosen(runner, offer, offer.among, limit)
 
     def _claim_chosen(
         self, runner: RunnerId, offer: Offer, choice: Choice, limit: int
     ) -> list[Claim]:
-        ahead, claims = max(limit + _AHEAD, self._ahead), list[Claim]()
+        ahead, claims = max(limit + AHEAD, self._ahead), list[Claim]()
         while len(claims) < limit:
             chosen = self._brought_up(choice)
             candidates, more = self._candidates(chosen, offer, ahead)
@@ -129,10 +114,10 @@ class Claiming:
                 self._wait_again(before)
                 continue
             claims += self._claims(taken, self._read)
-            self._ahead = min(_AHEAD_MAX, 2 * len(taken.begun))
-            if not more or (ahead >= _AHEAD_MAX and not (taken.claims or taken.begun)):
+            self._ahead = max(self._ahead // 2, min(AHEAD_MAX, 2 * len(taken.begun)))
+            if not more or (ahead >= AHEAD_MAX and not (taken.claims or taken.begun)):
                 break
-            ahead = min(4 * ahead, _AHEAD_MAX)
+            ahead = min(4 * ahead, AHEAD_MAX)
         return claims
 
     def _wait_again(self, since: int) -> None:
@@ -159,14 +144,14 @@ class Claiming:
                 repr(self._clock()).encode() if self._clock else None,
                 self._enrolment.encode(),
                 b"%d" % self._horizon,
-                array(self._late),
-                array(self._late.values()),
-                array(candidates),
+                numbers(self._late),
+                numbers(self._late.values()),
+                numbers(candidates),
                 b"%d" % limit,
                 b"%d" % self._turn,
             ],
         )
-        moment, enrolment, horizon, known, begun, gone = map(_text, rows[0][:6])
+        moment, enrolment, horizon, known, begun, gone = map(text, rows[0][:6])
         taken = {int(row[6]): row[7:] for row in rows if row[6] is not None}
         return _Taken(
             claims={ordinal: taken[ordinal] for ordinal in candidates if ordinal in taken},
@@ -180,22 +165,23 @@ class Claiming:
 
     def _take_fresh(self, runner: RunnerId, candidates: Sequence[int], limit: int) -> _Taken | None:
         """The same of those that nobody began, where nothing else is to be learnt; else nothing."""
-        rows = self._connections.answer(
-            "claim_fresh",
-            [
-                runner.encode(),
-                repr(self._lease).encode(),
-                repr(self._clock()).encode() if self._clock else None,
-                self._enrolment.encode(),
-                b"%d" % self._horizon,
-                array(candidates),
-                b"%d" % limit,
-                b"%d" % self._turn,
-            ],
-        )
+        known = [
+            runner.encode(),
+            repr(self._lease).encode(),
+            repr(self._clock()).encode() if self._clock else None,
+            self._enrolment.encode(),
+            b"%d" % self._horizon,
+        ]
+        turn, rows = b"%d" % self._turn, list[tuple[Value, ...]]()
+        if limit == 1 and not self._ahead:  # nobody was quicker lately
+            first = b"%d" % candidates[0]
+            rows = self._connections.answer("claim_first", [*known, first, turn])
+        if not rows:
+            some = [numbers(candidates), b"%d" % limit, turn]
+            rows = self._connections.answer("claim_fresh", [*known, *some])
         if not rows:
             return None
-        _, moment, horizon, begun = map(_text, rows[0])
+        _, moment, horizon, *begun = map(text, rows[0])
         taken = {int(row[0] or 0) for row in rows}
         return _Taken(
             claims={ordinal: _FIRST for ordinal in candidates if ordinal in taken},
@@ -203,7 +189,7 @@ class Claiming:
             enrolment=self._enrolment,
             horizon=int(horizon),
             known=True,
-            begun=_numbers(begun),
+            begun=_numbers(*begun),
             gone=[],
         )
 
@@ -216,7 +202,7 @@ class Claiming:
         self._read = self._texts_of(chosen.next(self._reads) or candidates[:1])
 
     def _texts_of(self, ordinals: Sequence[int]) -> dict[int, Sequence[Value]]:
-        rows = self._connections.answer("texts", [array(ordinals)])
+        rows = self._connections.answer("texts", [numbers(ordinals)])
         return {int(ordinal or 0): texts for ordinal, *texts in rows}
 
     def _claims(self, taken: _Taken, read: dict[int, Sequence[Value]]) -> list[Claim]:
@@ -224,7 +210,7 @@ class Claiming:
         if unread:
             read |= self._texts_of(unread)
         return [
-            self._claim_of(*map(_text, read.pop(ordinal)), *map(_text, lease))
+            self.claims.of(ordinal, *map(text, read.pop(ordinal)), *map(text, lease))
             for ordinal, lease in taken.claims.items()
         ]
 
@@ -253,7 +239,7 @@ class Claiming:
             rows = self._fresh(list(choice) if len(choice) <= _FEW else None)
             if self._strange(rows):
                 return self._brought_up(choice)
-            chosen = self._chosen[choice] = ChosenCells(choice=choice, version=version)
+            chosen = self._chosen[choice] = ChosenCells(choice=proxy(choice), version=version)
             chosen.fill(starmap(Waiting, rows))
         elif chosen.version < version:
             rows = self._fresh(list(dict.fromkeys(choice.changed(chosen.version))))
@@ -283,6 +269,8 @@ class Claiming:
         soon = _SOON + (self._clock() if self._clock else self._offset + time.monotonic())
         fresh = chosen.first(offer, self._lanes, ahead + 1)
         more = len(fresh) > ahead
+        if not self._returned:
+            return [int(key[2]) for key in fresh[:ahead]], more
         again = [
             sort_key(cell, choice, weight)
             for cell in self._returned.values()
@@ -295,39 +283,6 @@ class Claiming:
         ordered = sorted([*fresh[:ahead], *again])
         return [int(key[2]) for key in dict.fromkeys(ordered)], more
 
-    def _claim_of(
-        self,
-        name: str,
-        path: str,
-        spec: str,
-        terms: str,
-        attempt: str,
-        tries: str,
-        token: str,
-        ended: str,
-    ) -> Claim:
-        fingerprint = Fingerprint(name)
-        cell = self.declared.get(fingerprint)  # with all that was worked out of it before
-        if not cell or (self._texts.spec(cell), self._texts.terms(cell)) != (spec, terms):
-            cell = cell_of(spec, terms)
-        after = Outcome.from_dict(json.loads(ended)["outcome"]) if ended else None
-        return Claim(
-            lease=Lease(
-                fingerprint=fingerprint,
-                attempt=int(attempt),
-                token=int(token),
-                expires_in=self._lease,
-            ),
-            cell=cell,
-            path=path,
-            tries=int(tries),
-            after=after if after and after.retry_in is not None else None,
-        )
 
-
-def _text(value: Value) -> str:
-    return value.decode() if value else ""
-
-
-def _numbers(value: str) -> list[int]:
+def _numbers(value: str = "") -> list[int]:
     return [int(number) for number in value.split(",")] if value else []

@@ -47,8 +47,9 @@ _AGAIN = (  # what passes by itself; classes 08 and 57P are told of by broken co
 # What libpq and a server say of one that restarts: it has no state of its own while connecting.
 _NOT_THERE = ("Is the server running", "closed the connection", "Connection reset by peer")
 _COMING = ("is starting up", "is shutting down", "in recovery mode", "not yet accepting")
-_AT_ONCE = 4  # short statements under way: more of them only wait for each other in the server
+_KEPT = 4  # idle connections: one claims and one tells what ended, for however many slots
 _FETCHED = 2000  # rows that a reader fetches at once
+_WELL = (psycopg.pq.ExecStatus.TUPLES_OK, psycopg.pq.ExecStatus.COMMAND_OK)
 T = TypeVar("T")
 Value = bytes | None  # as it crosses the line
 Answer = list[tuple[Value, ...]]
@@ -90,11 +91,11 @@ class _Line(Connection[Any]):
             self._known_here.add(name)
         result = wire.exec_prepared(name.encode(), values)  # type: ignore[arg-type] # None: null
         self._refuse(result)
-        columns = range(result.nfields)
-        return [tuple(result.get_value(row, n) for n in columns) for row in range(result.ntuples)]
+        value, columns = result.get_value, range(result.nfields)
+        return [tuple([value(row, n) for n in columns]) for row in range(result.ntuples)]
 
     def _refuse(self, result: PGresult) -> None:
-        if result.status in (psycopg.pq.ExecStatus.TUPLES_OK, psycopg.pq.ExecStatus.COMMAND_OK):
+        if result.status in _WELL:
             return
         if self.pgconn.status != psycopg.pq.ConnStatus.OK:
             raise psycopg.OperationalError(result.get_error_message())
@@ -115,7 +116,6 @@ class Connections:
         self._lock = threading.Lock()
         self._idle: list[_Line] = []
         self._closed = threading.Event()
-        self._turns = threading.BoundedSemaphore(_AT_ONCE)
         self._hurry = threading.local()
 
     @contextmanager
@@ -153,7 +153,7 @@ class Connections:
 
     def _keep(self, connection: _Line) -> None:
         with self._lock:
-            if not connection.broken and len(self._idle) < _AT_ONCE and not self._closed.is_set():
+            if not connection.broken and len(self._idle) < _KEPT and not self._closed.is_set():
                 connection.kept = True
                 self._idle.append(connection)
                 return
@@ -162,18 +162,17 @@ class Connections:
     def answer(self, name: str, values: Sequence[Value]) -> Answer:
         """The rows of a statement that is short and whole in itself; asked again as `asked` does.
 
-        Few are under way at once. Raises LedgerUnreachable, or what it becomes in plain words.
+        Raises LedgerUnreachable, or what it becomes in plain words.
         """
-        with self._turns:
+        try:
+            connection = self._taken()
             try:
-                connection = self._taken()
-                try:
-                    return connection.answer(name, values)
-                finally:
-                    self._keep(connection)
-            except psycopg.Error:
-                self._drop_idle()
-            return self.asked(lambda connection: connection.answer(name, values))
+                return connection.answer(name, values)
+            finally:
+                self._keep(connection)
+        except psycopg.Error:
+            self._drop_idle()
+        return self.asked(lambda connection: connection.answer(name, values))
 
     def asked(self, ask: Callable[[_Line], T]) -> T:
         """What `ask` finds out over a connection; where that breaks, it asks again over another
@@ -302,6 +301,11 @@ def _passes(error: psycopg.Error) -> bool:
 def array(values: Iterable[str | float | None]) -> bytes:
     """Values as the text of an array of them."""
     return ("{" + ",".join(map(_element, values)) + "}").encode()
+
+
+def numbers(values: Iterable[int]) -> bytes:
+    """Whole numbers as the text of an array of them."""
+    return b"{%s}" % b",".join([b"%d" % value for value in values])
 
 
 def _element(value: str | float | None) -> str:

@@ -1,57 +1,85 @@
-"""What several threads have ended, told to a server together by the one that comes first."""
+"""How attempts end in a PostgreSQL ledger: several at once, each while its token is the cell's."""
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+import json
+from collections.abc import Sequence
+from typing import Any
 
 from benchfleet.domain.attempt import Lease, Outcome
 from benchfleet.errors import ClaimLost
-
-_MOST = 100  # attempts that are told of at once
-Ended = Sequence[tuple[Lease, Outcome]]
-
-
-@dataclass
-class _Ending:
-    lease: Lease
-    outcome: Outcome
-    told: bool = False
-    error: Exception | None = None
+from benchfleet.ledger.connections import Connections, array, do
+from benchfleet.ledger.sql import Clock
 
 
-class Together:
-    """Gathers what ends while the server is being told of what ended before, so that many slots
-    wait for few answers. `tell` says of each whether it was refused, and why."""
+class Finishing:
+    """Ends attempts; `known` are the numbers of cells that were claimed here, by fingerprint, which
+    it takes out."""
 
-    def __init__(self, tell: Callable[[Ended], Sequence[ClaimLost | None]]) -> None:
-        self._tell = tell
-        self._waiting: list[_Ending] = []
-        self._gathering = threading.Lock()
-        self._telling = threading.Lock()
+    def __init__(
+        self, connections: Connections, known: dict[str, int], *, clock: Clock | None, turn: int
+    ) -> None:
+        self._connections, self._known = connections, known
+        self._clock, self._turn = clock, turn
 
-    def finish(self, lease: Lease, outcome: Outcome) -> None:
-        """Tell of one attempt, and return once that is done. Raises what `tell` says or raises."""
-        mine = _Ending(lease, outcome)
-        with self._gathering:
-            self._waiting.append(mine)
-        with self._telling:
-            while not mine.told:
-                with self._gathering:
-                    some, self._waiting = self._waiting[:_MOST], self._waiting[_MOST:]
-                self._tell_of(some)
-        if mine.error is not None:
-            raise mine.error
+    def _asked(self, name: str, **values: Any) -> list[tuple[Any, ...]]:
+        return self._connections.asked(lambda c: do(c, name, **values).fetchall())
 
-    def _tell_of(self, some: Sequence[_Ending]) -> None:
-        try:
-            refused = self._tell([(ending.lease, ending.outcome) for ending in some])
-            for ending, error in zip(some, refused, strict=True):
-                ending.error = error
-        except Exception as error:  # noqa: BLE001 - each of them raises it
-            for ending in some:
-                ending.error = error
-        finally:
-            for ending in some:
-                ending.told = True
+    def finish_all(self, ended: Sequence[tuple[Lease, Outcome]]) -> Sequence[ClaimLost | None]:
+        """End several attempts in one transaction: for each nothing, or why it was refused."""
+        now, turn = self._clock() if self._clock else None, b"%d" % self._turn
+        clock = None if now is None else repr(now).encode()
+        ordinals = self._ordinals([lease.fingerprint for lease, _ in ended])
+        if len(ended) == 1:  # to go through arrays takes a third longer
+            facts = [_wire(value) for value in (*ordinals, *_facts(*ended[0]))]
+            done = self._connections.answer("finish_cell", [*facts, clock, turn])
+            return [None if done else self._refused(*ended[0])]
+        order = sorted(range(len(ended)), key=lambda number: ended[number][0].fingerprint)
+        columns = zip(*((ordinals[one], *_facts(*ended[one])) for one in order), strict=True)
+        rows = self._connections.answer("finish_cells", [*map(array, columns), clock, turn])
+        found = {place for (place,) in rows}
+        refused: list[ClaimLost | None] = [None] * len(ended)
+        for place, number in enumerate(order, start=1):
+            if b"%d" % place not in found:
+                refused[number] = self._refused(*ended[number])
+        return refused
+
+    def _ordinals(self, fingerprints: Sequence[str]) -> list[int | None]:
+        """The numbers of cells, of which those claimed here are known; None of an unknown one."""
+        known = {name: self._known.pop(name, None) for name in fingerprints}
+        other = [name for name, ordinal in known.items() if ordinal is None]
+        if other:
+            known |= dict(self._asked("ordinals", among=other))
+        return [known[name] for name in fingerprints]
+
+    def _refused(self, lease: Lease, outcome: Outcome) -> ClaimLost | None:
+        """Why a lease ends nothing, unless it has ended its attempt so already."""
+        held = self._asked("held", fingerprint=lease.fingerprint)
+        if not held:
+            return ClaimLost(f"the ledger knows no cell {lease.fingerprint[:8]}")
+        token, ended_token, finished = held[0]
+        name = f"attempt {lease.attempt} of cell {lease.fingerprint[:8]}"
+        if ended_token != lease.token:
+            return ClaimLost(
+                f"{name} holds no longer: its token is {lease.token}, the cell's is {token}"
+            )
+        had = json.loads(finished)["outcome"]
+        if (had["state"], had["digest"]) != (outcome.state, outcome.digest):
+            return ClaimLost(f"{name} has ended already, as {had['state']}")
+        return None
+
+
+def _facts(lease: Lease, outcome: Outcome) -> tuple[str | float | None, ...]:
+    """What ends an attempt, as the statements take it."""
+    return (
+        lease.token,
+        lease.attempt,
+        outcome.state if outcome.retry_in is None else "pending",
+        outcome.retry_in or None,
+        int(outcome.charged),
+        json.dumps(outcome.to_dict()),
+    )
+
+
+def _wire(value: str | float | None) -> bytes | None:
+    return None if value is None else str(value).encode()

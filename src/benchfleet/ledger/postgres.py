@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 from psycopg import Connection
@@ -16,27 +16,24 @@ from benchfleet.domain.event import Event
 from benchfleet.domain.phase import GATE_EVENTS
 from benchfleet.domain.resource import Offer
 from benchfleet.domain.state import STATES, State
-from benchfleet.errors import ClaimLost, LedgerUnreachable
+from benchfleet.errors import ClaimLost
 from benchfleet.ledger.addresses import schema_of, shown_url
 from benchfleet.ledger.base import DEFAULT_LEASE
 from benchfleet.ledger.claiming import Claiming
-from benchfleet.ledger.connections import PATIENCE, Connections, array, do, read
-from benchfleet.ledger.copying import TABLES, Row, Tables
+from benchfleet.ledger.connections import PATIENCE, Connections, do
+from benchfleet.ledger.copying import Row, Tables
 from benchfleet.ledger.enrolling import PostgresEnrolment
-from benchfleet.ledger.finishing import Ended, Together
+from benchfleet.ledger.finishing import Finishing
 from benchfleet.ledger.listening import Listener
 from benchfleet.ledger.moving import enter
 from benchfleet.ledger.opening import prepare
 from benchfleet.ledger.present import campaigns_in
-from benchfleet.ledger.rows import CellTexts, record_of
+from benchfleet.ledger.reading import Reading
+from benchfleet.ledger.rows import CellTexts
 from benchfleet.ledger.sql import Clock
+from benchfleet.ledger.together import Together
 
 _WAKING = frozenset({"enrolled", "retry_asked", *GATE_EVENTS})  # may let somebody claim, or end
-_BREAKS = 10  # of a line, without a row in between, until a reader gives up
-_ONE_VIEW = (
-    "begin isolation level repeatable read read only;"
-    " set local idle_in_transaction_session_timeout = 0"
-)
 
 
 class PostgresLedger:
@@ -70,7 +67,11 @@ class PostgresLedger:
         self._claiming = Claiming(
             self._connections, self._texts, clock=clock, lease=lease, turn=self._turn
         )
-        self._finishing = Together(self.finish_all)
+        self._finishing = Finishing(
+            self._connections, self._claiming.claims.ordinals, clock=clock, turn=self._turn
+        )
+        self._finish = Together(self.finish_all)
+        self._reading = Reading(self._connections, clock=clock, turn=self._turn)
         self._listeners: list[Listener] = []
         try:
             self._connections.check()
@@ -123,7 +124,7 @@ class PostgresLedger:
             return new
 
         new = self._connections.asked(enrolled)
-        self._claiming.declared.update((cell.fingerprint, cell) for cell in declared)
+        self._claiming.claims.declared.update((cell.fingerprint, cell) for cell in declared)
         return new
 
     def claim(self, runner: RunnerId, offer: Offer, limit: int = 1) -> Sequence[Claim]:
@@ -156,41 +157,11 @@ class PostgresLedger:
         ]
 
     def finish(self, lease: Lease, outcome: Outcome) -> None:
-        self._finishing.finish(lease, outcome)
+        self._finish((lease, outcome))
 
-    def finish_all(self, ended: Ended) -> Sequence[ClaimLost | None]:
+    def finish_all(self, ended: Sequence[tuple[Lease, Outcome]]) -> Sequence[ClaimLost | None]:
         """End several attempts in one transaction: for each nothing, or why it was refused."""
-        now, turn = self._now(), b"%d" % self._turn
-        clock = None if now is None else repr(now).encode()
-        if len(ended) == 1:  # to go through arrays takes a third longer
-            facts = [_wire(value) for value in _facts(*ended[0])]
-            done = self._connections.answer("finish_cell", [*facts, clock, turn])
-            return [None if done else self._refused(*ended[0])]
-        order = sorted(range(len(ended)), key=lambda number: ended[number][0].fingerprint)
-        columns = zip(*(_facts(*ended[number]) for number in order), strict=True)
-        rows = self._connections.answer("finish_cells", [*map(array, columns), clock, turn])
-        found = {place for (place,) in rows}
-        refused: list[ClaimLost | None] = [None] * len(ended)
-        for place, number in enumerate(order, start=1):
-            if b"%d" % place not in found:
-                refused[number] = self._refused(*ended[number])
-        return refused
-
-    def _refused(self, lease: Lease, outcome: Outcome) -> ClaimLost | None:
-        """Why a lease ends nothing, unless it has ended its attempt so already."""
-        held = self._one("held", fingerprint=lease.fingerprint)
-        if not held:
-            return ClaimLost(f"the ledger knows no cell {lease.fingerprint[:8]}")
-        token, ended_token, finished = held[0]
-        name = f"attempt {lease.attempt} of cell {lease.fingerprint[:8]}"
-        if ended_token != lease.token:
-            return ClaimLost(
-                f"{name} holds no longer: its token is {lease.token}, the cell's is {token}"
-            )
-        had = json.loads(finished)["outcome"]
-        if (had["state"], had["digest"]) != (outcome.state, outcome.digest):
-            return ClaimLost(f"{name} has ended already, as {had['state']}")
-        return None
+        return self._finishing.finish_all(ended)
 
     def release(self, leases: Sequence[Lease], reason: str) -> None:
         if leases:
@@ -241,20 +212,7 @@ class PostgresLedger:
         among: Collection[str] | None = None,
         kinds: Collection[str] | None = None,
     ) -> Sequence[Event]:
-        values: dict[str, Any] = {"kinds": None if kinds is None else list(kinds)}
-        values |= {} if among is None else {"among": list(among)}
-        name = "events" if among is None else "events_among"
-
-        def found(connection: Connection) -> list[Any]:
-            with connection.transaction():  # whatever has a smaller number can be seen
-                do(connection, "all_told", turn=self._turn)
-                last = do(connection, "last_event").fetchall()[0][0]
-            return do(connection, name, since=since, last=last, **values).fetchall()
-
-        return [
-            Event(kind=kind, fingerprint=fingerprint, data=json.loads(data), seq=seq, at=at)
-            for seq, at, kind, fingerprint, data in self._connections.asked(found)
-        ]
+        return self._reading.events(since, among, kinds)
 
     def cells(
         self,
@@ -263,48 +221,12 @@ class PostgresLedger:
         among: Collection[str] | None = None,
         whole: bool = False,
     ) -> Iterator[CellRecord]:
-        values: dict[str, Any] = {"states": list(STATES if states is None else states)}
-        values |= {"whole": whole} if among is None else {"whole": whole, "among": list(among)}
-        name = "cells" if among is None else "cells_among"
-
-        after = 0  # of the cells that were told, the last; where the line breaks we go on there
-
-        def opened(connection: Connection) -> tuple[float, Iterator[Row]]:
-            """One consistent view, with its time."""
-            now = self._clock() if self._clock else do(connection, "time").fetchall()[0][0]
-            connection.execute(_ONE_VIEW)
-            return now, read(connection, name, after=after, **values)
-
-        breaks, left = 0, False
-        while True:
-            reading = False
-            try:
-                with self._connections.lent(opened) as (now, rows):
-                    reading = True
-                    for ordinal, *row in rows:
-                        after, breaks = ordinal, 0
-                        left = True
-                        yield record_of(row, now)
-                        left = False
-            except LedgerUnreachable:
-                if left:  # nobody reads on
-                    return
-                breaks += 1
-                if not reading or breaks > _BREAKS:  # to open it was waited long enough
-                    raise
-            else:
-                return
+        return self._reading.cells(STATES if states is None else states, among, whole)
 
     # Moving
 
-    @contextmanager
-    def tables(self) -> Iterator[Iterator[tuple[str, Iterable[Row]]]]:
-        def opened(connection: Connection) -> Connection:
-            connection.execute(_ONE_VIEW)
-            return connection
-
-        with self._connections.lent(opened) as connection:
-            yield ((table, read(connection, f"{table}_rows")) for table in TABLES)
+    def tables(self) -> AbstractContextManager[Iterator[tuple[str, Iterable[Row]]]]:
+        return self._reading.tables()
 
     def fill(self, tables: Tables) -> None:
         with self._connections.lent(lambda connection: connection) as connection:
@@ -315,23 +237,6 @@ def _lock_number(schema: str) -> int:
     """The number of the lock that those take who append events to this ledger."""
     digest = hashlib.sha256(f"{schema} events".encode()).digest()
     return int.from_bytes(digest[:8], "big", signed=True)
-
-
-def _facts(lease: Lease, outcome: Outcome) -> tuple[str | float | None, ...]:
-    """What ends an attempt, as the statements take it."""
-    return (
-        lease.fingerprint,
-        lease.token,
-        lease.attempt,
-        outcome.state if outcome.retry_in is None else "pending",
-        outcome.retry_in or None,
-        int(outcome.charged),
-        json.dumps(outcome.to_dict()),
-    )
-
-
-def _wire(value: str | float | None) -> bytes | None:
-    return None if value is None else str(value).encode()
 
 
 def _named(leases: Sequence[Lease]) -> dict[str, list[Any]]:

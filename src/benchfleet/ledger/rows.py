@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from functools import cached_property
+from functools import cached_property, lru_cache
 from operator import is_
 from typing import Any
 
@@ -93,8 +93,22 @@ def _outside(workload: Workload) -> dict[str, Any]:
 
 
 def cell_of(spec: str, terms: str) -> Cell:
-    """The cell that two such texts stand for."""
-    value, current = json.loads(spec), json.loads(terms)
+    """The cell that two such texts stand for; those that differ in their repeat share the rest."""
+    kind, told, repeat = spec.rpartition(', "repeat": ')
+    if not told:
+        return _cell(json.loads(spec), terms)
+    return Cell(**_shared(kind, terms), **json.loads(f'{{"repeat": {repeat}'))
+
+
+@lru_cache(maxsize=1024)
+def _shared(kind: str, terms: str) -> dict[str, Any]:
+    """All of a cell but its repeat; `kind` is the text up to that."""
+    cell = _cell({**json.loads(f"{kind}}}"), "repeat": 0, "repeats": False}, terms)
+    return {n: value for n, value in vars_of(cell).items() if n not in ("repeat", "repeats")}
+
+
+def _cell(value: dict[str, Any], terms: str) -> Cell:
+    current = json.loads(terms)
     for part in ("model", "workload"):
         current[part] = {**value[part], **current.get(part, {})}
     return Cell.from_dict({**value, **current})

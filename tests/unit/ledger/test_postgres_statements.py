@@ -16,13 +16,14 @@ from benchfleet.ledger.sql import migrations, read_statements
 
 def test_every_statement_is_used_and_every_one_used_is_there() -> None:
     package = files("benchfleet.ledger")
-    names = ("postgres", "connections", "claiming", "enrolling", "moving", "opening", "present")
+    names = ("postgres", "connections", "enrolling", "finishing", "reading", "moving", "opening")
+    names += ("claiming", "claiming_any", "present")
     code = "".join(package.joinpath(f"{name}.py").read_text() for name in names)
     called = {name for name in read_statements("postgres") if f'"{name}"' in code}
     called |= {f"{table}_rows" for table in TABLES} | {"cells_arrived", "events_arrived"}
     assert called == read_statements("postgres").keys()
     asked = set(
-        re.findall(r'(?:do|_one|answer|statement)\(\s*(?:\w+, |self._connection, )?"(\w+)"', code)
+        re.findall(r'(?:do|_one|_asked|answer|statement)\(\s*(?:\w+, |self._connection, )?"(\w+)"', code)
     )
     assert asked <= read_statements("postgres").keys()
 

@@ -168,9 +168,31 @@ from (values (0)) as always
              join spec on spec.ordinal = taken.ordinal) on true
 order by taken.priority desc, fit.weight, taken.ordinal;
 
+-- name: claim_first
+-- Takes one cell that nobody began, as most claims do where few runners are, and says when, with a
+-- horizon. No row comes where it is not free, or where `claim_cells` has more to tell. A row that is
+-- locked is passed over; the lock of those who append events is taken once the only row is.
+with taken as (
+  update cell set state = 'running', attempt = 1, token = 1, runner = $1::text,
+                  expires = coalesce($3::float8, extract(epoch from clock_timestamp())::float8)
+                            + $2::float8
+  where ordinal = (
+    select ordinal from cell
+    where ordinal = $6::bigint and state = 'pending' and token = 0
+      and (select value from meta where key = 'enrolled') = $4::text
+      and not exists (select from cell as other
+                      where other.state = 'pending' and other.token > 0 and other.turned >= $5::xid8)
+    for update skip locked)
+  returning ordinal, pg_advisory_xact_lock_shared($7::bigint)
+)
+insert into event (at, kind, fingerprint, cell, data)
+select coalesce($3::float8, extract(epoch from clock_timestamp())::float8), 'claimed', '', ordinal,
+       '{"attempt": 1, "token": 1, "runner": ' || to_json($1::text) || '}'
+from taken
+returning cell, at, pg_snapshot_xmin(pg_current_snapshot());
+
 -- name: claim_fresh
--- Takes the first of these cells that nobody began, as most claims do, and says when, with a horizon
--- and with those of them that somebody had begun. No row comes where none of them is free, or where
+-- The same of several, the first that are free, with those of them that somebody had begun. No row comes where none of them is free, or where
 -- `claim_cells` has more to tell.
 with taken as (
   update cell set state = 'running', attempt = 1, token = 1, runner = $1::text,
@@ -297,43 +319,43 @@ set expires = coalesce(%(now)s::float8, extract(epoch from clock_timestamp())::f
 from held where cell.ordinal = held.ordinal
 returning held.fingerprint, cell.token;
 
+-- name: ordinals
+-- The numbers of cells that another handle claimed.
+select fingerprint, ordinal from identity where fingerprint = any (%(among)s::text[]);
+
 -- name: finish_cell
 -- Ends an attempt while its token is the cell's and has not ended; a row says that it did. What waits
--- again wakes others.
+-- again wakes others. No row is waited for once the only one is locked.
 with ended as (
   update cell set state = $4::text, tries = tries + $6::integer, ended_token = token, expires = null,
                   ready = coalesce($8::float8, extract(epoch from clock_timestamp())::float8)
                           + $5::float8,
                   turned = case $4::text when 'pending' then pg_current_xact_id() end
-  where ordinal = (select ordinal from identity where fingerprint = $1::text)
-    and token = $2::bigint and ended_token < token
-  returning ordinal, runner
-), turn as materialized (  -- no row is waited for from here on
-  select pg_advisory_xact_lock_shared($9::bigint),
-         case $4::text when 'pending' then pg_notify(current_schema(), '') end
-  from ended limit 1
+  where ordinal = $1::bigint and token = $2::bigint and ended_token < token
+  returning ordinal, runner, pg_advisory_xact_lock_shared($9::bigint),
+            case $4::text when 'pending' then pg_notify(current_schema(), '') end
 )
 insert into event (at, kind, fingerprint, cell, data)
 select coalesce($8::float8, extract(epoch from clock_timestamp())::float8), 'finished', '', ordinal,
        '{"attempt": ' || $3::integer || ', "token": ' || $2::bigint || ', "runner": '
        || to_json(runner) || ', "outcome": ' || $7::text || '}'
-from ended cross join turn
+from ended
 returning 1;
 
 -- name: finish_cells
 -- The same for several at once: the places, in what was given, of those that it ended. Whoever names
 -- cells in the order of their fingerprints waits for nobody who waits for them.
 with given as materialized (
-  select * from unnest($1::text[], $2::bigint[], $3::integer[], $4::text[], $5::float8[],
+  select * from unnest($1::bigint[], $2::bigint[], $3::integer[], $4::text[], $5::float8[],
                        $6::integer[], $7::text[])
-    with ordinality as given (name, fence, nth, becomes, waits, charge, how, place)
+    with ordinality as given (number, fence, nth, becomes, waits, charge, how, place)
 ), ended as (
   update cell set state = becomes, tries = tries + charge, ended_token = token, expires = null,
                   ready = coalesce($8::float8, extract(epoch from clock_timestamp())::float8)
                           + waits,
                   turned = case becomes when 'pending' then pg_current_xact_id() end
-  from given join identity on identity.fingerprint = given.name
-  where cell.ordinal = identity.ordinal and cell.token = fence and cell.ended_token < cell.token
+  from given
+  where cell.ordinal = number and cell.token = fence and cell.ended_token < cell.token
   returning place, cell.ordinal, runner, nth, fence, becomes, how
 ), all_ended as materialized (
   select bool_or(becomes = 'pending') as wakes from ended having count(*) > 0

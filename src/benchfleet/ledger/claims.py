@@ -1,0 +1,55 @@
+"""Claims, made of what a PostgreSQL ledger answers."""
+
+from __future__ import annotations
+
+import json
+
+from benchfleet.domain.attempt import Claim, Lease, Outcome
+from benchfleet.domain.cell import Cell, Fingerprint
+from benchfleet.ledger.connections import Value
+from benchfleet.ledger.rows import CellTexts, cell_of
+
+
+class Claims:
+    """Makes claims, and knows the cells that were enrolled and claimed here."""
+
+    def __init__(self, texts: CellTexts, lease: float) -> None:
+        self._texts, self._lease = texts, lease
+        self.declared: dict[str, Cell] = {}  # by fingerprint, as they were enrolled last
+        self.ordinals: dict[str, int] = {}  # by fingerprint, of what was claimed and has not ended
+
+    def of(
+        self,
+        ordinal: int,
+        name: str,
+        path: str,
+        spec: str,
+        terms: str,
+        attempt: str,
+        tries: str,
+        token: str,
+        ended: str,
+    ) -> Claim:
+        fingerprint = Fingerprint(name)
+        self.ordinals[name] = ordinal
+        cell = self.declared.get(fingerprint)  # with all that was worked out of it before
+        if not cell or (self._texts.spec(cell), self._texts.terms(cell)) != (spec, terms):
+            cell = cell_of(spec, terms)
+        after = Outcome.from_dict(json.loads(ended)["outcome"]) if ended else None
+        return Claim(
+            lease=Lease(
+                fingerprint=fingerprint,
+                attempt=int(attempt),
+                token=int(token),
+                expires_in=self._lease,
+            ),
+            cell=cell,
+            path=path,
+            tries=int(tries),
+            after=after if after and after.retry_in is not None else None,
+        )
+
+
+def text(value: Value) -> str:
+    """What crossed the line; ``""`` where nothing did."""
+    return value.decode() if value else ""

@@ -1,0 +1,92 @@
+"""What several threads ask of a server, asked together by one of them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Generic, TypeVar, cast
+
+_MOST = 100  # that are asked at once
+Q = TypeVar("Q")
+A = TypeVar("A")
+
+
+class _Asking(Generic[Q, A]):
+    __slots__ = ("answer", "answered", "asks", "held", "what")
+
+    def __init__(self, what: Q) -> None:
+        self.what = what
+        self.answer: A | Exception | None = None
+        self.answered = False
+        self.asks = False  # it is this thread's turn to ask for all who wait
+        self.held = threading.Lock()  # until it goes on
+
+
+class Together(Generic[Q, A]):
+    """Gathers what is asked while the server answers what was asked before, so that many slots
+    wait for few answers. `ask` answers each, in their order; an error among the answers is raised
+    where it was asked for, and one that `ask` raises, by all."""
+
+    def __init__(self, ask: Callable[[Sequence[Q]], Sequence[A | Exception]]) -> None:
+        self._ask = ask
+        self._waiting: list[_Asking[Q, A]] = []
+        self._asked = False  # a thread asks, or is about to
+        self._lock = threading.Lock()
+
+    def __call__(self, what: Q) -> A:
+        """The answer, or what was raised instead."""
+        mine = _Asking[Q, A](what)
+        with self._lock:
+            if self._asked:
+                mine.held.acquire()
+                self._waiting.append(mine)
+            else:
+                self._asked = mine.asks = True
+        if not mine.asks:
+            self._wait(mine)
+        if not mine.answered:
+            self._answer_all(mine)
+        if isinstance(mine.answer, Exception):
+            raise mine.answer
+        return cast("A", mine.answer)
+
+    def _wait(self, mine: _Asking[Q, A]) -> None:
+        """Until it is answered, or has to ask."""
+        try:
+            mine.held.acquire()
+        except BaseException:  # Ctrl-C
+            with self._lock:
+                if mine in self._waiting:
+                    self._waiting.remove(mine)
+            if mine.asks:
+                self._hand_on()
+            raise
+
+    def _answer_all(self, mine: _Asking[Q, A]) -> None:
+        with self._lock:
+            some = [mine, *self._waiting[: _MOST - 1]]
+            del self._waiting[: _MOST - 1]
+        try:
+            answers: Sequence[A | Exception] = self._ask([one.what for one in some])
+        except Exception as error:  # noqa: BLE001 - each of them raises it
+            answers = [error] * len(some)
+        except BaseException:  # Ctrl-C is for this thread: the others ask once more
+            with self._lock:
+                self._waiting[:0] = some[1:]
+            self._hand_on()
+            raise
+        self._hand_on()
+        for one, answer in zip(some, answers, strict=True):
+            one.answer, one.answered = answer, True
+            if one is not mine:
+                one.held.release()
+
+    def _hand_on(self) -> None:
+        """Let the next of those who wait ask, if any."""
+        with self._lock:
+            if self._waiting:
+                following = self._waiting.pop(0)
+                following.asks = True
+                following.held.release()
+            else:
+                self._asked = False
