@@ -153,6 +153,7 @@ class Stage:
     room: Callable[[], Room] = lambda: PLENTY
     slept: float = 0.0  # seconds that leases ran on while the machine, and its clock, stood still
     renew_every: float = 1e9
+    background: Callable[[Callable[[], None]], object] = lambda work: work()
     policy: Policy | None = None  # the default one
     gating: Gating = field(default_factory=Gating)
     shift: Shift = Shift()  # noqa: RUF009 - frozen
@@ -195,7 +196,7 @@ class Stage:
             keeper=self.keeper,
             provenance=dict,
             random=lambda: 1.0,
-            background=lambda work: work(),
+            background=self.background,
             policy=self.policy,
             room=self.room,
             ending=self.ending,

@@ -29,7 +29,7 @@ from benchfleet.machines.provenance import provenance
 from benchfleet.results.disk import EmptyFolders, make_folder
 from benchfleet.results.publish import Publish, publish
 from benchfleet.results.scribe import Scribe
-from benchfleet.results.write import AttemptFolder
+from benchfleet.results.write import AttemptFolder, seal_all
 from benchfleet.runner.attempts import Attempts
 from benchfleet.runner.gates import Gating
 from benchfleet.runner.inbox import (
@@ -129,11 +129,12 @@ def run_cells(
     connected = contextlib.ExitStack()
     empty = EmptyFolders()
     scribe = Scribe(CHANNELS) if len(cells) >= MANY else None
-    folder = partial(scribe.folder if scribe else AttemptFolder, make=empty.make)
+    folder = partial(AttemptFolder, make=empty.make)
     try:
         with contextlib.suppress(LedgerFull):
             bench.tell(ledger)
-        public = partial(scribe.publish if scribe else publish, leave=empty.leave)
+        public = partial(publish, leave=empty.leave)
+        all_public = partial(scribe.publish_all, leave=empty.leave) if scribe else None
         sender = _sender(bench, ledger, public)
         runner = Runner(
             runner=RunnerId(os.urandom(16).hex()),
@@ -167,7 +168,9 @@ def run_cells(
                 host=bench.host,
             ),
             shift=shift,
+            seal_all=scribe.seal_all if scribe else seal_all,
             publish=sender.publish if sender else public,
+            publish_all=None if sender else all_public,
             gating=_gating(bench, cells, patient=shift.patient),
         )
         if (listen := getattr(shared, "listen", None)) is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -28,7 +28,8 @@ from benchfleet.engines.base import (
     SlotLost,
     Stopped,
 )
-from benchfleet.errors import LedgerFull
+from benchfleet.errors import ClaimLost, LedgerFull
+from benchfleet.ledger.memory import MemoryLedger
 from benchfleet.runner.cells import HOLD
 from benchfleet.runner.inbox import Arrival, Changed, Interrupted, LeaseLost, NoRoom
 from benchfleet.runner.place import Pool
@@ -770,3 +771,68 @@ def test_the_disk_that_took_no_more_is_named(stage: Stage) -> None:
     stage.inbox.post(NoRoom(), after=1)
     stage.run(cells(4))
     assert "the disk of the ledger is full" in stage.said("warning")[0].message
+
+
+class EndsTogether(MemoryLedger):
+    """A ledger that is told of several ends at once; the first is refused, where that is asked."""
+
+    def __init__(self, stage: Stage, *, refuses: bool = False) -> None:
+        super().__init__(clock=stage.clock, lease=60)
+        self.told: list[int] = []
+        self._refuses = refuses
+
+    def finish_all(self, ended: Sequence[tuple[Lease, Outcome]]) -> Sequence[ClaimLost | None]:
+        self.told.append(len(ended))
+        if refuses := self._refuses:
+            self._refuses = False
+        for lease, outcome in ended[refuses:]:
+            self.finish(lease, outcome)
+        return [ClaimLost("another has it") if refuses else None, *[None] * (len(ended) - 1)]
+
+
+def write_by_twos(stage: Stage, times: int) -> None:
+    """So many times what two slots ended comes while what ended before is written."""
+    waiting: list[Callable[[], None]] = []
+    gave: list[object] = []
+
+    def background(work: Callable[[], None]) -> None:
+        gave.append(work)
+        waiting.append(work)
+        if len(waiting) == 2 or len(gave) > 2 * times:
+            while waiting:
+                waiting.pop()()
+
+    stage.background = background
+
+
+def at_once(slot: SlotId, order: Order) -> list[tuple[float, SlotEvent]]:
+    return [(1, event) for _, event in good(slot, order)]
+
+
+def test_short_cells_that_end_together_are_told_to_the_ledger_together(stage: Stage) -> None:
+    stage.ledger = EndsTogether(stage)
+    stage.engine.script = at_once
+    write_by_twos(stage, 3)
+    end = stage.run(cells(6))
+    assert stage.ledger.told == [2, 2, 2]
+    assert (end.ran, end.progress.states) == (6, {"success": 6})
+    assert all(stage.layout.published(path).is_dir() for path in stage.states())
+
+
+def test_of_those_that_end_together_only_what_was_refused_is_not_published(stage: Stage) -> None:
+    stage.ledger = EndsTogether(stage, refuses=True)
+    stage.engine.script = at_once
+    write_by_twos(stage, 1)
+    end = stage.run(cells(2))
+    first, again = (notice.cell for notice in stage.said("cell_done"))
+    assert [notice.cell for notice in stage.said("claim_lost")] == [again]
+    assert first != again
+    assert stage.ledger.told == [2]
+    assert end.progress.states == {"success": 2}
+
+
+def test_a_cell_with_samples_in_its_file_holds_up_no_others(stage: Stage) -> None:
+    stage.ledger = EndsTogether(stage)
+    write_by_twos(stage, 2)
+    assert stage.run(cells(4)).progress.states == {"success": 4}
+    assert stage.ledger.told == []

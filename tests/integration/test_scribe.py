@@ -6,19 +6,21 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from benchfleet.cli.main import main
 from benchfleet.domain.attempt import Lease
+from benchfleet.domain.cell import Cell
 from benchfleet.errors import ResultsError
 from benchfleet.results.layout import Layout
-from benchfleet.results.publish import publish
+from benchfleet.results.publish import publish_all
 from benchfleet.results.read import damage
 from benchfleet.results.read import sealed as content_of
 from benchfleet.results.scribe import Scribe
-from benchfleet.results.write import AttemptFolder, Verdict
+from benchfleet.results.write import AttemptFolder, Sealed, Sealing, Verdict, seal_all
 from benchfleet.testing.samples import sample_cell
 
 CELL = sample_cell()
@@ -53,46 +55,80 @@ def assert_whole(folder: Path, digest: str) -> None:
     assert (damage(folder, content), found) == ("", digest)
 
 
+def sealing(folder: AttemptFolder, *scores: float, cell: Cell = CELL) -> Sealing:
+    return Sealing(folder=folder, cell=cell, path=cell.id, verdict=verdict(*scores))
+
+
+def digest_of(sealed: Sealed | Exception) -> str:
+    assert isinstance(sealed, Sealed)
+    return sealed.digest
+
+
 def test_what_is_sealed_there_is_what_would_be_sealed_here(scribe: Scribe, tmp_path: Path) -> None:
     digests = []
-    for name, make in (("here", AttemptFolder), ("there", scribe.folder)):
+    for name in ("here", "there"):
         layout = Layout(tmp_path / name)
-        folder = attempted(make(layout.attempt(LEASE)))
-        sealed = folder.seal(CELL, CELL.id, verdict(0.5))
-        (publish if name == "here" else scribe.publish)(folder.folder, layout.published(CELL.id))
-        assert_whole(layout.published(CELL.id), sealed.digest)
+        folder = attempted(AttemptFolder(layout.attempt(LEASE)))
+        (sealed,) = (seal_all if name == "here" else scribe.seal_all)([sealing(folder, 0.5)])
+        digests.append(digest_of(sealed))
+        moves = [(folder.folder, layout.published(CELL.id))]
+        assert (publish_all if name == "here" else scribe.publish_all)(moves) == [None]
+        assert_whole(layout.published(CELL.id), digests[-1])
         assert not folder.folder.parent.exists()
-        digests.append((sealed.digest, dict(sealed.metrics), dict(sealed.reported)))
     assert digests[0] == digests[1]
 
 
-def test_samples_that_were_written_are_sealed_here(scribe: Scribe, tmp_path: Path) -> None:
-    folder = scribe.folder(Layout(tmp_path).attempt(LEASE))
-    folder.record(SAMPLE)
-    folder.hold(SAMPLE.replace(b'"index": 0', b'"index": 1'))
-    sealed = folder.seal(CELL, CELL.id, verdict(0.5, 1.0))
-    assert_whole(folder.folder, sealed.digest)
-
-
-def test_what_is_wrong_there_is_raised_here(scribe: Scribe, tmp_path: Path) -> None:
+def test_of_several_each_has_its_own_answer_wherever_it_was_sealed(
+    scribe: Scribe, tmp_path: Path
+) -> None:
     layout = Layout(tmp_path)
-    folder = attempted(scribe.folder(layout.attempt(LEASE)))
-    with pytest.raises(ValueError, match="2 samples were scored, and 1 were recorded"):
-        folder.seal(CELL, CELL.id, verdict(0.5, 0.5))
-    layout.published(CELL.id).mkdir(parents=True)
-    (layout.published(CELL.id) / "mine.txt").write_text("here first")
-    with pytest.raises(ResultsError, match="cannot be published"):
-        scribe.publish(folder.folder, layout.published(CELL.id))
+    leases = [replace(LEASE, token=number) for number in range(1, 5)]
+    folders = [AttemptFolder(layout.attempt(lease)) for lease in leases]
+    for folder in folders[:3]:
+        folder.hold(SAMPLE)
+    folders[3].record(SAMPLE)  # in a file already: sealed here
+    folders[3].hold(SAMPLE.replace(b'"index": 0', b'"index": 1'))
+    scores = [(0.5,), (0.5, 0.5), (0.75,), (0.5, 1.0)]
+    asked = [sealing(folder, *of) for folder, of in zip(folders, scores, strict=True)]
+    asked = [asked[0], asked[3], asked[1], asked[2]]
+    found = scribe.seal_all(asked)
+    assert "2 samples were scored, and 1 were recorded" in str(found[2])
+    assert isinstance(found[2], ValueError)
+    for one, sealed in zip(asked, found, strict=True):
+        if not isinstance(sealed, Exception):
+            assert_whole(one.folder.folder, sealed.digest)
+    assert len({digest_of(found[place]) for place in (0, 1, 3)}) == 3
+
+
+def test_a_public_path_that_is_occupied_is_told_of_alone(scribe: Scribe, tmp_path: Path) -> None:
+    layout = Layout(tmp_path)
+    leases = [replace(LEASE, fingerprint=sample_cell(n).fingerprint) for n in (0, 1)]
+    folders = [attempted(AttemptFolder(layout.attempt(lease))) for lease in leases]
+    sealed = scribe.seal_all([sealing(folder, 0.5) for folder in folders])
+    layout.published("m/c/taken").mkdir(parents=True)
+    (layout.published("m/c/taken") / "mine.txt").write_text("here first")
+    paths = ("m/c/taken", "m/c/free")
+    wrong, right = scribe.publish_all(
+        [
+            (folder.folder, layout.published(path))
+            for folder, path in zip(folders, paths, strict=True)
+        ]
+    )
+    assert isinstance(wrong, ResultsError)
+    assert right is None
+    assert_whole(layout.published("m/c/free"), digest_of(sealed[1]))
+    assert_whole(folders[0].folder, digest_of(sealed[0]))
 
 
 def test_a_process_that_is_gone_is_told_once_and_then_done_without(
     scribe: Scribe, tmp_path: Path
 ) -> None:
     os.kill(scribe.ask(os.getpid), signal.SIGKILL)
-    folder = attempted(scribe.folder(Layout(tmp_path).attempt(LEASE)))
-    with pytest.raises(OSError, match="the process that writes results ended"):
-        folder.seal(CELL, CELL.id, verdict(0.5))
-    assert folder.seal(CELL, CELL.id, verdict(0.5)).metrics["samples"] == 1
+    folder = attempted(AttemptFolder(Layout(tmp_path).attempt(LEASE)))
+    (gone,) = scribe.seal_all([sealing(folder, 0.5)])
+    assert isinstance(gone, OSError)
+    assert "the process that writes results ended" in str(gone)
+    assert digest_of(scribe.seal_all([sealing(folder, 0.5)])[0])
     assert scribe.ask(os.getpid) == os.getpid()
 
 
@@ -100,11 +136,11 @@ def test_a_process_that_is_gone_keeps_nothing_from_being_published(
     scribe: Scribe, tmp_path: Path
 ) -> None:
     layout = Layout(tmp_path)
-    folder = attempted(scribe.folder(layout.attempt(LEASE)))
-    sealed = folder.seal(CELL, CELL.id, verdict(0.5))
+    folder = attempted(AttemptFolder(layout.attempt(LEASE)))
+    (sealed,) = scribe.seal_all([sealing(folder, 0.5)])
     os.kill(scribe.ask(os.getpid), signal.SIGKILL)
-    scribe.publish(folder.folder, layout.published(CELL.id))
-    assert_whole(layout.published(CELL.id), sealed.digest)
+    assert scribe.publish_all([(folder.folder, layout.published(CELL.id))]) == [None]
+    assert_whole(layout.published(CELL.id), digest_of(sealed))
 
 
 def test_where_it_cannot_be_started_all_is_done_here(
@@ -112,8 +148,8 @@ def test_where_it_cannot_be_started_all_is_done_here(
 ) -> None:
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
     scribe = Scribe(1)
-    folder = attempted(scribe.folder(Layout(tmp_path).attempt(LEASE)))
-    assert folder.seal(CELL, CELL.id, verdict(0.5)).metrics["samples"] == 1
+    folder = attempted(AttemptFolder(Layout(tmp_path).attempt(LEASE)))
+    assert digest_of(scribe.seal_all([sealing(folder, 0.5)])[0])
     scribe.close()
 
 

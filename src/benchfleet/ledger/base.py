@@ -42,6 +42,10 @@ Waiting. A ledger whose store may be away for a while is patient with it. It has
 `within(seconds)` too, a context in which what the thread asks is given up so soon (`LedgerAway`): a
 runner that has slots to serve does not wait.
 
+Together. A ledger for which it is cheaper to end several attempts at once has a method
+`finish_all(ended)`, given pairs of a lease and its outcome: of each it says None, or the
+`ClaimLost` that `finish` would raise; where it raises, none of them ended.
+
 Waking. A ledger that can tell its users has a method `listen(told)`, which calls `told` from a
 thread of its own, until it is closed, when somebody made cells claimable. Where there is none, or
 a line breaks, runners look by themselves.

@@ -164,36 +164,38 @@ class SqlLedger(ABC):
         return [replace(lease, expires_in=self._lease) for lease in held]
 
     def finish(self, lease: Lease, outcome: Outcome) -> None:
-        retry = outcome.retry_in is not None
-        ended = outcome.to_dict()
         with self._writing() as do:
-            cell = do("held", fingerprint=lease.fingerprint).fetchone()
-            if cell is None:
-                raise ClaimLost(f"the ledger knows no cell {lease.fingerprint[:8]}")
-            ordinal, state, _, token, ended_token, runner, last = cell
-            name = f"attempt {lease.attempt} of cell {lease.fingerprint[:8]}"
-            if ended_token == lease.token:
-                had = json.loads(do("event", seq=last).fetchone()[0])["outcome"]
-                if (had["state"], had["digest"]) == (outcome.state, outcome.digest):
-                    return
-                raise ClaimLost(f"{name} has ended already, as {had['state']}")
-            if token != lease.token:
-                raise ClaimLost(
-                    f"{name} holds no longer: its token is {lease.token}, the cell's is {token}"
-                )
-            now = self._clock()
-            do(
-                "finish",
-                ordinal=ordinal,
-                state="pending" if retry else outcome.state,
-                ready=now + outcome.retry_in if outcome.retry_in else None,
-                charged=int(outcome.charged),
-                token=lease.token,
+            self._end(do, lease, outcome)
+
+    def _end(self, do: Do, lease: Lease, outcome: Outcome) -> None:
+        """End an attempt. Raises ClaimLost, before anything was written."""
+        cell = do("held", fingerprint=lease.fingerprint).fetchone()
+        if cell is None:
+            raise ClaimLost(f"the ledger knows no cell {lease.fingerprint[:8]}")
+        ordinal, state, _, token, ended_token, runner, last = cell
+        name = f"attempt {lease.attempt} of cell {lease.fingerprint[:8]}"
+        if ended_token == lease.token:
+            had = json.loads(do("event", seq=last).fetchone()[0])["outcome"]
+            if (had["state"], had["digest"]) == (outcome.state, outcome.digest):
+                return
+            raise ClaimLost(f"{name} has ended already, as {had['state']}")
+        if token != lease.token:
+            raise ClaimLost(
+                f"{name} holds no longer: its token is {lease.token}, the cell's is {token}"
             )
-            facts = {**_facts(lease, runner), "outcome": ended}
-            event = self._append(do, "finished", lease.fingerprint, facts, at=now)
-            if state == "running" and not retry:
-                self._chosen.ended(event)
+        now, retry = self._clock(), outcome.retry_in is not None
+        do(
+            "finish",
+            ordinal=ordinal,
+            state="pending" if retry else outcome.state,
+            ready=now + outcome.retry_in if outcome.retry_in else None,
+            charged=int(outcome.charged),
+            token=lease.token,
+        )
+        facts = {**_facts(lease, runner), "outcome": outcome.to_dict()}
+        event = self._append(do, "finished", lease.fingerprint, facts, at=now)
+        if state == "running" and not retry:
+            self._chosen.ended(event)
 
     def release(self, leases: Sequence[Lease], reason: str) -> None:
         with self._writing() as do:

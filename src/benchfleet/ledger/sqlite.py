@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from benchfleet.domain.attempt import Lease, Outcome
 from benchfleet.errors import (
+    ClaimLost,
     LedgerDamaged,
     LedgerError,
     LedgerFull,
@@ -110,6 +112,18 @@ class SqliteLedger(SqlLedger):
             if self._log >= 0:
                 os.close(self._log)
                 self._log = -1
+
+    def finish_all(self, ended: Sequence[tuple[Lease, Outcome]]) -> Sequence[ClaimLost | None]:
+        """End several attempts in one transaction: for each nothing, or why it was refused."""
+        refused: list[ClaimLost | None] = []
+        with self._writing() as do:
+            for lease, outcome in ended:
+                try:
+                    self._end(do, lease, outcome)
+                    refused.append(None)
+                except ClaimLost as error:
+                    refused.append(error)
+        return refused
 
     @contextmanager
     def tables(self) -> Iterator[Iterator[tuple[str, Iterable[Row]]]]:

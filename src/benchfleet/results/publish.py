@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from benchfleet.errors import ResultsError
@@ -13,6 +13,7 @@ from benchfleet.results import layout as names
 from benchfleet.results.disk import make_folders, sync_folder
 
 Publish = Callable[[Path, Path], None]  # a sealed folder to its public path; see `publish`
+PublishAll = Callable[[Sequence[tuple[Path, Path]]], Sequence[ResultsError | None]]
 
 
 def publish(folder: Path, public: Path, *, leave: Callable[[Path], None] = os.rmdir) -> None:
@@ -40,6 +41,20 @@ def publish(folder: Path, public: Path, *, leave: Callable[[Path], None] = os.rm
     with contextlib.suppress(OSError):  # what cannot be removed takes room and does no other harm
         if _tidy(folder.parent):
             leave(folder.parent)
+
+
+def publish_all(
+    moves: Sequence[tuple[Path, Path]], *, publish: Publish = publish
+) -> Sequence[ResultsError | None]:
+    """Publish each of these; what `publish` raised of it."""
+    found: list[ResultsError | None] = []
+    for folder, public in moves:
+        try:
+            publish(folder, public)
+            found.append(None)
+        except ResultsError as error:
+            found.append(error)
+    return found
 
 
 def move(folder: Path, to: Path) -> None:

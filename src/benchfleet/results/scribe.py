@@ -16,13 +16,14 @@ import sys
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from benchfleet.domain.cell import Cell
-from benchfleet.results.disk import MakeFolders, make_folders
-from benchfleet.results.publish import publish
-from benchfleet.results.write import AttemptFolder, Sealed, Verdict
+from benchfleet.errors import ResultsError
+from benchfleet.results.publish import publish, publish_all
+from benchfleet.results.write import Sealed, Sealing, seal_all
 
 _PACKAGE = Path(__file__).parents[1]
 _MAIN = "import sys; sys.path.insert(0, sys.argv[1]); from benchfleet.results.scribe import serve"
@@ -81,19 +82,36 @@ class Scribe:
                 self._process.kill()
                 self._process.wait()
 
-    def folder(self, folder: Path, *, make: MakeFolders = make_folders) -> AttemptFolder:
-        """An attempt's folder that is sealed there where its samples were few."""
-        return _SealedThere(folder, make=make, ask=self.ask)
+    def seal_all(self, some: Sequence[Sealing]) -> Sequence[Sealed | Exception]:
+        """As `benchfleet.results.write.seal_all`. A cell that took long, or has much, of which
+        samples are in its file already, is sealed here: for it that matters little."""
+        here = [one for one in some if one.folder.recorded]
+        there = [one for one in some if not one.folder.recorded]
+        found = iter(self._sealed(there) if there else ())
+        others = iter(seal_all(here))
+        return [next(others if one.folder.recorded else found) for one in some]
 
-    def publish(self, folder: Path, public: Path, *, leave: Leave = os.rmdir) -> None:
-        """As `benchfleet.results.publish.publish`."""
+    def _sealed(self, some: Sequence[Sealing]) -> Sequence[Sealed | Exception]:
         try:
-            empty = self.ask(_publish, folder, public)
-        except _Gone:  # it may have come to the rename, which is done once
-            empty = _publish(folder, public)
+            ours = [replace(one, folder=one.folder.unwritten()) for one in some]
+            sealed: Sequence[Sealed | Exception] = self.ask(seal_all, ours)
+        except _Gone as error:
+            return [error] * len(some)
+        return sealed
+
+    def publish_all(
+        self, moves: Sequence[tuple[Path, Path]], *, leave: Leave = os.rmdir
+    ) -> Sequence[ResultsError | None]:
+        """As `benchfleet.results.publish.publish_all`."""
+        found: Sequence[ResultsError | None]
+        try:
+            found, empty = self.ask(_publish, moves)
+        except _Gone:  # it may have come to the renames, which are done once
+            found, empty = _publish(moves)
         for left in empty:
             with suppress(OSError):
                 leave(left)
+        return found
 
     def ask(self, work: Callable[..., Any], *values: Any) -> Any:
         """What this function of a module answers, called there. Raises what it raises, and OSError
@@ -145,30 +163,12 @@ class _Channel:
         self._socket.close()
 
 
-class _SealedThere(AttemptFolder):
-    """A folder whose `seal` is asked of the process, where no sample was written yet: of a cell
-    that took long, or has much, it matters little where it is sealed."""
-
-    def __init__(self, folder: Path, *, make: MakeFolders, ask: Callable[..., Any]) -> None:
-        super().__init__(folder, make=make)
-        self._ask = ask
-
-    def seal(self, cell: Cell, path: str, verdict: Verdict) -> Sealed:
-        if self._samples is not None:
-            return super().seal(cell, path, verdict)
-        sealed: Sealed = self._ask(_seal, self.unwritten(), cell, path, verdict)
-        return sealed
-
-
-def _seal(folder: AttemptFolder, cell: Cell, path: str, verdict: Verdict) -> Sealed:
-    return folder.seal(cell, path, verdict)
-
-
-def _publish(folder: Path, public: Path) -> list[Path]:
-    """Publish; the folders that are left empty."""
+def _publish(
+    moves: Sequence[tuple[Path, Path]],
+) -> tuple[Sequence[ResultsError | None], list[Path]]:
+    """Publish; what went wrong, and the folders that are left empty."""
     left: list[Path] = []
-    publish(folder, public, leave=left.append)
-    return left
+    return publish_all(moves, publish=partial(publish, leave=left.append)), left
 
 
 def serve(handles: Sequence[str]) -> None:

@@ -13,7 +13,7 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from io import FileIO
@@ -65,6 +65,16 @@ class Sealed:
     reported: Mapping[str, float | bool] = field(default_factory=dict)  # by the benchmark itself
 
 
+@dataclass(frozen=True, kw_only=True)
+class Sealing:
+    """What `AttemptFolder.seal` is given."""
+
+    folder: AttemptFolder
+    cell: Cell
+    path: str
+    verdict: Verdict
+
+
 class AttemptFolder:
     """One attempt's files while it runs. Written by the runner alone."""
 
@@ -85,8 +95,13 @@ class AttemptFolder:
         self._series = Series(folder / names.TELEMETRY)
         self._named: dict[str, str] = {}  # what a file is called here, and what the slot calls it
 
+    @property
+    def recorded(self) -> bool:
+        """Whether samples are in a file already."""
+        return self._samples is not None
+
     def unwritten(self) -> AttemptFolder:
-        """The same folder, as another process can be given it, while no sample is in a file."""
+        """The same folder, as another process can be given it, while none is."""
         other = object.__new__(AttemptFolder)
         vars(other).update(
             {name: vars(self)[name] for name in ("folder", "log", "_changed", "_held", "_recorded")}
@@ -268,6 +283,20 @@ class AttemptFolder:
         if scored and scored != len(records):
             raise ValueError(f"{scored} samples were scored, and {len(records)} were recorded")
         return records
+
+
+SealAll = Callable[[Sequence[Sealing]], Sequence[Sealed | Exception]]  # see `seal_all`
+
+
+def seal_all(some: Sequence[Sealing]) -> Sequence[Sealed | Exception]:
+    """Seal each of these; what `AttemptFolder.seal` says of it, or raises."""
+    found: list[Sealed | Exception] = []
+    for one in some:
+        try:
+            found.append(one.folder.seal(one.cell, one.path, one.verdict))
+        except Exception as error:  # noqa: BLE001 - whoever asked judges it
+            found.append(error)
+    return found
 
 
 def _move_aside(folder: Path) -> None:

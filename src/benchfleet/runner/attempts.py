@@ -5,27 +5,36 @@ from __future__ import annotations
 import contextlib
 import errno
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from benchfleet.domain.attempt import Claim, Outcome
+from benchfleet.domain.attempt import Claim, Lease, Outcome
 from benchfleet.domain.event import Event
 from benchfleet.domain.failure import Failure, Stage
 from benchfleet.domain.telemetry import Telemetry
 from benchfleet.domain.usage import Rate, Usage
 from benchfleet.engines.base import Done, SlotSpec
-from benchfleet.errors import LedgerError, ResultsError
+from benchfleet.errors import ClaimLost, LedgerError, ResultsError
 from benchfleet.ledger.base import Ledger
 from benchfleet.results.layout import Layout
-from benchfleet.results.publish import Publish, publish
+from benchfleet.results.publish import PublishAll, publish_all
 from benchfleet.results.read import log_tail
 from benchfleet.results.samples import count_samples, earlier_samples
-from benchfleet.results.write import AttemptFolder, Verdict
+from benchfleet.results.write import (
+    AttemptFolder,
+    SealAll,
+    Sealed,
+    Sealing,
+    Verdict,
+    seal_all,
+)
 from benchfleet.runner.leases import LeaseKeeper
 from benchfleet.runner.overdue import Watch
 from benchfleet.runner.retry import Memory, charged, first_reason, next_advice, retry_in
+
+MOST = 8  # attempts that are ended at once
 
 
 @dataclass(kw_only=True)
@@ -67,6 +76,24 @@ class Attempt:
         return Usage.at(self.rate, self.took, joules=told.joules, **peaks)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Ended:
+    """An attempt and how it ended."""
+
+    attempt: Attempt
+    how: Done | Failure
+    seconds: Mapping[str, float]
+
+    @property
+    def path(self) -> str:
+        return self.attempt.claim.path
+
+    @property
+    def is_large(self) -> bool:
+        """Whether it took long, or has much: to write it may hold others up."""
+        return self.attempt.folder.recorded
+
+
 class Attempts:
     """Begins and ends attempts. Whatever ends one does it here, in this order: folder, ledger,
     public path."""
@@ -80,10 +107,13 @@ class Attempts:
         provenance: Callable[[], Mapping[str, Any]],
         random: Callable[[], float],
         folder: Callable[[Path], AttemptFolder] = AttemptFolder,
-        publish: Publish = publish,
+        seal_all: SealAll = seal_all,
+        publish_all: PublishAll = publish_all,
     ) -> None:
         self._ledger, self._layout, self._keeper = ledger, layout, keeper
-        self._folder, self._publish = folder, publish
+        self._folder, self._seal_all, self._publish_all = folder, seal_all, publish_all
+        self._at_once = getattr(ledger, "finish_all", None)
+        self.together = MOST if self._at_once is not None else 1  # may be ended at once
         self._provenance, self._random = provenance, random
 
     def begin(
@@ -119,12 +149,67 @@ class Attempts:
         )
 
     def succeed(self, attempt: Attempt, done: Done) -> Outcome:
-        """Seal, finish, publish. Raises `ClaimLost`: then nothing of it is published.
+        """End one that ended well. Raises what `end` says of it."""
+        (ended,) = self.end([Ended(attempt=attempt, how=done, seconds=done.seconds)])
+        if isinstance(ended, Exception):
+            raise ended
+        return ended
 
-        A score that is none, or a disk that takes no more, makes it a failure of stage
-        ``collect``; a public path that is occupied raises ResultsError after the finish.
+    def end(self, some: Sequence[Ended]) -> Sequence[Outcome | Exception]:
+        """Seal, finish, publish: each step for all of these before the next one; of each its
+        outcome, or what went wrong.
+
+        `ClaimLost`: nothing of it is published. A score that is none, or a disk that takes no more,
+        makes it a failure of stage ``collect``; a public path that is occupied is a ResultsError,
+        after the finish.
         """
-        claim, usage = attempt.claim, attempt.usage
+        outcomes = self._written(some)
+        leases = [one.attempt.claim.lease for one in some]
+        try:
+            refused = self._finish_all(list(zip(leases, outcomes, strict=True)))
+        except Exception as error:  # noqa: BLE001 - it is the answer to each
+            return [error] * len(some)
+        finally:
+            for lease in leases:
+                self._keeper.drop(lease)
+        found: list[Outcome | Exception] = [
+            error or outcome for error, outcome in zip(refused, outcomes, strict=True)
+        ]
+        good = [place for place, one in enumerate(found) if not _failed(one)]
+        moves = [
+            (some[place].attempt.folder.folder, self._layout.published(some[place].path))
+            for place in good
+        ]
+        for place, wrong in zip(good, self._publish_all(moves), strict=True):
+            found[place] = wrong or found[place]
+        return found
+
+    def _finish_all(self, ended: Sequence[tuple[Lease, Outcome]]) -> Sequence[ClaimLost | None]:
+        if self._at_once is not None and len(ended) > 1:
+            refused: Sequence[ClaimLost | None] = self._at_once(ended)
+            return refused
+        answers: list[ClaimLost | None] = []
+        for lease, outcome in ended:
+            try:
+                self._ledger.finish(lease, outcome)
+                answers.append(None)
+            except ClaimLost as error:
+                answers.append(error)
+        return answers
+
+    def _written(self, some: Sequence[Ended]) -> list[Outcome]:
+        """Seal what ended well, and keep the reason of what did not."""
+        well = [(one.attempt, one.how) for one in some if isinstance(one.how, Done)]
+        sealed = iter(self._seal_all([self._sealing(attempt, done) for attempt, done in well]))
+        return [
+            self._outcome(one.attempt, one.how, next(sealed))
+            if isinstance(one.how, Done)
+            else self._failed(one.attempt, one.how, one.seconds)
+            for one in some
+        ]
+
+    def _sealing(self, attempt: Attempt, done: Done) -> Sealing:
+        claim = attempt.claim
         provenance = {
             **self._provenance(),
             **attempt.provenance,
@@ -142,16 +227,19 @@ class Attempts:
             seconds=done.seconds,
             provenance=provenance,
             telemetry=attempt.telemetry.summary(),
-            usage=usage.to_dict(),
+            usage=attempt.usage.to_dict(),
         )
-        try:
-            sealed = attempt.folder.seal(claim.cell, claim.path, verdict)
-        except (ValueError, KeyError, TypeError) as error:
-            failure = Failure(stage="collect", kind="bad_result", message=str(error))
-            return self.fail(attempt, failure, done.seconds)
-        except OSError as error:
-            return self.fail(attempt, unwritable(error), done.seconds)
-        outcome = Outcome(
+        return Sealing(folder=attempt.folder, cell=claim.cell, path=claim.path, verdict=verdict)
+
+    def _outcome(self, attempt: Attempt, done: Done, sealed: Sealed | Exception) -> Outcome:
+        if isinstance(sealed, OSError):
+            return self._failed(attempt, unwritable(sealed), done.seconds)
+        if isinstance(sealed, (ValueError, KeyError, TypeError)):
+            failure = Failure(stage="collect", kind="bad_result", message=str(sealed))
+            return self._failed(attempt, failure, done.seconds)
+        if isinstance(sealed, Exception):
+            raise sealed
+        return Outcome(
             state="success",
             digest=sealed.digest,
             metrics=sealed.metrics,
@@ -159,23 +247,14 @@ class Attempts:
             seconds=done.seconds,
             host=attempt.host,
             device=attempt.device,
-            usage=usage,
+            usage=attempt.usage,
             device_type=attempt.spec.devices[0].type if attempt.spec.devices else "",
             resumed=attempt.before,
         )
-        try:
-            self._ledger.finish(claim.lease, outcome)
-        finally:
-            self._keeper.drop(claim.lease)
-        self._publish(attempt.folder.folder, self._layout.published(claim.path))
-        return outcome
 
-    def fail(self, attempt: Attempt, failure: Failure, seconds: Mapping[str, float]) -> Outcome:
-        """Keep the reason with the last log lines, and finish or ask for another try, which does
-        something differently where memory ran out.
-
-        Samples kept make the final state ``partial``. Raises `ClaimLost`.
-        """
+    def _failed(self, attempt: Attempt, failure: Failure, seconds: Mapping[str, float]) -> Outcome:
+        """Keep the reason with the last log lines, and ask for another try, which does something
+        differently where memory ran out. Samples kept make the final state ``partial``."""
         after, given = attempt.claim.after, attempt.claim.advice
         failure = replace(failure, log_tail=log_tail(attempt.folder.log))
         with contextlib.suppress(OSError):  # a full disk; the ledger keeps the reason too
@@ -184,7 +263,7 @@ class Attempts:
         advice = next_advice(failure, given, attempt.had)
         uses_try = advice is None and charged(failure, before=failures.get(failure.kind, 0))
         tries = attempt.claim.tries + uses_try
-        outcome = Outcome(
+        return Outcome(
             state="partial" if attempt.done else "failed",
             failure=failure,
             metrics={"samples": attempt.done},
@@ -205,11 +284,6 @@ class Attempts:
             failures=Counter(failures) + Counter({failure.kind: 1}),
             usage=attempt.usage,
         )
-        try:
-            self._ledger.finish(attempt.claim.lease, outcome)
-        finally:
-            self._keeper.drop(attempt.claim.lease)
-        return outcome
 
     def give_back(self, attempt: Attempt, reason: str) -> None:
         """Release the cell; its samples stay for whoever claims it next."""
@@ -231,6 +305,10 @@ class Attempts:
         data = {"attempt": lease.attempt, "token": lease.token, "usage": attempt.usage.to_dict()}
         with contextlib.suppress(LedgerError):  # what ends it matters more
             self._ledger.record(Event(kind="used", fingerprint=lease.fingerprint, data=data))
+
+
+def _failed(ended: Outcome | Exception) -> bool:
+    return isinstance(ended, Exception) or ended.failure is not None
 
 
 def unwritable(error: OSError | ResultsError) -> Failure:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import contextlib
 import math
 import socket
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 
-from benchfleet.domain.attempt import Claim, Outcome
+from benchfleet.domain.attempt import Claim
 from benchfleet.domain.event import Event
 from benchfleet.domain.failure import Failure, Kind, Stage
 from benchfleet.domain.state import State
@@ -26,7 +27,7 @@ from benchfleet.engines.base import (
 )
 from benchfleet.errors import ClaimLost, LedgerAway, LedgerFull, ResultsError
 from benchfleet.ledger.base import Ledger
-from benchfleet.runner.attempts import Attempt, Attempts, unwritable
+from benchfleet.runner.attempts import Attempt, Attempts, Ended, unwritable
 from benchfleet.runner.course import Course
 from benchfleet.runner.fill import Filler
 from benchfleet.runner.hosts import Hosts
@@ -64,6 +65,7 @@ class Cells:
         self._attempts, self._background = attempts, background
         self._sharing = Sharing()
         self._here = host or socket.gethostname()
+        self._ended: deque[Ended] = deque()  # to be written
         self._held: dict[str, tuple[float, Slot, Attempt]] = {}  # samples, the oldest first
         self._cancelled: set[str] = set()  # of which somebody asked so, since the last look
         self._stopping: list[tuple[Slot, Attempt]] = []  # as they were asked to
@@ -136,12 +138,11 @@ class Cells:
         if attempt.cancelled_at is not None:
             self.abandon(attempt)
         elif isinstance(event, Done):
-            self._end(attempt, lambda: self._attempts.succeed(attempt, event))
+            self._end(attempt, event, event.seconds)
         elif isinstance(event, Failed):
             slot.forget_model_after(event.failure)
             self._slots.count(slot)
-            failure, seconds = event.failure, event.seconds
-            self._end(attempt, lambda: self._attempts.fail(attempt, failure, seconds))
+            self._end(attempt, event.failure, event.seconds)
         else:
             self.give_back(attempt, event.reason)
 
@@ -164,7 +165,7 @@ class Cells:
             if failure.kind == "disk_full":
                 self._course.refused()
             self._slots.kill(slot)
-            self._end(attempt, lambda: self._attempts.fail(attempt, failure, {}))
+            self._end(attempt, failure, {})
 
     def _keep(self, slot: Slot, attempt: Attempt, event: Recorded | FileSent) -> None:
         if isinstance(event, FileSent):
@@ -184,23 +185,32 @@ class Cells:
         """End an attempt with a failure that its slot could not tell."""
         failure = Failure(stage=stage, kind=kind, message=message, retryable=True)
         seconds: Mapping[str, float] = {stage: self._inbox.now() - attempt.began}
-        self._end(attempt, lambda: self._attempts.fail(attempt, failure, seconds))
+        self._end(attempt, failure, seconds)
 
-    def _end(self, attempt: Attempt, conclude: Callable[[], Outcome]) -> None:
+    def _end(self, attempt: Attempt, how: Done | Failure, seconds: Mapping[str, float]) -> None:
         """Have the attempt written and finished while its slot computes on."""
-        took = attempt.took = self._inbox.now() - attempt.began
+        attempt.took = self._inbox.now() - attempt.began
         self._held.pop(attempt.key, None)
         attempt.had = self._filler.advised.memory_of(attempt)
         self.under_way += 1
+        self._ended.append(Ended(attempt=attempt, how=how, seconds=seconds))
+        self._background(self._write_ended)
 
-        def work() -> None:
-            try:
-                concluded = Concluded(attempt=attempt, took=took, outcome=conclude())
-            except Exception as error:  # noqa: BLE001 - the loop judges it, in its own thread
-                concluded = Concluded(attempt=attempt, took=took, error=error)
-            self._inbox.post(concluded)
-
-        self._background(work)
+    def _write_ended(self) -> None:
+        """Write and finish what has ended, in a thread of its own: what ended while the last ones
+        were written goes together."""
+        some: list[Ended] = []
+        with contextlib.suppress(IndexError):  # all of it was taken
+            while len(some) < self._attempts.together and not (some and some[-1].is_large):
+                some.append(self._ended.popleft())
+        if not some:
+            return  # who wrote others took it along
+        try:
+            found = self._attempts.end(some)
+        except Exception as error:  # noqa: BLE001 - the loop judges it, in its own thread
+            found = [error] * len(some)
+        for one, outcome in zip(some, found, strict=True):
+            self._inbox.post(Concluded(attempt=one.attempt, outcome=outcome))
 
     def concluded(self, event: Concluded) -> bool:
         """An attempt was written and finished, or could not be; whether its cell may be claimed
@@ -208,21 +218,21 @@ class Cells:
         self.under_way -= 1
         self.ran += 1
         attempt, outcome, path = event.attempt, event.outcome, event.attempt.claim.path
-        if isinstance(event.error, ClaimLost):
+        if isinstance(outcome, ClaimLost):
             self.abandon(attempt)
-        elif isinstance(event.error, ResultsError):
+        elif isinstance(outcome, ResultsError):
             self._count(attempt.claim, "success")
-            self._course.say("warning", cell=path, message=str(event.error))
-        elif isinstance(event.error, LedgerFull | LedgerAway) and self._course.interrupts:
+            self._course.say("warning", cell=path, message=str(outcome))
+        elif isinstance(outcome, LedgerFull | LedgerAway) and self._course.interrupts:
             self.give_back(attempt, "the ledger did not take its outcome")
-        elif event.error is not None:
-            raise event.error
-        elif outcome is not None and outcome.failure is None:
+        elif isinstance(outcome, Exception):
+            raise outcome
+        elif outcome.failure is None:
             self._count(attempt.claim, outcome.state)
             self._course.wrote()
             self._course.progress.used.add(outcome.usage)
-            self._course.say("cell_done", cell=path, took=event.took, metrics=outcome.metrics)
-        elif outcome is not None:
+            self._course.say("cell_done", cell=path, took=attempt.took, metrics=outcome.metrics)
+        else:
             again = outcome.retry_in
             failure = outcome.failure
             self._course.progress.used.add(outcome.usage)

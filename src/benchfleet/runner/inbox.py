@@ -33,9 +33,7 @@ class Concluded:
     """An attempt ended in folder and ledger, or could not."""
 
     attempt: Attempt
-    took: float  # seconds from its start to its last word
-    outcome: Outcome | None = None
-    error: Exception | None = None
+    outcome: Outcome | Exception
 
 
 @dataclass(frozen=True, kw_only=True)

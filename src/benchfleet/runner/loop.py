@@ -6,6 +6,7 @@ import contextlib
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,8 +30,9 @@ from benchfleet.errors import LedgerAway, LedgerError, LedgerUnreachable
 from benchfleet.ledger.base import Ledger
 from benchfleet.policies.base import DEFAULT, Policy
 from benchfleet.results.layout import Layout
-from benchfleet.results.publish import Publish, publish
-from benchfleet.results.write import AttemptFolder
+from benchfleet.results.publish import Publish, PublishAll, publish
+from benchfleet.results.publish import publish_all as each_published
+from benchfleet.results.write import AttemptFolder, SealAll, seal_all
 from benchfleet.runner.attempts import Attempts
 from benchfleet.runner.cells import Background, Cells
 from benchfleet.runner.course import Course
@@ -113,7 +115,9 @@ class Runner:
         policy: Policy | None = None,
         room: Callable[[], Room] = lambda: PLENTY,
         folder: Callable[[Path], AttemptFolder] = AttemptFolder,
+        seal_all: SealAll = seal_all,
         publish: Publish = publish,
+        publish_all: PublishAll | None = None,
         ending: threading.Event | None = None,
         serving: threading.Event | None = None,
         here: Here = HERE,
@@ -170,7 +174,8 @@ class Runner:
                 provenance=provenance,
                 random=random,
                 folder=folder,
-                publish=publish,
+                seal_all=seal_all,
+                publish_all=publish_all or partial(each_published, publish=publish),
             ),
             background=background,
         )

@@ -14,13 +14,14 @@ from benchfleet.domain.cell import Cell, Fingerprint
 from benchfleet.domain.event import Event
 from benchfleet.domain.resource import Offer
 from benchfleet.domain.state import State
-from benchfleet.errors import LedgerAway, LedgerError, LedgerFull
+from benchfleet.errors import ClaimLost, LedgerAway, LedgerError, LedgerFull
 from benchfleet.ledger.base import Ledger
 
 PAUSE = 1.0  # seconds between tries
 _MOMENT = 2.0  # seconds for what is told once, and would be lost
 _TOGETHER = 1000  # cells that are read at once
 T = TypeVar("T")
+FinishAll = Callable[[Sequence[tuple[Lease, Outcome]]], Sequence[ClaimLost | None]]
 
 
 class PatientLedger:
@@ -52,15 +53,22 @@ class PatientLedger:
         self._serving = serving
         # A ledger that is never away has nothing that could be hurried.
         self._within = getattr(ledger, "within", lambda seconds: contextlib.nullcontext())
+        # Nor has one that ends attempts one by one anything that would end several.
+        self.finish_all: FinishAll | None = None
+        if (finish_all := getattr(ledger, "finish_all", None)) is not None:
+            self.finish_all = lambda ended: self._patiently(lambda: finish_all(ended))
         self._behind: Sequence[Lease] = ()  # leases that could not be renewed
         self._lock = threading.Lock()
         self._away: LedgerAway | None = None
         self._waiter: threading.Thread | None = None
 
     def finish(self, lease: Lease, outcome: Outcome) -> None:
+        self._patiently(lambda: self._ledger.finish(lease, outcome))
+
+    def _patiently(self, ask: Callable[[], T]) -> T:
         while True:
             try:
-                return self._at_once(lambda: self._ledger.finish(lease, outcome))
+                return self._at_once(ask)
             except LedgerFull:
                 self._full()
                 if self._ending.wait(self._pause):

@@ -14,7 +14,7 @@ from benchfleet.domain.state import FINAL_STATES, FinalState
 from benchfleet.errors import ClaimLost
 from benchfleet.testing.samples import sample_cell
 
-from .base import ANY, FAILED, LEASE, OOM, OTHER, RETRIED, SUCCESS, OnLedger
+from .base import ANY, FAILED, LEASE, ME, OOM, OTHER, RETRIED, SUCCESS, OnLedger
 
 
 class Finishing(OnLedger):
@@ -29,6 +29,26 @@ class Finishing(OnLedger):
         assert (record.state, record.outcome, record.tries) == (state, outcome, 1)
         assert (record.runner, record.expires_in, record.ready_in) == ("", None, 0.0)
         assert self.order_of() == []
+
+    def test_several_that_end_together_end_as_one_by_one(self) -> None:
+        finish_all = getattr(self.ledger, "finish_all", None)
+        if finish_all is None:
+            pytest.skip("it ends them one by one")
+        self.ledger.enroll([sample_cell(number) for number in range(4)])
+        first, again, lost, last = (claim.lease for claim in self.ledger.claim(ME, ANY, 4))
+        self.ledger.finish(again, SUCCESS)
+        self.ledger.release([lost], "another is to have it")
+        unknown = replace(last, fingerprint=Fingerprint("unknown"))
+        asked = [(first, SUCCESS), (again, SUCCESS), (lost, SUCCESS), (unknown, FAILED)]
+        found = finish_all([*asked, (last, RETRIED)])
+        assert [isinstance(one, ClaimLost) for one in found] == [False, False, True, True, False]
+        assert [found[0], found[1], found[4]] == [None, None, None]
+        states = [record.state for record in self.ledger.cells()]
+        assert states == ["success", "success", "pending", "pending"]
+        outcomes = [record.outcome for record in self.ledger.cells()]
+        assert outcomes == [SUCCESS, SUCCESS, None, RETRIED]
+        kinds = [event.kind for event in self.ledger.events() if event.kind == "finished"]
+        assert len(kinds) == 3
 
     def test_a_finish_asked_again_is_silent_and_changes_nothing(self) -> None:
         claim = self.running_cell()

@@ -115,6 +115,7 @@ class NoFolder(AttemptFolder):
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.log, self.first = folder, folder, True
+        self._samples = None
 
     def record(self, lines: bytes) -> None: ...
 

@@ -10,7 +10,7 @@ from benchfleet.domain.cell import Cell, Fingerprint
 from benchfleet.domain.event import Event
 from benchfleet.domain.resource import Offer
 from benchfleet.domain.state import State
-from benchfleet.errors import LedgerFull, LedgerUnreachable
+from benchfleet.errors import ClaimLost, LedgerFull, LedgerUnreachable
 from benchfleet.ledger.base import Ledger
 
 
@@ -121,6 +121,20 @@ class WiredLedger:
         self._ledger.finish(lease, outcome)
         self._watch.finished(lease)
         self._answer("finished")
+
+    def finish_all(self, ended: Sequence[tuple[Lease, Outcome]]) -> Sequence[ClaimLost | None]:
+        """Several at once, whichever the ledger."""
+        self._ask("finish", writes=True)
+        refused: list[ClaimLost | None] = []
+        for lease, outcome in ended:
+            try:
+                self._ledger.finish(lease, outcome)
+                self._watch.finished(lease)
+                refused.append(None)
+            except ClaimLost as error:
+                refused.append(error)
+        self._answer("finished")
+        return refused
 
     def release(self, leases: Sequence[Lease], reason: str) -> None:
         self._ask("release", writes=True)
