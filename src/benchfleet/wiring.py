@@ -14,16 +14,22 @@ from pathlib import Path
 
 from benchfleet import registry
 from benchfleet.bench import Bench
-from benchfleet.campaign.base import AUTO, Machine
+from benchfleet.campaign.base import Machine
 from benchfleet.domain.attempt import CellRecord, RunnerId
 from benchfleet.domain.cell import Cell
-from benchfleet.domain.host import Host
+from benchfleet.domain.host import AUTO, Host
 from benchfleet.domain.resource import GpuChecks, Headroom
 from benchfleet.engines.base import Engine, Post
 from benchfleet.engines.processes import owner
 from benchfleet.errors import LedgerFull
 from benchfleet.ledger.base import DEFAULT_LEASE, Ledger
-from benchfleet.machines.devices import CPU_SLOTS, chosen_devices, cores, nvml_gpus
+from benchfleet.machines.devices import (
+    CPU_SLOTS,
+    MOST_PER_GPU,
+    chosen_devices,
+    cores,
+    nvml_gpus,
+)  # fmt: skip
 from benchfleet.machines.headroom import headroom
 from benchfleet.machines.provenance import provenance
 from benchfleet.results.disk import EmptyFolders, make_folder
@@ -59,7 +65,6 @@ WRITERS = 4  # threads that write and sync results; those that wait for the disk
 CHANNELS = 2  # of these threads, that are served by a process of its own at a time
 MANY = 50  # cells: fewer are not worth a process that seals results
 ALL_SENT, LAST_SENT = 3600.0, 20.0  # seconds to send what is left: at the end, and if interrupted
-MOST_PER_GPU = 8  # slots where as many are wanted as there is room for
 
 
 def choose_pool(asked: Machine) -> Pool:

@@ -4,13 +4,15 @@ time."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from benchfleet.domain.failure import Failure
 from benchfleet.domain.resource import Device, Headroom
-from benchfleet.engines.base import Failed, Order, SlotEvent, SlotId
+from benchfleet.domain.telemetry import GpuReading, Reading
+from benchfleet.engines.base import Failed, HostReady, Measured, Order, SlotEvent, SlotId
 from benchfleet.runner.adapt import SETTLE
 from benchfleet.runner.loop import RunEnd
 from benchfleet.runner.place import Pool
@@ -104,6 +106,50 @@ def test_slots_that_grew_too_many_get_fewer_and_never_as_many_again(stage: Stage
     assert changes(stage)[0].startswith("cpu: 4 slots at a time instead of 2")
     assert "cpu: 3 slots at a time instead of 4: memory ran out with 4" in changes(stage)
     assert end.seconds > 5 * SETTLE
+
+
+class Elsewhere:
+    """A machine of 80 GB on which each slot holds 10, as its slots tell while they run cells."""
+
+    def __init__(self, stage: Stage, devices: Sequence[Device], *, slots: int, begin: int):
+        self.stage, self.crowds = stage, list[int]()
+        stage.engine.script, stage.engine.far = self.script, ("lab",)
+        stage.inbox.post(
+            HostReady(
+                host="lab", devices=tuple(devices), slots=slots, begin=begin, threads=1,
+                provenance={},
+            )
+        )  # fmt: skip
+
+    def script(self, slot: SlotId, order: Order) -> Sequence[tuple[float, SlotEvent]]:
+        there = [s for s in self.stage.engine.specs.values() if s.host == "lab"]
+        self.crowds.append(len(there))
+        read = Measured(slot=slot, attempt=order.attempt, readings=[self.reading(len(there))])
+        return [*((float(second), read) for second in range(1, 10)), *good(slot, order)]
+
+    def reading(self, slots: int) -> Reading:
+        own, free = 10 * GB, (80 - 10 * slots) * GB
+        return Reading(at=0.0, ram=own, total=80 * GB, free=free, busy=0.5)
+
+
+class ElsewhereOnGpu(Elsewhere):
+    def reading(self, slots: int) -> Reading:
+        gpu = GpuReading(index=0, total=80 * GB, memory=10 * slots * GB, utilisation=50.0)
+        return Reading(at=0.0, gpus=(gpu,))
+
+
+@pytest.mark.parametrize("gpu", [False, True])
+def test_slots_on_another_machine_grow_by_what_its_slots_tell(stage: Stage, gpu: bool) -> None:
+    stage.keeps = False
+    if gpu:
+        lab = ElsewhereOnGpu(stage, [replace(GPU, host="lab")], slots=8, begin=1)
+    else:
+        lab = Elsewhere(stage, [replace(cpu, host="lab") for cpu in CPUS], slots=8, begin=2)
+    end = stage.run(cells(80, gpus=int(gpu)), Pool(devices=(), slots=0))
+    assert end.progress.states == {"success": 80}
+    assert max(lab.crowds) == 6  # the seventh would leave less than is to stay free
+    name = "lab/gpu:0" if gpu else "lab/cpu"
+    assert f"{name}: 6 slots at a time instead of 4: 40.0 of 80.0 GB are free" in changes(stage)
 
 
 def test_slots_that_were_asked_for_get_fewer_where_two_cells_ran_out(stage: Stage) -> None:

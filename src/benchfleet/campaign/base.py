@@ -18,7 +18,6 @@ from benchfleet.domain.usage import Price
 from benchfleet.policies.base import DEFAULT
 
 RESULTS = "./benchmark_results"
-AUTO = 0  # slots: as many as there is room for, found out while they run
 
 
 @dataclass(frozen=True, kw_only=True)

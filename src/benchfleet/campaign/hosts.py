@@ -10,12 +10,12 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from benchfleet.domain.host import Host
+from benchfleet.domain.host import AUTO, Host
 from benchfleet.domain.names import path_part
 
 from .base import absolute
 from .entry import Entry
-from .shapes import NAME, PRICE, TEXT, Shape, listing, named, one_or_list, told, whole
+from .shapes import NAME, PRICE, SLOTS, TEXT, Shape, listing, named, one_or_list, told, whole
 
 HERE = "here"  # this machine, beside the hosts
 _WORD = r"\w[\w.+-]*"
@@ -37,8 +37,8 @@ SHARED: Mapping[str, Shape] = {
     "python": told(TEXT, "its interpreter with benchfleet (the one that 'hosts bootstrap' makes)"),
     "folder": told(TEXT, f"where benchfleet keeps what it needs there ({Host.folder})"),
     "gpus": told(listing(whole(0), least=1), "the GPUs to use (all that it has)"),
-    "cpu_slots": told(whole(), "slots without a GPU, instead of its GPUs"),
-    "slots_per_device": told(whole(), "slots that share a GPU (1)"),
+    "cpu_slots": told(SLOTS, "slots without a GPU, or auto, instead of its GPUs"),
+    "slots_per_device": told(SLOTS, "slots that share a GPU, or auto (1)"),
     "price": told(PRICE, "of an hour of it, such as 0.39 EUR/h, or of each GPU, as $1/gpu/h"),
     "labels": told(one_or_list(NAME), "words by which --hosts chooses it"),
     "paths": told(named(TEXT, TEXT), "folders here, each with the folder that it is there"),
@@ -86,6 +86,7 @@ def read_host(
         for key, entry in fields.items()
     }
     gpus, cpu_slots = devices
+    per_device = said["slots_per_device"]
     if not gpus.absent and not cpu_slots.absent:
         cpu_slots.wrong("stands beside 'gpus'; a host has slots on one of the two, so remove one")
     return Host(
@@ -98,8 +99,8 @@ def read_host(
         python=_told(said["python"], _PROGRAM, "an interpreter there: python3, /… or ~/…"),
         folder=_told(said["folder"], _FAR, "a folder there: /… or ~/…") or Host.folder,
         gpus=_gpus(gpus),
-        cpu_slots=None if cpu_slots.absent else cpu_slots.whole(1),
-        slots_per_device=said["slots_per_device"].whole(1),
+        cpu_slots=None if cpu_slots.absent else cpu_slots.slots(AUTO),
+        slots_per_device=1 if per_device.absent else per_device.slots(AUTO),
         price=said["price"].price(),
         labels=frozenset(
             _told(item, _NAMED, "a word of letters, digits and . _ + -")

@@ -9,12 +9,13 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from benchfleet import registry
+from benchfleet.domain.host import AUTO
 from benchfleet.domain.told import Told
 from benchfleet.errors import CampaignError, MissingExtra, ResultsError
 from benchfleet.policies.base import DEFAULT
 
 from . import defaults, eligibility
-from .base import AUTO, RESULTS, Campaign, Machine, results_folder
+from .base import RESULTS, Campaign, Machine, results_folder
 from .defaults import read_defaults
 from .eligibility import read_eligibility
 from .entry import Entry, Mistakes

@@ -10,11 +10,12 @@ from pathlib import Path
 
 from benchfleet import registry
 from benchfleet.bench import Bench, open_bench
-from benchfleet.campaign.base import AUTO, Campaign, Machine
+from benchfleet.campaign.base import Campaign, Machine
 from benchfleet.campaign.choose import choose
 from benchfleet.campaign.load import load_campaign
 from benchfleet.cli.told import campaign_of
 from benchfleet.domain.cell import Cell
+from benchfleet.domain.host import AUTO
 from benchfleet.errors import CampaignError, Mistake
 from benchfleet.ledger.addresses import shown_url
 

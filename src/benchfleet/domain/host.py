@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 
 from .usage import Price
 
+AUTO = 0  # slots: as many as there is room for, found out while they run
+
 
 @dataclass(frozen=True, kw_only=True)
 class Host:
@@ -21,8 +23,8 @@ class Host:
     python: str = ""  # its interpreter; "" for the environment that bootstrap made there
     folder: str = "~/.benchfleet"  # where benchfleet keeps what it needs there
     gpus: tuple[int, ...] | None = None  # None: every one that it has
-    cpu_slots: int | None = None  # None: one for each two cores, where it has no GPU
-    slots_per_device: int = 1
+    cpu_slots: int | None = None  # or AUTO; None: one for each two cores, where it has no GPU
+    slots_per_device: int = 1  # or AUTO
     price: Price | None = None  # of it, or of each of its GPUs
     labels: frozenset[str] = frozenset()  # by which a run chooses hosts
     paths: Mapping[str, str] = field(default_factory=dict)  # folders here that it has elsewhere

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from .resource import CPU, Headroom
+
 EVERY = 1.0  # seconds between readings
 _GAP = 3 * EVERY  # seconds between two readings of power at most
 _NEAR = EVERY / 2  # seconds; over less the CPU's clock is too coarse for a peak
@@ -32,7 +34,23 @@ class Reading:
     at: float  # seconds since the first reading of its attempt
     cpu: float | None = None  # seconds of CPU time since then; None: not told, as the next
     ram: int | None = None  # bytes that cannot be read from a file again
+    total: int | None = None  # bytes of RAM of its machine; told, as the next, where that is asked
+    free: int | None = None  # of them
+    busy: float | None = None  # part of the time that the machine's CPU computes
     gpus: tuple[GpuReading, ...] = ()
+
+    def room(self) -> dict[str, Headroom]:
+        """What the memories of its machine have free, as `Headroom` has it: of the CPU under `CPU`,
+        of each GPU under ``gpu:0``."""
+        found: dict[str, Headroom] = {}
+        if self.total is not None and self.free is not None:
+            found[CPU] = Headroom(total=self.total, free=self.free, busy=self.busy)
+        for gpu in self.gpus:
+            if gpu.total is not None and gpu.memory is not None:
+                busy = None if gpu.utilisation is None else gpu.utilisation / 100
+                free = max(0, gpu.total - gpu.memory)
+                found[f"gpu:{gpu.index}"] = Headroom(total=gpu.total, free=free, busy=busy)
+        return found
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values only; what is not told is left out."""

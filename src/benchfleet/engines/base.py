@@ -213,6 +213,7 @@ class HostReady(HostEvent):
     devices: tuple[Device, ...]
     slots: int  # at most, over all its devices
     threads: int  # for each slot
+    begin: int = 0  # in each memory at first, and more as there is room; 0: all at once
     price: Price | None = None  # of it, or of each of its GPUs
     provenance: Mapping[str, Any] = field(default_factory=dict)  # of every result made there
     spare: tuple[Device, ...] = ()  # of the same kind, which its inventory leaves to others

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from benchfleet.domain.failure import Failure
-from benchfleet.domain.host import Host
+from benchfleet.domain.host import AUTO, Host
 from benchfleet.domain.resource import GpuChecks
 from benchfleet.engines.base import (
     EngineEvent,
@@ -132,6 +132,7 @@ class SshEngine(ChannelEngine):
             "mark": key,
             "scratch": child.scratch,
             "python": spec.python,
+            "tells_room": host.cpu_slots == AUTO,
             **fitness(spec, self._checks, named=named),
         }
 

@@ -10,6 +10,7 @@ from benchfleet.errors import DeviceError, NoGpu
 from benchfleet.machines.nvml import opened
 
 CPU_SLOTS = 2  # by default, where there is no GPU and there are as many cores
+MOST_PER_GPU = 8  # slots where as many are wanted as there is room for
 
 
 def nvml_gpus() -> tuple[Device, ...]:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 import benchfleet
-from benchfleet.domain.host import Host
+from benchfleet.domain.host import AUTO, Host
 from benchfleet.domain.resource import Device
 from benchfleet.engines.base import HostReady
 from benchfleet.errors import DeviceError
+from benchfleet.machines.devices import CPU_SLOTS, MOST_PER_GPU
 from benchfleet.machines.facts import Facts, parse_facts
 from benchfleet.machines.wheel import environment_name
 
@@ -45,11 +46,17 @@ def share_of(host: Host, facts: Facts) -> HostReady:
     or cannot tell what it has."""
     devices = tuple(replace(device, host=host.name) for device in _devices(host, facts))
     spare = [gpu.device for gpu in facts.gpus if devices[0].kind == "gpu"]
-    slots = len(devices) * (host.slots_per_device if devices[0].kind == "gpu" else 1)
+    slots, begin = len(devices), 0
+    if devices[0].kind == "gpu":
+        slots *= host.slots_per_device or MOST_PER_GPU
+        begin = 1 if host.slots_per_device == AUTO else 0
+    elif host.cpu_slots == AUTO:
+        begin = min(CPU_SLOTS, slots)
     return HostReady(
         host=host.name,
         devices=devices,
         slots=slots,
+        begin=begin,
         threads=max(1, facts.cores // slots),
         price=host.price,
         spare=tuple(
@@ -77,5 +84,8 @@ def _devices(host: Host, facts: Facts) -> list[Device]:
         raise DeviceError(f"{facts.gpu_problem}; mend that, or give it cpu_slots to use its CPU")
     if here and host.cpu_slots is None:
         return list(here.values())
-    count = host.cpu_slots or max(1, facts.cores // 2)
+    if host.cpu_slots == AUTO:
+        count = max(1, facts.cores)
+    else:
+        count = host.cpu_slots or max(1, facts.cores // 2)
     return [Device(kind="cpu", index=index) for index in range(count)]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from benchfleet.domain.cell import Fingerprint
-from benchfleet.domain.resource import Headroom
+from benchfleet.domain.resource import CPU, Headroom
 from benchfleet.runner.adapt import Seen, seats_wanted
 from benchfleet.runner.course import Course
 from benchfleet.runner.inbox import Inbox, Measured
@@ -30,6 +30,7 @@ class Shared:
     seats: int
     taken: int = 0
     since: float = 0.0  # on the inbox's clock
+    next: float = 0.0  # when slots elsewhere are listened to again
     total: int = 0
     empty: int = 0  # bytes that were free when no slot was in it
     least: int | None = None  # bytes that were free
@@ -48,6 +49,13 @@ class Shared:
             self.cells.clear()
         self.begin_anew(now)
 
+    def see(self, room: Headroom) -> None:
+        """What it has free now."""
+        self.total = room.total
+        self.least = min(room.free, room.free if self.least is None else self.least)
+        if room.busy is not None:
+            self.busy.append(room.busy)
+
     def begin_anew(self, now: float) -> None:
         """The number of slots changed, or memory ran out."""
         self.since, self.least, self.busy = now, None, []
@@ -56,7 +64,7 @@ class Shared:
 class Crowd:
     """Follows what every memory has free and when it ran out, and says how many slots may be in it.
 
-    What other machines have free is not seen from here: there slots get fewer alone.
+    Of other machines it is told by the slots there, and so only while they run cells.
     """
 
     def __init__(
@@ -112,14 +120,27 @@ class Crowd:
         for memory, room in event.found.items():
             if (shared := self._shared.get(memory)) is None:
                 continue
-            shared.total = room.total
-            shared.least = min(room.free, room.free if shared.least is None else shared.least)
-            if room.busy is not None:
-                shared.busy.append(room.busy)
+            shared.see(room)
             if not shared.taken:
                 shared.empty = room.free
             elif shared.empty:
                 shared.slot = max(shared.slot, (shared.empty - room.free) // shared.taken)
+
+    def heard(self, slot: Slot) -> None:
+        """What a slot on another machine read there last."""
+        now, reading = self._inbox.now(), slot.shown.reading
+        if reading is None:
+            return
+        own = {f"gpu:{gpu.index}": gpu.own for gpu in reading.gpus} | {CPU: reading.ram}
+        for name, room in reading.room().items():
+            shared = self._shared.get(f"{slot.spec.host}/{name}")
+            if shared is None or not shared.taken:
+                continue
+            takes = own.get(name) or (room.total - room.free) // shared.taken
+            shared.slot = max(shared.slot, takes)
+            if now >= shared.next:
+                shared.next = now + MEASURE_EVERY
+                shared.see(room)
 
     def _of(self, memory: str, pool: Pool) -> Shared:
         if memory not in self._shared:

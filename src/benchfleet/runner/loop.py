@@ -26,6 +26,7 @@ from benchfleet.engines.base import (
     SlotQuiet,
     SlotReady,
 )
+from benchfleet.engines.base import Measured as Read
 from benchfleet.errors import LedgerAway, LedgerError, LedgerUnreachable
 from benchfleet.ledger.base import Ledger
 from benchfleet.policies.base import DEFAULT, Policy
@@ -465,6 +466,8 @@ class Runner:
             return False
         elif isinstance(event, AttemptEvent) and attempt and attempt.key == event.attempt:
             ended = self._cells.take(slot, attempt, event)
+            if slot.spec.host and isinstance(event, Read):
+                self._crowd.heard(slot)
             if isinstance(event, Failed):
                 self._gates.failed(attempt)
             if isinstance(event, Done):

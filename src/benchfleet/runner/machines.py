@@ -75,9 +75,11 @@ class Machines:
                 devices=event.devices,
                 slots=event.slots,
                 threads=event.threads,
+                begin=event.begin,
                 price=event.price,
             )
         )
+        self._crowd.look()  # before slots are opened: there may be fewer than there are seats
         if not doubted:
             shown = ", ".join(device.label for device in event.devices)
             self._course.say("host_ready", host=event.host, slots=event.slots, devices=shown)

@@ -121,6 +121,7 @@ def slot_environment(inherited: dict, order: dict) -> dict:  # type: ignore[type
     environment["TOKENIZERS_PARALLELISM"] = "false"
     environment["BENCHFLEET_SLOT"] = order["slot"]
     environment["BENCHFLEET_OWNER"] = order.get("owner", "")
+    environment["BENCHFLEET_TELLS_ROOM"] = "1" if order.get("tells_room") else ""
     for name in ("LOCAL_RANK", "RANK", "WORLD_SIZE"):  # a launcher's leftovers mislead libraries
         environment.pop(name, None)
     return environment

@@ -11,8 +11,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from benchfleet.domain.resource import CPU, Headroom
 from benchfleet.domain.telemetry import EVERY, GpuReading, Reading
 from benchfleet.errors import DeviceError, MissingExtra
+from benchfleet.machines.headroom import headroom
 from benchfleet.machines.nvml import GpuState, Nvml, opened
 from benchfleet.slot import kin
 
@@ -126,6 +128,7 @@ class Meter:
         self._open = contextlib.ExitStack()  # NVML stays open: that takes longer than a reading
         self._nvml: Nvml | None = None
         self._told = False  # why GPUs are not measured
+        self._tells_room = bool(os.environ.get("BENCHFLEET_TELLS_ROOM"))
 
     def read(self) -> Reading:
         """How things stand now; `at` and `cpu` count from anywhere."""
@@ -136,7 +139,10 @@ class Meter:
             ram = sum(kin.held(pids, self._proc).values())
         else:
             pids, cpu, ram = _elsewhere(self._root)
-        return Reading(at=at, cpu=round(cpu, 2), ram=ram or None, gpus=self._gpus(pids))
+        room = headroom(gpus=False)[CPU] if self._tells_room else None
+        return Reading(
+            at=at, cpu=round(cpu, 2), ram=ram or None, gpus=self._gpus(pids), **_said(room)
+        )
 
     def _gpus(self, pids: list[int]) -> tuple[GpuReading, ...]:
         if not self._indices:
@@ -169,6 +175,10 @@ class Meter:
             # In a container the driver tells pids of the host, among which ours cannot be known.
             others=any(os.path.isdir(f"{self._proc}/{pid}") for pid in others),
         )
+
+
+def _said(room: Headroom | None) -> dict[str, Any]:
+    return {} if room is None else {"total": room.total, "free": room.free, "busy": room.busy}
 
 
 def _elsewhere(root: int) -> tuple[list[int], float, int]:

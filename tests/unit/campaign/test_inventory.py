@@ -17,7 +17,7 @@ from benchfleet.campaign.inventory import (
 )
 from benchfleet.campaign.toml_reader import read_toml
 from benchfleet.campaign.yaml_reader import read_yaml
-from benchfleet.domain.host import Host
+from benchfleet.domain.host import AUTO, Host
 from benchfleet.domain.usage import Price
 from benchfleet.errors import CampaignError
 
@@ -47,6 +47,8 @@ WHOLE = """\
         labels: [big, fast]
         jump: "me@gate.example.org:22, inner"
       lab2:
+      lab4: {slots_per_device: auto}
+      lab5: {cpu_slots: auto}
       lab3: {cpu_slots: 4, paths: {models: /data/models, /data: ~/data}, folder: /scratch/fleet}
 """
 
@@ -67,6 +69,8 @@ def test_hosts_are_what_they_say_over_what_the_defaults_say() -> None:
             jump="me@gate.example.org:22,inner",
         ),
         Host(name="lab2", user="lab", python="~/venv/bin/python", gpus=(0,)),
+        Host(name="lab4", user="lab", python="~/venv/bin/python", gpus=(0,), slots_per_device=AUTO),
+        Host(name="lab5", user="lab", python="~/venv/bin/python", cpu_slots=AUTO),
         Host(
             name="lab3",
             user="lab",

@@ -15,6 +15,7 @@ import pytest
 
 from benchfleet.domain.telemetry import GpuReading, Reading
 from benchfleet.machines.nvml import RECORDING
+from benchfleet.slot.launch import slot_environment
 from benchfleet.slot.telemetry import Meter, Sampler
 
 _BURN = """
@@ -90,6 +91,19 @@ def test_a_driver_that_cannot_be_asked_is_told_once_and_measured_as_nothing(
     meter = Meter(os.getpid())
     assert meter.read().gpus == meter.read().gpus == (GpuReading(index=0),)
     assert capsys.readouterr().err.count("GPUs are not measured: driver/library") == 1
+
+
+def test_what_its_machine_has_free_is_told_where_that_is_asked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert Meter(os.getpid()).read().room() == {}
+    order = {"threads": 1, "gpus": "", "slot": "s", "tells_room": True}
+    name = "BENCHFLEET_TELLS_ROOM"
+    monkeypatch.setenv(name, slot_environment({}, order)[name])
+    reading = Reading.from_dict(Meter(os.getpid()).read().to_dict())
+    room = reading.room()["cpu"]
+    assert 0 < room.free < room.total
+    assert room.busy is not None
 
 
 def test_a_slot_without_gpus_asks_no_driver(monkeypatch: pytest.MonkeyPatch) -> None:
