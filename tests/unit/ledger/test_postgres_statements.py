@@ -23,7 +23,9 @@ def test_every_statement_is_used_and_every_one_used_is_there() -> None:
     called |= {f"{table}_rows" for table in TABLES} | {"cells_arrived", "events_arrived"}
     assert called == read_statements("postgres").keys()
     asked = set(
-        re.findall(r'(?:do|_one|_asked|answer|statement)\(\s*(?:\w+, |self._connection, )?"(\w+)"', code)
+        re.findall(
+            r'(?:do|_one|_asked|answer|statement)\(\s*(?:\w+, |self._connection, )?"(\w+)"', code
+        )
     )
     assert asked <= read_statements("postgres").keys()
 
