@@ -15,12 +15,13 @@ from benchfleet.cli.main import main
 from benchfleet.domain.attempt import Lease
 from benchfleet.domain.cell import Cell
 from benchfleet.errors import ResultsError
+from benchfleet.results.drafts import Sealed
 from benchfleet.results.layout import Layout
 from benchfleet.results.publish import publish_all
 from benchfleet.results.read import damage
 from benchfleet.results.read import sealed as content_of
 from benchfleet.results.scribe import Scribe
-from benchfleet.results.write import AttemptFolder, Sealed, Sealing, Verdict, seal_all
+from benchfleet.results.write import AttemptFolder, Sealing, Verdict, seal_all
 from benchfleet.testing.samples import sample_cell
 
 CELL = sample_cell()

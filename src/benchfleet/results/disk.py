@@ -117,22 +117,39 @@ def encoded(text: str) -> bytes:
     return text.encode("utf-8", "backslashreplace")
 
 
-def write_synced(folder: Path, contents: Mapping[str, bytes]) -> None:
-    """Write files of a folder anew; durable when this returns, but for their names.
+class SyncedFiles:
+    """Files that are written anew, and become durable, but for their names, when they are waited
+    for: the disk is given all of them first, so that it takes them together."""
 
-    The disk is given all of them before any is waited for, so that it takes them together.
-    """
-    handles: list[int] = []
-    try:
+    def __init__(self) -> None:
+        self._handles: list[int] = []
+
+    def write(self, folder: Path, contents: Mapping[str, bytes]) -> None:
         for name, content in contents.items():
-            handles.append(os.open(f"{folder}/{name}", _ANEW, 0o666))
-            write_all(handles[-1], content)
-            _begin_sync(handles[-1])
-        for handle in handles:
+            handle = os.open(f"{folder}/{name}", _ANEW, 0o666)
+            self._handles.append(handle)
+            write_all(handle, content)
+            _begin_sync(handle)
+
+    def wait(self) -> None:
+        for handle in self._handles:
             os.fsync(handle)
+        self.close()
+
+    def close(self) -> None:
+        """Let go of them, however far they came."""
+        while self._handles:
+            os.close(self._handles.pop())
+
+
+def write_synced(folder: Path, contents: Mapping[str, bytes]) -> None:
+    """Write files of a folder anew; durable when this returns, but for their names."""
+    files = SyncedFiles()
+    try:
+        files.write(folder, contents)
+        files.wait()
     finally:
-        for handle in handles:
-            os.close(handle)
+        files.close()
 
 
 def write_all(handle: int, content: bytes) -> None:

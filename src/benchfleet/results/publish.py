@@ -13,34 +13,62 @@ from benchfleet.results import layout as names
 from benchfleet.results.disk import make_folders, sync_folder
 
 Publish = Callable[[Path, Path], None]  # a sealed folder to its public path; see `publish`
+Leave = Callable[[Path], None]
 PublishAll = Callable[[Sequence[tuple[Path, Path]]], Sequence[ResultsError | None]]
 
 
-def publish(folder: Path, public: Path, *, leave: Callable[[Path], None] = os.rmdir) -> None:
+def publish(folder: Path, public: Path, *, leave: Leave = os.rmdir) -> None:
     """Rename a sealed folder to its public path; durable when this returns. `leave` sees to the
     folder that it was in, which is empty then: most cells had this one attempt.
 
     Raises ResultsError where something else lies there: nothing is ever overwritten.
     """
-    try:
-        changed = _moved(folder, public)
-    except OSError as error:
-        if not folder.exists() and public.exists():
-            return  # another runner, opening the campaign, was quicker
-        raise ResultsError(
-            f"{public} cannot be published ({error.strerror}); the sealed result waits in {folder}."
-            " Move what lies there and run again."
-        ) from error
-    try:
-        for part in (*changed, public.parent):
+    (wrong,) = publish_together([(folder, public)], leave=leave)
+    if wrong is not None:
+        raise wrong
+
+
+def publish_together(
+    moves: Sequence[tuple[Path, Path]], *, leave: Leave = os.rmdir
+) -> Sequence[ResultsError | None]:
+    """Publish these: what `publish` raises of each. A folder that several have in common is synced
+    once."""
+    wrong: dict[Path, ResultsError] = {}  # by public path
+    moved: list[tuple[Path, Path]] = []
+    changed: dict[Path, list[Path]] = {}  # public paths by the folders to be synced for them
+    for folder, public in moves:
+        try:
+            for part in (*_moved(folder, public), public.parent):
+                changed.setdefault(part, []).append(public)
+            moved.append((folder, public))
+        except OSError as error:
+            if folder.exists() or not public.exists():
+                wrong[public] = _not_published(folder, public, error)
+            # else another runner, opening the campaign, was quicker
+    for part, waiting in changed.items():
+        try:
             sync_folder(part)
-    except OSError as error:
-        raise ResultsError(
-            f"{public} is published, but its disk does not say that it keeps it ({error.strerror})"
-        ) from error
-    with contextlib.suppress(OSError):  # what cannot be removed takes room and does no other harm
-        if _tidy(folder.parent):
-            leave(folder.parent)
+        except OSError as error:
+            wrong.update((public, _not_kept(public, error)) for public in waiting)
+    for folder, public in moved:
+        # What cannot be removed takes room and does no other harm.
+        with contextlib.suppress(OSError):
+            if public not in wrong and _tidy(folder.parent):
+                leave(folder.parent)
+    return [wrong.get(public) for _, public in moves]
+
+
+def _not_published(folder: Path, public: Path, error: OSError) -> ResultsError:
+    return ResultsError(
+        f"{public} cannot be published ({error.strerror}); the sealed result waits in {folder}."
+        " Move what lies there and run again."
+    )
+
+
+def _not_kept(public: Path, error: OSError) -> ResultsError:
+    return ResultsError(
+        f"{public} is published, but its disk does not say that it keeps it ({error.strerror})"
+    )
 
 
 def publish_all(

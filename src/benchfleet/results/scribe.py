@@ -17,19 +17,17 @@ import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from benchfleet.errors import ResultsError
-from benchfleet.results.publish import publish, publish_all
-from benchfleet.results.write import Sealed, Sealing, seal_all
+from benchfleet.results.drafts import Draft, Sealed, sync_all
+from benchfleet.results.publish import Leave, publish_together
+from benchfleet.results.write import Sealing, seal_all
 
 _PACKAGE = Path(__file__).parents[1]
 _MAIN = "import sys; sys.path.insert(0, sys.argv[1]); from benchfleet.results.scribe import serve"
 _GRACE = 10.0  # seconds that it is given to end
-
-Leave = Callable[[Path], None]
 
 
 class Scribe:
@@ -94,7 +92,7 @@ class Scribe:
     def _sealed(self, some: Sequence[Sealing]) -> Sequence[Sealed | Exception]:
         try:
             ours = [replace(one, folder=one.folder.unwritten()) for one in some]
-            sealed: Sequence[Sealed | Exception] = self.ask(seal_all, ours)
+            sealed: Sequence[Sealed | Exception] = self.ask(_seal, ours)
         except _Gone as error:
             return [error] * len(some)
         return sealed
@@ -163,12 +161,24 @@ class _Channel:
         self._socket.close()
 
 
+def _seal(some: Sequence[Sealing]) -> Sequence[Sealed | Exception]:
+    """As `seal_all`, but that the disk is waited for once for all of them."""
+    drafts: list[Draft | Exception] = []
+    for one in some:
+        try:
+            drafts.append(one.folder.draft(one.cell, one.path, one.verdict))
+        except Exception as error:  # noqa: BLE001 - whoever asked judges it
+            drafts.append(error)
+    sealed = iter(sync_all([one for one in drafts if isinstance(one, Draft)]))
+    return [one if isinstance(one, Exception) else next(sealed) for one in drafts]
+
+
 def _publish(
     moves: Sequence[tuple[Path, Path]],
 ) -> tuple[Sequence[ResultsError | None], list[Path]]:
     """Publish; what went wrong, and the folders that are left empty."""
     left: list[Path] = []
-    return publish_all(moves, publish=partial(publish, leave=left.append)), left
+    return publish_together(moves, leave=left.append), left
 
 
 def serve(handles: Sequence[str]) -> None:

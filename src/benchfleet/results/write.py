@@ -30,17 +30,15 @@ from benchfleet.results.disk import (
     digest_of,
     encoded,
     make_folders,
-    sync_folder,
     write_all,
-    write_synced,
 )
+from benchfleet.results.drafts import BESIDE, Draft, Sealed, sync_all
 from benchfleet.results.samples import by_index, sample_lines, samples_in
 from benchfleet.results.series import Series
 from benchfleet.results.summary import numbers_and_truths, summarise
 from benchfleet.results.texts import config, pretty, raw_results
 
-_DRAFT = f".{names.SAMPLES}.draft"  # the sealed samples, before they take the recorded ones' place
-_OURS = frozenset({names.CELL, names.SAMPLES, names.LOG, names.FAILURE, names.TELEMETRY, _DRAFT})
+_OURS = frozenset({names.CELL, names.SAMPLES, names.LOG, names.FAILURE, names.TELEMETRY, BESIDE})
 _OF_NOTHING = sha256().hexdigest()
 _UNFIT = re.compile(r'[\\:*?"<>|\x00-\x1f\x7f]')  # in a file's name; some file system takes none
 
@@ -54,15 +52,6 @@ class Verdict:
     provenance: Mapping[str, Any]
     telemetry: Mapping[str, Any] = field(default_factory=dict)  # the summary of its readings
     usage: Mapping[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Sealed:
-    """An attempt whose files are complete and synced."""
-
-    digest: str  # SHA-256 of cell.json
-    metrics: Mapping[str, float]  # the summary that the ledger keeps too
-    reported: Mapping[str, float | bool] = field(default_factory=dict)  # by the benchmark itself
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -184,11 +173,18 @@ class AttemptFolder:
         Raises ValueError, KeyError or TypeError where the score is not what a score must be, or
         where samples that were recorded or scored cannot be read any more.
         """
-        draft = names.SAMPLES
+        (sealed,) = sync_all([self.draft(cell, path, verdict)])
+        if isinstance(sealed, OSError):
+            raise sealed
+        return sealed
+
+    def draft(self, cell: Cell, path: str, verdict: Verdict) -> Draft:
+        """What is to be written to seal it, with all that is there synced. Raises as `seal`."""
+        samples = names.SAMPLES
         if self._samples is not None:
             self.keep()
             self._samples.close()
-            draft = _DRAFT  # beside the recorded ones, until all of it is there
+            samples = BESIDE  # until all of it is there
         files, folders = self._plain_content()
         records = self._read_back(len(verdict.score["per_sample"]))
         metrics = summarise(verdict.score, records)
@@ -231,20 +227,16 @@ class AttemptFolder:
                 "files": digests,
             }
         )
-        contents[draft] = contents.pop(names.SAMPLES)
+        contents[samples] = contents.pop(names.SAMPLES)
         contents[names.CELL] = encoded(sealed)
-        try:
-            write_synced(self.folder, contents)
-            if draft == _DRAFT:
-                os.replace(f"{self.folder}/{_DRAFT}", f"{self.folder}/{names.SAMPLES}")
-        except OSError:  # on a disk that takes no more the recorded samples are as they were
-            for name in (draft, names.CELL):
-                (self.folder / name).unlink(missing_ok=True)
-            raise
-        for folder in (*reversed(folders), *reversed(self._changed)):
-            sync_folder(folder)
         digest = sha256(contents[names.CELL]).hexdigest()
-        return Sealed(digest=digest, metrics=metrics, reported=reported)
+        return Draft(
+            folder=self.folder,
+            contents=contents,
+            samples=samples,
+            changed=[*reversed(folders), *reversed(self._changed)],
+            sealed=Sealed(digest=digest, metrics=metrics, reported=reported),
+        )
 
     def _plain_content(self) -> tuple[dict[str, bool], list[Path]]:
         """The names of the files, with whether they are empty, and the folders. Links, pipes and

@@ -18,6 +18,7 @@ from benchfleet.domain.usage import Rate, Usage
 from benchfleet.engines.base import Done, SlotSpec
 from benchfleet.errors import ClaimLost, LedgerError, ResultsError
 from benchfleet.ledger.base import Ledger
+from benchfleet.results.drafts import Sealed
 from benchfleet.results.layout import Layout
 from benchfleet.results.publish import PublishAll, publish_all
 from benchfleet.results.read import log_tail
@@ -25,7 +26,6 @@ from benchfleet.results.samples import count_samples, earlier_samples
 from benchfleet.results.write import (
     AttemptFolder,
     SealAll,
-    Sealed,
     Sealing,
     Verdict,
     seal_all,

@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 Work = Callable[[], None]
 
-_AT_ONCE = 2  # threads that take what comes; threads of one Python hold each other up
-_BEHIND = 4  # what may wait for these: where more does, the disk is slow, and others help
+_AT_ONCE = 1  # threads that take what comes; threads of one Python hold each other up
+_BEHIND = 2  # what may wait for these: where more does, the disk is slow, and others help
 
 
 class Writers:

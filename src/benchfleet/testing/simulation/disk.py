@@ -14,9 +14,10 @@ from benchfleet.domain.failure import Failure
 from benchfleet.domain.telemetry import Reading
 from benchfleet.errors import ResultsError
 from benchfleet.results.disk import digest_of
+from benchfleet.results.drafts import Sealed
 from benchfleet.results.layout import CELL
 from benchfleet.results.publish import Publish
-from benchfleet.results.write import AttemptFolder, Sealed, Verdict
+from benchfleet.results.write import AttemptFolder, Verdict
 from benchfleet.runner.space import PLENTY, Room
 
 Step = Callable[[str], None]  # a moment at which a process may be slow, stopped or killed

@@ -1,0 +1,48 @@
+"""Several attempts are sealed together, and what is wrong with one is not the others' fault."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from benchfleet.results import drafts
+from benchfleet.results.disk import sync_folder
+from benchfleet.results.drafts import BESIDE, Draft, Sealed, sync_all
+
+
+def draft(folder: Path, samples: str = "samples.jsonl") -> Draft:
+    contents = {samples: b"{}\n", "cell.json": folder.name.encode()}
+    sealed = Sealed(digest=folder.name, metrics={})
+    changed = [folder, folder.parent]
+    return Draft(folder=folder, contents=contents, samples=samples, changed=changed, sealed=sealed)
+
+
+def test_a_folder_that_several_have_in_common_is_synced_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[Path | str] = []
+    monkeypatch.setattr(drafts, "sync_folder", lambda one: synced.append(one) or sync_folder(one))
+    folders = [tmp_path / name for name in ("a", "b")]
+    for folder in folders:
+        folder.mkdir()
+    found = sync_all([draft(folder) for folder in folders])
+    assert [one.digest for one in found if isinstance(one, Sealed)] == ["a", "b"]
+    assert synced == [folders[0], tmp_path, folders[1]]
+    assert (folders[1] / "cell.json").read_bytes() == b"b"
+
+
+def test_what_the_disk_refuses_of_one_is_told_of_it_alone(tmp_path: Path) -> None:
+    folders = [tmp_path / name for name in ("gone", "blocked", "well")]
+    for folder in folders[1:]:
+        folder.mkdir()
+        (folder / "samples.jsonl").write_bytes(b"as recorded\n")
+    (folders[1] / "cell.json").symlink_to(tmp_path / "elsewhere")  # which is not followed
+    gone, blocked, well = sync_all([draft(folder, BESIDE) for folder in folders])
+    assert isinstance(gone, FileNotFoundError)
+    assert isinstance(blocked, OSError)
+    assert isinstance(well, Sealed)
+    assert (folders[1] / "samples.jsonl").read_bytes() == b"as recorded\n"
+    assert (folders[2] / "samples.jsonl").read_bytes() == b"{}\n"
+    assert not (folders[1] / BESIDE).exists()
+    assert not (tmp_path / "elsewhere").exists()
