@@ -42,6 +42,7 @@ from benchfleet.runner.fill import Filler
 from benchfleet.runner.gatekeeper import Gatekeeper
 from benchfleet.runner.gates import Gating
 from benchfleet.runner.hosts import Hosts
+from benchfleet.runner.hours import Hours
 from benchfleet.runner.inbox import (
     Arrival,
     Broken,
@@ -63,9 +64,10 @@ from benchfleet.runner.outlook import outlook
 from benchfleet.runner.place import Pool
 from benchfleet.runner.progress import NoticeKind, Observer, Progress
 from benchfleet.runner.recover import publish_what_was_committed
-from benchfleet.runner.shift import GRACE, Rest, Shift
+from benchfleet.runner.shift import Shift
 from benchfleet.runner.slots import Slots
 from benchfleet.runner.space import PLENTY, Room
+from benchfleet.runner.stopping import Stopping
 
 HERE = Here()  # a machine of which nothing is known
 HERD = 0.1  # seconds over which runners that heard the same look at the ledger
@@ -215,17 +217,31 @@ class Runner:
         self._random = random
         self._next_look = 0.0
         self._woke = False  # the look before was late
-        self._rest = Rest(stays=shift.stays, least=LOOK_EVERY)
-        self._until: float | None = None
-        self._time_is_up = False
+        self._stopping = Stopping(
+            inbox=inbox,
+            engine=engine,
+            course=self._course,
+            slots=self._slots,
+            cells=self._cells,
+            filler=self._filler,
+        )
+        self._hours = Hours(
+            shift,
+            every=LOOK_EVERY,
+            inbox=inbox,
+            course=self._course,
+            slots=self._slots,
+            filler=self._filler,
+            gates=self._gates,
+            stopping=self._stopping,
+        )
         self._waits_for = ""
 
     def run(self) -> RunEnd:
         """Run to the end. Raises `LedgerUnreachable` when the ledger is gone."""
         began = self._course.progress.began = self._next_look = self._inbox.now()
         try:
-            if self._shift.seconds is not None:
-                self._until = began + self._shift.seconds
+            self._hours.begin(began)
             self._enroll()
             if self._shift.stays or self._gates.begin(began) or self._unfinished():
                 self._filler.survey()
@@ -321,7 +337,7 @@ class Runner:
     def _look(self) -> None:
         """See to what nobody tells: leases that ran out, back-offs over, cells too slow."""
         late = self._inbox.now() - self._next_look
-        self._next_look = self._inbox.now() + self._rest.pause
+        self._next_look = self._inbox.now() + self._hours.pause
         # Suspended, or a slow disk: what is ours is not to be reaped. Nor is, in the first look,
         # what others hold: where the machine slept they are just waking up, too.
         waking = late > LOOK_EVERY or self._keeper.behind()
@@ -332,25 +348,19 @@ class Runner:
                 "warning", message=f"the lease of {fingerprint[:8]} ran out; taken back"
             )
         self._woke = waking
-        now = self._inbox.now()
-        for slot in self._slots.busy:
-            if (attempt := slot.attempt) is None:
-                continue  # what ended another was told of this one too
-            if late > LOOK_EVERY:  # what came meanwhile is still to be taken in
-                attempt.watch.excuse(late)
-            if now >= attempt.watch.sure_until and (overdue := attempt.watch.overdue(now)):
-                self._slots.kill(slot)
-                self._cells.fail(attempt, attempt.stage, overdue.kind, overdue.message)
+        self._stopping.end_overdue(excused=late if late > LOOK_EVERY else 0.0)
         self._filler.follow()
         self._cells.see_cancelled()
         self._course.see_room()
         self._machines.look()
         self._orders.look()
         self._crowd.look()
-        self._keep_to_shift()
+        self._hours.keep()
         self._gates.heed()
         self._fill()
-        self._see_to_rest()
+        self._hours.rest()
+        if self._hours.works:
+            self._next_look = min(self._next_look, self._inbox.now() + LOOK_EVERY)
         self._look_out()
 
     def _look_out(self) -> None:
@@ -361,58 +371,14 @@ class Runner:
         if progress.outlook is None or now - progress.outlook.at >= wait:
             progress.outlook = outlook(self._filler.backlog, self._slots, now)
 
-    def _keep_to_shift(self) -> None:
-        """Take in what was enrolled since, and see to the end of this runner's time."""
-        if self._filler.enrolled:
-            with contextlib.suppress(LedgerAway):  # then at a later look
-                self._take_in(self._shift.more())
-        if self._until is None:
-            return
-        left = self._until - self._inbox.now()
-        if left <= 0 and not self._time_is_up:
-            self._time_is_up = True
-            self._course.broken = self._course.broken or "the time of this runner is over"
-            self._course.ending.set()
-            self._stop_all(self._course.broken)
-        elif left < -GRACE:
-            for slot in self._slots:
-                if (attempt := slot.attempt) is not None:
-                    self._slots.kill(slot)
-                    self._cells.give_back(attempt, self._course.broken)
-
-    def _take_in(self, cells: Sequence[Cell]) -> None:
-        running = {
-            str(slot.attempt.claim.lease.fingerprint) for slot in self._slots if slot.attempt
-        }
-        given_up = frozenset(self._shift.given_up()) - running
-        self._gates.learn(cells, given_up)
-        if new := self._filler.take_in(cells):
-            self._filler.decided = True
-            self._course.take_in(new)
-            self._course.say("warning", message=f"{len(new)} cells were enrolled since; taken in")
-        if self._filler.give_up(given_up):
-            self._course.give_up(given_up)
-            message = f"by a newer plan {len(given_up)} cells are for others; left to them"
-            self._course.say("warning", message=message)
-
-    def _see_to_rest(self) -> None:
-        """Look ever more seldom while there is nothing to do, and keep no model for nothing."""
-        now = self._inbox.now()
-        idle = not self._slots.any_busy and not self._filler.backlog.lanes()
-        if self._rest.see(now, idle=idle):
-            for slot in self._slots.idle:
-                self._slots.retire(slot)
-        if self._rest.pause == LOOK_EVERY:
-            self._next_look = min(self._next_look, now + LOOK_EVERY)
-
     def _fill(self) -> None:
         if self._course.over or self._course.short_of_room:
             return
         states, writing = self._course.progress.states, bool(self._cells.under_way)
         if not self._gates.admits(states, writing=writing):
             return
-        if self._until is not None:
-            self._filler.leave_out(self._until - self._inbox.now())
+        if (left := self._hours.left) is not None:
+            self._filler.leave_out(left)
         for slot in self._filler.fill():
             self._course.say("slot_opening", slot=slot.id, devices=slot.shown.devices)
 
@@ -423,9 +389,9 @@ class Runner:
             if self._heard(arrival):
                 self._fill()
         elif isinstance(arrival, Interrupted):
-            self._interrupt(arrival)
+            self._stopping.interrupt(arrival)
         elif isinstance(arrival, LeaseLost):
-            self._lose(arrival)
+            self._stopping.lose(arrival)
         elif isinstance(arrival, Broken):
             raise arrival.error
         elif isinstance(arrival, NoRoom):
@@ -478,33 +444,3 @@ class Runner:
         else:
             return False
         return True
-
-    def _interrupt(self, event: Interrupted) -> None:
-        self._course.interrupts += 1
-        self._course.ending.set()
-        twice = self._course.interrupts > 1
-        cells = self._stop_all(f"{event.signal} twice" if twice else event.signal, now=twice)
-        self._course.say(
-            "interrupted", message=event.signal, times=self._course.interrupts, cells=cells
-        )
-
-    def _stop_all(self, reason: str, *, now: bool = False) -> int:
-        """End what runs after the sample at hand, or now, and give it back; how many cells."""
-        busy = [(slot, slot.attempt) for slot in self._slots if slot.attempt is not None]
-        for slot, attempt in busy:
-            if not now and attempt.stage == "benchmark":
-                self._engine.stop(slot.id, attempt.key)
-            else:  # where it only loads, nothing is lost by ending it now
-                self._slots.kill(slot)
-                self._cells.give_back(attempt, reason)
-        return len(busy)
-
-    def _lose(self, event: LeaseLost) -> None:
-        slot = self._slots.running(event.lease)
-        if slot is None or (attempt := slot.attempt) is None:
-            return
-        self._filler.follow()  # somebody may have cancelled it
-        self._cells.see_cancelled()
-        if attempt.cancelled_at is None:
-            self._slots.kill(slot)
-            self._cells.abandon(attempt)
