@@ -33,7 +33,7 @@ from benchfleet.errors import (
 from benchfleet.ledger.addresses import shown_url, split_url, usual_lease
 from benchfleet.ledger.base import DEFAULT_LEASE, Ledger
 from benchfleet.ledger.gates import Standing, standings
-from benchfleet.ledger.history import BILLED, bills
+from benchfleet.ledger.history import BILLED, bill, bills
 from benchfleet.results.disk import make_folder
 from benchfleet.results.layout import Layout
 from benchfleet.results.places.base import Place, place_at
@@ -146,6 +146,14 @@ class Bench:
             return {}
         with closing(ledger):
             return bills(ledger.events(kinds=BILLED))
+
+    def bill(self, cells: Iterable[Cell]) -> Bill:
+        """What the attempts of these cells used up together."""
+        ledger = self.existing_ledger()
+        if ledger is None:
+            return Bill()
+        with closing(ledger):
+            return bill(ledger.events(kinds=BILLED), {cell.fingerprint for cell in cells})
 
     def tell(self, ledger: Ledger) -> None:
         """Record what those without the campaign's file must know, where it is not told yet."""

@@ -12,7 +12,6 @@ from benchfleet.bench import Bench
 from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.state import FINAL_STATES, STATES
-from benchfleet.domain.usage import Bill
 from benchfleet.results.write import write_atomically
 from benchfleet.runner.loop import RunEnd
 
@@ -31,10 +30,6 @@ def summarised(
             use["cells"] += 1
             for stage, seconds in record.outcome.seconds.items():
                 use[f"{stage}_seconds"] = use.get(f"{stage}_seconds", 0.0) + seconds
-    used, billed = Bill(), bench.bills()
-    for cell in cells:
-        if (bill := billed.get(cell.fingerprint)) is not None:
-            used.take(bill)
     counts["pending"] += len(cells) - len(records)  # what was never enrolled
     return {
         "campaign": bench.campaign.name,
@@ -49,7 +44,7 @@ def summarised(
         "completeness": counts["success"] / counts["total"] if counts["total"] else 1.0,
         **({"phases": _phases(bench, cells, records)} if bench.campaign.phases else {}),
         "devices": devices,
-        "used": used.to_dict(),
+        "used": bench.bill(cells).to_dict(),
         "unsent": end.unsent,
         "failures": [
             {

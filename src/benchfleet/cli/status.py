@@ -9,7 +9,7 @@ from collections import Counter
 from benchfleet.cli import holding, options, phased
 from benchfleet.cli.words import printable
 from benchfleet.domain.state import STATES
-from benchfleet.reports.spending import in_all, spending, total
+from benchfleet.reports.spending import in_all
 from benchfleet.results.outbox import Outbox
 from benchfleet.whereabouts import Whereabouts
 
@@ -36,7 +36,7 @@ def main(arguments: argparse.Namespace) -> int:
     unsent = len(Outbox(bench.layout))
     phases = bench.phases(cells, records)
     counts["pending"] = len(cells) - sum(counts[s] for s in STATES if s != "pending")
-    used = total(spending([(cell, None) for cell in cells], bench.bills()))
+    used = bench.bill(cells)
     if arguments.json:
         found = {
             "campaign": bench.campaign.name,

@@ -55,9 +55,9 @@ class Usage:
     def from_dict(cls, value: Mapping[str, Any]) -> Usage:
         """What an event or a result says, whichever version wrote it; what is no number, or no
         name of a currency, is not known."""
-        known = {name: value[name] for name in cls.__dataclass_fields__ if name in value}
-        told = {name: one for name, one in known.items() if _is_told(name, one)}
-        return cls(**{"seconds": 0.0, **told})
+        fields = cls.__dataclass_fields__
+        told = {n: one for n, one in value.items() if n in fields and _is_told(n, one)}
+        return cls(**told) if "seconds" in told else cls(seconds=0.0, **told)
 
 
 def _is_told(name: str, value: Any) -> bool:

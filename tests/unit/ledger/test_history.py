@@ -5,13 +5,14 @@ from __future__ import annotations
 from benchfleet.domain.attempt import Claim, Outcome, RunnerId
 from benchfleet.domain.event import Event
 from benchfleet.domain.resource import Offer
-from benchfleet.domain.usage import Usage
+from benchfleet.domain.usage import Bill, Usage
 from benchfleet.ledger.history import (
     BILLED,
     Attempt,
     Counts,
     attempts,
     attempts_by_cell,
+    bill,
     bills,
     counts,
 )
@@ -119,7 +120,10 @@ def test_a_cell_that_was_never_claimed_has_no_attempts() -> None:
 
 
 def billed(story: Story) -> dict[str, object]:
-    (found,) = bills(story.ledger.events(kinds=BILLED)).values()
+    events = story.ledger.events(kinds=BILLED)
+    (found,) = bills(events).values()
+    assert bill(events, {CELL.fingerprint}) == found
+    assert bill(events, {"another"}) == Bill()
     return found.to_dict()
 
 
