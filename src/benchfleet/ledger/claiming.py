@@ -70,6 +70,8 @@ class Claiming:
 
     def _claim_all(self, asked: Sequence[_Wanted]) -> Sequence[list[Claim] | Exception]:
         """Claims for several slots: those of a runner that offer the same are one claim."""
+        if len(asked) == 1:
+            return [self._claim_one(*asked[0])]
         told: list[list[Claim] | Exception] = [[] for _ in asked]
         left = list(range(len(asked)))
         while left:

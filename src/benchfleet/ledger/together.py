@@ -12,14 +12,14 @@ A = TypeVar("A")
 
 
 class _Asking(Generic[Q, A]):
-    __slots__ = ("answer", "answered", "asks", "held", "what")
+    __slots__ = ("answer", "asks", "held", "what")
 
     def __init__(self, what: Q) -> None:
         self.what = what
         self.answer: A | Exception | None = None
-        self.answered = False
         self.asks = False  # it is this thread's turn to ask for all who wait
         self.held = threading.Lock()  # until it goes on
+        self.held.acquire()
 
 
 class Together(Generic[Q, A]):
@@ -35,20 +35,28 @@ class Together(Generic[Q, A]):
 
     def __call__(self, what: Q) -> A:
         """The answer, or what was raised instead."""
-        mine = _Asking[Q, A](what)
         with self._lock:
-            if self._asked:
-                mine.held.acquire()
+            alone = not self._asked
+            self._asked = True
+            if not alone:
+                mine: _Asking[Q, A] = _Asking(what)
                 self._waiting.append(mine)
-            else:
-                self._asked = mine.asks = True
-        if not mine.asks:
-            self._wait(mine)
-        if not mine.answered:
-            self._answer_all(mine)
-        if isinstance(mine.answer, Exception):
-            raise mine.answer
-        return cast("A", mine.answer)
+        if alone:  # most are: what comes meanwhile waits
+            try:
+                (answer,) = self._ask((what,))
+            finally:
+                self._hand_on()
+        else:
+            answer = self._answer_of(mine)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def _answer_of(self, mine: _Asking[Q, A]) -> A | Exception:
+        self._wait(mine)
+        if mine.asks:
+            self._ask_for_all(mine)
+        return cast("A | Exception", mine.answer)
 
     def _wait(self, mine: _Asking[Q, A]) -> None:
         """Until it is answered, or has to ask."""
@@ -62,7 +70,7 @@ class Together(Generic[Q, A]):
                 self._hand_on()
             raise
 
-    def _answer_all(self, mine: _Asking[Q, A]) -> None:
+    def _ask_for_all(self, mine: _Asking[Q, A]) -> None:
         with self._lock:
             some = [mine, *self._waiting[: _MOST - 1]]
             del self._waiting[: _MOST - 1]
@@ -77,7 +85,7 @@ class Together(Generic[Q, A]):
             raise
         self._hand_on()
         for one, answer in zip(some, answers, strict=True):
-            one.answer, one.answered = answer, True
+            one.answer = answer
             if one is not mine:
                 one.held.release()
 
