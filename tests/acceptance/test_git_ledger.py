@@ -42,8 +42,11 @@ def test_every_verb_works_through_it(user: User, bare: Path) -> None:
     said = git(bare, "log", "--format=%s", "--glob=refs/heads/machine").splitlines()
     assert len(said) == 2
     assert all(line.startswith("finish mock_benchmark_") for line in said)
-    refused = user.run("ledger", "copy", *at, "--to", "sqlite:copy.db", code=3).stderr
-    assert "cannot be copied" in refused
+    user.run("ledger", "copy", *at, "--to", "sqlite:copy.db")
+    copied = user.json("status", "study.yaml", "--ledger", "sqlite:copy.db")
+    assert (copied["success"], copied["total"]) == (2, 2)
+    back = ("ledger", "copy", "study.yaml", "--ledger", "sqlite:copy.db", "--to", at[2])
+    assert "takes no copy" in user.run(*back, code=3).stderr
 
 
 def test_another_host_finds_everything_done(user: User, bare: Path) -> None:

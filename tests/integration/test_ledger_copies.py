@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import subprocess
 import uuid
 from collections.abc import Callable
 from contextlib import ExitStack, closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ from benchfleet.domain.resource import Choice, Offer
 from benchfleet.errors import ClaimLost, LedgerAbsent, LedgerError
 from benchfleet.ledger.checking import faults
 from benchfleet.ledger.copying import SqlTables, copy
+from benchfleet.ledger.git import GitLedger
 from benchfleet.ledger.rights import to_look, to_run
 from benchfleet.ledger.sqlite import SqliteLedger
 from benchfleet.testing import FakeClock, sample_cell
@@ -102,6 +105,31 @@ def test_a_copy_there_and_back_is_the_same_to_the_last_number(
         assert list(ledger.cells(whole=True)) == list(source.cells(whole=True))
         assert ledger.events() == source.events()
         assert list(faults(ledger)) == []
+
+
+@pytest.mark.parametrize("place", ["sqlite-1", "postgres-1"])
+def test_what_happened_in_a_repository_is_copied_with_its_history(
+    opened: Opened, clock: FakeClock, tmp_path: Path, place: str
+) -> None:
+    booted = clock() - 500.0
+    subprocess.run(["git", "init", "--quiet", "--bare", tmp_path / "lab.git"], check=True)
+    source = GitLedger(
+        f"git+file://{tmp_path / 'lab.git'}",
+        campaign="study",
+        folder=tmp_path / "mirror",
+        lease=60.0,
+        clock=lambda: clock() - booted,
+        wall=clock,
+    )
+    with closing(source):
+        live(source, clock)
+        target = opened(place)
+        assert copy(source, target) == 40
+        for one, other in zip(target.cells(whole=True), source.cells(whole=True), strict=True):
+            assert one.ready_in == pytest.approx(other.ready_in)
+            assert replace(one, ready_in=0.0) == replace(other, ready_in=0.0)
+        assert target.events() == source.events()
+    assert list(faults(target)) == []
 
 
 @pytest.mark.parametrize("way", [("sqlite-1", "postgres-1"), ("postgres-1", "sqlite-1")])

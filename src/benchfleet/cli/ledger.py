@@ -108,12 +108,11 @@ def _copy(arguments: argparse.Namespace, bench: Bench) -> int:
     target = open_bench(bench.campaign, ledger=arguments.to)
     if target.shown_ledger == bench.shown_ledger:
         raise LedgerError(f"{bench.shown_ledger} cannot be copied to itself")
-    for one in (bench, target):
-        if split_url(one.url)[0].startswith("git+"):
-            raise LedgerError(
-                f"{one.shown_ledger} cannot be copied: what happens in a repository stays in its "
-                f"history; clone it instead"
-            )
+    if split_url(target.url)[0].startswith("git+"):
+        raise LedgerError(
+            f"{target.shown_ledger} takes no copy: what happens is a commit there, of who did it; "
+            f"`ledger rebuild` brings it the published results"
+        )
     with (
         closing(_there(bench)) as source,
         closing(target.ledger(known_results=True)) as other,

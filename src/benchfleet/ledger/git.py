@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -34,6 +34,7 @@ from benchfleet.git.objects import Objects
 from benchfleet.git.packing import Packer
 from benchfleet.git.remote import Remote
 from benchfleet.ledger.chosen_table import Rows
+from benchfleet.ledger.copying import Row
 from benchfleet.ledger.git_outbox import Outbox
 from benchfleet.ledger.git_sharing import SharedTransactions
 from benchfleet.ledger.git_store import Store
@@ -123,6 +124,13 @@ class GitLedger(SharedTransactions):
         with suppress(GitAway, GitDenied):  # whoever asks the place hears of it
             self.store.complete()
         return self._place(self.store.remote, self.store.objects, self.store.shown)
+
+    @contextmanager
+    def tables(self) -> Iterator[Iterator[tuple[str, Iterable[Row]]]]:
+        """What was seen of it until now, as `benchfleet.ledger.copying` brings it elsewhere."""
+        self.store.look()
+        with self.store.mirror.tables(self.store.wall() - self._clock()) as tables:
+            yield tables
 
     # The verbs
 

@@ -10,12 +10,14 @@ import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from benchfleet.domain.attempt import Lease, Outcome
 from benchfleet.errors import LedgerDamaged, LedgerFull, LedgerUnreachable
 from benchfleet.ledger.chosen_table import Do, Rows
+from benchfleet.ledger.copying import TABLES, Row, selecting
 from benchfleet.ledger.sql import migrations, read_statements
 from benchfleet.ledger.sqlite import TEMPORARY
 from benchfleet.ledger.sqlite_file import migrate
@@ -141,6 +143,26 @@ class Mirror:
                 yield lambda name, /, **values: connection.execute(self._statements[name], values)
         except sqlite3.DatabaseError as error:
             raise self._plain(error) from error
+
+    @contextmanager
+    def tables(self, ahead: float) -> Iterator[Iterator[tuple[str, Iterable[Row]]]]:
+        """All rows, as an SQL ledger has them; its clock is so many seconds ahead of ours."""
+        times = [TABLES["cell"].index(name) for name in ("ready", "expires")]
+
+        def told(table: str, row: Row) -> Row:
+            if table != "cell":
+                return row
+            return [
+                value + ahead if place in times and value is not None else value
+                for place, value in enumerate(row)
+            ]
+
+        with closing(self._connect()) as connection:
+            connection.execute("begin")
+            yield (
+                (table, map(partial(told, table), connection.execute(selecting(table))))
+                for table in TABLES
+            )
 
     def _change(self, connection: sqlite3.Connection) -> Change:
         def do(name: str, /, **values: Any) -> Rows:
