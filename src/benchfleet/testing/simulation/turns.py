@@ -36,8 +36,10 @@ class Strand(threading.Thread):
         self.turn = threading.Semaphore(0)
         self.waits = 0  # grows with every wait, so that what is due for an earlier one is known
         self.over = False
+        self.begun = False
 
     def start(self) -> None:
+        self.begun = True
         super().start()
         self._turns.wake(self)
 
@@ -71,6 +73,7 @@ class Turns:
         self._due: list[tuple[float, int, Callable[[], None]]] = []
         self._count = 0
         self._main = Strand(self, Gate(), lambda: None, "main")
+        self._main.begun = True
         self._current = self._main
         self._next: Strand | None = None
 
@@ -120,8 +123,8 @@ class Turns:
         self._drive(None)
 
     def _give_turn(self, strand: Strand, number: int) -> None:
-        if strand.waits != number or strand.over:
-            return  # it went on before
+        if strand.waits != number or strand.over or not strand.begun:
+            return  # it went on before, or was made and nothing more
         if strand.gate.stopped_until > self.now() and not strand.gate.dead:
             again = partial(self._give_turn, strand, number)
             self.later(strand.gate.stopped_until - self.now(), again)
