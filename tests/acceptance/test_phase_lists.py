@@ -50,6 +50,8 @@ def test_lists_are_pushed_and_nothing_of_a_dirty_checkout_is_touched(user: User)
     (repo / "staged").write_text("staged\n")
     git(repo, "add", "staged")
     git(repo, "checkout", "-q", "--detach")
+    git(repo, "config", "user.name", "Ada L")
+    git(repo, "config", "user.email", "ada@example.org")
     before = git(repo, "status", "--porcelain"), git(repo, "rev-parse", "HEAD")
     words = ("phase", "generate", "study.py", "--repo", "repo", "--branch", "main")
     said = user.json(*words)
@@ -64,8 +66,8 @@ def test_lists_are_pushed_and_nothing_of_a_dirty_checkout_is_touched(user: User)
     tree = git(remote, "ls-tree", "main")
     assert "100755 blob" in tree
     assert "120000 blob" in tree  # modes and links are as they were
-    assert git(remote, "log", "--format=%s", "main").splitlines()[0] == (
-        "phase study: phase1 4 to do, phase2 2 to do"
+    assert git(remote, "log", "-1", "--format=%an <%ae> %s", "main") == (
+        "Ada L <ada@example.org> phase study: phase1 4 to do, phase2 2 to do\n"
     )
     assert "nothing changed on main" in user.run(*words).stdout
 

@@ -65,7 +65,7 @@ class Branch:
                     new = self._with(new, path.split("/"), objects.blob(content))
                 if new == tree:
                     return ""
-                who = f"{_user()} <{_user()}@{by}>"
+                who = self._who() or f"{_user()} <{_user()}@{by}>"
                 parents = (tip,) if tip else ()
                 commit = objects.commit(new, parents, message, who=who, at=time.time())
                 if self._move(tip, commit):
@@ -73,6 +73,11 @@ class Branch:
         finally:
             objects.close()
         raise GitError(f"{self.name} is changed by others all the time; run it again")
+
+    def _who(self) -> str:
+        """The user as git knows them; "" where they have told it no name."""
+        known = self._git.ask("-c", "user.useConfigOnly=true", "var", "GIT_COMMITTER_IDENT")
+        return "" if known.code else known.out.decode("utf-8", "replace").rpartition("> ")[0] + ">"
 
     def _tip(self) -> str:
         if self.remote is None:
