@@ -29,6 +29,7 @@ from benchfleet.errors import (
 )
 from benchfleet.git.objects import Objects
 from benchfleet.ledger.git import GitLedger
+from benchfleet.ledger.git_log import lines_of
 from benchfleet.ledger.history import counts
 from benchfleet.testing import FakeClock, sample_cell
 from repositories import git, make_bare
@@ -393,7 +394,8 @@ def test_a_path_that_leads_out_of_the_tree_is_refused(bare: Path) -> None:
         one.enroll(CELLS[:1])
         objects = one.store.objects
         commit = objects.commit_of(git(bare, "rev-parse", one.store.refs.enrolled).strip())
-        row = json.loads(objects.read(objects.at(commit.tree, "cells-00000.jsonl")[0])[1])  # type: ignore[index]
+        found = objects.at(commit.tree, "cells-00000.jsonl.gz")
+        row = json.loads(lines_of(objects.read(found[0])[1])[0])  # type: ignore[index]
         row[2] = "../../outside"
         tree = objects.tree({"cells-00000.jsonl": (objects.blob(json.dumps(row).encode()), False)})
         evil = objects.commit(tree, (), commit.message, who="x <x>", at=0.0)

@@ -22,6 +22,7 @@ _OURS = (  # before what the user's own configuration says
     *("-c", "push.gpgSign=false"),
     *("-c", "push.followTags=false"),
     *("-c", "fetch.writeCommitGraph=false"),
+    *("-c", "core.bigFileThreshold=1m"),  # looking for what two such have in common takes a minute
     *("-c", "protocol.version=2"),
     *("-c", "advice.detachedHead=false"),
 )

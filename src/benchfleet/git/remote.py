@@ -55,8 +55,9 @@ class Remote:
         wanted = list(dict.fromkeys(oids))
         sparing = ["--filter=blob:none"] if without_files else []
         sparing += [f"--depth={depth}"] if depth else []
-        if sparing and self._url.startswith("file://"):  # the server is a process of our own
-            sparing.append("--upload-pack=git -c uploadpack.allowFilter=true upload-pack")
+        if self._url.startswith("file://"):  # the server is a process of our own
+            told = "-c uploadpack.allowFilter=true -c core.bigFileThreshold=1m"
+            sparing.append(f"--upload-pack=git {told} upload-pack")
         for start in range(0, len(wanted), 500):
             ended = self._git.reach(
                 *("fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--no-auto-gc"),

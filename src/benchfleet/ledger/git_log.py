@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,6 +14,7 @@ from benchfleet.errors import LedgerDamaged, LedgerTooNew
 from benchfleet.git.objects import EMPTY_TREE, Commit, Objects
 
 FORMAT = 1
+_GZIP = b"\x1f\x8b"  # how a file begins that was squeezed
 _TOGETHER = 10_000  # cells in one file of an enrolment
 _ACTED = {"claimed": "claim", "finished": "finish", "released": "release", "reaped": "reap"}
 
@@ -106,6 +109,21 @@ def facts_of(commit: Commit) -> list[Fact]:
         raise LedgerDamaged(f"the commit {commit.oid} tells nothing readable: {error}") from error
 
 
+def squeezed(lines: Iterable[str]) -> bytes:
+    """Lines as the content of a file. A server looks long for what two large files have in common
+    before it gives them out, so they are made small first."""
+    return gzip.compress("\n".join(lines).encode(), 4, mtime=0)
+
+
+def lines_of(content: bytes) -> list[str]:
+    """The lines of such a file, or of a plain one. Raises ValueError."""
+    try:
+        plain = gzip.decompress(content) if content.startswith(_GZIP) else content
+    except (OSError, EOFError, zlib.error) as error:
+        raise ValueError(f"it cannot be unpacked: {error}") from error
+    return plain.decode().removesuffix("\n").split("\n")
+
+
 def enrolment_tree(objects: Objects, enrolment: Enrolment) -> str:
     """Write the cells of an enrolment down; the folder that holds them."""
     files: dict[str, tuple[str, bool]] = {}
@@ -115,8 +133,8 @@ def enrolment_tree(objects: Objects, enrolment: Enrolment) -> str:
         ("changed", [[c.fingerprint, c.lane, c.priority, c.terms] for c in enrolment.changed]),
     ):  # fmt: skip
         for number, start in enumerate(range(0, len(rows), _TOGETHER)):
-            text = "".join(json.dumps(row) + "\n" for row in rows[start : start + _TOGETHER])
-            files[f"{name}-{number:05}.jsonl"] = objects.blob(text.encode()), False
+            content = squeezed(json.dumps(row) for row in rows[start : start + _TOGETHER])
+            files[f"{name}-{number:05}.jsonl.gz"] = objects.blob(content), False
     return objects.tree(files) if files else EMPTY_TREE
 
 
@@ -126,7 +144,7 @@ def enrolment_of(objects: Objects, commit: Commit) -> Enrolment:
     cells, changed = [], []
     try:
         for name, (blob, _) in sorted(objects.entries(commit.tree)):
-            for row in _lines(objects.read(blob)[1]):
+            for row in map(json.loads, lines_of(objects.read(blob)[1])):
                 if name.startswith("cells-"):
                     fingerprint, id, path, lane, priority, spec, terms = row
                     _refuse_stray(commit, id, path)
@@ -149,11 +167,6 @@ def enrolment_of(objects: Objects, commit: Commit) -> Enrolment:
     except (ValueError, TypeError) as error:
         raise LedgerDamaged(f"the enrolment {commit.oid} cannot be read: {error}") from error
     return Enrolment(fact=fact, cells=cells, changed=changed)
-
-
-def _lines(content: bytes) -> Iterator[Any]:
-    for line in content.splitlines():
-        yield json.loads(line)
 
 
 def _refuse_stray(commit: Commit, *paths: str) -> None:

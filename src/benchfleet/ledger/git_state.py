@@ -16,7 +16,7 @@ from benchfleet.errors import LedgerDamaged
 from benchfleet.git.objects import Commit, Objects
 from benchfleet.ledger.chosen_table import Do
 from benchfleet.ledger.git_address import Refs
-from benchfleet.ledger.git_log import told
+from benchfleet.ledger.git_log import lines_of, squeezed, told
 from benchfleet.ledger.git_mirror import Many
 
 LEAST = 2000  # events; a shorter history is read as quickly
@@ -51,7 +51,7 @@ def write_state(objects: Objects, do: Do, *, now: float) -> str:
     files = {}
     for name, lines in (("cells", _cells(do, now)), ("events", _events(do))):
         for number, some in enumerate(_batches(lines)):
-            files[f"{name}-{number:05}"] = objects.blob("\n".join(some).encode()), False
+            files[f"{name}-{number:05}.gz"] = objects.blob(squeezed(some)), False
     return objects.tree(files)
 
 
@@ -60,7 +60,7 @@ def read_state(objects: Objects, many: Many, state: str, *, now: float, lease: f
     try:
         files = sorted(objects.entries(objects.commit_of(state).tree), reverse=True)
         for name, (blob, _) in files:  # the events first: cells name the one of their outcome
-            lines = objects.read(blob)[1].decode().split("\n")
+            lines = lines_of(objects.read(blob)[1])
             if name.startswith("events-"):
                 many("happen", map(_happened, lines))
             else:
