@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
-from contextlib import closing
+from collections.abc import Iterable, Iterator
+from contextlib import closing, suppress
 from dataclasses import dataclass
+from pathlib import Path
 
 from benchfleet.bench import Bench
 from benchfleet.domain.attempt import CellRecord
@@ -14,6 +15,13 @@ from benchfleet.ledger.history import STORED, seen_elsewhere
 from benchfleet.results.layout import CELL
 from benchfleet.results.outbox import Outbox
 from benchfleet.results.read import is_published, sealed_attempts
+
+
+def _sizes(folder: Path, large: int) -> Iterator[bool]:
+    """Of each file of a result, whether it is larger than that."""
+    with suppress(OSError):
+        for file in os.scandir(folder):
+            yield file.stat(follow_symlinks=False).st_size > large
 
 
 @dataclass(frozen=True)
@@ -62,6 +70,17 @@ class Whereabouts:
         """Whether results wait to be put to the campaign's place."""
         place, outbox = self.bench.campaign.place, Outbox(self.bench.layout)
         return bool(place) and (len(outbox) > 0 or not outbox.is_for(place))
+
+    def kept_back(self, records: Iterable[CellRecord]) -> tuple[int, int]:
+        """How many results in this folder have files that are too large for the ledger's
+        repository and go nowhere else, and how large a file may be, in bytes."""
+        if self.bench.campaign.place or not self.bench.url.startswith("git+"):
+            return 0, 0
+        from benchfleet.ledger.git_address import address_of
+
+        large = address_of(self.bench.url).large
+        folders = (self.bench.layout.published(r.path) for r in records if r.state == "success")
+        return sum(any(_sizes(folder, large)) for folder in folders), large
 
     def _has_results(self, record: CellRecord) -> bool:
         # Text, not a Path: this is asked of every cell of a campaign.

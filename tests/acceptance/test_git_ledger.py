@@ -125,7 +125,9 @@ def test_the_users_checkout_and_index_are_left_as_they_are(user: User, bare: Pat
     (user.folder / ".gitignore").write_text("benchmark_results\nlab.git\n")
     before = git(user.folder, "status", "--porcelain"), git(user.folder, "for-each-ref")
     index = (user.folder / ".git" / "index").read_bytes()
-    user.run("run", "study.yaml", "--ledger", "git+file:lab.git", "--cpu-slots", "1")
+    at = "--ledger", "git+file:lab.git?large=300B"
+    ended = user.run("run", "study.yaml", *at, "--cpu-slots", "1")
+    assert "results here have files over 0.0003 MB" in ended.stdout
     assert (user.folder / ".git" / "index").read_bytes() == index
     after = git(user.folder, "status", "--porcelain"), git(user.folder, "for-each-ref")
     assert after == before

@@ -13,8 +13,9 @@ from benchfleet.errors import GitAway, GitError, ResultsError
 from benchfleet.git.objects import EMPTY_TREE, Objects
 from benchfleet.git.process import Git, make_repository
 from benchfleet.git.remote import Remote, Swap
-from benchfleet.results.layout import Layout
-from benchfleet.results.places.git import LEFT_OUT, Carrier, bring, place_of, take_out
+from benchfleet.results.arrivals import refusal
+from benchfleet.results.layout import LEFT_OUT, Layout
+from benchfleet.results.places.git import Carrier, bring, place_of, take_out
 from benchfleet.results.write import AttemptFolder, Verdict
 from benchfleet.testing import sample_cell
 from repositories import make_bare
@@ -89,6 +90,22 @@ def test_a_large_file_stays_on_its_host_and_is_named(
     assert objects.at(tree, f"{place}/big.bin") is None
     assert take_out(objects, tree, place, tmp_path / "out", outcome.digest) == ["big.bin"]
     assert objects.at(carried(objects, layout, outcome, 50_000), f"{place}/big.bin")
+
+
+def test_a_result_of_which_files_stayed_behind_is_refused_with_their_host(
+    objects: Objects, layout: Layout, tmp_path: Path
+) -> None:
+    """Also where what names the host is no such list."""
+    outcome = sealed(layout, big=b"x" * 200_000)
+    tree = carried(objects, layout, outcome)
+    came = tmp_path / PATH
+    take_out(objects, tree, place_of("my study", PATH), came, outcome.digest)
+    asked = tmp_path, PATH, CELL.fingerprint, outcome.digest
+    assert refusal(*asked) == "big.bin is missing"
+    (came / LEFT_OUT).write_text("[1]")
+    assert refusal(*asked) == f"{LEFT_OUT} is not in its seal"
+    (came / LEFT_OUT).write_text('{"big.bin": {"bytes": 200000, "host": "lab2"}}')
+    assert refusal(*asked) == "big.bin (0.2 MB) stayed on lab2: too large for the repository"
 
 
 def test_what_is_not_as_it_was_sealed_is_refused(

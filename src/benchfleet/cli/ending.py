@@ -75,7 +75,8 @@ def conclude(
             print(json.dumps(summarised(bench, cells, records, end), indent=2), flush=True)
         else:
             show_end(arguments, bench, comparison, end, gone, phases)
-            for line in (*_elsewhere(arguments, elsewhere.values()), *_unsent(bench, end)):
+            told = *_elsewhere(arguments, elsewhere.values()), *_unsent(bench, end)
+            for line in (*told, *_kept_back(*where.kept_back(records))):
                 print(printable(line))
             sys.stdout.flush()
     if end.interrupted:
@@ -99,6 +100,18 @@ def _elsewhere(arguments: argparse.Namespace, places: Iterable[str]) -> list[str
     where = ", ".join(f"{count} at {place}" for place, count in sorted(counts.items()))
     merge = options.same_choice(arguments, "merge")
     return [f"elsewhere  {counted(counts.total(), 'result')} ({where}); bring them here: {merge}"]
+
+
+def _kept_back(results: int, large: int) -> list[str]:
+    """How many results others get only from here."""
+    if not results:
+        return []
+    has = "has" if results == 1 else "have"
+    return [
+        f"large    {counted(results, 'result')} here {has} files over {large / 1e6:g} MB, which the"
+        " repository is not given: `merge` elsewhere takes --from this host, or a place that the"
+        " campaign names (results: rsync://… or s3://…)"
+    ]
 
 
 def _unsent(bench: Bench, end: RunEnd) -> list[str]:

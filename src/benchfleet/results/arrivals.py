@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 
 from benchfleet.domain.cell import Cell
 from benchfleet.errors import ResultsError
-from benchfleet.results.disk import PACKED, TAKEN
-from benchfleet.results.layout import CELL, KEPT
+from benchfleet.results.disk import PACKED, TAKEN, read_plain
+from benchfleet.results.layout import CELL, KEPT, LEFT_OUT
 from benchfleet.results.read import damage, file_names, sealed, sealed_names
 
 
@@ -28,11 +29,24 @@ def refusal(into: Path, path: str, fingerprint: str, digest: str) -> str:
         named = sealed_names((folder / CELL).read_bytes())
     except (ResultsError, OSError) as error:
         return str(error)
+    if LEFT_OUT in {*names} - {*named} and (why := _left_out(folder)):
+        return why
     # What took the place of a sealed file, whose content `damage` holds against its seal.
     stead = {f"{name}{end}" for name in {*named} - {*names} - KEPT for end in (PACKED, TAKEN)}
     if more := sorted({*names} - {*named, *stead, CELL}):
         return f"{more[0]} is not in its seal"
     return damage(folder, content)
+
+
+def _left_out(folder: Path) -> str:
+    """Where the files are that a repository was not given."""
+    try:
+        told = json.loads(read_plain(folder / LEFT_OUT))
+        host = next(iter(told.values()))["host"]
+        files = ", ".join(f"{name} ({one['bytes'] / 1e6:.1f} MB)" for name, one in told.items())
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, StopIteration):
+        return ""
+    return f"{files} stayed on {host}: too large for the repository"
 
 
 def arrived(into: Path, path: str) -> bool:

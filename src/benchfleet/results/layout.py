@@ -27,6 +27,7 @@ from benchfleet.errors import ResultsError
 FORMAT = 1  # of cell.json and its neighbours
 
 CELL = "cell.json"
+LEFT_OUT = "left_out.json"  # the files of a result that a repository was not given
 SAMPLES = "samples.jsonl"
 METRICS = "metrics.json"
 RAW_RESULTS = "raw_results.csv"

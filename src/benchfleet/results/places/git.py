@@ -27,10 +27,8 @@ from benchfleet.git.objects import EMPTY_TREE, Objects, held, kept
 from benchfleet.git.remote import Remote
 from benchfleet.results import layout as names
 from benchfleet.results.disk import read_plain
-from benchfleet.results.layout import Layout
+from benchfleet.results.layout import LEFT_OUT, Layout
 from benchfleet.results.read import sealed
-
-LEFT_OUT = "left_out.json"
 
 
 def place_of(campaign: str, path: str) -> str:
@@ -67,7 +65,9 @@ class GitPlace:
                 tree, digest = found
                 place = place_of(self._campaign, path)
                 try:
-                    take_out(self._objects, tree, place, into / path, digest)
+                    if take_out(self._objects, tree, place, into / path, digest):
+                        told = _file(self._objects, tree, f"{place}/{LEFT_OUT}", "")
+                        (into / path / LEFT_OUT).write_bytes(told)
                 except ResultsError:  # whoever asked sees by the seal what is wrong with it
                     (into / path).mkdir(parents=True, exist_ok=True)
                     seal = _file(self._objects, tree, f"{place}/{names.CELL}", "")
