@@ -4,9 +4,9 @@ Beside it: a raw loop of two statements on a table of as many rows, on PostgreSQ
 and, with `--peers PYTHON` (one that has pgqueuer and procrastinate), jobs of those that do nothing.
 `a choice` claims among named cells, as a run does. Each worker is a process with a connection, but
 for the last table: 64 threads of one process, which share the connections of one ledger, beside 64
-threads with one each. `--quick 1` tries few shapes; `--aged CELLS` only compares a campaign of so
-many cells after five attempts each with a new one of as many. The server is the script's own, and
-syncs what it commits; `--work` on a tmpfs shows what is computed.
+threads with one each. `--quick 1` tries few shapes; `--aged CELLS` only compares a small campaign,
+a new one of so many cells, and one of as many after five attempts for each. The server is the
+script's own, and syncs what it commits; `--work` on a tmpfs shows what is computed.
 """
 
 from __future__ import annotations
@@ -222,20 +222,54 @@ def fill_postgres(server: Postgres, campaign: str, rows: int) -> None:
         server.sql("vacuum analyze")
 
 
-def age(server: Postgres, schema: str, cells: int) -> None:
-    """Of nine cells in ten five attempts, the last of which ended well."""
-    outcome = json.dumps(ENDED.to_dict())
+def fill_by_sql(server: Postgres, campaign: str, rows: int) -> str:
+    """A ledger of so many cells, every other of which has ended, made by the server; its schema."""
+    with closing(PostgresLedger(server.url(), campaign=campaign)) as ledger:
+        schema = ledger.schema
+    texts, values = CellTexts(), list[str]()
+    for number in range(MODELS):
+        cell = sample_cell(model=f"model-{number}")
+        row = (cell.model.load_key, texts.spec(cell), texts.terms(cell))
+        values.append(f"({number}, {', '.join(map(_quoted, row))})")
     server.sql(
         f"set search_path to {schema};"  # noqa: S608
-        " update cell set state = 'success', attempt = 5, token = 5, ended_token = 5, tries = 4"
-        " where ordinal % 10 > 0;"
+        " create temporary table model (number bigint, load_key text, spec text, terms text);"
+        f" insert into model values {', '.join(values)};"
+        " insert into lane select number + 1, load_key, 0, 0 from model;"
+        " insert into cell (ordinal, lane, priority, state)"
+        f" select n, n % {MODELS} + 1, n * 7919 % {PRIORITIES},"
+        "  case n % 2 when 1 then 'success' else 'pending' end"
+        f" from generate_series(1::bigint, {rows}) as n;"
+        " insert into identity select n, encode(sha256(n::text::bytea), 'hex'),"
+        f" 'model/dense/benchmark/r' || n, 'model/dense/benchmark/r' || n"
+        f" from generate_series(1, {rows}) as n;"
+        " insert into spec select n, model.spec, model.terms"
+        f" from generate_series(1, {rows}) as n join model on number = n % {MODELS};"
+    )
+    return schema
+
+
+def age(server: Postgres, schema: str, cells: int, attempts: int) -> None:
+    """So many attempts of the cells that ended, the last of which ended well."""
+    outcome = _quoted(json.dumps(ENDED.to_dict()))
+    server.sql(
+        f"set search_path to {schema};"  # noqa: S608
+        f" update cell set attempt = {attempts}, token = {attempts}, ended_token = {attempts},"
+        f" tries = {attempts - 1} where ordinal % 2 = 1;"
+        " drop index event_of_cell;"
         " insert into event (at, kind, fingerprint, cell, data)"
         " select nth, kind, '', ordinal, '{\"attempt\": ' || nth || ', \"token\": ' || nth"
-        f' || \', "runner": "perf", "outcome": {outcome}}}\''
-        f" from generate_series(1, 5) as nth cross join generate_series(1, {cells}) as ordinal"
-        " cross join unnest(array['claimed', 'finished']) as kind where ordinal % 10 > 0;"
+        ' || \', "runner": "perf"\''
+        f" || case kind when 'finished' then ', \"outcome\": ' || {outcome} else '' end || '}}'"
+        f" from generate_series(1, {attempts}) as nth"
+        f" cross join generate_series(1, {cells}, 2) as ordinal"
+        " cross join unnest(array['claimed', 'finished']) as kind;"
+        " create index event_of_cell on event (cell, seq);"
     )
-    server.sql("vacuum analyze")
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
 
 
 # Workers
@@ -379,17 +413,20 @@ class Bench:
 
 
 def compare_aged(server: Postgres, cells: int, repeats: int) -> dict[str, dict[str, list[float]]]:
-    """Claims and finishes in a campaign of so many cells, new and after five attempts each."""
-    fill_postgres(server, "new", cells)
-    fill_postgres(server, "aged", cells)
-    with closing(PostgresLedger(server.url(), campaign="aged")) as ledger:
-        age(server, ledger.schema, cells)
-    rates: dict[str, list[float]] = {}
+    """Claims and finishes in a small campaign, in one of so many cells, and in one that has seen
+    five attempts for each of its cells, ten of each that ended."""
+    fill_by_sql(server, "small", min(SMALL, cells))
+    fill_by_sql(server, "new", cells)
+    age(server, fill_by_sql(server, "aged", cells), cells, 10)
+    server.sql("vacuum analyze")
+    rates: dict[str, dict[str, list[float]]] = {}
     for _ in range(repeats):
-        for name in ("new", "aged"):
-            opens = partial(through_postgres, server.url(), name, 1, False)
-            rates.setdefault(name, []).append(in_processes(opens, 1, 1000))
-    return {f"{cells:,} cells": rates}
+        for batch in (1, 10):
+            for name in ("small", "new", "aged"):
+                opens = partial(through_postgres, server.url(), name, batch, False)
+                row = rates.setdefault(f"{cells:,} cells, batch {batch}", {}).setdefault(name, [])
+                row.append(in_processes(opens, 1, 300 * batch))
+    return rates
 
 
 def main() -> None:
