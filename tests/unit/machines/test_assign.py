@@ -120,6 +120,20 @@ def test_what_is_brought_is_brought_once_however_cells_wander() -> None:
     assert again.counts == lanes.counts
 
 
+def test_a_walk_from_a_bad_plan_finds_one_that_many_moves_are_between() -> None:
+    problem = random_problem(2, models=5, benchmarks=2, cells=50)
+    plan, _ = search.started(problem)
+    assert ended(plan) <= 5800  # nothing below 5,361 can be; 6,294 where it goes on to better plans alone
+
+
+def test_few_cells_are_told_apart_by_slot() -> None:
+    hosts = {"a": 2, "b": 2}
+    groups = [_one(seconds, *hosts, model="") for seconds in (70, 60, 60, 50, 50, 30, 30, 30)]
+    found = solver.solved(Problem(slots=hosts, groups=tuple(groups)), limit=0.1)
+    assert found.makespan == 100
+    assert found.gap == pytest.approx(0.0, abs=0.003)  # all together are 95 a slot
+
+
 def test_a_seed_repeats_a_plan() -> None:
     problem = random_problem(3, models=3, benchmarks=4, cells=36)
     one, other = (solver.solved(problem, seed=7, limit=0.1) for _ in range(2))

@@ -5,17 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 
-from .problem import Counts, Piece, Problem
+from .problem import Counts, Piece, Placed, Problem
 from .schedule import Share, gangs, schedule, shares
+
+_NOWHERE: Placed = {}
 
 
 class Lanes:
     """The slots of all machines, alone and in gangs, and the cells of each.
 
     A lane is a gang of slots of one width. On a machine the lanes of the widest cells come first.
+    Cells whose slot is known are `placed`; a quick rule places the others.
     """
 
-    def __init__(self, problem: Problem, counts: Counts) -> None:
+    def __init__(self, problem: Problem, counts: Counts, placed: Placed = _NOWHERE) -> None:
         self.problem = problem
         self.slots: list[tuple[int, ...]] = []  # of each lane
         self.hosts: list[str] = []
@@ -41,8 +44,12 @@ class Lanes:
         self.having: dict[tuple[str, str], int] = {}  # lanes with each model that is brought
         self._brings: dict[tuple[str, str], int] = {}  # the lane that brings it
         by_host: dict[str, dict[int, int]] = {}
+        for (number, host, slot), count in placed.items():
+            self.change(self._lane(host, (slot,)), number, count)
+        known = {host for _, host, _ in placed}
         for (number, host), count in counts.items():
-            by_host.setdefault(host, {})[number] = count
+            if host not in known:
+                by_host.setdefault(host, {})[number] = count
         for host, held in by_host.items():
             for share in shares(problem, host, held):
                 lane = self._lane(host, share.slots)
@@ -101,13 +108,17 @@ class Lanes:
 
     def late(self, host: str, end: float) -> float:
         """How late the machine's slots are done: the seconds after this end, squared, of each."""
+        return sum((done - end) ** 2 for done in self._ends(host) if done > end)
+
+    def end(self) -> float:
+        """When the last slot is done, if none waits for a model that another brings."""
+        return max((done for host in self._of_host for done in self._ends(host)), default=0.0)
+
+    def _ends(self, host: str) -> Sequence[float]:
+        """When each slot of the machine is done that does anything."""
         lanes = self._of_host[host]
         if not self._stacked[host]:
-            return sum(
-                (work - end) ** 2 * len(self.slots[lane])
-                for lane in lanes
-                if (work := self.work[lane]) > end
-            )
+            return [self.work[lane] for lane in lanes for _ in self.slots[lane]]
         ends = [0.0] * self.problem.slots[host]
         for lane in lanes:
             if work := self.work[lane]:
@@ -115,7 +126,7 @@ class Lanes:
                 done = max(ends[slot] for slot in slots) + work
                 for slot in slots:
                     ends[slot] = done
-        return sum((done - end) ** 2 for done in ends if done > end)
+        return ends
 
     def of_host(self, host: str) -> Sequence[int]:
         return self._of_host[host]

@@ -64,6 +64,7 @@ class Problem:
 
 
 Counts = dict[tuple[int, str], int]  # cells of a group (by number) on a machine
+Placed = Mapping[tuple[int, str, int], int]  # and in one slot of it
 
 
 @dataclass(frozen=True, kw_only=True)

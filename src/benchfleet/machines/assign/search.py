@@ -5,28 +5,28 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
+from .lanes import Lanes
 from .problem import Counts, Piece, Problem, Solution
 from .relaxed import relaxed, rounded
 from .walk import GOOD, ended, walked
 
-_MOVES = 150  # for each cell, that are tried from each start
-_FEW = 15  # where a solver goes on
+_LONG = 5  # times as many moves as where a solver goes on
 
 
 def solved(problem: Problem, *, seed: int = 0) -> Solution:
     """A plan by search alone. Raises ValueError where a group can run nowhere."""
-    plan, bound = started(problem, seed=seed, moves=_MOVES)
+    plan, bound = started(problem, seed=seed, times=_LONG)
     return solution(plan, bound=bound, by="search")
 
 
-def started(problem: Problem, *, seed: int = 0, moves: int = _FEW) -> tuple[list[Piece], float]:
+def started(problem: Problem, *, seed: int = 0, times: int = 1) -> tuple[list[Piece], float]:
     """A good plan, and what none can beat."""
     if not all(group.ways for group in problem.groups):
         raise ValueError("some cells can run nowhere")
     bound, parts = relaxed(problem)
     starts = [greedy(problem), rounded(problem, parts)]
     goal = bound * (1 + GOOD)
-    plans = [walked(problem, start, goal=goal, seed=seed, moves=moves) for start in starts]
+    plans = [walked(Lanes(problem, counts), goal=goal, seed=seed, times=times) for counts in starts]
     return min(plans, key=ended), bound
 
 

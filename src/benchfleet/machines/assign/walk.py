@@ -7,12 +7,16 @@ from math import exp
 from random import Random
 
 from .lanes import Lanes
-from .problem import Counts, Piece, Problem
+from .problem import Piece
 
 GOOD = 0.005  # of the bound: a plan so near to it is not worth more searching
 _AIM = 0.8  # of the way from the best plan's end to the goal
-_LEAST = 0.001  # of the end: the least that is aimed at
-_HEAT = 0.003  # of the end: what a move may worsen in the beginning
+_LEAST, _MOST = 0.001, 0.05  # of the end: how much sooner is aimed at
+_HEAT = 5.0  # of the end, over the cells: what a move may worsen in the beginning
+_WARM = 0.005  # of the end: the same where the plan was good already
+_MOVES = 1_200_000  # times cells: a move takes longer where there are many
+_FEWEST, _EACH = 3_000, 240  # of all, where there are many; for each, where there are few
+_FEW = 50  # cells
 _SCANS = 0.7  # of the moves are the best between two lanes; others are any
 _Move = list[tuple[int, int, int]]  # lane, group, cells more
 
@@ -22,35 +26,42 @@ def ended(pieces: Sequence[Piece]) -> float:
     return max((piece.end for piece in pieces), default=0.0)
 
 
-def walked(problem: Problem, counts: Counts, *, goal: float, seed: int, moves: int) -> list[Piece]:
-    """The best plan met on a walk from these counts, whose blocks keep their forms. One that ends
-    by `goal` is good enough; `moves` are tried for each cell."""
-    moves *= sum(counts.values())
-    lanes = Lanes(problem, counts)
+def walked(
+    lanes: Lanes, *, goal: float, seed: int, times: int = 1, good: bool = False
+) -> list[Piece]:
+    """The best plan met on a walk from here, on which blocks keep their forms; `times` as long as
+    is usual, and not far where the plan is `good`. One that ends by `goal` is good enough."""
+    cells = sum(lanes.counts.values())
+    moves = times * min(max(_MOVES // max(1, cells), _FEWEST), _EACH * cells)
+    most = _WARM if good else _HEAT / max(_FEW, cells)
     best = lanes.pieces()
-    walk = _Walk(lanes, counts, seed)
-    done = 0
-    while done < moves and (end := ended(best)) > goal:
-        margin = max(_AIM * (end - goal), _LEAST * end)
-        walk.aim(end - margin)
-        while done < moves:
-            done += 1
-            heat = (_HEAT * end * (1 - done / moves)) ** 2
-            if walk.step(heat) and walk.late < margin**2:  # so none ends as late as the best
-                pieces = lanes.pieces()
-                if ended(pieces) < end:
-                    best = pieces
-                    break
+    end = ended(best)
+    walk = _Walk(lanes, seed)
+    walk.aim(_aim(end, goal))
+    for done in range(moves):
+        if end <= goal:
+            break
+        heat = (most * end * (1 - done / moves)) ** 2
+        if walk.step(heat) and lanes.end() < end * (1 - _LEAST / 2):
+            pieces = lanes.pieces()
+            if (sooner := ended(pieces)) < end:
+                best, end = pieces, sooner
+                walk.aim(_aim(end, goal))
     return best
+
+
+def _aim(end: float, goal: float) -> float:
+    """The end to aim at: too near, and nothing looks late; too far, and all looks as late."""
+    return end - max(_LEAST * end, min(_AIM * (end - goal), _MOST * end))
 
 
 class _Walk:
     """Simulated annealing over lanes; what counts is the squared lateness of all slots."""
 
-    def __init__(self, lanes: Lanes, counts: Counts, seed: int) -> None:
+    def __init__(self, lanes: Lanes, seed: int) -> None:
         problem = lanes.problem
         self._lanes, self._random = lanes, Random(seed)  # noqa: S311 - a plan is no secret
-        form = {number: problem.groups[number].ways[host].form for number, host in counts}
+        form = {number: problem.groups[number].ways[host].form for number, host in lanes.counts}
         bound = {number for numbers in problem.blocks.values() for number in numbers}
         self._open = [  # lanes that may run each group
             [
