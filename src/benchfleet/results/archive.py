@@ -17,18 +17,14 @@ step. So each moment is a good one to be killed at.
 from __future__ import annotations
 
 import contextlib
-import gzip
-import hashlib
 import json
 import os
 import shutil
-import tarfile
 import time
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import IO, Literal, get_args
+from typing import Literal, get_args
 
 from benchfleet.domain.attempt import CellRecord
 from benchfleet.errors import ResultsError
@@ -38,13 +34,12 @@ from benchfleet.results.disk import (
     TAKEN,
     digest_of,
     make_folders,
-    open_plain,
     sync_folder,
-    unpacked,
     write_synced,
 )
 from benchfleet.results.layout import Layout
 from benchfleet.results.outbox import Outbox
+from benchfleet.results.packing import free, packed
 from benchfleet.results.read import is_published, sealed
 from benchfleet.results.samples import age, furthest_attempt
 
@@ -197,8 +192,8 @@ class Attic:
         below = item.place.relative_to(self._layout.root).parts[1:]
         suffix = ".tar.gz" if item.place.is_dir() else PACKED
         target = (to or self._layout.archive) / item.what / "/".join(below)
-        target = _free(target.with_name(f"{target.name}{suffix}"))
-        _packed(item.place, target)
+        target = free(target.with_name(f"{target.name}{suffix}"))
+        packed(item.place, target)
         self._note("packed", item, target)
         self._remove(item.place)
         return target.stat().st_size
@@ -216,7 +211,7 @@ class Attic:
             target = to / "raw" / f"{self._shown(item.place)}{PACKED}"
         elif target.exists():  # left by one that was killed in between
             target.unlink()
-        _packed(item.place, target := _free(target))
+        packed(item.place, target := free(target))
         if to is not None:
             _leave_note(item.place, digest, item.bytes, str(target))
             self._note("packed", item, target)
@@ -291,75 +286,6 @@ def _is_below(folder: Path, place: Path) -> bool:
             return False
         part = part.parent
     return place.is_file()
-
-
-def _free(target: Path) -> Path:
-    """The place itself, or one beside it where something lies there."""
-    number, free = 0, target
-    while os.path.lexists(free):
-        number += 1
-        free = target.with_name(f"{number}-{target.name}")
-    return free
-
-
-def _packed(place: Path, target: Path) -> None:
-    """Compress a file or a folder to `target`; durable and read back when this returns."""
-    changed = make_folders(target.parent)
-    part = target.with_name(f".{target.name}.part")
-    try:
-        with open(part, "wb") as out:
-            with gzip.GzipFile(filename="", fileobj=out, mode="wb", mtime=0) as packed:
-                wanted = _fill(place, packed)
-            out.flush()
-            os.fsync(out.fileno())
-        if _contained(part, folder=place.is_dir()) != wanted:
-            raise ResultsError(f"{place} changed while it was packed; it lies as it did")
-        os.rename(part, target)
-        for folder in (target.parent, *changed):
-            sync_folder(folder)
-    finally:
-        part.unlink(missing_ok=True)
-
-
-def _fill(place: Path, packed: gzip.GzipFile) -> dict[str, str]:
-    """Write it; the digest of each file of it, afterwards, by name."""
-    if not place.is_dir():
-        with open(open_plain(place), "rb") as source:
-            shutil.copyfileobj(source, packed, _PIECE)
-        return {"": digest_of(place)}
-    with tarfile.open(fileobj=packed, mode="w|") as tar:
-        tar.add(place, arcname=place.name, filter=partial(_storable, place.parent))
-    files = (file for file in place.rglob("*") if file.is_file() and not file.is_symlink())
-    return {file.relative_to(place.parent).as_posix(): digest_of(file) for file in files}
-
-
-def _storable(above: Path, member: tarfile.TarInfo) -> tarfile.TarInfo | None:
-    """Files, each whole though it may have several names, with folders and links."""
-    if member.islnk():
-        member.type = tarfile.REGTYPE
-        member.size = os.lstat(above / member.name).st_size
-    return member if member.isfile() or member.isdir() or member.issym() else None
-
-
-def _contained(packed: Path, *, folder: bool) -> dict[str, str]:
-    if not folder:
-        digest = hashlib.sha256()
-        for piece in unpacked(packed):
-            digest.update(piece)
-        return {"": digest.hexdigest()}
-    found = {}
-    with tarfile.open(packed, mode="r|gz") as tar:
-        for member in tar:
-            if member.isfile() and (source := tar.extractfile(member)) is not None:
-                found[member.name] = _digest_of_stream(source)
-    return found
-
-
-def _digest_of_stream(source: IO[bytes]) -> str:
-    digest = hashlib.sha256()
-    while piece := source.read(_PIECE):
-        digest.update(piece)
-    return digest.hexdigest()
 
 
 def _leave_note(file: Path, digest: str, size: int, to: str) -> None:
