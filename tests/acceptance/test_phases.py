@@ -80,7 +80,7 @@ def test_a_study_passes_one_gate_fails_the_next_and_goes_on_when_somebody_says_s
     assert found[0]["decision"]["cells"] == {"success": 2}
     assert user.json("status", "study.yaml")["phases"] == found
     user.run("gate", "override", "study.yaml", "e0", code=2)
-    said = user.run("gate", "override", "study.yaml", "e0", "--reason", "known: small data").stdout
+    said = user.run("gate", "override", "study.yaml", "--reason", "known: small data", "e0").stdout
     assert "known: small data" in said
     end = user.run("run", "study.yaml").stdout
     assert "tiny/dense/E1" in end

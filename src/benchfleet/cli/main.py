@@ -89,6 +89,23 @@ def _make_streams_bearable() -> None:
             stream.reconfigure(errors="replace")
 
 
+class _Verb(argparse.ArgumentParser):
+    """A verb whose options may stand between what it is about: ``gate show FILE --json PHASE``."""
+
+    _within = False
+
+    def parse_known_args(  # type: ignore[override]
+        self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
+    ) -> tuple[argparse.Namespace, list[str]]:
+        if self._within:
+            return super().parse_known_args(args, namespace)
+        self._within = True
+        try:
+            return self.parse_known_intermixed_args(args, namespace)
+        finally:
+            self._within = False
+
+
 def _run(words: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(
         prog="benchfleet",
@@ -100,7 +117,7 @@ def _run(words: Sequence[str]) -> int:
     parser.add_argument(
         "--version", action="version", version=f"benchfleet {benchfleet.__version__}"
     )
-    verbs = parser.add_subparsers(title="verbs", metavar="VERB", dest="verb")
+    verbs = parser.add_subparsers(title="verbs", metavar="VERB", dest="verb", parser_class=_Verb)
     asked = next((word for word in words if not word.startswith("-")), "")
     if asked and asked not in VERBS:
         near = get_close_matches(asked, VERBS, n=1)
