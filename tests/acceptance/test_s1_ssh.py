@@ -68,6 +68,10 @@ def test_from_probe_to_combined_results(user: User, fleet: dict[str, Sshd]) -> N
         until(lambda: _busy(text()) == len(HOSTS), text)
         fleet["lab3"].kill()
         until(lambda: '"host_lost"' in text(), text)
+        lost = user.json("reassign", "study.yaml", "--failed-machine", "lab3", "--yes")
+        assert lost["reassigned"] == []  # what ran there this run holds, and shares out itself
+        assert lost["only_planned"] == sum(lost["moved"].values()) > 0
+        assert set(lost["moved"]) | set(lost["files"]) == {"lab1", "lab2"}
         hold.unlink()
         assert run.wait(SOON) == 1, text()
     finally:
