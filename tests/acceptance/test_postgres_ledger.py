@@ -93,7 +93,7 @@ def test_a_database_without_the_ledger_of_results_does_not_run_them_again(
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ((PASSWORD, "wrong"), "password authentication failed"),
+        ((PASSWORD, "wrong"), "put the right password for it into ~/.pgpass or PGPASSWORD"),
         (("/lab_", "/no_"), "does not exist"),
         (("127.0.0.1:", "127.0.0.1:x"), "invalid integer value"),
     ],

@@ -269,10 +269,10 @@ class Connections:
                 f"server, what was committed is safe"
             )
         kind = LedgerAway if _passes(error) else LedgerUnreachable
-        return kind(
-            f"the ledger {self._shown} cannot be reached: {what}; see that its server is well and "
-            f"that we may connect, and run again"
-        )
+        do = "see that its server is well and that we may connect"
+        if "password" in what:
+            do = "put the right password for it into ~/.pgpass or PGPASSWORD"
+        return kind(f"the ledger {self._shown} cannot be reached: {what}; {do}, and run again")
 
     def _what(self, error: psycopg.Error) -> str:
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
