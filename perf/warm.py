@@ -2,7 +2,8 @@
 
 The model is random and made here: what is measured is starting, importing and loading, which a
 slot does once and a fresh process twelve times. Every process computes with one thread. One
-repetition takes two minutes; `--slots 2` leaves out the other.
+repetition takes two minutes; `--slots 2` leaves out the other, and `--dtype float32` is for a CPU
+that is slow in bfloat16.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ NEW_TOKENS = 6
 CAMPAIGN = """\
 campaign: warm
 matrix:
-  models: [{{name: m, path: {model}, model_kwargs: {{dtype: bfloat16}}}}]
+  models: [{{name: m, path: {model}, model_kwargs: {{dtype: {dtype}}}}}]
   configs:
     dense: null
     window: {{attention: [{{sink: 4}}, {{local: 16}}]}}
@@ -48,8 +49,9 @@ PreTrainedTokenizerFast(tokenizer_object=tokenizer, unk_token="<unk>", bos_token
 FRESH = """\
 import json, os, sys, torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
-torch.set_num_threads(1)
-model = AutoModelForCausalLM.from_pretrained(sys.argv[1], dtype=torch.bfloat16).eval()
+torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
+dtype = getattr(torch, sys.argv[4] if len(sys.argv) > 4 else "bfloat16")
+model = AutoModelForCausalLM.from_pretrained(sys.argv[1], dtype=dtype).eval()
 tokenizer = AutoTokenizer.from_pretrained(sys.argv[1])
 ids = tokenizer(" ".join(f"w{n}" for n in range(3, 48)), return_tensors="pt").input_ids
 with torch.inference_mode():
@@ -61,33 +63,33 @@ os.rename(sys.argv[2] + ".tmp", sys.argv[2])
 """
 
 
-def environment() -> dict[str, str]:
-    return {**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
+def environment(threads: int = 1) -> dict[str, str]:
+    return {**os.environ, "OMP_NUM_THREADS": str(threads), "HF_HUB_OFFLINE": "1"}
 
 
-def python(*words: str) -> None:
+def python(*words: str, threads: int = 1) -> None:
     command = [sys.executable, "-c", *words]
-    subprocess.run(command, check=True, env=environment(), capture_output=True)
+    subprocess.run(command, check=True, env=environment(threads), capture_output=True)
 
 
-def fresh(model: Path, work: Path, slots: int) -> Mapping[str, float]:
+def fresh(model: Path, work: Path, slots: int, dtype: str) -> Mapping[str, float]:
     """A process for each cell, `slots` at a time."""
     work.mkdir()
     begun = time.perf_counter()
     with ThreadPoolExecutor(slots) as pool:
         list(
             pool.map(
-                lambda n: python(FRESH, str(model), str(work / str(n)), str(NEW_TOKENS)),
+                lambda n: python(FRESH, str(model), str(work / str(n)), str(NEW_TOKENS), dtype),
                 range(CELLS),
             )
         )
     return {"whole": time.perf_counter() - begun}
 
 
-def warm(model: Path, work: Path, slots: int) -> Mapping[str, float]:
+def warm(model: Path, work: Path, slots: int, dtype: str) -> Mapping[str, float]:
     """benchfleet with so many slots; its whole time, from the command to its end."""
     work.mkdir()
-    (work / "warm.yaml").write_text(CAMPAIGN.format(model=model, new=NEW_TOKENS))
+    (work / "warm.yaml").write_text(CAMPAIGN.format(model=model, new=NEW_TOKENS, dtype=dtype))
     begun = time.perf_counter()
     command = [*BENCHFLEET, "run", "warm.yaml", "--json", "--cpu-slots", str(slots)]
     done = subprocess.run(command, cwd=work, env=environment(), capture_output=True, text=True)
@@ -98,7 +100,9 @@ def warm(model: Path, work: Path, slots: int) -> Mapping[str, float]:
 
 
 def main() -> None:
-    chosen = arguments(__doc__ or "", repeats=1, numbers={"slots": None})
+    numbers, words = {"slots": None}, {"dtype": "bfloat16"}
+    chosen = arguments(__doc__ or "", repeats=1, numbers=numbers, words=words)
+    dtype = chosen.dtype
     with folder(chosen) as work:
         model = work / "model"
         python(MAKE, str(model))
@@ -106,9 +110,11 @@ def main() -> None:
         for slots in [chosen.slots] if chosen.slots else (1, 2):
             figures = interleaved(
                 {
-                    "benchfleet": lambda slots=slots: warm(model, work / str(next(count)), slots),
+                    "benchfleet": lambda slots=slots: warm(
+                        model, work / str(next(count)), slots, dtype
+                    ),
                     "a process for each cell": lambda slots=slots: fresh(
-                        model, work / str(next(count)), slots
+                        model, work / str(next(count)), slots, dtype
                     ),
                 },
                 chosen.repeats,
