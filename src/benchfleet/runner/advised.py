@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from benchfleet.domain.attempt import Advice
 from benchfleet.domain.cell import Cell
-from benchfleet.runner.attempts import Attempt
+from benchfleet.runner.attempt import Attempt
 from benchfleet.runner.backlog import Backlog
 from benchfleet.runner.place import Pool, Shape, larger_than
 from benchfleet.runner.retry import Memory

@@ -27,7 +27,8 @@ from benchfleet.engines.base import (
 )
 from benchfleet.errors import ClaimLost, LedgerAway, LedgerFull, ResultsError
 from benchfleet.ledger.base import Ledger
-from benchfleet.runner.attempts import Attempt, Attempts, Ended, unwritable
+from benchfleet.runner.attempt import Attempt, Ended
+from benchfleet.runner.attempts import Attempts, unwritable
 from benchfleet.runner.course import Course
 from benchfleet.runner.fill import Filler
 from benchfleet.runner.hosts import Hosts

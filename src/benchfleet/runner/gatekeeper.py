@@ -8,7 +8,7 @@ from benchfleet.domain.cell import Cell
 from benchfleet.domain.phase import Decision
 from benchfleet.errors import LedgerAway
 from benchfleet.ledger.base import Ledger
-from benchfleet.runner.attempts import Attempt
+from benchfleet.runner.attempt import Attempt
 from benchfleet.runner.course import Course
 from benchfleet.runner.fill import Filler
 from benchfleet.runner.gates import Gates, Gating

@@ -11,7 +11,7 @@ from typing import Protocol
 from benchfleet.domain.attempt import Lease, Outcome
 from benchfleet.domain.resource import Headroom
 from benchfleet.engines.base import EngineEvent
-from benchfleet.runner.attempts import Attempt
+from benchfleet.runner.attempt import Attempt
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,7 +12,7 @@ from benchfleet.engines.base import HostLost, HostReady, SlotLost, SlotQuiet, Sl
 from benchfleet.errors import LedgerAway, LedgerFull
 from benchfleet.ledger.base import Ledger
 from benchfleet.results.read import log_tail
-from benchfleet.runner.attempts import Attempt
+from benchfleet.runner.attempt import Attempt
 from benchfleet.runner.cells import Cells
 from benchfleet.runner.course import Course
 from benchfleet.runner.crowd import Crowd

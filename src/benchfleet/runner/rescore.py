@@ -39,7 +39,8 @@ from benchfleet.results.read import log_tail, sample_scores
 from benchfleet.results.samples import count_samples, earlier_samples, read_samples
 from benchfleet.results.summary import summarise
 from benchfleet.results.write import AttemptFolder
-from benchfleet.runner.attempts import Attempt, Attempts
+from benchfleet.runner.attempt import Attempt
+from benchfleet.runner.attempts import Attempts
 from benchfleet.runner.inbox import Inbox
 from benchfleet.runner.leases import LeaseKeeper
 from benchfleet.runner.overdue import Watch

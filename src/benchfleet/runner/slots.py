@@ -11,7 +11,7 @@ from benchfleet.domain.resource import Device
 from benchfleet.domain.usage import Rate
 from benchfleet.engines.base import Engine, Order, SlotId, SlotSpec
 from benchfleet.results.layout import Layout
-from benchfleet.runner.attempts import Attempt
+from benchfleet.runner.attempt import Attempt
 from benchfleet.runner.place import Pool, Shape
 from benchfleet.runner.progress import Progress, Running
 from benchfleet.runner.seats import Seats
