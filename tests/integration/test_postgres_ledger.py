@@ -323,6 +323,7 @@ def test_whoever_opens_it_while_the_server_restarts_waits_for_that(
     ("said", "seconds"),
     [
         ("FATAL:  the database system is starting up", 120.0),
+        ("terminating connection due to administrator command", 120.0),
         ('connection to server at "db", port 1 failed: Connection refused\n\tIs the server running'
          " on that host and accepting TCP/IP connections?", 5.0),
         ("server closed the connection unexpectedly", 5.0),

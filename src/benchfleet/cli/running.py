@@ -62,6 +62,7 @@ def _run(
             end = run_cells(
                 bench, cells, fleet, inbox=inbox, observer=told, shift=shift, serving=serving
             )
+            serving.clear()
         try:
             _write_files(bench, arguments, end)
         except (OSError, LedgerError) as error:
@@ -100,7 +101,7 @@ def _write_files(bench: Bench, arguments: argparse.Namespace, end: RunEnd) -> No
 @contextlib.contextmanager
 def _answering_signals(inbox: Inbox, serving: threading.Event) -> Iterator[None]:
     """Ctrl-C, SIGTERM and a closed terminal reach the runner; where one is ignored (nohup) it
-    stays so. Until it is `serving` nothing runs yet: who waits for a ledger's server gives up."""
+    stays so. Where it is not `serving`, nothing runs: who waits for a ledger's server gives up."""
 
     def heard(number: int, frame: FrameType | None) -> None:
         inbox.post(Interrupted(signal=signal.Signals(number).name))

@@ -111,6 +111,7 @@ class BenchmarkExecutor:
             done = _prepare(bench, cells, retry_failed=retry_failed)
             fleet, observer = Fleet(pool=pool), both(watch, feed)
             end = run_cells(bench, cells, fleet, inbox=inbox, observer=observer, serving=serving)
+            serving.clear()
             records = bench.records(cells)
             summary = summarised(bench, cells, records, end)
             write_summary(bench, summary)

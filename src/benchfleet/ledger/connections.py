@@ -46,7 +46,10 @@ _AGAIN = (  # what passes by itself; classes 08 and 57P are told of by broken co
 )
 # What libpq and a server say of one that restarts: it has no state of its own while connecting.
 _NOT_THERE = ("Is the server running", "closed the connection", "Connection reset by peer")
-_COMING = ("is starting up", "is shutting down", "in recovery mode", "not yet accepting")
+_COMING = (
+    *("is starting up", "is shutting down", "in recovery mode", "not yet accepting"),
+    "terminating connection",
+)
 _KEPT = 4  # idle connections: one claims and one tells what ended, for however many slots
 _FETCHED = 2000  # rows that a reader fetches at once
 _WELL = (psycopg.pq.ExecStatus.TUPLES_OK, psycopg.pq.ExecStatus.COMMAND_OK)
