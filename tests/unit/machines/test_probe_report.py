@@ -55,6 +55,16 @@ def test_what_is_no_report_is_refused_by_name(told: Any, wrong: str) -> None:
         report.read(told, "a file")
 
 
+def test_a_report_of_a_newer_form_is_refused_and_its_version_named() -> None:
+    told = reported("laptop", LAPTOP)
+    told["metadata"]["report_version"] = "2.7"
+    assert report.read(told, "r.json").hostname == told["hostname"]
+    for version in ("3.0", 99):
+        told["metadata"]["report_version"] = version
+        with pytest.raises(BenchfleetError, match=rf"r\.json is a report of version {version}, "):
+            report.read(told, "r.json")
+
+
 def test_reports_are_written_whole_and_the_newest_of_a_host_counts(tmp_path: Path) -> None:
     file = report.write(tmp_path, reported("board", BOARD))
     assert file.name == "capability_report_board.json"

@@ -188,6 +188,12 @@ def read(told: Any, shown: str) -> Capability:
     """A report of either form. Raises BenchfleetError, naming it as `shown`, where it is none."""
     if not isinstance(told, dict):
         raise BenchfleetError(f"{shown} is no capability report: it holds no mapping")
+    version = str(_part(told, "metadata").get("report_version") or VERSION)
+    if (form := version.partition(".")[0]).isdecimal() and int(form) > int(VERSION[0]):
+        raise BenchfleetError(
+            f"{shown} is a report of version {version}, and benchfleet {benchfleet.__version__} "
+            f"knows none after {VERSION}; probe that machine again with this one"
+        )
     results = dict(_part(told, "results")) or _rich(told)
     hostname = str(told.get("hostname") or _part(results, "system").get("hostname") or "")
     try:
