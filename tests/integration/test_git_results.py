@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,7 @@ from benchfleet.results.layout import LEFT_OUT, Layout
 from benchfleet.results.places.git import Carrier, bring, place_of, take_out
 from benchfleet.results.write import AttemptFolder, Verdict
 from benchfleet.testing import sample_cell
-from repositories import make_bare
+from repositories import git, make_bare
 
 CELL = sample_cell(repeats=True, repeat=2)
 LEASE = Lease(fingerprint=CELL.fingerprint, attempt=1, token=1, expires_in=60.0)
@@ -134,6 +135,26 @@ def test_an_attempt_that_is_not_what_was_finished_is_not_carried(
     other = Outcome(state="success", digest="0" * 64)
     with pytest.raises(GitError, match="its seal is another"):
         carrier(objects, EMPTY_TREE, LEASE, other, CELL.id)
+
+
+def test_files_that_an_earlier_fetch_left_out_come_with_their_branch(
+    objects: Objects, layout: Layout, tmp_path: Path
+) -> None:
+    bare, who = make_bare(tmp_path / "lab.git"), "me <me@example.org>"
+    tree = carried(objects, layout, sealed(layout))
+    first = objects.commit(tree, (), "finish it\n", who=who, at=1.0)
+    more = objects.with_file(tree, "more", objects.blob(b"more"))
+    tip = objects.commit(more, (first,), "somebody's own\n", who=who, at=2.0)
+    remote = Remote(objects.git, f"file://{bare}", "the lab")
+    assert remote.push([Swap(ref="refs/heads/machine/lab", old="", new=tip)])
+    make_repository(tmp_path / "theirs.git")
+    with closing(Objects(Git(tmp_path / "theirs.git"))) as theirs:
+        there = Remote(theirs.git, f"file://{bare}", "the lab")
+        there.fetch([first], depth=1, without_files=True)
+        bring(there, theirs, there.refs("refs/heads/machine/*"))
+        bare.rename(tmp_path / "away.git")
+        listed = git(tmp_path / "theirs.git", "ls-tree", "-r", tip).split("\n")
+        assert all(theirs.has(line.split()[2]) for line in listed if line)
 
 
 def test_branches_that_were_fetched_before_are_not_fetched_again(

@@ -53,7 +53,8 @@ class Remote:
         commits. `without_files` leaves the content of files to a later fetch, where the remote can
         do that. Raises GitAway, GitDenied."""
         wanted = list(dict.fromkeys(oids))
-        sparing = ["--filter=blob:none"] if without_files else []
+        # Without a word git leaves out for ever what it left out once.
+        sparing = ["--filter=blob:none"] if without_files else ["--no-filter"]
         sparing += [f"--depth={depth}"] if depth else []
         if self._url.startswith("file://"):  # the server is a process of our own
             told = "-c uploadpack.allowFilter=true -c core.bigFileThreshold=1m"
@@ -65,6 +66,14 @@ class Remote:
             )
             if ended.code:
                 raise self._failed(ended)
+
+    def complete(self, commits: Iterable[str]) -> None:
+        """Bring the files of these commits that an earlier fetch left out. Raises GitAway,
+        GitDenied."""
+        if any((self._git.folder / "objects" / "pack").glob("*.promisor")):
+            listing = "rev-list", "--objects", "--no-walk", "--missing=print", "--stdin"
+            told = self._git.do(*listing, stdin="\n".join(commits).encode()).decode()
+            self.fetch(line[1:] for line in told.splitlines() if line.startswith("?"))
 
     def push(self, swaps: Sequence[Swap], *, holding: Mapping[str, str] = {}) -> bool:
         """Change all these refs or none; False where one of them, or one of those that are to be

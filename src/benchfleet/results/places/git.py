@@ -102,6 +102,7 @@ def bring(remote: Remote, objects: Objects, tips: Mapping[str, str]) -> None:
     names = {ref: "of-" + hashlib.sha256(ref.encode()).hexdigest() for ref in tips}
     new = {ref: oid for ref, oid in tips.items() if held(objects.git, names[ref]) != oid}
     remote.fetch(new.values())
+    remote.complete(new.values())
     for ref, oid in new.items():
         kept(objects.git, names[ref], oid)
 
