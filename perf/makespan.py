@@ -2,16 +2,19 @@
 
 Two campaigns on random 0.37 B models made here: 2 models × 3 configs × 4 repeats (`--part small`),
 and 200 cells of one model (`--part many`); each with one slot and with two (`--slots`). All four
-take long: name one, `--tokens 1`, and a folder that keeps the models (`--models`) where time
-is short. The bound is the same cells in bare processes: one for each slot, which imports, loads
-each of its models once, and does with adapter and benchmark what a slot does, cell by cell, with no
-runner, no ledger and no result on any disk. Each model is given to as few of them as keeps all
-equally long, so that nothing is loaded twice for nothing.
+take long: where time is short name one, `--tokens 1`, `--dtype float32` if the CPU is slow in
+bfloat16, and a folder that keeps the models (`--models`). The bound is the same cells in bare
+processes: one for each slot, which imports, loads each of its models once, and does with adapter
+and benchmark what a slot does, cell by cell, with no runner, no ledger and no result on any disk.
+Each model is given to as few of them as keeps all equally long, so that nothing is loaded twice for
+nothing.
 
 Repetitions take turns. Of benchfleet's run the ledger's own events tell what a cell took beside
 loading and computing (with one slot, from the first claim to the last finish), and what a change of
-model took beside a bare load. A process for each cell is measured on a few cells (`--fresh`), and
-multiplied.
+model took beside a bare load. Where others use the machine one cell takes many times as long as
+another: so the whole run is also set against the time that its own loads and cells took, spread
+over the slots, and one start of a bare process. A process for each cell is measured on a few cells
+(`--fresh`), and multiplied.
 """
 
 from __future__ import annotations
@@ -86,14 +89,19 @@ class Study:
     """One campaign, its cells, and the runs of it."""
 
     def __init__(
-        self, models: Sequence[Path], configs: int, repeats: int, work: Path, *, tokens: int
+        self,
+        models: Sequence[Path],
+        configs: int,
+        repeats: int,
+        work: Path,
+        *,
+        tokens: int,
+        dtype: str,
     ) -> None:
         work.mkdir()
         self.models, self._work, self._count = models, work, itertools.count()
-        self._tokens = tokens
-        named = (
-            f"{{name: {m.name}, path: {m}, model_kwargs: {{dtype: bfloat16}}}}" for m in models
-        )
+        self._tokens, self._dtype = tokens, dtype
+        named = (f"{{name: {m.name}, path: {m}, model_kwargs: {{dtype: {dtype}}}}}" for m in models)
         chosen = ", ".join(f"{name}: {value}" for name, value in list(CONFIGS.items())[:configs])
         self.text = CAMPAIGN.format(
             models=", ".join(named), configs=chosen, new=tokens, repeats=repeats
@@ -125,13 +133,14 @@ class Study:
         words = [sys.executable, "-c", BARE]
         begun = time.perf_counter()
         started = [
-            subprocess.Popen([*words, str(file)], stdout=subprocess.PIPE, env=environment())
+            subprocess.Popen([*words, str(file)], stdout=subprocess.PIPE, env=_as_slots(slots))
             for file in files
         ]
         told = [json.loads(process.communicate()[0].splitlines()[-1]) for process in started]
         whole = time.perf_counter() - begun
         loads = [load for one in told for load in one["loads"]]
-        return {"whole": whole, "load": loads[-1], "cell": told[0]["compute"] / len(self.cells)}
+        computed = max(sum(one["loads"]) + one["compute"] for one in told)
+        return {"whole": whole, "load": loads[-1], "start": whole - computed}
 
     def benchfleet(self, slots: int) -> Mapping[str, float]:
         """The whole command, from its start to its end."""
@@ -139,7 +148,9 @@ class Study:
         (place / "makespan.yaml").write_text(self.text)
         command = [*BENCHFLEET, "run", "makespan.yaml", "--json", "--cpu-slots", str(slots)]
         begun = time.perf_counter()
-        done = subprocess.run(command, cwd=place, env=environment(), capture_output=True, text=True)
+        done = subprocess.run(
+            command, cwd=place, env=_as_slots(slots), capture_output=True, text=True
+        )
         whole = time.perf_counter() - begun
         if done.returncode:
             raise SystemExit(done.stderr[-2000:])
@@ -160,7 +171,7 @@ class Study:
         loads = sorted(one["load"] for one in outcomes)[-len(self.models) :]
         spent = sum(one["load"] + one["benchmark"] for one in outcomes)
         span = ended[-1].at - min(claimed)
-        return {"own": (span - spent) / len(ended), "change": loads[0]}
+        return {"own": (span - spent) / len(ended), "change": loads[0], "spent": spent}
 
     def fresh(self, slots: int, sampled: int) -> Mapping[str, float]:
         """A process for each cell, on a few of them; for all of them it takes in proportion."""
@@ -169,13 +180,22 @@ class Study:
         begun = time.perf_counter()
         with ThreadPoolExecutor(slots) as pool:
             names = [str(self.models[0]), *[str(place / str(n)) for n in range(count)]]
-            list(pool.map(lambda n: python(FRESH, names[0], n, str(self._tokens)), names[1:]))
+            words = str(self._tokens), self._dtype
+            threads = int(_as_slots(slots)["OMP_NUM_THREADS"])
+            list(pool.map(lambda n: python(FRESH, names[0], n, *words, threads=threads), names[1:]))
         return {"whole": (time.perf_counter() - begun) / count * len(self.cells)}
+
+
+def _as_slots(slots: int) -> dict[str, str]:
+    """An environment with the threads that each of so many slots gets."""
+    from benchfleet.machines.devices import cores
+
+    return environment(max(1, cores() // slots))
 
 
 def main() -> None:
     numbers: dict[str, int | None] = {"cells": 200, "slots": None, "tokens": 6, "fresh": 6}
-    words = {"part": "", "models": ""}
+    words = {"part": "", "models": "", "dtype": "bfloat16"}
     chosen = arguments(__doc__ or "", repeats=3, numbers=numbers, words=words)
     everything: dict[str, Any] = {}
     into, chosen.json = chosen.json, None
@@ -190,7 +210,8 @@ def main() -> None:
         }
         for part in [chosen.part] if chosen.part else shapes:
             name, used, configs, repeats = shapes[part]
-            study = Study(used, configs, repeats, work / part, tokens=chosen.tokens)
+            place, named = work / part, {"tokens": chosen.tokens, "dtype": chosen.dtype}
+            study = Study(used, configs, repeats, place, **named)
             for slots in [chosen.slots] if chosen.slots else (1, 2):
                 title = f"{name}, {slots} at a time"
                 print(f"\n{title}")
@@ -208,6 +229,9 @@ def _measured(study: Study, slots: int, chosen: Any) -> Mapping[str, Mapping[str
     figures = interleaved(systems, chosen.repeats)
     columns = {"whole": ("s in all", 1.0)}
     show(figures, columns, against="bare processes", by="whole", arguments=chosen)
+    ours, bare = figures["benchfleet"], figures["bare processes"]
+    ideal = bare["start"] + ours["spent"] / slots
+    print(f"whole run to its own loads and cells and one bare start: {ours['whole'] / ideal:.3f}")
     if slots == 1:
         _tell_own(figures, several=len(study.models) > 1)
     return figures

@@ -5,7 +5,10 @@ The loop, the ledger (SQLite in memory) and the leases are the real ones; simula
 real ones tell, and no attempt has a folder, so that what is measured is the runner alone; what the
 simulation itself takes is told apart, and not counted. A trivial slot is a bare interpreter that
 speaks frames. Each size runs in a process of its own, and the time is that process's CPU time;
-`--slots` and `--cells` measure one size, `--most` is the most cells.
+`--slots` and `--cells` measure one size, `--most` is the most cells. Where a million cells take too
+long, `--ended N` has the runner come upon so many that ended before, and `--run N` ends it after so
+many more. What a run takes until it knows how long each kind of cell takes is told apart, since it
+looks at all that waits for that.
 Where others use the machine CPU time is worth less: so the same process times a bare loop just
 before and after, and says what one of its steps took.
 """
@@ -31,7 +34,14 @@ SIZES = ((1_000, 10_000), (1_000, 100_000), (10_000, 100_000), (10_000, 1_000_00
 IN_MEMORY = "/dev/shm"  # noqa: S108 - syncing costs nothing there
 KINDS = 1000  # of cells, that differ in more than their repeat
 PIPES, PIPED_CELLS = 1_000, 10_000
-SIMULATED = ("loop", "ledger", "simulation", "enrolled", "memory")  # figures that pipes have not
+SIMULATED = (
+    "loop",
+    "ledger",
+    "simulation",
+    "begin",
+    "enrolled",
+    "memory",
+)  # figures that pipes have not
 PIPED = f"{PIPES:,} real pipes, {PIPED_CELLS:,} orders"
 TRIVIAL = """\
 import json, struct, sys, zlib
@@ -58,8 +68,8 @@ while head := read.read(8):
 """
 
 
-def simulated(slots: int, cells: int, work: Path) -> dict[str, Any]:
-    """One run on simulated slots."""
+def simulated(slots: int, cells: int, work: Path, *, before: int, most: int) -> dict[str, Any]:
+    """One run on simulated slots, of which `before` cells have ended, until `most` more have."""
     import random
 
     from parts import LEDGER, RUNNER, SIMULATION, Metered, MeteredTurns, Parts
@@ -92,8 +102,10 @@ def simulated(slots: int, cells: int, work: Path) -> dict[str, Any]:
         chance=random.Random(1),
     )
     opened = SqliteLedger(work / "ledger.db", campaign="scale", clock=turns.clock)
+    told = _Told(parts, inbox, most, cells - before)
     with closing(opened) as ledger:
         ledger.enroll(declared)
+        _end(ledger, before)
         metered: Any = Metered(ledger, LEDGER, parts)
         runner = Runner(
             runner=RunnerId("r"),
@@ -103,7 +115,7 @@ def simulated(slots: int, cells: int, work: Path) -> dict[str, Any]:
             layout=Layout(work / "results"),
             pools=[Pool(devices=devices, slots=slots)],
             cells=declared,
-            observer=lambda notice, progress: None,
+            observer=told,
             keeper=LeaseKeeper(
                 metered,
                 lambda lease: None,
@@ -122,19 +134,65 @@ def simulated(slots: int, cells: int, work: Path) -> dict[str, Any]:
         bare = _bare()
         parts.begin()
         end = runner.run()
-        took = parts.end()
+        took = told.took()
         bare = (bare + _bare()) / 2
-    if +Counter(end.progress.states) != {"success": cells}:
+    if most >= cells and +Counter(end.progress.states) != {"success": cells}:
         raise SystemExit(f"not all of it ended well: {end.progress.states}")
     return {
-        "cell": (took[RUNNER] + took[LEDGER]) / cells,
-        "loop": took[RUNNER] / cells,
-        "ledger": took[LEDGER] / cells,
-        "simulation": took[SIMULATION] / cells,
+        "cell": took[RUNNER] + took[LEDGER],
+        "loop": took[RUNNER],
+        "ledger": took[LEDGER],
+        "simulation": took[SIMULATION],
+        "begin": told.begin,
         "bare": bare,
         "enrolled": (enrolled - began) / cells,
         "memory": (_memory() - began) / cells,
     }
+
+
+class _Told:
+    """Watches a run: from when it knows how long cells take until the last of those that count."""
+
+    def __init__(self, parts: Any, inbox: Any, most: int, left: int) -> None:
+        self._parts, self._inbox, self._most = parts, inbox, most
+        self._last, self._done = min(most, left), 0
+        # Until every kind of cell was seen some times, what waits is ranked anew again and again.
+        self._from = min(self._last // 2, 8 * KINDS)
+        self.begin = 0.0
+        self._took: dict[str, float] = {}
+
+    def __call__(self, notice: Any, progress: Any) -> None:
+        if notice.kind != "cell_done":
+            return
+        self._done += 1
+        if self._done in (1, self._from):
+            took = self._parts.end()
+            self.begin += sum(seconds for part, seconds in took.items() if part != "simulation")
+            self._parts.begin()
+        elif self._done == self._last:
+            self._took = self._parts.end()
+            self._parts.begin()
+            if self._done == self._most:
+                from benchfleet.runner.inbox import Interrupted
+
+                self._inbox.post(Interrupted(signal="SIGINT"))
+
+    def took(self) -> dict[str, float]:
+        """Seconds of CPU for each of those cells."""
+        return {part: took / (self._last - self._from) for part, took in self._took.items()}
+
+
+def _end(ledger: Any, count: int) -> None:
+    """Have so many cells end well, as if a runner had run them before."""
+    from benchfleet.domain.attempt import Outcome, RunnerId
+    from benchfleet.domain.resource import Offer
+
+    while count > 0:
+        for claim in (claims := ledger.claim(RunnerId("before"), Offer(), min(count, 1000))):
+            seconds = {"load": 1.0, "benchmark": 30.0}
+            outcome = Outcome(state="success", digest="d", seconds=seconds, device_type="cpu")
+            ledger.finish(claim.lease, outcome)
+        count -= len(claims)
 
 
 class _Alike(dict[str, Any]):
@@ -228,16 +286,22 @@ def one(slots: int, cells: int, *, real: bool) -> Mapping[str, float]:
 
 def main() -> None:
     chosen = arguments(
-        __doc__ or "", repeats=1, numbers={"slots": None, "cells": None, "real": 0, "most": 10**6}
-    )
+        __doc__ or "", repeats=1,
+        numbers={
+            "slots": None, "cells": None, "real": 0, "most": 10**6, "ended": 0, "run": 10**9
+        },
+    )  # fmt: skip
     if chosen.slots:
         _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
         if chosen.work is None and os.access(IN_MEMORY, os.W_OK):
             chosen.work = IN_MEMORY
         with folder(chosen) as work:
-            measured = piped if chosen.real else simulated
-            print(json.dumps(measured(chosen.slots, chosen.cells, work)))
+            size = chosen.slots, chosen.cells, work
+            if chosen.real:
+                print(json.dumps(piped(*size)))
+            else:
+                print(json.dumps(simulated(*size, before=chosen.ended, most=chosen.run)))
         return
     figures = {}
     for slots, cells in SIZES:
@@ -249,6 +313,7 @@ def main() -> None:
         "loop": ("of these, the loop", 1e3),
         "ledger": ("its ledger", 1e3),
         "simulation": ("and the simulation, not counted", 1e3),
+        "begin": ("s before these", 1.0),
         "bare": ("ns a step of a bare loop", 1e9),
         "enrolled": ("kB a cell, declared and enrolled", 1e-3),
         "memory": ("kB a cell, at the end", 1e-3),
