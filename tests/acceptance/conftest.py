@@ -108,8 +108,11 @@ def samples_kept(user: User) -> int:
 
 
 @pytest.fixture
-def user(tmp_path: Path) -> User:
-    return User(tmp_path)
+def user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> User:
+    """With runs of their own, also for verbs that a test calls in its own process."""
+    found = User(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", found.environment["XDG_CACHE_HOME"])
+    return found
 
 
 @pytest.fixture(scope="session")
