@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from typing import Any
 
 import benchfleet
 from benchfleet.bench import Bench
 from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.cell import Cell
+from benchfleet.domain.names import path_part
 from benchfleet.domain.state import FINAL_STATES, STATES
 from benchfleet.results.write import write_atomically
 from benchfleet.runner.loop import RunEnd
@@ -63,14 +64,32 @@ def summarised(
 
 def write_host_summary(bench: Bench, end: RunEnd) -> None:
     """Write ``<hostname>_summary.json``: what became of the cells that ended on this host."""
-    host = bench.host
+    run = {
+        "ended_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "execution_time": end.seconds,
+        "ran": end.ran,
+        "interrupted": end.interrupted,
+    }
+    _write_host_summary(bench, bench.host, {**run, "results": _ended(bench).get(bench.host, [])})
+
+
+def write_summaries_of_others(bench: Bench) -> None:
+    """Write the same for every other host, of what the ledger knows."""
+    for host, results in _ended(bench).items():
+        with suppress(ValueError):  # of a host that has no name for a file nobody wants one
+            if host != bench.host:
+                _write_host_summary(bench, path_part(host), {"results": results})
+
+
+def _ended(bench: Bench) -> dict[str, list[dict[str, Any]]]:
+    """What became of the cells that ended, by host."""
     phases = {str(cell.fingerprint): cell.phase for cell in bench.cells()}
-    results: list[dict[str, Any]] = []
+    ended: dict[str, list[dict[str, Any]]] = {}
     ledger = bench.existing_ledger()
     if ledger is not None:
         with closing(ledger):
             for record in ledger.cells(states=FINAL_STATES):
-                if (outcome := record.outcome) is not None and outcome.host == host:
+                if (outcome := record.outcome) is not None:
                     told = {
                         "task": record.id,
                         "phase": phases.get(record.fingerprint, ""),
@@ -82,18 +101,19 @@ def write_host_summary(bench: Bench, end: RunEnd) -> None:
                         "device": outcome.device,
                         "why": outcome.why,
                     }
-                    results.append(told)
+                    ended.setdefault(outcome.host, []).append(told)
+    return ended
+
+
+def _write_host_summary(bench: Bench, host: str, more: dict[str, Any]) -> None:
+    phases = dict.fromkeys(one["phase"] for one in more["results"] if one["phase"])
     summary = {
         "machine": host,
-        "phase": ", ".join(dict.fromkeys(one["phase"] for one in results if one["phase"])),
+        "phase": ", ".join(phases),
         "campaign": bench.campaign.name,
         "ledger": bench.shown_ledger,
         "benchfleet": benchfleet.__version__,
-        "ended_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        "execution_time": end.seconds,
-        "ran": end.ran,
-        "interrupted": end.interrupted,
-        "results": results,
+        **more,
     }
     write_atomically(bench.layout.host_summary(host), summary)
 

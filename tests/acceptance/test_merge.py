@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import socket
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+from benchfleet.domain.names import path_part
 
 from .conftest import MOCK, User
 
@@ -60,6 +63,19 @@ def test_what_each_host_has_comes_together_once(hosts: User) -> None:
     assert "m1" in report
     assert "m2" in report
     assert "2 done (2 reused)" in hosts.run("run", *at, *CPU).stdout
+
+
+def test_what_each_other_host_did_is_written_beside_the_results(
+    hosts: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BENCHFLEET_HOST", "desk")
+    hosts.run("merge", "study.yaml", *LEDGER, "--results", "all", "--from", "host1", code=1)
+    name = f"{path_part(socket.gethostname())}_summary.json"
+    told = json.loads((hosts.folder / "all/study" / name).read_text())
+    own = json.loads((hosts.folder / "host2/study" / name).read_text())
+    assert sorted(one["result"] for one in told["results"]) == ALL
+    assert told["results"] == own["results"]
+    assert not (hosts.folder / "all/study/desk_summary.json").exists()
 
 
 def test_one_host_s_results_that_are_elsewhere_are_not_called_gone(hosts: User) -> None:

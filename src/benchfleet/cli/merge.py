@@ -24,6 +24,7 @@ from benchfleet.results.places.git import GitPlace
 from benchfleet.results.places.git_merge import Done, Merged, merge_branches
 from benchfleet.runner.gathering import Gathered, gather, unsound
 from benchfleet.runner.recover import publish_what_was_committed
+from benchfleet.summary import write_summaries_of_others
 from benchfleet.whereabouts import Whereabouts
 
 _SHOWN = 20  # results that are named one by one
@@ -147,7 +148,8 @@ def _host_of(record: CellRecord) -> str:
 
 
 def _write(bench: Bench, arguments: argparse.Namespace, told: Gathered) -> None:
-    """The report speaks of the whole campaign, whatever part of it was merged."""
+    """Report and summaries speak of the whole campaign, whatever part of it was merged."""
+    write_summaries_of_others(bench)
     if told.came or not bench.layout.report.exists():
         cells = bench.cells()
         write_report(bench, compared(bench, cells, bench.records(cells)))
