@@ -45,8 +45,15 @@ def test_every_verb_works_through_it(user: User, bare: Path) -> None:
     user.run("ledger", "copy", *at, "--to", "sqlite:copy.db")
     copied = user.json("status", "study.yaml", "--ledger", "sqlite:copy.db")
     assert (copied["success"], copied["total"]) == (2, 2)
-    back = ("ledger", "copy", "study.yaml", "--ledger", "sqlite:copy.db", "--to", at[2])
-    assert "takes no copy" in user.run(*back, code=3).stderr
+    back = ("ledger", "copy", "study.yaml", "--ledger", "sqlite:copy.db", "--to")
+    assert "is not empty: it has 2 cells" in user.run(*back, at[2], code=3).stderr
+    git(bare, "init", "--quiet", "--bare", "other.git")
+    other = f"git+file:{bare / 'other.git'}"
+    user.run(*back, other)
+    told = user.json("status", "study.yaml", "--ledger", other)
+    assert (told["success"], told["total"]) == (2, 2)
+    merged = user.json("merge", "study.yaml", "--ledger", other, "--results", "elsewhere")
+    assert (len(merged["came"]), len(merged["branch"]["entries"])) == (2, 2)
 
 
 def test_another_host_finds_everything_done(user: User, bare: Path) -> None:

@@ -107,29 +107,88 @@ def test_a_copy_there_and_back_is_the_same_to_the_last_number(
         assert list(faults(ledger)) == []
 
 
-@pytest.mark.parametrize("place", ["sqlite-1", "postgres-1"])
-def test_what_happened_in_a_repository_is_copied_with_its_history(
-    opened: Opened, clock: FakeClock, tmp_path: Path, place: str
-) -> None:
+@pytest.fixture
+def repository(clock: FakeClock, tmp_path: Path) -> Any:
+    """Opens the ledger in a repository, by the name of an installation."""
     booted = clock() - 500.0
     subprocess.run(["git", "init", "--quiet", "--bare", tmp_path / "lab.git"], check=True)
-    source = GitLedger(
-        f"git+file://{tmp_path / 'lab.git'}",
-        campaign="study",
-        folder=tmp_path / "mirror",
-        lease=60.0,
-        clock=lambda: clock() - booted,
-        wall=clock,
-    )
-    with closing(source):
-        live(source, clock)
-        target = opened(place)
-        assert copy(source, target) == 40
-        for one, other in zip(target.cells(whole=True), source.cells(whole=True), strict=True):
-            assert one.ready_in == pytest.approx(other.ready_in)
-            assert replace(one, ready_in=0.0) == replace(other, ready_in=0.0)
-        assert target.events() == source.events()
+    with ExitStack() as open_ones:
+
+        def opened(installation: str = "mirror") -> GitLedger:
+            ledger = GitLedger(
+                f"git+file://{tmp_path / 'lab.git'}",
+                campaign="study",
+                folder=tmp_path / installation,
+                lease=60.0,
+                clock=lambda: clock() - booted,
+                wall=clock,
+                fresh=0.0,
+            )
+            return open_ones.enter_context(closing(ledger))
+
+        yield opened
+
+
+@pytest.mark.parametrize("place", ["sqlite-1", "postgres-1"])
+def test_what_happened_in_a_repository_is_copied_with_its_history(
+    opened: Opened, clock: FakeClock, repository: Callable[..., GitLedger], place: str
+) -> None:
+    source, target = repository(), opened(place)
+    live(source, clock)
+    assert copy(source, target) == 40
+    same_cells(target, source)
+    assert target.events() == source.events()
     assert list(faults(target)) == []
+
+
+@pytest.mark.parametrize("place", ["sqlite-1", "postgres-1"])
+def test_a_repository_gets_the_history_that_another_ledger_has(
+    opened: Opened, clock: FakeClock, repository: Callable[..., GitLedger], place: str
+) -> None:
+    source, early = opened(place), repository("early")
+    live(source, clock)
+    target = repository()
+    assert copy(source, target) == 40
+    for ledger in (target, early, repository("newcomer")):
+        same_cells(ledger, source)
+        told, known = ledger.events(), source.events()
+        first = [event for event in known if event.kind == "enrolled"]
+        rest = [event for event in known if event.kind != "enrolled"]
+        assert [replace(one, seq=0) for one in told] == [
+            replace(one, seq=0) for one in first + rest
+        ]
+        assert list(faults(ledger)) == []
+    tokens = {record.fingerprint: record.token for record in source.cells()}
+    claims = early.claim(OTHER, ANY, 100)
+    assert {claim.lease.fingerprint for claim in claims} == {
+        claim.lease.fingerprint for claim in source.claim(OTHER, ANY, 100)
+    }
+    assert all(claim.lease.token == tokens[claim.lease.fingerprint] + 1 for claim in claims)
+    early.finish(claims[0].lease, SUCCESS)
+    held = {claim.lease.fingerprint for claim in claims[1:]}
+    assert {record.fingerprint for record in target.cells(states=["running"])} == held
+    assert list(faults(target)) == []
+    with pytest.raises(LedgerError, match="is not empty"):
+        copy(source, target, held=True)
+
+
+def test_a_history_that_lacks_an_attempt_is_not_copied_to_a_repository(
+    opened: Opened, clock: FakeClock, repository: Callable[..., GitLedger]
+) -> None:
+    source: Any = opened("sqlite-1")
+    live(source, clock)
+    source._connection.execute("delete from event where seq = 3")
+    target = repository()
+    with pytest.raises(LedgerError, match=r"of the 1 attempts of .* the history tells 0"):
+        copy(source, target)
+    assert list(target.cells()) == []
+
+
+def same_cells(ledger: SqlTables, other: SqlTables) -> None:
+    """But for what a clock that began at another time rounds."""
+    for one, two in zip(ledger.cells(whole=True), other.cells(whole=True), strict=True):
+        assert one.ready_in == pytest.approx(two.ready_in, abs=120)
+        assert replace(one, ready_in=0.0) == replace(two, ready_in=0.0)
 
 
 @pytest.mark.parametrize("way", [("sqlite-1", "postgres-1"), ("postgres-1", "sqlite-1")])

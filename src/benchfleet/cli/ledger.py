@@ -108,11 +108,6 @@ def _copy(arguments: argparse.Namespace, bench: Bench) -> int:
     target = open_bench(bench.campaign, ledger=arguments.to)
     if target.shown_ledger == bench.shown_ledger:
         raise LedgerError(f"{bench.shown_ledger} cannot be copied to itself")
-    if split_url(target.url)[0].startswith("git+"):
-        raise LedgerError(
-            f"{target.shown_ledger} takes no copy: what happens is a commit there, of who did it; "
-            f"`ledger rebuild` brings it the published results"
-        )
     with (
         closing(_there(bench)) as source,
         closing(target.ledger(known_results=True)) as other,

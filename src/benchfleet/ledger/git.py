@@ -34,7 +34,8 @@ from benchfleet.git.objects import Objects
 from benchfleet.git.packing import Packer
 from benchfleet.git.remote import Remote
 from benchfleet.ledger.chosen_table import Rows
-from benchfleet.ledger.copying import Row
+from benchfleet.ledger.copying import Row, Tables
+from benchfleet.ledger.git_filling import fill
 from benchfleet.ledger.git_outbox import Outbox
 from benchfleet.ledger.git_sharing import SharedTransactions
 from benchfleet.ledger.git_store import Store
@@ -131,6 +132,10 @@ class GitLedger(SharedTransactions):
         self.store.look()
         with self.store.mirror.tables(self.store.wall() - self._clock()) as tables:
             yield tables
+
+    def fill(self, tables: Tables) -> None:
+        """Enter what another ledger has, where this one is empty. Raises LedgerError."""
+        fill(self.store, tables, self._files)
 
     # The verbs
 

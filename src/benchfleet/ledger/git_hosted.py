@@ -23,7 +23,7 @@ from benchfleet.domain.cell import Cell, Fingerprint
 from benchfleet.domain.event import Event
 from benchfleet.domain.resource import Choice, Offer
 from benchfleet.domain.state import State
-from benchfleet.ledger.base import Ledger
+from benchfleet.ledger.copying import Row, SqlTables, Tables
 from benchfleet.ledger.git_taking import ACTS
 
 PUSHES = 6  # a minute, of all installations together
@@ -33,7 +33,7 @@ _STEP = 0.5  # seconds between two looks at whether it is time
 Verb = Callable[[], Any]
 
 
-class Sharing(Ledger, Protocol):
+class Sharing(SqlTables, Protocol):
     """A ledger whose verbs can be told together."""
 
     def shared(self, verbs: Sequence[Verb]) -> list[Any]: ...
@@ -255,6 +255,12 @@ class HostedLedger:
     def place(self) -> Any:
         """The results that lie in the repository."""
         return self.inside.place()
+
+    def tables(self) -> AbstractContextManager[Iterator[tuple[str, Iterable[Row]]]]:
+        return self.inside.tables()
+
+    def fill(self, tables: Tables) -> None:
+        self.inside.fill(tables)
 
     def close(self) -> None:
         """Give back what was claimed ahead, and tell what waits, at once."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Protocol
 
 from benchfleet.domain.attempt import Lease, Outcome
 from benchfleet.git.objects import EMPTY_TREE, Objects
@@ -27,8 +27,14 @@ from benchfleet.ledger.git_mirror import UNSURE, Change
 from benchfleet.ledger.git_store import Store
 from benchfleet.ledger.git_taking import ACTS, ids_of, standing
 
-# The tree with the files of a finished attempt added; None where there are none.
-Files = Callable[[Objects, str, Lease, Outcome, str], "str | None"]
+
+class Files(Protocol):
+    """The tree with the files of a finished attempt added; None where there are none. Those of one
+    that was published lie at its `path`."""
+
+    def __call__(
+        self, objects: Objects, tree: str, lease: Lease, outcome: Outcome, id: str, path: str = ""
+    ) -> str | None: ...
 
 
 class Behind(Exception):

@@ -116,15 +116,18 @@ class Carrier:
         self._place = {"place": place} if place else {}
 
     def __call__(
-        self, objects: Objects, tree: str, lease: Lease, outcome: Outcome, id: str
+        self, objects: Objects, tree: str, lease: Lease, outcome: Outcome, id: str, path: str = ""
     ) -> str | None:
-        """The tree with the files added; None where the attempt sealed nothing.
+        """The tree with the files added; None where the attempt sealed nothing. Where it was
+        published at `path`, they are there.
 
         Raises GitError where what was sealed cannot be read.
         """
         if not outcome.digest:
             return None
         folder = self._layout.attempt(lease)
+        if path and not folder.exists():
+            folder = self._layout.published(path)
         try:
             content, digest = sealed(folder)
         except ResultsError as error:

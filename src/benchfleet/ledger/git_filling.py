@@ -1,0 +1,144 @@
+"""Another ledger's cells and history, written down in a git repository as if they had happened
+there."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from benchfleet.domain.attempt import Lease, Outcome
+from benchfleet.domain.cell import Fingerprint
+from benchfleet.errors import LedgerError
+from benchfleet.git.objects import EMPTY_TREE
+from benchfleet.git.remote import Swap
+from benchfleet.ledger.copying import TABLES, Tables, refuse_filled
+from benchfleet.ledger.git_log import (
+    Enrolment,
+    Entered,
+    Fact,
+    enrolment_tree,
+    message,
+    subject,
+    written,
+)
+from benchfleet.ledger.git_store import Store
+from benchfleet.ledger.git_taking import ACTS
+from benchfleet.ledger.git_telling import Files
+
+_TOGETHER = 1000  # events in one commit
+
+
+def fill(store: Store, tables: Tables, files: Files | None) -> None:
+    """Push all of it at once, with the results that lie here, then take it in as everybody does.
+
+    Cells have no refs, as if they had been compacted away; the enrolments are told before whatever
+    else happened; a back-off begins again. Raises LedgerError where the ledger is not empty.
+    """
+    with store.plainly(), store.turn:
+        store.look()
+        with store.mirror.reading() as do:
+            refuse_filled(store.shown, *do("how_much").fetchone())
+            tips = {ref: tip for ref, (tip, _) in store.mirror.tips(do).items()}
+        cells, events = _read(tables)
+        swaps = []
+        enrolled = [event for event in events if event.kind == "enrolled"]
+        if cells and not enrolled:
+            enrolled = [Fact(kind="enrolled", fingerprint="", data={}, at=store.wall())]
+        if tip := _enrolments(store, cells, enrolled):
+            swaps.append(Swap(ref=store.refs.enrolled, old="", new=tip))
+        swaps += _log(store, cells, events, files, tips.get(store.machine, ""))
+        if swaps and not store.remote.push(
+            swaps, holding={store.refs.ledger: tips[store.refs.ledger]}
+        ):
+            raise LedgerError(f"{store.shown} is not empty any more: others began to use it")
+        store.look()
+
+
+def _read(tables: Tables) -> tuple[list[Entered], list[Fact]]:
+    """The cells in their order, and what happened."""
+    rows = {
+        table: [dict(zip(TABLES[table], row, strict=True)) for row in of] for table, of in tables
+    }
+    lanes = {row["number"]: (row["load_key"], row["gpus"], row["vram"]) for row in rows["lane"]}
+    specs = {row["ordinal"]: (row["spec"], row["terms"]) for row in rows["spec"]}
+    cells = []
+    for row in rows["cell"]:
+        spec, terms = specs[row["ordinal"]]
+        told = {name: row[name] for name in ("fingerprint", "id", "path", "priority")}
+        cells.append(Entered(lane=lanes[row["lane"]], spec=spec, terms=terms, **told))
+    turns = dict.fromkeys((cell.fingerprint for cell in cells), 0)
+    events = [_fact(row, turns) for row in rows["event"]]
+    claims = Counter(event.fingerprint for event in events if event.kind == "claimed")
+    for row in rows["cell"]:
+        if claims[row["fingerprint"]] != row["attempt"]:
+            raise LedgerError(
+                f"of the {row['attempt']} attempts of {row['path']} the history tells "
+                f"{claims[row['fingerprint']]}, so that it cannot happen again; see: "
+                f"benchfleet ledger check"
+            )
+    return cells, events
+
+
+def _fact(row: dict[str, Any], turns: dict[str, int]) -> Fact:
+    fingerprint, kind = row["fingerprint"], row["kind"]
+    turn = 0
+    if kind in ACTS and fingerprint in turns:
+        turn = turns[fingerprint] = turns[fingerprint] + 1
+    data = json.loads(row["data"])
+    return Fact(kind=kind, fingerprint=fingerprint, data=data, at=row["at"], turn=turn)
+
+
+def _enrolments(store: Store, cells: Sequence[Entered], told: Sequence[Fact]) -> str:
+    """The last of the commits that tell of them, of which the first has all cells."""
+    tip = ""
+    for fact in told:
+        enrolment = Enrolment(fact=fact, cells=() if tip else cells)
+        head = f"enroll {len(cells)} cells" if enrolment.cells else "enroll again"
+        text = message(head, installation=store.number, facts=written([fact]))
+        tree = enrolment_tree(store.objects, enrolment)
+        tip = store.commit(tree, (tip,) if tip else (), text)
+    return tip
+
+
+def _log(
+    store: Store, cells: Sequence[Entered], events: Sequence[Fact], files: Files | None, first: str
+) -> list[Swap]:
+    """What happened to the cells, and the commits that bring their results, one for each."""
+    known = {cell.fingerprint: cell for cell in cells}
+    last = {fact.fingerprint: fact for fact in events if fact.kind == "finished"}
+    log, branch = "", first
+    tree = store.objects.commit_of(first).tree if first else EMPTY_TREE
+    facts = [fact for fact in events if fact.kind != "enrolled"]
+    for start in range(0, len(facts), _TOGETHER):
+        some, results = facts[start : start + _TOGETHER], {}
+        for fact in some:
+            if files is None or last.get(fact.fingerprint) is not fact:
+                continue
+            cell = known[fact.fingerprint]
+            outcome = Outcome.from_dict(fact.data["outcome"])
+            found = None
+            if outcome.state == "success":
+                found = files(store.objects, tree, _lease(fact), outcome, cell.id, cell.path)
+            if found is not None:
+                tree = found
+                text = f"{subject([fact], {cell.fingerprint: cell.id})}\n"
+                branch = store.commit(tree, (branch,) if branch else (), text)
+                results[cell.fingerprint] = branch
+        more: dict[str, Any] = {"results": results} if results else {}
+        head = f"copy {len(some)} events"
+        text = message(head, installation=store.number, facts=written(some), **more)
+        log = store.commit(EMPTY_TREE, (log,) if log else (), text)
+    swaps = [Swap(ref=store.log, old="", new=log)] if log else []
+    return [*swaps, *([Swap(ref=store.machine, old=first, new=branch)] if branch != first else [])]
+
+
+def _lease(fact: Fact) -> Lease:
+    told = fact.data
+    return Lease(
+        fingerprint=Fingerprint(fact.fingerprint),
+        attempt=told["attempt"],
+        token=told["token"],
+        expires_in=0.0,
+    )
