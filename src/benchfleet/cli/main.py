@@ -11,6 +11,7 @@ import sys
 from collections.abc import Sequence
 from difflib import get_close_matches
 from importlib import import_module
+from typing import Any
 
 import benchfleet
 from benchfleet.errors import BenchfleetError, CampaignError, LedgerError
@@ -93,6 +94,10 @@ class _Verb(argparse.ArgumentParser):
     """A verb whose options may stand between what it is about: ``gate show FILE --json PHASE``."""
 
     _within = False
+
+    def add_subparsers(self, **how: Any) -> Any:
+        self._within = True  # of a verb that has verbs of its own only these can do so
+        return super().add_subparsers(**how)
 
     def parse_known_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
