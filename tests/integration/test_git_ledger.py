@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -32,51 +31,12 @@ from benchfleet.ledger.git import GitLedger
 from benchfleet.ledger.git_log import lines_of
 from benchfleet.ledger.history import counts
 from benchfleet.testing import FakeClock, sample_cell
+from git_workers import lines, published, rest, workers
 from repositories import git, make_bare
 
 ME = RunnerId("me")
 SUCCESS = Outcome(state="success", digest="abc")
 CELLS = [sample_cell(number, model=f"model-{number % 7}") for number in range(300)]
-
-WORKER = """
-import sys, time, uuid
-from pathlib import Path
-from benchfleet.domain.attempt import Outcome
-from benchfleet.domain.event import Event
-from benchfleet.domain.resource import Offer
-from benchfleet.errors import ClaimLost
-from benchfleet.ledger.git import GitLedger
-
-url, folder, batch, lease, hours, slow = sys.argv[1:]
-runner = str(uuid.uuid4())
-
-def files(objects, tree, lease, outcome, id):
-    content = objects.blob(outcome.digest.encode())
-    return objects.with_file(tree, f"results/{lease.fingerprint}", content)
-
-ledger = GitLedger(
-    url, campaign="study", folder=Path(folder), lease=float(lease), files=files, patience=120,
-    wall=lambda: time.time() + 3600 * float(hours), fresh=0.3,
-)
-print("begun", flush=True)
-while True:
-    claims = ledger.claim(runner, Offer(), int(batch))
-    for claim in claims:
-        time.sleep(float(slow))
-        try:
-            ledger.finish(claim.lease, Outcome(state="success", digest=runner))
-        except ClaimLost:
-            print("lost", flush=True)
-        else:
-            print(claim.lease.fingerprint, flush=True)
-    if not claims:
-        ledger.reap()
-        if not any(ledger.cells(states=["pending", "running"])):
-            break
-        time.sleep(0.3)
-print("nothing left", flush=True)
-ledger.close()
-"""
 
 
 @pytest.fixture
@@ -87,40 +47,13 @@ def bare(tmp_path: Path) -> Path:
 @pytest.fixture
 def start(bare: Path, tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
     """Starts workers, and ends what is left of them."""
-    started: list[subprocess.Popen[str]] = []
-
-    def start(name: str, **how: float) -> subprocess.Popen[str]:
-        given = {"batch": 3, "lease": 6, "hours": 0, "slow": 0, **how}
-        arguments = [f"git+file://{bare}", str(tmp_path / name), *map(str, given.values())]
-        started.append(
-            subprocess.Popen(
-                [sys.executable, "-c", WORKER, *arguments], stdout=subprocess.PIPE, text=True
-            )
-        )
-        return started[-1]
-
-    yield start
-    for process in started:
-        process.kill()
-        process.communicate()
+    with workers(f"git+file://{bare}", tmp_path) as start:
+        yield start
 
 
 def opened(bare: Path, name: str = "mine", **how: Any) -> GitLedger:
     settings = {"campaign": "study", "fresh": 0.0, "patience": 0.0, **how}
     return GitLedger(f"git+file://{bare}", folder=bare.parent / name, **settings)
-
-
-def lines(process: subprocess.Popen[str], number: int) -> list[str]:
-    assert process.stdout is not None
-    return [process.stdout.readline().strip() for _ in range(number)]
-
-
-def rest(process: subprocess.Popen[str]) -> list[str]:
-    """What it says to its end; a line that a kill cut in two is no promise."""
-    assert process.stdout is not None
-    said = process.stdout.read().splitlines(keepends=True)
-    process.wait()
-    return [line.strip() for line in said if line.endswith("\n")]
 
 
 def test_workers_that_are_killed_stopped_cut_off_and_refused_run_each_cell_once(
@@ -173,16 +106,6 @@ def test_workers_that_are_killed_stopped_cut_off_and_refused_run_each_cell_once(
     }
     assert git(bare, "fsck", "--no-dangling", "--no-progress") == ""
     reads_well(bare)
-
-
-def published(bare: Path) -> dict[str, list[str]]:
-    """Of each cell, what lies on the branches of the machines."""
-    found: dict[str, list[str]] = {}
-    for branch in git(bare, "for-each-ref", "--format=%(refname)", "refs/heads/machine").split():
-        for line in git(bare, "ls-tree", "-r", branch).splitlines():
-            blob, name = line.split()[2], line.rpartition("/")[2]
-            found.setdefault(name, []).append(git(bare, "cat-file", "blob", blob))
-    return found
 
 
 def reads_well(bare: Path) -> None:

@@ -6,7 +6,9 @@ import getpass
 import os
 import subprocess
 import threading
-from collections.abc import Iterator
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -18,6 +20,7 @@ from benchfleet.domain.resource import Offer
 from benchfleet.errors import LedgerAway
 from benchfleet.ledger.git import GitLedger
 from benchfleet.testing import sample_cell
+from git_workers import lines, published, rest, workers
 from repositories import make_bare
 from sshd import Sshd
 
@@ -46,6 +49,34 @@ def works(url: str, tmp_path: Path) -> None:
         assert (states.count("success"), states.count("running")) == (1, 3)
 
 
+def works_through_mishaps(
+    url: str, bare: Path, tmp_path: Path, away: Callable[[bool], None]
+) -> None:
+    """Workers share cells over it: one is killed, and the server is away for a while."""
+    cells = [sample_cell(number, model=f"model-{number % 3}") for number in range(36)]
+    with closing(GitLedger(url, campaign="study", folder=tmp_path / "first")) as ledger:
+        assert ledger.enroll(cells) == len(cells)
+    with workers(url, tmp_path) as start:
+        killed, steady = start("killed", slow=0.1), [start("one"), start("two", batch=1)]
+        told = [lines(killed, 3)]
+        killed.kill()
+        told += [rest(killed), lines(steady[0], 2)]
+        away(True)
+        time.sleep(1.5)
+        away(False)
+        told += [rest(worker) for worker in steady]
+        assert [worker.returncode for worker in steady] == [0, 0]
+    with closing(GitLedger(url, campaign="study", folder=tmp_path / "last")) as ledger:
+        outcomes = {record.fingerprint: record.outcome for record in ledger.cells()}
+        finished = Counter(event.fingerprint for event in ledger.events(kinds=["finished"]))
+        ledger.store.complete()
+    assert finished == {cell.fingerprint: 1 for cell in cells}
+    promised = Counter(line for said in told for line in said if len(line) == 64)
+    assert set(promised.values()) == {1}
+    assert set(promised) <= set(finished)
+    assert published(bare) == {name: [o.digest] for name, o in outcomes.items() if o is not None}
+
+
 def test_over_ssh(bare: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "sshd").mkdir()
     sshd = Sshd(tmp_path / "sshd")
@@ -58,6 +89,13 @@ def test_over_ssh(bare: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
             " -o StrictHostKeyChecking=accept-new",
         )
         works(f"git+ssh://{getpass.getuser()}@127.0.0.1:{sshd.port}{bare}", tmp_path)
+        other = make_bare(tmp_path / "served" / "other.git")
+        works_through_mishaps(
+            f"git+ssh://{getpass.getuser()}@127.0.0.1:{sshd.port}{other}",
+            other,
+            tmp_path / "mishaps",
+            lambda away: sshd.kill() if away else sshd.start(),
+        )
         sshd.authorize()
         with pytest.raises(LedgerAway, match=r"Permission denied.*may read and push"):
             works(f"git+ssh://{getpass.getuser()}@127.0.0.1:{sshd.port}{bare}", tmp_path)
@@ -136,6 +174,13 @@ def server(bare: Path) -> Iterator[tuple[str, type[Backend]]]:
 def test_over_smart_http(server: tuple[str, type[Backend]], tmp_path: Path) -> None:
     url, kind = server
     works(url, tmp_path)
+    other = make_bare(tmp_path / "served" / "other.git")
+    works_through_mishaps(
+        url.replace("lab.git", "other.git"),
+        other,
+        tmp_path / "mishaps",
+        lambda away: setattr(kind, "closed", away),
+    )
     kind.closed = True
     with pytest.raises(LedgerAway, match=r"403.*may read and push"):
         works(url, tmp_path)

@@ -1,0 +1,93 @@
+"""Workers that share cells through a ledger in git, as processes of their own."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from repositories import git
+
+WORKER = """
+import sys, time, uuid
+from pathlib import Path
+from benchfleet.domain.attempt import Outcome
+from benchfleet.domain.event import Event
+from benchfleet.domain.resource import Offer
+from benchfleet.errors import ClaimLost
+from benchfleet.ledger.git import GitLedger
+
+url, folder, batch, lease, hours, slow = sys.argv[1:]
+runner = str(uuid.uuid4())
+
+def files(objects, tree, lease, outcome, id):
+    content = objects.blob(outcome.digest.encode())
+    return objects.with_file(tree, f"results/{lease.fingerprint}", content)
+
+ledger = GitLedger(
+    url, campaign="study", folder=Path(folder), lease=float(lease), files=files, patience=120,
+    wall=lambda: time.time() + 3600 * float(hours), fresh=0.3,
+)
+print("begun", flush=True)
+while True:
+    claims = ledger.claim(runner, Offer(), int(batch))
+    for claim in claims:
+        time.sleep(float(slow))
+        try:
+            ledger.finish(claim.lease, Outcome(state="success", digest=runner))
+        except ClaimLost:
+            print("lost", flush=True)
+        else:
+            print(claim.lease.fingerprint, flush=True)
+    if not claims:
+        ledger.reap()
+        if not any(ledger.cells(states=["pending", "running"])):
+            break
+        time.sleep(0.3)
+print("nothing left", flush=True)
+ledger.close()
+"""
+
+
+@contextmanager
+def workers(url: str, folder: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
+    """Starts workers by name, each with a folder of that name, and ends what is left of them."""
+    started: list[subprocess.Popen[str]] = []
+
+    def start(name: str, **how: float) -> subprocess.Popen[str]:
+        given = {"batch": 3, "lease": 6, "hours": 0, "slow": 0, **how}
+        words = [sys.executable, "-c", WORKER, url, str(folder / name), *map(str, given.values())]
+        started.append(subprocess.Popen(words, stdout=subprocess.PIPE, text=True))
+        return started[-1]
+
+    try:
+        yield start
+    finally:
+        for process in started:
+            process.kill()
+            process.communicate()
+
+
+def lines(process: subprocess.Popen[str], number: int) -> list[str]:
+    assert process.stdout is not None
+    return [process.stdout.readline().strip() for _ in range(number)]
+
+
+def rest(process: subprocess.Popen[str]) -> list[str]:
+    """What it says to its end; a line that a kill cut in two is no promise."""
+    assert process.stdout is not None
+    said = process.stdout.read().splitlines(keepends=True)
+    process.wait()
+    return [line.strip() for line in said if line.endswith("\n")]
+
+
+def published(bare: Path) -> dict[str, list[str]]:
+    """Of each cell, what lies on the branches of the machines."""
+    found: dict[str, list[str]] = {}
+    for branch in git(bare, "for-each-ref", "--format=%(refname)", "refs/heads/machine").split():
+        for line in git(bare, "ls-tree", "-r", branch).splitlines():
+            blob, name = line.split()[2], line.rpartition("/")[2]
+            found.setdefault(name, []).append(git(bare, "cat-file", "blob", blob))
+    return found
