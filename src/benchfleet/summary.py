@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from contextlib import closing, suppress
+from contextlib import closing
 from typing import Any
 
 import benchfleet
@@ -76,9 +76,12 @@ def write_host_summary(bench: Bench, end: RunEnd) -> None:
 def write_summaries_of_others(bench: Bench) -> None:
     """Write the same for every other host, of what the ledger knows."""
     for host, results in _ended(bench).items():
-        with suppress(ValueError):  # of a host that has no name for a file nobody wants one
-            if host != bench.host:
-                _write_host_summary(bench, path_part(host), {"results": results})
+        try:
+            name = path_part(host)
+        except ValueError:  # whoever may write to the ledger may have named it so
+            continue
+        if host != bench.host:
+            _write_host_summary(bench, name, {"results": results})
 
 
 def _ended(bench: Bench) -> dict[str, list[dict[str, Any]]]:

@@ -7,11 +7,16 @@ import os
 import shutil
 import socket
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from benchfleet.domain.attempt import Outcome, RunnerId
 from benchfleet.domain.names import path_part
+from benchfleet.domain.resource import Offer
+from benchfleet.ledger.sqlite import SqliteLedger
+from benchfleet.testing import sample_cell
 
 from .conftest import MOCK, User
 
@@ -76,6 +81,19 @@ def test_what_each_other_host_did_is_written_beside_the_results(
     assert sorted(one["result"] for one in told["results"]) == ALL
     assert told["results"] == own["results"]
     assert not (hosts.folder / "all/study/desk_summary.json").exists()
+
+
+def test_a_host_of_a_name_that_leads_elsewhere_gets_no_summary(user: User) -> None:
+    user.write(MOCK)
+    user.run("ledger", "init", "study.yaml", *LEDGER)
+    with closing(SqliteLedger(user.folder / "shared.db", campaign="study")) as ledger:
+        ledger.enroll([sample_cell(0), sample_cell(1)])
+        hosts = ("../../evil", "lab/../../evil")
+        for host, claim in zip(hosts, ledger.claim(RunnerId("x"), Offer(), 2), strict=True):
+            ledger.finish(claim.lease, Outcome(state="failed", host=host))
+    user.run("merge", "study.yaml", *LEDGER)
+    found = [file.relative_to(user.folder) for file in user.folder.rglob("*_summary.json")]
+    assert [str(file) for file in found] == ["benchmark_results/study/lab_.._.._evil_summary.json"]
 
 
 def test_one_host_s_results_that_are_elsewhere_are_not_called_gone(hosts: User) -> None:
