@@ -13,9 +13,10 @@ from benchfleet.domain.resource import Choice, Offer
 from benchfleet.ledger.choices import ChosenCells, Lane, Waiting, sort_key
 from benchfleet.ledger.claiming_any import AHEAD, AHEAD_MAX, ClaimingAny
 from benchfleet.ledger.claims import Claims, text
-from benchfleet.ledger.connections import Connections, Value, do, numbers
+from benchfleet.ledger.connections import Connections
 from benchfleet.ledger.rows import CellTexts
 from benchfleet.ledger.sql import Clock
+from benchfleet.ledger.statements import Value, do, numbers
 from benchfleet.ledger.together import Together
 
 _FEW = 10_000  # chosen cells that are asked for by name, rather than among all that wait

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from itertools import chain
 from typing import Any, TypeVar
 
 import psycopg
@@ -16,6 +15,7 @@ from psycopg.types.numeric import Int8Dumper
 
 from benchfleet.errors import LedgerAway, LedgerError, LedgerFull, LedgerUnreachable
 from benchfleet.ledger.sql import read_statements
+from benchfleet.ledger.statements import Value, statement
 
 PATIENCE = 120.0  # seconds for a server that restarts or fails over
 _OPENING = (
@@ -51,30 +51,9 @@ _COMING = (
     "terminating connection",
 )
 _KEPT = 4  # idle connections: one claims and one tells what ended, for however many slots
-_FETCHED = 2000  # rows that a reader fetches at once
 _WELL = (psycopg.pq.ExecStatus.TUPLES_OK, psycopg.pq.ExecStatus.COMMAND_OK)
 T = TypeVar("T")
-Value = bytes | None  # as it crosses the line
 Answer = list[tuple[Value, ...]]
-
-
-def statement(name: str) -> bytes:
-    """The statement of that name, whose text is our own."""
-    return read_statements("postgres")[name].encode()
-
-
-def do(connection: Connection, name: str, **values: object) -> psycopg.Cursor:
-    """Run one statement by its name."""
-    return connection.execute(statement(name), values)
-
-
-def read(connection: Connection, name: str, **values: object) -> Iterator[tuple[Any, ...]]:
-    """The rows of one statement in the transaction that the connection is in, some at a time.
-    The statement has begun when this returns; its cursor ends with the transaction."""
-    declare = b"declare %s no scroll cursor for %s" % (name.encode(), statement(name))
-    connection.execute(declare, values)
-    fetch = b"fetch %d from %s" % (_FETCHED, name.encode())
-    return chain.from_iterable(iter(lambda: connection.execute(fetch).fetchall(), []))
 
 
 class _Line(Connection[Any]):
@@ -299,19 +278,3 @@ def _passes(error: psycopg.Error) -> bool:
     return isinstance(error, psycopg.OperationalError) and (
         error.sqlstate is None or error.sqlstate.startswith(("08", "57P"))
     )
-
-
-def array(values: Iterable[str | float | None]) -> bytes:
-    """Values as the text of an array of them."""
-    return ("{" + ",".join(map(_element, values)) + "}").encode()
-
-
-def numbers(values: Iterable[int]) -> bytes:
-    """Whole numbers as the text of an array of them."""
-    return b"{%s}" % b",".join([b"%d" % value for value in values])
-
-
-def _element(value: str | float | None) -> str:
-    if isinstance(value, str):
-        return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
-    return "NULL" if value is None else repr(value)

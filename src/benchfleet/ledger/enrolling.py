@@ -8,9 +8,9 @@ from typing import Any
 from psycopg import Connection
 
 from benchfleet.domain.cell import Cell, Fingerprint
-from benchfleet.ledger.connections import do
 from benchfleet.ledger.enrolment import Enrolment, LaneKey
 from benchfleet.ledger.rows import CellTexts
+from benchfleet.ledger.statements import do
 
 
 class PostgresEnrolment(Enrolment):

@@ -8,8 +8,9 @@ from typing import Any
 
 from benchfleet.domain.attempt import Lease, Outcome
 from benchfleet.errors import ClaimLost
-from benchfleet.ledger.connections import Connections, array, do
+from benchfleet.ledger.connections import Connections
 from benchfleet.ledger.sql import Clock
+from benchfleet.ledger.statements import array, do
 
 
 class Finishing:

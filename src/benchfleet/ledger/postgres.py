@@ -20,7 +20,7 @@ from benchfleet.errors import ClaimLost
 from benchfleet.ledger.addresses import schema_of, shown_url
 from benchfleet.ledger.base import DEFAULT_LEASE
 from benchfleet.ledger.claiming import Claiming
-from benchfleet.ledger.connections import PATIENCE, Connections, do
+from benchfleet.ledger.connections import PATIENCE, Connections
 from benchfleet.ledger.copying import Row, Tables
 from benchfleet.ledger.enrolling import PostgresEnrolment
 from benchfleet.ledger.finishing import Finishing
@@ -31,6 +31,7 @@ from benchfleet.ledger.present import campaigns_in
 from benchfleet.ledger.reading import Reading
 from benchfleet.ledger.rows import CellTexts
 from benchfleet.ledger.sql import Clock
+from benchfleet.ledger.statements import do
 from benchfleet.ledger.together import Together
 
 _WAKING = frozenset({"enrolled", "retry_asked", *GATE_EVENTS})  # may let somebody claim, or end
