@@ -292,11 +292,18 @@ class Bench:
     def _refuse_to_forget(self, absent: LedgerAbsent) -> None:
         """A new ledger beside old results would run everything again."""
         if next(published_folders(self.layout.root), None) is not None:
-            at = f" --ledger {shlex.quote(shown_url(self.url))}" if self.url else ""
+            where = shlex.quote(shown_url(self.url)) if self.url else ""
+            at = f" --ledger {where}" if where else ""
+            ways = [f"`benchfleet ledger rebuild {self.named}{at}` makes one from them"]
+            if self.url and self.layout.ledger.exists():
+                ways.insert(
+                    0,
+                    f"`benchfleet ledger copy {self.named} --to {where}` brings"
+                    f" {self.layout.ledger} there with its history",
+                )
             raise LedgerError(
                 f"{absent}, but results are: a new ledger would run them again.\n"
-                f"`benchfleet ledger rebuild {self.named}{at}` makes one from them;"
-                " or name another --results folder."
+                f"{'; '.join(ways)}; or name another --results folder."
             ) from absent
 
 

@@ -85,6 +85,18 @@ def test_a_ledger_that_is_gone_is_said_by_every_verb(finished: User) -> None:
         assert "ledger rebuild" in finished.run(verb, "study.yaml", code=3).stderr
 
 
+def test_results_with_a_ledger_of_their_own_are_brought_to_another_with_its_history(
+    finished: User,
+) -> None:
+    asked = ("run", "study.yaml", "--ledger", f"sqlite:///{finished.folder / 'other.db'}")
+    said = finished.run(*asked, code=3).stderr
+    assert "`benchfleet ledger copy " in said
+    assert f"benchfleet: {finished.folder}/other.db is not there" in said
+    for file in finished.results.glob("ledger.db*"):
+        file.unlink()
+    assert "ledger copy" not in finished.run(*asked, code=3).stderr
+
+
 def test_rebuilding_leaves_out_what_was_changed(finished: User) -> None:
     for file in finished.results.glob("ledger.db*"):
         file.unlink()

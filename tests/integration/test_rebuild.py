@@ -22,9 +22,10 @@ from benchfleet.ledger.sqlite import SqliteLedger
 from benchfleet.results.layout import Layout
 from benchfleet.results.publish import publish
 from benchfleet.results.write import AttemptFolder, Verdict
-from benchfleet.runner.rebuild import rebuild
+from benchfleet.runner.rebuild import rebuild, take_in_found
 from benchfleet.runner.recover import Recovered, publish_what_was_committed
 from benchfleet.testing import FakeClock, sample_cell
+from stage import Stage, cells
 
 ME = RunnerId("me")
 VERDICT = Verdict(
@@ -326,3 +327,29 @@ def test_a_sealed_attempt_that_the_ledger_refused_stays(ledger: Ledger, layout: 
     ledger.finish(claim.lease, Outcome(state="success", digest="of another attempt"))
     assert list(publish_what_was_committed(ledger, layout)) == []
     assert (folder.folder / "cell.json").exists()
+
+
+def test_an_empty_ledger_beside_results_learns_of_them_and_nothing_runs_again(
+    tmp_path: Path,
+) -> None:
+    first = Stage(tmp_path)
+    first.run(cells(3))
+    again = Stage(tmp_path)  # its ledger is new
+    again.ledger.enroll(cells(1))  # by another machine, say
+    end = again.run(cells(4))
+    assert [name for _, name in again.engine.orders] == [cells(4)[3].id]
+    assert (end.progress.reused, set(again.states().values())) == (3, {"success"})
+    (said,) = again.said("warning")
+    assert said.message == "took in 3 results that lie here; the ledger did not know of them"
+
+
+def test_a_result_that_the_ledger_has_as_cancelled_or_of_another_content_is_not_taken_in(
+    layout: Layout,
+) -> None:
+    ledger, changed = MemoryLedger(), sample_cell(1, version="2")
+    published(layout, sample_cell(0))
+    published(layout, sample_cell(1))
+    ledger.enroll([sample_cell(0)])
+    ledger.record(Event(kind="cancel_asked", fingerprint=sample_cell(0).fingerprint))
+    assert take_in_found(ledger, layout, [sample_cell(0), changed]).taken == 0
+    assert states(ledger) == {sample_cell(0).id: "cancelled"}

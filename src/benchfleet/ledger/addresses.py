@@ -36,7 +36,10 @@ def split_url(url: str) -> tuple[str, str]:
         return "sqlite", url
     if scheme not in registry.names("ledgers"):
         raise UnknownName(registry.no_such("ledgers", scheme))
-    return scheme, rest.removeprefix("//")
+    rest = rest.removeprefix("//")
+    if scheme == "sqlite" and rest.startswith("//"):  # sqlite:////abs/ledger.db, as others write it
+        rest = "/" + rest.lstrip("/")
+    return scheme, rest
 
 
 def usual_lease(url: str) -> float:

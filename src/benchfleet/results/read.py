@@ -144,11 +144,29 @@ def published_folders(root: Path) -> Iterator[Path]:
     """Every published folder below a campaign's folder; links are not followed."""
     for pattern in ("*/*/*", "*/*/*/*"):
         for file in sorted(root.glob(f"{pattern}/{names.CELL}")):
-            relative = file.relative_to(root)
-            inside = [root.joinpath(*relative.parts[: n + 1]) for n in range(len(relative.parts))]
-            if relative.parts[0].startswith(".") or any(part.is_symlink() for part in inside):
-                continue
-            yield file.parent
+            if not _is_hidden_or_linked(root, file):
+                yield file.parent
+
+
+def has_published(root: Path) -> bool:
+    """Whether anything may be published below a campaign's folder; quick."""
+    try:
+        with os.scandir(root) as entries:
+            return any(not one.name.startswith(".") and one.is_dir() for one in entries)
+    except FileNotFoundError:
+        return False
+
+
+def is_sealed(root: Path, folder: Path) -> bool:
+    """Whether a public folder has a cell.json; links are not followed."""
+    file = folder / names.CELL
+    return file.is_file() and not _is_hidden_or_linked(root, file)
+
+
+def _is_hidden_or_linked(root: Path, file: Path) -> bool:
+    parts = file.relative_to(root).parts
+    inside = (root.joinpath(*parts[: n + 1]) for n in range(len(parts)))
+    return parts[0].startswith(".") or any(part.is_symlink() for part in inside)
 
 
 def log_tail(log: Path, *, lines: int = 20, most: int = 8192) -> str:

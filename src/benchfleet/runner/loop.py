@@ -63,6 +63,7 @@ from benchfleet.runner.orders import Here, Orders
 from benchfleet.runner.outlook import outlook
 from benchfleet.runner.place import Pool
 from benchfleet.runner.progress import NoticeKind, Observer, Progress
+from benchfleet.runner.rebuild import take_in_found
 from benchfleet.runner.recover import publish_what_was_committed
 from benchfleet.runner.shift import Shift
 from benchfleet.runner.slots import Slots
@@ -288,15 +289,21 @@ class Runner:
                     self._cells.concluded(arrival)
 
     def _enroll(self) -> None:
+        found = take_in_found(self._ledger, self._layout, self._enrolled)
         if self._shift.enrolls:
             self._ledger.enroll(self._enrolled)
         self._ledger.reap()
         self._course.count()
         self._course.progress.reused = self._course.progress.states.get("success", 0)
         self._course.say("run_started")
-        for found in publish_what_was_committed(self._ledger, self._layout, publish=self._publish):
-            kind: NoticeKind = "warning" if found.problem else "published_late"
-            self._course.say(kind, cell=found.path, message=found.problem)
+        if found.taken:
+            told = f"took in {found.taken} results that lie here; the ledger did not know of them"
+            self._course.say("warning", message=told)
+        for path, why in found.refused:
+            self._course.say("warning", cell=path, message=why)
+        for late in publish_what_was_committed(self._ledger, self._layout, publish=self._publish):
+            kind: NoticeKind = "warning" if late.problem else "published_late"
+            self._course.say(kind, cell=late.path, message=late.problem)
 
     # Between arrivals
 

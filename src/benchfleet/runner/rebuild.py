@@ -1,8 +1,9 @@
-"""Making a ledger again from what is published: the way out of a lost or damaged one."""
+"""Entering into a ledger what is published and it does not know: the way out of a lost or damaged
+one, and of a new one beside old results."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from math import isfinite
 from pathlib import Path
@@ -12,12 +13,12 @@ from benchfleet.domain.attempt import CellRecord, Outcome, RunnerId
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.event import Event
 from benchfleet.domain.resource import Choice, Offer
-from benchfleet.domain.state import FINAL_STATES
+from benchfleet.domain.state import FINAL_STATES, State
 from benchfleet.domain.usage import Usage
 from benchfleet.errors import ResultsError
 from benchfleet.ledger.base import Ledger
 from benchfleet.results.layout import Layout
-from benchfleet.results.read import damage, published_folders, sealed
+from benchfleet.results.read import damage, has_published, is_sealed, published_folders, sealed
 from benchfleet.results.summary import numbers_and_truths
 
 
@@ -48,7 +49,27 @@ def rebuild(ledger: Ledger, layout: Layout) -> Rebuilt:
     Left out by name: folders that are not as they were sealed, whose place the ledger has given
     to another cell, or whose cell another runner holds.
     """
-    found, refused = _published(layout.root)
+    found, refused = _read_all(layout.root, published_folders(layout.root))
+    return _enter_all(ledger, found, refused)
+
+
+def take_in_found(ledger: Ledger, layout: Layout, cells: Sequence[Cell]) -> Rebuilt:
+    """Enter the published results of those of these cells that the ledger does not know, or has as
+    pending: run again, they could not be published. Cheap where nothing is published."""
+    found: list[_Published] = []
+    if has_published(layout.root):
+        among = {str(cell.fingerprint) for cell in cells}
+        ended: Sequence[State] = ["running", *FINAL_STATES]
+        among -= {str(one.fingerprint) for one in ledger.cells(states=ended, among=among)}
+        left = [cell for cell in cells if cell.fingerprint in among]
+        paths = (cell.path(marked=marked) for cell in left for marked in (False, True))
+        folders = map(layout.published, paths)
+        there = (folder for folder in folders if is_sealed(layout.root, folder))
+        found = [one for one in _read_all(layout.root, there)[0] if one.cell.fingerprint in among]
+    return _enter_all(ledger, found, []) if found else Rebuilt(taken=0, known=0, refused=())
+
+
+def _enter_all(ledger: Ledger, found: list[_Published], refused: list[tuple[str, str]]) -> Rebuilt:
     found, misplaced = _placed(found, ledger.cells())
     ledger.enroll(
         (result.cell for result in found),
@@ -72,9 +93,11 @@ def rebuild(ledger: Ledger, layout: Layout) -> Rebuilt:
     return Rebuilt(taken=taken, known=known, refused=tuple(refused))
 
 
-def _published(root: Path) -> tuple[list[_Published], list[tuple[str, str]]]:
+def _read_all(
+    root: Path, folders: Iterable[Path]
+) -> tuple[list[_Published], list[tuple[str, str]]]:
     found, refused = [], []
-    for folder in published_folders(root):
+    for folder in folders:
         path = folder.relative_to(root).as_posix()
         try:
             found.append(_read(folder, path))
