@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 _WIDEST_NAME = 24
-_PADDING = 2  # of a column, both sides together
+_PADDING = 3  # of a column, both sides together, and what parts it from the next
 _MOST_CELLS = 4
 _LONGEST_MESSAGE = 300
 _STYLES = {wording.HIGHER: "green", wording.LOWER: "red", wording.NOT_SURE: "dim"}
@@ -70,11 +70,12 @@ def _tables(comparison: Comparison, model: str, width: int) -> Iterator[Table]:
         if column:
             columns[name] = column
     shown = [wording.one_line(config) for config in comparison.configs]
-    left = width - _PADDING - min(_WIDEST_NAME, max(map(cell_len, shown)))
+    left = width - min(_WIDEST_NAME, max(map(cell_len, [*shown, "baseline"])))
     room, block = left, list[str]()
     for name, column in columns.items():
         lines = [line for lines in column.values() for line in lines]
-        wide = _PADDING + max(map(cell_len, lines))
+        heading = min(_WIDEST_NAME, cell_len(wording.one_line(name)))
+        wide = _PADDING + max(heading, *map(cell_len, lines), 0)
         if block and wide > room:
             yield _table(comparison, model, {one: columns[one] for one in block})
             room, block = left, []

@@ -60,6 +60,17 @@ def test_many_benchmarks_are_split_into_tables_that_fit(study):
     assert all(text.count(f"recall_{name} ") == 1 for name in names)
 
 
+def test_long_names_of_benchmarks_and_their_numbers_stay_whole(study):
+    names = [f"{100 + n}@f7419d6f" for n in range(8)]
+    for name in names:
+        study.done("dense", [1, 0], subset=name)
+        study.done("streaming", [1, 0], subset=name)
+    for width in (80, 100):
+        text = printed(study, width=width).split("Mean ±")[0]
+        assert all(text.count(f" recall_{name} ") == 1 for name in names)
+        assert text.count(" 0.500 ± ") == 2 * len(names)
+
+
 def test_a_model_is_left_out_of_benchmarks_that_it_does_not_have(study):
     study.done("dense", [1, 0], model="a", subset="128")
     study.done("dense", [1, 0], model="b", subset="512")
