@@ -123,7 +123,7 @@ MINE = "import json, sys\njson.dump({'score': 1.0}, open(sys.argv[1] + '/metrics
 def test_every_command_that_runs_on_a_host_is_one_of_those_told_beforehand(
     user: User, told: Told, inventory: Callable[..., None]
 ) -> None:
-    """hosts check, a run that sends files, and a bootstrap that fails for want of an index."""
+    """hosts check, probe, a run that sends files, a bootstrap that fails for want of an index."""
     user.write(STUDY)
     user.write(MINE, "mine.py")
     inventory(told.sshd.host("ready"), told.sshd.host("bare", python=""))
@@ -133,6 +133,7 @@ def test_every_command_that_runs_on_a_host_is_one_of_those_told_beforehand(
     known = [one["words"] for host in listed["hosts"].values() for one in host]
     user.run("hosts", "check", "machines.json", code=1)
     user.run("run", "study.yaml", "--machines", "machines.json", "--hosts", "ready", code=None)
+    user.run("probe", "--machines", "machines.json", "--hosts", "ready", "--quick")
     user.run("hosts", "bootstrap", "machines.json", "--hosts", "bare", "--yes", code=1)
     ran = told.commands()
     assert [words for words in ran if not is_listed(words, known)] == []
@@ -140,5 +141,6 @@ def test_every_command_that_runs_on_a_host_is_one_of_those_told_beforehand(
     for part in ("store import receive", "slot.launch", "machines.facts"):
         assert any(part in program for program in programs), part
     assert any("pip" in words for words in ran)
+    assert any("probe" in words for words in ran)
     checks = levels(user, "--machines", "machines.json", code=1)
     assert (checks["host ready"], checks["host bare"]) == ("ok", "problem")

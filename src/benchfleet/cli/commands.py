@@ -22,7 +22,8 @@ from benchfleet.machines.wheel import interpreter_of, running_wheel
 _NOTE = """\
 <…> stands for what differs from time to time. A slot is a Python process that starts itself again,
 bound to its devices (python -c …), once more for --trial-gpus, and with the interpreter that a
-model names under 'python'. What bootstrap does with --extra or --wheels:
+model names under 'python'. To tell of itself a host starts `uname -p`, and to measure itself
+`python -m benchfleet.machines.probe.compute`. What bootstrap does with --extra or --wheels:
 benchfleet hosts bootstrap {machines} --extra hf --dry-run"""
 
 
@@ -52,7 +53,7 @@ def show(arguments: argparse.Namespace) -> int:
 
 
 def commands_on(host: Host) -> Iterator[Command]:
-    """Those of ``hosts check``, ``hosts bootstrap`` and of runs."""
+    """Those of ``hosts check``, ``hosts bootstrap``, ``probe`` and of runs."""
     python = interpreter_of(host)
     yield Command(title="see whether it answers", words=REACH)
     yield Command(title="have it tell of itself", words=(python, "-c", ASK, host.folder))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from typing import Any
 
@@ -17,6 +17,7 @@ from benchfleet.cli.hosts_check import check
 from benchfleet.cli.words import printable, shown_path
 from benchfleet.domain.eligibility import default
 from benchfleet.domain.host import Host
+from benchfleet.engines.commands import probe as measure
 from benchfleet.engines.openssh import OpenSsh, connections
 from benchfleet.engines.ssh_command import ask
 from benchfleet.errors import BenchfleetError
@@ -47,9 +48,8 @@ def _one(host: Host, ssh: OpenSsh, campaign: Campaign | None, quick: bool) -> Pr
         said = f"{checked.trouble.stage}: {checked.trouble.message}"
         hint = "; see `benchfleet hosts bootstrap`" if checked.trouble.stage == "benchfleet" else ""
         return Probed(host=host.name, problem=said + hint)
-    words = ["env", f"BENCHFLEET_HOST={host.name}", interpreter_of(host)]
-    words += ["-m", "benchfleet.cli.main", "probe", "--json", "--out", host.folder]
-    answer = ask(ssh, host, [*words, "--quick"] if quick else words)
+    words = measure(replace(host, python=interpreter_of(host)), quick=quick)
+    answer = ask(ssh, host, words)
     if answer.code != 0:
         return Probed(host=host.name, problem=answer.last or f"exit code {answer.code}")
     try:

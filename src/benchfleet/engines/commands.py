@@ -1,4 +1,4 @@
-"""Every command that a run has run on a host, in one place; those of bootstrap are its plan's.
+"""Every command that is run on a host, in one place; those of bootstrap are its plan's.
 
 Whoever has to approve commands beforehand is shown this list (`benchfleet doctor --commands`), and
 what runs them takes them from here.
@@ -60,6 +60,12 @@ def look(host: Host, place: str) -> list[str]:
     return [host.python, "-c", _LOOK, place]
 
 
+def probe(host: Host, *, quick: bool = False) -> list[str]:
+    """It measures itself."""
+    words = ["env", f"BENCHFLEET_HOST={host.name}", host.python, "-m", "benchfleet.cli.main"]
+    return [*words, "probe", "--json", "--out", host.folder, *(["--quick"] if quick else [])]
+
+
 def commands(host: Host, python: str) -> Iterator[Command]:
     """All of them, in the order of a run's life; `python` is the interpreter that it has there."""
     host = replace(host, python=python)
@@ -77,6 +83,8 @@ def commands(host: Host, python: str) -> Iterator[Command]:
             "<place>",
         ],
         "look for a model that it has by itself": look(host, "<place>"),
+        "have it measure itself (probe)": probe(host),
+        "have it measure itself soon (probe --quick)": probe(host, quick=True),
     }
     for title, words in told.items():
         yield Command(title=title, words=tuple(words))
