@@ -15,7 +15,7 @@ from benchfleet.git.process import Git
 
 EMPTY_TREE = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
 _FOLDERS = 500  # that are remembered; a merge asks for each result in the same few
-_FOLDER, _FILE = b"40000", b"100644"
+_FOLDER, _FILE, _SUBMODULE = b"40000", b"100644", b"160000"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -178,10 +178,20 @@ class Objects:
         if tree not in self._folders:
             if len(self._folders) >= _FOLDERS:
                 self._folders.clear()
-            self._folders[tree] = dict(self._parsed(tree))
+            self._folders[tree] = {
+                name.decode("utf-8", "surrogateescape"): (oid, mode == _FOLDER)
+                for mode, name, oid in self._parsed(tree)
+                if mode == _FOLDER or mode.startswith(b"100")
+            }
         return self._folders[tree]
 
-    def _parsed(self, tree: str) -> Iterator[tuple[str, tuple[str, bool]]]:
+    def everything(self, tree: str) -> dict[bytes, tuple[str, str]]:
+        """What lies in a folder, links and submodules too: by name, "blob", "tree" or "commit", and
+        the object."""
+        kinds = {_FOLDER: "tree", _SUBMODULE: "commit"}
+        return {name: (kinds.get(mode, "blob"), oid) for mode, name, oid in self._parsed(tree)}
+
+    def _parsed(self, tree: str) -> Iterator[tuple[bytes, bytes, str]]:
         if tree == EMPTY_TREE:
             return
         _, content = self.read(tree)
@@ -189,10 +199,8 @@ class Objects:
         while start < len(content):
             space = content.index(b" ", start)
             end = content.index(b"\0", space)
-            mode, name = content[start:space], content[space + 1 : end]
-            oid, start = content[end + 1 : end + 21].hex(), end + 21
-            if mode == _FOLDER or mode.startswith(b"100"):
-                yield name.decode("utf-8", "surrogateescape"), (oid, mode == _FOLDER)
+            yield content[start:space], content[space + 1 : end], content[end + 1 : end + 21].hex()
+            start = end + 21
 
     def at(self, tree: str, path: str) -> tuple[str, bool] | None:
         """The object at a path of a tree and whether it is a folder; None where there is none."""

@@ -6,8 +6,8 @@ import os
 import shlex
 import signal
 import subprocess
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -54,7 +54,7 @@ class Git:
         environ: Mapping[str, str] | None = None,
         timeout: float = TIMEOUT,
     ) -> None:
-        self.folder, self._timeout = folder, timeout
+        self.folder, self.timeout = folder, timeout
         self._environ = _environment(os.environ if environ is None else environ)
         self._ssh_known = "GIT_SSH_COMMAND" in self._environ
 
@@ -68,27 +68,36 @@ class Git:
     def ask(self, *arguments: str, stdin: bytes = b"") -> Ended:
         """Run a command to its end. Raises GitError where there is no git, GitAway where it takes
         too long."""
+        with self.running(self.command(*arguments), arguments[0]) as process:
+            out, err = process.communicate(stdin, timeout=self.timeout)
+        return Ended(code=process.returncode, out=out, err=err.decode("utf-8", "replace"))
+
+    @contextmanager
+    def running(
+        self, command: Sequence[str], name: str, environ: Mapping[str, str] | None = None
+    ) -> Iterator[subprocess.Popen[bytes]]:
+        """A process that is killed, with all that it started, where the block does not end well.
+        Raises GitError where there is no git, GitAway for subprocess.TimeoutExpired."""
         try:
             process = subprocess.Popen(
-                self.command(*arguments),
+                command,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
-                env=self._environ,
+                env=self._environ if environ is None else environ,
                 start_new_session=True,  # Ctrl-C is ours to judge: a push is let end
             )
         except FileNotFoundError as error:
             raise GitError("git is not installed here; install it and run again") from error
         try:
-            out, err = process.communicate(stdin, timeout=self._timeout)
+            yield process
         except BaseException as error:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.communicate()
             if isinstance(error, subprocess.TimeoutExpired):
-                raise GitAway(f"git {arguments[0]} has not ended in {self._timeout:g} s") from error
+                raise GitAway(f"git {name} has not ended in {self.timeout:g} s") from error
             raise
-        return Ended(code=process.returncode, out=out, err=err.decode("utf-8", "replace"))
 
     def reach(self, *arguments: str) -> Ended:
         """The same for a command that talks to a remote."""
