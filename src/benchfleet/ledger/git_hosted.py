@@ -14,16 +14,17 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Protocol
 
 from benchfleet.domain.attempt import CellRecord, Claim, Lease, Outcome, RunnerId
 from benchfleet.domain.cell import Cell, Fingerprint
 from benchfleet.domain.event import Event
-from benchfleet.domain.resource import Choice, Offer
+from benchfleet.domain.resource import Offer
 from benchfleet.domain.state import State
 from benchfleet.ledger.copying import Row, SqlTables, Tables
+from benchfleet.ledger.git_ahead import Ahead
 from benchfleet.ledger.git_taking import ACTS
 
 PUSHES = 6  # a minute, of all installations together
@@ -86,11 +87,9 @@ class HostedLedger:
         self._threads = threads
         self._lock = threading.Lock()
         self._waiting: list[_Wish] = []
-        self._ahead: dict[str, Claim] = {}  # claimed, and not given to the runner yet
-        self._held: set[str] = set()
+        self._ahead = Ahead()
         self._renewing: tuple[Lease, ...] | None = None  # what the next push renews
         self._lost: set[tuple[str, int]] = set()  # fingerprints and tokens, not told yet
-        self._wanted: dict[int, tuple[RunnerId, Offer, int]] = {}  # by the GPUs of the slot
         self._since: float | None = None  # when the first thing that waits came
         self._next = clock() + self._random.uniform(0.0, 3 * _SPACE)
         self._ending = threading.Event()
@@ -103,7 +102,7 @@ class HostedLedger:
         waits hears what came of it."""
         now = self._clock()
         with self._lock:
-            idle = not self._waiting and not self._wanted
+            idle = not self._waiting and not self._ahead.lacks
             soon = self._since is None or now < max(self._next, self._since + _GATHER)
         if idle or soon:
             return False
@@ -121,8 +120,8 @@ class HostedLedger:
     def _tell(self) -> None:
         with self._lock:
             wishes, self._waiting = self._waiting, []
-            wanted, self._wanted, self._since = self._wanted, {}, None
-        claiming = [_Wish(partial(self.inside.claimed, *one)) for one in wanted.values()]
+            wanted, self._since = self._ahead.wanted(), None
+        claiming = [_Wish(partial(self.inside.claimed, *one)) for one in wanted]
         together = [*wishes, *claiming]
         try:
             answers = self.inside.shared([wish.verb for wish in together])
@@ -133,7 +132,7 @@ class HostedLedger:
         with self._lock:
             for wish in claiming:
                 if not isinstance(wish.answer, BaseException):
-                    self._ahead.update((claim.lease.fingerprint, claim) for claim in wish.answer)
+                    self._ahead.put(wish.answer)
         for wish in wishes:
             wish.told.set()
 
@@ -166,16 +165,10 @@ class HostedLedger:
     def claim(self, runner: RunnerId, offer: Offer, limit: int = 1) -> Sequence[Claim]:
         """What was claimed ahead and fits; where that is not enough, more is asked for."""
         with self._lock:
-            fit = [claim for claim in self._ahead.values() if _fits(claim, offer)]
-            given = sorted(fit, key=lambda claim: _order(claim, offer))[:limit]
-            for claim in given:
-                del self._ahead[claim.lease.fingerprint]
-                self._held.add(claim.lease.fingerprint)
-            lacking = max(limit, len(self._held)) - len(self._ahead)
-            if lacking > 0 and offer.gpus not in self._wanted:
-                self._wanted[offer.gpus] = runner, _still(offer), lacking
+            taken = self._ahead.take(runner, offer, limit)
+            if self._ahead.lacks:
                 self._came()
-        return given
+        return taken
 
     def finish(self, lease: Lease, outcome: Outcome) -> None:
         with self.inside.kept(lease, outcome):
@@ -183,7 +176,8 @@ class HostedLedger:
 
     def finishing(self, lease: Lease, outcome: Outcome) -> _Wish:
         """`finish`, of which the answer comes later."""
-        self._held.discard(lease.fingerprint)
+        with self._lock:
+            self._ahead.ended([lease])
         return self._wish(lambda: self.inside.finished(lease, outcome))
 
     def renew(self, leases: Sequence[Lease]) -> Sequence[Lease]:
@@ -197,18 +191,17 @@ class HostedLedger:
 
     def _renew(self) -> None:
         with self._lock:
-            leases, ahead = self._renewing or (), [claim.lease for claim in self._ahead.values()]
+            leases, ahead = self._renewing or (), self._ahead.leases()
         held = self.inside.renewed([*leases, *ahead])
         good = {(lease.fingerprint, lease.token) for lease in held}
         with self._lock:
             self._renewing = None
             self._lost |= {(one.fingerprint, one.token) for one in leases} - good
-            for lease in ahead:
-                if (lease.fingerprint, lease.token) not in good:
-                    self._ahead.pop(lease.fingerprint, None)
+            self._ahead.lose(one for one in ahead if (one.fingerprint, one.token) not in good)
 
     def release(self, leases: Sequence[Lease], reason: str) -> None:
-        self._held.difference_update(lease.fingerprint for lease in leases)
+        with self._lock:
+            self._ahead.ended(leases)
         if leases:
             self._wish(lambda: self.inside.released(leases, reason))
 
@@ -268,36 +261,9 @@ class HostedLedger:
         if self._teller is not None:
             self._teller.join()
         with self._lock:
-            ahead = [claim.lease for claim in self._ahead.values()]
-            self._ahead, self._wanted = {}, {}
+            ahead = self._ahead.clear()
         if ahead:
             self._wish(lambda: self.inside.released(ahead, "its runner ended"))
         if self._waiting:
             self._tell()
         self.inside.close()
-
-
-def _still(offer: Offer) -> Offer:
-    """The offer with its choice as it is now: the runner's own changes while we use it."""
-    if offer.among is None:
-        return offer
-    choice = Choice()
-    for fingerprint in offer.among:
-        choice.put(fingerprint, offer.among.rank(fingerprint))
-    return replace(offer, among=choice)
-
-
-def _fits(claim: Claim, offer: Offer) -> bool:
-    cell = claim.cell
-    return (
-        cell.need.gpus <= offer.gpus
-        and cell.need.vram <= offer.vram
-        and (offer.among is None or cell.fingerprint in offer.among)
-        and offer.weight(cell.model.load_key) is not None
-    )
-
-
-def _order(claim: Claim, offer: Offer) -> tuple[int, float]:
-    cell = claim.cell
-    rank = offer.among.rank(cell.fingerprint) if offer.among is not None else 0.0
-    return -cell.priority, rank + (offer.weight(cell.model.load_key) or 0.0)
