@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from .conftest import User
 
 SCRIPT = """\
@@ -131,3 +133,21 @@ def test_wrong_words_are_told(user: User) -> None:
     assert "experiment stands beside name" in user.run("plan", "study.yaml", code=2).stderr
     file.write_text(CAMPAIGN.replace("results/e0_results.json", "../e0_results.json"))
     assert "leaves the campaign's folder" in user.run("plan", "study.yaml", code=2).stderr
+
+
+def test_a_task_file_written_by_hand_says_what_a_machine_runs(
+    user: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study(user)
+    task = {"experiment": "P1", "config": "prerequisites/p1_config.json", "output": "p1.json"}
+    told = {"machine": "machine1", "phase": "prerequisites", "tasks": [task]}
+    user.write(json.dumps(told), "tasks.json")
+    work = ("work", "study.yaml", "--assigned", "tasks.json", "--cpu-slots", "1")
+    assert "is for 'machine1'" in user.run(*work, code=2).stderr
+    monkeypatch.setenv("BENCHFLEET_HOST", "machine1")
+    user.run(*work)
+    assert user.published().keys() == {"tiny/dense/P1"}
+    for wrong in ({"tasks": [{**task, "experiment": "E0"}]}, {"phase": "e9"}):
+        user.write(json.dumps({**told, **wrong}), "tasks.json")
+        said = user.run(*work, code=2).stderr
+        assert "tasks.json holds no tasks for a machine: no cell of phase" in said

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from benchfleet.bench import Bench
 from benchfleet.cli.words import shown_path
@@ -52,7 +53,7 @@ def read_tasks(place: str, bench: Bench, *, stays: bool) -> Tasks:
     folders = [Path(), *([bench.folder] if bench.folder else [])]
     file = Path(place) if place else next((f / name for f in folders if (f / name).exists()), None)
     if file is not None:
-        found = _read(file)
+        found = _read(file, bench)
         _check(found, bench)
         if plan is None or found.plan == plan.name or found.plan not in names:
             return replace(found, known=names)
@@ -92,22 +93,44 @@ def _of(plan: Plan, bench: Bench, known: frozenset[str]) -> Tasks:
     return Tasks(by=by, forms=forms, plan=plan.name, known=known)
 
 
-def _read(file: Path) -> Tasks:
+def _read(file: Path, bench: Bench) -> Tasks:
+    """What a file says, of `benchfleet assign` or written by hand."""
     try:
         if file.stat().st_size > _LARGEST:
             raise ValueError("it is too large")
         told = json.loads(file.read_text("utf-8"))
+        by_hand = "campaign" not in told
         return Tasks(
             by=str(shown_path(file.absolute())),
-            forms={str(one["declared"]): str(one["cell"]) for one in told["tasks"]},
+            forms=_named(told, bench)
+            if by_hand
+            else {str(one["declared"]): str(one["cell"]) for one in told["tasks"]},
             plan=str(told.get("plan", "")),
             machine=str(told["machine"]),
-            campaign=str(told["campaign"]),
+            campaign=bench.campaign.name if by_hand else str(told["campaign"]),
         )
     except OSError as error:
         raise BenchfleetError(f"{file} cannot be read: {error.strerror}") from None
+    except KeyError as error:
+        raise BenchfleetError(f"{file} holds no tasks for a machine: no key {error}") from None
     except (ValueError, LookupError, TypeError) as error:
-        raise BenchfleetError(f"{file} holds no tasks of `benchfleet assign`: {error}") from None
+        raise BenchfleetError(f"{file} holds no tasks for a machine: {error}") from None
+
+
+def _named(told: Mapping[str, Any], bench: Bench) -> dict[str, str]:
+    """The cells of the experiments that a file names by its own hand's words, in its phase."""
+    phase, cells = str(told.get("phase", "")), bench.cells()
+    mine = [cell for cell in cells if not phase or cell.phase in ("", phase)]
+    found = {}
+    for task in told["tasks"]:
+        name = str(task["experiment"])
+        meant = [str(cell.fingerprint) for cell in mine if cell.workload.label == name]
+        if not meant:
+            there = ", ".join(dict.fromkeys(cell.workload.label for cell in mine)) or "none"
+            of = f" of phase {phase!r}" if phase else ""
+            raise ValueError(f"no cell{of} is of the experiment {name!r}; there are {there}")
+        found.update({fingerprint: fingerprint for fingerprint in meant})
+    return found
 
 
 def _check(tasks: Tasks, bench: Bench) -> None:
