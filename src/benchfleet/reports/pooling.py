@@ -56,6 +56,11 @@ class Pool:
         """Whether a repeat has a score, and no samples of it are here."""
         return any(not samples for _, _, samples in self.scored)
 
+    @property
+    def has_none(self) -> bool:
+        """Whether its benchmark told of no samples at all, as a script may."""
+        return all(outcome.metrics.get("samples") == 0 for outcome in self.outcomes)
+
     def settle(self, *, by_sample: bool) -> None:
         """Take the samples, or the headlines, as the values.
 
@@ -85,6 +90,11 @@ class Row:
     def lacks_samples(self) -> bool:
         """Whether scores stand for samples that are not here."""
         return any(pool.lacks_samples for pool in self.pools.values())
+
+    @property
+    def has_none(self) -> bool:
+        """Whether there are no samples that could be here."""
+        return all(pool.has_none for pool in self.pools.values())
 
     def measured(self) -> dict[str, Mapping[Key, float]]:
         """The values of the configs that have any."""

@@ -232,8 +232,10 @@ def _time(pairs: Iterable[tuple[Cell, CellRecord | None]]) -> tuple[TimeSpent, .
 
 def _notes(rows: Sequence[Row], records: Iterable[CellRecord]) -> Iterator[str]:
     """What keeps the numbers from meaning what they seem to."""
-    absent = dict.fromkeys(row.benchmark for row in rows if row.lacks_samples)
-    if absent:
+    lacking = [row for row in rows if row.lacks_samples]
+    if bare := dict.fromkeys(row.benchmark for row in lacking if row.has_none):
+        yield f"{', '.join(bare)}: without samples of its own, each repeat counts as one value."
+    if absent := dict.fromkeys(row.benchmark for row in lacking if not row.has_none):
         yield (
             f"Not all samples of {', '.join(absent)} are here: each repeat counts as one value "
             "there."

@@ -145,6 +145,14 @@ def test_samples_that_are_not_here_are_told_apart_from_a_score_that_is_no_mean(s
     ]
 
 
+def test_a_script_that_tells_of_no_samples_lacks_none(study):
+    study.done("dense", [], headline=0.5)
+    study.done("window", [], headline=0.25)
+    assert study.compared().notes == (
+        "recall_512: without samples of its own, each repeat counts as one value.",
+    )
+
+
 def test_a_headline_that_is_no_mean_counts_once_for_each_repeat(study):
     for repeat, (dense, window) in enumerate([(50.0, 40.0), (60.0, 52.0), (70.0, 61.0)]):
         study.done("dense", [1, 0], headline=dense, repeat=repeat)
