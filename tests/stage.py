@@ -12,6 +12,7 @@ from typing import Any
 
 from benchfleet.domain.attempt import RunnerId
 from benchfleet.domain.cell import Cell
+from benchfleet.domain.placing import Placing
 from benchfleet.domain.resource import Device
 from benchfleet.engines.base import (
     Done,
@@ -157,6 +158,7 @@ class Stage:
     policy: Policy | None = None  # the default one
     gating: Gating = field(default_factory=Gating)
     shift: Shift = Shift()  # noqa: RUF009 - frozen
+    placing: Callable[[], Placing] = Placing
     keeps: bool = True  # False: attempts have no folders, and many cells take little time
 
     def __post_init__(self) -> None:
@@ -202,6 +204,7 @@ class Stage:
             ending=self.ending,
             gating=self.gating,
             shift=self.shift,
+            placing=self.placing,
             **({} if self.keeps else {"folder": NoFolder, "publish": lambda folder, public: None}),
         )
 

@@ -32,6 +32,7 @@ from benchfleet.machines.devices import (
 )  # fmt: skip
 from benchfleet.machines.headroom import headroom
 from benchfleet.machines.provenance import provenance
+from benchfleet.placing import placing_of
 from benchfleet.results.disk import EmptyFolders, make_folder
 from benchfleet.results.publish import Publish, publish
 from benchfleet.results.scribe import Scribe
@@ -177,6 +178,9 @@ def run_cells(
             publish=sender.publish if sender else public,
             publish_all=None if sender else all_public,
             gating=_gating(bench, cells, patient=shift.patient),
+            placing=partial(
+                placing_of, bench.campaign, ledger, here=bench.host if fleet.pool else ""
+            ),
         )
         if (listen := getattr(shared, "listen", None)) is not None:
             listen(lambda: inbox.post(Changed()))

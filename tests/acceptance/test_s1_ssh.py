@@ -66,6 +66,8 @@ def test_from_probe_to_combined_results(user: User, fleet: dict[str, Sshd]) -> N
     try:
         text = (study / "run.log").read_text
         until(lambda: _busy(text()) == len(HOSTS), text)
+        planned = {one["cell"]: one["machine"] for one in plan["cells"]}
+        assert all(planned[cell] == host for cell, host in _begun(text()).items())
         fleet["lab3"].kill()
         until(lambda: '"host_lost"' in text(), text)
         lost = user.json("reassign", "study.yaml", "--failed-machine", "lab3", "--yes")
@@ -95,6 +97,19 @@ def test_from_probe_to_combined_results(user: User, fleet: dict[str, Sshd]) -> N
     assert set(hosts) <= set(HOSTS)
     assert {"lab1", "lab2"} <= set(hosts)
     assert "E1-3" in user.run("report", "study.yaml").stdout
+
+
+def _begun(log: str) -> dict[str, str]:
+    """On which host each cell was begun."""
+    slots, found = {}, {}
+    for line in log.splitlines():
+        with contextlib.suppress(ValueError):
+            said = json.loads(line)
+            if said["kind"] == "slot_opening":
+                slots[said["slot"]] = said["data"]["devices"].partition("/")[0]
+            elif said["kind"] == "cell_started":
+                found[said["cell"]] = slots[said["slot"]]
+    return found
 
 
 def _busy(log: str) -> int:

@@ -128,6 +128,13 @@ class Generous(Altered):
         return claims
 
 
+class Careless(Altered):
+    """Gives any cell that fits, whichever the runner asked for."""
+
+    def claim(self, runner: RunnerId, offer: Offer, limit: int = 1) -> Sequence[Claim]:
+        return self._ledger.claim(runner, replace(offer, among=None, models={}, others=0.0), limit)
+
+
 class Hasty(Altered):
     """Takes back what is held, every now and then."""
 
@@ -197,6 +204,7 @@ def found(folder: Path, **named: object) -> list[str]:
     [
         (Tokenless, "was finished after a newer claim"),
         (Generous, "while the lease of token"),
+        (Careless, "was given to a host that may not have it"),
         (Hasty, "was reaped before its lease ran out"),
         (Sleepy, "does not end"),
     ],

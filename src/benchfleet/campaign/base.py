@@ -45,6 +45,7 @@ class Campaign:
     place: str = ""  # the URL of the place that results are put to; "" for none but the folder
     placement: str = DEFAULT  # which waiting cells go first, by the policy's name
     eligibility: Eligibility = field(default_factory=usual_rules)  # what machines are held against
+    variants: tuple[str, ...] = ()  # names of the models that stand in for others
     told: Told | None = None  # what its file has others know; None where there is no file
 
     def with_results(self, base: str | Path) -> Campaign:

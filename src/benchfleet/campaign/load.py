@@ -151,6 +151,7 @@ def _campaign(root: Entry, file: Path) -> Campaign | None:
     runners = read_runners(fields["runners"], cells)
     if not name:
         return None
+    variants = tuple(matrix.variants)
     return Campaign(
         name=name,
         file=file,
@@ -162,7 +163,16 @@ def _campaign(root: Entry, file: Path) -> Campaign | None:
         placement=placement,
         eligibility=rules_for_machines,
         place=place,
-        told=Told(name=name, results=place, placement=placement, phases=phases, runners=runners),
+        variants=variants,
+        told=Told(
+            name=name,
+            results=place,
+            placement=placement,
+            phases=phases,
+            runners=runners,
+            rules=None if fields["eligibility"].absent else rules_for_machines.rules,
+            variants=variants,
+        ),
     )
 
 

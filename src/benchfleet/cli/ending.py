@@ -41,12 +41,13 @@ def compared(
     )
 
 
-def show(comparison: Comparison, title: str, stream: TextIO = sys.stdout) -> None:
+def show(comparison: Comparison, title: str, stream: TextIO | None = None) -> None:
     """Print the comparison; a pipe gets 100 columns."""
     from rich.console import Console
 
     from benchfleet.reports.terminal import ComparisonView
 
+    stream = stream or sys.stdout
     width = None if stream.isatty() else 100
     Console(file=stream, width=width, highlight=False).print(
         ComparisonView(comparison=comparison, title=title)

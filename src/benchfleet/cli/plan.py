@@ -7,7 +7,7 @@ import json
 from collections.abc import Sequence
 
 from benchfleet.bench import Bench
-from benchfleet.cli import options, phased
+from benchfleet.cli import options, phased, placed
 from benchfleet.cli.explain import differences, earlier, find
 from benchfleet.cli.plan_text import explained, overview
 from benchfleet.cli.planning import as_json, known_records, planned, with_paths
@@ -45,6 +45,7 @@ def main(arguments: argparse.Namespace) -> int:
         missing = str(error)
     records = known_records(bench, cells)
     phases = bench.phases(cells, records)
+    found = placed.placing(bench, here=bench.host)
     plan = planned(
         cells,
         records,
@@ -52,12 +53,16 @@ def main(arguments: argparse.Namespace) -> int:
         missing=missing,
         ram=available_memory(),
         cores=cores(),
+        placing=found,
     )
+    open_ = (row.cell for row in plan.rows if row.state in ("pending", "running"))
+    kept = [one for one in found.kept_off(open_) if one.host not in ("", bench.host)]
     if arguments.json:
-        found = {**as_json(bench, plan), "phases": phased.as_json(phases)}
-        print(json.dumps(found, indent=2))
+        shown = {**as_json(bench, plan), "phases": phased.as_json(phases)}
+        print(json.dumps({**shown, "kept_off": placed.as_json(kept)}, indent=2))
     else:
-        _print(overview(bench, plan, phased.lines(phases), every_cell=arguments.cells))
+        told = (*phased.lines(phases), *placed.lines(kept, found.notes))
+        _print(overview(bench, plan, told, every_cell=arguments.cells))
     return 0
 
 

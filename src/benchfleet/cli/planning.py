@@ -11,6 +11,7 @@ from benchfleet.cli.explain import Named
 from benchfleet.cli.forecast import Fit, MemoryForecast, fit, wall_time
 from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.cell import Cell
+from benchfleet.domain.placing import Placing
 from benchfleet.domain.state import State
 from benchfleet.machines.memory import Estimate
 from benchfleet.runner.expected import Expected, History
@@ -95,9 +96,10 @@ def planned(
     missing: str = "",
     ram: int,
     cores: int,
+    placing: Placing = Placing(),  # noqa: B008 - frozen
 ) -> Plan:
     """The plan for the cells on a machine with so many bytes of RAM free, and so many cores;
-    `missing` says why there is no pool."""
+    `missing` says why there is no pool, and `placing` what this machine (``""``) may have."""
     known = {record.fingerprint: record for record in records}
     ours = {cell.fingerprint: cell for cell in cells}
     times = History(
@@ -113,7 +115,10 @@ def planned(
         record = known.get(named.cell.fingerprint)
         state: Standing = record.state if record else "pending"
         open_ = state in ("pending", "running")
-        barred = (impossible(named.cell.need, [pool]) if pool else missing) if open_ else ""
+        barred = ""
+        if open_:
+            off = placing.why_not(named.cell)
+            barred = impossible(named.cell.need, [pool], off) if pool else off.get("", missing)
         rows.append(
             Row(
                 cell=named.cell,

@@ -13,9 +13,9 @@ from benchfleet.cli import holding
 from benchfleet.cli.assigned import tasks_file
 from benchfleet.cli.assigning import Assigner, Assignment, Given, Variants
 from benchfleet.cli.planning import with_paths
-from benchfleet.cli.probe import PROBED
 from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.cell import Cell
+from benchfleet.domain.eligibility import PROBED
 from benchfleet.domain.event import Event
 from benchfleet.domain.plan import ASSIGNED, Plan, forms, newest, plans
 from benchfleet.ledger.base import Ledger

@@ -18,14 +18,12 @@ from benchfleet.campaign.load import load_campaign
 from benchfleet.cli import options
 from benchfleet.cli.forecast import gigabytes, recommended
 from benchfleet.cli.words import printable, shown_path
-from benchfleet.domain.eligibility import default
+from benchfleet.domain.eligibility import PROBED, default
 from benchfleet.domain.event import Event
 from benchfleet.environment import host_name
 from benchfleet.errors import BenchfleetError, CampaignError, Mistake
 from benchfleet.machines.probe import found, report
 from benchfleet.machines.probe.measure import measured
-
-PROBED = "probed"  # the event that keeps a report in a ledger
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

@@ -6,7 +6,7 @@ import argparse
 import json
 from collections import Counter
 
-from benchfleet.cli import holding, options, phased
+from benchfleet.cli import holding, options, phased, placed
 from benchfleet.cli.words import printable
 from benchfleet.domain.state import STATES
 from benchfleet.reports.spending import in_all
@@ -37,11 +37,15 @@ def main(arguments: argparse.Namespace) -> int:
     phases = bench.phases(cells, records)
     counts["pending"] = len(cells) - sum(counts[s] for s in STATES if s != "pending")
     used = bench.bill(cells)
+    ended = [record.fingerprint for record in records if record.state != "pending"]
+    found = placed.placing(bench)
+    kept = found.kept_off(placed.waiting(cells, ended))
     if arguments.json:
-        found = {
+        told = {
             "campaign": bench.campaign.name,
             **counts,
             "phases": phased.as_json(phases),
+            "kept_off": placed.as_json(kept),
             "holders": [one.to_dict() for one in holders],
             "used": used.to_dict(),
             "elsewhere": {
@@ -56,11 +60,11 @@ def main(arguments: argparse.Namespace) -> int:
                 if r.outcome and r.outcome.why
             ],
         }
-        print(json.dumps(found, indent=2))
+        print(json.dumps(told, indent=2))
         return 0
     shown = [f"{counts[state]} {state}" for state in STATES if counts[state]]
     print(printable(f"{bench.campaign.name}: {len(cells)} cells · {' · '.join(shown)}"))
-    for line in phased.lines(phases):
+    for line in (*phased.lines(phases), *placed.lines(kept, found.notes)):
         print(printable(line))
     if took := in_all(used):
         print(printable(f"  used     {took}"))

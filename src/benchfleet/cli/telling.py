@@ -69,6 +69,8 @@ def told(notice: Notice, progress: Progress) -> str:
         return f"… waiting for {': '.join(filter(None, (notice.cell, notice.message)))}"
     if notice.kind == "gate_decided":
         return f"▪ phase {notice.message}"
+    if notice.kind == "kept_off":
+        return f"⊘ {notice.message}"
     if notice.kind == "interrupted":
         if data["times"] > 1:
             return f"{notice.message} again: ended now"

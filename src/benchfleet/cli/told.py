@@ -11,6 +11,7 @@ from pathlib import Path
 from benchfleet import registry
 from benchfleet.bench import open_bench
 from benchfleet.campaign.base import RESULTS, Campaign, results_folder
+from benchfleet.domain.eligibility import Eligibility
 from benchfleet.domain.matrix import Matrix
 from benchfleet.domain.names import path_part
 from benchfleet.domain.told import TOLD, Told, newest
@@ -49,12 +50,17 @@ def campaign_of(url: str, name: str = "", *, results: Path | None = None) -> Cam
     with closing(ledger):
         told = newest(ledger.events(kinds={TOLD})) or Told(name=name)
     placement = told.placement or campaign.placement
+    eligibility = campaign.eligibility
+    if told.rules is not None:
+        eligibility = Eligibility(rules=told.rules, tiers=())
     return replace(
         campaign,
         placement=placement,
         place=told.results,
         phases=told.phases,
         runners=told.runners,
+        eligibility=eligibility,
+        variants=told.variants,
     )
 
 

@@ -9,9 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from typing import Any
 
 from .clauses import Facts, Kind
 from .conditions import Condition, read
+
+PROBED = "probed"  # the event that keeps a report in a ledger; data: report
 
 FACTS: Mapping[str, tuple[Kind, str]] = {
     "ram_total": ("size", "memory of the machine"),
@@ -63,6 +66,22 @@ class Rule:
             and (not self.phases or any(fnmatchcase(phase, one) for one in self.phases))
             and (not self.models or any(fnmatchcase(model, one) for one in self.models))
             and self.variants in (None, variant)
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain data."""
+        globs = {"phases": list(self.phases), "models": list(self.models)}
+        return {"name": self.name, "when": self.when.text, **globs, "variants": self.variants}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Rule:
+        """What `to_dict` made. Raises ValueError for a condition of a newer benchfleet."""
+        return cls(
+            name=data["name"],
+            when=read(data["when"], KINDS),
+            phases=tuple(data["phases"]),
+            models=tuple(data["models"]),
+            variants=data["variants"],
         )
 
 

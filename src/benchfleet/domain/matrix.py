@@ -147,6 +147,12 @@ class Matrix:
             part.has_variants for part in self.parts
         )
 
+    @property
+    def variants(self) -> list[str]:
+        """The names of all models that may stand in for others."""
+        own = [variant.model.name for entry in self.models for variant in entry.variants]
+        return list(dict.fromkeys([*own, *(name for one in self.parts for name in one.variants)]))
+
     def expand_as(self, chosen: Mapping[str, str]) -> list[Cell]:
         """Every cell once, in the form that is chosen for it, both by fingerprint; the others as
         they are."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .allowed import Allowed
+from .eligibility import Rule
 from .event import Event
 from .phase import Phase
 
@@ -22,6 +23,8 @@ class Told:
     placement: str = ""  # which waiting cells go first, by the policy's name; "" for the default
     phases: tuple[Phase, ...] = ()
     runners: Mapping[str, Allowed] = field(default_factory=dict)  # what each host may run
+    rules: tuple[Rule, ...] | None = None  # that machines are held against; None: the usual ones
+    variants: tuple[str, ...] = ()  # names of the models that stand in for others
 
     def event(self) -> Event:
         """The event that tells it."""
@@ -30,7 +33,11 @@ class Told:
             host: {"phases": list(one.phases), "models": list(one.models)}
             for host, one in self.runners.items()
         }
-        return Event(kind=TOLD, data={**vars(self), "phases": phases, "runners": runners})
+        rules = None if self.rules is None else [rule.to_dict() for rule in self.rules]
+        own = {"rules": rules, "variants": list(self.variants)}
+        own = {key: value for key, value in own.items() if value not in (None, [])}
+        told = {key: value for key, value in vars(self).items() if key not in ("rules", "variants")}
+        return Event(kind=TOLD, data={**told, "phases": phases, "runners": runners, **own})
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Told:
@@ -41,7 +48,16 @@ class Told:
             host: Allowed(phases=tuple(one["phases"]), models=tuple(one["models"]))
             for host, one in data.get("runners", {}).items()
         }
-        return cls(**{**known, "phases": phases, "runners": runners})
+        rules = data.get("rules")
+        return cls(
+            **{
+                **known,
+                "phases": phases,
+                "runners": runners,
+                "rules": None if rules is None else tuple(map(Rule.from_dict, rules)),
+                "variants": tuple(data.get("variants", ())),
+            }
+        )
 
 
 def newest(events: Iterable[Event]) -> Told | None:

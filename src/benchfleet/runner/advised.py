@@ -12,6 +12,7 @@ from benchfleet.runner.backlog import Backlog
 from benchfleet.runner.place import Pool, Shape, larger_than
 from benchfleet.runner.retry import Memory
 from benchfleet.runner.seats import Seats
+from benchfleet.runner.whither import Whither
 
 
 class Advised:
@@ -23,8 +24,10 @@ class Advised:
         backlog: Backlog,
         seats: Seats,
         pools: Callable[[], Sequence[Pool]],
+        whither: Whither,
     ) -> None:
         self._cells, self._backlog, self._seats, self._pools = cells, backlog, seats, pools
+        self._whither = whither
         self._advice: dict[str, Advice] = {}  # that asks for another slot than its cell does
         self._larger: dict[tuple[int, int], int] = {}
 
@@ -57,11 +60,17 @@ class Advised:
 
     def shape(self, fingerprint: str) -> Shape:
         """What its slot is to be."""
-        width = max(1, self._cells[fingerprint].need.gpus)
+        shape = self._whither.shape(fingerprint, self._cells[fingerprint])
         advice = self._advice.get(fingerprint, Advice())
-        alone, floor = advice.alone and width == 1, advice.vram
+        alone, floor = advice.alone and shape.width == 1, advice.vram
         if not floor:
-            return Shape(width, alone)
-        if any(sum(d.memory >= floor for d in pool.devices) >= width for pool in self._pools()):
-            return Shape(width, alone, floor)
-        return Shape(width, alone, late=True)
+            return shape._replace(alone=alone)
+        able = {
+            pool.host
+            for pool in self._pools()
+            if sum(device.memory >= floor for device in pool.devices) >= shape.width
+        }
+        if not able - shape.barred:
+            return shape._replace(alone=alone, late=True)
+        home = shape.home if shape.home in able else None
+        return shape._replace(alone=alone, memory=floor, home=home)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from benchfleet.domain.attempt import Outcome, RunnerId
@@ -14,6 +14,7 @@ from benchfleet.policies.base import Policy, Work
 from benchfleet.runner.estimates import Estimates
 from benchfleet.runner.lanes import Kind, Lane
 from benchfleet.runner.place import Shape
+from benchfleet.runner.whither import Whither
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,9 +34,14 @@ class Backlog:
     happens to one cell walks the others."""
 
     def __init__(
-        self, runner: RunnerId, cells: Mapping[str, Cell], policy: Policy, device_type: str
+        self,
+        runner: RunnerId,
+        cells: Mapping[str, Cell],
+        policy: Policy,
+        device_type: str,
+        whither: Whither,
     ) -> None:
-        self._runner, self._cells = runner, cells
+        self._runner, self._cells, self._whither = runner, cells, whither
         self._choices: dict[Shape, Choice] = {}
         self._shapes: dict[str, Shape] = {}  # of cells that need another slot than they declare
         self._waiting: dict[str, Lane] = {}
@@ -85,12 +91,18 @@ class Backlog:
 
     def shape(self, fingerprint: str) -> Shape:
         """What the slot of a cell is to be."""
-        declared = Shape(max(1, self._cells[fingerprint].need.gpus))
-        return self._shapes.get(fingerprint, declared)
+        if (advised := self._shapes.get(fingerprint)) is not None:
+            return advised
+        return self._whither.shape(fingerprint, self._cells[fingerprint])
 
     def choice(self, shape: Shape) -> Choice:
         """The cells of such slots, for claims."""
         return self._choices.setdefault(shape, Choice())
+
+    @property
+    def waiting(self) -> Iterable[str]:
+        """The cells that can be claimed now."""
+        return self._waiting
 
     def lanes(self) -> list[Lane]:
         """What waits now, in the order in which it was first seen."""
@@ -155,15 +167,29 @@ class Backlog:
         self.elsewhere[fingerprint] = now
 
     def move(self, fingerprint: str, shape: Shape) -> None:
-        """The cell is to have another slot."""
-        if (before := self.shape(fingerprint)) == shape:
+        """The cell is to have another slot than its cell alone would say."""
+        before = self.shape(fingerprint)
+        self._shapes[fingerprint] = shape
+        self._moved(fingerprint, before)
+
+    def place(self, fingerprints: Iterable[str], change: Callable[[], object]) -> None:
+        """Where these cells are meant to go may be another once `change` was called."""
+        before = {name: self.shape(name) for name in fingerprints if name in self._cells}
+        change()
+        for name, shape in before.items():
+            self._moved(name, shape)
+
+    def _moved(self, fingerprint: str, before: Shape) -> None:
+        if self.shape(fingerprint) == before:
             return
         waited = fingerprint in self._waiting
         back_off = self._back_offs.get(fingerprint)
+        since = self.elsewhere.get(fingerprint)
         self.taken(fingerprint)
         self.choice(before).drop(fingerprint)
-        self._shapes[fingerprint] = shape
         self._choose([fingerprint])
+        if since is not None:
+            self.elsewhere[fingerprint] = since
         if waited or back_off is not None:
             self.waits(fingerprint, until=back_off)
 

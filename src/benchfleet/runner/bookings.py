@@ -31,8 +31,9 @@ class Bookings:
         self._booked.clear()
         self._in_vain.clear()
 
-    def room_for(self, lane: Lane) -> tuple[Device, ...] | None:
-        """The devices for one more slot for these cells, which ends their booking."""
+    def room_for(self, lane: Lane, *, stray: bool = False) -> tuple[Device, ...] | None:
+        """The devices for one more slot for these cells, which ends their booking; where it is
+        `stray`, also those of another machine than they are meant for."""
         self._end_those_over()
         devices = self._slots.seats.room_for(
             lane.shape.width,
@@ -41,6 +42,8 @@ class Bookings:
             alone=lane.shape.alone,
             need=lane.need.vram,
             without=self._devices(before=lane),
+            barred=lane.shape.barred,
+            only=None if stray else lane.shape.home,
         )
         if devices is not None:
             self._unbook(lane)
@@ -67,6 +70,7 @@ class Bookings:
             gpu=lane.need.gpus > 0,
             free=self._ends(self._slots).__getitem__,
             without=self._devices(before=lane),
+            suits=lane.shape.suits,
         )
         if devices is not None:
             self._booked[lane] = devices

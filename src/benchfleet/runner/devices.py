@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from benchfleet.domain.cell import Cell
+from benchfleet.domain.placing import Placing
 from benchfleet.domain.resource import Device, Need
 from benchfleet.runner.fences import Fences
 from benchfleet.runner.hosts import Hosts
 from benchfleet.runner.place import Pool, impossible, with_device, without
 from benchfleet.runner.slots import Slot, Slots
 
+Asked = tuple[Need, frozenset[str]]  # what a cell needs, and the machines that may not have it
 MAX_BAD_STARTS = 3  # slots in a row that never said hello before their devices are left out
 
 
@@ -28,32 +30,41 @@ class Devices:
         hosts: Hosts,
         pools: Sequence[Pool],
         cells: Mapping[str, Cell],
+        placing: Callable[[], Placing],
         changed: Callable[[], None],
     ) -> None:
-        self._slots, self._hosts, self._cells = slots, hosts, cells
+        self._slots, self._hosts, self._cells, self._placing = slots, hosts, cells, placing
         self._changed = changed
         self._pools = list(pools)
         self._origins = {pool.host: pool for pool in pools}  # as each machine came
         self._grown: list[Device] = []  # what was added to them since
-        self._by_need: dict[Need, list[str]] = {}
+        self._by_need: dict[Asked, list[str]] = {}
         self._no_time: set[str] = set()  # cells that would take too long for this runner
         self._held: frozenset[str] = frozenset()  # cells that are not to be begun now
         self._sort(cells)
         self._bad_starts: dict[tuple[Device, ...], int] = {}
-        self._possible: frozenset[Need] | None = None
+        self._possible: frozenset[Asked] | None = None
         self.able: frozenset[str] = frozenset()  # the cells that a machine may take
-        self._expecting = False
+        self._expected = self._unmet = frozenset[str]()
         self.fences = Fences()  # what is not to be used now
         self.sort_out()
 
     def _sort(self, cells: Mapping[str, Cell]) -> None:
+        barred = self._placing().barred
         for fingerprint, cell in cells.items():
-            self._by_need.setdefault(cell.need, []).append(fingerprint)
+            self._by_need.setdefault((cell.need, barred(cell)), []).append(fingerprint)
 
     def take_in(self, cells: Mapping[str, Cell]) -> None:
         """Be about these cells too, which are new."""
         self._sort(cells)
         self._possible = None  # they may ask for what nobody asked for yet
+        self.sort_out()
+
+    def place(self) -> None:
+        """Machines may have other cells than before."""
+        self._by_need.clear()
+        self._possible = None
+        self._sort(self._cells)
         self.sort_out()
 
     def leave_out(self, cells: Sequence[str]) -> None:
@@ -71,28 +82,47 @@ class Devices:
         """See which cells the machines that are here can take."""
         self._pools = self.fences.whole(self._pools)
         self._slots.use(self.fences.open_pools(self._pools))
-        expecting = self._hosts.expecting  # whatever cannot run now, may run there
-        possible = frozenset(need for need in self._by_need if not impossible(need, self._pools))
-        if self._possible is None or (possible, expecting) != (self._possible, self._expecting):
-            self._possible, self._expecting = possible, expecting
-            here = [f for need in possible for f in self._by_need[need]]
-            able = frozenset(self._cells if expecting else here)
+        expected = self._hosts.expected  # whatever cannot run now, may run there
+        possible = frozenset(one for one in self._by_need if not self._lacking(one, self._pools))
+        if self._possible is None or (possible, expected) != (self._possible, self._expected):
+            self._possible, self._expected = possible, expected
+            here = [f for one in possible for f in self._by_need[one]]
+            there = [f for one, names in self._by_need.items() if expected - one[1] for f in names]
+            able = frozenset((*here, *there))
             self.able = able.difference(self._no_time, self._held)
             self.for_hosts = self.able.difference(here)  # a machine which is away may take these
+        self._unmet = self._hosts.unmet
         self._changed()
 
-    @property
-    def possible(self) -> frozenset[Need]:
-        """What cells ask for and machines here have."""
-        return self._possible or frozenset()
+    def can_take(self, need: Need, barred: frozenset[str]) -> bool:
+        """Whether a machine here has what such cells ask for, and may have them."""
+        return self._possible is not None and (need, barred) in self._possible
 
     @property
     def impossible(self) -> list[tuple[Cell, str]]:
         """The cells that no machine will take, and why."""
-        if self._hosts.expecting:
-            return []
-        reasons = {need: impossible(need, self._pools) for need in self._by_need}
-        return [(cell, why) for cell in self._cells.values() if (why := reasons[cell.need])]
+        expected, placing = self._hosts.expected, self._placing()
+        reasons: dict[tuple[Need, int], str] = {}
+        found = []
+        for asked, names in self._by_need.items():
+            if expected - asked[1]:
+                continue
+            for cell in (self._cells[name] for name in names):
+                barred = placing.why_not(cell)
+                key = asked[0], id(barred)
+                if key not in reasons:
+                    reasons[key] = why = impossible(asked[0], self._pools, barred)
+                    if why and expected:  # none of which may have it
+                        here = [why] if self._pools else []
+                        away = (f"{host}: {barred[host]}" for host in sorted(expected))
+                        reasons[key] = "; ".join((*here, *away))
+                if reasons[key]:
+                    found.append((cell, reasons[key]))
+        return found
+
+    def _lacking(self, asked: Asked, pools: Sequence[Pool]) -> bool:
+        need, barred = asked
+        return bool(impossible(need, [pool for pool in pools if pool.host not in barred]))
 
     @property
     def pools(self) -> Sequence[Pool]:
@@ -120,7 +150,8 @@ class Devices:
     def remove(self, host: str) -> None:
         """A machine cannot be used any more."""
         left = [pool for pool in self._pools if pool.host != host]
-        if len(left) < len(self._pools) or self._hosts.expecting != self._expecting:
+        before, now = (self._expected, self._unmet), (self._hosts.expected, self._hosts.unmet)
+        if len(left) < len(self._pools) or now != before:
             self._pools = left
             self.sort_out()
 
@@ -151,8 +182,8 @@ class Devices:
         """The cells that nothing but drained devices could take."""
         drained = self.fences.drained
         left = [without(pool, tuple(drained.intersection(pool.devices))) for pool in self._pools]
-        lacking = [need for need in self._by_need if impossible(need, left)]
-        return self.able.intersection(f for need in lacking for f in self._by_need[need])
+        lacking = [asked for asked in self._by_need if self._lacking(asked, left)]
+        return self.able.intersection(f for asked in lacking for f in self._by_need[asked])
 
     # What slots on them tell
 

@@ -155,7 +155,10 @@ class History:
             for key in islice(alike, _COMPARED):
                 there = self._times.get((*key, than) if than else key, {})
                 for limit, times in self._times.get((*key, device_type), {}).items():
-                    if (other := there.get(limit)) and times.middle > 0 and other.middle > 0:
+                    other = there.get(limit)
+                    if other is None or (not than and len(other) == len(times)):
+                        continue  # it ran on these alone
+                    if times.middle > 0 and other.middle > 0:
                         ratios.add(times.middle / other.middle)
                         wrong += times.doubt**2 + other.doubt**2
             if count := len(ratios):

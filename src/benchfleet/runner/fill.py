@@ -8,8 +8,10 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from benchfleet.domain.attempt import CellRecord, Claim, RunnerId
 from benchfleet.domain.cell import Cell
+from benchfleet.domain.eligibility import PROBED
 from benchfleet.domain.event import Event
 from benchfleet.domain.phase import GATE_EVENTS
+from benchfleet.domain.placing import Placing
 from benchfleet.domain.plan import ASSIGNED
 from benchfleet.domain.resource import Choice, Offer
 from benchfleet.domain.state import State
@@ -26,7 +28,9 @@ from benchfleet.runner.leases import LeaseKeeper
 from benchfleet.runner.news import News
 from benchfleet.runner.place import Pool, Shape
 from benchfleet.runner.slots import Slot, Slots
+from benchfleet.runner.straying import Straying
 from benchfleet.runner.trust import vouched
+from benchfleet.runner.whither import Whither
 
 _LEARNED = 5000  # cells of earlier runs that times are learned from
 _BACKFILL = 32  # cells that one claim chooses from, where they must end in time
@@ -39,7 +43,8 @@ class Filler:
     widest, since they need whole devices. Which cell of a shape a slot is given is the policy's to
     say. Where nothing that is open could ever take a cell, devices are booked for it: slots on them
     take only what ends before they could all be free. A slot that finds nothing to do while a cell
-    waits for other devices is closed.
+    waits for other devices is closed. What a plan gave to a machine is served there first; a slot
+    of another machine, which would be idle, takes of it what it ends sooner.
     """
 
     def __init__(
@@ -56,14 +61,22 @@ class Filler:
         policy: Policy,
         now: Callable[[], float],
         begin: Callable[[Slot, Claim], None],
+        placing: Callable[[], Placing],
     ) -> None:
         self._runner, self._ledger, self._keeper = runner, ledger, keeper
         self._news, self._slots, self._begin = news, slots, begin
         self._policy, self._now, self._cells = policy, now, cells
         types = [device.type for pool in pools for device in pool.devices[:1]]
-        self.backlog = Backlog(runner, cells, policy, types[0] if types else "")
+        self._told_placing = placing
+        self._whither = whither = Whither(hosts, lambda: self.devices.pools)
+        self.backlog = Backlog(runner, cells, policy, types[0] if types else "", whither)
+        self._straying = Straying(self.backlog, slots.seats, whither)
         self._bookings = Bookings(slots, self.backlog.estimates, now)
-        self.advised = Advised(cells, self.backlog, slots.seats, lambda: self.devices.pools)
+        self.advised = Advised(
+            cells, self.backlog, slots.seats, lambda: self.devices.pools, whither
+        )
+        self._placed_anew = False  # a machine was probed since, or a plan was made
+        self.placed = False  # by other reports or another plan than was told of
         self.enrolled = False  # somebody enrolled cells since, or planned who runs which
         self.decided = True  # somebody decided on a gate since
         self._held: frozenset[str] = frozenset()  # for whatever reason
@@ -72,7 +85,12 @@ class Filler:
         self._in_vain: set[Lane] = set()  # that a slot claimed of just now, and got nothing
         self._unwished: set[tuple[object, ...]] = set()  # slots that the policy gives nothing now
         self.devices = Devices(
-            slots=slots, hosts=hosts, pools=pools, cells=cells, changed=self._sort_again
+            slots=slots,
+            hosts=hosts,
+            pools=pools,
+            cells=cells,
+            placing=lambda: whither.placing,
+            changed=self._sort_again,
         )
 
     def survey(self) -> None:
@@ -81,6 +99,7 @@ class Filler:
             event = Event(kind="run_began", data={"runner": self._runner})
             self._news.begin(self._ledger.record(event))
         self._news.tell(self._follow)
+        self._place()
         ended: list[CellRecord] = []
         others: list[CellRecord] = []
         for record in self._ledger.cells(states=["pending", "running", "success"]):
@@ -112,10 +131,31 @@ class Filler:
     def _follow(self, events: Sequence[Event]) -> None:
         self.enrolled |= any(event.kind in ("enrolled", ASSIGNED) for event in events)
         self.decided |= any(event.kind in GATE_EVENTS for event in events)
+        self._placed_anew |= any(event.kind in (ASSIGNED, PROBED) for event in events)
         self.backlog.follow(events, self._now())
+
+    def _place(self) -> None:
+        """Go by the reports and the plan that there are now."""
+        placing, before = self._told_placing(), self._whither.placing
+        self._placed_anew = False
+        if not (placing.binds or before.binds):
+            return
+        self.placed = True
+        self._slots.tell_hosts()
+        self.backlog.place(self._cells, lambda: self._whither.use(placing))
+        self.devices.place()
+
+    def kept_off(self) -> list[str]:
+        """Which of the cells that wait the machines of this run may not have, and why; and what of
+        it could not be heeded."""
+        self.placed = False
+        waiting = (self._cells[name] for name in self.backlog.waiting)
+        return [*self._whither.placing.notes, *self._whither.told(waiting)]
 
     def _sort_again(self) -> None:
         self._bookings.clear()
+        if self._whither.anew():
+            self.backlog.place(self._whither.placing.homes, self._whither.look)
         self.advised.again()
 
     def take_in(self, cells: Sequence[Cell]) -> list[str]:
@@ -165,6 +205,9 @@ class Filler:
         """Take in what other runners and people did."""
         self._news.read()
         self.backlog.wake(self._now())
+        if self._placed_anew:
+            with contextlib.suppress(LedgerAway):  # then the next time
+                self._place()
 
     def fill(self) -> list[Slot]:
         """Give every idle slot a cell, and open slots while there is room and work; the slots
@@ -178,48 +221,84 @@ class Filler:
 
     def _served(self, opened: list[Slot]) -> bool:
         """Serve all that waits in its order; False where that order was found to be another."""
-        possible = self.devices.possible
-        lanes = [lane for lane in self.backlog.lanes() if lane.need in possible]
+        can_take = self.devices.can_take
+        lanes = [lane for lane in self.backlog.lanes() if can_take(lane.need, lane.shape.barred)]
         waiting = sorted(lanes, key=service)
         shapes: dict[Shape, list[Lane]] = {lane.shape: [] for lane in waiting}
         for lane in lanes:
             shapes[lane.shape].append(lane)
-        lacking = False
+        lacking: list[tuple[Shape, bool]] = []
         self._in_vain.clear()
         self._unwished.clear()
         self._bookings.book(waiting)
         for shape, lanes in shapes.items():
-            warm = {lane.work.load_key for lane in lanes}
-            idle = [slot for slot in self._slots.idle if slot.takes(shape)]
-            for slot in sorted(idle, key=lambda slot: slot.load_key not in warm):
-                if not self._claim_for(slot, shape, lanes):
-                    return False
-            lacking |= self._open_for(shape, lanes, opened)
+            if not self._serve(shape, lanes, opened, lacking):
+                return False
+        for shape, lanes in shapes.items():
+            if self._straying.may(shape) and not self._serve(
+                shape, lanes, opened, lacking, stray=True
+            ):
+                return False
         if lacking:
-            for slot in self._slots.idle:
-                self._slots.retire(slot)
+            self._retire_for(lacking)
         elif waiting and not opened and self._slots.all_idle:
             return self._serve_anything(shapes, opened)
         return True
 
+    def _serve(
+        self,
+        shape: Shape,
+        lanes: Sequence[Lane],
+        opened: list[Slot],
+        lacking: list[tuple[Shape, bool]],
+        *,
+        stray: bool = False,
+    ) -> bool:
+        """Serve the cells of one shape; as `_served`. What waits for devices that are taken is
+        added to `lacking`; a stray slot waits for none that the machine of the plan has."""
+        warm = {lane.work.load_key for lane in lanes}
+        idle = [slot for slot in self._slots.idle if slot.takes(shape, stray=stray)]
+        for slot in sorted(idle, key=lambda slot: slot.load_key not in warm):
+            if not self._claim_for(slot, shape, lanes, stray=stray):
+                return False
+        lacks = self._open_for(shape, lanes, opened, stray=stray)
+        if lacks and not (stray and self._straying.is_served(shape)):
+            lacking.append((shape, stray))
+        return True
+
+    def _retire_for(self, lacking: Iterable[tuple[Shape, bool]]) -> None:
+        """Close what is idle on the devices that these wait for."""
+        for slot in self._slots.idle:
+            if any(shape.suits(slot.spec.host, stray=stray) for shape, stray in lacking):
+                self._slots.retire(slot)
+
     def _serve_anything(self, shapes: Mapping[Shape, list[Lane]], opened: list[Slot]) -> bool:
         """Nothing goes on at all: do what the policy would rather not."""
-        lacking = False
+        lacking: list[tuple[Shape, bool]] = []
         for shape, lanes in shapes.items():
+            stray = self._straying.may(shape)
             for slot in self._slots.idle:
-                if slot.takes(shape) and not self._claim_for(slot, shape, lanes, wish=Wish()):
+                if slot.takes(shape, stray=stray) and not self._claim_for(
+                    slot, shape, lanes, wish=Wish()
+                ):
                     return False
-            if not self._slots.any_busy:
-                lacking |= self._open_for(shape, lanes, opened, wish=Wish())
-        if lacking:  # those that are idle have the devices
-            for slot in self._slots.idle:
-                self._slots.retire(slot)
+            if self._slots.any_busy:
+                continue
+            if self._open_for(shape, lanes, opened, wish=Wish(), stray=stray):
+                lacking.append((shape, stray))
+        self._retire_for(lacking)  # those that are idle have the devices
         return True
 
     # A slot that is open
 
     def _claim_for(
-        self, slot: Slot, shape: Shape, lanes: Sequence[Lane], *, wish: Wish | None = None
+        self,
+        slot: Slot,
+        shape: Shape,
+        lanes: Sequence[Lane],
+        *,
+        wish: Wish | None = None,
+        stray: bool = False,
     ) -> bool:
         """Claim for an idle slot; False where the claim told that its cell is to have another."""
         vram = self._slots.seats.left_on(slot.spec.devices, slot.holds)
@@ -228,6 +307,9 @@ class Filler:
             for lane in lanes
             if lane.work.cells and lane.need.gpus <= slot.gpus and lane.need.vram <= vram
         ]
+        if stray:
+            type_, model = slot.device_type, slot.load_key
+            fit = [lane for lane in fit if self._straying.pays(lane, type_, loaded=model)]
         if not fit:
             return True
         among, booked = self.backlog.choice(shape), self._bookings.lane_for(slot)
@@ -257,10 +339,12 @@ class Filler:
     def _wish(self, slot: Slot, shape: Shape, fit: Sequence[Lane], vram: int) -> Wish | None:
         """What the policy would give the slot; the same for all that are like it."""
         model = slot.load_key or slot.meant_for
-        like = (shape, slot.load_key, model, slot.gpus, vram)
+        own = shape.suits(slot.spec.host)
+        like = (shape, slot.load_key, model, slot.gpus, vram, "" if own else slot.spec.host)
         if like in self._unwished:
             return None
-        wish = self._policy.wish(slot.load_key, self._works(shape, fit, but=model))
+        works = self._works(shape, fit, but=model if own else "")
+        wish = self._policy.wish(slot.load_key, works)
         if wish is None:
             self._unwished.add(like)
         return wish
@@ -309,6 +393,7 @@ class Filler:
         opened: list[Slot],
         *,
         wish: Wish | None = None,
+        stray: bool = False,
     ) -> bool:
         """Open slots for the cells of one shape that wait; whether one waits for devices that
         are taken."""
@@ -316,16 +401,18 @@ class Filler:
             return False
         if not self._slots.any_idle and self._slots.seats.full:
             return False
-        meant = Counter(self._slots.tally.starting_for(shape))
+        meant = Counter(self._slots.tally.starting_for(shape, stray=stray))
         needs: dict[tuple[int, ...], list[Lane]] = {}
         for lane in lanes:
             needs.setdefault(service(lane), []).append(lane)
         lacking = False
         for _, alike in sorted(needs.items()):
             while wanted := self._wanted(shape, alike, meant, wish):
-                devices = self._bookings.room_for(wanted)
+                devices = self._bookings.room_for(wanted, stray=stray)
                 if devices is None:
                     lacking = True
+                    break
+                if stray and wish is None and not self._straying.pays(wanted, devices[0].type):
                     break
                 memory = max(wanted.need.vram, shape.memory)
                 model = wanted.work.load_key

@@ -26,6 +26,18 @@ class Hosts:
         return any(lost is None or not lost.hopeless for lost in self._away.values())
 
     @property
+    def expected(self) -> frozenset[str]:
+        """Those that may."""
+        return frozenset(
+            host for host, lost in self._away.items() if lost is None or not lost.hopeless
+        )
+
+    @property
+    def unmet(self) -> frozenset[str]:
+        """Those of which nothing was heard yet."""
+        return frozenset(host for host, lost in self._away.items() if lost is None)
+
+    @property
     def why(self) -> str:
         """Why those that are away are away."""
         return "; ".join(

@@ -13,6 +13,7 @@ from typing import Any
 from benchfleet import registry
 from benchfleet.domain.attempt import RunnerId
 from benchfleet.domain.cell import Cell
+from benchfleet.domain.placing import Placing
 from benchfleet.domain.state import State
 from benchfleet.engines.base import (
     AttemptEvent,
@@ -98,7 +99,7 @@ class Runner:
     there may be slots to serve, and `ending` when nothing is to be waited for any more. Results are
     written and synced by `background`, which runs what it is given soon, here or in another thread;
     `folder` makes an attempt's folder and `publish` gives it its public path, on whatever disk
-    there is.
+    there is. `placing` tells which machine may have which cell, whenever that may have changed.
     """
 
     def __init__(
@@ -127,6 +128,7 @@ class Runner:
         here: Here = HERE,
         shift: Shift = Shift(),  # noqa: B008 - frozen
         gating: Gating = Gating(),  # noqa: B008 - frozen
+        placing: Callable[[], Placing] = Placing,
     ) -> None:
         self._shift = shift
         self._runner, self._ledger, self._engine, self._inbox = runner, ledger, engine, inbox
@@ -156,6 +158,7 @@ class Runner:
             policy=policy or registry.load("policies", DEFAULT)(),
             now=inbox.now,
             begin=lambda slot, claim: self._cells.begin(slot, claim),
+            placing=placing,
         )
         self._devices = self._filler.devices
         self._gates = Gatekeeper(
@@ -237,6 +240,7 @@ class Runner:
             stopping=self._stopping,
         )
         self._waits_for = ""
+        self._told_kept_off: set[str] = set()
 
     def run(self) -> RunEnd:
         """Run to the end. Raises `LedgerUnreachable` when the ledger is gone."""
@@ -246,6 +250,7 @@ class Runner:
             self._enroll()
             if self._shift.stays or self._gates.begin(began) or self._unfinished():
                 self._filler.survey()
+                self._tell_kept_off()
                 self._filler.enrolled = self._shift.follows  # perhaps since it was looked at
                 self._filler.decided = True
                 self._keeper.start()
@@ -305,6 +310,13 @@ class Runner:
             kind: NoticeKind = "warning" if late.problem else "published_late"
             self._course.say(kind, cell=late.path, message=late.problem)
 
+    def _tell_kept_off(self) -> None:
+        """Say what is new of which cells machines may not have, and why."""
+        for what in self._filler.kept_off():
+            if what not in self._told_kept_off:
+                self._course.say("kept_off", message=what)
+            self._told_kept_off.add(what)
+
     # Between arrivals
 
     def _goes_on(self) -> bool:
@@ -357,6 +369,8 @@ class Runner:
         self._woke = waking
         self._stopping.end_overdue(excused=late if late > LOOK_EVERY else 0.0)
         self._filler.follow()
+        if self._filler.placed:
+            self._tell_kept_off()
         self._cells.see_cancelled()
         self._course.see_room()
         self._machines.look()

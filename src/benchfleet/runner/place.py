@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+from benchfleet.domain.placing import ANYWHERE
 from benchfleet.domain.resource import CPU, Device, Need
 from benchfleet.domain.usage import Price
 
@@ -38,6 +39,13 @@ class Shape(NamedTuple):
     alone: bool = False  # no other slot is to be in the memory that it has
     memory: int = 0  # bytes on each of its GPUs, beside what the cell needs
     late: bool = False  # it is best run elsewhere, and here when nothing else is left
+    barred: frozenset[str] = ANYWHERE  # machines that may not have it
+    home: str | None = None  # the machine of the plan; None: there is none that could be waited for
+
+    def suits(self, host: str, *, stray: bool = False) -> bool:
+        """Whether the cell may be run there, and is meant to; a `stray` slot takes it from the
+        machine that it is meant for."""
+        return host not in self.barred and (stray or self.home in (None, host))
 
 
 def memory_of(device: Device) -> str:
@@ -87,11 +95,24 @@ def larger_than(devices: Sequence[Device], pools: Iterable[Pool]) -> int:
     return floor if found and devices[0].kind == "gpu" else 0
 
 
-def impossible(need: Need, pools: Sequence[Pool]) -> str:
-    """Why no slot of these pools can ever take a cell that needs this; ``""`` where one can."""
+def pays(takes: float, *, seconds: float, cells: int, slots: int) -> bool:
+    """Whether an idle slot should take one of so many waiting cells from the machine that they are
+    meant for: whether it ends it, in `takes` seconds with loading, before that machine's slots end
+    the last of them. `seconds` are those of all of them there."""
+    mean = seconds / cells
+    last_begins = mean * ((cells - 1) / slots + 1 / (slots + 1))
+    return takes < last_begins + mean
+
+
+_NONE: Mapping[str, str] = {}
+
+
+def impossible(need: Need, pools: Sequence[Pool], barred: Mapping[str, str] = _NONE) -> str:
+    """Why no slot of these pools can ever take a cell that needs this; ``""`` where one can.
+    `barred` are the machines that may not have it, each with the reason."""
     reasons: dict[str, str] = {}
     for pool in (pool for pool in pools if pool.devices):
-        if not (why := _impossible(need, pool)):
+        if not (why := barred.get(pool.host) or _impossible(need, pool)):
             return ""
         reasons[pool.host] = why
     if not reasons:

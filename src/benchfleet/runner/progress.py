@@ -28,6 +28,7 @@ NoticeKind = Literal[
     "published_late",
     "waiting",
     "gate_decided",
+    "kept_off",
     "interrupted",
     "warning",
     "run_ended",

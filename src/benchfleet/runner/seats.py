@@ -76,6 +76,15 @@ class Seats:
             return self._open[devices[0].host] > 1
         return any(self._taken[device] > 1 for device in devices)
 
+    def slots_of(self, host: str) -> int:
+        """How many may be open on a machine at once; 0 where it is not here."""
+        machine = self._machines.get(host)
+        return machine.pool.slots if machine else 0
+
+    def type_of(self, host: str) -> str:
+        """What the devices of a machine are called."""
+        return self._machines[host].pool.devices[0].type
+
     @property
     def full(self) -> bool:
         """Whether no machine has a slot left."""
@@ -97,13 +106,21 @@ class Seats:
         alone: bool = False,
         need: int = 0,
         without: Collection[Device] = (),
+        barred: Collection[str] = (),
+        only: str | None = None,
     ) -> tuple[Device, ...] | None:
         """The devices for one more slot, or None where there is no room.
 
         The machine with the largest part of its slots free gives them, and on it the devices with
         the most seats free; among equals the smallest that fit. Each has `memory` bytes at least,
-        `need` of them promised to nobody, and is a GPU where `gpu` says so.
+        `need` of them promised to nobody, and is a GPU where `gpu` says so. No machine that is
+        `barred` gives any, nor does another than `only`.
         """
+        if only is not None:
+            machine = self._machines.get(only)
+            if machine is None or only in barred or self._load(only) >= 1.0:
+                return None
+            return self._group(machine, width, memory, gpu, alone, need, without)
         looked_at: dict[str, tuple[float, int, str]] = {}
         found = None
         while self._order and self._order[0][0] < 1.0 and found is None:
@@ -111,8 +128,9 @@ class Seats:
             load, _, host = entry
             if load == self._load(host) and host not in looked_at:  # else there is a newer one
                 looked_at[host] = entry
-                machine = self._machines[host]
-                found = self._group(machine, width, memory, gpu, alone, need, without)
+                if host not in barred:
+                    machine = self._machines[host]
+                    found = self._group(machine, width, memory, gpu, alone, need, without)
         for entry in looked_at.values():
             heapq.heappush(self._order, entry)
         return found
@@ -125,10 +143,12 @@ class Seats:
         gpu: bool,
         free: Free,
         without: Collection[Device] = (),
+        suits: Callable[[str], bool] = lambda host: True,
     ) -> tuple[Device, ...] | None:
-        """The devices of one machine that such a slot could have first, whoever is on them now."""
+        """The devices of one machine that such a slot could have first, whoever is on them now; of
+        one that suits."""
         found = []
-        for machine in self._machines.values():
+        for machine in (one for host, one in self._machines.items() if suits(host)):
             fit = [d for d in machine.pool.devices if _fits(d, memory, gpu) and d not in without]
             times = sorted((free(d), place) for place, d in enumerate(fit))[:width]
             if len(times) == width:

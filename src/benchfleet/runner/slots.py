@@ -56,10 +56,11 @@ class Slot:
         """Bytes of the smallest of its GPUs; 0 on the CPU."""
         return min((d.memory for d in self.spec.devices if d.kind == "gpu"), default=0)
 
-    def takes(self, shape: Shape) -> bool:
-        """Whether it was opened for such cells."""
+    def takes(self, shape: Shape, *, stray: bool = False) -> bool:
+        """Whether it was opened for such cells; see `Shape.suits`."""
         same = (self.width, self.alone) == (shape.width, shape.alone)
-        return same and self.memory >= shape.memory
+        fits = same and self.memory >= shape.memory
+        return fits and shape.suits(self.spec.host, stray=stray)
 
     @property
     def device_type(self) -> str:
@@ -96,6 +97,7 @@ class Slots:
         self._busy: dict[tuple[str, int], Slot] = {}  # by fingerprint and token
         self._on: dict[Device, dict[SlotId, Slot]] = {}
         self.tally = Tally()
+        self._tells_hosts = False
 
     def __iter__(self) -> Iterator[Slot]:
         return iter(list(self._open.values()))
@@ -110,6 +112,13 @@ class Slots:
         """Open further slots on these pools alone."""
         self._pools = {pool.host: pool for pool in pools}
         self.seats.use(pools)
+
+    def tell_hosts(self) -> None:
+        """Count the slots of each machine apart from now on."""
+        if not self._tells_hosts:
+            self._tells_hosts = True
+            for slot in self:
+                self.count(slot)
 
     def limit(self, limits: Mapping[str, int]) -> None:
         """Open no more slots than these in each memory."""
@@ -164,6 +173,7 @@ class Slots:
             holds=slot.holds,
             model=slot.load_key or slot.meant_for,
             starts=not slot.ready and slot.reserved is None,
+            host=slot.spec.host if self._tells_hosts else "",
         )
         self.tally.note(slot.id, None if ends else standing)
 

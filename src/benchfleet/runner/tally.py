@@ -21,10 +21,11 @@ class Standing(NamedTuple):
     holds: int  # bytes of each that its cells were said to need
     model: str  # that it has, or was opened for; "" for none
     starts: bool = False  # it was opened for nothing in particular, and has not said hello
+    host: str = ""  # where machines are told apart
 
-    def takes(self, shape: Shape) -> bool:
+    def takes(self, shape: Shape, *, stray: bool = False) -> bool:
         same = (self.width, self.alone) == (shape.width, shape.alone)
-        return same and self.memory >= shape.memory
+        return same and self.memory >= shape.memory and shape.suits(self.host, stray=stray)
 
 
 class Tally:
@@ -33,7 +34,8 @@ class Tally:
     def __init__(self) -> None:
         self._of: dict[SlotId, Standing] = {}
         self._count: Counter[Standing] = Counter()
-        self._models: dict[tuple[int, bool, str], Counter[tuple[int, int]]] = {}  # GPUs, memory
+        # GPUs, memory and host of those that have a model
+        self._models: dict[tuple[int, bool, str], Counter[tuple[int, int, str]]] = {}
 
     def note(self, slot: SlotId, standing: Standing | None) -> None:
         """How the slot stands now; None where it takes no order any more."""
@@ -51,8 +53,8 @@ class Tally:
         least = max(need.vram, shape.memory)
         return sum(
             count
-            for (gpus, memory), count in alike.items()
-            if gpus >= need.gpus and memory >= least
+            for (gpus, memory, host), count in alike.items()
+            if gpus >= need.gpus and memory >= least and shape.suits(host)
         )
 
     def serves(self, shape: Shape, need: Need) -> bool:
@@ -62,11 +64,11 @@ class Tally:
             for one in self._count
         )
 
-    def starting_for(self, shape: Shape) -> Mapping[str, int]:
+    def starting_for(self, shape: Shape, *, stray: bool = False) -> Mapping[str, int]:
         """The slots that take such cells and have not said hello, by the model they are for."""
         found: Counter[str] = Counter()
         for one, count in self._count.items():
-            if one.starts and one.takes(shape):
+            if one.starts and one.takes(shape, stray=stray):
                 found[one.model] += count
         return found
 
@@ -77,8 +79,9 @@ class Tally:
         if standing.model:
             of_model = standing.width, standing.alone, standing.model
             alike = self._models.setdefault(of_model, Counter())
-            alike[standing.gpus, standing.memory] += count
-            if not alike[standing.gpus, standing.memory]:
-                del alike[standing.gpus, standing.memory]
+            like = standing.gpus, standing.memory, standing.host
+            alike[like] += count
+            if not alike[like]:
+                del alike[like]
             if not alike:
                 del self._models[of_model]

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from benchfleet.domain.plan import Plan
 from benchfleet.domain.resource import Device
 from benchfleet.domain.state import FINAL_STATES
 from benchfleet.errors import LedgerUnreachable
@@ -29,6 +30,7 @@ from benchfleet.testing.simulation.hosts import (
     SimulatedHost,
     draw_cells,
     draw_natures,
+    draw_placing,
     sample_of,
 )
 from benchfleet.testing.simulation.process import LEASE, RunnerProcess, Surroundings
@@ -103,6 +105,7 @@ class SimulatedFleet:
             publish=publish,
             tell=self._tell,
             wrong=self._wrong.append,
+            placing=lambda plan: draw_placing(key, declared, machines, plan=plan),
         )
         self._ledger = self._opened()
         self._adversary = Adversary(self._around, self._ledger, self._alive, self._join)
@@ -110,6 +113,7 @@ class SimulatedFleet:
     def run(self) -> Account:
         """Let all of it happen, and judge it."""
         self._ledger.enroll(self._around.cells)
+        self._ledger.record(Plan(number=1).event())
         span = 30.0 + 15.0 * len(self._around.cells) / len(self._around.hosts)
         for act in draw_acts(f"{self._seed}", self._faults, span):
             self._turns.later(act.at, lambda act=act: self._adversary.do(act))  # type: ignore[misc]

@@ -97,6 +97,17 @@ def test_a_type_of_device_is_as_fast_as_what_is_most_alike_says() -> None:
     assert pace.factor == 0.25
 
 
+def test_what_ran_on_one_type_of_device_alone_does_not_tell_how_fast_others_are() -> None:
+    history = History(
+        ended(sample_cell(subset=f"{number}"), 200.0 if number == 4 else 10.0, device=device)
+        for number, device in enumerate(("H100",) * 4 + ("L4",))
+    )
+    pace = history.pace("L4", "")  # than any
+    assert pace is not None
+    assert pace.factor == 20
+    assert History([ended(sample_cell(), 200.0, device="L4")]).pace("L4", "") is None
+
+
 def test_of_what_is_as_near_the_same_type_of_device_tells_first() -> None:
     times = {"L4": 9.0, "H100": 1.0, "": 5.0}
     history = History(ended(sample_cell(subset=d), s, device=d) for d, s in times.items())

@@ -39,6 +39,7 @@ class Capability:
     models: Mapping[str, int] = field(default_factory=dict)  # those that lie there, with bytes
     gpu_bandwidth: float = 0.0  # bytes a second of a GPU's memory; 0: not measured
     gflops_by: str = ""  # what multiplied; numbers of another are not comparable
+    at: str = ""  # when it was made, as it says
 
     def number(self, name: str) -> float:
         """A fact that is a number."""
@@ -175,13 +176,12 @@ def newest(told: Sequence[tuple[Any, str]]) -> list[Capability]:
     """Of each host the newest of these documents, each with where it is from; by host name.
 
     Raises BenchfleetError for one that is no report."""
-    found: dict[str, tuple[str, Capability]] = {}
+    found: dict[str, Capability] = {}
     for one, shown in told:
         read_one = read(one, shown)
-        when = str(one.get("timestamp") or _part(one, "metadata").get("generated_at") or "")
-        if read_one.hostname not in found or when >= found[read_one.hostname][0]:
-            found[read_one.hostname] = (when, read_one)
-    return [capability for _, (_, capability) in sorted(found.items())]
+        if read_one.hostname not in found or read_one.at >= found[read_one.hostname].at:
+            found[read_one.hostname] = read_one
+    return [capability for _, capability in sorted(found.items())]
 
 
 def read(told: Any, shown: str) -> Capability:
@@ -225,6 +225,7 @@ def read(told: Any, shown: str) -> Capability:
         models=models,
         gpu_bandwidth=bandwidth,
         gflops_by=str(speed.get("gflops_by") or ""),
+        at=str(told.get("timestamp") or _part(told, "metadata").get("generated_at") or ""),
     )
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from benchfleet.domain.cell import Cell
 from benchfleet.domain.resource import Device
 from benchfleet.engines.base import (
     Done,
@@ -44,7 +45,8 @@ class _Slot:
 class SimulatedEngine:
     """Slots on simulated hosts, for one runner; a host without a name is the runner's own.
 
-    `dies_at_start` is the chance that a slot never says hello.
+    `dies_at_start` is the chance that a slot never says hello; `barred` tells which hosts may not
+    have a cell.
     """
 
     def __init__(
@@ -56,10 +58,12 @@ class SimulatedEngine:
         natures: Mapping[str, Nature],
         chance: random.Random,
         dies_at_start: float = 0.0,
+        barred: Callable[[Cell], Collection[str]] = lambda cell: (),
     ) -> None:
         self._post, self._later, self._natures = post, later, natures
         self._hosts = {host.name: host for host in hosts}
         self._chance, self._dies_at_start = chance, dies_at_start
+        self._barred = barred
         self._slots: dict[SlotId, _Slot] = {}
         self._open_on: Counter[str] = Counter()
         self._taken: Counter[Device] = Counter()
@@ -100,6 +104,8 @@ class SimulatedEngine:
             return  # it was lost, which the runner is still to hear
         if not found.ready or found.course is not None:
             self.broken_rules.append(f"slot {slot} got an order while it was not idle")
+        if found.spec.host in self._barred(order.cell):
+            self.broken_rules.append(f"{order.cell.id} was given to a host that may not have it")
         nature = self._natures[str(order.cell.fingerprint)]
         key = order.cell.model.load_key
         loaded, found.load_key = found.load_key == key, key

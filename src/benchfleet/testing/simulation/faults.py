@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
 from benchfleet.domain.event import Event
+from benchfleet.domain.plan import Plan
 from benchfleet.errors import LedgerError
 from benchfleet.ledger.base import Ledger
 from benchfleet.runner.inbox import Interrupted
@@ -164,7 +166,12 @@ class Adversary:
             self._turns.later(seconds, lambda: setattr(around.disk, "full", False))
 
     def _ask(self, act: Act) -> None:
-        """Somebody cancels a cell, or has what ended without a result tried again."""
+        """Somebody plans again, cancels a cell, or has what ended without a result tried again."""
+        if act.how < 0.15:
+            self._around.tell("somebody", "plans again")
+            with contextlib.suppress(LedgerError):
+                self._ledger.record(Plan().event())
+            return
         records = list(self._ledger.cells())
         record = _chosen(records, act.which)
         ended = [r for r in records if r.state in ("failed", "partial", "cancelled")]

@@ -9,7 +9,11 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from benchfleet.domain.cell import Cell, Limits
+from benchfleet.domain.clauses import Fact
+from benchfleet.domain.conditions import read
+from benchfleet.domain.eligibility import KINDS, Eligibility, Rule
 from benchfleet.domain.failure import Failure, Kind
+from benchfleet.domain.placing import Placing, Reported
 from benchfleet.domain.resource import Device
 from benchfleet.engines.base import (
     Done,
@@ -88,6 +92,41 @@ def draw_cells(
         )
         cells.append(replace(cell, limits=limits))
     return cells
+
+
+def draw_placing(
+    seed: str, cells: Sequence[Cell], hosts: Sequence[SimulatedHost], *, plan: int
+) -> Placing:
+    """In half of all fleets reports keep models off hosts, never off all that can take their cells;
+    and in half of all a plan, of which there may be several, gives most cells to some host."""
+    chance = random.Random(f"{seed} placing")  # noqa: S311 - to be repeated
+    ruled, is_planned = chance.random() < 0.5, chance.random() < 0.5
+    rules: list[Rule] = []
+    for model in sorted({cell.model.name for cell in cells}) if ruled else ():
+        mine = [cell for cell in cells if cell.model.name == model]
+        fit = [h.name for h in hosts if h.name and all(can_take(h, cell) for cell in mine)]
+        if fit:
+            kept = {chance.choice(fit), chance.choice([h.name for h in hosts])}
+            off = "".join(f" and hostname != '{h.name}'" for h in hosts if h.name not in kept)
+            rules.append(Rule(name=model, when=read(f"cores > 0{off}", KINDS), models=(model,)))
+    facts: dict[str, Fact] = {name: 1 if kind != "text" else "" for name, kind in KINDS.items()}
+    drawn = random.Random(f"{seed} plan {plan}")  # noqa: S311 - to be repeated
+    names = [host.name for host in hosts]
+    homes = {str(cell.fingerprint): drawn.choice(names) for cell in cells if drawn.random() < 0.8}
+    return Placing(
+        rules=Eligibility(rules=tuple(rules), tiers=()),
+        machines={
+            h.name: Reported(facts={**facts, "hostname": h.name}, by=f"report of {h.name}")
+            for h in hosts
+        },
+        homes=homes if is_planned and plan else {},
+    )
+
+
+def can_take(host: SimulatedHost, cell: Cell) -> bool:
+    """Whether its devices have what the cell needs."""
+    fit = [d for d in host.devices if d.kind == "gpu" and d.memory >= cell.need.vram]
+    return not cell.need.gpus or len(fit) >= cell.need.gpus
 
 
 def _nature(seed: str, number: int, *, faults: bool) -> Nature:

@@ -10,6 +10,8 @@ from pathlib import Path
 
 from benchfleet.domain.attempt import RunnerId
 from benchfleet.domain.cell import Cell
+from benchfleet.domain.placing import Placing
+from benchfleet.domain.plan import ASSIGNED
 from benchfleet.ledger.base import Ledger
 from benchfleet.results.layout import Layout
 from benchfleet.results.publish import Publish
@@ -47,6 +49,7 @@ class Surroundings:
     publish: Publish
     tell: Callable[[str, str], None]  # who, and what happened
     wrong: Callable[[str], None]
+    placing: Callable[[int], Placing]  # by the number of the plan
 
 
 class VirtualInbox:
@@ -108,6 +111,7 @@ class RunnerProcess:
             natures=around.natures,
             chance=self._chance,
             dies_at_start=0.03 if troubled else 0.0,
+            barred=around.placing(0).barred,
         )
         keeper = LeaseKeeper(
             patient,
@@ -135,6 +139,7 @@ class RunnerProcess:
             folder=self._folder,
             publish=around.disk.publisher(around.publish, self.step),
             ending=self._ended,
+            placing=lambda: around.placing(len(patient.events(kinds={ASSIGNED}))),
         )
 
     def start(self) -> None:

@@ -1,0 +1,41 @@
+"""Cells that one machine takes from the one that the plan has for them."""
+
+from __future__ import annotations
+
+from benchfleet.runner.backlog import Backlog
+from benchfleet.runner.lanes import Lane
+from benchfleet.runner.place import Shape, pays
+from benchfleet.runner.seats import Seats
+from benchfleet.runner.whither import Whither
+
+
+class Straying:
+    """Says when that may be, and when it pays."""
+
+    def __init__(self, backlog: Backlog, seats: Seats, whither: Whither) -> None:
+        self._backlog, self._seats, self._whither = backlog, seats, whither
+
+    def may(self, shape: Shape) -> bool:
+        """Whether another machine may take such cells: not before theirs was heard of."""
+        return shape.home is not None and not self._whither.is_awaited(shape.home)
+
+    def is_served(self, shape: Shape) -> bool:
+        """Whether their own machine has anything that is to be used now."""
+        return shape.home is not None and self._seats.slots_of(shape.home) > 0
+
+    def pays(self, lane: Lane, device_type: str, *, loaded: str = "") -> bool:
+        """Whether a slot on such devices, with that model, ends a cell of the lane sooner than the
+        lane's own machine ends all that waits for it."""
+        if not self.is_served(lane.shape):
+            return True
+        home, estimates = lane.shape.home or "", self._backlog.estimates
+        there = [one for one in self._backlog.lanes() if one.shape.home == home]
+        load = 0.0 if lane.work.load_key == loaded else self._backlog.load(lane)
+        mean = lane.work.seconds / lane.work.cells
+        pace = estimates.pace(self._seats.type_of(home)).factor
+        return pays(
+            load + mean * estimates.pace(device_type).factor,
+            seconds=sum(one.work.seconds for one in there) * pace,
+            cells=sum(one.work.cells for one in there),
+            slots=self._seats.slots_of(home),
+        )

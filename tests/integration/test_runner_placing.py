@@ -1,0 +1,329 @@
+"""The runner's loop where reports keep cells off machines, and where a plan gives them to some."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+import pytest
+
+from benchfleet.domain.cell import Cell
+from benchfleet.domain.conditions import read
+from benchfleet.domain.eligibility import KINDS, Eligibility, Rule
+from benchfleet.domain.placing import Placing, Reported
+from benchfleet.domain.plan import Plan
+from benchfleet.domain.resource import Device
+from benchfleet.engines.base import HostLost, HostReady, Order, SlotEvent, SlotId, SlotLost
+from benchfleet.runner.place import Pool, pays
+from benchfleet.testing.samples import sample_cell
+from stage import Stage, cells, good
+
+Script = Callable[[SlotId, Order], Sequence[tuple[float, SlotEvent]]]
+NOWHERE = Pool(devices=(), slots=0)
+NOTHING = {name: {"text": "", "truth": False}.get(kind, 0) for name, kind in KINDS.items()}
+
+
+def host_ready(name: str, slots: int = 1, *, gpus: int = 0, model: str = "") -> HostReady:
+    """A host whose slots are of its CPU, or on so many GPUs of this make."""
+    devices = [
+        Device(kind="gpu", index=i, memory=8 * 10**9, host=name, name=model) for i in range(gpus)
+    ]
+    devices = devices or [Device(kind="cpu", index=i, host=name) for i in range(slots)]
+    return HostReady(host=name, devices=tuple(devices), slots=slots, threads=1)
+
+
+def large_models_need_memory(**ram: int) -> Placing:
+    """Machines with so many GB, where model ``large`` needs ten."""
+    rule = Rule(name="big", when=read("ram_total >= 10GB", KINDS), models=("large",))
+    return Placing(
+        rules=Eligibility(rules=(rule,), tiers=()),
+        machines={
+            name: Reported(facts={**NOTHING, "ram_total": gb * 10**9}, by=f"report of {name}")
+            for name, gb in ram.items()
+        },
+    )
+
+
+def planned(**given: Sequence[Cell]) -> Placing:
+    """A plan alone."""
+    return Placing(homes={str(cell.fingerprint): h for h, own in given.items() for cell in own})
+
+
+def ran(stage: Stage) -> dict[str, list[str]]:
+    """The cells that each host was given, in their order, by their ids."""
+    hosts = {spec.slot: spec.host for spec in stage.engine.opened}
+    found: dict[str, list[str]] = {}
+    for slot, cell in stage.engine.orders:
+        found.setdefault(hosts[SlotId(slot)], []).append(cell)
+    return found
+
+
+def host_of(stage: Stage, slot: SlotId) -> str:
+    return next(spec.host for spec in stage.engine.opened if spec.slot == slot)
+
+
+def takes(stage: Stage, seconds: Mapping[str, float], load: float = 0.0) -> Script:
+    """Cells that take so long, by the host; and their model to load, in each slot once."""
+    loaded: set[SlotId] = set()
+
+    def script(slot: SlotId, order: Order) -> Sequence[tuple[float, SlotEvent]]:
+        took, wait = seconds[host_of(stage, slot)], 0.0 if slot in loaded else load
+        loaded.add(slot)
+        *others, (_, done) = good(slot, order)
+        times = {"load": wait, "benchmark": took} if wait else {"benchmark": took}
+        events = [(wait + at * took / 10, event) for at, event in others]
+        return [*events, (wait + took, replace(done, seconds=times))]  # type: ignore[type-var]
+
+    return script
+
+
+def of_two(stage: Stage, *, slots: int = 1) -> None:
+    """Two hosts that are there at once."""
+    stage.engine.far = ("lab1", "lab2")
+    stage.inbox.post(host_ready("lab1", slots))
+    stage.inbox.post(host_ready("lab2", slots))
+
+
+# Rules
+
+
+def test_no_host_gets_what_its_report_keeps_off_it(stage: Stage) -> None:
+    of_two(stage, slots=2)
+    stage.placing = lambda: large_models_need_memory(lab1=4, lab2=16)
+    small, large = cells(4, model="small"), [sample_cell(n, model="large") for n in range(10, 16)]
+    end = stage.run([*large, *small], NOWHERE)
+    assert end.progress.states == {"success": 10}
+    found = ran(stage)
+    assert not any("large" in cell for cell in found["lab1"])
+    assert sum("large" in cell for cell in found["lab2"]) == 6
+    (told,) = stage.said("kept_off")
+    assert told.message == (
+        "lab1 is given none of 6 cells of large: "
+        "big: ram_total is 4 GB, not >= 10 GB (report of lab1)"
+    )
+
+
+def test_a_host_without_a_report_may_have_any_cell(stage: Stage) -> None:
+    of_two(stage)
+    stage.placing = lambda: large_models_need_memory(lab1=4)
+    end = stage.run([sample_cell(n, model="large") for n in range(3)], NOWHERE)
+    assert end.progress.states == {"success": 3}
+    assert set(ran(stage)) == {"lab2"}
+
+
+def test_what_no_report_allows_is_named_with_every_reason_and_waited_for_by_nobody(
+    stage: Stage,
+) -> None:
+    of_two(stage)
+    stage.engine.far = ("lab1", "lab2", "lab3")  # which is off, and tried again and again
+    stage.inbox.post(HostLost(host="lab3", reason="it is off"))
+    stage.placing = lambda: large_models_need_memory(lab1=4, lab2=5, lab3=6)
+    end = stage.run([*cells(1), sample_cell(9, model="large")], NOWHERE)
+    assert end.progress.states == {"success": 1, "pending": 1}
+    assert end.seconds < 60
+    ((cell, why),) = end.impossible
+    assert cell.model.name == "large"
+    assert all(f"{name}: big: ram_total is {gb} GB" in why for name, gb in zip(
+        ("lab1", "lab2", "lab3"), (4, 5, 6), strict=True
+    ))  # fmt: skip
+
+
+def test_a_cell_waits_for_the_host_that_is_away_and_alone_may_have_it(stage: Stage) -> None:
+    stage.engine.far = ("lab1", "lab2")
+    stage.inbox.post(host_ready("lab1"))
+    stage.inbox.post(HostLost(host="lab2", reason="it is off"))
+    stage.inbox.post(host_ready("lab2"), after=100)
+    stage.placing = lambda: large_models_need_memory(lab1=4, lab2=16)
+    end = stage.run([*cells(1), sample_cell(9, model="large")], NOWHERE)
+    assert end.progress.states == {"success": 2}
+    assert ran(stage)["lab2"] == [sample_cell(9, model="large").id]
+
+
+def test_this_machine_is_kept_from_what_its_own_report_says(stage: Stage) -> None:
+    placing = large_models_need_memory(desk=4)
+    placing = Placing(rules=placing.rules, machines={"": placing.machines["desk"]})
+    stage.placing = lambda: placing
+    end = stage.run([*cells(2), sample_cell(9, model="large")])
+    assert end.progress.states == {"success": 2, "pending": 1}
+    ((_, why),) = end.impossible
+    assert why == "big: ram_total is 4 GB, not >= 10 GB (report of desk)"
+
+
+def test_a_machine_that_is_probed_again_gets_what_it_may_have_by_now(stage: Stage) -> None:
+    of_two(stage)
+    told = [large_models_need_memory(lab1=4, lab2=4)]
+    stage.placing = lambda: told[-1]
+
+    def probed(slot: SlotId, order: Order) -> Sequence[tuple[float, SlotEvent]]:
+        told.append(large_models_need_memory(lab1=16, lab2=4))
+        stage.ledger.record(Plan().event())
+        return good(slot, order)
+
+    stage.engine.script = probed
+    end = stage.run([*cells(1), sample_cell(9, model="large")], NOWHERE)
+    assert end.progress.states == {"success": 2}
+    assert sample_cell(9, model="large").id in ran(stage)["lab1"]
+
+
+# Plans
+
+
+def test_cells_go_to_the_host_of_the_plan(stage: Stage) -> None:
+    of_two(stage, slots=2)
+    all_ = cells(8)
+    mine, theirs = all_[::2], all_[1::2]
+    stage.placing = lambda: planned(lab1=mine, lab2=theirs)
+    end = stage.run(all_, NOWHERE)
+    assert end.progress.states == {"success": 8}
+    assert {host: sorted(found) for host, found in ran(stage).items()} == {
+        "lab1": sorted(cell.id for cell in mine),
+        "lab2": sorted(cell.id for cell in theirs),
+    }
+
+
+def test_a_host_that_would_be_idle_takes_what_it_ends_sooner(stage: Stage) -> None:
+    of_two(stage)
+    stage.engine.script = takes(stage, {"lab1": 10, "lab2": 10})
+    all_ = cells(9)
+    stage.placing = lambda: planned(lab1=all_[:8], lab2=all_[8:])
+    end = stage.run(all_, NOWHERE)
+    assert end.progress.states == {"success": 9}
+    assert Counter({host: len(found) for host, found in ran(stage).items()}) == {
+        "lab1": 5,
+        "lab2": 4,
+    }
+    assert ran(stage)["lab2"][0] == all_[8].id
+    assert end.seconds < 55
+
+
+def test_a_host_leaves_alone_what_the_one_of_the_plan_ends_before_it_has_loaded(
+    stage: Stage,
+) -> None:
+    of_two(stage)
+    stage.engine.script = takes(stage, {"lab1": 10, "lab2": 10}, load=60)
+    mine, theirs = cells(4, model="one"), [sample_cell(9, model="other")]
+    stage.placing = lambda: planned(lab1=mine, lab2=theirs)
+    end = stage.run([*mine, *theirs], NOWHERE)
+    assert end.progress.states == {"success": 5}
+    assert {host: len(found) for host, found in ran(stage).items()} == {"lab1": 4, "lab2": 1}
+
+
+def test_a_host_that_is_much_slower_does_not_take_the_last_cells_from_a_fast_one(
+    stage: Stage,
+) -> None:
+    stage.engine.far = ("lab1", "lab2")
+    stage.inbox.post(host_ready("lab1", 1, gpus=1, model="fast"))
+    stage.inbox.post(host_ready("lab2", 1, gpus=1, model="slow"))
+    stage.engine.script = takes(stage, {"lab1": 10, "lab2": 200})
+    all_ = [sample_cell(subset=f"s{number}") for number in range(30)]
+    stage.placing = lambda: planned(lab1=all_[:29], lab2=all_[29:])
+    end = stage.run(all_, NOWHERE)
+    assert end.progress.states == {"success": 30}
+    assert len(ran(stage)["lab2"]) == 1
+    assert end.seconds < 300
+
+
+@pytest.mark.parametrize("hopeless", [True, False])
+def test_a_host_of_the_plan_that_is_lost_stops_nothing(stage: Stage, hopeless: bool) -> None:
+    of_two(stage)
+
+    def loses_its_host(slot: SlotId, order: Order) -> Sequence[tuple[float, SlotEvent]]:
+        if host_of(stage, slot) == "lab2":
+            return good(slot, order)
+        lost = HostLost(host="lab1", reason="it is off", hopeless=hopeless)
+        stage.inbox.post(lost, after=5.5)
+        return [(5, SlotLost(slot=slot, reason="it is off", host_lost=True))]
+
+    stage.engine.script = loses_its_host
+    all_ = cells(5)
+    stage.placing = lambda: planned(lab1=all_[:4], lab2=all_[4:])
+    end = stage.run(all_, NOWHERE)
+    assert end.progress.states == {"success": 5}
+    assert {host: len(found) for host, found in ran(stage).items()} == {"lab1": 1, "lab2": 5}
+
+
+def test_what_is_meant_for_a_host_waits_until_something_is_heard_of_it(stage: Stage) -> None:
+    stage.engine.far = ("lab1", "lab2")
+    stage.inbox.post(host_ready("lab2", 2))
+    stage.inbox.post(host_ready("lab1", 2), after=7)
+    all_ = cells(2)
+    stage.placing = lambda: planned(lab1=all_)
+    end = stage.run(all_, NOWHERE)
+    assert end.progress.states == {"success": 2}
+    assert set(ran(stage)) == {"lab1"}
+    assert end.seconds == pytest.approx(17, abs=1)
+
+
+def test_a_host_that_never_comes_holds_up_nobody(stage: Stage) -> None:
+    stage.engine.far = ("lab1", "lab2")
+    stage.inbox.post(host_ready("lab2", 2))
+    stage.inbox.post(HostLost(host="lab1", reason="it is off"), after=5)
+    all_ = cells(2)
+    stage.placing = lambda: planned(lab1=all_)
+    end = stage.run(all_, NOWHERE)
+    assert end.progress.states == {"success": 2}
+    assert set(ran(stage)) == {"lab2"}
+
+
+def test_what_the_host_of_the_plan_cannot_take_is_anybodys(stage: Stage) -> None:
+    stage.engine.far = ("lab1", "lab2")
+    stage.inbox.post(host_ready("lab1", 1))
+    stage.inbox.post(host_ready("lab2", 2, gpus=2))
+    wide = [sample_cell(n, gpus=2) for n in range(2)]
+    stage.placing = lambda: planned(lab1=wide)
+    end = stage.run([*wide, sample_cell(9)], NOWHERE)
+    assert end.progress.states == {"success": 3}
+    assert {cell.id for cell in wide} <= set(ran(stage)["lab2"])
+
+
+def test_a_wide_cell_gets_the_devices_of_its_host_and_others_keep_theirs(stage: Stage) -> None:
+    stage.engine.far = ("lab1", "lab2")
+    stage.inbox.post(host_ready("lab1", 2, gpus=2))
+    stage.inbox.post(host_ready("lab2", 2, gpus=2))
+    wide = [sample_cell(n, gpus=2) for n in range(20, 22)]
+    narrow = [sample_cell(n, gpus=1) for n in range(6)]
+    stage.placing = lambda: planned(lab1=[*wide, *narrow[:2]], lab2=narrow[2:])
+    end = stage.run([*narrow, *wide], NOWHERE)
+    assert end.progress.states == {"success": 8}
+    assert {cell.id for cell in wide} <= set(ran(stage)["lab1"])
+
+
+def test_a_plan_outside_this_run_has_its_own_cells_go_first(stage: Stage) -> None:
+    all_ = cells(6)
+    stage.placing = lambda: planned(elsewhere=all_[:4], **{"": all_[4:]})
+    end = stage.run(all_)
+    assert end.progress.states == {"success": 6}
+    assert set(ran(stage)[""][:2]) == {cell.id for cell in all_[4:]}
+
+
+def test_a_newer_plan_is_gone_by_while_the_run_goes_on(stage: Stage) -> None:
+    of_two(stage)
+    all_ = cells(8)
+    told = [planned(lab1=all_[:4], lab2=all_[4:])]
+    stage.placing = lambda: told[-1]
+
+    def plans_again(slot: SlotId, order: Order) -> Sequence[tuple[float, SlotEvent]]:
+        if len(told) == 1:
+            told.append(planned(lab2=all_[:4], lab1=all_[4:]))
+            stage.ledger.record(Plan(number=2, hosts={}).event())
+        return good(slot, order)
+
+    stage.engine.script = plans_again
+    end = stage.run(all_, NOWHERE)
+    assert end.progress.states == {"success": 8}
+    found = ran(stage)
+    assert set(found["lab1"][1:]) == {cell.id for cell in all_[4:] if cell.id != found["lab2"][0]}
+    assert set(found["lab2"][1:]) == {cell.id for cell in all_[:4] if cell.id != found["lab1"][0]}
+
+
+# When it pays
+
+
+def test_taking_a_cell_pays_where_it_ends_before_the_last_would_there() -> None:
+    assert pays(10, seconds=80, cells=8, slots=1)
+    assert pays(75, seconds=80, cells=8, slots=1)
+    assert not pays(90, seconds=80, cells=8, slots=1)
+    assert pays(10, seconds=10, cells=1, slots=1)
+    assert not pays(16, seconds=10, cells=1, slots=1)
+    assert not pays(30, seconds=80, cells=8, slots=8)
