@@ -255,13 +255,18 @@ def test_a_server_that_is_killed_or_gone_is_away(opened: Opened, bare: Path, our
         remote.push([swap])
 
 
-def test_a_hook_that_hangs_is_given_up_with_all_that_was_started(
-    opened: Opened, bare: Path, tmp_path: Path
+@both
+def test_a_hook_that_hangs_is_given_up_and_no_ref_stays_locked(
+    opened: Opened, bare: Path, tmp_path: Path, ours: bool
 ) -> None:
-    hook(bare, "pre-receive", f"echo $$ > {tmp_path}/pid\nexec sleep 600")
-    objects, remote = opened(timeout=1.0)
-    with pytest.raises(GitAway, match="git receive-pack has not ended in 1 s"):
-        remote.push([Swap(ref=A, old="", new=commit(objects, "x"))])
+    hook(bare, "reference-transaction", f"echo $$ > {tmp_path}/pid\nexec sleep 600")
+    objects, remote = opened(ours, timeout=1.0)
+    swap = Swap(ref=A, old="", new=commit(objects, "x"))
+    with pytest.raises(GitAway, match="has not ended in 1 s"):
+        remote.push([swap])
+    (bare / "hooks" / "reference-transaction").unlink()
+    assert not remote.refused
+    assert remote.push([swap]), remote.refused
     pid = int((tmp_path / "pid").read_text())
     until = time.monotonic() + 20
     while psutil.pid_exists(pid) and psutil.Process(pid).status() != "zombie":

@@ -14,6 +14,7 @@ from pathlib import Path
 from benchfleet.errors import GitAway, GitError
 
 TIMEOUT = 300.0  # seconds for one command
+_GRACE = 2.0  # seconds for what is told to end
 _OURS = (  # before what the user's own configuration says
     *("-c", "core.hooksPath=/dev/null"),
     *("-c", "gc.auto=0"),
@@ -76,7 +77,7 @@ class Git:
     def running(
         self, command: Sequence[str], name: str, environ: Mapping[str, str] | None = None
     ) -> Iterator[subprocess.Popen[bytes]]:
-        """A process that is killed, with all that it started, where the block does not end well.
+        """A process that is ended, with all that it started, where the block does not end well.
         Raises GitError where there is no git, GitAway for subprocess.TimeoutExpired."""
         try:
             process = subprocess.Popen(
@@ -92,9 +93,7 @@ class Git:
         try:
             yield process
         except BaseException as error:
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.communicate()
+            _end(process)
             if isinstance(error, subprocess.TimeoutExpired):
                 raise GitAway(f"git {name} has not ended in {self.timeout:g} s") from error
             raise
@@ -113,6 +112,16 @@ class Git:
         if ended.code:
             raise GitError(f"git {arguments[0]} failed: {plain(ended.err)}")
         return ended.out
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End it and all that it started: git removes its locks where it is told to end."""
+    for how in (signal.SIGTERM, signal.SIGKILL):
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, how)
+        with suppress(subprocess.TimeoutExpired):
+            process.communicate(timeout=_GRACE if how == signal.SIGTERM else None)
+            return
 
 
 def plain(err: str) -> str:
