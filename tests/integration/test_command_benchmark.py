@@ -195,7 +195,7 @@ def test_each_way_to_fail_has_its_name_and_the_others_go_on(study: Study):
         "nan": ("collect", "bad_result"),
     }
     assert "exit code 3" in found["exits"]["message"]
-    assert "some words" in found["exits"]["log_tail"]
+    assert found["exits"]["log_tail"].splitlines() == ["some words", found["exits"]["message"]]
     assert "signal 9 (SIGKILL)" in found["dies"]["message"]
     assert "asleep" in found["slow"]["log_tail"]
     assert study.result("fine/metrics.json")["overall_score"] == 1

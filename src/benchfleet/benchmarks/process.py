@@ -45,7 +45,7 @@ def run_process(
             start_new_session=True,
         )
     except OSError as error:
-        raise _failed("user_error", f"{argv[0]!r} cannot be started: {error.strerror}") from error
+        raise _failed("user_error", f"{argv[0]!r} cannot be started: {error.strerror}") from None
     ends = None if timeout is None else clock() + timeout
     with process:
         try:

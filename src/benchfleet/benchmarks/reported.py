@@ -47,7 +47,7 @@ def read_file(file: Path) -> Any:
     try:
         return json.loads(file.read_text("utf-8-sig"))
     except (OSError, ValueError) as error:
-        raise bad_result(f"{file.name} cannot be read as JSON: {error}") from error
+        raise bad_result(f"{file.name} cannot be read as JSON: {error}") from None
 
 
 def plain(value: Any) -> Any:
@@ -55,7 +55,7 @@ def plain(value: Any) -> Any:
     try:
         return json.loads(json.dumps(value, default=lambda other: other.item()))
     except (TypeError, ValueError, AttributeError) as error:
-        raise bad_result(f"what was returned is no JSON: {error}") from error
+        raise bad_result(f"what was returned is no JSON: {error}") from None
 
 
 def read_report(value: Any, *, metric: str | None) -> Report:

@@ -35,11 +35,16 @@ WAYS_OUT: Mapping[str, str] = {
     "user_error": "Correct what the message names in the campaign file.",
     "disk_full": "Free space where the results lie, or name another folder with --results.",
     "interrupted": "Run the same command again: it goes on after the last answer that was kept.",
-    "error": "The stack trace is in failure.json and log.txt of the attempt's folder.",
+    "error": "The end of log.txt in the attempt's folder says what went wrong; failure.json there "
+    "has the stack trace.",
 }
 _SCORING = (
     "Every answer is kept: mend the benchmark's scoring, and the answers are scored again without "
     "asking the model."
+)
+_REPORTED = (
+    "It ended well, and what it reported is no result: mend what it writes, or what the campaign "
+    "file asks of it, such as its 'metric'."
 )
 _NO_REASON = "no reason was recorded"
 _PARTICULAR = re.compile(r"0x[0-9a-f]+|\d+(\.\d+)?|(?<![\w<])/[^\s:'\",)]+", re.IGNORECASE)
@@ -56,40 +61,49 @@ class FailureGroup:
     way_out: str
     cells: tuple[str, ...]  # ids, in the campaign's order
     folder: str  # what the first one left, relative to the campaign's folder
-
-    @property
-    def scoring(self) -> bool:
-        """Whether all was answered, so that it is enough to score again."""
-        return self.stage == "collect" and self.kind in {"error", "bad_result"}
+    scoring: bool  # all was answered, so that it is enough to score again
 
 
 def grouped_failures(records: Iterable[CellRecord]) -> tuple[FailureGroup, ...]:
     """The cells that ended without a whole result, the largest group first."""
-    groups: dict[tuple[str, str, str], list[CellRecord]] = {}
+    groups: dict[tuple[str, str, str, bool], list[CellRecord]] = {}
     for record in records:
         if record.state in {"failed", "partial"}:
             failure = _failure(record)
             place = (failure.stage, failure.kind) if failure else ("unknown", "error")
             pattern = _PARTICULAR.sub("#", failure.message.partition("\n")[0]) if failure else ""
-            groups.setdefault((*place, pattern), []).append(record)
+            groups.setdefault((*place, pattern, _in_scoring(record)), []).append(record)
     return tuple(
         _group(stage, kind, members)
-        for (stage, kind, _), members in sorted(groups.items(), key=lambda group: -len(group[1]))
+        for (stage, kind, _, _), members in sorted(groups.items(), key=lambda group: -len(group[1]))
     )
 
 
 def _group(stage: str, kind: str, members: Sequence[CellRecord]) -> FailureGroup:
     first = members[0]
     failure = _failure(first)
-    way_out = WAYS_OUT.get(kind, WAYS_OUT["error"])
+    way_out, scoring = WAYS_OUT.get(kind, WAYS_OUT["error"]), _in_scoring(first)
+    if (stage, kind) == ("collect", "error") and scoring:
+        way_out = _SCORING
+    elif kind == "bad_result" and not scoring:
+        way_out = _REPORTED
     return FailureGroup(
         stage=stage,
         kind=kind,
         message=failure.message if failure else _NO_REASON,
-        way_out=_SCORING if (stage, kind) == ("collect", "error") else way_out,
+        way_out=way_out,
         cells=tuple(record.id for record in members),
         folder=Layout(Path()).attempts_of(first.fingerprint).as_posix(),
+        scoring=scoring,
     )
+
+
+def _in_scoring(record: CellRecord) -> bool:
+    """Whether it has answers whose scoring failed; a script that answers no samples has none."""
+    failure = _failure(record)
+    if record.state != "partial" or failure is None:
+        return False
+    return failure.stage == "collect" and failure.kind in {"error", "bad_result"}
 
 
 def _failure(record: CellRecord) -> Failure | None:

@@ -92,7 +92,12 @@ class Executor:
             if session and session.complete:
                 stage = "collect"  # all of it was answered: what failed is the scoring
             failure = classify(error, stage, trace=traceback.format_exc())
-            print(failure.trace, end="", file=sys.stderr)  # the log is kept, so without the token
+            told = failure.trace
+            if isinstance(error, CellFailure) and error.__cause__ is None:
+                told = (
+                    f"{failure.message}\n"  # which says all: our own frames hide what came before
+                )
+            print(told, end="", file=sys.stderr)  # the log is kept, so without the token
         fit = self._recover(failure)  # outside the handler, whose traceback holds on to tensors
         self._end("failed", attempt, failure=failure.to_dict(), seconds=seconds, fit=fit)
         return fit

@@ -79,3 +79,12 @@ def test_where_all_was_answered_the_way_out_is_to_score_again(study):
     assert groups["collect"].scoring
     assert "scored again" in groups["collect"].way_out
     assert not groups["benchmark"].scoring
+
+
+def test_a_script_without_answers_is_not_told_to_score_them_again(study):
+    study.failed("a", stage="collect", kind="bad_result", message="no JSON")
+    study.failed("b", stage="collect", kind="bad_result", message="no JSON", state="partial")
+    bare, answered = grouped_failures(study.records)
+    assert (bare.scoring, answered.scoring) == (False, True)
+    assert "mend what it writes" in bare.way_out
+    assert answered.way_out == WAYS_OUT["bad_result"]
