@@ -252,19 +252,20 @@ def fill_by_sql(server: Postgres, campaign: str, rows: int) -> str:
 def age(server: Postgres, schema: str, cells: int, attempts: int) -> None:
     """So many attempts of the cells that ended, the last of which ended well."""
     outcome = _quoted(json.dumps(ENDED.to_dict()))
+    last = f"2 * ({attempts - 1} * {cells} + ordinal)"
     server.sql(
         f"set search_path to {schema};"  # noqa: S608
         f" update cell set attempt = {attempts}, token = {attempts}, ended_token = {attempts},"
-        f" tries = {attempts - 1} where ordinal % 2 = 1;"
-        " drop index event_of_cell;"
-        " insert into event (at, kind, fingerprint, cell, data)"
-        " select nth, kind, '', ordinal, '{\"attempt\": ' || nth || ', \"token\": ' || nth"
-        ' || \', "runner": "perf"\''
-        f" || case kind when 'finished' then ', \"outcome\": ' || {outcome} else '' end || '}}'"
+        f" tries = {attempts - 1}, last = {last}, before = {last} - 2 * {cells}"
+        " where ordinal % 2 = 1;"
+        " insert into ended (seq, at, ordinal, attempt, token, runner, claim_seq, claimed_at,"
+        "  before, outcome)"
+        f" select 2 * ((nth - 1) * {cells} + ordinal), nth, ordinal, nth, nth, 'perf',"
+        f"  2 * ((nth - 1) * {cells} + ordinal) - 1, nth,"
+        f"  case when nth > 1 then 2 * ((nth - 2) * {cells} + ordinal) end, {outcome}"
         f" from generate_series(1, {attempts}) as nth"
-        f" cross join generate_series(1, {cells}, 2) as ordinal"
-        " cross join unnest(array['claimed', 'finished']) as kind;"
-        " create index event_of_cell on event (cell, seq);"
+        f" cross join generate_series(1, {cells}, 2) as ordinal;"
+        f" select setval('event_seq_seq', 2 * {attempts} * {cells});"
     )
 
 

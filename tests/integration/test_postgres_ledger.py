@@ -15,6 +15,7 @@ import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, suppress
+from functools import partial
 from typing import Any
 
 import pytest
@@ -459,6 +460,43 @@ def test_an_event_is_not_seen_before_those_with_smaller_numbers(
     assert seen == [["enrolled", "slow"]]
 
 
+def test_whoever_follows_the_events_is_told_of_each_once_and_in_order(
+    opened: Callable[..., Any],
+) -> None:
+    """A claim is told by its cell's row while that runs, and then by the one of its end."""
+    ledger, looking = opened(), opened()
+    ledger.enroll([sample_cell(number) for number in range(150)])
+    told: list[Event] = looking.events()
+    ended = threading.Event()
+
+    def work() -> None:
+        runner, number = RunnerId(uuid.uuid4().hex), 0
+        while claims := ledger.claim(runner, Offer(), 1 + number % 2):
+            number += 1
+            if number % 7 == 0:
+                ledger.release([claims.pop().lease], "to be told too")
+            for claim in claims:
+                retry = 0.0 if number % 5 == 0 else None
+                ledger.finish(claim.lease, Outcome(state="failed", retry_in=retry))
+
+    def follow() -> None:
+        while not ended.is_set():
+            told.extend(looking.events(told[-1].seq))
+
+    follower = threading.Thread(target=follow)
+    follower.start()
+    workers = [threading.Thread(target=work) for _ in range(3)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    ended.set()
+    follower.join()
+    told += looking.events(told[-1].seq)
+    assert told == ledger.events()
+    assert list(faults(ledger)) == []
+
+
 @pytest.mark.parametrize("chosen", [False, True])
 def test_slots_that_claim_and_end_at_once_do_so_in_one_transaction(
     opened: Callable[..., Any], postgres: Postgres, chosen: bool
@@ -469,29 +507,28 @@ def test_slots_that_claim_and_end_at_once_do_so_in_one_transaction(
     ledger.enroll([sample_cell(number) for number in range(12)])
     among = Choice(cell.fingerprint for cell in ledger.cells())
     offer = Offer(among=among if chosen else None)
-    had: list[str] = []
+    claims: list[Any] = []
 
-    def waiting(asked: Any, count: int) -> None:
-        while len(asked._waiting) < count:  # it tells nobody that somebody waits
-            time.sleep(0.01)
+    def together(asked: Any, slots: list[Callable[[], object]], told: str) -> None:
+        """All of them at once, in two transactions: the first, and those who waited for it."""
+        with psycopg.connect(postgres.url()) as slow:
+            slow.execute("select pg_advisory_xact_lock(%s)", (ledger._turn,))
+            threads = [threading.Thread(target=slot) for slot in slots]
+            for thread in threads:
+                thread.start()
+            while len(asked._waiting) < len(slots) - 1:  # it tells nobody that somebody waits
+                time.sleep(0.01)
+            slow.commit()
+            for thread in threads:
+                thread.join()
+        rows = f"select count(*), count(distinct xmin::text) from {ledger.schema}.{told}"  # noqa: S608
+        assert postgres.sql(rows) == "9|2"
 
-    def slot() -> None:
-        for claim in ledger.claim(ME, offer):
-            ledger.finish(claim.lease, SUCCESS)
-            had.append(claim.lease.fingerprint)
-
-    with psycopg.connect(postgres.url()) as slow:
-        slow.execute("select pg_advisory_xact_lock(%s)", (ledger._turn,))
-        threads = [threading.Thread(target=slot) for _ in range(9)]
-        for thread in threads:
-            thread.start()
-        waiting(ledger._claiming._claim, 8)
-        slow.commit()
-        for thread in threads:
-            thread.join()
-    assert len(had) == len(set(had)) == 9
-    claimed = f"{ledger.schema}.event where kind = 'claimed'"
-    assert postgres.sql("select count(distinct xmin::text) from " + claimed) == "2"  # noqa: S608
+    claiming = [lambda: claims.extend(ledger.claim(ME, offer))] * 9
+    together(ledger._claiming._claim, claiming, "cell where state = 'running'")
+    ending = [partial(ledger.finish, claim.lease, SUCCESS) for claim in claims]
+    together(ledger._finish, ending, "ended")
+    assert len(ledger.events(kinds=["claimed"])) == len(ledger.events(kinds=["finished"])) == 9
 
 
 def test_a_choice_that_nobody_has_any_more_is_forgotten(opened: Callable[..., Any]) -> None:

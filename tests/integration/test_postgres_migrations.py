@@ -8,10 +8,10 @@ from contextlib import closing
 
 import pytest
 
-from benchfleet.domain.attempt import Outcome, RunnerId
+from benchfleet.domain.attempt import Lease, Outcome, RunnerId
 from benchfleet.domain.event import Event
 from benchfleet.domain.resource import Choice, Offer
-from benchfleet.errors import LedgerError
+from benchfleet.errors import ClaimLost, LedgerError, LedgerTooNew
 from benchfleet.ledger.addresses import schema_of
 from benchfleet.ledger.checking import faults
 from benchfleet.ledger.rows import CellTexts
@@ -120,3 +120,73 @@ def test_whoever_could_use_it_can_still_do_so(postgres: Postgres) -> None:
         ledger.finish(claim.lease, SUCCESS)
     with closing(PostgresLedger(postgres.url(user=f"looks_{some}"), campaign=campaign)) as ledger:
         assert len(list(ledger.cells())) == 5
+
+
+def second_schema(postgres: Postgres, campaign: str) -> None:
+    """The same of the second schema, with a cell that runs."""
+    psycopg = pytest.importorskip("psycopg")
+    first_schema(postgres, campaign)
+    with psycopg.connect(postgres.url()) as connection:
+        connection.execute(f"set search_path to {schema_of(campaign)}")
+        connection.execute(migrations("postgres")[1])
+        connection.execute("update meta set value = '2' where key = 'schema'")
+        connection.execute(
+            "update cell set state = 'running', attempt = 1, token = 1, runner = 'old',"
+            " expires = 4e9 where ordinal = 4"
+        )
+        data = json.dumps({"attempt": 1, "token": 1, "runner": "old"})
+        add = "insert into event (at, kind, fingerprint, cell, data) values (2, %s, '', 4, %s)"
+        connection.execute(add, ("claimed", data))
+
+
+def test_what_the_second_schema_told_of_attempts_goes_on(postgres: Postgres) -> None:
+    from benchfleet.ledger.postgres import PostgresLedger
+
+    campaign = uuid.uuid4().hex
+    second_schema(postgres, campaign)
+    cells = [sample_cell(n) for n in range(4)]
+    names = [cell.fingerprint for cell in cells]
+    with closing(PostgresLedger(postgres.url(), campaign=campaign)) as ledger:
+        before = ledger.events()
+        assert [(e.kind, e.fingerprint) for e in before[-3:]] == [
+            ("host_lost", ""),
+            ("retry_asked", "stranger"),
+            ("claimed", names[3]),
+        ]
+        assert [record.state for record in ledger.cells(states=["running"])] == ["running"]
+        old = Lease(fingerprint=names[3], attempt=1, token=1, expires_in=60.0)
+        ledger.finish(old, FAILED)
+        ledger.finish(old, FAILED)  # asked again
+        with pytest.raises(ClaimLost):
+            ledger.finish(old, SUCCESS)
+        ledger.record(Event(kind="retry_asked", fingerprint=names[0]))
+        claims = {c.lease.fingerprint: c for c in ledger.claim(ME, Offer(), 10)}
+        assert claims.keys() == {names[0], names[2]}
+        assert next(ledger.cells(among={names[0]})).outcome == SUCCESS
+        ledger.finish(claims[names[0]].lease, FAILED)
+        ledger.release([claims[names[2]].lease], "given back")
+        events = ledger.events()
+        assert list(events[: len(before)]) == list(before)
+        told = [(event.kind, event.fingerprint) for event in events[len(before) :]]
+        assert told[:2] == [("finished", names[3]), ("retry_asked", names[0])]
+        assert sorted(told[2:4]) == sorted([("claimed", names[0]), ("claimed", names[2])])
+        assert told[4:] == [("finished", names[0]), ("released", names[2])]
+        for name in names:
+            of_it = [event for event in events if event.fingerprint == name]
+            assert ledger.events(among={name}) == of_it
+        assert list(faults(ledger)) == []
+
+
+def test_whoever_wrote_before_it_was_brought_up_to_date_writes_no_more(
+    postgres: Postgres,
+) -> None:
+    """Its statements are not known here, but the table that each of them told of events."""
+    from benchfleet.ledger.postgres import PostgresLedger
+
+    campaign = uuid.uuid4().hex
+    second_schema(postgres, campaign)
+    old = "insert into event (at, kind, fingerprint, cell, data) values (1, 'claimed', '', 1, '{}')"
+    with closing(PostgresLedger(postgres.url(), campaign=campaign)) as ledger:
+        with pytest.raises(LedgerTooNew, match=r"by a newer benchfleet meanwhile.*upgrade"):
+            ledger._connections.asked(lambda connection: connection.execute(old.encode()))
+        assert list(faults(ledger)) == []

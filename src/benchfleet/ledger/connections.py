@@ -13,7 +13,13 @@ from psycopg import Connection, conninfo, errors, sql
 from psycopg.pq.abc import PGresult
 from psycopg.types.numeric import Int8Dumper
 
-from benchfleet.errors import LedgerAway, LedgerError, LedgerFull, LedgerUnreachable
+from benchfleet.errors import (
+    LedgerAway,
+    LedgerError,
+    LedgerFull,
+    LedgerTooNew,
+    LedgerUnreachable,
+)
 from benchfleet.ledger.sql import read_statements
 from benchfleet.ledger.statements import Value, statement
 
@@ -244,6 +250,11 @@ class Connections:
         if isinstance(error, errors.UndefinedTable | errors.InvalidSchemaName):
             return LedgerError(
                 f"the ledger {self._shown} is not whole: {what}; see `benchfleet ledger check`"
+            )
+        if isinstance(error, errors.UndefinedColumn):
+            return LedgerTooNew(
+                f"the ledger {self._shown} was brought up to date by a newer benchfleet meanwhile: "
+                f"{what}; upgrade benchfleet and run again"
             )
         if isinstance(error, errors.DiskFull):
             return LedgerFull(

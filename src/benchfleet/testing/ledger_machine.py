@@ -108,6 +108,7 @@ class LedgerMachine(RuleBasedStateMachine):
         self.ledger = self.make_ledger(Path(self.folder.name), self.clock, LEASE)
         self.choices = [Choice(FINGERPRINTS[:4]), Choice(FINGERPRINTS[2:])]
         self.known: dict[str, _Known] = {}
+        self.told: list[Event] = []  # what the events were when they were looked at last
         self.rights: dict[str, float] = {}  # when the newest lease of a cell runs out
         self.final: dict[str, tuple[State, Outcome | None]] = {}
 
@@ -288,6 +289,13 @@ class LedgerMachine(RuleBasedStateMachine):
             return
         events = self.ledger.events()
         assert [e.seq for e in events] == sorted({e.seq for e in events})
+        assert list(events[: len(self.told)]) == self.told, "what was told is told otherwise"
+        if self.told:
+            since, name = self.told[-1].seq, self.told[-1].fingerprint
+            assert self.ledger.events(since) == events[len(self.told) :]
+            of_it = [event for event in events if event.fingerprint == name]
+            assert self.ledger.events(among={name}) == of_it
+        self.told = list(events)
         told = attempts_by_cell(events)
         for fingerprint, known in self.known.items():
             attempts = told.get(fingerprint, [])

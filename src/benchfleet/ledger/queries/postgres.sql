@@ -6,6 +6,9 @@
 -- lock (`turn`) from before it has its number until it commits, and holds no row's lock that it
 -- asks for later; whoever has to know that nothing below a number is still to come waits for the
 -- others (`all_told`).
+--
+-- A claim has a number and no row of events: while the cell runs, its own row tells of it, then the
+-- row in `ended`. Where an attempt ends otherwise, its claim becomes an event by itself.
 
 ---------------------------------------------------------------------------------- Connecting
 
@@ -138,7 +141,10 @@ with moment as materialized (
   order by priority desc, weight, ordinal limit $9::bigint
 ), taken as (
   update cell set state = 'running', attempt = cell.attempt + 1, token = cell.token + 1,
-                  ready = null, runner = $1::text, expires = moment.now + $2::float8
+                  ready = null, runner = $1::text, expires = moment.now + $2::float8,
+                  claimed_at = moment.now,
+                  claim_seq = case when pg_advisory_xact_lock_shared($11::bigint) is null then 0
+                              else nextval('event_seq_seq') end
   from moment
   where cell.ordinal = any (array(
     select free.ordinal from best cross join lateral (
@@ -147,20 +153,15 @@ with moment as materialized (
         and (cell.ready is null or cell.ready <= (select now from moment))
       for update skip locked
     ) as free limit $10::bigint))
-  returning cell.ordinal, cell.attempt, cell.tries, cell.token, cell.ended_token, cell.priority,
-            cell.lane, moment.now
-), turn as materialized (
-  select pg_advisory_xact_lock_shared($11::bigint) from taken limit 1
-), told as (
-  insert into event (at, kind, fingerprint, cell, data)
-  select now, 'claimed', '', ordinal, '{"attempt": ' || attempt || ', "token": ' || token
-                                      || ', "runner": ' || to_json($1::text) || '}'
-  from taken cross join turn
+  returning cell.ordinal, cell.attempt, cell.tries, cell.token, cell.ended_token, cell.last,
+            cell.priority, cell.lane
 )
 select (select count(*) from best), taken.ordinal, taken.attempt, taken.tries, taken.token,
-       case when taken.ended_token > 0 then (
-         select data from event where event.cell = taken.ordinal and kind = 'finished'
-         order by seq desc limit 1) end,
+       case when taken.last is not null then (
+              select '{"outcome": ' || outcome || '}' from ended where seq = taken.last)
+            when taken.ended_token > 0 then (
+              select data from event where event.ordinal = taken.ordinal and kind = 'finished'
+              order by seq desc limit 1) end,
        identity.fingerprint, identity.path, spec.spec, spec.terms
 from (values (0)) as always
   left join (taken join fit on fit.number = taken.lane
@@ -172,32 +173,31 @@ order by taken.priority desc, fit.weight, taken.ordinal;
 -- Takes one cell that nobody began, as most claims do where few runners are, and says when, with a
 -- horizon. No row comes where it is not free, or where `claim_cells` has more to tell. A row that is
 -- locked is passed over; the lock of those who append events is taken once the only row is.
-with taken as (
-  update cell set state = 'running', attempt = 1, token = 1, runner = $1::text,
-                  expires = coalesce($3::float8, extract(epoch from clock_timestamp())::float8)
-                            + $2::float8
-  where ordinal = (
-    select ordinal from cell
-    where ordinal = $6::bigint and state = 'pending' and token = 0
-      and (select value from meta where key = 'enrolled') = $4::text
-      and not exists (select from cell as other
-                      where other.state = 'pending' and other.token > 0 and other.turned >= $5::xid8)
-    for update skip locked)
-  returning ordinal, pg_advisory_xact_lock_shared($7::bigint)
-)
-insert into event (at, kind, fingerprint, cell, data)
-select coalesce($3::float8, extract(epoch from clock_timestamp())::float8), 'claimed', '', ordinal,
-       '{"attempt": 1, "token": 1, "runner": ' || to_json($1::text) || '}'
-from taken
-returning cell, at, pg_snapshot_xmin(pg_current_snapshot());
+update cell set state = 'running', attempt = 1, token = 1, runner = $1::text,
+                claimed_at = coalesce($3::float8, extract(epoch from clock_timestamp())::float8),
+                expires = coalesce($3::float8, extract(epoch from clock_timestamp())::float8)
+                          + $2::float8,
+                claim_seq = case when pg_advisory_xact_lock_shared($7::bigint) is null then 0
+                            else nextval('event_seq_seq') end
+where ordinal = (
+  select ordinal from cell
+  where ordinal = $6::bigint and state = 'pending' and token = 0
+    and (select value from meta where key = 'enrolled') = $4::text
+    and not exists (select from cell as other
+                    where other.state = 'pending' and other.token > 0 and other.turned >= $5::xid8)
+  for update skip locked)
+returning ordinal, claimed_at, pg_snapshot_xmin(pg_current_snapshot());
 
 -- name: claim_fresh
--- The same of several, the first that are free, with those of them that somebody had begun. No row comes where none of them is free, or where
--- `claim_cells` has more to tell.
+-- The same of several, the first that are free, with those of them that somebody had begun. No row
+-- comes where none of them is free, or where `claim_cells` has more to tell.
 with taken as (
   update cell set state = 'running', attempt = 1, token = 1, runner = $1::text,
+                  claimed_at = coalesce($3::float8, extract(epoch from clock_timestamp())::float8),
                   expires = coalesce($3::float8, extract(epoch from clock_timestamp())::float8)
-                            + $2::float8
+                            + $2::float8,
+                  claim_seq = case when pg_advisory_xact_lock_shared($8::bigint) is null then 0
+                              else nextval('event_seq_seq') end
   where ordinal = any (array(
     select ordinal from cell
     where ordinal = any ($6::bigint[]) and state = 'pending' and token = 0
@@ -205,16 +205,11 @@ with taken as (
       and not exists (select from cell as other
                       where other.state = 'pending' and other.token > 0 and other.turned >= $5::xid8)
     order by array_position($6::bigint[], ordinal) limit $7::bigint for update skip locked))
-  returning ordinal
-), turn as materialized (
-  select pg_advisory_xact_lock_shared($8::bigint) from taken limit 1
+  returning ordinal, claimed_at
 )
-insert into event (at, kind, fingerprint, cell, data)
-select coalesce($3::float8, extract(epoch from clock_timestamp())::float8), 'claimed', '', ordinal,
-       '{"attempt": 1, "token": 1, "runner": ' || to_json($1::text) || '}'
-from taken cross join turn
-returning cell, at, pg_snapshot_xmin(pg_current_snapshot()), (
-  select string_agg(ordinal::text, ',') from cell where ordinal = any ($6::bigint[]) and token > 0);
+select ordinal, claimed_at, pg_snapshot_xmin(pg_current_snapshot()), (
+  select string_agg(ordinal::text, ',') from cell where ordinal = any ($6::bigint[]) and token > 0)
+from taken;
 
 -- name: claim_cells
 -- Takes the first free ones of these cells, which are in the order of a choice. Nothing is taken
@@ -235,7 +230,10 @@ with stands as materialized (
   from meta where key = 'enrolled'
 ), taken as (
   update cell set state = 'running', attempt = cell.attempt + 1, token = cell.token + 1,
-                  ready = null, runner = $1::text, expires = stands.now + $2::float8
+                  ready = null, runner = $1::text, expires = stands.now + $2::float8,
+                  claimed_at = stands.now,
+                  claim_seq = case when pg_advisory_xact_lock_shared($10::bigint) is null then 0
+                              else nextval('event_seq_seq') end
   from stands
   where stands.known and cell.ordinal = any (array(
     select free.ordinal from unnest($8::bigint[]) as candidate (ordinal) cross join lateral (
@@ -245,14 +243,7 @@ with stands as materialized (
       for update skip locked
     ) as free
     where (select known from stands) limit $9::bigint))
-  returning cell.ordinal, cell.attempt, cell.tries, cell.token, cell.ended_token, stands.now
-), turn as materialized (
-  select pg_advisory_xact_lock_shared($10::bigint) from taken limit 1
-), told as (
-  insert into event (at, kind, fingerprint, cell, data)
-  select now, 'claimed', '', ordinal, '{"attempt": ' || attempt || ', "token": ' || token
-                                      || ', "runner": ' || to_json($1::text) || '}'
-  from taken cross join turn
+  returning cell.ordinal, cell.attempt, cell.tries, cell.token, cell.ended_token, cell.last
 ), passed as materialized (
   select string_agg(ordinal::text, ',') filter (where token > 0) as begun,
          string_agg(ordinal::text, ',') filter (where state <> 'pending') as gone
@@ -263,9 +254,11 @@ with stands as materialized (
 )
 select stands.now, stands.enrolment, stands.horizon, stands.known, passed.begun, passed.gone,
        taken.ordinal, taken.attempt, taken.tries, taken.token,
-       case when taken.ended_token > 0 then (
-         select data from event where event.cell = taken.ordinal and kind = 'finished'
-         order by seq desc limit 1) end
+       case when taken.last is not null then (
+              select '{"outcome": ' || outcome || '}' from ended where seq = taken.last)
+            when taken.ended_token > 0 then (
+              select data from event where event.ordinal = taken.ordinal and kind = 'finished'
+              order by seq desc limit 1) end
 from stands cross join passed left join taken on true;
 
 -- name: claim_news
@@ -297,11 +290,13 @@ where fingerprint = any (%(among)s::text[]) and state = 'pending' and token = 0;
 
 -- name: held
 -- The cell of a lease, as the lease is compared with it, and how its last attempt ended.
-select cell.token, cell.ended_token, last.data
-from identity join cell using (ordinal) left join lateral (
-  select data from event where event.cell = cell.ordinal and kind = 'finished'
-  order by seq desc limit 1
-) as last on true
+select cell.token, cell.ended_token,
+       case when cell.last is not null then (
+              select '{"outcome": ' || outcome || '}' from ended where seq = cell.last)
+            when cell.ended_token > 0 then (
+              select data from event where event.ordinal = cell.ordinal and kind = 'finished'
+              order by seq desc limit 1) end
+from identity join cell using (ordinal)
 where identity.fingerprint = %(fingerprint)s;
 
 -- name: renew
@@ -326,74 +321,86 @@ select fingerprint, ordinal from identity where fingerprint = any (%(among)s::te
 -- name: finish_cell
 -- Ends an attempt while its token is the cell's and has not ended; a row says that it did. What waits
 -- again wakes others. No row is waited for once the only one is locked.
-with ended as (
+with done as (
   update cell set state = $4::text, tries = tries + $6::integer, ended_token = token, expires = null,
                   ready = coalesce($8::float8, extract(epoch from clock_timestamp())::float8)
                           + $5::float8,
-                  turned = case $4::text when 'pending' then pg_current_xact_id() end
-  where ordinal = $1::bigint and token = $2::bigint and ended_token < token
-  returning ordinal, runner, pg_advisory_xact_lock_shared($9::bigint),
+                  turned = case $4::text when 'pending' then pg_current_xact_id() end,
+                  before = last,
+                  last = case when pg_advisory_xact_lock_shared($9::bigint) is null then 0
+                         else nextval('event_seq_seq') end
+  where ordinal = (select ordinal from cell
+                   where ordinal = $1::bigint and token = $2::bigint and ended_token < token
+                   for update)
+  returning last, ordinal, runner, claim_seq, claimed_at, before,
             case $4::text when 'pending' then pg_notify(current_schema(), '') end
 )
-insert into event (at, kind, fingerprint, cell, data)
-select coalesce($8::float8, extract(epoch from clock_timestamp())::float8), 'finished', '', ordinal,
-       '{"attempt": ' || $3::integer || ', "token": ' || $2::bigint || ', "runner": '
-       || to_json(runner) || ', "outcome": ' || $7::text || '}'
-from ended
+insert into ended (seq, at, ordinal, attempt, token, runner, claim_seq, claimed_at, before, outcome)
+select last, coalesce($8::float8, extract(epoch from clock_timestamp())::float8), ordinal,
+       $3::integer, $2::bigint, runner, claim_seq, claimed_at, before, $7::text
+from done
 returning 1;
 
 -- name: finish_cells
 -- The same for several at once: the places, in what was given, of those that it ended. Whoever names
 -- cells in the order of their fingerprints waits for nobody who waits for them.
 with given as materialized (
-  select * from unnest($1::bigint[], $2::bigint[], $3::integer[], $4::text[], $5::float8[],
-                       $6::integer[], $7::text[])
-    with ordinality as given (number, fence, nth, becomes, waits, charge, how, place)
-), ended as (
+  select given.* from unnest($1::bigint[], $2::bigint[], $3::integer[], $4::text[], $5::float8[],
+                             $6::integer[], $7::text[])
+      with ordinality as given (number, fence, nth, becomes, waits, charge, how, place)
+    join cell on cell.ordinal = number
+  where cell.token = fence and cell.ended_token < cell.token
+  order by place for update of cell
+), done as (
   update cell set state = becomes, tries = tries + charge, ended_token = token, expires = null,
                   ready = coalesce($8::float8, extract(epoch from clock_timestamp())::float8)
                           + waits,
-                  turned = case becomes when 'pending' then pg_current_xact_id() end
-  from given
-  where cell.ordinal = number and cell.token = fence and cell.ended_token < cell.token
-  returning place, cell.ordinal, runner, nth, fence, becomes, how
-), all_ended as materialized (
-  select bool_or(becomes = 'pending') as wakes from ended having count(*) > 0
-), turn as materialized (
-  select pg_advisory_xact_lock_shared($9::bigint),
-         case when wakes then pg_notify(current_schema(), '') end
-  from all_ended
+                  turned = case becomes when 'pending' then pg_current_xact_id() end,
+                  before = last,
+                  last = case when pg_advisory_xact_lock_shared($9::bigint) is null then 0
+                         else nextval('event_seq_seq') end
+  from given where cell.ordinal = number
+  returning last, cell.ordinal, nth, fence, runner, claim_seq, claimed_at, before, how, becomes,
+            place
 ), told as (
-  insert into event (at, kind, fingerprint, cell, data)
-  select coalesce($8::float8, extract(epoch from clock_timestamp())::float8), 'finished', '',
-         ordinal, '{"attempt": ' || nth || ', "token": ' || fence || ', "runner": '
-         || to_json(runner) || ', "outcome": ' || how || '}'
-  from ended cross join turn order by place
+  insert into ended (seq, at, ordinal, attempt, token, runner, claim_seq, claimed_at, before,
+                     outcome)
+  select last, coalesce($8::float8, extract(epoch from clock_timestamp())::float8), ordinal, nth,
+         fence, runner, claim_seq, claimed_at, before, how
+  from done
+), woken as materialized (
+  select pg_notify(current_schema(), '') from done where becomes = 'pending' limit 1
 )
-select place from ended;
+select place from done left join woken on true;
 
 -- name: release
 with held as materialized (
-  select cell.ordinal, lease.token
+  select cell.ordinal, cell.attempt, cell.token, cell.runner, cell.claim_seq, cell.claimed_at
   from unnest(%(fingerprints)s::text[], %(tokens)s::bigint[]) as lease (fingerprint, token)
     join identity using (fingerprint) join cell using (ordinal)
   where cell.token = lease.token and cell.state = 'running'
   order by identity.fingerprint for update of cell
 ), given as (
-  update cell set state = 'pending', token = cell.token + 1, expires = null,
+  update cell set state = 'pending', token = cell.token + 1, expires = null, claim_seq = null,
                   turned = pg_current_xact_id()
   from held where cell.ordinal = held.ordinal
-  returning cell.ordinal, cell.attempt, held.token, cell.runner
+  returning held.*
 ), turn as materialized (
   select pg_advisory_xact_lock_shared(%(turn)s::bigint), pg_notify(current_schema(), '')
   from given limit 1
+), told as (
+  select given.*, '{"attempt": ' || attempt || ', "token": ' || token
+                  || ', "runner": ' || to_json(runner) as data
+  from given cross join turn
+), claimed as (
+  insert into event (seq, at, kind, fingerprint, ordinal, data)
+  select claim_seq, claimed_at, 'claimed', '', ordinal, data || '}'
+  from told where claim_seq is not null
 )
-insert into event (at, kind, fingerprint, cell, data)
+insert into event (at, kind, fingerprint, ordinal, data)
 select coalesce(%(now)s::float8, extract(epoch from clock_timestamp())::float8),
-       'released', '', ordinal,
-       '{"attempt": ' || attempt || ', "token": ' || token
-       || ', "runner": ' || to_json(runner) || ', "reason": ' || %(reason)s || '}'
-from given cross join turn;
+       'released', '', ordinal, data || ', "reason": ' || %(reason)s || '}'
+from told;
 
 -- name: reap
 -- The token stays: the writer that was too late may still finish while nobody else claims. What is
@@ -401,22 +408,26 @@ from given cross join turn;
 with moment as materialized (
   select coalesce(%(now)s::float8, extract(epoch from clock_timestamp())::float8) as now
 ), expired as materialized (
-  select ordinal from cell
+  select ordinal, attempt, token, runner, claim_seq, claimed_at from cell
   where state = 'running' and expires <= (select now from moment)
   order by expires, ordinal for update skip locked
 ), reaped as (
-  update cell set state = 'pending', expires = null, turned = pg_current_xact_id() from expired
-  where cell.ordinal = expired.ordinal
-  returning cell.ordinal, cell.attempt, cell.token, cell.runner
+  update cell set state = 'pending', expires = null, claim_seq = null, turned = pg_current_xact_id()
+  from expired where cell.ordinal = expired.ordinal
+  returning expired.*
 ), turn as materialized (
   select pg_advisory_xact_lock_shared(%(turn)s::bigint), pg_notify(current_schema(), '')
   from reaped limit 1
 ), told as (
-  insert into event (at, kind, fingerprint, cell, data)
-  select moment.now, 'reaped', '', ordinal,
-         '{"attempt": ' || attempt || ', "token": ' || token
-         || ', "runner": ' || to_json(runner) || '}'
-  from reaped cross join moment cross join turn
+  select reaped.*, '{"attempt": ' || attempt || ', "token": ' || token
+                   || ', "runner": ' || to_json(runner) || '}' as data
+  from reaped cross join turn
+), claimed as (
+  insert into event (seq, at, kind, fingerprint, ordinal, data)
+  select claim_seq, claimed_at, 'claimed', '', ordinal, data from told where claim_seq is not null
+), ended as (
+  insert into event (at, kind, fingerprint, ordinal, data)
+  select moment.now, 'reaped', '', ordinal, data from told cross join moment
 )
 select fingerprint from reaped join identity using (ordinal);
 
@@ -427,16 +438,28 @@ where ordinal = (select ordinal from identity where fingerprint = %(fingerprint)
   and state in ('success', 'partial', 'failed', 'skipped', 'cancelled');
 
 -- name: cancel
-update cell set state = 'cancelled', ready = null, token = token + 1, expires = null
-where ordinal = (select ordinal from identity where fingerprint = %(fingerprint)s)
-  and state in ('pending', 'running');
+-- Of a cell that runs the claim becomes an event.
+with held as materialized (
+  select cell.* from cell join identity using (ordinal)
+  where fingerprint = %(fingerprint)s and state in ('pending', 'running')
+  for update of cell
+), cancelled as (
+  update cell set state = 'cancelled', ready = null, token = cell.token + 1, expires = null,
+                  claim_seq = null
+  from held where cell.ordinal = held.ordinal
+)
+insert into event (seq, at, kind, fingerprint, ordinal, data)
+select claim_seq, claimed_at, 'claimed', '', ordinal,
+       '{"attempt": ' || attempt || ', "token": ' || token
+       || ', "runner": ' || to_json(runner) || '}'
+from held where state = 'running' and claim_seq is not null;
 
 -- name: all_told
 -- Waits until whoever appends events has committed, and lets nobody begin until we have.
 select pg_advisory_xact_lock(%(turn)s::bigint);
 
 -- name: add_event
-insert into event (at, kind, fingerprint, cell, data)
+insert into event (at, kind, fingerprint, ordinal, data)
 select coalesce(%(now)s::float8, extract(epoch from clock_timestamp())::float8), %(kind)s,
        case when found.ordinal is null then %(fingerprint)s else '' end, found.ordinal, %(data)s
 from (select max(ordinal) as ordinal from identity where fingerprint = %(fingerprint)s) as found
@@ -447,12 +470,13 @@ returning seq;
 select pg_notify(current_schema(), '');
 
 -- name: last_event
-select coalesce(max(seq), 0) from event;
+select greatest((select max(seq) from event), (select max(seq) from ended),
+                (select max(claim_seq) from cell where state = 'running'), 0);
 
 ------------------------------------------------------------------------------------- Moving
 
 -- name: counts
-select (select count(*) from cell), (select count(*) from event);
+select (select count(*) from cell), (select count(*) from event) + (select count(*) from ended);
 
 -- name: arriving
 create temporary table arriving_cell (
@@ -473,7 +497,7 @@ select ordinal, lane, priority, state, ready, attempt, tries, token, ended_token
 from arriving_cell order by ordinal;
 
 -- name: events_arrived
-insert into event (seq, at, kind, fingerprint, cell, data)
+insert into event (seq, at, kind, fingerprint, ordinal, data)
 select seq, at, kind, case when ordinal is null then arriving_event.fingerprint else '' end,
        ordinal, data
 from arriving_event left join identity using (fingerprint) order by seq;
@@ -490,71 +514,134 @@ select number, load_key, gpus, vram from lane order by number;
 
 -- name: cell_rows
 select cell.ordinal, fingerprint, id, path, lane, priority, state, ready, attempt, tries, token,
-       ended_token, runner, expires, last.seq
-from cell join identity using (ordinal) left join lateral (
-  select seq from event where event.cell = cell.ordinal and kind = 'finished'
-  order by seq desc limit 1
-) as last on true
+       ended_token, runner, expires, coalesce(cell.last, (
+         select seq from event where event.ordinal = cell.ordinal and kind = 'finished'
+         order by seq desc limit 1))
+from cell join identity using (ordinal)
 order by cell.ordinal;
 
 -- name: spec_rows
 select ordinal, spec, terms from spec order by ordinal;
 
 -- name: event_rows
-select seq, at, kind, coalesce(identity.fingerprint, event.fingerprint), data
-from event left join identity on identity.ordinal = event.cell
+select seq, at, kind, coalesce(identity.fingerprint, told.fingerprint), data from (
+  select seq, at, kind, ordinal, fingerprint, data from event
+  union all
+  select seq, at, 'finished', ordinal, '',
+         '{"attempt": ' || attempt || ', "token": ' || token || ', "runner": ' || to_json(runner)
+         || ', "outcome": ' || outcome || '}'
+  from ended
+  union all
+  select claim_seq, claimed_at, 'claimed', ordinal, '',
+         '{"attempt": ' || attempt || ', "token": ' || token || ', "runner": ' || to_json(runner)
+         || '}'
+  from ended
+  where claim_seq is not null
+  union all
+  select claim_seq, claimed_at, 'claimed', ordinal, '',
+         '{"attempt": ' || attempt || ', "token": ' || token || ', "runner": ' || to_json(runner)
+         || '}'
+  from cell where state = 'running' and claim_seq is not null
+) as told left join identity using (ordinal)
 order by seq;
 
 ------------------------------------------------------------------------------------ Reading
 
 -- name: cells
 select cell.ordinal, identity.fingerprint, identity.id, identity.path, cell.state, cell.attempt,
-       cell.tries, cell.token, cell.runner, cell.expires, cell.ready, last.data,
+       cell.tries, cell.token, cell.runner, cell.expires, cell.ready,
+       coalesce('{"outcome": ' || ended.outcome || '}', old.data),
        case when %(whole)s then spec.spec end, case when %(whole)s then spec.terms end
 from cell join identity using (ordinal)
+  left join ended on ended.seq = cell.last
   left join lateral (
-    select data from event where event.cell = cell.ordinal and kind = 'finished'
+    select data from event where event.ordinal = cell.ordinal and kind = 'finished'
     order by seq desc limit 1
-  ) as last on cell.ended_token > 0
+  ) as old on cell.ended_token > 0 and cell.last is null
   left join spec on %(whole)s and spec.ordinal = cell.ordinal
 where cell.ordinal > %(after)s and cell.state = any (%(states)s::text[])
 order by cell.ordinal;
 
 -- name: cells_among
 select cell.ordinal, identity.fingerprint, identity.id, identity.path, cell.state, cell.attempt,
-       cell.tries, cell.token, cell.runner, cell.expires, cell.ready, last.data,
+       cell.tries, cell.token, cell.runner, cell.expires, cell.ready,
+       coalesce('{"outcome": ' || ended.outcome || '}', old.data),
        case when %(whole)s then spec.spec end, case when %(whole)s then spec.terms end
 from cell join identity using (ordinal)
+  left join ended on ended.seq = cell.last
   left join lateral (
-    select data from event where event.cell = cell.ordinal and kind = 'finished'
+    select data from event where event.ordinal = cell.ordinal and kind = 'finished'
     order by seq desc limit 1
-  ) as last on cell.ended_token > 0
+  ) as old on cell.ended_token > 0 and cell.last is null
   left join spec on %(whole)s and spec.ordinal = cell.ordinal
 where cell.ordinal > %(after)s
   and identity.fingerprint = any (%(among)s::text[]) and cell.state = any (%(states)s::text[])
 order by cell.ordinal;
 
 -- name: events
-select seq, at, kind, coalesce(identity.fingerprint, event.fingerprint), data
-from event left join identity on identity.ordinal = event.cell
-where seq > %(since)s and seq <= %(last)s
-  and (%(kinds)s::text[] is null or kind = any (%(kinds)s::text[]))
+-- Whoever ended after `last` was still running then: its claim is among these.
+select seq, at, kind, coalesce(identity.fingerprint, told.fingerprint), data from (
+  select seq, at, kind, ordinal, fingerprint, data from event
+  where seq > %(since)s and seq <= %(last)s
+    and (%(kinds)s::text[] is null or kind = any (%(kinds)s::text[]))
+  union all
+  select seq, at, 'finished', ordinal, '',
+         '{"attempt": ' || attempt || ', "token": ' || token || ', "runner": ' || to_json(runner)
+         || ', "outcome": ' || outcome || '}'
+  from ended
+  where seq > %(since)s and seq <= %(last)s
+    and (%(kinds)s::text[] is null or 'finished' = any (%(kinds)s::text[]))
+  union all
+  select claim_seq, claimed_at, 'claimed', ordinal, '',
+         '{"attempt": ' || attempt || ', "token": ' || token || ', "runner": ' || to_json(runner)
+         || '}'
+  from ended
+  where seq > %(since)s and claim_seq > %(since)s and claim_seq <= %(last)s
+    and (%(kinds)s::text[] is null or 'claimed' = any (%(kinds)s::text[]))
+  union all
+  select claim_seq, claimed_at, 'claimed', ordinal, '',
+         '{"attempt": ' || attempt || ', "token": ' || token || ', "runner": ' || to_json(runner)
+         || '}'
+  from cell where state = 'running' and claim_seq > %(since)s and claim_seq <= %(last)s
+    and (%(kinds)s::text[] is null or 'claimed' = any (%(kinds)s::text[]))
+) as told left join identity using (ordinal)
 order by seq;
 
 -- name: events_among
--- Those of cells that were enrolled later than told of bear the fingerprint themselves; '' stands
--- for those about no cell.
-select seq, at, kind, fingerprint, data from (
-  select seq, at, kind, identity.fingerprint, data
-  from identity join event on event.cell = identity.ordinal
-  where identity.fingerprint = any (%(among)s::text[])
+-- A cell's attempts are a chain from the last one. Events of cells that were enrolled later than told
+-- of bear the fingerprint themselves; '' stands for those about no cell.
+with recursive named as materialized (
+  select ordinal, fingerprint as name from identity where fingerprint = any (%(among)s::text[])
+), ends as (
+  select ended.* from named join cell using (ordinal) join ended on ended.seq = cell.last
   union all
-  select seq, at, kind, fingerprint, data from event
-  where cell is null and fingerprint <> '' and fingerprint = any (%(among)s::text[])
+  select ended.* from ends join ended on ended.seq = ends.before
+), told as (
+  select seq, at, kind, ordinal, fingerprint, data from named join event using (ordinal)
   union all
-  select seq, at, kind, fingerprint, data from event
-  where cell is null and fingerprint = '' and '' = any (%(among)s::text[])
-) as told
+  select seq, at, kind, ordinal, fingerprint, data from event
+  where ordinal is null and fingerprint <> '' and fingerprint = any (%(among)s::text[])
+  union all
+  select seq, at, 'finished', ordinal, '',
+         '{"attempt": ' || attempt || ', "token": ' || token || ', "runner": ' || to_json(runner)
+         || ', "outcome": ' || outcome || '}'
+  from ends
+  union all
+  select claim_seq, claimed_at, 'claimed', ordinal, '',
+         '{"attempt": ' || attempt || ', "token": ' || token || ', "runner": ' || to_json(runner)
+         || '}'
+  from ends
+  where claim_seq is not null
+  union all
+  select claim_seq, claimed_at, 'claimed', ordinal, '',
+         '{"attempt": ' || attempt || ', "token": ' || token || ', "runner": ' || to_json(runner)
+         || '}'
+  from named join cell using (ordinal) where state = 'running' and claim_seq is not null
+  union all
+  select seq, at, kind, ordinal, fingerprint, data from event
+  where ordinal is null and fingerprint = '' and '' = any (%(among)s::text[])
+)
+select seq, at, kind, coalesce(name, fingerprint), data from told left join named using (ordinal)
 where seq > %(since)s and seq <= %(last)s
   and (%(kinds)s::text[] is null or kind = any (%(kinds)s::text[]))
 order by seq;
