@@ -82,7 +82,7 @@ def test_failures_are_shown_grouped_with_every_attempt_and_the_way_out(user: Use
     write(user, "act: memory, at: 1", batch=2)
     user.run("run", "study.yaml", "--cpu-slots", "1", code=1)
     told = failures(user)
-    assert "2 cells without a result, 1 kinds of failure" in told
+    assert "2 cells without a result, 1 kind of failure" in told
     assert "benchmark: oom · 2 cells" in told
     assert "failed 3 times (3 oom); at last with batch size 1" in told
     assert "then with batch size 1" in told

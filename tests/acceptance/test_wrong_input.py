@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from benchfleet.cli.main import main
+
 from .conftest import MOCK, User
 
 RECALL = """\
@@ -218,3 +220,17 @@ def test_a_missing_extra_says_what_to_install(user: User, monkeypatch: pytest.Mo
     user.write(MOCK.replace("m1, adapter: mock", "m1, adapter: transformers, path: ."))
     done = user.run("run", "study.yaml", code=2)
     assert "pip install 'benchfleet[hf]'" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "words", [("status", "--resluts", "x"), ("gate", "show", "a.yaml", "--resluts=x")]
+)
+def test_an_unknown_option_is_told_by_its_verb_with_the_near_one(
+    words: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(words)
+    told = capsys.readouterr().err
+    assert told.startswith(f"usage: benchfleet {words[0]} ")
+    assert "unrecognized arguments: --resluts" in told
+    assert "did you mean --results?" in told

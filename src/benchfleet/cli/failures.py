@@ -10,7 +10,7 @@ from typing import Any
 
 from benchfleet.bench import Bench
 from benchfleet.cli import options, selection
-from benchfleet.cli.words import printable
+from benchfleet.cli.words import counted, printable
 from benchfleet.domain.attempt import CellRecord
 from benchfleet.ledger.history import Attempt, attempts_by_cell
 from benchfleet.reports.failures import FailureGroup, grouped_failures
@@ -47,7 +47,8 @@ def main(arguments: argparse.Namespace) -> int:
     if not groups:
         print(printable(f"{bench.campaign.name}: nothing failed"))
         return 0
-    head = f"{bench.campaign.name}: {count} cells without a result, {len(groups)} kinds of failure"
+    kinds = counted(len(groups), "kind")
+    head = f"{bench.campaign.name}: {counted(count, 'cell')} without a result, {kinds} of failure"
     print(printable(head))
     for one in told:
         print()

@@ -106,9 +106,15 @@ class _Verb(argparse.ArgumentParser):
             return super().parse_known_args(args, namespace)
         self._within = True
         try:
-            return self.parse_known_intermixed_args(args, namespace)
+            found, unknown = self.parse_known_intermixed_args(args, namespace)
         finally:
             self._within = False
+        if unknown:
+            options = [word for word in self._option_string_actions if word.startswith("--")]
+            near = get_close_matches(unknown[0].partition("=")[0], options, n=1, cutoff=0.75)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            self.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
+        return found, unknown
 
 
 def _run(words: Sequence[str]) -> int:
