@@ -29,6 +29,7 @@ class Winner:
     not_told_apart_from: tuple[str, ...]
     not_compared_with: tuple[str, ...]  # fewer than two samples are shared
     without_result: tuple[str, ...]
+    ties: bool  # all that have a result have the same mean
 
     @property
     def is_sure(self) -> bool:
@@ -65,15 +66,19 @@ def winners(
     return tuple(_winner(row, leader, baseline, planned, unplanned) for row, leader in led)
 
 
-def _leader(row: Row, baseline: str) -> str:
-    """The highest mean over the values that all have, or over each one's own where none are
-    shared; of equals the baseline, then the first."""
+def _means(row: Row) -> dict[str, float]:
+    """Over the values that all have, or over each one's own where none are shared."""
     measured = row.measured()
     shared = set.intersection(*(set(values) for values in measured.values()))
-    means = {
+    return {
         config: mean([values[key] for key in shared or values])
         for config, values in measured.items()
     }
+
+
+def _leader(row: Row, baseline: str) -> str:
+    """The highest mean; of equals the baseline, then the first."""
+    means = _means(row)
     return max(means, key=lambda config: (means[config], config == baseline))
 
 
@@ -109,6 +114,7 @@ def _winner(
         not_told_apart_from=tuple(alike),
         not_compared_with=tuple(unknown),
         without_result=tuple(config for config in row.pools if config not in measured),
+        ties=len(measured) > 1 and len(set(_means(row).values())) == 1,
     )
 
 

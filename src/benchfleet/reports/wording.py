@@ -122,6 +122,7 @@ def verdicts(comparison: Comparison, escape: Escape) -> Iterator[str]:
             winner.not_told_apart_from,
             winner.not_compared_with,
             winner.without_result,
+            winner.ties,
         )
         groups.setdefault(alike, []).append(winner)
     for members in groups.values():
@@ -143,6 +144,9 @@ def _verdict(winner: Winner, escape: Escape) -> str:
         )
     elif better:
         said = f"{config} is surely better than {names(better)}."
+    elif winner.ties:
+        alike = (winner.config, *alike, *winner.not_compared_with)
+        said = f"nothing is sure. {names(alike)} have the same mean."
     elif alike:
         said = (
             f"nothing is sure. {config} has the highest mean, not told apart from {names(alike)}."
@@ -160,7 +164,7 @@ def _verdict(winner: Winner, escape: Escape) -> str:
 
 def led(comparison: Comparison, escape: Escape) -> str:
     """``dense leads 12 of 20, 3 of them surely; top_k leads 8 of 20.``, the most first."""
-    leads = Counter(winner.config for winner in comparison.winners)
+    leads = Counter(winner.config for winner in comparison.winners if not winner.ties)
     sure = Counter(winner.config for winner in comparison.winners if winner.is_sure)
     total = len(comparison.winners)
     parts = [
@@ -170,6 +174,8 @@ def led(comparison: Comparison, escape: Escape) -> str:
     ]
     if len(leads) > _MOST_NAMED:
         parts.append(f"{len(leads) - _MOST_NAMED} more lead the rest")
+    if ties := total - leads.total():
+        parts.append(f"{ties} of {total} {'is a tie' if ties == 1 else 'are ties'}")
     return "; ".join(parts) + "."
 
 

@@ -129,6 +129,17 @@ def test_a_verdict_says_when_nothing_is_sure(study):
     ]
 
 
+def test_nobody_leads_where_all_have_the_same_mean(study):
+    for subset in ("128", "512"):
+        study.done("dense", [1.0, 0.0], subset=subset)
+        study.done("window", [0.0, 1.0], subset=subset)
+    study.done("dense", [1.0, 0.0], subset="64")
+    study.done("window", [0.0, 0.0], subset="64")
+    tie, *_ = said(study)
+    assert tie == "recall_128 and recall_512: nothing is sure. dense and window have the same mean."
+    assert wording.led(study.compared(), str) == "dense leads 1 of 3; 2 of 3 are ties."
+
+
 def test_a_verdict_on_one_config_claims_nothing(study):
     study.done("dense", [1.0, 0.0])
     assert said(study) == ["recall_512: dense is the only config with a result."]
