@@ -5,10 +5,11 @@ from __future__ import annotations
 import contextlib
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import TextIO
 
-from rich.console import Console, Group
+from rich.console import Console, ConsoleOptions, Group, RenderResult
 from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.table import Table
@@ -16,9 +17,14 @@ from rich.text import Text
 
 from benchfleet.cli.telling import counted, held, speed, told
 from benchfleet.cli.words import duration, printable
-from benchfleet.runner.progress import Notice, Observer, Progress
+from benchfleet.runner.progress import Notice, Observer, Progress, Running
 
 _LAST = 4  # things that happened, kept in view
+_BAR = 12  # columns
+_GAP = 2  # columns between two
+_NAME = 1  # the place of the cell's name among what is told of a slot
+_NAMED = 20  # columns that the name has before others are left out
+_DISPENSABLE = (6, 5, 2)  # memory, speed and the bar, in this order
 _TOLD = {
     "cell_failed",
     "cell_released",
@@ -78,22 +84,54 @@ class View:
             head.append(f" · ETA {duration(left)}")
             if progress.outlook and progress.outlook.spread >= 1:
                 head.append(f" ± {duration(progress.outlook.spread)}")
-        slots = Table.grid(padding=(0, 2), expand=False)
-        for _ in range(2):
-            slots.add_column(no_wrap=True)
-        slots.add_column(no_wrap=True, overflow="ellipsis", ratio=1)
-        for _ in range(5):
-            slots.add_column(no_wrap=True)
-        for slot in list(progress.slots.values()):
-            total = slot.total or 1
-            slots.add_row(
-                "",
-                slot.devices,
-                Text(printable(slot.cell or slot.stage), style="" if slot.cell else "dim"),
-                ProgressBar(total=total, completed=min(slot.done, total), width=12),
-                f"{slot.done}/{slot.total}" if slot.total else slot.stage,
-                duration(now - slot.since) if slot.cell else "",
-                speed(slot, now),
-                held(slot),
-            )
+        slots = _Slots([_row(slot, now) for slot in list(progress.slots.values())])
         return Group(head, slots, *self._last)
+
+
+def _row(slot: Running, now: float) -> list[Text | ProgressBar]:
+    """What stands beside each other of a slot."""
+    total = slot.total or 1
+    return [
+        Text(slot.devices),
+        Text(printable(slot.cell or slot.stage), style="" if slot.cell else "dim"),
+        ProgressBar(total=total, completed=min(slot.done, total), width=_BAR),
+        Text(f"{slot.done}/{slot.total}" if slot.total else slot.stage),
+        Text(duration(now - slot.since) if slot.cell else ""),
+        Text(speed(slot, now)),
+        Text(held(slot)),
+    ]
+
+
+@dataclass(frozen=True)
+class _Slots:
+    """A line for each slot. Where the terminal is narrow columns are left out, and then names cut,
+    so that numbers stay whole."""
+
+    rows: list[list[Text | ProgressBar]]
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        if not self.rows:
+            return
+        widths = [
+            max(_BAR if isinstance(one, ProgressBar) else one.cell_len for one in column)
+            for column in zip(*self.rows, strict=True)
+        ]
+        shown = [place for place, width in enumerate(widths) if width]
+        for place in _DISPENSABLE:
+            if _room(widths, shown, options.max_width) >= min(widths[_NAME], _NAMED):
+                break
+            shown = [one for one in shown if one != place]
+        room = max(1, _room(widths, shown, options.max_width))
+        grid = Table.grid(padding=(0, _GAP), expand=False)
+        grid.add_column()
+        for place in shown:
+            width = min(widths[place], room) if place == _NAME else widths[place]
+            grid.add_column(no_wrap=True, overflow="ellipsis", width=width)
+        for row in self.rows:
+            grid.add_row("", *(row[place] for place in shown))
+        yield grid
+
+
+def _room(widths: Sequence[int], shown: Sequence[int], width: int) -> int:
+    """What is left for the names beside these columns."""
+    return width - sum(widths[one] for one in shown if one != _NAME) - _GAP * (len(shown) + 1)

@@ -43,6 +43,21 @@ def test_tokens_a_second_and_memory_stand_beside_each_slot() -> None:
     assert " tok/s " in line
 
 
+@pytest.mark.parametrize("width", [40, 60, 80])
+def test_on_a_narrow_terminal_names_are_cut_and_numbers_are_whole(width: int) -> None:
+    slot = running(GpuReading(index=0, memory=31_200_000_000, total=80 * GB), generated=4120)
+    slot.cell = "a-model-with-a-long-name/streaming-1024/longbench_narrativeqa@f7419d6f"
+    view = View("study")
+    view(Notice(kind="run_started"), Progress(total=8, slots={"s-1": slot}))
+    console = Console(file=io.StringIO(), width=width)
+    console.print(view.draw())
+    line = console.file.getvalue().splitlines()[1]  # type: ignore[attr-defined]
+    assert len(line) <= width
+    assert line.startswith("  gpu:0  a-model-with-")
+    assert " 3/8 " in line
+    assert ("31.2/80 GB" in line) == (width == 80)
+
+
 @pytest.mark.parametrize(
     ("gpus", "ram", "told"),
     [
