@@ -108,6 +108,35 @@ def test_workers_that_are_killed_stopped_cut_off_and_refused_run_each_cell_once(
     reads_well(bare)
 
 
+@pytest.mark.parametrize("name", ["pre-receive", "post-receive"])
+def test_a_worker_that_is_killed_while_its_push_is_taken_in_leaves_all_of_it_or_nothing(
+    bare: Path, tmp_path: Path, start: Callable[..., subprocess.Popen[str]], name: str
+) -> None:
+    with closing(opened(bare, "first")) as ledger:
+        ledger.enroll(CELLS[:12])
+    killed = start("killed", slow=0.1)
+    told = [lines(killed, 3)]
+    pid = tmp_path / "pid"
+    hook = bare / "hooks" / name
+    hook.write_text(f"#!/bin/sh\nmv {pid} {pid}.used && kill -9 $(cat {pid}.used)\nexit 0\n")
+    hook.chmod(0o755)
+    (tmp_path / "written").write_text(str(killed.pid))
+    (tmp_path / "written").rename(pid)
+    told.append(rest(killed))
+    assert killed.returncode == -signal.SIGKILL
+    other = start("other", lease=1)
+    told.append(rest(other))
+    assert other.returncode == 0
+    with closing(opened(bare, "last")) as ledger:
+        finished = Counter(e.fingerprint for e in ledger.events(kinds=["finished"]))
+        outcomes = {record.fingerprint: record.outcome for record in ledger.cells()}
+    assert finished == {cell.fingerprint: 1 for cell in CELLS[:12]}
+    promised = Counter(line for said in told for line in said if len(line) == 64)
+    assert set(promised.values()) == {1}
+    assert published(bare) == {name: [o.digest] for name, o in outcomes.items() if o is not None}
+    assert git(bare, "fsck", "--no-dangling", "--no-progress") == ""
+
+
 def reads_well(bare: Path) -> None:
     """The log of the ledger says what happened, as people would have said it."""
     said = git(bare, "log", "--format=%s", "--glob=refs/benchfleet/study/log").splitlines()

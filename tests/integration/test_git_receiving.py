@@ -304,12 +304,20 @@ def test_a_setting_about_another_place_changes_nothing(
     assert ran() == BY_US
 
 
-def test_the_repository_is_tidied_now_and_then(
-    opened: Opened, bare: Path, monkeypatch: pytest.MonkeyPatch, ran: Callable[[], set[str]]
-) -> None:
-    git(bare, "config", "receive.autoGC", "true")
+@pytest.mark.parametrize("cares", ["true", "false"])
+def test_the_repository_is_tidied_now_and_then_unless_it_wants_no_care(
+    opened: Opened, bare: Path, monkeypatch: pytest.MonkeyPatch, ran: Callable[[], set[str]],
+    cares: str,
+) -> None:  # fmt: skip
+    git(bare, "config", "receive.autoGC", cares)
     monkeypatch.setattr(receiving, "TIDIES", 1.0)
     objects, remote = opened()
+    first, second = commit(objects, "first"), commit(objects, "second")
     ran()
-    assert remote.push([Swap(ref=A, old="", new=commit(objects, "x"))])
-    assert ran() & {"gc", "maintenance"}
+    assert remote.push([Swap(ref=ref, old="", new=first) for ref in (A, B)])
+    assert bool(ran() & {"gc", "maintenance"}) == (cares == "true")
+    assert (bare / A).exists() == (cares == "false")
+    assert remote.refs("refs/*") == {A: first, B: first}
+    assert not remote.push([Swap(ref=A, old="", new=second)])
+    assert remote.push([Swap(ref=A, old=first, new=second), Swap(ref=B, old=first, new="")])
+    assert remote.refs("refs/*") == {A: second}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import subprocess
 import zlib
 from collections.abc import ItemsView, Iterator, Mapping
@@ -15,7 +16,8 @@ from benchfleet.git.process import Git
 
 EMPTY_TREE = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
 _FOLDERS = 500  # that are remembered; a merge asks for each result in the same few
-_FOLDER, _FILE, _SUBMODULE = b"40000", b"100644", b"160000"
+FOLDER, SUBMODULE, _FILE = b"40000", b"160000", b"100644"  # modes
+_ENTRY = re.compile(rb"(\d+) ([^\0]+)\0(.{20})", re.DOTALL)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,7 +55,7 @@ class Objects:
             if name in ("", ".", "..") or name.lower() == ".git" or "/" in name or "\0" in name:
                 raise GitError(f"{name!r} can be no name in a git tree")
             raw = name.encode("utf-8", "surrogateescape")
-            mode = _FOLDER if folder else _FILE
+            mode = FOLDER if folder else _FILE
             # Git compares a folder's name as if it ended with a slash.
             found.append((raw + b"/" * folder, mode + b" " + raw + b"\0" + bytes.fromhex(oid)))
         return self._write("tree", b"".join(entry for _, entry in sorted(found)))
@@ -179,28 +181,15 @@ class Objects:
             if len(self._folders) >= _FOLDERS:
                 self._folders.clear()
             self._folders[tree] = {
-                name.decode("utf-8", "surrogateescape"): (oid, mode == _FOLDER)
-                for mode, name, oid in self._parsed(tree)
-                if mode == _FOLDER or mode.startswith(b"100")
+                name.decode("utf-8", "surrogateescape"): (oid.hex(), mode == FOLDER)
+                for mode, name, oid in self.everything(tree)
+                if mode == FOLDER or mode.startswith(b"100")
             }
         return self._folders[tree]
 
-    def everything(self, tree: str) -> dict[bytes, tuple[str, str]]:
-        """What lies in a folder, links and submodules too: by name, "blob", "tree" or "commit", and
-        the object."""
-        kinds = {_FOLDER: "tree", _SUBMODULE: "commit"}
-        return {name: (kinds.get(mode, "blob"), oid) for mode, name, oid in self._parsed(tree)}
-
-    def _parsed(self, tree: str) -> Iterator[tuple[bytes, bytes, str]]:
-        if tree == EMPTY_TREE:
-            return
-        _, content = self.read(tree)
-        start = 0
-        while start < len(content):
-            space = content.index(b" ", start)
-            end = content.index(b"\0", space)
-            yield content[start:space], content[space + 1 : end], content[end + 1 : end + 21].hex()
-            start = end + 21
+    def everything(self, tree: str) -> list[tuple[bytes, bytes, bytes]]:
+        """Mode, name and object of all that lies in a folder, links and submodules too."""
+        return _ENTRY.findall(self.read(tree)[1]) if tree != EMPTY_TREE else []
 
     def at(self, tree: str, path: str) -> tuple[str, bool] | None:
         """The object at a path of a tree and whether it is a folder; None where there is none."""

@@ -8,7 +8,7 @@ import zlib
 from collections.abc import Collection, Iterable
 
 from benchfleet.errors import GitError
-from benchfleet.git.objects import Objects
+from benchfleet.git.objects import FOLDER, SUBMODULE, Objects
 
 _TYPES = {"commit": 1, "tree": 2, "blob": 3, "tag": 4}
 MOST = 1000  # objects; of more, git finds out what they have in common
@@ -78,12 +78,12 @@ class Parcel:
     def _below(self, tree: str, before: list[str]) -> None:
         """What lies in a folder, and lay in none of those that were there before."""
         known = [self._objects.everything(one) for one in before]
-        for name, (kind, oid) in self._objects.everything(tree).items():
-            earlier = [one[name][1] for one in known if name in one and one[name][0] == kind]
-            if kind == "tree":
-                self._add_tree(oid, earlier)
-            elif kind == "blob" and oid not in earlier and self._lacks(oid):
-                self._put(oid)
+        folders = [{name: oid.hex() for mode, name, oid in one if mode == FOLDER} for one in known]
+        for mode, name, oid in set(self._objects.everything(tree)).difference(*known):
+            if mode == FOLDER:
+                self._add_tree(oid.hex(), [one[name] for one in folders if name in one])
+            elif mode != SUBMODULE and self._lacks(oid.hex()):
+                self._put(oid.hex())
 
 
 def _head(type: int, size: int) -> bytes:

@@ -69,7 +69,11 @@ class Git:
     def ask(self, *arguments: str, stdin: bytes = b"") -> Ended:
         """Run a command to its end. Raises GitError where there is no git, GitAway where it takes
         too long."""
-        with self.running(self.command(*arguments), arguments[0]) as process:
+        return self.answered(self.command(*arguments), arguments[0], stdin)
+
+    def answered(self, command: Sequence[str], name: str, stdin: bytes = b"") -> Ended:
+        """The same for a whole command line, such as one about another repository."""
+        with self.running(command, name) as process:
             out, err = process.communicate(stdin, timeout=self.timeout)
         return Ended(code=process.returncode, out=out, err=err.decode("utf-8", "replace"))
 

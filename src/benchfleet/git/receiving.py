@@ -12,6 +12,7 @@ import selectors
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from urllib.parse import unquote, urlsplit
 
 from benchfleet.errors import GitError
@@ -20,7 +21,7 @@ from benchfleet.git.packets import END, Advertised, Answer, Packets, advertised,
 from benchfleet.git.parcel import Parcel
 from benchfleet.git.process import Git
 
-TIDIES = 1 / 64  # of the pushes; after these the repository sees whether it is to be packed
+TIDIES = 1 / 32  # of the pushes; after these the repository is tidied
 _HIDING = 500  # refs that are named one by one; more make too long an environment
 _CHANGING = r"^(url\..*\.(push)?insteadof|push\.pushoption)$"  # where a push goes, or what it says
 _OURS = ("GIT_CONFIG", "GIT_CONFIG_COUNT", "GIT_PROTOCOL")  # which git keeps from a server too
@@ -39,7 +40,9 @@ class Receiver:
         """Change all these refs from one object to another, or none; None where that is to be left
         to git. Raises GitAway where it takes too long."""
         until = time.monotonic() + self._git.timeout
-        with self._git.running(self._command(leases), "receive-pack", self._environ) as process:
+        tidies = random.random() < TIDIES  # noqa: S311
+        command = self._command(leases, tidies)
+        with self._git.running(command, "receive-pack", self._environ) as process:
             packets, err = _heard(process, until)
             answer: Answer | None = None
             swaps: Swaps = []
@@ -51,17 +54,32 @@ class Receiver:
         said = (err + more).decode("utf-8", "replace")
         if not packets.ended:
             return Answer(done=False, err=said or "git receive-pack says nothing")
-        return answer if request == END else reported(out, said, len(swaps))
+        if request == END:
+            return answer
+        if tidies:
+            self._tidy()
+        return reported(out, said, len(swaps))
 
-    def _command(self, leases: Mapping[str, str]) -> list[str]:
+    def _command(self, leases: Mapping[str, str], tidies: bool) -> list[str]:
         settings = ["core.alternateRefsCommand=true"]  # of its own refs, which are known by then
         if self._spared and len(leases) <= _HIDING:
             hidden = *self._spared, *(f"!{ref}" for ref in leases)
             settings += [f"receive.hideRefs={rule}" for rule in hidden]  # the last that fits holds
-        if random.random() >= TIDIES:  # noqa: S311
+        if not tidies:
             settings.append("receive.autoGC=false")
         options = (word for setting in settings for word in ("-c", setting))
         return ["git", *options, "receive-pack", self._folder]
+
+    def _tidy(self) -> None:
+        """Gather its refs in one file, unless it wants no such care: each that lies alone is opened
+        twice for a push. Git takes care of its objects by itself, and of refs far later."""
+        there = "git", "-C", self._folder
+        with suppress(GitError):
+            cares = self._git.answered(
+                [*there, "config", "--type=bool", "receive.autoGC"], "config"
+            )
+            if cares.out.strip() != b"false":
+                self._git.answered([*there, "pack-refs", "--all"], "pack-refs")
 
     def _request(self, swaps: Swaps, found: Advertised) -> bytes:
         new = [new for _, new, _ in swaps if new]
