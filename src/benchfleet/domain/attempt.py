@@ -90,18 +90,32 @@ class Outcome:
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values only; what most outcomes do not have is left out."""
-        found = {
-            **vars(self),
+        found: dict[str, Any] = {
+            "state": self.state,
+            "digest": self.digest,
             "failure": self.failure.to_dict() if self.failure else None,
             "metrics": dict(self.metrics),
-            "reported": dict(self.reported),
             "seconds": dict(self.seconds),
-            "advice": asdict(self.advice) if self.advice else None,
-            "first": self.first.to_dict() if self.first else None,
-            "failures": dict(self.failures),
-            "usage": self.usage.to_dict() if self.usage else None,
+            "host": self.host,
+            "device": self.device,
+            "charged": self.charged,
+            "retry_in": self.retry_in,
         }
-        return {name: value for name, value in found.items() if value or name not in _RARE}
+        if self.reported:
+            found["reported"] = dict(self.reported)
+        if self.device_type:
+            found["device_type"] = self.device_type
+        if self.resumed:
+            found["resumed"] = self.resumed
+        if self.advice:
+            found["advice"] = asdict(self.advice)
+        if self.first:
+            found["first"] = self.first.to_dict()
+        if self.failures:
+            found["failures"] = dict(self.failures)
+        if self.usage:
+            found["usage"] = self.usage.to_dict()
+        return found
 
     @classmethod
     def from_dict(cls, value: Mapping[str, Any]) -> Outcome:
@@ -114,9 +128,6 @@ class Outcome:
         if "usage" in found:
             found["usage"] = Usage.from_dict(found["usage"])
         return cls(**found)
-
-
-_RARE = frozenset({"advice", "first", "failures", "usage", "device_type", "resumed", "reported"})
 
 
 @dataclass(frozen=True, kw_only=True)

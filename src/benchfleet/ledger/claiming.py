@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice, starmap
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary, proxy
@@ -21,7 +21,7 @@ from benchfleet.ledger.together import Together
 
 _FEW = 10_000  # chosen cells that are asked for by name, rather than among all that wait
 _READ, _READ_MAX = 4, 256  # cells that are read before they are claimed
-_FIRST = (b"1", b"0", b"1", b"")  # what the first attempt of a cell is told, as in `_Taken`
+_FIRST = ("1", "0", "1", "")  # what the first attempt of a cell is told, as in `_Taken`
 _SOON = 1.0  # seconds by which our idea of the server's time may be wrong
 _Wanted = tuple[RunnerId, Offer, int]
 
@@ -29,7 +29,7 @@ _Wanted = tuple[RunnerId, Offer, int]
 class _Taken(NamedTuple):
     """What a claim was answered."""
 
-    claims: dict[int, Sequence[Value]]  # by ordinal: attempt, tries, token, how it ended last
+    claims: Mapping[int, Sequence[str]]  # by ordinal: attempt, tries, token, how it ended last
     moment: float  # the ledger's time
     enrolment: str
     horizon: int
@@ -52,7 +52,7 @@ class Claiming:
         turn: int,
     ) -> None:
         self._connections, self.claims = connections, Claims(texts, lease)
-        self._clock, self._lease, self._turn = clock, lease, turn
+        self._clock, self._lease, self._turn = clock, lease, b"%d" % turn
         self._any = ClaimingAny(connections, self.claims, clock=clock, lease=lease, turn=turn)
         self._claim = Together(self._claim_all)
         self._chosen: WeakKeyDictionary[Choice, ChosenCells] = WeakKeyDictionary()
@@ -61,7 +61,7 @@ class Claiming:
         self._returned: dict[int, Waiting] = {}  # begun before, and waiting again
         self._horizon = 0  # what was made to wait again before this transaction is known
         self._late: dict[int, int] = {}  # what is known since, with its transaction, by ordinal
-        self._read: dict[int, Sequence[Value]] = {}  # what cells are that may be claimed next
+        self._read: dict[int, Sequence[str]] = {}  # what cells are that may be claimed next
         self._reads = _READ  # how many were read
         self._ahead = 0  # how many are looked at, where others are quicker
         self._offset = 0.0  # seconds that the ledger's clock was ahead of our monotonic one
@@ -151,11 +151,11 @@ class Claiming:
                 numbers(self._late.values()),
                 numbers(candidates),
                 b"%d" % limit,
-                b"%d" % self._turn,
+                self._turn,
             ],
         )
         moment, enrolment, horizon, known, begun, gone = map(text, rows[0][:6])
-        taken = {int(row[6]): row[7:] for row in rows if row[6] is not None}
+        taken = {int(row[6]): [*map(text, row[7:])] for row in rows if row[6] is not None}
         return _Taken(
             claims={ordinal: taken[ordinal] for ordinal in candidates if ordinal in taken},
             moment=float(moment),
@@ -175,25 +175,23 @@ class Claiming:
             self._enrolment.encode(),
             b"%d" % self._horizon,
         ]
-        turn, rows = b"%d" % self._turn, list[tuple[Value, ...]]()
+        rows, begun = list[tuple[Value, ...]](), list[int]()
         if limit == 1 and not self._ahead:  # nobody was quicker lately
             first = b"%d" % candidates[0]
-            rows = self._connections.answer("claim_first", [*known, first, turn])
-        if not rows:
-            some = [numbers(candidates), b"%d" % limit, turn]
+            rows = self._connections.answer("claim_first", [*known, first, self._turn])
+        if rows:
+            taken = {candidates[0]: _FIRST}
+        else:
+            some = [numbers(candidates), b"%d" % limit, self._turn]
             rows = self._connections.answer("claim_fresh", [*known, *some])
-        if not rows:
-            return None
-        _, moment, horizon, *begun = map(text, rows[0])
-        taken = {int(row[0] or 0) for row in rows}
+            if not rows:
+                return None
+            held = {int(row[0] or 0) for row in rows}
+            taken = {ordinal: _FIRST for ordinal in candidates if ordinal in held}
+            begun = _numbers(text(rows[0][3]))
+        moment, horizon = rows[0][1:3]
         return _Taken(
-            claims={ordinal: _FIRST for ordinal in candidates if ordinal in taken},
-            moment=float(moment),
-            enrolment=self._enrolment,
-            horizon=int(horizon),
-            known=True,
-            begun=_numbers(*begun),
-            gone=[],
+            taken, float(moment or 0), self._enrolment, int(horizon or 0), True, begun, []
         )
 
     def _read_ahead(self, chosen: ChosenCells, candidates: Sequence[int]) -> None:
@@ -204,16 +202,16 @@ class Claiming:
         self._reads = min(_READ_MAX, 2 * self._reads) if 2 * used > self._reads else _READ
         self._read = self._texts_of(chosen.next(self._reads) or candidates[:1])
 
-    def _texts_of(self, ordinals: Sequence[int]) -> dict[int, Sequence[Value]]:
+    def _texts_of(self, ordinals: Sequence[int]) -> dict[int, Sequence[str]]:
         rows = self._connections.answer("texts", [numbers(ordinals)])
-        return {int(ordinal or 0): texts for ordinal, *texts in rows}
+        return {int(ordinal or 0): [*map(text, texts)] for ordinal, *texts in rows}
 
-    def _claims(self, taken: _Taken, read: dict[int, Sequence[Value]]) -> list[Claim]:
+    def _claims(self, taken: _Taken, read: dict[int, Sequence[str]]) -> list[Claim]:
         unread = [ordinal for ordinal in taken.claims if ordinal not in read]
         if unread:
             read |= self._texts_of(unread)
         return [
-            self.claims.of(ordinal, *map(text, read.pop(ordinal)), *map(text, lease))
+            self.claims.of(ordinal, *read.pop(ordinal), *lease)
             for ordinal, lease in taken.claims.items()
         ]
 

@@ -6,7 +6,7 @@ import json
 
 from benchfleet.domain.attempt import Claim, Lease, Outcome
 from benchfleet.domain.cell import Cell, Fingerprint
-from benchfleet.ledger.rows import CellTexts, cell_of
+from benchfleet.ledger.rows import CellTexts, cell_of, made
 from benchfleet.ledger.statements import Value
 
 
@@ -36,18 +36,20 @@ class Claims:
         if not cell or (self._texts.spec(cell), self._texts.terms(cell)) != (spec, terms):
             cell = cell_of(spec, terms)
         after = Outcome.from_dict(json.loads(ended)["outcome"]) if ended else None
-        return Claim(
-            lease=Lease(
-                fingerprint=fingerprint,
-                attempt=int(attempt),
-                token=int(token),
-                expires_in=self._lease,
-            ),
-            cell=cell,
-            path=path,
-            tries=int(tries),
-            after=after if after and after.retry_in is not None else None,
-        )
+        lease = {
+            "fingerprint": fingerprint,
+            "attempt": int(attempt),
+            "token": int(token),
+            "expires_in": self._lease,
+        }
+        claim = {
+            "lease": made(Lease, lease),
+            "cell": cell,
+            "path": path,
+            "tries": int(tries),
+            "after": after if after and after.retry_in is not None else None,
+        }
+        return made(Claim, claim)
 
 
 def text(value: Value) -> str:

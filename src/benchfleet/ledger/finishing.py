@@ -10,7 +10,9 @@ from benchfleet.domain.attempt import Lease, Outcome
 from benchfleet.errors import ClaimLost
 from benchfleet.ledger.connections import Connections
 from benchfleet.ledger.sql import Clock
-from benchfleet.ledger.statements import array, do
+from benchfleet.ledger.statements import Value, array, do
+
+_JSON = json.JSONEncoder(check_circular=False).encode
 
 
 class Finishing:
@@ -21,29 +23,35 @@ class Finishing:
         self, connections: Connections, known: dict[str, int], *, clock: Clock | None, turn: int
     ) -> None:
         self._connections, self._known = connections, known
-        self._clock, self._turn = clock, turn
+        self._clock, self._turn = clock, b"%d" % turn
 
     def _asked(self, name: str, **values: Any) -> list[tuple[Any, ...]]:
         return self._connections.asked(lambda c: do(c, name, **values).fetchall())
 
     def finish_all(self, ended: Sequence[tuple[Lease, Outcome]]) -> Sequence[ClaimLost | None]:
         """End several attempts in one transaction: for each nothing, or why it was refused."""
-        now, turn = self._clock() if self._clock else None, b"%d" % self._turn
-        clock = None if now is None else repr(now).encode()
-        ordinals = self._ordinals([lease.fingerprint for lease, _ in ended])
+        clock = repr(self._clock()).encode() if self._clock else None
         if len(ended) == 1:  # to go through arrays takes a third longer
-            facts = [_wire(value) for value in (*ordinals, *_facts(*ended[0]))]
-            done = self._connections.answer("finish_cell", [*facts, clock, turn])
-            return [None if done else self._refused(*ended[0])]
+            return [self._finish_one(*ended[0], clock)]
+        ordinals = self._ordinals([lease.fingerprint for lease, _ in ended])
         order = sorted(range(len(ended)), key=lambda number: ended[number][0].fingerprint)
         columns = zip(*((ordinals[one], *_facts(*ended[one])) for one in order), strict=True)
-        rows = self._connections.answer("finish_cells", [*map(array, columns), clock, turn])
+        values = [*map(array, columns), clock, self._turn]
+        rows = self._connections.answer("finish_cells", values)
         found = {place for (place,) in rows}
         refused: list[ClaimLost | None] = [None] * len(ended)
         for place, number in enumerate(order, start=1):
             if b"%d" % place not in found:
                 refused[number] = self._refused(*ended[number])
         return refused
+
+    def _finish_one(self, lease: Lease, outcome: Outcome, clock: Value) -> ClaimLost | None:
+        ordinal = self._known.pop(lease.fingerprint, None)
+        if ordinal is None:
+            ordinal = self._ordinals([lease.fingerprint])[0]
+        values = [_wire(value) for value in (ordinal, *_facts(lease, outcome))]
+        done = self._connections.answer("finish_cell", [*values, clock, self._turn])
+        return None if done else self._refused(lease, outcome)
 
     def _ordinals(self, fingerprints: Sequence[str]) -> list[int | None]:
         """The numbers of cells, of which those claimed here are known; None of an unknown one."""
@@ -78,7 +86,7 @@ def _facts(lease: Lease, outcome: Outcome) -> tuple[str | float | None, ...]:
         outcome.state if outcome.retry_in is None else "pending",
         outcome.retry_in or None,
         int(outcome.charged),
-        json.dumps(outcome.to_dict()),
+        _JSON(outcome.to_dict()),
     )
 
 

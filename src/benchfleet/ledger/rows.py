@@ -6,10 +6,12 @@ import json
 from collections.abc import Callable, Mapping
 from functools import cached_property, lru_cache
 from operator import is_
-from typing import Any
+from typing import Any, TypeVar
 
 from benchfleet.domain.attempt import CellRecord, Outcome
 from benchfleet.domain.cell import Cell, Config, Model, Workload, vars_of
+
+T = TypeVar("T")
 
 
 class CellTexts:
@@ -95,9 +97,18 @@ def _outside(workload: Workload) -> dict[str, Any]:
 def cell_of(spec: str, terms: str) -> Cell:
     """The cell that two such texts stand for; those that differ in their repeat share the rest."""
     kind, told, repeat = spec.rpartition(', "repeat": ')
-    if not told:
+    number, also, repeats = repeat.partition(', "repeats": ')
+    if not (told and also):
         return _cell(json.loads(spec), terms)
-    return Cell(**_shared(kind, terms), **json.loads(f'{{"repeat": {repeat}'))
+    own = {"repeat": int(number), "repeats": repeats == "true}"}
+    return made(Cell, {**_shared(kind, terms), **own})
+
+
+def made(kind: type[T], fields: Mapping[str, Any]) -> T:
+    """A frozen value with all its fields, which by itself would set each of them by a call."""
+    value = object.__new__(kind)
+    value.__dict__.update(fields)
+    return value
 
 
 @lru_cache(maxsize=1024)
@@ -144,9 +155,7 @@ class _Ended(CellRecord):
     @classmethod
     def with_outcome(cls, finished: str, fields: Mapping[str, Any]) -> CellRecord:
         """The record; `finished` is the event that has its outcome, as JSON."""
-        made = object.__new__(cls)  # __init__ would want the outcome now
-        vars(made).update(fields, finished=finished)
-        return made
+        return made(cls, {**fields, "finished": finished})  # __init__ would want the outcome now
 
     @cached_property
     def outcome(self) -> Outcome:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import fields
 
 import pytest
 
 from benchfleet.domain.attempt import Advice, Claim, Lease, Outcome
 from benchfleet.domain.cell import Fingerprint
 from benchfleet.domain.failure import Failure
+from benchfleet.domain.usage import Usage
 from benchfleet.testing.samples import sample_cell
 
 OOM = Failure(stage="benchmark", kind="oom", message="no room")
@@ -53,6 +55,14 @@ def test_an_outcome_survives_json_and_leaves_out_what_most_do_not_have() -> None
     )
     for outcome in (plain, whole):
         assert Outcome.from_dict(json.loads(json.dumps(outcome.to_dict()))) == outcome
+
+
+def test_an_outcome_is_written_with_all_that_it_has() -> None:
+    rare = {"reported": {"a": 1}, "device_type": "cpu", "resumed": 3, "usage": Usage(seconds=1.0)}
+    whole = Outcome(
+        state="partial", first=OOM, failures={"oom": 1}, advice=Advice(alone=True), **rare
+    )
+    assert whole.to_dict().keys() == {field.name for field in fields(Outcome)}
 
 
 def claim(batch_size: int, advice: Advice) -> Claim:
