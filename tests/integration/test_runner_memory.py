@@ -17,7 +17,7 @@ from benchfleet.domain.failure import Failure
 from benchfleet.domain.resource import Choice, Device, Offer
 from benchfleet.engines.base import Failed, Order, SlotEvent, SlotId, Started
 from benchfleet.runner.inbox import Interrupted
-from benchfleet.runner.place import Pool, in_one_memory
+from benchfleet.runner.place import Pool, memory_of
 from benchfleet.testing.samples import sample_cell
 from stage import CPU, GPUS, Stage, cells, good, mixed_gpus
 
@@ -32,10 +32,12 @@ def batched(cell: Cell, size: int) -> Cell:
 
 
 def crowd(stage: Stage, slot: SlotId) -> int:
-    """The open slots on the devices of this one, itself among them."""
-    spec = stage.engine.specs[slot]
-    others = [stage.engine.specs[name] for name in stage.engine.slots()]
-    return sum(in_one_memory(spec.devices, other.devices) for other in others)
+    """The open slots in the memories of this one, itself among them."""
+    memories = {
+        name: {memory_of(device) for device in spec.devices}
+        for name, spec in stage.engine.specs.items()
+    }
+    return sum(not memories[slot].isdisjoint(other) for other in memories.values())
 
 
 def memory_on(stage: Stage, slot: SlotId) -> int:

@@ -80,13 +80,6 @@ def with_device(pools: Iterable[Pool], origin: Pool, device: Device) -> list[Poo
     return [*left, replace(origin, devices=tuple(order), slots=slots, threads=threads)]
 
 
-def in_one_memory(one: Sequence[Device], other: Sequence[Device]) -> bool:
-    """Whether slots on these devices take from each other's memory: GPUs that both have, or the
-    CPU of one machine."""
-    on_cpu = one[0].kind == other[0].kind == "cpu" and one[0].host == other[0].host
-    return on_cpu or not set(one).isdisjoint(other)
-
-
 def larger_than(devices: Sequence[Device], pools: Iterable[Pool]) -> int:
     """Bytes of clearly more memory than the smallest of these GPUs has, where a machine has as many
     such GPUs; 0 where none has. GPUs of one make differ a little."""

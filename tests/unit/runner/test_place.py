@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from benchfleet.domain.resource import Device
-from benchfleet.runner.place import Pool, impossible, in_one_memory, larger_than
+from benchfleet.runner.place import Pool, impossible, larger_than
 from benchfleet.runner.seats import Seats
 from benchfleet.testing.samples import sample_cell
 
@@ -117,15 +117,6 @@ def test_a_cpu_slot_that_is_to_be_alone_has_its_machine_alone() -> None:
     assert next_group(pools, [CPUS[:1]], 1, alone=True) == far
     assert next_group(pools, [CPUS[:1], far], 1) == (CPUS[1],)
     assert next_group(pools, [CPUS[:1], far[:1]], 1, alone=True) is None
-
-
-def test_slots_are_in_one_memory_on_one_gpu_or_on_the_cpu_of_one_machine() -> None:
-    far = Device(kind="cpu", index=0, host="lab")
-    assert in_one_memory(CPUS[:1], CPUS[1:])
-    assert in_one_memory(GPUS[:2], GPUS[1:3])
-    assert not in_one_memory(GPUS[:2], GPUS[2:])
-    assert not in_one_memory(CPUS[:1], (far,))
-    assert not in_one_memory(CPUS[:1], GPUS[:1])
 
 
 def test_larger_is_clearly_more_memory_on_as_many_gpus() -> None:
