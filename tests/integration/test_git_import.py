@@ -11,9 +11,11 @@ from benchfleet.campaign.load import load_campaign
 from benchfleet.domain.cell import Cell
 from benchfleet.ledger.git import GitLedger
 from benchfleet.ledger.git_hosted import HostedLedger
+from benchfleet.ledger.memory import MemoryLedger
 from benchfleet.results.earlier import Entry
 from benchfleet.results.layout import Layout
 from benchfleet.runner.imported import Imported, import_results
+from benchfleet.runner.rebuild import Rebuilt, rebuild
 from benchfleet.testing import sample_cell
 from repositories import git, make_bare
 
@@ -41,6 +43,19 @@ def test_a_hosted_repository_is_waited_for_and_spared(tmp_path: Path) -> None:
     assert len(list(layout.root.glob("**/imported.json"))) == 4
     log = git(bare, "log", "--format=%s", "--glob=refs/benchfleet/study/log").splitlines()
     assert sum(line.startswith("claim ") for line in log) == 1
+
+
+def test_a_ledger_is_rebuilt_in_a_hosted_repository(tmp_path: Path) -> None:
+    layout, cell = Layout(tmp_path / "results"), sample_cell()
+    entry = Entry(name="one.json", content={"success_rate": 0.5}, score=0.5)
+    earlier = MemoryLedger()
+    earlier.enroll([cell])
+    import_results(earlier, layout, [(cell, entry)], source="old")
+    url = f"git+file://{make_bare(tmp_path / 'lab.git')}"
+    inside = GitLedger(url, campaign="study", folder=tmp_path / "mine", fresh=0.0)
+    with closing(HostedLedger(inside, clock=lambda: 100.0 * time.monotonic())) as ledger:
+        assert rebuild(ledger, layout) == Rebuilt(taken=1, known=0, refused=())
+        assert [record.state for record in ledger.cells()] == ["success"]
 
 
 def test_an_installation_is_one_from_its_first_look_on(tmp_path: Path) -> None:

@@ -5,27 +5,23 @@ from __future__ import annotations
 import contextlib
 import json
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 
 from benchfleet.domain.attempt import Claim, Outcome, RunnerId
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.event import Event
-from benchfleet.domain.resource import Choice, Offer
-from benchfleet.errors import ClaimLost
 from benchfleet.ledger.base import Ledger
 from benchfleet.results.disk import read_plain
 from benchfleet.results.earlier import Entry, number
 from benchfleet.results.layout import Layout
 from benchfleet.results.publish import publish
 from benchfleet.results.write import AttemptFolder, Verdict
-from benchfleet.runner.writers import Writers
+from benchfleet.runner.entered import Ready, end_each
 
 _RUNNER = RunnerId("import")
 _FILE = "imported.json"  # the result as it was
-_TOGETHER = 64  # cells claimed at once
-_PAUSE, _PATIENCE = 0.5, 600.0  # seconds; between two claims, and of waiting for any
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,52 +53,15 @@ def import_results(
         if state not in ("pending", "running"):
             ledger.record(Event(kind="retry_asked", fingerprint=cell.fingerprint))
         waiting[cell.fingerprint] = cell, entry
-    held: list[str] = []
-    problems: list[Exception] = []
-    taken = len(waiting)
 
-    def finish(claim: Claim, folder: AttemptFolder, outcome: Outcome, name: str) -> None:
-        try:
-            ledger.finish(claim.lease, outcome)
-            publish(folder.folder, layout.published(claim.path))
-        except ClaimLost:
-            held.append(name)
-        except Exception as error:  # noqa: BLE001 - raised below, when the others have ended
-            problems.append(error)
+    def prepare(claim: Claim, one: tuple[Cell, Entry]) -> Ready:
+        folder = AttemptFolder(layout.attempt(claim.lease))
+        outcome = _sealed(folder, claim, *one, source)
+        return outcome, partial(publish, folder.folder, layout.published(claim.path))
 
-    writers = Writers(getattr(ledger, "writers", 1))
-    try:
-        for claim in _claims(ledger, waiting, pause):
-            cell, entry = waiting.pop(claim.lease.fingerprint)
-            folder = AttemptFolder(layout.attempt(claim.lease))
-            outcome = _sealed(folder, claim, cell, entry, source)
-            writers.give(partial(finish, claim, folder, outcome, entry.name))
-    finally:
-        writers.close()
-    for problem in problems:
-        raise problem
-    held += [entry.name for _, entry in waiting.values()]
-    return Imported(taken=taken - len(held), known=known, held=tuple(held))
-
-
-def _claims(
-    ledger: Ledger, waiting: Mapping[str, object], pause: Callable[[float], None]
-) -> Iterator[Claim]:
-    """Claims of what is waiting, as long as there are any to be had. A hosted repository gives
-    them with its next push."""
-    patience = _PATIENCE if hasattr(ledger, "writers") else 0.0
-    waited = 0.0
-    while waiting:
-        left = any(True for _ in ledger.cells(states=["pending"], among=waiting))
-        offer = Offer(gpus=2**31, vram=2**62, among=Choice(waiting))
-        if claims := ledger.claim(_RUNNER, offer, _TOGETHER):
-            waited = 0.0
-            yield from claims
-        elif left and waited < patience:
-            pause(_PAUSE)
-            waited += _PAUSE
-        else:
-            return
+    left = end_each(ledger, _RUNNER, waiting, prepare, pause=pause)
+    held = tuple(entry.name for _, entry in left)
+    return Imported(taken=len(waiting) - len(held), known=known, held=held)
 
 
 def _sealed(folder: AttemptFolder, claim: Claim, cell: Cell, entry: Entry, source: str) -> Outcome:

@@ -57,6 +57,7 @@ class PatientLedger:
         self.finish_all: FinishAll | None = None
         if (finish_all := getattr(ledger, "finish_all", None)) is not None:
             self.finish_all = lambda ended: self._patiently(lambda: finish_all(ended))
+        self.writers: int | None = getattr(ledger, "writers", None)
         self._behind: Sequence[Lease] = ()  # leases that could not be renewed
         self._lock = threading.Lock()
         self._away: LedgerAway | None = None

@@ -12,7 +12,6 @@ from typing import Any
 from benchfleet.domain.attempt import CellRecord, Outcome, RunnerId
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.event import Event
-from benchfleet.domain.resource import Choice, Offer
 from benchfleet.domain.state import FINAL_STATES, State
 from benchfleet.domain.usage import Usage
 from benchfleet.errors import ResultsError
@@ -20,6 +19,9 @@ from benchfleet.ledger.base import Ledger
 from benchfleet.results.layout import Layout
 from benchfleet.results.read import damage, has_published, is_sealed, published_folders, sealed
 from benchfleet.results.summary import numbers_and_truths
+from benchfleet.runner.entered import end_each
+
+_RUNNER = RunnerId("rebuild")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,7 +79,7 @@ def _enter_all(ledger: Ledger, found: list[_Published], refused: list[tuple[str,
     )
     ledger.reap()
     records = {record.fingerprint: record for record in ledger.cells()}
-    taken = known = 0
+    known, waiting = 0, dict[str, _Published]()
     refused += misplaced
     for result in found:
         record = records[result.cell.fingerprint]
@@ -86,11 +88,16 @@ def _enter_all(ledger: Ledger, found: list[_Published], refused: list[tuple[str,
                 known += 1
             else:
                 refused.append((result.path, "the ledger has another result for this cell"))
-        elif _enter(ledger, record, result):
-            taken += 1
         else:
-            refused.append((result.path, "another runner holds its cell; rebuild when it ended"))
-    return Rebuilt(taken=taken, known=known, refused=tuple(refused))
+            _make_pending(ledger, record)
+            waiting[str(record.fingerprint)] = result
+    held = end_each(ledger, _RUNNER, waiting, lambda _, result: (result.outcome, _nothing))
+    refused += ((one.path, "another runner holds its cell; rebuild when it ended") for one in held)
+    return Rebuilt(taken=len(waiting) - len(held), known=known, refused=tuple(refused))
+
+
+def _nothing() -> None:
+    """It is published already."""
 
 
 def _read_all(
@@ -174,17 +181,11 @@ def _placed(
     return placed, misplaced
 
 
-def _enter(ledger: Ledger, record: CellRecord, result: _Published) -> bool:
-    """Claim and finish a cell that is done, by the verbs that every ledger has; whether nobody
-    else held it."""
+def _make_pending(ledger: Ledger, record: CellRecord) -> None:
+    """Have a cell claimable that nobody holds."""
     state = record.state
     if record.ready_in > 0:  # it waits for its next try: cancelled and asked for again, it does not
         ledger.record(Event(kind="cancel_asked", fingerprint=record.fingerprint))
         state = "cancelled"
     if state in FINAL_STATES:
         ledger.record(Event(kind="retry_asked", fingerprint=record.fingerprint))
-    offer = Offer(gpus=2**31, vram=2**62, among=Choice([record.fingerprint]))
-    for claim in ledger.claim(RunnerId("rebuild"), offer, 1):
-        ledger.finish(claim.lease, result.outcome)
-        return True
-    return False
