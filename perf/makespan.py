@@ -1,20 +1,24 @@
 """How near a run comes to the shortest time that its cells allow, on real slots and real models.
 
 Two campaigns on random 0.37 B models made here: 2 models × 3 configs × 4 repeats (`--part small`),
-and 200 cells of one model (`--part many`); each with one slot and with two (`--slots`). All four
-take long: where time is short name one, `--tokens 1`, `--dtype float32` if the CPU is slow in
-bfloat16, and a folder that keeps the models (`--models`). The bound is the same cells in bare
-processes: one for each slot, which imports, loads each of its models once, and does with adapter
-and benchmark what a slot does, cell by cell, with no runner, no ledger and no result on any disk.
-Each model is given to as few of them as keeps all equally long, so that nothing is loaded twice for
-nothing.
+and 200 cells of one model (`--part many`); each with one slot and with two (`--slots`). The four
+parts can be measured one by one: `--part many --slots 2 --json FILE` adds its figures to what the
+file has, and prints the table of all of it. `--tokens 1 --dtype float32 --repeats 1` and a folder
+that keeps the models (`--models`) have each part end in less than eight minutes.
+
+The ideal is the pure compute of all cells, as it was measured with so many at a time, shared out
+evenly over the slots, and for each slot one start and the loads of the models that it needs. It is
+measured by the same cells in bare processes: one for each slot, which imports, loads each of its
+models once, and does with adapter and benchmark what a slot does, cell by cell, with no runner, no
+ledger and no result on any disk. Each model is given to as few of them as keeps all equally long,
+so that nothing is loaded twice for nothing.
 
 Repetitions take turns. Of benchfleet's run the ledger's own events tell what a cell took beside
-loading and computing (with one slot, from the first claim to the last finish), and what a change of
+loading and computing (slot by slot, from its first claim to its last finish), and what a change of
 model took beside a bare load. Where others use the machine one cell takes many times as long as
 another: so the whole run is also set against the time that its own loads and cells took, spread
 over the slots, and one start of a bare process. A process for each cell is measured on a few cells
-(`--fresh`), and multiplied.
+(`--fresh`), and multiplied, which the table says.
 """
 
 from __future__ import annotations
@@ -30,7 +34,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from measure import BENCHFLEET, arguments, folder, interleaved, show
+from measure import BENCHFLEET, added, arguments, folder, interleaved
 from warm import FRESH, MAKE, environment, python
 
 CONFIGS = {
@@ -101,6 +105,7 @@ class Study:
         work.mkdir()
         self.models, self._work, self._count = models, work, itertools.count()
         self._tokens, self._dtype = tokens, dtype
+        self._ran: dict[Path, dict[str, str]] = {}
         named = (f"{{name: {m.name}, path: {m}, model_kwargs: {{dtype: {dtype}}}}}" for m in models)
         chosen = ", ".join(f"{name}: {value}" for name, value in list(CONFIGS.items())[:configs])
         self.text = CAMPAIGN.format(
@@ -139,8 +144,11 @@ class Study:
         told = [json.loads(process.communicate()[0].splitlines()[-1]) for process in started]
         whole = time.perf_counter() - begun
         loads = [load for one in told for load in one["loads"]]
-        computed = max(sum(one["loads"]) + one["compute"] for one in told)
-        return {"whole": whole, "load": loads[-1], "start": whole - computed}
+        start = whole - max(sum(one["loads"]) + one["compute"] for one in told)
+        compute = sum(one["compute"] for one in told)
+        ideal = start + (sum(loads) + compute) / slots
+        figures = {"whole": whole, "load": loads[-1], "start": start, "ideal": ideal}
+        return {**figures, "compute": compute / len(self.cells)}
 
     def benchfleet(self, slots: int) -> Mapping[str, float]:
         """The whole command, from its start to its end."""
@@ -163,15 +171,28 @@ class Study:
         ledger = open_bench(load_campaign(place / "makespan.yaml")).existing_ledger()
         assert ledger is not None
         with closing(ledger):
-            claimed = [event.at for event in ledger.events(kinds=["claimed"])]
+            claimed = ledger.events(kinds=["claimed"])
             ended = ledger.events(kinds=["finished"])
         outcomes = [event.data["outcome"]["seconds"] for event in ended]
-        # A cell is claimed when the one before has ended: what is between two finishes on one slot
-        # is a cell, and what it did not spend on its model and its samples is our own.
         loads = sorted(one["load"] for one in outcomes)[-len(self.models) :]
         spent = sum(one["load"] + one["benchmark"] for one in outcomes)
-        span = ended[-1].at - min(claimed)
-        return {"own": (span - spent) / len(ended), "change": loads[0], "spent": spent}
+        # A cell is claimed when the one before has ended: what is between the first claim and the
+        # last finish on one slot, and was not spent on models and samples, is our own.
+        began = {event.fingerprint: event.at for event in claimed}
+        first, last = dict[str, float](), dict[str, float]()
+        for event in ended:
+            where = self._slot_of(place, event.fingerprint)
+            first[where] = min(first.get(where, began[event.fingerprint]), began[event.fingerprint])
+            last[where] = max(last.get(where, 0.0), event.at)
+        own = sum(last[where] - first[where] for where in last) - spent
+        return {"own": own / len(ended), "change": loads[0], "spent": spent}
+
+    def _slot_of(self, place: Path, fingerprint: str) -> str:
+        """On which devices a cell ran."""
+        if place not in self._ran:
+            found = (json.loads(file.read_bytes()) for file in place.rglob("cell.json"))
+            self._ran[place] = {one["fingerprint"]: one["provenance"]["device"] for one in found}
+        return self._ran[place][fingerprint]
 
     def fresh(self, slots: int, sampled: int) -> Mapping[str, float]:
         """A process for each cell, on a few of them; for all of them it takes in proportion."""
@@ -183,7 +204,8 @@ class Study:
             words = str(self._tokens), self._dtype
             threads = int(_as_slots(slots)["OMP_NUM_THREADS"])
             list(pool.map(lambda n: python(FRESH, names[0], n, *words, threads=threads), names[1:]))
-        return {"whole": (time.perf_counter() - begun) / count * len(self.cells)}
+        each = (time.perf_counter() - begun) / count
+        return {"whole": each * len(self.cells), "measured": float(count)}
 
 
 def _as_slots(slots: int) -> dict[str, str]:
@@ -197,8 +219,6 @@ def main() -> None:
     numbers: dict[str, int | None] = {"cells": 200, "slots": None, "tokens": 6, "fresh": 6}
     words = {"part": "", "models": "", "dtype": "bfloat16"}
     chosen = arguments(__doc__ or "", repeats=3, numbers=numbers, words=words)
-    everything: dict[str, Any] = {}
-    into, chosen.json = chosen.json, None
     with folder(chosen) as work:
         models = [Path(chosen.models or work).absolute() / name for name in ("one", "other")]
         for seed, model in enumerate(models):
@@ -213,36 +233,67 @@ def main() -> None:
             place, named = work / part, {"tokens": chosen.tokens, "dtype": chosen.dtype}
             study = Study(used, configs, repeats, place, **named)
             for slots in [chosen.slots] if chosen.slots else (1, 2):
-                title = f"{name}, {slots} at a time"
-                print(f"\n{title}")
-                everything[title] = _measured(study, slots, chosen)
-    if into:
-        Path(into).write_text(json.dumps(everything, indent=2) + "\n")
+                measured = _measured(study, slots, chosen)
+                title = f"{name}, {slots} slot{'s' if slots > 1 else ''}"
+                everything = added({title: measured}, chosen.json)
+                if not chosen.json:
+                    _tell(everything)
+    if chosen.json:
+        _tell(everything)
 
 
-def _measured(study: Study, slots: int, chosen: Any) -> Mapping[str, Mapping[str, float]]:
+def _measured(study: Study, slots: int, chosen: Any) -> dict[str, float]:
+    """Medians, in one row."""
     systems = {
         "bare processes": lambda: study.bare(slots),
         "benchfleet": lambda: study.benchfleet(slots),
-        "a process for each cell": lambda: study.fresh(slots, chosen.fresh),
+        "fresh": lambda: study.fresh(slots, chosen.fresh),
     }
     figures = interleaved(systems, chosen.repeats)
-    columns = {"whole": ("s in all", 1.0)}
-    show(figures, columns, against="bare processes", by="whole", arguments=chosen)
-    ours, bare = figures["benchfleet"], figures["bare processes"]
-    ideal = bare["start"] + ours["spent"] / slots
-    print(f"whole run to its own loads and cells and one bare start: {ours['whole'] / ideal:.3f}")
-    if slots == 1:
-        _tell_own(figures, several=len(study.models) > 1)
-    return figures
+    ours, bare, fresh = figures["benchfleet"], figures["bare processes"], figures["fresh"]
+    return {
+        "cells": float(len(study.cells)),
+        "compute": bare["compute"],
+        "start": bare["start"],
+        "load": bare["load"],
+        "ideal": bare["ideal"],
+        "bare": bare["whole"],
+        "ours": ours["whole"],
+        "ratio": ours["whole"] / bare["ideal"],
+        "of its own": ours["whole"] / (bare["start"] + ours["spent"] / slots),
+        "own": ours["own"],
+        "change": ours["change"] if len(study.models) > slots else 0.0,
+        "fresh": fresh["whole"],
+        "measured": fresh["measured"],
+        "faster": fresh["whole"] / ours["whole"],
+    }
 
 
-def _tell_own(figures: Mapping[str, Mapping[str, float]], *, several: bool) -> None:
-    ours, bare = figures["benchfleet"], figures["bare processes"]
-    print(f"beside loading and computing, {ours['own'] * 1e3:.1f} ms a cell")
-    if several:
-        change = f"{ours['change']:.2f} s, bare {bare['load']:.2f} s"
-        print(f"another model in a slot: {change}")
+def _tell(everything: Mapping[str, Mapping[str, float]]) -> None:
+    """Everything that was measured so far."""
+    columns = {
+        "compute": ("compute a cell, s", 1.0, 3),
+        "ideal": ("ideal s", 1.0, 1),
+        "bare": ("bare processes s", 1.0, 1),
+        "ours": ("benchfleet s", 1.0, 1),
+        "ratio": ("to the ideal", 1.0, 3),
+        "of its own": ("to its own loads and cells", 1.0, 3),
+        "own": ("own ms a cell", 1e3, 1),
+        "fresh": ("a process for each cell s", 1.0, 0),
+        "faster": ("as many times ours", 1.0, 1),
+    }
+    print(f"\n| | {' | '.join(head for head, _, _ in columns.values())} |")
+    print("|---" * (len(columns) + 1) + "|")
+    for title, row in everything.items():
+        shown = (f"{row[figure] * by:.{digits}f}" for figure, (_, by, digits) in columns.items())
+        print(f"| {title} | {' | '.join(shown)} |")
+    for title, row in everything.items():
+        measured, cells = int(row["measured"]), int(row["cells"])
+        said = f"{title}: a process for each cell was measured on {measured} of {cells} cells"
+        print(said + (" and multiplied" if measured < cells else ""))
+        if row["change"]:
+            change = f"{row['change']:.2f} s, a bare load {row['load']:.2f} s"
+            print(f"{title}: another model in a slot took {change}")
 
 
 if __name__ == "__main__":

@@ -86,6 +86,16 @@ def missing(command: str) -> bool:
     return False
 
 
+def added(figures: Mapping[str, Mapping[str, float]], file: str | None) -> dict[str, Any]:
+    """These figures with those that the file has of other parts; the file has all of them then."""
+    if file is None:
+        return dict(figures)
+    known = json.loads(Path(file).read_text()) if Path(file).exists() else {}
+    found: dict[str, Any] = {**known, **figures}
+    Path(file).write_text(json.dumps(found, indent=2) + "\n")
+    return found
+
+
 def show(
     figures: Mapping[str, Mapping[str, float]],
     columns: Mapping[str, tuple[str, float]],

@@ -4,13 +4,17 @@
 The loop, the ledger (SQLite in memory) and the leases are the real ones; simulated slots tell what
 real ones tell, and no attempt has a folder, so that what is measured is the runner alone; what the
 simulation itself takes is told apart, and not counted. A trivial slot is a bare interpreter that
-speaks frames. Each size runs in a process of its own, and the time is that process's CPU time;
-`--slots` and `--cells` measure one size, `--most` is the most cells. Where a million cells take too
-long, `--ended N` has the runner come upon so many that ended before, and `--run N` ends it after so
-many more. What a run takes until it knows how long each kind of cell takes is told apart, since it
-looks at all that waits for that.
-Where others use the machine CPU time is worth less: so the same process times a bare loop just
-before and after, and says what one of its steps took.
+speaks frames. Each size runs in a process of its own, and the time is that process's CPU time.
+What a run takes until it knows how long each kind of cell takes is told apart, since all that waits
+is ranked for that, once. Large runs end after some 30,000 cells (`RUN`; `--run N`, and `--ended N`
+has the runner come upon so many that ended before). Where others use the machine CPU time is worth
+less: so the same process times a bare loop just before and after, and says what a step of it took.
+
+Memory is what the process has, in parts: of a cell that is declared, enrolled and waits; of a slot
+that is open and has a cell at hand; and what stays of a cell that ended.
+
+All of it takes an hour. In parts: `--slots 1000 --cells 100000 --json FILE` (or `--real 1` for the
+pipes) measures one size, adds it to what the file has of others, and prints the table of all.
 """
 
 from __future__ import annotations
@@ -28,21 +32,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
-from measure import arguments, folder, show
+from measure import added, arguments, folder
 
-SIZES = ((1_000, 10_000), (1_000, 100_000), (10_000, 100_000), (10_000, 1_000_000))
+SIZES = tuple((slots, cells) for slots in (1_000, 10_000) for cells in (10_000, 100_000, 10**6))
+RUN = 30_000  # cells after which a large run ends, and as many more as there are slots
 IN_MEMORY = "/dev/shm"  # noqa: S108 - syncing costs nothing there
 KINDS = 1000  # of cells, that differ in more than their repeat
 PIPES, PIPED_CELLS = 1_000, 10_000
-SIMULATED = (
-    "loop",
-    "ledger",
-    "simulation",
-    "begin",
-    "enrolled",
-    "memory",
-)  # figures that pipes have not
-PIPED = f"{PIPES:,} real pipes, {PIPED_CELLS:,} orders"
 TRIVIAL = """\
 import json, struct, sys, zlib
 read, write = sys.stdin.buffer, sys.stdout.buffer
@@ -76,6 +72,7 @@ def simulated(slots: int, cells: int, work: Path, *, before: int, most: int) -> 
 
     from benchfleet.domain.attempt import RunnerId
     from benchfleet.domain.resource import Device
+    from benchfleet.engines.base import SlotSpec
     from benchfleet.ledger.sqlite import SqliteLedger
     from benchfleet.results.layout import Layout
     from benchfleet.runner.leases import LeaseKeeper
@@ -94,7 +91,14 @@ def simulated(slots: int, cells: int, work: Path, *, before: int, most: int) -> 
     kinds = [sample_cell(n, repeats=True) for n in range(min(cells, KINDS))]
     declared = [replace(kinds[n % KINDS], repeat=n // KINDS) for n in range(cells)]  # parts shared
     inbox = VirtualInbox(turns, lambda what: None)
-    engine = SimulatedEngine(
+    told = _Told(parts, inbox, most, cells - before, slots)
+
+    class Engine(SimulatedEngine):
+        def open(self, spec: SlotSpec) -> None:
+            told.memory.setdefault("surveyed", _memory())
+            super().open(spec)
+
+    engine = Engine(
         post=inbox.post,
         later=turns.later,
         hosts=[SimulatedHost(name="", devices=devices, slots=slots)],
@@ -102,7 +106,6 @@ def simulated(slots: int, cells: int, work: Path, *, before: int, most: int) -> 
         chance=random.Random(1),
     )
     opened = SqliteLedger(work / "ledger.db", campaign="scale", clock=turns.clock)
-    told = _Told(parts, inbox, most, cells - before)
     with closing(opened) as ledger:
         ledger.enroll(declared)
         _end(ledger, before)
@@ -130,7 +133,6 @@ def simulated(slots: int, cells: int, work: Path, *, before: int, most: int) -> 
             folder=NoFolder,
             publish=lambda folder, public: None,
         )
-        enrolled = _memory()
         bare = _bare()
         parts.begin()
         end = runner.run()
@@ -145,31 +147,42 @@ def simulated(slots: int, cells: int, work: Path, *, before: int, most: int) -> 
         "simulation": took[SIMULATION],
         "begin": told.begin,
         "bare": bare,
-        "enrolled": (enrolled - began) / cells,
-        "memory": (_memory() - began) / cells,
+        "waiting": (told.memory["surveyed"] - began) / cells,
+        "slot": (told.memory["busy"] - told.memory["surveyed"]) / slots,
+        "ended": (told.memory["last"] - told.memory["from"]) / told.counted,
+        "whole": float(_memory() - began),
     }
 
 
 class _Told:
     """Watches a run: from when it knows how long cells take until the last of those that count."""
 
-    def __init__(self, parts: Any, inbox: Any, most: int, left: int) -> None:
-        self._parts, self._inbox, self._most = parts, inbox, most
-        self._last, self._done = min(most, left), 0
+    def __init__(self, parts: Any, inbox: Any, most: int, left: int, slots: int) -> None:
+        self._parts, self._inbox, self._most, self._slots = parts, inbox, most, slots
+        self._last, self._done, self._begun = min(most, left), 0, 0
         # Until every kind of cell was seen some times, what waits is ranked anew again and again.
         self._from = min(self._last // 2, 8 * KINDS)
+        self.counted = self._last - self._from
         self.begin = 0.0
+        self.memory: dict[str, int] = {}  # bytes at moments
         self._took: dict[str, float] = {}
 
     def __call__(self, notice: Any, progress: Any) -> None:
+        if notice.kind == "cell_started":
+            self._begun += 1
+            if self._begun == self._slots:
+                self.memory["busy"] = _memory()
         if notice.kind != "cell_done":
             return
         self._done += 1
         if self._done in (1, self._from):
             took = self._parts.end()
             self.begin += sum(seconds for part, seconds in took.items() if part != "simulation")
+            if self._done == self._from:
+                self.memory["from"] = _memory()
             self._parts.begin()
         elif self._done == self._last:
+            self.memory["last"] = _memory()
             self._took = self._parts.end()
             self._parts.begin()
             if self._done == self._most:
@@ -179,7 +192,7 @@ class _Told:
 
     def took(self) -> dict[str, float]:
         """Seconds of CPU for each of those cells."""
-        return {part: took / (self._last - self._from) for part, took in self._took.items()}
+        return {part: took / self.counted for part, took in self._took.items()}
 
 
 def _end(ledger: Any, count: int) -> None:
@@ -271,13 +284,16 @@ def piped(slots: int, orders: int, work: Path) -> dict[str, Any]:
     figures["bare"] = _bare()
     began = time.perf_counter()
     engine.shutdown()
-    return {**figures, "shutdown": time.perf_counter() - began, **dict.fromkeys(SIMULATED, 0.0)}
+    return {**figures, "shutdown": time.perf_counter() - began}
 
 
-def one(slots: int, cells: int, *, real: bool) -> Mapping[str, float]:
+def one(slots: int, cells: int, *, ended: int, run: int, real: bool) -> Mapping[str, float]:
     """The figures of one size, from a process of its own."""
-    words = [sys.executable, __file__, "--slots", str(slots), "--cells", str(cells)]
-    done = subprocess.run([*words, *(["--real", "1"] if real else [])], stdout=subprocess.PIPE)
+    asked = {"slots": slots, "cells": cells, "ended": ended, "run": run, "real": int(real)}
+    words = [word for name, number in asked.items() for word in (f"--{name}", str(number))]
+    done = subprocess.run(
+        [sys.executable, __file__, *words, "--inside", "1"], stdout=subprocess.PIPE
+    )
     if done.returncode:
         raise SystemExit(f"{' '.join(words)} ended with {done.returncode}")
     found: Mapping[str, float] = json.loads(done.stdout.splitlines()[-1])
@@ -288,40 +304,72 @@ def main() -> None:
     chosen = arguments(
         __doc__ or "", repeats=1,
         numbers={
-            "slots": None, "cells": None, "real": 0, "most": 10**6, "ended": 0, "run": 10**9
+            "slots": None, "cells": None, "real": 0, "most": 10**6, "ended": 0, "run": None,
+            "inside": 0,
         },
     )  # fmt: skip
-    if chosen.slots:
-        _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-        if chosen.work is None and os.access(IN_MEMORY, os.W_OK):
-            chosen.work = IN_MEMORY
-        with folder(chosen) as work:
-            size = chosen.slots, chosen.cells, work
-            if chosen.real:
-                print(json.dumps(piped(*size)))
-            else:
-                print(json.dumps(simulated(*size, before=chosen.ended, most=chosen.run)))
+    if chosen.inside:
+        _inside(chosen)
         return
-    figures = {}
-    for slots, cells in SIZES:
-        if cells <= chosen.most:
-            figures[f"{slots:,} slots, {cells:,} cells"] = one(slots, cells, real=False)
-    figures[PIPED] = one(PIPES, PIPED_CELLS, real=True)
+    sizes = [(chosen.slots, chosen.cells)] if chosen.slots and chosen.cells else SIZES
+    found = {}
+    for slots, cells in () if chosen.real else sizes:
+        if cells > chosen.most:
+            continue
+        run = chosen.run or (cells if cells <= RUN + slots else RUN + slots)
+        name = f"{slots:,} slots, {cells:,} cells"
+        name += f", of which {chosen.ended:,} ended before" if chosen.ended else ""
+        name += f", {run:,} run" if run < cells else ""
+        found[name] = one(slots, cells, ended=chosen.ended, run=run, real=False)
+        added(found, chosen.json)  # if it is cut
+    if chosen.real or not chosen.slots:
+        slots, orders = chosen.slots or PIPES, chosen.cells or PIPED_CELLS
+        name = f"{slots:,} real pipes, {orders:,} orders"
+        found[name] = one(slots, orders, ended=0, run=orders, real=True)
+    _tell(added(found, chosen.json))
+
+
+def _inside(chosen: Any) -> None:
+    """Measure one size in this process."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    if chosen.work is None and os.access(IN_MEMORY, os.W_OK):
+        chosen.work = IN_MEMORY
+    with folder(chosen) as work:
+        size = chosen.slots, chosen.cells, work
+        if chosen.real:
+            print(json.dumps(piped(*size)))
+        else:
+            print(json.dumps(simulated(*size, before=chosen.ended, most=chosen.run)))
+
+
+def _tell(figures: Mapping[str, Mapping[str, float]]) -> None:
+    """Everything that was measured so far."""
+    runs = {name: row for name, row in figures.items() if "waiting" in row}
     columns = {
         "cell": ("ms of CPU a cell", 1e3),
         "loop": ("of these, the loop", 1e3),
         "ledger": ("its ledger", 1e3),
-        "simulation": ("and the simulation, not counted", 1e3),
-        "begin": ("s before these", 1.0),
         "bare": ("ns a step of a bare loop", 1e9),
-        "enrolled": ("kB a cell, declared and enrolled", 1e-3),
-        "memory": ("kB a cell, at the end", 1e-3),
+        "begin": ("s before these", 1.0),
+        "waiting": ("kB a cell that waits", 1e-3),
+        "slot": ("kB a slot with a cell", 1e-3),
+        "ended": ("kB a cell that ended", 1e-3),
+        "whole": ("MB in all", 1e-6),
     }
-    show(figures, columns, against=next(iter(figures)), by="cell", arguments=chosen)
-    real = figures[PIPED]
-    ended = f"all ended in {real['shutdown']:.1f} s"
-    print(f"pipes: ready in {real['ready']:.1f} s, {real['slot'] / 1e6:.1f} MB a slot, {ended}")
+    if runs:
+        print(f"| | {' | '.join(head for head, _ in columns.values())} |")
+        print("|---" * (len(columns) + 1) + "|")
+    for name, row in runs.items():
+        shown = (f"{row[figure] * factor:.2f}" for figure, (_, factor) in columns.items())
+        print(f"| {name} | {' | '.join(shown)} |")
+    for name, row in figures.items():
+        if "shutdown" in row:
+            print(
+                f"{name}: ready in {row['ready']:.1f} s, {row['slot'] / 1e6:.1f} MB a slot, "
+                f"{row['cell'] * 1e3:.2f} ms of CPU for an order (a bare step: "
+                f"{row['bare'] * 1e9:.0f} ns), all ended in {row['shutdown']:.1f} s"
+            )
 
 
 if __name__ == "__main__":
