@@ -38,7 +38,7 @@ SHARED: Mapping[str, Shape] = {
     "folder": told(TEXT, f"where benchfleet keeps what it needs there ({Host.folder})"),
     "gpus": told(listing(whole(0), least=1), "the GPUs to use (all that it has)"),
     "cpu_slots": told(SLOTS, "slots without a GPU, or auto, instead of its GPUs"),
-    "slots_per_device": told(SLOTS, "slots that share a GPU, or auto (1)"),
+    "slots_per_gpu": told(SLOTS, "slots that share a GPU, or auto (1)"),
     "price": told(PRICE, "of an hour of it, such as 0.39 EUR/h, or of each GPU, as $1/gpu/h"),
     "labels": told(one_or_list(NAME), "words by which --hosts chooses it"),
     "paths": told(named(TEXT, TEXT), "folders here, each with the folder that it is there"),
@@ -86,7 +86,7 @@ def read_host(
         for key, entry in fields.items()
     }
     gpus, cpu_slots = devices
-    per_device = said["slots_per_device"]
+    per_gpu = said["slots_per_gpu"]
     if not gpus.absent and not cpu_slots.absent:
         cpu_slots.wrong("stands beside 'gpus'; a host has slots on one of the two, so remove one")
     return Host(
@@ -100,7 +100,7 @@ def read_host(
         folder=_told(said["folder"], _FAR, "a folder there: /… or ~/…") or Host.folder,
         gpus=_gpus(gpus),
         cpu_slots=None if cpu_slots.absent else cpu_slots.slots(AUTO),
-        slots_per_device=1 if per_device.absent else per_device.slots(AUTO),
+        slots_per_gpu=1 if per_gpu.absent else per_gpu.slots(AUTO),
         price=said["price"].price(),
         labels=frozenset(
             _told(item, _NAMED, "a word of letters, digits and . _ + -")
@@ -146,7 +146,7 @@ def _gpus(entry: Entry) -> tuple[int, ...] | None:
     if not ids and not entry.absent and entry.right:
         entry.wrong("names no GPU; leave it out for all, or write cpu_slots for none")
     if entry.right and len(set(ids)) != len(ids):
-        entry.wrong("names a GPU twice; slots_per_device makes slots share one")
+        entry.wrong("names a GPU twice; slots_per_gpu makes slots share one")
     return tuple(ids) if ids else None
 
 

@@ -24,7 +24,7 @@ class Host:
     folder: str = "~/.benchfleet"  # where benchfleet keeps what it needs there
     gpus: tuple[int, ...] | None = None  # None: every one that it has
     cpu_slots: int | None = None  # or AUTO; None: one for each two cores, where it has no GPU
-    slots_per_device: int = 1  # or AUTO
+    slots_per_gpu: int = 1  # or AUTO
     price: Price | None = None  # of it, or of each of its GPUs
     labels: frozenset[str] = frozenset()  # by which a run chooses hosts
     paths: Mapping[str, str] = field(default_factory=dict)  # folders here that it has elsewhere

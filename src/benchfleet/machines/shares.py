@@ -48,8 +48,8 @@ def share_of(host: Host, facts: Facts) -> HostReady:
     spare = [gpu.device for gpu in facts.gpus if devices[0].kind == "gpu"]
     slots, begin = len(devices), 0
     if devices[0].kind == "gpu":
-        slots *= host.slots_per_device or MOST_PER_GPU
-        begin = 1 if host.slots_per_device == AUTO else 0
+        slots *= host.slots_per_gpu or MOST_PER_GPU
+        begin = 1 if host.slots_per_gpu == AUTO else 0
     elif host.cpu_slots == AUTO:
         begin = min(CPU_SLOTS, slots)
     return HostReady(

@@ -43,11 +43,11 @@ WHOLE = """\
         port: 2222
         user: me
         gpus: [0, 1]
-        slots_per_device: 2
+        slots_per_gpu: 2
         labels: [big, fast]
         jump: "me@gate.example.org:22, inner"
       lab2:
-      lab4: {slots_per_device: auto}
+      lab4: {slots_per_gpu: auto}
       lab5: {cpu_slots: auto}
       lab3: {cpu_slots: 4, paths: {models: /data/models, /data: ~/data}, folder: /scratch/fleet}
 """
@@ -64,12 +64,12 @@ def test_hosts_are_what_they_say_over_what_the_defaults_say() -> None:
             user="me",
             python="~/venv/bin/python",
             gpus=(0, 1),
-            slots_per_device=2,
+            slots_per_gpu=2,
             labels=frozenset({"big", "fast"}),
             jump="me@gate.example.org:22,inner",
         ),
         Host(name="lab2", user="lab", python="~/venv/bin/python", gpus=(0,)),
-        Host(name="lab4", user="lab", python="~/venv/bin/python", gpus=(0,), slots_per_device=AUTO),
+        Host(name="lab4", user="lab", python="~/venv/bin/python", gpus=(0,), slots_per_gpu=AUTO),
         Host(name="lab5", user="lab", python="~/venv/bin/python", cpu_slots=AUTO),
         Host(
             name="lab3",
@@ -131,6 +131,16 @@ def test_this_machine_takes_part_when_it_is_named_at_all() -> None:
     assert inventory("{here: , hosts: {a: }}").here == Machine()
     assert inventory("hosts: {a: }").here is None
     assert inventory("here: {gpus: [1]}") == Inventory(here=Machine(gpus=(1,)))
+
+
+def test_slots_on_a_gpu_have_one_name_everywhere() -> None:
+    hosts = "{a: , b: {slots_per_gpu: auto}}"
+    text = f"{{here: {{slots_per_gpu: 2}}, defaults: {{slots_per_gpu: 3}}, hosts: {hosts}}}"
+    found = inventory(text)
+    assert found.here == Machine(slots_per_gpu=2)
+    assert [host.slots_per_gpu for host in found.hosts] == [3, AUTO]
+    (said,) = mistakes("hosts: {a: {slots_per_device: 2}}").values()
+    assert said == "no key 'slots_per_device' here; did you mean 'slots_per_gpu'?"
 
 
 def test_every_mistake_is_named_at_once_with_its_line() -> None:

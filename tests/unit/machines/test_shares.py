@@ -60,11 +60,11 @@ def test_gpus_that_its_inventory_leaves_out_can_be_added_later() -> None:
 
 
 def test_a_host_begins_with_few_slots_where_they_are_to_be_as_many_as_there_is_room_for() -> None:
-    gpus = share_of(Host(name="lab1", slots_per_device=AUTO), GPUS)
+    gpus = share_of(Host(name="lab1", slots_per_gpu=AUTO), GPUS)
     assert (len(gpus.devices), gpus.slots, gpus.begin) == (2, 16, 1)
     cpu = share_of(Host(name="lab1", cpu_slots=AUTO), GPUS)
     assert (cpu.devices[0].label, len(cpu.devices), cpu.slots, cpu.begin) == ("lab1/cpu:0", 8, 8, 2)
-    assert share_of(Host(name="lab1", slots_per_device=3), GPUS).begin == 0
+    assert share_of(Host(name="lab1", slots_per_gpu=3), GPUS).begin == 0
 
 
 def test_a_host_whose_driver_is_broken_does_not_become_one_without_gpus() -> None:
