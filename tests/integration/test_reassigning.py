@@ -129,6 +129,24 @@ def test_planning_again_keeps_what_is_done_or_runs_and_plans_the_rest(say: Say) 
     assert plan().number == 2  # the same plan again is none
 
 
+def test_what_a_run_has_on_a_failed_machine_over_ssh_is_left_to_that_run_and_said(
+    say: Say, capsys: pytest.CaptureFixture[str]
+) -> None:
+    say(*ASSIGN)
+    had = len(given("lab3"))
+    with closing(bench().ledger()) as ledger:
+        ledger.record(Event(kind="host_ready", data={"host": "lab3", "slots": 2, "devices": ""}))
+    assert main(["reassign", "study.yaml", "--failed-machine", "lab3", "--yes"]) == 0
+    said = capsys.readouterr().out
+    assert f"lab3 failed: no worker there held a cell, {had} cells only planned for it\n" in said
+    assert "lab3: a run on another machine used it over SSH; what that run has there" in said
+    begin("lab1")
+    assert main(["reassign", "study.yaml", "--failed-machine", "lab1", "--yes"]) == 0
+    said = capsys.readouterr().out
+    assert "lab1 failed: its worker held 1 cell, " in said
+    assert "over SSH" not in said
+
+
 def test_where_no_machine_is_left_nothing_is_lost_and_it_is_said(say: Say) -> None:
     say(*ASSIGN, "--without", "lab1,lab2")
     told = say("reassign", "--failed-machine", "lab3", "--yes", code=1)

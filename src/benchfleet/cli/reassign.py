@@ -25,6 +25,12 @@ from benchfleet.errors import BenchfleetError
 from benchfleet.ledger.base import Ledger
 from benchfleet.machines.probe import report
 
+HOST_READY = "host_ready"  # the event of a run that reached a host over SSH
+_HELD_ELSEWHERE = (
+    "a run on another machine used it over SSH; what that run has there is its own, and it shares "
+    "that out again by itself once the machine is lost to it"
+)
+
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """What the verb takes."""
@@ -75,6 +81,8 @@ def main(arguments: argparse.Namespace) -> int:
         if not holding.agreed(arguments, meant, "reassign"):
             print("nothing was reassigned")
             return 1
+        over_ssh = {event.data.get("host") for event in ledger.events(kinds={HOST_READY})}
+        reached = [host for host in failed if host in over_ssh]
         given = []
         for host in failed:
             own = [one for one in meant if one.host == host]
@@ -88,9 +96,12 @@ def main(arguments: argparse.Namespace) -> int:
         print(json.dumps(_as_json(bench, given, only_planned, again), indent=2))
     else:
         if given or left:
-            cells = f"{counted(len(given), 'cell')} ran there" if given else "nothing ran there"
+            held = f"its worker held {counted(len(given), 'cell')}"
+            held = held if given else "no worker there held a cell"
             waited = counted(only_planned, "cell")
-            print(printable(f"{', '.join(failed)} failed: {cells}, {waited} only planned for it"))
+            print(printable(f"{', '.join(failed)} failed: {held}, {waited} only planned for it"))
+        if reached:
+            print(printable(f"{', '.join(reached)}: {_HELD_ELSEWHERE}"))
         if given or not left:
             none = f"{', '.join(failed)} holds no cell, and has none to do"
             holding.tell(arguments, bench, "reassigned", given, none)
@@ -105,7 +116,7 @@ def _check_names(
     """Raises BenchfleetError for a machine that nothing was ever heard of."""
     known = {one.host for one in found} | set((plan.hosts if plan else None) or ())
     known |= {one.hostname for one in report.newest(plans.reports(ledger))}
-    for event in ledger.events(kinds={BEGAN}):
+    for event in ledger.events(kinds={BEGAN, HOST_READY}):
         known.add(str(event.data.get("host") or event.data.get("machine") or ""))
     names = sorted(filter(None, known))
     for host in failed:
