@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from benchfleet.domain.attempt import RunnerId
+from benchfleet.domain.attempt import Claim, RunnerId
 from benchfleet.domain.cell import Limits
 from benchfleet.domain.event import Event
 from benchfleet.domain.failure import Failure
@@ -51,7 +51,7 @@ def stage(tmp_path: Path) -> Stage:
     return made
 
 
-def rescored(stage: Stage) -> list[Rescored]:
+def rescored(stage: Stage, pause: Callable[[float], None] = lambda seconds: None) -> list[Rescored]:
     keeper = LeaseKeeper(stage.ledger, lambda lease: None, lambda error: None, every=1e9)
     rescorer = Rescorer(
         runner=RunnerId("scorer"),
@@ -62,6 +62,7 @@ def rescored(stage: Stage) -> list[Rescored]:
         attempts=Attempts(stage.ledger, stage.layout, keeper, provenance=dict, random=lambda: 1.0),
         keeper=keeper,
         threads=1,
+        pause=pause,
     )
     return list(rescorer.rescore(list(stage.ledger.cells(whole=True))))
 
@@ -72,6 +73,21 @@ def first(order: Order) -> bool:
 
 def test_what_was_answered_is_scored_and_published(stage: Stage) -> None:
     assert [one.score for one in rescored(stage)] == [1.0, 1.0]
+    assert set(stage.states().values()) == {"success"}
+
+
+def test_claims_that_come_with_a_later_push_are_waited_for(stage: Stage) -> None:
+    """As a hosted repository gives them."""
+    claim, pushed = stage.ledger.claim, list[float]()
+
+    def late(runner: RunnerId, offer: Offer, limit: int = 1) -> Sequence[Claim]:
+        given = claim(runner, offer, limit) if pushed else ()
+        pushed.clear()
+        return given
+
+    stage.ledger.claim = late  # type: ignore[method-assign]
+    stage.ledger.writers = 1  # type: ignore[attr-defined]
+    assert [one.score for one in rescored(stage, pushed.append)] == [1.0, 1.0]
     assert set(stage.states().values()) == {"success"}
 
 

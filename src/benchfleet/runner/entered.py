@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import partial
 from typing import TypeVar
 
@@ -45,7 +45,7 @@ def end_each(
 
     writers = Writers(getattr(ledger, "writers", None) or 1)
     try:
-        for claim in _claims(ledger, runner, waiting, pause):
+        for claim in claims_of(ledger, runner, waiting, pause):
             one = waiting.pop(claim.lease.fingerprint)
             writers.give(partial(finish, claim, one, *prepare(claim, one)))
     finally:
@@ -55,14 +55,14 @@ def end_each(
     return [*held, *waiting.values()]
 
 
-def _claims(
+def claims_of(
     ledger: Ledger,
     runner: RunnerId,
-    waiting: Mapping[str, object],
-    pause: Callable[[float], None],
+    waiting: Collection[str],
+    pause: Callable[[float], None] = time.sleep,
 ) -> Iterator[Claim]:
-    """Claims of what is waiting, as long as there are any to be had. A hosted repository gives
-    them with its next push."""
+    """Claims of these cells, as long as there are any to be had; whoever gets one takes it out of
+    `waiting`. A hosted repository gives them with its next push."""
     patience = _PATIENCE if getattr(ledger, "writers", None) else 0.0
     waited = 0.0
     while waiting:

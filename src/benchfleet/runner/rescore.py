@@ -6,14 +6,15 @@ import contextlib
 import math
 import shutil
 import socket
+import time
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from benchfleet.domain.attempt import CellRecord, RunnerId
 from benchfleet.domain.event import Event
 from benchfleet.domain.failure import Failure, Kind
-from benchfleet.domain.resource import Choice, Device, Offer
+from benchfleet.domain.resource import Device
 from benchfleet.domain.state import FINAL_STATES
 from benchfleet.engines.base import (
     AttemptEvent,
@@ -41,6 +42,7 @@ from benchfleet.results.summary import summarise
 from benchfleet.results.write import AttemptFolder
 from benchfleet.runner.attempt import Attempt
 from benchfleet.runner.attempts import Attempts
+from benchfleet.runner.entered import claims_of
 from benchfleet.runner.inbox import Inbox
 from benchfleet.runner.leases import LeaseKeeper
 from benchfleet.runner.overdue import Watch
@@ -85,7 +87,9 @@ class Rescorer:
         attempts: Attempts,
         keeper: LeaseKeeper,
         threads: int,
+        pause: Callable[[float], None] = time.sleep,
     ) -> None:
+        self._pause = pause
         self._runner, self._ledger, self._engine = runner, ledger, engine
         self._inbox, self._layout, self._attempts = inbox, layout, attempts
         self._keeper, self._threads = keeper, threads
@@ -146,8 +150,7 @@ class Rescorer:
         if not self._is_as_listed(record):
             return _failed(record, "another took it meanwhile", kind="interrupted")
         self._ledger.record(Event(kind="retry_asked", fingerprint=record.fingerprint))
-        offer = Offer(gpus=2**31, vram=2**62, among=Choice([record.fingerprint]))
-        for claim in self._ledger.claim(self._runner, offer):
+        for claim in claims_of(self._ledger, self._runner, [record.fingerprint], self._pause):
             attempt = Attempt(
                 claim=claim,
                 folder=folder,
