@@ -14,6 +14,7 @@ from benchfleet.domain.eligibility import KINDS, Eligibility, Rule
 from benchfleet.domain.placing import Placing, Reported
 from benchfleet.domain.plan import Plan
 from benchfleet.domain.resource import Device
+from benchfleet.domain.slots import SlotsOrder, device_name
 from benchfleet.engines.base import HostLost, HostReady, Order, SlotEvent, SlotId, SlotLost
 from benchfleet.runner.place import Pool, pays
 from benchfleet.testing.samples import sample_cell
@@ -275,6 +276,44 @@ def test_what_the_host_of_the_plan_cannot_take_is_anybodys(stage: Stage) -> None
     end = stage.run([*wide, sample_cell(9)], NOWHERE)
     assert end.progress.states == {"success": 3}
     assert {cell.id for cell in wide} <= set(ran(stage)["lab2"])
+
+
+@pytest.mark.parametrize("gpus", [1, 2])
+def test_a_host_of_the_plan_whose_devices_are_drained_holds_up_nobody(
+    stage: Stage, gpus: int
+) -> None:
+    stage.engine.far = ("lab1", "lab2")
+    stage.inbox.post(host_ready("lab1", 2, gpus=2))
+    stage.inbox.post(host_ready("lab2", 2, gpus=2))
+    drain = SlotsOrder(
+        action="drain", devices=(device_name("lab1/gpu:0"), device_name("lab1/gpu:1"))
+    )
+
+    def drained(slot: SlotId, order: Order) -> Sequence[tuple[float, SlotEvent]]:
+        if len(stage.engine.orders) == 1:
+            stage.ledger.record(drain.event("us" * 16))
+        return good(slot, order)
+
+    stage.engine.script = drained
+    mine = [sample_cell(n, gpus=gpus) for n in range(6)]
+    theirs = [sample_cell(n, gpus=1) for n in range(10, 12)]
+    stage.placing = lambda: planned(lab1=mine, lab2=theirs)
+    end = stage.run([*theirs, *mine], NOWHERE)
+    assert end.progress.states == {"success": 8}
+    assert len(ran(stage).get("lab1", ())) <= 2
+    assert end.seconds < 100
+
+
+def test_a_host_of_the_plan_on_which_no_slot_starts_holds_up_nobody(stage: Stage) -> None:
+    stage.engine.far, stage.engine.dead_devices = ("lab1", "lab2"), {1}
+    broken = Device(kind="gpu", index=1, memory=8 * 10**9, host="lab1")
+    stage.inbox.post(HostReady(host="lab1", devices=(broken,), slots=1, threads=1))
+    stage.inbox.post(host_ready("lab2", 1))
+    all_ = cells(3)
+    stage.placing = lambda: planned(lab1=all_)
+    end = stage.run(all_, NOWHERE)
+    assert end.progress.states == {"success": 3}
+    assert set(ran(stage)) == {"lab2"}
 
 
 def test_a_wide_cell_gets_the_devices_of_its_host_and_others_keep_theirs(stage: Stage) -> None:
