@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,6 +21,7 @@ from benchfleet.machines.probe.report import Capability
 Variants = Literal["faster", "needed", "mixed"]
 
 _NONE: Mapping[str, str] = {}
+_LEAST = 0.1  # of the planner's time, for each phase
 BANDWIDTH = 12.5e6  # bytes a second of a link that tells no speed: 100 Mbit/s
 
 
@@ -104,8 +106,17 @@ class Assigner:
         self._estimates = Estimates(machines, known)
         self._by: dict[tuple[str, str], str] = {}  # cell and machine: what its time is known by
 
-    def plan(self, cells: Sequence[Cell], *, seed: int = 0, limit: float = 1.0) -> Assignment:
-        """Share out what is neither done nor under way on one of the machines."""
+    def plan(
+        self,
+        cells: Sequence[Cell],
+        *,
+        seed: int = 0,
+        limit: float = 1.0,
+        seconds: float = solver.SECONDS,
+    ) -> Assignment:
+        """Share out what is neither done nor under way on one of the machines. The phases share the
+        planner's `limit` and `seconds` by their numbers of cells."""
+        over = time.monotonic() + seconds
         running = [found for cell in cells if (found := self._runs(cell))]
         going = {one.declared.fingerprint for one in running}
         done = [cell for cell in cells if self._is_done(cell)]
@@ -120,12 +131,18 @@ class Assigner:
         begin = bound = 0.0
         found_by: dict[str, None] = {}
         here: set[tuple[str, str]] = set()  # models that earlier phases brought to a machine
-        for name in order:
+        for place, name in enumerate(order):
             mine = [cell for cell in left if cell.phase == name]
             lots, problem = self._problem(mine, here, nowhere)
             if not problem.groups:
                 continue
-            solution = solver.solved(problem, seed=seed, limit=limit)
+            rest = sum(cell.phase in order[place:] for cell in left)
+            solution = solver.solved(
+                problem,
+                seed=seed,
+                limit=limit * max(_LEAST, len(mine) / len(left)),
+                seconds=(over - time.monotonic()) * max(_LEAST, len(mine) / rest),
+            )
             found_by[solution.by] = None
             given += _given(lots, problem, solution, begin)
             for piece in solution.pieces:
@@ -247,12 +264,12 @@ class Assigner:
                 reasons.append(f"{cell.model.name}: {found}" if len(forms) > 1 else found)
                 continue
             slots = slots_of(machine)
-            time = self._estimates.of(
+            known = self._estimates.of(
                 cell, machine, weights=self._fitting.weights(entry, cell), part=found / slots
             )
-            self._by[cell.fingerprint, machine.hostname] = time.by
+            self._by[cell.fingerprint, machine.hostname] = known.by
             model = cell.model.name if opens_model(cell) else ""
-            return Way(seconds=time.seconds, model=model, form=number, width=found)
+            return Way(seconds=known.seconds, model=model, form=number, width=found)
         return "; ".join(reasons)
 
     def _rate(self, machine: Capability) -> float:

@@ -19,6 +19,7 @@ from benchfleet.domain.eligibility import PROBED
 from benchfleet.domain.event import Event
 from benchfleet.domain.plan import ASSIGNED, Plan, forms, newest, plans
 from benchfleet.ledger.base import Ledger
+from benchfleet.machines.assign.solver import SECONDS
 from benchfleet.machines.probe import report
 from benchfleet.machines.probe.report import Capability
 
@@ -92,7 +93,10 @@ def planned(
         bandwidth=settings.get("bandwidth", 0.0),
         variants=variants,
     )
-    plan = assigner.plan(cells, seed=settings.get("seed", 0), limit=settings.get("effort", 1.0))
+    effort = settings.get("effort", 1.0)
+    plan = assigner.plan(
+        cells, seed=settings.get("seed", 0), limit=effort, seconds=SECONDS * max(1.0, effort)
+    )
     return plan, tasks(bench, plan, records)
 
 

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 
 from .problem import Counts, Piece, Placed, Problem
-from .schedule import Share, gangs, schedule, shares
+from .schedule import Share, gangs, schedule, shares, turns
 
 _NOWHERE: Placed = {}
+
+
+def placed(pieces: Iterable[Piece]) -> dict[tuple[int, str, int], int]:
+    """How many cells of each group each gang of slots runs in a plan."""
+    return Counter(
+        (piece.group, piece.host, piece.slots[0] // len(piece.slots))
+        for piece in pieces
+        if piece.group is not None
+    )
 
 
 class Lanes:
@@ -34,18 +44,27 @@ class Lanes:
             host: [lane for lane, where in enumerate(self.hosts) if where == host]
             for host in problem.slots
         }
+        self._gangs = {
+            host: [self.slots[lane] for lane in lanes] for host, lanes in self._of_host.items()
+        }
         self._stacked = {
             host: len({len(self.slots[lane]) for lane in lanes}) > 1
             for host, lanes in self._of_host.items()
         }
         self.held: list[dict[int, int]] = [{} for _ in self.slots]  # cells of each group
         self.models: list[dict[str, int]] = [{} for _ in self.slots]  # cells of each model
+        self._seconds: list[dict[str, float]] = [{} for _ in self.slots]  # of each model
         self.work = [0.0] * len(self.slots)  # seconds, with loading and bringing
         self.having: dict[tuple[str, str], int] = {}  # lanes with each model that is brought
         self._brings: dict[tuple[str, str], int] = {}  # the lane that brings it
+        self._waits = {  # whether a slot may have to wait for what another brings
+            host: len(lanes) > 1 and any(bring for _, bring in problem.setups[host].values())
+            for host, lanes in self._of_host.items()
+        }
         by_host: dict[str, dict[int, int]] = {}
-        for (number, host, slot), count in placed.items():
-            self.change(self._lane(host, (slot,)), number, count)
+        for (number, host, place), count in placed.items():
+            width = problem.groups[number].ways[host].width
+            self.change(self.of[host, width][place], number, count)
         known = {host for _, host, _ in placed}
         for (number, host), count in counts.items():
             if host not in known:
@@ -85,8 +104,10 @@ class Lanes:
             del held[number]
         if after := before + change:
             models[model] = after
+            spent = self._seconds[lane]
+            spent[model] = spent.get(model, 0.0) + change * seconds
         else:
-            del models[model]
+            del models[model], self._seconds[lane][model]
         if (before == 0) != (after == 0):
             sign = 1 if after else -1
             self.work[lane] += sign * load
@@ -111,12 +132,20 @@ class Lanes:
         return sum((done - end) ** 2 for done in self._ends(host) if done > end)
 
     def end(self) -> float:
-        """When the last slot is done, if none waits for a model that another brings."""
+        """When the last slot is done."""
         return max((done for host in self._of_host for done in self._ends(host)), default=0.0)
 
     def _ends(self, host: str) -> Sequence[float]:
         """When each slot of the machine is done that does anything."""
         lanes = self._of_host[host]
+        if self._waits[host]:
+            ends = [0.0] * self.problem.slots[host]
+            alone = self._gangs[host]
+            seconds = [self._seconds[lane] for lane in lanes]
+            for place, model, _, ready in turns(self.problem, host, alone, seconds):
+                for slot in alone[place]:
+                    ends[slot] = ready + seconds[place][model]
+            return ends
         if not self._stacked[host]:
             return [self.work[lane] for lane in lanes for _ in self.slots[lane]]
         ends = [0.0] * self.problem.slots[host]

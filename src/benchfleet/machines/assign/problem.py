@@ -25,6 +25,11 @@ class Group:
     ways: Mapping[str, Way]  # by machine; those that cannot run them are not there
     block: str = ""  # groups of one block are compared with each other: all are run in one form
 
+    @property
+    def kind(self) -> tuple[tuple[str, float, str, int, int], ...]:
+        """Equal for groups whose cells are alike wherever they run."""
+        return tuple(sorted((h, w.seconds, w.model, w.form, w.width) for h, w in self.ways.items()))
+
 
 @dataclass(frozen=True, kw_only=True)
 class Problem:
@@ -42,6 +47,16 @@ class Problem:
     def transfer(self, host: str, model: str) -> float:
         """Seconds until the model lies on the machine."""
         return self.transfers.get((host, model), 0.0)
+
+    @cached_property
+    def setups(self) -> Mapping[str, Mapping[str, tuple[float, float]]]:
+        """By machine and model: seconds to load and to bring it."""
+        found: dict[str, dict[str, tuple[float, float]]] = {host: {} for host in self.slots}
+        for group in self.groups:
+            for host, way in group.ways.items():
+                name = way.model
+                found[host].setdefault(name, (self.load(host, name), self.transfer(host, name)))
+        return found
 
     @cached_property
     def blocks(self) -> Mapping[str, tuple[int, ...]]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from heapq import heapify, heappop, heapreplace
+from math import inf
 
 from .packing import Cells, packed
 from .problem import Piece, Problem
@@ -61,43 +63,80 @@ def schedule(problem: Problem, host: str, shared: Sequence[Share]) -> list[Piece
     They run all their cells of a model one after the other. The first that wants a model brings
     it to the machine, and others wait for it.
     """
-    ends = [0.0] * problem.slots[host]
-    here: dict[str, float] = {}  # when each model has been brought
     found: list[Piece] = []
-    for width in sorted({len(share.slots) for share in shared}, reverse=True):
-        mine = [share for share in shared if len(share.slots) == width and share.work]
-        free = [max(ends[slot] for slot in share.slots) for share in mine]
-        for piece in _run(problem, host, mine, free, here):
-            found.append(piece)
-            for slot in piece.slots:
-                ends[slot] = piece.end
+    doing = [share for share in shared if share.work]
+    seconds = [
+        {name: sum(cell[0] for cell in cells) for name, cells in share.work.items()}
+        for share in doing
+    ]
+    order = turns(problem, host, [share.slots for share in doing], seconds)
+    for place, model, begin, ready in order:
+        slots = doing[place].slots
+        if model and ready > begin:
+            found.append(Piece(host=host, slots=slots, begin=begin, end=ready, model=model))
+        for length, number in doing[place].work[model]:
+            end = ready + length
+            found.append(
+                Piece(host=host, slots=slots, begin=ready, end=end, model=model, group=number)
+            )
+            ready = end
     return found
 
 
-def _run(
+def turns(
     problem: Problem,
     host: str,
-    shared: Sequence[Share],
-    free: list[float],
-    here: dict[str, float],
-) -> Iterator[Piece]:
-    """Whoever is free first begins its next model."""
-    work = [dict(share.work) for share in shared]
-    while left := [place for place, models in enumerate(work) if models]:
-        place = min(left, key=lambda one: (free[one], one))
-        slots, begin = shared[place].slots, free[place]
-        # First what is here already, then what nobody brings yet, at last what is under way.
-        model = min(
-            work[place],
-            key=lambda name: (max(0.0, here.get(name, begin) - begin), name not in here),
-        )
-        if model not in here:
-            here[model] = begin + problem.transfer(host, model)
-        ready = max(begin, here[model]) + problem.load(host, model)
-        if model and ready > begin:
-            yield Piece(host=host, slots=slots, begin=begin, end=ready, model=model)
-        for seconds, number in work[place].pop(model):
-            end = ready + seconds
-            yield Piece(host=host, slots=slots, begin=ready, end=end, model=model, group=number)
-            ready = end
-        free[place] = ready
+    slots: Sequence[tuple[int, ...]],
+    seconds: Sequence[Mapping[str, float]],
+) -> list[tuple[int, str, float, float]]:
+    """In which order gangs do what they have of each model: gang, model, when it turns to it and
+    when it begins its cells. The widest gangs go first; whoever is free first begins its next."""
+    costs = problem.setups[host]
+    ends = [0.0] * problem.slots[host]
+    here: dict[str, float] = {}  # when each model has been brought
+    found: list[tuple[int, str, float, float]] = []
+    for width in sorted({len(gang) for gang in slots}, reverse=True):
+        left = [
+            (max([ends[slot] for slot in gang]), place, list(seconds[place]))
+            for place, gang in enumerate(slots)
+            if len(gang) == width and seconds[place]
+        ]
+        heapify(left)
+        while left:
+            begin, place, names = left[0]
+            model = names[0] if len(names) == 1 else _next(names, begin, here, costs)
+            load, bring = costs[model]
+            at = here.get(model)
+            if at is None:
+                at = here[model] = begin + bring
+            ready = (at if at > begin else begin) + load
+            found.append((place, model, begin, ready))
+            done = ready + seconds[place][model]
+            names.remove(model)
+            if names:
+                heapreplace(left, (done, place, names))
+            else:
+                heappop(left)
+                for slot in slots[place]:
+                    ends[slot] = done
+    return found
+
+
+def _next(
+    names: Sequence[str],
+    begin: float,
+    here: Mapping[str, float],
+    costs: Mapping[str, tuple[float, float]],
+) -> str:
+    """First what is here, then what nobody brings yet (the longest), at last what is under way."""
+    best, longest, soonest = "", -1.0, inf
+    for name in names:
+        at = here.get(name)
+        if at is None:
+            if costs[name][1] > longest:
+                best, longest = name, costs[name][1]
+        elif at <= begin:
+            return name
+        elif longest < 0 and at < soonest:
+            best, soonest = name, at
+    return best

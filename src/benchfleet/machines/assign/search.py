@@ -1,33 +1,12 @@
-"""A good plan without a solver: a start by rule or by rounding, and a walk from there."""
+"""A plan to begin with, by rule; and what a plan comes to."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from .lanes import Lanes
 from .problem import Counts, Piece, Problem, Solution
-from .relaxed import relaxed, rounded
-from .walk import GOOD, ended, walked
-
-_LONG = 5  # times as many moves as where a solver goes on
-
-
-def solved(problem: Problem, *, seed: int = 0) -> Solution:
-    """A plan by search alone. Raises ValueError where a group can run nowhere."""
-    plan, bound = started(problem, seed=seed, times=_LONG)
-    return solution(plan, bound=bound, by="search")
-
-
-def started(problem: Problem, *, seed: int = 0, times: int = 1) -> tuple[list[Piece], float]:
-    """A good plan, and what none can beat."""
-    if not all(group.ways for group in problem.groups):
-        raise ValueError("some cells can run nowhere")
-    bound, parts = relaxed(problem)
-    starts = [greedy(problem), rounded(problem, parts)]
-    goal = bound * (1 + GOOD)
-    plans = [walked(Lanes(problem, counts), goal=goal, seed=seed, times=times) for counts in starts]
-    return min(plans, key=ended), bound
+from .walk import ended
 
 
 def solution(pieces: Sequence[Piece], *, bound: float, by: str) -> Solution:

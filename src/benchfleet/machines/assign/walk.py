@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from math import exp
+from collections.abc import Callable, Sequence
+from math import exp, inf
 from random import Random
 
 from .lanes import Lanes
@@ -18,6 +18,7 @@ _MOVES = 1_200_000  # times cells: a move takes longer where there are many
 _FEWEST, _EACH = 3_000, 240  # of all, where there are many; for each, where there are few
 _FEW = 50  # cells
 _SCANS = 0.7  # of the moves are the best between two lanes; others are any
+_LOOK = 64  # moves between two looks at the clock
 _Move = list[tuple[int, int, int]]  # lane, group, cells more
 
 
@@ -27,19 +28,26 @@ def ended(pieces: Sequence[Piece]) -> float:
 
 
 def walked(
-    lanes: Lanes, *, goal: float, seed: int, times: int = 1, good: bool = False
+    lanes: Lanes,
+    *,
+    goal: float,
+    seed: int,
+    times: float = 1.0,
+    good: bool = False,
+    left: Callable[[], float] = lambda: inf,
 ) -> list[Piece]:
     """The best plan met on a walk from here, on which blocks keep their forms; `times` as long as
-    is usual, and not far where the plan is `good`. One that ends by `goal` is good enough."""
+    is usual, and not far where the plan is `good`. One that ends by `goal` is good enough, and
+    none is looked for when no seconds are `left`."""
     cells = sum(lanes.counts.values())
-    moves = times * min(max(_MOVES // max(1, cells), _FEWEST), _EACH * cells)
+    moves = round(times * min(max(_MOVES // max(1, cells), _FEWEST), _EACH * cells))
     most = _WARM if good else _HEAT / max(_FEW, cells)
     best = lanes.pieces()
     end = ended(best)
     walk = _Walk(lanes, seed)
     walk.aim(_aim(end, goal))
     for done in range(moves):
-        if end <= goal:
+        if end <= goal or (done % _LOOK == 0 and left() <= 0):
             break
         heat = (most * end * (1 - done / moves)) ** 2
         if walk.step(heat) and lanes.end() < end * (1 - _LEAST / 2):

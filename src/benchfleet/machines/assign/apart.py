@@ -1,0 +1,45 @@
+"""``python -m benchfleet.machines.assign.apart``: the process in which CP-SAT works."""
+
+from __future__ import annotations
+
+import contextlib
+import pickle
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from .asking import Answer, Asked
+from .model import Model
+
+
+def answered(asked: Asked, told: Callable[[float], None] = lambda bound: None) -> Answer:
+    """CP-SAT's answer; each better bound is told as it comes."""
+    model = Model(asked.problem, known=asked.known, bound=asked.bound, apart=asked.apart)
+    cells, bound = model.solved(
+        seed=asked.seed, limit=asked.limit, seconds=asked.seconds, told=told
+    )
+    hosts = frozenset(host for host in asked.problem.slots if model.apart(host))
+    return Answer(bound=bound, cells=cells, apart=hosts)
+
+
+def main() -> None:
+    """Answer what standard input asks, until it ends."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever asked ends this
+    import ortools.sat.python.cp_model  # noqa: F401 - while the question is on its way
+
+    out, lock = sys.stdout.buffer, threading.Lock()
+
+    def send(value: Any) -> None:
+        with lock:
+            pickle.dump(value, out)
+            out.flush()
+
+    with contextlib.suppress(EOFError, BrokenPipeError):
+        while True:
+            send(answered(pickle.load(sys.stdin.buffer), send))  # noqa: S301 - of our own parent
+
+
+if __name__ == "__main__":
+    main()
