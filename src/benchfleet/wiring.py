@@ -19,7 +19,7 @@ from benchfleet.domain.attempt import CellRecord, RunnerId
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.host import AUTO, Host
 from benchfleet.domain.resource import GpuChecks, Headroom
-from benchfleet.engines.base import Engine, Post
+from benchfleet.engines.base import Engine, Post, Waiting
 from benchfleet.engines.processes import owner
 from benchfleet.errors import LedgerFull
 from benchfleet.ledger.base import DEFAULT_LEASE, Ledger
@@ -42,7 +42,6 @@ from benchfleet.runner.gates import Gating
 from benchfleet.runner.inbox import (
     Broken,
     Changed,
-    Inbox,
     Interrupted,
     LeaseLost,
     LedgerBack,
@@ -113,7 +112,7 @@ def run_cells(
     cells: Sequence[Cell],
     fleet: Fleet,
     *,
-    inbox: Inbox,
+    inbox: RealInbox,
     observer: Observer,
     random: Callable[[], float] = random.random,
     shift: Shift = Shift(),  # noqa: B008 - frozen
@@ -204,7 +203,7 @@ def _sender(bench: Bench, ledger: Ledger, public: Publish) -> Sender | None:
     return sender
 
 
-def _sent(sender: Sender, inbox: Inbox, end: RunEnd) -> RunEnd:
+def _sent(sender: Sender, inbox: RealInbox, end: RunEnd) -> RunEnd:
     """How the run ended, once the results that are left were sent, or could not be. Who interrupts
     it does not wait for that."""
     sender.finish()
@@ -277,17 +276,17 @@ def _python_of(record: CellRecord) -> str:
 def _engine(
     fleet: Fleet,
     cells: Sequence[Cell],
-    inbox: Inbox,
+    inbox: RealInbox,
     connected: contextlib.ExitStack,
     lease: float,
 ) -> Engine:
     """What opens slots on all of these machines, for as long as `connected` is open."""
     if not fleet.trial_load:
-        return _untried(fleet, inbox.post, connected, lease)
+        return _untried(fleet, inbox.post, connected, lease, inbox)
     from benchfleet.engines.trials import TrialEngine
 
     trials = TrialEngine(inbox.post, [cell for cell in cells if _asks_a_model(cell)])
-    trials.inside = _untried(fleet, trials.hear, connected, lease)
+    trials.inside = _untried(fleet, trials.hear, connected, lease, inbox)
     return trials
 
 
@@ -296,7 +295,13 @@ def _asks_a_model(cell: Cell) -> bool:
     return needed and getattr(registry.load("models", cell.model.adapter), "opens", True)
 
 
-def _untried(fleet: Fleet, post: Post, connected: contextlib.ExitStack, lease: float) -> Engine:
+def _untried(
+    fleet: Fleet,
+    post: Post,
+    connected: contextlib.ExitStack,
+    lease: float,
+    waiting: Waiting,
+) -> Engine:
     """Where leases are shorter than usual, slots are missed sooner too."""
     silence = min(lease, DEFAULT_LEASE)
     local = registry.load("engines", "local")
@@ -306,6 +311,7 @@ def _untried(fleet: Fleet, post: Post, connected: contextlib.ExitStack, lease: f
         silence=silence,
         checks=fleet.checks,
         named=fleet.named,
+        waiting=waiting,
     )
     if not fleet.hosts:
         return here

@@ -558,12 +558,12 @@ def test_an_engine_whose_thread_ended_before_it_was_woken_shuts_down(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     engine = LocalEngine(lambda event: None, heartbeat=0.1)
-    wake = engine._wake
+    wake = engine._serving.wake
 
     def late() -> None:
-        engine._thread.join()
+        engine._serving._thread.join()
         wake()
 
-    monkeypatch.setattr(engine, "_wake", late)
+    monkeypatch.setattr(engine._serving, "wake", late)
     engine.shutdown()
     assert engine.slots() == []

@@ -1,43 +1,37 @@
-"""What engines share whose slots are child processes: one thread that serves all their channels."""
+"""What engines share whose slots are child processes, and how their channels are served."""
 
 from __future__ import annotations
 
-import contextlib
-import os
-import selectors
 import threading
 import time
 import traceback
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from benchfleet.domain.failure import Failure
 from benchfleet.engines.base import (
-    Done,
     EngineEvent,
     Failed,
     Order,
     SlotId,
     SlotLost,
     SlotQuiet,
-    SlotReady,
     SlotSpec,
-    Stopped,
+    Waiting,
 )
 from benchfleet.engines.child import Child
-from benchfleet.engines.ends import ending, lost, refusal, unstarted
-from benchfleet.engines.frames import Frame, encode, whole_lines
-from benchfleet.engines.marks import Mark
-from benchfleet.engines.wire import to_event, to_unfitness
+from benchfleet.engines.ends import ending, lost, unstarted
+from benchfleet.engines.frames import encode, whole_lines
+from benchfleet.engines.hearing import Hearing
+from benchfleet.engines.serving import Serving
 from benchfleet.errors import ProtocolError
 
-_PIECE = 2**20  # bytes read at once
 _TICKS = 4  # looks at each slot in one heartbeat
 _START = 60.0  # seconds that a slot may take to say hello, at least
 _RECORDED = 8 * 2**20  # bytes of earlier samples in one frame
 _GRACE = 10.0  # seconds that a slot told to close is given
 _LAST_GRACE = 15.0  # seconds that its supervisor is given to end all
-_HELD = 10.0  # seconds that a verdict waits for the end of what was printed before it
 
 
 class ChannelEngine:
@@ -45,7 +39,7 @@ class ChannelEngine:
 
     A kind of engine says how a slot is started (`_start`), what its order looks like there
     (`_order`), and what its end means (`_epitaph`). `post` is called from the engine's own
-    thread, and from the caller's where a slot or an order cannot even begin.
+    thread, or that of `waiting`, and from the caller's where a slot or an order cannot even begin.
 
     Twice in a heartbeat a slot's supervisor says that it looks after it, and whether it computes:
     it ends one that was stopped. One that computes is never silent, whatever holds Python's lock
@@ -61,22 +55,18 @@ class ChannelEngine:
         heartbeat: float,
         silence: float,
         patience: float,
+        waiting: Waiting | None = None,
     ) -> None:
         self._post = post
         self._heartbeat, self._silence, self._patience = heartbeat, silence, patience
         self._noticed = (2 - 1 / _TICKS) * heartbeat  # at the last look within two heartbeats
         self._slots: dict[SlotId, Child] = {}
-        self._blocked: set[Child] = set()  # whose pipes have something to take
         self._lock = threading.RLock()
-        self._selector = selectors.DefaultSelector()
-        self._waking, self._woken = os.pipe()
-        for end in (self._waking, self._woken):
-            os.set_blocking(end, False)
-        self._selector.register(self._waking, selectors.EVENT_READ, None)
-        self._ended = False
-        self._awake = time.monotonic()  # when this turn began
-        self._thread = threading.Thread(target=self._serve, name="slots", daemon=True)
-        self._thread.start()
+        self._hearing = Hearing(post, self._condemn, self._stream_ended)
+        self._serving = Serving(
+            tick=heartbeat / _TICKS, begin=self._begin_turn, beat=self._beat_all, waiting=waiting
+        )
+        self._serving.start()
 
     # What a kind of engine says
 
@@ -127,9 +117,11 @@ class ChannelEngine:
         with self._lock:
             self._slots[spec.slot] = child
             try:
-                for handle in (*child.listening, child.pidfd):
-                    if handle is not None:
-                        self._selector.register(handle, selectors.EVENT_READ, child)
+                hearing, see_to = self._hearing, partial(self._see_to, child)
+                self._serving.reads(child.reads, partial(see_to, hearing.read))
+                self._serving.reads(child.prints, partial(see_to, hearing.read_prints))
+                if child.pidfd is not None:
+                    self._serving.reads(child.pidfd, partial(self._read_last, child))
             except OSError as error:
                 child.complaint = unstarted(error)
                 self._bury(child)
@@ -172,63 +164,27 @@ class ChannelEngine:
         for slot in self.slots():
             self.close(slot)
         deadline = time.monotonic() + _GRACE
-        while self.slots() and time.monotonic() < deadline:
-            time.sleep(0.005)
+        while self.slots() and time.monotonic() < deadline and self._serving.go_on():
+            continue
         for slot in self.slots():
             self.kill(slot)
-        while self.slots() and self._thread.is_alive():
-            time.sleep(0.005)
+        while self.slots() and self._serving.go_on():
+            continue
         for child in list(self._slots.values()):
             self._bury(child)
-        if not self._ended:
-            self._ended = True
-            self._wake()
-            self._thread.join()
-            os.close(self._woken)
+        self._serving.end()
 
-    # The thread that serves them all
+    # A turn
 
     def _tell(self, slot: SlotId, data: bytes) -> None:
-        """Write what the pipe takes now; the engine's thread writes the rest."""
+        """Write what the pipe takes now; the rest is written in the turns that follow."""
         with self._lock:
             if (child := self._slots.get(slot)) and child.writes >= 0:
                 child.outgoing += data
                 child.flush()
                 if child.outgoing:
-                    self._blocked.add(child)
-                    self._wake()
-
-    def _wake(self) -> None:
-        # It is awake already, or has seen that all is over and is gone.
-        with contextlib.suppress(BlockingIOError, BrokenPipeError):
-            os.write(self._woken, b"!")
-
-    def _serve(self) -> None:
-        tick = self._heartbeat / _TICKS
-        next_beat = time.monotonic() + tick
-        while not self._ended:
-            self._watch_writes()
-            found = self._selector.select(max(0.0, next_beat - time.monotonic()))
-            before, self._awake = self._awake, time.monotonic()
-            if self._awake - before > 2 * self._heartbeat:
-                self._excuse_silence()
-            for key, events in found:
-                if key.data is None:
-                    os.read(self._waking, 4096)
-                elif events & selectors.EVENT_WRITE:
-                    self._see_to(key.data, self._flush)
-                elif key.fd == key.data.pidfd:
-                    self._read_last(key.data)
-                elif key.fd == key.data.prints:
-                    self._see_to(key.data, self._read_prints)
-                else:
-                    self._see_to(key.data, self._read)
-            if time.monotonic() >= next_beat:
-                next_beat = time.monotonic() + tick
-                for slot in self.slots():
-                    self._see_to(self._slots[slot], self._beat)
-        self._selector.close()
-        os.close(self._waking)
+                    self._serving.writes(child.writes, partial(self._see_to, child, self._flush))
+                    self._serving.wake()
 
     def _see_to(self, child: Child, act: Callable[[Child], bool]) -> bool:
         """Do this for a slot that is still here: one `select` may tell of a slot and of its end,
@@ -250,118 +206,43 @@ class ChannelEngine:
     def _flush(self, child: Child) -> bool:
         with self._lock:
             child.flush()
+            if not child.outgoing:
+                self._serving.leave(child.writes)
         return bool(child.outgoing)
 
-    def _excuse_silence(self) -> None:
-        """This process itself was suspended, so nobody can be blamed for not being heard."""
-        with self._lock:
-            for child in self._slots.values():
-                child.heard = child.overseen = self._awake
+    def _begin_turn(self, since: float) -> None:
+        """Where this process itself was suspended, or busy, nobody can be blamed for not being
+        heard."""
+        if since > 2 * self._heartbeat:
+            with self._lock:
+                for child in self._slots.values():
+                    child.heard = child.overseen = self._serving.awake
 
-    def _watch_writes(self) -> None:
-        """Watch the pipes that still have something to take, and no others."""
-        if not self._blocked:  # as nearly always; whoever adds to them wakes this thread
-            return
-        with self._lock:
-            watched = self._selector.get_map()
-            for child in list(self._blocked):
-                if self._slots.get(child.id) is not child or child.writes < 0:
-                    self._blocked.discard(child)
-                elif child.outgoing and child.writes not in watched:
-                    self._selector.register(child.writes, selectors.EVENT_WRITE, child)
-                elif not child.outgoing:
-                    self._blocked.discard(child)
-                    if child.writes in watched:
-                        self._selector.unregister(child.writes)
-
-    def _read(self, child: Child) -> bool:
-        """Take in a piece of what the slot said; whether there may be more."""
-        data = self._piece(child, child.reads)
-        if data:
-            child.hear()
-        if data and not child.deaf:
-            for frame in child.decoder.feed(data):
-                self._take(child, frame)
-        return bool(data)
-
-    def _read_prints(self, child: Child) -> bool:
-        """Take in a piece of what its supervisor said and a far slot printed; whether there may
-        be more."""
-        data = self._piece(child, child.prints)
-        for mark in child.print(data):
-            self._take_mark(child, mark)
-        return bool(data)
-
-    def _piece(self, child: Child, handle: int) -> bytes:
-        """What one of its streams has now; the slot is buried when the last of them ended."""
-        if handle not in child.listening:
-            return b""
-        try:
-            data = os.read(handle, _PIECE)
-        except BlockingIOError:
-            return b""
-        if data:
-            return data
+    def _stream_ended(self, child: Child, handle: int) -> None:
         with self._lock:
             child.listening.discard(handle)
-            self._selector.unregister(handle)
+            self._serving.leave(handle)
         if not child.listening:
             self._bury(child)
-        return b""
 
     def _read_last(self, child: Child) -> bool:
         """The process is gone: take in all that it said, then bury it."""
-        for read in (self._read, self._read_prints):
+        for read in (self._hearing.read, self._hearing.read_prints):
             while self._see_to(child, read):
                 continue
         return self._see_to(child, self._bury)
 
-    def _take(self, child: Child, frame: Frame) -> None:
-        if frame.type == "hello":
-            if why := refusal(frame):
-                child.deaf = True
-                self._condemn(child, why)
-                return
-            child.greeted = True
-            self._post(SlotReady(slot=child.id, hello=frame.fields))
-        elif frame.type == "unfit":
-            reason, child.unfit, child.busy = to_unfitness(frame)
-            self._condemn(child, reason)
-        elif frame.type != "ping":
-            event = to_event(child.id, frame)
-            if child.far and isinstance(event, (Done, Failed, Stopped)):
-                child.verdict = event  # until its mark is found in what was printed
-                child.verdict_since = time.monotonic()
-                if child.printing_to == child.log:
-                    self._pronounce(child)
-            else:
-                self._post(event)
-
-    def _take_mark(self, child: Child, mark: Mark) -> None:
-        if mark.word in ("computes", "waits"):
-            child.overseen = time.monotonic()
-            if mark.word == "computes":
-                child.computed = child.overseen
-        elif mark.word == "end" and mark.value == child.attempt:
-            self._pronounce(child)
-        elif mark.word == "alone":
-            child.alone = True
-        elif mark.word == "ended":
-            status, _, cause = mark.value.partition(" ")
-            child.ended = int(status) if status.isdigit() else child.ended
-            child.take_cause(cause)
-
-    def _pronounce(self, child: Child) -> None:
-        verdict, child.verdict = child.verdict, None
-        if verdict is not None:
-            self._post(verdict)
+    def _beat_all(self) -> None:
+        for slot in self.slots():
+            self._see_to(self._slots[slot], self._beat)
 
     def _beat(self, child: Child) -> bool:
-        now = self._awake  # where all slept since, nobody is silent before the next turn excused it
+        now = (
+            self._serving.awake
+        )  # where all slept since, nobody is silent before the next turn excused it
         if child.process.poll() is not None:
             return self._read_last(child)
-        if child.verdict is not None and now - child.verdict_since > _HELD:
-            self._pronounce(child)
+        self._hearing.pronounce(child, now)
         if child.doomed_since is not None:
             if now - child.doomed_since > _LAST_GRACE:
                 child.end_by_force()
@@ -386,7 +267,7 @@ class ChannelEngine:
 
     def _is_missing(self, child: Child) -> bool:
         """Whether neither it nor its supervisor was heard for two heartbeats."""
-        return self._awake - max(child.heard, child.overseen) > self._noticed
+        return self._serving.awake - max(child.heard, child.overseen) > self._noticed
 
     def _condemn(self, child: Child, why: str) -> None:
         child.complaint = child.complaint or why
@@ -394,8 +275,7 @@ class ChannelEngine:
 
     def _end(self, child: Child) -> None:
         with self._lock:
-            if child.writes >= 0 and child.writes in self._selector.get_map():
-                self._selector.unregister(child.writes)
+            self._serving.leave(child.writes)
             child.end()
 
     def _bury(self, child: Child) -> bool:
@@ -404,15 +284,13 @@ class ChannelEngine:
         try:
             with self._lock:  # held throughout: nobody may find a slot whose channel is closed
                 try:
-                    watched = self._selector.get_map()
                     for handle in child.handles:
-                        if handle in watched:
-                            self._selector.unregister(handle)
+                        self._serving.leave(handle)
                     code = child.bury()
                 finally:
                     del self._slots[child.id]
         finally:
-            self._pronounce(child)
+            self._hearing.pronounce(child)
             self._post(self._epitaph(child, code))
             self._buried(child)
         return False

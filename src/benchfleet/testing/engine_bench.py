@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
-import queue
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from benchfleet.domain.cell import Cell, Config, Model, Workload
 from benchfleet.domain.resource import Device
@@ -29,13 +28,23 @@ def slot_id(name: str | int = 1) -> SlotId:
     return SlotId(f"{_RUNNER}-{name}")
 
 
+class Events(Protocol):
+    """A queue of events; any thread puts them there."""
+
+    def put(self, event: EngineEvent, /) -> None: ...
+
+    def get(self, *, timeout: float) -> EngineEvent:
+        """The next one. Raises where none comes in so many seconds."""
+        ...
+
+
 class Bench:
     """An engine with the events it posted, and a short way to give it work."""
 
     def __init__(
         self,
         engine: Engine,
-        events: queue.SimpleQueue[EngineEvent],
+        events: Events,
         folder: Path,
         *,
         host: str = "",

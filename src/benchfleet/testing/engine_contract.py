@@ -35,7 +35,7 @@ from benchfleet.engines.base import (
     Stopped,
 )
 from benchfleet.engines.frames import MAX_ATTACHED
-from benchfleet.testing.engine_bench import LONG, Bench, slot_id
+from benchfleet.testing.engine_bench import LONG, Bench, Events, slot_id
 from benchfleet.testing.hostile import NOISE, ODD
 
 
@@ -47,9 +47,13 @@ class EngineContract:
     def make_engine(self, post: Callable[[EngineEvent], None]) -> Engine:
         raise NotImplementedError
 
+    def make_events(self) -> Events:
+        """What takes the events that are posted, until the suite asks for them."""
+        return queue.SimpleQueue()
+
     @pytest.fixture
     def bench(self, tmp_path: Path) -> Iterator[Bench]:
-        events: queue.SimpleQueue[EngineEvent] = queue.SimpleQueue()
+        events = self.make_events()
         engine = self.make_engine(events.put)
         bench = Bench(engine, events, tmp_path, host=self.host)
         assert (self.host in engine.hosts()) is bool(self.host)
