@@ -37,7 +37,7 @@ from benchfleet.results.disk import EmptyFolders, make_folder
 from benchfleet.results.publish import Publish, publish
 from benchfleet.results.scribe import Scribe
 from benchfleet.results.write import AttemptFolder, seal_all
-from benchfleet.runner.attempts import Attempts
+from benchfleet.runner.attempts import MOST, Attempts
 from benchfleet.runner.gates import Gating
 from benchfleet.runner.inbox import (
     Broken,
@@ -62,7 +62,7 @@ from benchfleet.runner.space import room
 from benchfleet.runner.writers import Writers
 
 WRITERS = 4  # threads that write and sync results; those that wait for the disk are served together
-CHANNELS = 2  # of these threads, that are served by a process of its own at a time
+CHANNELS = 1  # of these threads, that are served by a process of its own at a time
 MANY = 50  # cells: fewer are not worth a process that seals results
 ALL_SENT, LAST_SENT = 3600.0, 20.0  # seconds to send what is left: at the end, and if interrupted
 
@@ -130,7 +130,9 @@ def run_cells(
         ending=ending,
         serving=serving,
     )
-    writers = Writers(getattr(shared, "writers", WRITERS))
+    # Where several are ended at once, one thread keeps up with many slots, and is in nobody's way.
+    alone = hasattr(shared, "finish_all") and not hasattr(shared, "writers")
+    writers = Writers(getattr(shared, "writers", WRITERS), together=MOST if alone else 1)
     connected = contextlib.ExitStack()
     empty = EmptyFolders()
     scribe = Scribe(CHANNELS) if len(cells) >= MANY else None

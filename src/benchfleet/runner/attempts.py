@@ -34,7 +34,7 @@ from benchfleet.runner.leases import LeaseKeeper
 from benchfleet.runner.overdue import Watch
 from benchfleet.runner.retry import charged, first_reason, next_advice, retry_in
 
-MOST = 8  # attempts that are ended at once
+MOST = 32  # attempts that are ended at once
 
 
 class Attempts:

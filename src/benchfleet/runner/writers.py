@@ -9,14 +9,15 @@ from collections.abc import Callable
 Work = Callable[[], None]
 
 _AT_ONCE = 1  # threads that take what comes; threads of one Python hold each other up
-_BEHIND = 2  # what may wait for these: where more does, the disk is slow, and others help
+_BEHIND = 2  # times as much as is done at once may wait for these: where more does, others help
 
 
 class Writers:
     """Does what it is given soon, several at a time: where one thread serves, in the order in which
-    that came. What is given raises nothing."""
+    that came. What is given raises nothing. Who is given one thing may do as many as `together`."""
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, count: int, *, together: int = 1) -> None:
+        self._behind = _BEHIND * together
         self._work: queue.SimpleQueue[Work | None] = queue.SimpleQueue()
         self._more: queue.SimpleQueue[Work | None] = queue.SimpleQueue()
         self._threads = [
@@ -32,7 +33,7 @@ class Writers:
             thread.start()
 
     def give(self, work: Work) -> None:
-        helped = len(self._threads) > _AT_ONCE and self._work.qsize() >= _BEHIND
+        helped = len(self._threads) > _AT_ONCE and self._work.qsize() >= self._behind
         (self._more if helped else self._work).put(work)
 
     def close(self) -> None:

@@ -28,3 +28,19 @@ def test_others_help_where_much_waits_for_the_disk() -> None:
     assert helped.wait(30)
     slow.set()
     writers.close()
+
+
+def test_who_does_several_at_once_is_helped_where_more_than_that_waits() -> None:
+    begun, slow, helped = threading.Event(), threading.Event(), threading.Event()
+    writers = Writers(2, together=3)
+    writers.give(lambda: begun.set() or (slow.wait(30) and None))
+    assert begun.wait(30)
+    done: list[int] = []
+    for number in range(6):  # as many as it does in two turns
+        writers.give(lambda number=number: done.append(number))
+    writers.give(helped.set)
+    assert helped.wait(30)
+    assert not done
+    slow.set()
+    writers.close()
+    assert done == list(range(6))
