@@ -205,7 +205,11 @@ class Stage:
             gating=self.gating,
             shift=self.shift,
             placing=self.placing,
-            **({} if self.keeps else {"folder": NoFolder, "publish": lambda folder, public: None}),
+            **(
+                {}
+                if self.keeps
+                else {"folder": NoFolder, "publish_all": lambda moves: [None] * len(moves)}
+            ),
         )
 
     def run(self, cells: Sequence[Cell], pool: Pool = CPU) -> RunEnd:

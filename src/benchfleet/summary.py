@@ -13,7 +13,8 @@ from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.names import path_part
 from benchfleet.domain.state import FINAL_STATES, STATES
-from benchfleet.results.write import write_atomically
+from benchfleet.results.disk import write_atomically
+from benchfleet.results.texts import pretty
 from benchfleet.runner.loop import RunEnd
 
 
@@ -118,7 +119,7 @@ def _write_host_summary(bench: Bench, host: str, more: dict[str, Any]) -> None:
         "benchfleet": benchfleet.__version__,
         **more,
     }
-    write_atomically(bench.layout.host_summary(host), summary)
+    write_atomically(bench.layout.host_summary(host), pretty(summary))
 
 
 def _phases(
@@ -140,4 +141,4 @@ def write_summary(bench: Bench, summary: dict[str, Any]) -> None:
     """Write ``execution_summary.json``; a run that ran nothing leaves the one before, unless it
     says what it tells of (``told``)."""
     if summary["ran"] or "told" in summary or not bench.layout.summary.exists():
-        write_atomically(bench.layout.summary, summary)
+        write_atomically(bench.layout.summary, pretty(summary))

@@ -34,7 +34,7 @@ from benchfleet.machines.headroom import headroom
 from benchfleet.machines.provenance import provenance
 from benchfleet.placing import placing_of
 from benchfleet.results.disk import EmptyFolders, make_folder
-from benchfleet.results.publish import Publish, publish
+from benchfleet.results.publish import PublishAll, publish_all
 from benchfleet.results.scribe import Scribe
 from benchfleet.results.write import AttemptFolder, seal_all
 from benchfleet.runner.attempts import MOST, Attempts
@@ -140,8 +140,7 @@ def run_cells(
     try:
         with contextlib.suppress(LedgerFull):
             bench.tell(ledger)
-        public = partial(publish, leave=empty.leave)
-        all_public = partial(scribe.publish_all, leave=empty.leave) if scribe else None
+        public = partial(scribe.publish_all if scribe else publish_all, leave=empty.leave)
         sender = _sender(bench, ledger, public)
         runner = Runner(
             runner=RunnerId(os.urandom(16).hex()),
@@ -176,8 +175,7 @@ def run_cells(
             ),
             shift=shift,
             seal_all=scribe.seal_all if scribe else seal_all,
-            publish=sender.publish if sender else public,
-            publish_all=None if sender else all_public,
+            publish_all=sender.publish_all if sender else public,
             gating=_gating(bench, cells, patient=shift.patient),
             placing=partial(
                 placing_of, bench.campaign, ledger, here=bench.host if fleet.pool else ""
@@ -196,11 +194,11 @@ def run_cells(
         ledger.close()
 
 
-def _sender(bench: Bench, ledger: Ledger, public: Publish) -> Sender | None:
+def _sender(bench: Bench, ledger: Ledger, public: PublishAll) -> Sender | None:
     """What puts results to the campaign's place, where it has one."""
     if (place := bench.place()) is None:
         return None
-    sender = Sender(ledger, bench.layout, place, host=bench.host, publish=public)
+    sender = Sender(ledger, bench.layout, place, host=bench.host, publish_all=public)
     sender.start()
     return sender
 

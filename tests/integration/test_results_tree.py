@@ -21,7 +21,7 @@ import pytest
 from benchfleet.domain.attempt import Lease
 from benchfleet.domain.failure import Failure
 from benchfleet.errors import ResultsError
-from benchfleet.results.disk import EmptyFolders
+from benchfleet.results.disk import EmptyFolders, write_atomically
 from benchfleet.results.layout import Layout
 from benchfleet.results.publish import publish
 from benchfleet.results.read import (
@@ -36,7 +36,6 @@ from benchfleet.results.samples import earlier_samples, read_samples
 from benchfleet.results.write import (
     AttemptFolder,
     Verdict,
-    write_atomically,
 )
 from benchfleet.testing.samples import sample_cell
 
@@ -551,6 +550,6 @@ def test_the_tail_of_a_huge_line_is_bounded(tmp_path: Path) -> None:
 def test_a_summary_is_replaced_in_one_step(tmp_path: Path) -> None:
     file = tmp_path / "execution_summary.json"
     for number in (1, 2):
-        write_atomically(file, {"number": number})
+        write_atomically(file, json.dumps({"number": number}))
     assert json.loads(file.read_text()) == {"number": 2}
     assert list(tmp_path.iterdir()) == [file]

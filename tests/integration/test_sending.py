@@ -62,7 +62,7 @@ class Lab:
         digest = seal(folder, cell, path=claim.path)
         self.ledger.finish(claim.lease, Outcome(state="success", digest=digest))
         if sender:
-            sender.publish(folder, self.layout.published(claim.path))
+            sender.publish_all([(folder, self.layout.published(claim.path))])
         return claim.path
 
     def stored(self) -> list[str]:
@@ -124,7 +124,7 @@ def test_a_crash_between_the_commit_and_the_rename_leaves_an_entry_that_waits(la
         _publish_and_die(sender, folder, public)
     assert sender.send()
     assert (sender.waiting, lab.stored()) == (1, [])
-    sender.publish(folder, public)  # as the next start does
+    sender.publish_all([(folder, public)])  # as the next start does
     assert sender.send()
     assert lab.stored() == [path]
 
@@ -135,8 +135,8 @@ def _publish_and_die(sender: Sender, folder: Path, public: Path) -> None:
         def die(*_: object) -> None:
             raise OSError("power")
 
-        broken.setattr(sender, "_publish", die)
-        sender.publish(folder, public)
+        broken.setattr(sender, "_publish_all", die)
+        sender.publish_all([(folder, public)])
 
 
 def test_a_result_that_the_ledger_calls_done_no_longer_is_not_put(lab: Lab) -> None:

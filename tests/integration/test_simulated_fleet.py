@@ -17,9 +17,9 @@ import pytest
 from benchfleet.domain.attempt import Claim, Lease, Outcome, RunnerId
 from benchfleet.domain.cell import Fingerprint
 from benchfleet.domain.resource import Offer
-from benchfleet.errors import ClaimLost
+from benchfleet.errors import ClaimLost, ResultsError
 from benchfleet.ledger.base import Ledger
-from benchfleet.results.publish import Publish, publish
+from benchfleet.results.publish import Moves, PublishAll, publish
 from benchfleet.testing.simulate import in_memory, main
 from benchfleet.testing.simulated import Account, SimulatedFleet
 
@@ -178,14 +178,30 @@ def nowhere(folder: Path, public: Path) -> None:
     """Says that it published."""
 
 
+def each(publish: Callable[[Path, Path], None]) -> PublishAll:
+    """One after the other."""
+
+    def publish_each(moves: Moves) -> Sequence[ResultsError | None]:
+        found: list[ResultsError | None] = []
+        for folder, public in moves:
+            try:
+                publish(folder, public)
+                found.append(None)
+            except ResultsError as error:
+                found.append(error)
+        return found
+
+    return publish_each
+
+
 def test_a_defect_is_told_with_what_shows_it_again(capsys: pytest.CaptureFixture[str]) -> None:
     words = ["--seed", "3", "--runs", "1", "--cells", "4", "--faults", "restart,late-writer"]
-    assert main(words, partial(SimulatedFleet, publish=nowhere)) == 1
+    assert main(words, partial(SimulatedFleet, publish_all=each(nowhere))) == 1
     told = capsys.readouterr().out
     assert "WRONG: " in told
     again = re.search(r"again: python -m benchfleet.testing.simulate (.*)", told)
     assert again is not None
-    assert main(again[1].split(), partial(SimulatedFleet, publish=nowhere)) == 1
+    assert main(again[1].split(), partial(SimulatedFleet, publish_all=each(nowhere))) == 1
     shown = capsys.readouterr().out
     assert re.findall(r"seed 3: .*", shown) == re.findall(r"seed 3: .*", told)
     assert " late-writer" in shown
@@ -224,6 +240,8 @@ def test_a_ledger_with_a_defect_is_found(
         (nowhere, "was published and is gone"),
     ],
 )
-def test_a_publisher_with_a_defect_is_found(place: Path, publisher: Publish, says: str) -> None:
-    wrong = found(place, publish=publisher)
+def test_a_publisher_with_a_defect_is_found(
+    place: Path, publisher: Callable[[Path, Path], None], says: str
+) -> None:
+    wrong = found(place, publish_all=each(publisher))
     assert any(says in what for what in wrong), wrong

@@ -117,6 +117,26 @@ def encoded(text: str) -> bytes:
     return text.encode("utf-8", "backslashreplace")
 
 
+def plain_content(folder: Path) -> tuple[dict[str, bool], list[Path], list[str]]:
+    """The names of the files in a folder, with whether they are empty, and the folders, the
+    outermost first. Links, pipes and the like are removed: these are the names of the third."""
+    files: dict[str, bool] = {}
+    folders, dropped = [folder], []
+    for part in folders:  # it grows as we go
+        inside = "" if part is folder else f"{part.relative_to(folder)}/"
+        with os.scandir(part) as entries:
+            for entry in entries:
+                name = inside + entry.name
+                if entry.is_dir(follow_symlinks=False):
+                    folders.append(part / entry.name)
+                elif not entry.is_file(follow_symlinks=False):
+                    os.unlink(entry.path)
+                    dropped.append(name)
+                else:
+                    files[name] = entry.stat(follow_symlinks=False).st_size == 0
+    return files, folders, dropped
+
+
 class SyncedFiles:
     """Files that are written anew, and become durable, but for their names, when they are waited
     for: the disk is given all of them first, so that it takes them together."""
@@ -157,6 +177,17 @@ def write_all(handle: int, content: bytes) -> None:
     left = memoryview(content)
     while left:
         left = left[os.write(handle, left) :]
+
+
+def write_atomically(file: Path, text: str) -> None:
+    """Replace a file in one step, so that no reader sees half of it."""
+    beside = file.with_name(f".{file.name}.{os.getpid()}")
+    try:
+        beside.write_bytes(encoded(text))
+        os.replace(beside, file)
+    except OSError:
+        beside.unlink(missing_ok=True)
+        raise
 
 
 def _begin_sync(handle: int) -> None:

@@ -12,9 +12,9 @@ from benchfleet.errors import ResultsError
 from benchfleet.results import layout as names
 from benchfleet.results.disk import make_folders, sync_folder
 
-Publish = Callable[[Path, Path], None]  # a sealed folder to its public path; see `publish`
 Leave = Callable[[Path], None]
-PublishAll = Callable[[Sequence[tuple[Path, Path]]], Sequence[ResultsError | None]]
+Moves = Sequence[tuple[Path, Path]]  # sealed folders with their public paths
+PublishAll = Callable[[Moves], Sequence[ResultsError | None]]  # see `publish_all`
 
 
 def publish(folder: Path, public: Path, *, leave: Leave = os.rmdir) -> None:
@@ -23,14 +23,12 @@ def publish(folder: Path, public: Path, *, leave: Leave = os.rmdir) -> None:
 
     Raises ResultsError where something else lies there: nothing is ever overwritten.
     """
-    (wrong,) = publish_together([(folder, public)], leave=leave)
+    (wrong,) = publish_all([(folder, public)], leave=leave)
     if wrong is not None:
         raise wrong
 
 
-def publish_together(
-    moves: Sequence[tuple[Path, Path]], *, leave: Leave = os.rmdir
-) -> Sequence[ResultsError | None]:
+def publish_all(moves: Moves, *, leave: Leave = os.rmdir) -> Sequence[ResultsError | None]:
     """Publish these: what `publish` raises of each. A folder that several have in common is synced
     once."""
     wrong: dict[Path, ResultsError] = {}  # by public path
@@ -69,20 +67,6 @@ def _not_kept(public: Path, error: OSError) -> ResultsError:
     return ResultsError(
         f"{public} is published, but its disk does not say that it keeps it ({error.strerror})"
     )
-
-
-def publish_all(
-    moves: Sequence[tuple[Path, Path]], *, publish: Publish = publish
-) -> Sequence[ResultsError | None]:
-    """Publish each of these; what `publish` raised of it."""
-    found: list[ResultsError | None] = []
-    for folder, public in moves:
-        try:
-            publish(folder, public)
-            found.append(None)
-        except ResultsError as error:
-            found.append(error)
-    return found
 
 
 def move(folder: Path, to: Path) -> None:

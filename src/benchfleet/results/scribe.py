@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import Any
 
 from benchfleet.errors import ResultsError
-from benchfleet.results.drafts import Draft, Sealed, sync_all
-from benchfleet.results.publish import Leave, publish_together
+from benchfleet.results.drafts import Sealed
+from benchfleet.results.publish import Leave, Moves, publish_all
 from benchfleet.results.write import Sealing, seal_all
 
 _PACKAGE = Path(__file__).parents[1]
@@ -92,13 +92,13 @@ class Scribe:
     def _sealed(self, some: Sequence[Sealing]) -> Sequence[Sealed | Exception]:
         try:
             ours = [replace(one, folder=one.folder.unwritten()) for one in some]
-            sealed: Sequence[Sealed | Exception] = self.ask(_seal, ours)
+            sealed: Sequence[Sealed | Exception] = self.ask(seal_all, ours)
         except _Gone as error:
             return [error] * len(some)
         return sealed
 
     def publish_all(
-        self, moves: Sequence[tuple[Path, Path]], *, leave: Leave = os.rmdir
+        self, moves: Moves, *, leave: Leave = os.rmdir
     ) -> Sequence[ResultsError | None]:
         """As `benchfleet.results.publish.publish_all`."""
         found: Sequence[ResultsError | None]
@@ -161,24 +161,10 @@ class _Channel:
         self._socket.close()
 
 
-def _seal(some: Sequence[Sealing]) -> Sequence[Sealed | Exception]:
-    """As `seal_all`, but that the disk is waited for once for all of them."""
-    drafts: list[Draft | Exception] = []
-    for one in some:
-        try:
-            drafts.append(one.folder.draft(one.cell, one.path, one.verdict))
-        except Exception as error:  # noqa: BLE001 - whoever asked judges it
-            drafts.append(error)
-    sealed = iter(sync_all([one for one in drafts if isinstance(one, Draft)]))
-    return [one if isinstance(one, Exception) else next(sealed) for one in drafts]
-
-
-def _publish(
-    moves: Sequence[tuple[Path, Path]],
-) -> tuple[Sequence[ResultsError | None], list[Path]]:
+def _publish(moves: Moves) -> tuple[Sequence[ResultsError | None], list[Path]]:
     """Publish; what went wrong, and the folders that are left empty."""
     left: list[Path] = []
-    return publish_together(moves, leave=left.append), left
+    return publish_all(moves, leave=left.append), left
 
 
 def serve(handles: Sequence[str]) -> None:

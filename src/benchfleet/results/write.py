@@ -30,6 +30,7 @@ from benchfleet.results.disk import (
     digest_of,
     encoded,
     make_folders,
+    plain_content,
     write_all,
 )
 from benchfleet.results.drafts import BESIDE, Draft, Sealed, sync_all
@@ -56,7 +57,7 @@ class Verdict:
 
 @dataclass(frozen=True, kw_only=True)
 class Sealing:
-    """What `AttemptFolder.seal` is given."""
+    """An attempt that is to be sealed."""
 
     folder: AttemptFolder
     cell: Cell
@@ -173,8 +174,8 @@ class AttemptFolder:
         Raises ValueError, KeyError or TypeError where the score is not what a score must be, or
         where samples that were recorded or scored cannot be read any more.
         """
-        (sealed,) = sync_all([self.draft(cell, path, verdict)])
-        if isinstance(sealed, OSError):
+        (sealed,) = seal_all([Sealing(folder=self, cell=cell, path=path, verdict=verdict)])
+        if isinstance(sealed, Exception):
             raise sealed
         return sealed
 
@@ -185,7 +186,7 @@ class AttemptFolder:
             self.keep()
             self._samples.close()
             samples = BESIDE  # until all of it is there
-        files, folders = self._plain_content()
+        files, folders = self._content()
         records = self._read_back(len(verdict.score["per_sample"]))
         metrics = summarise(verdict.score, records)
         reported = numbers_and_truths(verdict.score["summary"])
@@ -238,26 +239,14 @@ class AttemptFolder:
             sealed=Sealed(digest=digest, metrics=metrics, reported=reported),
         )
 
-    def _plain_content(self) -> tuple[dict[str, bool], list[Path]]:
-        """The names of the files, with whether they are empty, and the folders. Links, pipes and
-        the like are removed, which the log tells: nothing of them is published."""
-        files: dict[str, bool] = {}
-        folders, dropped = [self.folder], []
-        for folder in folders:  # it grows as we go
-            inside = "" if folder is self.folder else f"{folder.relative_to(self.folder)}/"
-            with os.scandir(folder) as entries:
-                for entry in entries:
-                    name = inside + entry.name
-                    if entry.is_dir(follow_symlinks=False):
-                        folders.append(folder / entry.name)
-                    elif not entry.is_file(follow_symlinks=False):
-                        os.unlink(entry.path)
-                        dropped.append(f"benchfleet: {name!r} is no plain file and was left out\n")
-                    else:
-                        files[name] = entry.stat(follow_symlinks=False).st_size == 0
-        if dropped or names.LOG not in files:  # it is made where nothing was said
+    def _content(self) -> tuple[dict[str, bool], list[Path]]:
+        """What is there, as `plain_content` says. The log tells of what was no plain file; it is
+        made where nothing was said."""
+        files, folders, dropped = plain_content(self.folder)
+        if dropped or names.LOG not in files:
+            said = (f"benchfleet: {name!r} is no plain file and was left out\n" for name in dropped)
             with open(self.log, "ab") as log:
-                log.write("".join(dropped).encode())
+                log.write("".join(said).encode())
             files[names.LOG] = False
         return files, folders
 
@@ -281,14 +270,16 @@ SealAll = Callable[[Sequence[Sealing]], Sequence[Sealed | Exception]]  # see `se
 
 
 def seal_all(some: Sequence[Sealing]) -> Sequence[Sealed | Exception]:
-    """Seal each of these; what `AttemptFolder.seal` says of it, or raises."""
-    found: list[Sealed | Exception] = []
+    """Seal these, and wait for the disk once for all of them; of each what `AttemptFolder.seal`
+    answers or raises."""
+    drafts: list[Draft | Exception] = []
     for one in some:
         try:
-            found.append(one.folder.seal(one.cell, one.path, one.verdict))
+            drafts.append(one.folder.draft(one.cell, one.path, one.verdict))
         except Exception as error:  # noqa: BLE001 - whoever asked judges it
-            found.append(error)
-    return found
+            drafts.append(error)
+    sealed = iter(sync_all([one for one in drafts if isinstance(one, Draft)]))
+    return [one if isinstance(one, Exception) else next(sealed) for one in drafts]
 
 
 def _move_aside(folder: Path) -> None:
@@ -296,17 +287,6 @@ def _move_aside(folder: Path) -> None:
     while (aside := folder.with_name(f"{folder.name}.{number}")).exists():
         number += 1
     os.rename(folder, aside)
-
-
-def write_atomically(file: Path, value: Any) -> None:
-    """Replace a JSON file in one step, so that no reader sees half of it."""
-    beside = file.with_name(f".{file.name}.{os.getpid()}")
-    try:
-        _write(beside, pretty(value))
-        os.replace(beside, file)
-    except OSError:
-        beside.unlink(missing_ok=True)
-        raise
 
 
 def _write(file: Path, text: str) -> None:

@@ -6,7 +6,6 @@ import contextlib
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -32,8 +31,7 @@ from benchfleet.errors import LedgerAway, LedgerError, LedgerUnreachable
 from benchfleet.ledger.base import Ledger
 from benchfleet.policies.base import DEFAULT, Policy
 from benchfleet.results.layout import Layout
-from benchfleet.results.publish import Publish, PublishAll, publish
-from benchfleet.results.publish import publish_all as each_published
+from benchfleet.results.publish import PublishAll, publish_all
 from benchfleet.results.write import AttemptFolder, SealAll, seal_all
 from benchfleet.runner.attempts import Attempts
 from benchfleet.runner.cells import Background, Cells
@@ -98,8 +96,9 @@ class Runner:
     from the inbox, so that the same loop runs against a simulated fleet. `serving` is set once
     there may be slots to serve, and `ending` when nothing is to be waited for any more. Results are
     written and synced by `background`, which runs what it is given soon, here or in another thread;
-    `folder` makes an attempt's folder and `publish` gives it its public path, on whatever disk
-    there is. `placing` tells which machine may have which cell, whenever that may have changed.
+    `folder` makes an attempt's folder, `seal_all` completes some and `publish_all` gives them their
+    public paths, on whatever disk there is. `placing` tells which machine may have which cell,
+    whenever that may have changed.
     """
 
     def __init__(
@@ -121,8 +120,7 @@ class Runner:
         room: Callable[[], Room] = lambda: PLENTY,
         folder: Callable[[Path], AttemptFolder] = AttemptFolder,
         seal_all: SealAll = seal_all,
-        publish: Publish = publish,
-        publish_all: PublishAll | None = None,
+        publish_all: PublishAll = publish_all,
         ending: threading.Event | None = None,
         serving: threading.Event | None = None,
         here: Here = HERE,
@@ -133,7 +131,7 @@ class Runner:
         self._shift = shift
         self._runner, self._ledger, self._engine, self._inbox = runner, ledger, engine, inbox
         self._layout, self._keeper, self._enrolled = layout, keeper, cells
-        self._publish = publish
+        self._publish_all = publish_all
         self._serving = serving or threading.Event()
         self._course = Course(
             ledger=ledger,
@@ -182,7 +180,7 @@ class Runner:
                 random=random,
                 folder=folder,
                 seal_all=seal_all,
-                publish_all=publish_all or partial(each_published, publish=publish),
+                publish_all=publish_all,
             ),
             background=background,
         )
@@ -306,7 +304,9 @@ class Runner:
             self._course.say("warning", message=told)
         for path, why in found.refused:
             self._course.say("warning", cell=path, message=why)
-        for late in publish_what_was_committed(self._ledger, self._layout, publish=self._publish):
+        for late in publish_what_was_committed(
+            self._ledger, self._layout, publish_all=self._publish_all
+        ):
             kind: NoticeKind = "warning" if late.problem else "published_late"
             self._course.say(kind, cell=late.path, message=late.problem)
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
-from benchfleet.errors import ResultsError
 from benchfleet.ledger.base import Ledger
 from benchfleet.results.layout import Layout
-from benchfleet.results.publish import Publish, publish
+from benchfleet.results.publish import PublishAll, publish_all
 from benchfleet.results.read import is_published, sealed_attempts
 
 
@@ -21,7 +21,7 @@ class Recovered:
 
 
 def publish_what_was_committed(
-    ledger: Ledger, layout: Layout, *, publish: Publish = publish
+    ledger: Ledger, layout: Layout, *, publish_all: PublishAll = publish_all
 ) -> Iterator[Recovered]:
     """Rename each sealed attempt that the ledger took but nobody published.
 
@@ -33,15 +33,14 @@ def publish_what_was_committed(
     fingerprints = {folder.parent.name for folder in waiting}
     records = ledger.cells(states=["success"], among=fingerprints)
     known = {str(record.fingerprint): record for record in records}
+    late: dict[str, Path] = {}
     for folder, digest in waiting.items():
         record = known.get(folder.parent.name)
         if record is None or record.outcome is None or record.outcome.digest != digest:
             continue
         if is_published(layout, record.path, digest):
             continue  # by another runner, a moment ago
-        try:
-            publish(folder, layout.published(record.path))
-        except ResultsError as error:
-            yield Recovered(path=record.path, problem=str(error))
-        else:
-            yield Recovered(path=record.path)
+        late[record.path] = folder
+    moves = [(folder, layout.published(path)) for path, folder in late.items()]
+    for path, wrong in zip(late, publish_all(moves), strict=True):
+        yield Recovered(path=path, problem=str(wrong or ""))

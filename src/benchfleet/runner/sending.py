@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from benchfleet.domain.event import Event
@@ -15,7 +15,7 @@ from benchfleet.results.disk import digest_of
 from benchfleet.results.layout import CELL, Layout
 from benchfleet.results.outbox import Entry, Outbox
 from benchfleet.results.places.base import Place
-from benchfleet.results.publish import Publish, publish
+from benchfleet.results.publish import Moves, PublishAll, publish_all
 from benchfleet.results.read import is_published, published_folders, sealed
 
 _PAUSES = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0)  # seconds between tries; the last one stays
@@ -26,20 +26,27 @@ class Sender:
     ledger, as the event ``stored``. What could not be put stays, and goes first the next time."""
 
     def __init__(
-        self, ledger: Ledger, layout: Layout, place: Place, *, host: str, publish: Publish = publish
+        self,
+        ledger: Ledger,
+        layout: Layout,
+        place: Place,
+        *,
+        host: str,
+        publish_all: PublishAll = publish_all,
     ) -> None:
         self._ledger, self._layout, self._place, self._host = ledger, layout, place, host
-        self._outbox, self._publish = Outbox(layout), publish
+        self._outbox, self._publish_all = Outbox(layout), publish_all
         self._something = threading.Event()
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._keep_sending, name="sender", daemon=True)
         self.problem = ""  # why the last one that could not be put was not
 
-    def publish(self, folder: Path, public: Path) -> None:
-        """As `benchfleet.results.publish.publish`, with an entry in the outbox first."""
-        self._outbox.add([_entry(self._layout, folder, public)])
-        self._publish(folder, public)
+    def publish_all(self, moves: Moves) -> Sequence[ResultsError | None]:
+        """As `benchfleet.results.publish.publish_all`, with entries in the outbox first."""
+        self._outbox.add([_entry(self._layout, folder, public) for folder, public in moves])
+        wrong = self._publish_all(moves)
         self._something.set()
+        return wrong
 
     def start(self) -> None:
         """Send in a thread from now on."""

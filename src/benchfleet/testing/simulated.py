@@ -19,7 +19,7 @@ from benchfleet.ledger.base import Ledger
 from benchfleet.ledger.memory import MemoryLedger
 from benchfleet.ledger.sqlite import SqliteLedger
 from benchfleet.results.layout import FAILURE, SAMPLES, Layout
-from benchfleet.results.publish import Publish, publish
+from benchfleet.results.publish import PublishAll, publish_all
 from benchfleet.results.samples import read_samples
 from benchfleet.runner.place import Pool
 from benchfleet.testing.invariants import wrong_history, wrong_results
@@ -63,7 +63,7 @@ class SimulatedFleet:
     """One fleet of the seed's. `run` it once.
 
     `root` is an empty folder for the results. `alter` may put another ledger before the campaign's,
-    and `publish` may be another publisher: to see that what is wrong with them is found.
+    and `publish_all` may be another publisher: to see that what is wrong with them is found.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class SimulatedFleet:
         faults: Collection[str] = FAULTS,
         ledger: LedgerName = "memory",
         alter: Callable[[Ledger], Ledger] = lambda ledger: ledger,
-        publish: Publish = publish,
+        publish_all: PublishAll = publish_all,
     ) -> None:
         self._seed, self._root, self._faults, self._alter = seed, root, faults, alter
         self._turns = Turns()
@@ -102,7 +102,7 @@ class SimulatedFleet:
             disk=SimulatedDisk(root=root),
             weather=Weather(),
             watch=LeaseWatch(now=self._turns.now, lasts=LEASE),
-            publish=publish,
+            publish_all=publish_all,
             tell=self._tell,
             wrong=self._wrong.append,
             placing=lambda plan: draw_placing(key, declared, machines, plan=plan),

@@ -4,7 +4,7 @@ that may take no more."""
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,13 +14,18 @@ from benchfleet.domain.failure import Failure
 from benchfleet.domain.telemetry import Reading
 from benchfleet.errors import ResultsError
 from benchfleet.results.disk import digest_of
-from benchfleet.results.drafts import Sealed
+from benchfleet.results.drafts import Draft, Sealed
 from benchfleet.results.layout import CELL
-from benchfleet.results.publish import Publish
-from benchfleet.results.write import AttemptFolder, Verdict
+from benchfleet.results.publish import Moves, PublishAll
+from benchfleet.results.write import AttemptFolder, SealAll, Sealing, Verdict, seal_all
 from benchfleet.runner.space import PLENTY, Room
 
 Step = Callable[[str], None]  # a moment at which a process may be slow, stopped or killed
+
+
+def no_room() -> OSError:
+    """What a full disk says."""
+    return OSError(errno.ENOSPC, "No space left on device")
 
 
 @dataclass(kw_only=True)
@@ -38,22 +43,39 @@ class SimulatedDisk:
 
     def refuse_when_full(self) -> None:
         if self.full:
-            raise OSError(errno.ENOSPC, "No space left on device")
+            raise no_room()
 
     def folder(self, folder: Path, step: Step) -> SimulatedFolder:
         """An attempt's folder of one process."""
         return SimulatedFolder(folder, self, step)
 
-    def publisher(self, publish: Publish, step: Step) -> Publish:
+    def sealer(self, step: Step) -> SealAll:
+        """What seals for one process."""
+
+        def seal_in_steps(some: Sequence[Sealing]) -> Sequence[Sealed | Exception]:
+            step("seal")
+            if self.full:
+                return [no_room() for _ in some]
+            found = seal_all(some)
+            step("sealed")
+            return found
+
+        return seal_in_steps
+
+    def publisher(self, publish_all: PublishAll, step: Step) -> PublishAll:
         """What publishes for one process."""
 
-        def publish_in_steps(folder: Path, public: Path) -> None:
-            step("publish")
-            if self.full:
-                raise ResultsError(f"{public.name} cannot be published: the disk is full")
-            publish(folder, public)
-            self.look_at(public)
-            step("published")
+        def publish_in_steps(moves: Moves) -> Sequence[ResultsError | None]:
+            found: list[ResultsError | None] = []
+            for folder, public in moves:
+                step("publish")
+                if self.full:
+                    found.append(ResultsError(f"{public.name} cannot be published: no room"))
+                    continue
+                found += publish_all([(folder, public)])
+                self.look_at(public)
+                step("published")
+            return found
 
         return publish_in_steps
 
@@ -92,13 +114,6 @@ class SimulatedFolder(AttemptFolder):
         self._disk.refuse_when_full()
         super().append(name, data)
 
-    def seal(self, cell: Cell, path: str, verdict: Verdict) -> Sealed:
-        self._step("seal")
-        self._disk.refuse_when_full()
-        sealed = super().seal(cell, path, verdict)
-        self._step("sealed")
-        return sealed
-
     def fail(self, failure: Failure, telemetry: Mapping[str, Any] | None = None) -> None:
         self._step("fail")
         self.close()
@@ -134,6 +149,7 @@ class NoFolder(AttemptFolder):
 
     def fail(self, failure: Failure, telemetry: Mapping[str, Any] | None = None) -> None: ...
 
-    def seal(self, cell: Cell, path: str, verdict: Verdict) -> Sealed:
+    def draft(self, cell: Cell, path: str, verdict: Verdict) -> Draft:
         metrics: Mapping[str, Any] = {"overall_score": verdict.score["overall"]}
-        return Sealed(digest=str(cell.fingerprint), metrics=metrics)
+        sealed = Sealed(digest=str(cell.fingerprint), metrics=metrics)
+        return Draft(folder=self.folder, contents={}, samples="", changed=[], sealed=sealed)

@@ -14,7 +14,7 @@ from benchfleet.domain.placing import Placing
 from benchfleet.domain.plan import ASSIGNED
 from benchfleet.ledger.base import Ledger
 from benchfleet.results.layout import Layout
-from benchfleet.results.publish import Publish
+from benchfleet.results.publish import PublishAll
 from benchfleet.results.write import AttemptFolder
 from benchfleet.runner.inbox import Arrival, Broken, LeaseLost, NoRoom
 from benchfleet.runner.leases import LeaseKeeper
@@ -46,7 +46,7 @@ class Surroundings:
     disk: SimulatedDisk
     weather: Weather
     watch: LeaseWatch
-    publish: Publish
+    publish_all: PublishAll
     tell: Callable[[str, str], None]  # who, and what happened
     wrong: Callable[[str], None]
     placing: Callable[[int], Placing]  # by the number of the plan
@@ -137,7 +137,8 @@ class RunnerProcess:
             background=self._write_later,
             room=around.disk.room,
             folder=self._folder,
-            publish=around.disk.publisher(around.publish, self.step),
+            seal_all=around.disk.sealer(self.step),
+            publish_all=around.disk.publisher(around.publish_all, self.step),
             ending=self._ended,
             placing=lambda: around.placing(len(patient.events(kinds={ASSIGNED}))),
         )
