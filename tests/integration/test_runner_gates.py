@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
@@ -106,18 +107,25 @@ def test_what_does_not_hold_keeps_later_phases_from_being_begun(stage: Stage) ->
     assert "e1" not in gates(stage)
 
 
+def again(stage: Stage, cell: Cell) -> None:
+    """Somebody deletes the result of a cell and wants it anew."""
+    (record,) = stage.ledger.cells(among={str(cell.fingerprint)})
+    shutil.rmtree(stage.layout.published(record.path))
+    stage.ledger.record(Event(kind="retry_asked", fingerprint=cell.fingerprint))
+
+
 def test_a_gate_is_weighed_once_whatever_comes_after(stage: Stage) -> None:
     cells = phase_cells()
     stage.engine.script = scoring(lambda cell: 0.5)
     judged(stage, cells).run(cells)
-    stage.ledger.record(Event(kind="retry_asked", fingerprint=cells[0].fingerprint))
+    again(stage, cells[0])
     stage.engine.script = good
     end = stage.run(cells)
     assert end.ran == 1  # behind its own closed gate a phase goes on
     assert gates(stage)["e0"].state == "closed"
     assert len(stage.ledger.events(kinds=GATE_EVENTS)) == 1
     stage.ledger.record(forgotten("e0", "me"))
-    stage.ledger.record(Event(kind="retry_asked", fingerprint=cells[1].fingerprint))
+    again(stage, cells[1])
     assert stage.run(cells).progress.states == {"success": 4}
 
 
