@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from benchfleet import registry
 from benchfleet.domain.cell import AttentionStep, Config
 
 from .defaults import Defaults
@@ -48,7 +49,7 @@ def read_configs(entry: Entry, defaults: Defaults) -> list[DeclaredConfig]:
 
 def _read(name: str, entry: Entry, defaults: Defaults) -> DeclaredConfig:
     entry.like(name).name()
-    fields = entry.fields(KEYS)
+    fields = _without_bare_steps(entry).fields(KEYS)
     if fields["attention"].value == []:
         fields["attention"].wrong("names no step; leave it out for dense")
     steps = [step for item in fields["attention"].items(single=True) if (step := _step(item))]
@@ -60,6 +61,17 @@ def _read(name: str, entry: Entry, defaults: Defaults) -> DeclaredConfig:
         settings=fields["settings"].kwargs(),
     )
     return DeclaredConfig(name=name, entry=entry, config=config if entry.right else None)
+
+
+def _without_bare_steps(entry: Entry) -> Entry:
+    """The entry without steps that stand where ``attention`` should: they are told as such."""
+    if not isinstance(entry.value, dict):
+        return entry
+    bare = [key for key in entry.value if key not in KEYS and key in registry.names("attention")]
+    for key in bare:
+        said = f"is a step; a config has its steps below 'attention': {{attention: {{{key}: …}}}}"
+        entry.inside(key).wrong(said)
+    return entry.like({key: value for key, value in entry.value.items() if key not in bare})
 
 
 def _step(entry: Entry) -> AttentionStep | None:

@@ -102,6 +102,11 @@ def test_words_that_yaml_once_took_for_truths_are_names(
         ("c: {attention: [7]}", "c.attention[0]", "must be a name with its parameters"),
         ("c: {attention: [null]}", "c.attention[0]", "is empty"),
         ("c: {attention: []}", "c.attention", "names no step; leave it out"),
+        (
+            "c: {sink: 4}",
+            "c.sink",
+            "a config has its steps below 'attention': {attention: {sink: …}}",
+        ),
         ("c: {atention: {sink: 4}}", "c.atention", "no key 'atention' here; did you mean"),
         ("c: [{sink: 4}]", "c", "must be a mapping of attention, settings, everywhere, not a list"),
         ("c: {everywhere: yes}", "c.everywhere", "must be true or false, not 'yes'"),
