@@ -213,7 +213,7 @@ class Filler:
         """Give every idle slot a cell, and open slots while there is room and work; the slots
         that were opened."""
         opened: list[Slot] = []
-        if self._slots.any_idle or not self._slots.seats.full:
+        if self._has_room():
             self.backlog.wake(self._now())
             while not self._served(opened):
                 continue  # from the beginning: a cell is to have another slot than was known
@@ -228,13 +228,14 @@ class Filler:
         for lane in lanes:
             shapes[lane.shape].append(lane)
         lacking: list[tuple[Shape, bool]] = []
+        self._straying.look()
         self._in_vain.clear()
         self._unwished.clear()
         self._bookings.book(waiting)
         for shape, lanes in shapes.items():
             if not self._serve(shape, lanes, opened, lacking):
                 return False
-        for shape, lanes in shapes.items():
+        for shape, lanes in shapes.items() if self._has_room() else ():
             if self._straying.may(shape) and not self._serve(
                 shape, lanes, opened, lacking, stray=True
             ):
@@ -256,8 +257,10 @@ class Filler:
     ) -> bool:
         """Serve the cells of one shape; as `_served`. What waits for devices that are taken is
         added to `lacking`; a stray slot waits for none that the machine of the plan has."""
-        warm = {lane.work.load_key for lane in lanes}
         idle = [slot for slot in self._slots.idle if slot.takes(shape, stray=stray)]
+        if not idle and not stray and shape.home and self._slots.seats.is_full(shape.home):
+            return True
+        warm = {lane.work.load_key for lane in lanes}
         for slot in sorted(idle, key=lambda slot: slot.load_key not in warm):
             if not self._claim_for(slot, shape, lanes, stray=stray):
                 return False
@@ -265,6 +268,10 @@ class Filler:
         if lacks and not (stray and self._straying.is_served(shape)):
             lacking.append((shape, stray))
         return True
+
+    def _has_room(self) -> bool:
+        """Whether anything could begin a cell now."""
+        return self._slots.any_idle or not self._slots.seats.full
 
     def _retire_for(self, lacking: Iterable[tuple[Shape, bool]]) -> None:
         """Close what is idle on the devices that these wait for."""
@@ -329,6 +336,7 @@ class Filler:
         claims = self._ledger.claim(self._runner, offer, 1)
         if claims:
             self._unwished.clear()
+            self._straying.look()
         else:  # others were quicker, or a back-off ends a moment later
             self.follow()
             self._in_vain.update(fit)
@@ -399,7 +407,7 @@ class Filler:
         are taken."""
         if not any(lane.work.cells for lane in lanes):
             return False
-        if not self._slots.any_idle and self._slots.seats.full:
+        if not self._has_room():
             return False
         meant = Counter(self._slots.tally.starting_for(shape, stray=stray))
         needs: dict[tuple[int, ...], list[Lane]] = {}

@@ -81,6 +81,10 @@ class Seats:
         machine = self._machines.get(host)
         return machine.pool.slots if machine else 0
 
+    def is_full(self, host: str) -> bool:
+        """Whether a machine has no slot left, or is not here."""
+        return host not in self._machines or self._load(host) >= 1.0
+
     def type_of(self, host: str) -> str:
         """What the devices of a machine are called."""
         return self._machines[host].pool.devices[0].type

@@ -14,6 +14,11 @@ class Straying:
 
     def __init__(self, backlog: Backlog, seats: Seats, whither: Whither) -> None:
         self._backlog, self._seats, self._whither = backlog, seats, whither
+        self._waiting: dict[str, tuple[float, int]] = {}  # seconds and cells, by their machine
+
+    def look(self) -> None:
+        """What waits may be otherwise than it was."""
+        self._waiting.clear()
 
     def may(self, shape: Shape) -> bool:
         """Whether another machine may take such cells: not before theirs was heard of."""
@@ -29,13 +34,21 @@ class Straying:
         if not self.is_served(lane.shape):
             return True
         home, estimates = lane.shape.home or "", self._backlog.estimates
-        there = [one for one in self._backlog.lanes() if one.shape.home == home]
+        if not self._waiting:
+            self._sum_up()
+        seconds, cells = self._waiting.get(home, (lane.work.seconds, lane.work.cells))
         load = 0.0 if lane.work.load_key == loaded else self._backlog.load(lane)
         mean = lane.work.seconds / lane.work.cells
         pace = estimates.pace(self._seats.type_of(home)).factor
         return pays(
             load + mean * estimates.pace(device_type).factor,
-            seconds=sum(one.work.seconds for one in there) * pace,
-            cells=sum(one.work.cells for one in there),
+            seconds=seconds * pace,
+            cells=cells,
             slots=self._seats.slots_of(home),
         )
+
+    def _sum_up(self) -> None:
+        for lane in self._backlog.lanes():
+            if (home := lane.shape.home) is not None:
+                seconds, cells = self._waiting.get(home, (0.0, 0))
+                self._waiting[home] = seconds + lane.work.seconds, cells + lane.work.cells
