@@ -258,14 +258,16 @@ def age(server: Postgres, schema: str, cells: int, attempts: int) -> None:
         f" update cell set attempt = {attempts}, token = {attempts}, ended_token = {attempts},"
         f" tries = {attempts - 1}, last = {last}, before = {last} - 2 * {cells}"
         " where ordinal % 2 = 1;"
-        " insert into ended (seq, at, ordinal, attempt, token, runner, claim_seq, claimed_at,"
-        "  before, outcome)"
-        f" select 2 * ((nth - 1) * {cells} + ordinal), nth, ordinal, nth, nth, 'perf',"
+        " insert into ended (number, seq, at, ordinal, attempt, token, runner, claim_seq,"
+        "  claimed_at, before, outcome)"
+        f" select 2 * ((nth - 1) * {cells} + ordinal), 2 * ((nth - 1) * {cells} + ordinal),"
+        "  nth, ordinal, nth, nth, 'perf',"
         f"  2 * ((nth - 1) * {cells} + ordinal) - 1, nth,"
         f"  case when nth > 1 then 2 * ((nth - 2) * {cells} + ordinal) end, {outcome}"
         f" from generate_series(1, {attempts}) as nth"
         f" cross join generate_series(1, {cells}, 2) as ordinal;"
-        f" select setval('event_seq_seq', 2 * {attempts} * {cells});"
+        f" select setval('event_seq_seq', 2 * {attempts} * {cells}),"
+        f" setval('ended_number_seq', 2 * {attempts} * {cells});"
     )
 
 

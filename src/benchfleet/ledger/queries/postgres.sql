@@ -158,7 +158,7 @@ with moment as materialized (
 )
 select (select count(*) from best), taken.ordinal, taken.attempt, taken.tries, taken.token,
        case when taken.last is not null then (
-              select '{"outcome": ' || outcome || '}' from ended where seq = taken.last)
+              select '{"outcome": ' || outcome || '}' from ended where number = taken.last)
             when taken.ended_token > 0 then (
               select data from event where event.ordinal = taken.ordinal and kind = 'finished'
               order by seq desc limit 1) end,
@@ -255,7 +255,7 @@ with stands as materialized (
 select stands.now, stands.enrolment, stands.horizon, stands.known, passed.begun, passed.gone,
        taken.ordinal, taken.attempt, taken.tries, taken.token,
        case when taken.last is not null then (
-              select '{"outcome": ' || outcome || '}' from ended where seq = taken.last)
+              select '{"outcome": ' || outcome || '}' from ended where number = taken.last)
             when taken.ended_token > 0 then (
               select data from event where event.ordinal = taken.ordinal and kind = 'finished'
               order by seq desc limit 1) end
@@ -292,7 +292,7 @@ where fingerprint = any (%(among)s::text[]) and state = 'pending' and token = 0;
 -- The cell of a lease, as the lease is compared with it, and how its last attempt ended.
 select cell.token, cell.ended_token,
        case when cell.last is not null then (
-              select '{"outcome": ' || outcome || '}' from ended where seq = cell.last)
+              select '{"outcome": ' || outcome || '}' from ended where number = cell.last)
             when cell.ended_token > 0 then (
               select data from event where event.ordinal = cell.ordinal and kind = 'finished'
               order by seq desc limit 1) end
@@ -326,18 +326,17 @@ with done as (
                   ready = coalesce($8::float8, extract(epoch from clock_timestamp())::float8)
                           + $5::float8,
                   turned = case $4::text when 'pending' then pg_current_xact_id() end,
-                  before = last,
-                  last = case when pg_advisory_xact_lock_shared($9::bigint) is null then 0
-                         else nextval('event_seq_seq') end
-  where ordinal = (select ordinal from cell
-                   where ordinal = $1::bigint and token = $2::bigint and ended_token < token
-                   for update)
+                  before = last, last = nextval('ended_number_seq')
+  where ordinal = $1::bigint and token = $2::bigint and ended_token < token
   returning last, ordinal, runner, claim_seq, claimed_at, before,
+            pg_advisory_xact_lock_shared($9::bigint),
             case $4::text when 'pending' then pg_notify(current_schema(), '') end
 )
-insert into ended (seq, at, ordinal, attempt, token, runner, claim_seq, claimed_at, before, outcome)
-select last, coalesce($8::float8, extract(epoch from clock_timestamp())::float8), ordinal,
-       $3::integer, $2::bigint, runner, claim_seq, claimed_at, before, $7::text
+insert into ended (number, seq, at, ordinal, attempt, token, runner, claim_seq, claimed_at, before,
+                   outcome)
+select last, nextval('event_seq_seq'),
+       coalesce($8::float8, extract(epoch from clock_timestamp())::float8), ordinal, $3::integer,
+       $2::bigint, runner, claim_seq, claimed_at, before, $7::text
 from done
 returning 1;
 
@@ -345,33 +344,34 @@ returning 1;
 -- The same for several at once: the places, in what was given, of those that it ended. Whoever names
 -- cells in the order of their fingerprints waits for nobody who waits for them.
 with given as materialized (
-  select given.* from unnest($1::bigint[], $2::bigint[], $3::integer[], $4::text[], $5::float8[],
-                             $6::integer[], $7::text[])
-      with ordinality as given (number, fence, nth, becomes, waits, charge, how, place)
-    join cell on cell.ordinal = number
-  where cell.token = fence and cell.ended_token < cell.token
-  order by place for update of cell
+  select * from unnest($1::bigint[], $2::bigint[], $3::integer[], $4::text[], $5::float8[],
+                       $6::integer[], $7::text[])
+    with ordinality as given (number, fence, nth, becomes, waits, charge, how, place)
 ), done as (
   update cell set state = becomes, tries = tries + charge, ended_token = token, expires = null,
                   ready = coalesce($8::float8, extract(epoch from clock_timestamp())::float8)
                           + waits,
                   turned = case becomes when 'pending' then pg_current_xact_id() end,
-                  before = last,
-                  last = case when pg_advisory_xact_lock_shared($9::bigint) is null then 0
-                         else nextval('event_seq_seq') end
-  from given where cell.ordinal = number
+                  before = last, last = nextval('ended_number_seq')
+  from given
+  where cell.ordinal = given.number and cell.token = fence and cell.ended_token < cell.token
   returning last, cell.ordinal, nth, fence, runner, claim_seq, claimed_at, before, how, becomes,
             place
+), all_ended as materialized (
+  select bool_or(becomes = 'pending') as wakes from done having count(*) > 0
+), turn as materialized (
+  select pg_advisory_xact_lock_shared($9::bigint),
+         case when wakes then pg_notify(current_schema(), '') end
+  from all_ended
 ), told as (
-  insert into ended (seq, at, ordinal, attempt, token, runner, claim_seq, claimed_at, before,
-                     outcome)
-  select last, coalesce($8::float8, extract(epoch from clock_timestamp())::float8), ordinal, nth,
-         fence, runner, claim_seq, claimed_at, before, how
-  from done
-), woken as materialized (
-  select pg_notify(current_schema(), '') from done where becomes = 'pending' limit 1
+  insert into ended (number, seq, at, ordinal, attempt, token, runner, claim_seq, claimed_at,
+                     before, outcome)
+  select last, nextval('event_seq_seq'),
+         coalesce($8::float8, extract(epoch from clock_timestamp())::float8), ordinal, nth, fence,
+         runner, claim_seq, claimed_at, before, how
+  from turn cross join done
 )
-select place from done left join woken on true;
+select place from done;
 
 -- name: release
 with held as materialized (
@@ -514,7 +514,8 @@ select number, load_key, gpus, vram from lane order by number;
 
 -- name: cell_rows
 select cell.ordinal, fingerprint, id, path, lane, priority, state, ready, attempt, tries, token,
-       ended_token, runner, expires, coalesce(cell.last, (
+       ended_token, runner, expires, coalesce(
+         (select seq from ended where number = cell.last), (
          select seq from event where event.ordinal = cell.ordinal and kind = 'finished'
          order by seq desc limit 1))
 from cell join identity using (ordinal)
@@ -553,7 +554,7 @@ select cell.ordinal, identity.fingerprint, identity.id, identity.path, cell.stat
        coalesce('{"outcome": ' || ended.outcome || '}', old.data),
        case when %(whole)s then spec.spec end, case when %(whole)s then spec.terms end
 from cell join identity using (ordinal)
-  left join ended on ended.seq = cell.last
+  left join ended on ended.number = cell.last
   left join lateral (
     select data from event where event.ordinal = cell.ordinal and kind = 'finished'
     order by seq desc limit 1
@@ -568,7 +569,7 @@ select cell.ordinal, identity.fingerprint, identity.id, identity.path, cell.stat
        coalesce('{"outcome": ' || ended.outcome || '}', old.data),
        case when %(whole)s then spec.spec end, case when %(whole)s then spec.terms end
 from cell join identity using (ordinal)
-  left join ended on ended.seq = cell.last
+  left join ended on ended.number = cell.last
   left join lateral (
     select data from event where event.ordinal = cell.ordinal and kind = 'finished'
     order by seq desc limit 1
@@ -613,9 +614,9 @@ order by seq;
 with recursive named as materialized (
   select ordinal, fingerprint as name from identity where fingerprint = any (%(among)s::text[])
 ), ends as (
-  select ended.* from named join cell using (ordinal) join ended on ended.seq = cell.last
+  select ended.* from named join cell using (ordinal) join ended on ended.number = cell.last
   union all
-  select ended.* from ends join ended on ended.seq = ends.before
+  select ended.* from ends join ended on ended.number = ends.before
 ), told as (
   select seq, at, kind, ordinal, fingerprint, data from named join event using (ordinal)
   union all
