@@ -105,7 +105,7 @@ def test_words_that_yaml_once_took_for_truths_are_names(
         (
             "c: {sink: 4}",
             "c.sink",
-            "a config has its steps below 'attention': {attention: {sink: …}}",
+            "is a step; a config has its steps below 'attention': {attention",
         ),
         ("c: {atention: {sink: 4}}", "c.atention", "no key 'atention' here; did you mean"),
         ("c: [{sink: 4}]", "c", "must be a mapping of attention, settings, everywhere, not a list"),
