@@ -39,7 +39,7 @@ def test_assign_plans_tells_and_writes_the_tasks_of_each_machine(user: User) -> 
     said = user.run(*words, code=1).stdout  # some fit nowhere
     assert "instead of" in said
     assert "no plan takes less than" in said
-    assert "fits nowhere: huge/dense/mock_benchmark/r0" in said
+    assert said.count("fits nowhere: huge/dense/mock_benchmark/r0 and 3 others: ") == 1
     assert (user.folder / "plan.svg").read_text().startswith("<svg")
     plan = user.json(*words, code=1)
     assert plan["gap"] == plan["makespan"] / plan["lower_bound"] - 1
@@ -97,6 +97,10 @@ def test_wrong_input_is_told(user: User) -> None:
         "is no whole capability report"
         in user.run("assign", "study.yaml", "--reports", ".", code=2).stderr
     )
+    for place in (".", "nowhere/plan.svg"):
+        said = user.run("assign", "study.yaml", *REPORTS, "--gantt", place, code=2).stderr
+        assert "name a file to draw the plan in" in said
+    assert not (user.folder / "tasks").exists()
     assert "is no rate" in user.run("assign", "study.yaml", "--bandwidth", "fast", code=2).stderr
 
 
@@ -157,3 +161,46 @@ def test_a_host_takes_only_what_it_was_given(user: User, monkeypatch: pytest.Mon
     assert "is for board, desktop, laptop, and this is 'lab9'" in unknown
     nothing = user.run(*wrong[:3], "--results", "elsewhere", code=2).stderr
     assert "run `benchfleet assign` first" in nothing
+
+
+GUIDE = """\
+campaign: study
+matrix: {models: [{name: local, adapter: none}]}
+phases:
+  - name: prerequisites
+    matrix:
+      benchmarks:
+        - command: {experiment: P1, argv: [python, run.py], config: prerequisites/p1_config.json,
+            output: results/p1_results.json, critical: true}
+        - command: {experiment: P2, argv: [python, run.py], config: prerequisites/p1_config.json}
+"""
+
+
+def test_a_file_of_tasks_that_names_experiments_alone_is_run(
+    user: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The example of the guide for homes, word by word."""
+    user.write(GUIDE)
+    (user.folder / "prerequisites").mkdir()
+    (user.folder / "prerequisites" / "p1_config.json").write_text("{}")
+    (user.folder / "run.py").write_text("print('{\"passed\": true}')\n")
+    (user.folder / "tasks").mkdir()
+    task = {
+        "experiment": "P1",
+        "config": "prerequisites/p1_config.json",
+        "output": "results/p1_results.json",
+    }
+    tasks = {"machine": "machine1-hostname", "phase": "prerequisites", "tasks": [task]}
+    file = user.folder / "tasks" / "machine1-hostname_tasks.json"
+    monkeypatch.setenv("BENCHFLEET_HOST", "machine1-hostname")
+    file.write_text(json.dumps({**tasks, "tasks": [{**task, "experiment": "p1"}]}))
+    said = user.run("work", "study.yaml", "--assigned", code=2).stderr
+    assert "names the experiment 'p1', which" in said
+    assert "study.yaml does not have; there are P1, P2" in said
+    file.write_text(json.dumps({"machine": "machine1-hostname"}))
+    said = user.run("work", "study.yaml", "--assigned", code=2).stderr
+    assert "is no file of tasks: it has no 'tasks' in it" in said
+    file.write_text(json.dumps(tasks))
+    done = user.json("work", "study.yaml", "--assigned", "--cpu-slots", "1")
+    assert done["counts"]["success"] == 1
+    assert list(user.published()) == ["local/dense/P1"]

@@ -23,7 +23,7 @@ from benchfleet.ledger.base import Ledger
 from benchfleet.machines.probe import report
 from benchfleet.machines.probe.report import Capability
 
-_SHOWN = 12  # cells of a kind that are named
+_SHOWN = 12  # reasons that are told
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -80,6 +80,9 @@ def main(arguments: argparse.Namespace) -> int:
     if arguments.limit is not None:
         message = "makes cells for a trial, which no plan is needed for; run them where you are"
         raise CampaignError("command line", [Mistake(key="--limit", message=message)])
+    if arguments.gantt and (arguments.gantt.is_dir() or not arguments.gantt.parent.is_dir()):
+        why = "is a folder" if arguments.gantt.is_dir() else "lies in no folder that there is"
+        raise BenchfleetError(f"--gantt {arguments.gantt} {why}; name a file to draw the plan in")
     campaign = load_campaign(arguments.campaign)
     if arguments.results is not None:
         campaign = campaign.with_results(arguments.results)
@@ -181,11 +184,16 @@ def lines(bench: Bench, plan: Assignment, files: Mapping[str, Path]) -> Iterator
     for name, (begin, end) in plan.phases.items():
         if name:
             yield f"phase {name}: from {duration(begin)} to {duration(end)}"
-    for place, (cell, why) in enumerate(plan.nowhere.items()):
+    alike: dict[str, list[str]] = {}  # by the reason
+    for cell, why in plan.nowhere.items():
+        alike.setdefault(why, []).append(cell)
+    for place, (why, cells) in enumerate(alike.items()):
         if place == _SHOWN:
-            yield f"… and {len(plan.nowhere) - _SHOWN} more fit nowhere; --json names them"
+            rest = sum(map(len, list(alike.values())[_SHOWN:]))
+            yield f"… and {rest} more fit nowhere; --json names them"
             break
-        yield f"fits nowhere: {cell}: {why}"
+        others = f" and {counted(len(cells) - 1, 'other')}" if len(cells) > 1 else ""
+        yield f"fits nowhere: {cells[0]}{others}: {why}"
     if plan.given:
         known = ", ".join(f"{count} by {_BY[name]}" for name, count in plan.times.items())
         yield f"times: {known}"

@@ -15,6 +15,9 @@ _COLOURS = (
     "#ff9da6", "#79706e",
 )  # fmt: skip
 _LOADING = "#d5d5d5"
+_WAITING = "░"
+_SETUP = "bringing and loading a model"
+_NARROW = 3.0  # pixels: bars without an edge
 _ROW, _BAR, _LEFT, _RIGHT, _SPAN = 26, 18, 150, 24, 780  # pixels
 _TICKS = 8  # at most
 _MINUTE, _HOUR, _DAY = 60, 3600, 86_400
@@ -55,11 +58,16 @@ def text(plan: Assignment) -> Iterator[str]:
             middle = (place + 0.5) * plan.makespan / _WIDTH
             for begin, end, model, _ in bars:
                 if begin <= middle < end:
-                    line[place] = letters[model] if model else "░"
+                    line[place] = letters[model] if model else _WAITING
+        for begin, end, model, _ in bars:  # cells too short for a column of their own
+            place = min(_WIDTH - 1, int((begin + end) / 2 / plan.makespan * _WIDTH))
+            if model and line[place] in (" ", _WAITING):
+                line[place] = letters[model]
         yield f"{name:<{wide}} │{''.join(line)}│ {duration(max(end for _, end, _, _ in bars))}"
     if found:
         yield f"{'':<{wide}}  0{duration(plan.makespan):>{_WIDTH - 1}}"
-        yield ", ".join(f"{letters[name]} {name}" for name in models)
+        legend = [f"{letters[name]} {name}" for name in models]
+        yield ", ".join([*legend, f"{_WAITING} {_SETUP}"] if plan.setups else legend)
 
 
 def svg(plan: Assignment, *, title: str) -> str:
@@ -105,11 +113,13 @@ def svg(plan: Assignment, *, title: str) -> str:
         )
         for begin, end, model, label in bars:
             told = f"{label} ({duration(end - begin)})"
+            length = max(1.5 if model else 0.5, (end - begin) * scale)
+            edge = ' stroke="white" stroke-width="0.6"' if length > _NARROW else ""
             lines.append(
                 f'<rect x="{left + begin * scale:.2f}" y="{y:.1f}" '
-                f'width="{max(0.5, (end - begin) * scale):.2f}" height="{_BAR}" '
-                f'fill="{colours[model] if model else _LOADING}" stroke="white" '
-                f'stroke-width="0.6"><title>{escape(told)}</title></rect>'
+                f'width="{length:.2f}" height="{_BAR}" '
+                f'fill="{colours[model] if model else _LOADING}"{edge}>'
+                f"<title>{escape(told)}</title></rect>"
             )
     for x, line, name in keys:
         y = foot + 34 + 20 * line
@@ -151,7 +161,7 @@ def _models(plan: Assignment) -> list[str]:
 def _keys(models: Sequence[str], left: int) -> Iterator[tuple[int, int, str]]:
     """Where each entry of the legend stands: pixels, line, name."""
     x, line = left, 0
-    for name in (*models, "bringing and loading a model"):
+    for name in (*models, _SETUP):
         size = 40 + 7 * len(name)
         if x + size > left + _SPAN and x > left:
             x, line = left, line + 1

@@ -150,6 +150,18 @@ def test_the_plan_is_drawn(study: Campaign) -> None:
     assert drawn.count("<rect") >= len(plan.given)
     assert "one after the other; no plan takes less than" in headline(plan)
     assert any(line.startswith("desktop") for line in text(plan))
+    assert list(text(plan))[-1].endswith("░ bringing and loading a model")
+
+
+def test_a_cell_too_short_to_see_is_drawn_all_the_same(study: Campaign) -> None:
+    plan = _plan(study, SMALL)
+    short = [replace(one, end=one.begin + 0.001) for one in plan.given]
+    plan = replace(plan, given=short, makespan=1e6)
+    for host in {one.host for one in short}:
+        slots = [line for line in text(plan) if line.startswith(host)]
+        assert any(letter in line for line in slots for letter in "ABC")
+    for bar in svg(plan, title="").split("<rect")[2:]:
+        assert float(bar.partition('width="')[2].partition('"')[0]) >= 0.5
 
 
 def test_what_is_compared_with_what_ran_is_run_in_the_same_form(study: Campaign) -> None:
@@ -206,5 +218,5 @@ def test_plans_for_boards_laptops_desktops_and_boxes_are_within_2_percent_of_the
     cells = campaign.matrix.expand()
     assert len(cells) == 200
     for machines in (MACHINES, SMALL):
-        plan = Assigner(campaign, machines, []).plan(cells)
+        plan = Assigner(campaign, machines, []).plan(cells, limit=0.3, seconds=1000)
         assert plan.gap <= 0.02
