@@ -6,10 +6,9 @@ import contextlib
 import math
 import socket
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 
 from benchfleet.domain.attempt import Claim
-from benchfleet.domain.event import Event
 from benchfleet.domain.failure import Failure, Kind, Stage
 from benchfleet.domain.state import State
 from benchfleet.engines.base import (
@@ -29,6 +28,7 @@ from benchfleet.errors import ClaimLost, LedgerAway, LedgerFull, ResultsError
 from benchfleet.ledger.base import Ledger
 from benchfleet.runner.attempt import Attempt, Ended
 from benchfleet.runner.attempts import Attempts, unwritable
+from benchfleet.runner.cancelling import Cancelling
 from benchfleet.runner.course import Course
 from benchfleet.runner.fill import Filler
 from benchfleet.runner.hosts import Hosts
@@ -38,7 +38,6 @@ from benchfleet.runner.sharing import Sharing
 from benchfleet.runner.slots import Slot, Slots, label
 
 HOLD = 0.02  # seconds in which samples wait for their verdict, to be written with it
-CANCEL_GRACE = 30.0  # seconds that a cancelled cell has to stop after the sample at hand
 
 Background = Callable[[Callable[[], None]], object]  # runs what it is given soon
 
@@ -61,15 +60,21 @@ class Cells:
         background: Background,
         host: str = "",
     ) -> None:
-        self._ledger, self._engine, self._inbox, self._keeper = ledger, engine, inbox, keeper
+        self._ledger, self._inbox, self._keeper = ledger, inbox, keeper
         self._course, self._slots, self._hosts, self._filler = course, slots, hosts, filler
         self._attempts, self._background = attempts, background
         self._sharing = Sharing()
         self._here = host or socket.gethostname()
         self._ended: deque[Ended] = deque()  # to be written
         self._held: dict[str, tuple[float, Slot, Attempt]] = {}  # samples, the oldest first
-        self._cancelled: set[str] = set()  # of which somebody asked so, since the last look
-        self._stopping: list[tuple[Slot, Attempt]] = []  # as they were asked to
+        self.cancelling = Cancelling(
+            ledger=ledger,
+            engine=engine,
+            inbox=inbox,
+            keeper=keeper,
+            slots=slots,
+            abandon=self.abandon,
+        )
         self.under_way = 0  # attempts that are being written
         self.ran = 0  # attempts that ended, well or badly
 
@@ -276,7 +281,8 @@ class Cells:
         self._attempts.abandon(attempt)
         self._course.count()
         cell, samples = attempt.claim.path, attempt.done
-        if attempt.cancelled_at is not None or self._is_cancelled(attempt.claim):
+        fingerprint = attempt.claim.lease.fingerprint
+        if attempt.cancelled_at is not None or self.cancelling.has(fingerprint):
             self._course.say("cell_cancelled", cell=cell, message="cancelled", samples=samples)
         else:
             self._course.say("claim_lost", cell=cell, message="another runner holds it now")
@@ -285,38 +291,6 @@ class Cells:
         """Count the cell so, unless this runner claimed it again meanwhile."""
         if not self._keeper.holds(claim.lease.fingerprint):
             self._course.progress.move(claim.lease.fingerprint, state)
-
-    def _is_cancelled(self, claim: Claim) -> bool:
-        with contextlib.suppress(LedgerAway):
-            return any(self._ledger.cells(states=["cancelled"], among=[claim.lease.fingerprint]))
-        self._cancelled.add(claim.lease.fingerprint)  # to be asked again
-        return False
-
-    def follow(self, events: Sequence[Event]) -> None:
-        """What happened; what is cancelled is stopped at the next look."""
-        self._cancelled.update(e.fingerprint for e in events if e.kind == "cancel_asked")
-
-    def see_cancelled(self) -> None:
-        """Stop what somebody cancelled after the sample at hand, and end what does not stop."""
-        stopping, self._stopping = self._stopping, []
-        for slot, attempt in stopping:
-            if slot.attempt is not attempt or attempt.cancelled_at is None:
-                continue
-            if self._inbox.now() - attempt.cancelled_at > CANCEL_GRACE:
-                self._slots.kill(slot)  # whatever was asked of its cell since
-                self.abandon(attempt)
-            else:
-                self._stopping.append((slot, attempt))
-        asked, self._cancelled = self._cancelled, set()
-        for slot in self._slots if asked else ():
-            running = slot.attempt
-            if running is None or running.claim.lease.fingerprint not in asked:
-                continue
-            if running.cancelled_at is None and self._is_cancelled(running.claim):
-                running.cancelled_at = self._inbox.now()
-                self._keeper.drop(running.claim.lease)
-                self._stopping.append((slot, running))
-                self._engine.stop(slot.id, running.key)
 
     def let_go(self, claim: Claim, reason: str) -> None:
         """Give back a cell that was claimed and never begun."""

@@ -72,7 +72,7 @@ class Stopping:
         if slot is None or (attempt := slot.attempt) is None:
             return
         self._filler.follow()  # somebody may have cancelled it
-        self._cells.see_cancelled()
+        self._cells.cancelling.look()
         if attempt.cancelled_at is None:
             self._slots.kill(slot)
             self._cells.abandon(attempt)
