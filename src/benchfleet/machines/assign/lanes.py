@@ -57,10 +57,7 @@ class Lanes:
         self.work = [0.0] * len(self.slots)  # seconds, with loading and bringing
         self.having: dict[tuple[str, str], int] = {}  # lanes with each model that is brought
         self._brings: dict[tuple[str, str], int] = {}  # the lane that brings it
-        self._waits = {  # whether a slot may have to wait for what another brings
-            host: len(lanes) > 1 and any(bring for _, bring in problem.setups[host].values())
-            for host, lanes in self._of_host.items()
-        }
+        self._shared = dict.fromkeys(problem.slots, 0)  # models brought that several lanes want
         by_host: dict[str, dict[int, int]] = {}
         for (number, host, place), count in placed.items():
             width = problem.groups[number].ways[host].width
@@ -117,6 +114,8 @@ class Lanes:
     def _bring(self, host: str, model: str, lane: int, sign: int, seconds: float) -> None:
         """The first lane that has the model brings it; when that gives it up, another does."""
         having = self.having[host, model] = self.having.get((host, model), 0) + sign
+        if having + (sign < 0) == 2:
+            self._shared[host] += sign
         if sign > 0 and having == 1:
             self._brings[host, model] = lane
             self.work[lane] += seconds
@@ -138,7 +137,7 @@ class Lanes:
     def _ends(self, host: str) -> Sequence[float]:
         """When each slot of the machine is done that does anything."""
         lanes = self._of_host[host]
-        if self._waits[host]:
+        if self._shared[host]:
             ends = [0.0] * self.problem.slots[host]
             alone = self._gangs[host]
             seconds = [self._seconds[lane] for lane in lanes]

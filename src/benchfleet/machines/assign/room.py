@@ -11,6 +11,7 @@ from .problem import Problem, Way
 from .schedule import gangs
 
 UNITS = 100_000  # that the makespan is counted in
+_THRESHOLDS = 8  # of the times at which models may be there, about so many are counted from
 _IN_A_ROW = 4  # so many long cells one after the other in a slot are counted
 
 
@@ -145,8 +146,12 @@ class Room:
         model = self._model
         whole = len(weights) == len(self.parts)
         model.add(self._area(used, weights, 0) <= slots * self._end)
-        for name, (here, parts) in used.items():
-            if not (bring := self._bring(name)) or len(used) + slots == 2:
+        if len(weights) == slots == 1 and whole:  # it brings all of them itself
+            return
+        longest = sorted(used, key=self._bring)
+        for name in longest[:: max(1, len(longest) // _THRESHOLDS)]:
+            here, parts = used[name]
+            if not (bring := self._bring(name)):
                 continue
             area = self._area(used, weights, bring)
             having = [here] if whole else [parts[p][0] for p in weights if p in parts]

@@ -17,14 +17,14 @@ from .walk import GOOD, ended, walked
 
 SECONDS = 9.0  # by the clock, that a plan takes at most
 _BRIEF = 0.25  # of a walk: before CP-SAT is asked, which needs a plan to begin with
-_ROUNDS = (  # of CP-SAT: how long, and whether to tell slots apart where cells are few
+_ROUNDS = (  # of CP-SAT: how long, and whether to tell slots apart where kinds of cells are few
     (0.2, False),
     (0.4, True),
     (0.4, True),
     (0.4, True),
 )
 _ALONE = 10.0  # walks where there is no CP-SAT
-_FEW = 4000  # cells times slots
+_FEW = 1200  # kinds of cells times slots
 
 
 def available() -> bool:
@@ -77,7 +77,7 @@ class _Planner:
     def work(self, limit: float) -> None:
         """Round after round CP-SAT and a walk look for a better plan at the same time."""
         problem = self._problem
-        cells = sum(g.count * problem.slots[host] for g in problem.groups for host in g.ways)
+        numbers = sum(problem.slots[host] for group in problem.groups for host in group.ways)
         with Solving(self._left) as solving:
             self.walk(_BRIEF * limit)
             for number, (part, apart) in enumerate(_ROUNDS):
@@ -88,7 +88,7 @@ class _Planner:
                         problem=problem,
                         known=ended(self.plan),
                         bound=self.bound,
-                        apart=apart and cells <= _FEW,
+                        apart=apart and numbers <= _FEW,
                         seed=self._seed + number,
                         limit=part * limit,
                         seconds=self._left(),
