@@ -19,7 +19,7 @@ from benchfleet import registry
 from benchfleet.domain.attempt import RunnerId
 from benchfleet.domain.cell import Cell, Config, Model, Workload
 from benchfleet.domain.resource import Choice, Need, Offer
-from benchfleet.ledger.sqlite import SqliteLedger
+from benchfleet.ledger.sqlite.ledger import SqliteLedger
 from benchfleet.policies.base import Work
 
 WAITING, FITTING, MODELS = 1_000_000, 100, 10

@@ -31,7 +31,7 @@ def write(file: Path) -> None:
 def once(work: Path) -> None:
     """In a process of its own: what expanding and enrolling take."""
     from benchfleet.campaign.load import load_campaign
-    from benchfleet.ledger.sqlite import SqliteLedger
+    from benchfleet.ledger.sqlite.ledger import SqliteLedger
 
     begun = time.perf_counter()
     cells = load_campaign(work / "enroll.yaml").matrix.expand()

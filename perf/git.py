@@ -23,7 +23,7 @@ import measure
 from benchfleet.domain.attempt import RunnerId
 from benchfleet.domain.event import Event
 from benchfleet.domain.resource import Offer
-from benchfleet.ledger.git import GitLedger
+from benchfleet.ledger.git.ledger import GitLedger
 from benchfleet.testing import sample_cell
 
 CELLS = 8_000

@@ -22,9 +22,9 @@ from benchfleet.domain.attempt import Outcome, RunnerId
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.names import entry_name
 from benchfleet.domain.resource import Offer
-from benchfleet.ledger.git import GitLedger
-from benchfleet.ledger.git_address import Refs
-from benchfleet.ledger.git_log import Fact, message, written
+from benchfleet.ledger.git.address import Refs
+from benchfleet.ledger.git.ledger import GitLedger
+from benchfleet.ledger.git.log import Fact, message, written
 from benchfleet.results.places.git import run_of
 from benchfleet.testing import sample_cell
 

@@ -34,9 +34,9 @@ import psycopg
 from benchfleet.domain.attempt import Outcome, RunnerId
 from benchfleet.domain.resource import Choice, Offer
 from benchfleet.ledger.copying import Tables
-from benchfleet.ledger.postgres import PostgresLedger
+from benchfleet.ledger.postgres.ledger import PostgresLedger
 from benchfleet.ledger.rows import CellTexts
-from benchfleet.ledger.sqlite import SqliteLedger
+from benchfleet.ledger.sqlite.ledger import SqliteLedger
 from benchfleet.testing import sample_cell
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))

@@ -73,7 +73,7 @@ def simulated(slots: int, cells: int, work: Path, *, before: int, most: int) -> 
     from benchfleet.domain.attempt import RunnerId
     from benchfleet.domain.resource import Device
     from benchfleet.engines.base import SlotSpec
-    from benchfleet.ledger.sqlite import SqliteLedger
+    from benchfleet.ledger.sqlite.ledger import SqliteLedger
     from benchfleet.results.layout import Layout
     from benchfleet.runner.leases import LeaseKeeper
     from benchfleet.runner.loop import Runner

@@ -17,7 +17,7 @@ from benchfleet.domain.attempt import Outcome
 from benchfleet.domain.event import Event
 from benchfleet.domain.resource import Offer
 from benchfleet.errors import ClaimLost
-from benchfleet.ledger.git import GitLedger
+from benchfleet.ledger.git.ledger import GitLedger
 
 url, folder, batch, lease, hours, slow = sys.argv[1:]
 runner = str(uuid.uuid4())

@@ -114,8 +114,8 @@ class Bench:
 
     def _carried(self) -> dict[str, Any]:
         """What a ledger is told that takes results along."""
-        from benchfleet.ledger.git_address import address_of
-        from benchfleet.ledger.sqlite_file import mount_table, network_file_system
+        from benchfleet.ledger.git.address import address_of
+        from benchfleet.ledger.sqlite.file import mount_table, network_file_system
         from benchfleet.results.places.git import Carrier, GitPlace
 
         folder = self.layout.root / ".ledger"
@@ -284,7 +284,7 @@ class Bench:
                     f"{error}\nIt is left there while a runner may hold {held[0]}: end that runner,"
                     " or wait until its lease ran out."
                 ) from error
-            from benchfleet.ledger.sqlite_file import set_aside
+            from benchfleet.ledger.sqlite.file import set_aside
 
             return set_aside(file)
         return None

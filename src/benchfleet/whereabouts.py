@@ -76,7 +76,7 @@ class Whereabouts:
         repository and go nowhere else, and how large a file may be, in bytes."""
         if self.bench.campaign.place or not self.bench.url.startswith("git+"):
             return 0, 0
-        from benchfleet.ledger.git_address import address_of
+        from benchfleet.ledger.git.address import address_of
 
         large = address_of(self.bench.url).large
         folders = (self.bench.layout.published(r.path) for r in records if r.state == "success")

@@ -15,7 +15,7 @@ import pytest
 from benchfleet.domain.attempt import Outcome, RunnerId
 from benchfleet.domain.names import path_part
 from benchfleet.domain.resource import Offer
-from benchfleet.ledger.sqlite import SqliteLedger
+from benchfleet.ledger.sqlite.ledger import SqliteLedger
 from benchfleet.testing import sample_cell
 
 from .conftest import MOCK, User

@@ -15,7 +15,7 @@ import pytest
 from benchfleet.cli import slots as slots_verb
 from benchfleet.cli.main import main
 from benchfleet.domain.event import Event
-from benchfleet.ledger.sqlite import SqliteLedger
+from benchfleet.ledger.sqlite.ledger import SqliteLedger
 from benchfleet.machines.nvml import RECORDING
 
 from .conftest import User, until

@@ -6,9 +6,9 @@ import uuid
 from collections.abc import Callable
 
 from benchfleet.ledger.base import Ledger
-from benchfleet.ledger.git import GitLedger
+from benchfleet.ledger.git.ledger import GitLedger
 from benchfleet.ledger.memory import MemoryLedger
-from benchfleet.ledger.sqlite import SqliteLedger
+from benchfleet.ledger.sqlite.ledger import SqliteLedger
 from benchfleet.testing import LedgerContract
 from postgres import need_postgres, shared_postgres
 from repositories import make_bare
@@ -36,7 +36,7 @@ class TestPostgresLedger(LedgerContract):
         return self.open_again(clock, lease)
 
     def open_again(self, clock: Callable[[], float], lease: float) -> Ledger:
-        from benchfleet.ledger.postgres import PostgresLedger
+        from benchfleet.ledger.postgres.ledger import PostgresLedger
 
         url = shared_postgres().url()
         return PostgresLedger(url, campaign=self.campaign, clock=clock, lease=lease)

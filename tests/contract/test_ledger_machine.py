@@ -9,9 +9,9 @@ from typing import Any
 from hypothesis import HealthCheck, settings
 
 from benchfleet.ledger.base import Ledger
-from benchfleet.ledger.git import GitLedger
+from benchfleet.ledger.git.ledger import GitLedger
 from benchfleet.ledger.memory import MemoryLedger
-from benchfleet.ledger.sqlite import SqliteLedger
+from benchfleet.ledger.sqlite.ledger import SqliteLedger
 from benchfleet.testing.ledger_machine import LEASE, LedgerMachine
 from postgres import need_postgres, shared_postgres
 from repositories import make_bare
@@ -34,7 +34,7 @@ class SqliteMachine(LedgerMachine):
 class PostgresMachine(LedgerMachine):
     def make_ledger(self, folder: Path, clock: Callable[[], float], lease: float) -> Ledger:
         need_postgres()
-        from benchfleet.ledger.postgres import PostgresLedger
+        from benchfleet.ledger.postgres.ledger import PostgresLedger
 
         url = shared_postgres().url()
         return PostgresLedger(url, campaign=folder.name, clock=clock, lease=lease)

@@ -9,8 +9,8 @@ from pathlib import Path
 from benchfleet.bench import open_bench
 from benchfleet.campaign.load import load_campaign
 from benchfleet.domain.cell import Cell
-from benchfleet.ledger.git import GitLedger
-from benchfleet.ledger.git_hosted import HostedLedger
+from benchfleet.ledger.git.hosted import HostedLedger
+from benchfleet.ledger.git.ledger import GitLedger
 from benchfleet.ledger.memory import MemoryLedger
 from benchfleet.results.earlier import Entry
 from benchfleet.results.layout import Layout

@@ -27,8 +27,8 @@ from benchfleet.errors import (
     LedgerUnreachable,
 )
 from benchfleet.git.objects import Objects
-from benchfleet.ledger.git import GitLedger
-from benchfleet.ledger.git_log import lines_of
+from benchfleet.ledger.git.ledger import GitLedger
+from benchfleet.ledger.git.log import lines_of
 from benchfleet.ledger.history import counts
 from benchfleet.testing import FakeClock, sample_cell
 from git_workers import lines, published, rest, workers

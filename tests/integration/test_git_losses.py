@@ -13,8 +13,9 @@ from benchfleet.domain.attempt import Lease, Outcome, RunnerId
 from benchfleet.domain.resource import Offer
 from benchfleet.errors import LedgerUnreachable
 from benchfleet.git.objects import Objects
-from benchfleet.ledger import git_sharing, git_tidying
-from benchfleet.ledger.git import GitLedger
+from benchfleet.ledger.git import sharing as git_sharing
+from benchfleet.ledger.git import tidying as git_tidying
+from benchfleet.ledger.git.ledger import GitLedger
 from benchfleet.testing import sample_cell
 from repositories import git, make_bare
 

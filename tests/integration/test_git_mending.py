@@ -16,7 +16,7 @@ from benchfleet.domain.attempt import Lease, Outcome, RunnerId
 from benchfleet.domain.resource import Offer
 from benchfleet.errors import ClaimLost
 from benchfleet.git.objects import Objects
-from benchfleet.ledger.git import GitLedger
+from benchfleet.ledger.git.ledger import GitLedger
 from benchfleet.testing import FakeClock, sample_cell
 from repositories import git, make_bare
 

@@ -13,8 +13,8 @@ from benchfleet.domain.attempt import Lease, Outcome, RunnerId
 from benchfleet.domain.event import Event
 from benchfleet.domain.resource import Offer
 from benchfleet.git.objects import Objects
-from benchfleet.ledger import git_tidying
-from benchfleet.ledger.git import GitLedger
+from benchfleet.ledger.git import tidying as git_tidying
+from benchfleet.ledger.git.ledger import GitLedger
 from benchfleet.testing import FakeClock, sample_cell
 from repositories import git, make_bare
 

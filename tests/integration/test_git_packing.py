@@ -10,7 +10,7 @@ from benchfleet.domain.resource import Offer
 from benchfleet.git.objects import Objects
 from benchfleet.git.packing import Packer
 from benchfleet.git.process import Git
-from benchfleet.ledger.git import GitLedger
+from benchfleet.ledger.git.ledger import GitLedger
 from benchfleet.testing import sample_cell
 from repositories import git, make_bare
 

@@ -18,7 +18,7 @@ import pytest
 from benchfleet.domain.attempt import Outcome, RunnerId
 from benchfleet.domain.resource import Offer
 from benchfleet.errors import LedgerAway
-from benchfleet.ledger.git import GitLedger
+from benchfleet.ledger.git.ledger import GitLedger
 from benchfleet.testing import sample_cell
 from git_workers import lines, published, rest, workers
 from repositories import make_bare

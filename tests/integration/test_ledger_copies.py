@@ -19,9 +19,9 @@ from benchfleet.domain.resource import Choice, Offer
 from benchfleet.errors import ClaimLost, LedgerAbsent, LedgerError
 from benchfleet.ledger.checking import faults
 from benchfleet.ledger.copying import SqlTables, copy
-from benchfleet.ledger.git import GitLedger
-from benchfleet.ledger.rights import to_look, to_run
-from benchfleet.ledger.sqlite import SqliteLedger
+from benchfleet.ledger.git.ledger import GitLedger
+from benchfleet.ledger.postgres.rights import to_look, to_run
+from benchfleet.ledger.sqlite.ledger import SqliteLedger
 from benchfleet.testing import FakeClock, sample_cell
 from postgres import Postgres
 
@@ -44,7 +44,7 @@ def opened(tmp_path: Path, postgres: Postgres, clock: FakeClock) -> Any:
     with ExitStack() as open_ones:
 
         def opened(place: str) -> SqlTables:
-            from benchfleet.ledger.postgres import PostgresLedger
+            from benchfleet.ledger.postgres.ledger import PostgresLedger
 
             if place.startswith("sqlite"):
                 ledger: Any = SqliteLedger(tmp_path / place, campaign=campaign, clock=clock)
@@ -258,7 +258,7 @@ def test_a_history_that_lacks_an_attempt_is_told(opened: Opened, clock: FakeCloc
 
 def test_a_role_needs_no_more_rights_than_are_said(postgres: Postgres) -> None:
     psycopg = pytest.importorskip("psycopg")
-    from benchfleet.ledger.postgres import PostgresLedger
+    from benchfleet.ledger.postgres.ledger import PostgresLedger
 
     campaign, some = f"r{uuid.uuid4().hex[:8]}", uuid.uuid4().hex[:8]
     runs, looks = f"runs_{some}", f"looks_{some}"

@@ -38,7 +38,7 @@ import sys, uuid
 from benchfleet.domain.attempt import Outcome
 from benchfleet.domain.resource import Choice, Offer
 from benchfleet.errors import ClaimLost
-from benchfleet.ledger.postgres import PostgresLedger
+from benchfleet.ledger.postgres.ledger import PostgresLedger
 
 url, campaign, lease, chosen = sys.argv[1:]
 ledger = PostgresLedger(url, campaign=campaign, lease=float(lease))
@@ -154,7 +154,7 @@ def opened(postgres: Postgres, campaign: str) -> Iterator[Callable[..., Any]]:
     with ExitStack() as open_ones:
 
         def opened(**options: Any) -> Any:
-            from benchfleet.ledger.postgres import PostgresLedger
+            from benchfleet.ledger.postgres.ledger import PostgresLedger
 
             url = options.pop("url", postgres.url())
             ledger = PostgresLedger(url, campaign=campaign, **options)
@@ -176,7 +176,7 @@ def finishes(ledger: Any) -> Counter[str]:
 def test_every_cell_is_finished_once_whatever_happens_to_servers_lines_and_workers(
     own_postgres: Postgres, campaign: str
 ) -> None:
-    from benchfleet.ledger.postgres import PostgresLedger
+    from benchfleet.ledger.postgres.ledger import PostgresLedger
 
     cells = [sample_cell(n, model=f"model-{n % 7}", priority=n % 3) for n in range(2000)]
     workers: list[subprocess.Popen[str]] = []
@@ -287,7 +287,7 @@ def test_what_was_committed_outlives_a_crash_whatever_the_server_is_told(
 def test_a_server_that_stays_away_is_named_once_patience_ends(
     own_postgres: Postgres, campaign: str
 ) -> None:
-    from benchfleet.ledger.postgres import PostgresLedger
+    from benchfleet.ledger.postgres.ledger import PostgresLedger
 
     with closing(PostgresLedger(own_postgres.url(), campaign=campaign, patience=0.3)) as ledger:
         own_postgres.stop()
@@ -301,7 +301,7 @@ def test_a_server_that_stays_away_is_named_once_patience_ends(
 def test_whoever_opens_it_while_the_server_restarts_waits_for_that(
     own_postgres: Postgres, campaign: str
 ) -> None:
-    from benchfleet.ledger.postgres import PostgresLedger
+    from benchfleet.ledger.postgres.ledger import PostgresLedger
 
     own_postgres.stop()
     found: list[object] = []
@@ -335,7 +335,7 @@ def test_whoever_opens_it_while_the_server_restarts_waits_for_that(
 def test_opening_waits_for_what_passes_by_itself_alone(said: str, seconds: float) -> None:
     import psycopg
 
-    from benchfleet.ledger.connections import opening_patience
+    from benchfleet.ledger.postgres.connections import opening_patience
 
     assert opening_patience(psycopg.OperationalError(said), 120.0) == seconds
 
@@ -343,7 +343,7 @@ def test_opening_waits_for_what_passes_by_itself_alone(said: str, seconds: float
 ASLEEP = """
 import sys
 from contextlib import closing
-from benchfleet.ledger.postgres import PostgresLedger
+from benchfleet.ledger.postgres.ledger import PostgresLedger
 
 url, campaign = sys.argv[1:]
 with closing(PostgresLedger(url, campaign=campaign, patience=0.2)) as ledger:
@@ -575,7 +575,7 @@ def test_a_choice_of_what_another_enrolled_since_is_claimed_from(
 def test_whoever_listens_is_told_when_cells_became_claimable(
     own_postgres: Postgres, campaign: str
 ) -> None:
-    from benchfleet.ledger.postgres import PostgresLedger
+    from benchfleet.ledger.postgres.ledger import PostgresLedger
 
     told = threading.Event()
 
@@ -656,7 +656,7 @@ def test_a_ledger_whose_tables_are_gone_is_named(
 
 
 def test_closing_ends_the_patience_of_whoever_waits(own_postgres: Postgres, campaign: str) -> None:
-    from benchfleet.ledger.postgres import PostgresLedger
+    from benchfleet.ledger.postgres.ledger import PostgresLedger
 
     ledger = PostgresLedger(own_postgres.url(), campaign=campaign)
     ledger.enroll([sample_cell(0)])

@@ -71,7 +71,7 @@ def first_schema(postgres: Postgres, campaign: str) -> None:
 
 
 def test_a_ledger_of_the_first_schema_keeps_all_that_it_knows(postgres: Postgres) -> None:
-    from benchfleet.ledger.postgres import PostgresLedger
+    from benchfleet.ledger.postgres.ledger import PostgresLedger
 
     campaign = uuid.uuid4().hex
     first_schema(postgres, campaign)
@@ -98,7 +98,7 @@ def test_a_ledger_of_the_first_schema_keeps_all_that_it_knows(postgres: Postgres
 
 
 def test_whoever_could_use_it_can_still_do_so(postgres: Postgres) -> None:
-    from benchfleet.ledger.postgres import PostgresLedger
+    from benchfleet.ledger.postgres.ledger import PostgresLedger
 
     campaign, some = uuid.uuid4().hex, uuid.uuid4().hex[:8]
     first_schema(postgres, campaign)
@@ -140,7 +140,7 @@ def second_schema(postgres: Postgres, campaign: str) -> None:
 
 
 def test_what_the_second_schema_told_of_attempts_goes_on(postgres: Postgres) -> None:
-    from benchfleet.ledger.postgres import PostgresLedger
+    from benchfleet.ledger.postgres.ledger import PostgresLedger
 
     campaign = uuid.uuid4().hex
     second_schema(postgres, campaign)
@@ -181,7 +181,7 @@ def test_whoever_wrote_before_it_was_brought_up_to_date_writes_no_more(
     postgres: Postgres,
 ) -> None:
     """Its statements are not known here, but the table that each of them told of events."""
-    from benchfleet.ledger.postgres import PostgresLedger
+    from benchfleet.ledger.postgres.ledger import PostgresLedger
 
     campaign = uuid.uuid4().hex
     second_schema(postgres, campaign)

@@ -18,7 +18,7 @@ from benchfleet.domain.event import Event
 from benchfleet.domain.resource import Offer
 from benchfleet.ledger.base import Ledger
 from benchfleet.ledger.memory import MemoryLedger
-from benchfleet.ledger.sqlite import SqliteLedger
+from benchfleet.ledger.sqlite.ledger import SqliteLedger
 from benchfleet.results.layout import Layout
 from benchfleet.results.publish import publish
 from benchfleet.results.write import AttemptFolder, Verdict

@@ -26,7 +26,7 @@ from benchfleet.domain.event import Event
 from benchfleet.domain.resource import Choice, Offer
 from benchfleet.errors import LedgerDamaged, LedgerError, LedgerTooNew, LedgerUnreachable
 from benchfleet.ledger.history import counts
-from benchfleet.ledger.sqlite import SqliteLedger
+from benchfleet.ledger.sqlite.ledger import SqliteLedger
 from benchfleet.testing import FakeClock, sample_cell
 
 OrdinaryUser = Callable[[Callable[[], object]], str]
@@ -41,7 +41,7 @@ from pathlib import Path
 from benchfleet.domain.attempt import Outcome
 from benchfleet.domain.resource import Offer
 from benchfleet.errors import ClaimLost
-from benchfleet.ledger.sqlite import SqliteLedger
+from benchfleet.ledger.sqlite.ledger import SqliteLedger
 
 ledger = SqliteLedger(Path(sys.argv[1]), campaign="study")
 runner = str(uuid.uuid4())
@@ -147,7 +147,7 @@ def test_processes_that_open_and_enroll_at_once_make_one_ledger(
     program = """
 import sys
 from pathlib import Path
-from benchfleet.ledger.sqlite import SqliteLedger
+from benchfleet.ledger.sqlite.ledger import SqliteLedger
 from benchfleet.testing.samples import sample_cell
 print("ready", flush=True)
 sys.stdin.readline()

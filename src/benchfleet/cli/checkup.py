@@ -28,7 +28,7 @@ from benchfleet.errors import (
     PlaceUnreachable,
 )
 from benchfleet.ledger.addresses import split_url
-from benchfleet.ledger.sqlite_file import mount_table, network_file_system
+from benchfleet.ledger.sqlite.file import mount_table, network_file_system
 from benchfleet.machines.checkup import Check, folder_check, judged, size
 from benchfleet.machines.devices import cores
 from benchfleet.machines.memory import available_memory

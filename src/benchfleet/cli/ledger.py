@@ -15,7 +15,7 @@ from benchfleet.errors import CampaignError, LedgerAbsent, LedgerError, Mistake
 from benchfleet.ledger.addresses import split_url
 from benchfleet.ledger.checking import faults
 from benchfleet.ledger.copying import SqlTables, copy
-from benchfleet.ledger.rights import to_look, to_run
+from benchfleet.ledger.postgres.rights import to_look, to_run
 from benchfleet.runner.rebuild import rebuild
 
 _ACTS = """\

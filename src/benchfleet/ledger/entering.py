@@ -7,9 +7,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from benchfleet.domain.cell import Fingerprint
-from benchfleet.ledger.chosen_table import Do
 from benchfleet.ledger.enrolment import Enrolment, LaneKey
 from benchfleet.ledger.rows import CellTexts
+from benchfleet.ledger.sqlite.chosen_table import Do
 
 # Runs one statement by its name for many rows of values.
 Each = Callable[[str, Iterable[Mapping[str, Any]]], object]

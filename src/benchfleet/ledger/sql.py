@@ -21,9 +21,9 @@ from benchfleet.domain.event import Event
 from benchfleet.domain.resource import Offer
 from benchfleet.domain.state import STATES, State
 from benchfleet.errors import ClaimLost
-from benchfleet.ledger.chosen_table import ChosenTable, Do, Rows
 from benchfleet.ledger.entering import SqliteEnrolment
 from benchfleet.ledger.rows import CellTexts, cell_of, record_of
+from benchfleet.ledger.sqlite.chosen_table import ChosenTable, Do, Rows
 
 Clock = Callable[[], float]  # seconds since the epoch
 _HERE = Path(__file__).parent

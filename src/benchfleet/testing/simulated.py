@@ -17,7 +17,7 @@ from benchfleet.domain.state import FINAL_STATES
 from benchfleet.errors import LedgerUnreachable
 from benchfleet.ledger.base import Ledger
 from benchfleet.ledger.memory import MemoryLedger
-from benchfleet.ledger.sqlite import SqliteLedger
+from benchfleet.ledger.sqlite.ledger import SqliteLedger
 from benchfleet.results.layout import FAILURE, SAMPLES, Layout
 from benchfleet.results.publish import PublishAll, publish_all
 from benchfleet.results.samples import read_samples

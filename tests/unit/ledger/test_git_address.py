@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from benchfleet.errors import LedgerError
-from benchfleet.ledger.git_address import LARGE, Refs, address_of, ref_part
+from benchfleet.ledger.git.address import LARGE, Refs, address_of, ref_part
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from benchfleet.domain.attempt import Claim, Lease, Outcome, RunnerId
 from benchfleet.domain.event import Event
 from benchfleet.domain.resource import Offer
 from benchfleet.errors import BenchfleetError, ClaimLost
-from benchfleet.ledger.git_hosted import HostedLedger
+from benchfleet.ledger.git.hosted import HostedLedger
 from benchfleet.ledger.memory import MemoryLedger
 from benchfleet.testing import FakeClock, sample_cell
 

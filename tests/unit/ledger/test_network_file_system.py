@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from benchfleet.ledger.sqlite_file import network_file_system
+from benchfleet.ledger.sqlite.file import network_file_system
 
 MOUNTS = r"""
 /dev/sda1 / ext4 rw,relatime 0 0

@@ -9,8 +9,8 @@ from importlib.resources import files
 import pytest
 
 from benchfleet.ledger.sql import migrations, named_statements, read_statements
-from benchfleet.ledger.sqlite import TEMPORARY
-from benchfleet.ledger.sqlite_file import migrate
+from benchfleet.ledger.sqlite.file import migrate
+from benchfleet.ledger.sqlite.ledger import TEMPORARY
 
 STATEMENTS = read_statements("sqlite")
 
@@ -45,7 +45,7 @@ def test_every_statement_is_used_and_every_one_used_is_there() -> None:
     package = files("benchfleet.ledger")
     code = "".join(
         package.joinpath(name).read_text()
-        for name in ("sql.py", "sqlite.py", "chosen_table.py", "entering.py")
+        for name in ("sql.py", "entering.py", "sqlite/ledger.py", "sqlite/chosen_table.py")
     )
     called = set(re.findall(r'\b_?(?:do|each)\(\s*"(\w+)"', code))
     called |= {"claimable", "claimable_chosen", *TEMPORARY}

@@ -9,7 +9,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 import pytest
 
-from benchfleet.ledger.together import Together
+from benchfleet.ledger.postgres.together import Together
 
 
 class Server:

@@ -6,8 +6,8 @@ import json
 
 from benchfleet.domain.attempt import Claim, Lease, Outcome
 from benchfleet.domain.cell import Cell, Fingerprint
+from benchfleet.ledger.postgres.statements import Value
 from benchfleet.ledger.rows import CellTexts, cell_of, made
-from benchfleet.ledger.statements import Value
 
 
 class Claims:

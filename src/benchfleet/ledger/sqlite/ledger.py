@@ -22,10 +22,10 @@ from benchfleet.errors import (
     LedgerUnreachable,
 )
 from benchfleet.ledger.base import DEFAULT_LEASE
-from benchfleet.ledger.chosen_table import Do, Rows
 from benchfleet.ledger.copying import TABLES, Row, Tables, refuse_filled, selecting
 from benchfleet.ledger.sql import Clock, SqlLedger, migrations, read_statements
-from benchfleet.ledger.sqlite_file import (
+from benchfleet.ledger.sqlite.chosen_table import Do, Rows
+from benchfleet.ledger.sqlite.file import (
     create,
     migrate,
     mount_table,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from psycopg import Connection, sql
 
 from benchfleet.ledger.addresses import shown_url
-from benchfleet.ledger.connections import Connections
+from benchfleet.ledger.postgres.connections import Connections
 from benchfleet.ledger.sql import read_statements
 
 

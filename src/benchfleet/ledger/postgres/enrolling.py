@@ -9,8 +9,8 @@ from psycopg import Connection
 
 from benchfleet.domain.cell import Cell, Fingerprint
 from benchfleet.ledger.enrolment import Enrolment, LaneKey
+from benchfleet.ledger.postgres.statements import do
 from benchfleet.ledger.rows import CellTexts
-from benchfleet.ledger.statements import do
 
 
 class PostgresEnrolment(Enrolment):

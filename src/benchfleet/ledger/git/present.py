@@ -11,8 +11,8 @@ from benchfleet.errors import GitDenied, GitError, LedgerAway, LedgerError
 from benchfleet.git.objects import Objects
 from benchfleet.git.process import Git, make_repository
 from benchfleet.git.remote import Remote
-from benchfleet.ledger.git_address import ROOT, address_of
-from benchfleet.ledger.git_log import told
+from benchfleet.ledger.git.address import ROOT, address_of
+from benchfleet.ledger.git.log import told
 
 
 def campaigns_at(url: str) -> Sequence[str]:

@@ -16,11 +16,11 @@ from typing import Any
 
 from benchfleet.domain.attempt import Lease, Outcome
 from benchfleet.errors import LedgerDamaged, LedgerFull, LedgerUnreachable
-from benchfleet.ledger.chosen_table import Do, Rows
 from benchfleet.ledger.copying import TABLES, Row, selecting
 from benchfleet.ledger.sql import migrations, read_statements
-from benchfleet.ledger.sqlite import TEMPORARY
-from benchfleet.ledger.sqlite_file import migrate
+from benchfleet.ledger.sqlite.chosen_table import Do, Rows
+from benchfleet.ledger.sqlite.file import migrate
+from benchfleet.ledger.sqlite.ledger import TEMPORARY
 
 UNSURE = "?"  # in place of an object: something happened to the cell that was not read yet
 _SCHEMA = """

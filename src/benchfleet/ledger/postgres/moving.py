@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from psycopg import Connection, Cursor, sql
 
 from benchfleet.ledger.copying import TABLES, Row, Tables, refuse_filled
-from benchfleet.ledger.statements import do, statement
+from benchfleet.ledger.postgres.statements import do, statement
 
 
 def enter(connection: Connection, shown: str, tables: Tables) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from psycopg import Connection, sql
 
 from benchfleet.errors import LedgerAbsent, LedgerError, LedgerTooNew
+from benchfleet.ledger.postgres.statements import do
 from benchfleet.ledger.sql import migrations
-from benchfleet.ledger.statements import do
 
 
 def prepare(connection: Connection, *, schema: str, campaign: str, shown: str, make: bool) -> None:

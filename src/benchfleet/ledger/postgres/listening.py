@@ -10,7 +10,7 @@ from collections.abc import Callable
 import psycopg
 from psycopg import sql
 
-from benchfleet.ledger.connections import Connections
+from benchfleet.ledger.postgres.connections import Connections
 
 _PAUSE = 5.0  # seconds until a server that was away is asked again
 

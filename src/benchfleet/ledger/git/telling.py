@@ -11,8 +11,7 @@ from typing import Any, Protocol
 from benchfleet.domain.attempt import Lease, Outcome
 from benchfleet.git.objects import EMPTY_TREE, Objects
 from benchfleet.git.remote import Swap
-from benchfleet.ledger.chosen_table import Do
-from benchfleet.ledger.git_log import (
+from benchfleet.ledger.git.log import (
     Changed,
     Enrolment,
     Entered,
@@ -22,10 +21,11 @@ from benchfleet.ledger.git_log import (
     subject,
     written,
 )
-from benchfleet.ledger.git_looking import Tips
-from benchfleet.ledger.git_mirror import UNSURE, Change
-from benchfleet.ledger.git_store import Store
-from benchfleet.ledger.git_taking import ACTS, ids_of, standing
+from benchfleet.ledger.git.looking import Tips
+from benchfleet.ledger.git.mirror import UNSURE, Change
+from benchfleet.ledger.git.store import Store
+from benchfleet.ledger.git.taking import ACTS, ids_of, standing
+from benchfleet.ledger.sqlite.chosen_table import Do
 
 
 class Files(Protocol):

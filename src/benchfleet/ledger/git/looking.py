@@ -12,14 +12,14 @@ from benchfleet.errors import GitError, LedgerDamaged, LedgerError, LedgerUnreac
 from benchfleet.git.objects import Commit, Objects, kept
 from benchfleet.git.process import Git
 from benchfleet.git.remote import Remote
-from benchfleet.ledger.chosen_table import Do
-from benchfleet.ledger.git_address import Refs, ref_part
-from benchfleet.ledger.git_log import enrolment_of, facts_of, told
-from benchfleet.ledger.git_mending import Odd, complete_results, mend
-from benchfleet.ledger.git_mirror import UNSURE, Change, Mirror
-from benchfleet.ledger.git_state import newest_state, read_state, state_of
-from benchfleet.ledger.git_taking import can_take, enter, standing, take_in
-from benchfleet.ledger.git_turn import Turn
+from benchfleet.ledger.git.address import Refs, ref_part
+from benchfleet.ledger.git.log import enrolment_of, facts_of, told
+from benchfleet.ledger.git.mending import Odd, complete_results, mend
+from benchfleet.ledger.git.mirror import UNSURE, Change, Mirror
+from benchfleet.ledger.git.state import newest_state, read_state, state_of
+from benchfleet.ledger.git.taking import can_take, enter, standing, take_in
+from benchfleet.ledger.git.turn import Turn
+from benchfleet.ledger.sqlite.chosen_table import Do
 
 _BACK = 200  # commits of a log in which one is looked for
 Tips = Mapping[str, tuple[str, float]]  # by ref, its commit and when that was first seen

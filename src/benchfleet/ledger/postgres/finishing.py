@@ -8,9 +8,9 @@ from typing import Any
 
 from benchfleet.domain.attempt import Lease, Outcome
 from benchfleet.errors import ClaimLost
-from benchfleet.ledger.connections import Connections
+from benchfleet.ledger.postgres.connections import Connections
+from benchfleet.ledger.postgres.statements import Value, array, do
 from benchfleet.ledger.sql import Clock
-from benchfleet.ledger.statements import Value, array, do
 
 _JSON = json.JSONEncoder(check_circular=False).encode
 

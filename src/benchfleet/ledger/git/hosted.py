@@ -24,8 +24,8 @@ from benchfleet.domain.event import Event
 from benchfleet.domain.resource import Offer
 from benchfleet.domain.state import State
 from benchfleet.ledger.copying import Row, SqlTables, Tables
-from benchfleet.ledger.git_ahead import Ahead
-from benchfleet.ledger.git_taking import ACTS
+from benchfleet.ledger.git.ahead import Ahead
+from benchfleet.ledger.git.taking import ACTS
 
 PUSHES = 6  # a minute, of all installations together
 _SPACE = 60.0 / PUSHES  # seconds between two pushes of one that is alone

@@ -14,8 +14,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from benchfleet.errors import GitError
 from benchfleet.git.objects import Objects
 from benchfleet.git.remote import Remote, Swap
-from benchfleet.ledger.git_address import Refs, ref_part
-from benchfleet.ledger.git_log import facts_of, told
+from benchfleet.ledger.git.address import Refs, ref_part
+from benchfleet.ledger.git.log import facts_of, told
 
 PATIENCE = 10.0  # seconds; refs that are read while a push changes them differ for a moment
 _BACK = 200  # commits of a log in which results are looked for

@@ -11,12 +11,12 @@ from typing import Any, TypeVar
 
 from benchfleet.errors import BenchfleetError, GitAway, GitDenied, GitError, LedgerError
 from benchfleet.git.objects import kept
-from benchfleet.ledger.chosen_table import Do
-from benchfleet.ledger.git_address import ref_part
-from benchfleet.ledger.git_mirror import Change
-from benchfleet.ledger.git_store import Store
-from benchfleet.ledger.git_telling import Behind, Files, Told, tell
+from benchfleet.ledger.git.address import ref_part
+from benchfleet.ledger.git.mirror import Change
+from benchfleet.ledger.git.store import Store
+from benchfleet.ledger.git.telling import Behind, Files, Told, tell
 from benchfleet.ledger.sql import SqlLedger
+from benchfleet.ledger.sqlite.chosen_table import Do
 
 _PAUSES = (0.05, 0.2, 0.5, 1.0, 2.0, 5.0)  # seconds between tries; the last one stays
 REFUSED = 50  # pushes in a row; of what was just seen a crowd never refuses as many

@@ -14,7 +14,7 @@ from benchfleet.errors import LedgerError
 from benchfleet.git.objects import EMPTY_TREE
 from benchfleet.git.remote import Swap
 from benchfleet.ledger.copying import TABLES, Tables, refuse_filled
-from benchfleet.ledger.git_log import (
+from benchfleet.ledger.git.log import (
     Enrolment,
     Entered,
     Fact,
@@ -23,9 +23,9 @@ from benchfleet.ledger.git_log import (
     subject,
     written,
 )
-from benchfleet.ledger.git_store import Store
-from benchfleet.ledger.git_taking import ACTS
-from benchfleet.ledger.git_telling import Files
+from benchfleet.ledger.git.store import Store
+from benchfleet.ledger.git.taking import ACTS
+from benchfleet.ledger.git.telling import Files
 
 _TOGETHER = 1000  # events in one commit
 

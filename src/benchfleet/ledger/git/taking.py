@@ -6,9 +6,9 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from benchfleet.ledger.chosen_table import Do
-from benchfleet.ledger.git_log import Enrolment, Fact
-from benchfleet.ledger.git_mirror import Many
+from benchfleet.ledger.git.log import Enrolment, Fact
+from benchfleet.ledger.git.mirror import Many
+from benchfleet.ledger.sqlite.chosen_table import Do
 
 
 def standing(do: Do, fingerprint: str) -> tuple[int, str, str]:

@@ -19,20 +19,20 @@ from benchfleet.domain.state import STATES, State
 from benchfleet.errors import ClaimLost
 from benchfleet.ledger.addresses import schema_of, shown_url
 from benchfleet.ledger.base import DEFAULT_LEASE
-from benchfleet.ledger.claiming import Claiming
-from benchfleet.ledger.connections import PATIENCE, Connections
 from benchfleet.ledger.copying import Row, Tables
-from benchfleet.ledger.enrolling import PostgresEnrolment
-from benchfleet.ledger.finishing import Finishing
-from benchfleet.ledger.listening import Listener
-from benchfleet.ledger.moving import enter
-from benchfleet.ledger.opening import prepare
-from benchfleet.ledger.present import campaigns_in
-from benchfleet.ledger.reading import Reading
+from benchfleet.ledger.postgres.claiming import Claiming
+from benchfleet.ledger.postgres.connections import PATIENCE, Connections
+from benchfleet.ledger.postgres.enrolling import PostgresEnrolment
+from benchfleet.ledger.postgres.finishing import Finishing
+from benchfleet.ledger.postgres.listening import Listener
+from benchfleet.ledger.postgres.moving import enter
+from benchfleet.ledger.postgres.opening import prepare
+from benchfleet.ledger.postgres.present import campaigns_in
+from benchfleet.ledger.postgres.reading import Reading
+from benchfleet.ledger.postgres.statements import do
+from benchfleet.ledger.postgres.together import Together
 from benchfleet.ledger.rows import CellTexts
 from benchfleet.ledger.sql import Clock
-from benchfleet.ledger.statements import do
-from benchfleet.ledger.together import Together
 
 _WAKING = frozenset({"enrolled", "retry_asked", *GATE_EVENTS})  # may let somebody claim, or end
 

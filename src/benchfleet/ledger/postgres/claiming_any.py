@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from benchfleet.domain.attempt import Claim, RunnerId
 from benchfleet.domain.resource import Offer
-from benchfleet.ledger.claims import Claims, text
-from benchfleet.ledger.connections import Connections
+from benchfleet.ledger.postgres.claims import Claims, text
+from benchfleet.ledger.postgres.connections import Connections
+from benchfleet.ledger.postgres.statements import array
 from benchfleet.ledger.sql import Clock
-from benchfleet.ledger.statements import array
 
 AHEAD = 1  # more cells than are wanted that a claim looks at first, since others want them too
 AHEAD_MAX = 4096

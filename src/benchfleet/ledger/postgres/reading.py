@@ -13,11 +13,11 @@ from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.event import Event
 from benchfleet.domain.state import State
 from benchfleet.errors import LedgerUnreachable
-from benchfleet.ledger.connections import Connections
 from benchfleet.ledger.copying import TABLES, Row
+from benchfleet.ledger.postgres.connections import Connections
+from benchfleet.ledger.postgres.statements import do, read
 from benchfleet.ledger.rows import record_of
 from benchfleet.ledger.sql import Clock
-from benchfleet.ledger.statements import do, read
 
 _BREAKS = 10  # of a line, without a row in between, until a reader gives up
 _ONE_VIEW = (

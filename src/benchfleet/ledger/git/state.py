@@ -14,10 +14,10 @@ from typing import Any
 
 from benchfleet.errors import LedgerDamaged
 from benchfleet.git.objects import Commit, Objects
-from benchfleet.ledger.chosen_table import Do
-from benchfleet.ledger.git_address import Refs
-from benchfleet.ledger.git_log import lines_of, squeezed, told
-from benchfleet.ledger.git_mirror import Many
+from benchfleet.ledger.git.address import Refs
+from benchfleet.ledger.git.log import lines_of, squeezed, told
+from benchfleet.ledger.git.mirror import Many
+from benchfleet.ledger.sqlite.chosen_table import Do
 
 LEAST = 2000  # events; a shorter history is read as quickly
 GROWN = 1.25  # times as many events as the newest state tells

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from benchfleet.ledger.git import LEASE, GitLedger
-from benchfleet.ledger.git_address import address_of
-from benchfleet.ledger.git_hosted import HostedLedger
-from benchfleet.ledger.git_present import campaigns_at
+from benchfleet.ledger.git.address import address_of
+from benchfleet.ledger.git.hosted import HostedLedger
+from benchfleet.ledger.git.ledger import LEASE, GitLedger
+from benchfleet.ledger.git.present import campaigns_at
 
 _FRESH = 15.0  # seconds for which readers of a hosted repository go by what was seen
 

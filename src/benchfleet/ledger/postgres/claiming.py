@@ -10,14 +10,14 @@ from weakref import WeakKeyDictionary, proxy
 
 from benchfleet.domain.attempt import Claim, RunnerId
 from benchfleet.domain.resource import Choice, Offer
-from benchfleet.ledger.choices import ChosenCells, Lane, Waiting, sort_key
-from benchfleet.ledger.claiming_any import AHEAD, AHEAD_MAX, ClaimingAny
-from benchfleet.ledger.claims import Claims, text
-from benchfleet.ledger.connections import Connections
+from benchfleet.ledger.postgres.choices import ChosenCells, Lane, Waiting, sort_key
+from benchfleet.ledger.postgres.claiming_any import AHEAD, AHEAD_MAX, ClaimingAny
+from benchfleet.ledger.postgres.claims import Claims, text
+from benchfleet.ledger.postgres.connections import Connections
+from benchfleet.ledger.postgres.statements import Value, do, numbers
+from benchfleet.ledger.postgres.together import Together
 from benchfleet.ledger.rows import CellTexts
 from benchfleet.ledger.sql import Clock
-from benchfleet.ledger.statements import Value, do, numbers
-from benchfleet.ledger.together import Together
 
 _FEW = 10_000  # chosen cells that are asked for by name, rather than among all that wait
 _READ, _READ_MAX = 4, 256  # cells that are read before they are claimed

@@ -20,8 +20,8 @@ from benchfleet.errors import (
     LedgerTooNew,
     LedgerUnreachable,
 )
+from benchfleet.ledger.postgres.statements import Value, statement
 from benchfleet.ledger.sql import read_statements
-from benchfleet.ledger.statements import Value, statement
 
 PATIENCE = 120.0  # seconds for a server that restarts or fails over
 _OPENING = (

@@ -33,16 +33,16 @@ from benchfleet.errors import (
 from benchfleet.git.objects import Objects
 from benchfleet.git.packing import Packer
 from benchfleet.git.remote import Remote
-from benchfleet.ledger.chosen_table import Rows
 from benchfleet.ledger.copying import Row, Tables
-from benchfleet.ledger.git_filling import fill
-from benchfleet.ledger.git_outbox import Outbox
-from benchfleet.ledger.git_sharing import SharedTransactions
-from benchfleet.ledger.git_store import Store
-from benchfleet.ledger.git_taking import ACTS
-from benchfleet.ledger.git_telling import Behind, Files
-from benchfleet.ledger.git_tidying import Tidying
+from benchfleet.ledger.git.filling import fill
+from benchfleet.ledger.git.outbox import Outbox
+from benchfleet.ledger.git.sharing import SharedTransactions
+from benchfleet.ledger.git.store import Store
+from benchfleet.ledger.git.taking import ACTS
+from benchfleet.ledger.git.telling import Behind, Files
+from benchfleet.ledger.git.tidying import Tidying
 from benchfleet.ledger.sql import Clock
+from benchfleet.ledger.sqlite.chosen_table import Rows
 
 LEASE = 1800.0  # seconds; a repository is no place for a heartbeat every few seconds
 PATIENCE = 300.0  # seconds for a remote that is away, or refuses what it took before

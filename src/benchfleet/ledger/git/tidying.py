@@ -6,12 +6,12 @@ from __future__ import annotations
 from benchfleet.errors import GitError
 from benchfleet.git.objects import EMPTY_TREE
 from benchfleet.git.remote import Swap
-from benchfleet.ledger.chosen_table import Do
-from benchfleet.ledger.git_log import message
-from benchfleet.ledger.git_mirror import Change
-from benchfleet.ledger.git_state import GROWN, LEAST, write_state
-from benchfleet.ledger.git_store import Store
-from benchfleet.ledger.git_telling import Behind
+from benchfleet.ledger.git.log import message
+from benchfleet.ledger.git.mirror import Change
+from benchfleet.ledger.git.state import GROWN, LEAST, write_state
+from benchfleet.ledger.git.store import Store
+from benchfleet.ledger.git.telling import Behind
+from benchfleet.ledger.sqlite.chosen_table import Do
 
 TOGETHER = 400  # refs in one push
 OLD = 86400.0  # seconds; far more than a push takes, and than clocks are wrong by
