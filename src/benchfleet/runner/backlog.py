@@ -6,7 +6,7 @@ import heapq
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from benchfleet.domain.attempt import Outcome, RunnerId
+from benchfleet.domain.attempt import CellRecord, Outcome, RunnerId
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.event import Event
 from benchfleet.domain.resource import Choice, Need
@@ -112,6 +112,16 @@ class Backlog:
         """Seconds that its model takes to load; 0 where nobody knows."""
         return self.estimates.load(lane.model)
 
+    def ending_within(
+        self, limit: float, model: str, lanes: Iterable[Lane], at_most: int
+    ) -> list[str]:
+        """Cells that a slot with this model in memory should have ended in so many seconds."""
+        found: list[str] = []
+        for lane in sorted(lanes, key=lambda lane: lane.work.load_key != model):
+            load = 0.0 if lane.work.load_key == model else self.load(lane)
+            found += lane.ending_within(limit - load, at_most - len(found))
+        return found
+
     def left(self) -> Left | None:
         """How much is left that waits; None while no time is known at all."""
         if self.estimates.mean is None:
@@ -127,6 +137,17 @@ class Backlog:
         )
 
     # What happens
+
+    def see(self, records: Iterable[CellRecord], now: float) -> None:
+        """Take in cells that have not ended."""
+        for record in records:
+            if record.fingerprint not in self._cells:
+                continue
+            if record.state == "running":
+                self.runs_elsewhere(record.fingerprint, now)
+            else:
+                until = now + record.ready_in if record.ready_in > 0 else None
+                self.waits(record.fingerprint, until=until)
 
     def waits(self, fingerprint: str, *, until: float | None = None) -> None:
         """The cell can be claimed; from `until` on, where that is given."""
