@@ -2,8 +2,8 @@
 
 The model is random and made here: what is measured is starting, importing and loading, which a
 slot does once and a fresh process twelve times. Every process computes with one thread. One
-repetition takes two minutes; `--slots 2` leaves out the other, and `--dtype float32` is for a CPU
-that is slow in bfloat16.
+repetition takes two minutes; `--slots 2` leaves out the other. `--dtype float32 --tokens 1` is for
+a CPU that is slow in bfloat16, so that a cell takes about half a second there too.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from pathlib import Path
 from measure import BENCHFLEET, arguments, folder, interleaved, show
 
 CELLS = 12
-NEW_TOKENS = 6
 CAMPAIGN = """\
 campaign: warm
 matrix:
@@ -72,24 +71,24 @@ def python(*words: str, threads: int = 1) -> None:
     subprocess.run(command, check=True, env=environment(threads), capture_output=True)
 
 
-def fresh(model: Path, work: Path, slots: int, dtype: str) -> Mapping[str, float]:
+def fresh(model: Path, work: Path, slots: int, dtype: str, tokens: int) -> Mapping[str, float]:
     """A process for each cell, `slots` at a time."""
     work.mkdir()
     begun = time.perf_counter()
     with ThreadPoolExecutor(slots) as pool:
         list(
             pool.map(
-                lambda n: python(FRESH, str(model), str(work / str(n)), str(NEW_TOKENS), dtype),
+                lambda n: python(FRESH, str(model), str(work / str(n)), str(tokens), dtype),
                 range(CELLS),
             )
         )
     return {"whole": time.perf_counter() - begun}
 
 
-def warm(model: Path, work: Path, slots: int, dtype: str) -> Mapping[str, float]:
+def warm(model: Path, work: Path, slots: int, dtype: str, tokens: int) -> Mapping[str, float]:
     """benchfleet with so many slots; its whole time, from the command to its end."""
     work.mkdir()
-    (work / "warm.yaml").write_text(CAMPAIGN.format(model=model, new=NEW_TOKENS, dtype=dtype))
+    (work / "warm.yaml").write_text(CAMPAIGN.format(model=model, new=tokens, dtype=dtype))
     begun = time.perf_counter()
     command = [*BENCHFLEET, "run", "warm.yaml", "--json", "--cpu-slots", str(slots)]
     done = subprocess.run(command, cwd=work, env=environment(), capture_output=True, text=True)
@@ -100,9 +99,9 @@ def warm(model: Path, work: Path, slots: int, dtype: str) -> Mapping[str, float]
 
 
 def main() -> None:
-    numbers, words = {"slots": None}, {"dtype": "bfloat16"}
+    numbers, words = {"slots": None, "tokens": 6}, {"dtype": "bfloat16"}
     chosen = arguments(__doc__ or "", repeats=1, numbers=numbers, words=words)
-    dtype = chosen.dtype
+    made = chosen.dtype, chosen.tokens
     with folder(chosen) as work:
         model = work / "model"
         python(MAKE, str(model))
@@ -111,10 +110,10 @@ def main() -> None:
             figures = interleaved(
                 {
                     "benchfleet": lambda slots=slots: warm(
-                        model, work / str(next(count)), slots, dtype
+                        model, work / str(next(count)), slots, *made
                     ),
                     "a process for each cell": lambda slots=slots: fresh(
-                        model, work / str(next(count)), slots, dtype
+                        model, work / str(next(count)), slots, *made
                     ),
                 },
                 chosen.repeats,

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 from benchfleet.campaign.base import Campaign
 from benchfleet.domain.eligibility import PROBED
 from benchfleet.domain.placing import Placing, Reported
 from benchfleet.domain.plan import ASSIGNED, forms, newest, plans
 from benchfleet.errors import BenchfleetError
 from benchfleet.ledger.base import Ledger
-from benchfleet.machines.probe import report
 
 KINDS = frozenset({ASSIGNED, PROBED})  # of events that tell it
 
@@ -24,19 +26,7 @@ def placing_of(campaign: Campaign, ledger: Ledger, *, here: str = "") -> Placing
         for event in events
         if event.kind == PROBED
     ]
-    whole, notes = [], []
-    for one in told:
-        try:
-            report.read(*one)
-            whole.append(one)
-        except BenchfleetError as error:
-            notes.append(f"{error}; it is not heeded")
-    machines = {
-        machine.hostname: Reported(
-            facts=machine.facts, by=f"report of {machine.hostname}, {_moment(machine.at)}"
-        )
-        for machine in report.newest(whole)
-    }
+    machines, notes = _reported(told) if told else ({}, ())
     if here in machines:
         machines[""] = machines[here]
     made = plans(events)
@@ -51,8 +41,28 @@ def placing_of(campaign: Campaign, ledger: Ledger, *, here: str = "") -> Placing
         machines=machines,
         variants=frozenset(campaign.variants),
         homes=homes,
-        notes=tuple(notes),
+        notes=notes,
     )
+
+
+def _reported(told: Sequence[tuple[Any, str]]) -> tuple[dict[str, Reported], tuple[str, ...]]:
+    """The newest of these reports of each machine, and which cannot be read."""
+    from benchfleet.machines.probe import report  # where there is one: every `status` comes here
+
+    whole, notes = [], []
+    for one in told:
+        try:
+            report.read(*one)
+            whole.append(one)
+        except BenchfleetError as error:
+            notes.append(f"{error}; it is not heeded")
+    machines = {
+        machine.hostname: Reported(
+            facts=machine.facts, by=f"report of {machine.hostname}, {_moment(machine.at)}"
+        )
+        for machine in report.newest(whole)
+    }
+    return machines, tuple(notes)
 
 
 def _moment(at: str) -> str:
