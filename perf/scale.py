@@ -77,6 +77,7 @@ def simulated(slots: int, cells: int, work: Path, *, before: int, most: int) -> 
     from benchfleet.results.layout import Layout
     from benchfleet.runner.leases import LeaseKeeper
     from benchfleet.runner.loop import Runner
+    from benchfleet.runner.parts import Parts as RunnerParts
     from benchfleet.runner.place import Pool
     from benchfleet.testing.samples import sample_cell
     from benchfleet.testing.simulation.disk import NoFolder
@@ -111,27 +112,29 @@ def simulated(slots: int, cells: int, work: Path, *, before: int, most: int) -> 
         _end(ledger, before)
         metered: Any = Metered(ledger, LEDGER, parts)
         runner = Runner(
-            runner=RunnerId("r"),
-            ledger=metered,
-            engine=cast(Any, Metered(engine, SIMULATION, parts)),
-            inbox=inbox,
-            layout=Layout(work / "results"),
-            pools=[Pool(devices=devices, slots=slots)],
-            cells=declared,
-            observer=told,
-            keeper=LeaseKeeper(
-                metered,
-                lambda lease: None,
-                lambda error: None,
-                clock=turns.now,
-                ending=VirtualEvent(turns),
-                thread=lambda target, **named: turns.strand(Gate(), target),
-            ),
-            provenance=dict,
-            random=lambda: 1.0,
-            background=lambda work: work(),
-            folder=NoFolder,
-            publish_all=lambda moves: [None] * len(moves),
+            RunnerParts(
+                runner=RunnerId("r"),
+                ledger=metered,
+                engine=cast(Any, Metered(engine, SIMULATION, parts)),
+                inbox=inbox,
+                layout=Layout(work / "results"),
+                pools=[Pool(devices=devices, slots=slots)],
+                cells=declared,
+                observer=told,
+                keeper=LeaseKeeper(
+                    metered,
+                    lambda lease: None,
+                    lambda error: None,
+                    clock=turns.now,
+                    ending=VirtualEvent(turns),
+                    thread=lambda target, **named: turns.strand(Gate(), target),
+                ),
+                provenance=dict,
+                random=lambda: 1.0,
+                background=lambda work: work(),
+                folder=NoFolder,
+                publish_all=lambda moves: [None] * len(moves),
+            )
         )
         bare = _bare()
         parts.begin()

@@ -33,6 +33,7 @@ from benchfleet.runner.gates import Gating
 from benchfleet.runner.inbox import Arrival, LeaseLost
 from benchfleet.runner.leases import LeaseKeeper
 from benchfleet.runner.loop import RunEnd, Runner
+from benchfleet.runner.parts import Parts
 from benchfleet.runner.place import Pool
 from benchfleet.runner.progress import Notice, Progress
 from benchfleet.runner.shift import Shift
@@ -187,29 +188,31 @@ class Stage:
             clock=self.since_boot,
         )
         return Runner(
-            runner=RunnerId("us" * 16),
-            ledger=self.ledger,
-            engine=self.engine,
-            inbox=self.inbox,
-            layout=self.layout,
-            pools=[pool],
-            cells=cells,
-            observer=self.watch,
-            keeper=self.keeper,
-            provenance=dict,
-            random=lambda: 1.0,
-            background=self.background,
-            policy=self.policy,
-            room=self.room,
-            ending=self.ending,
-            gating=self.gating,
-            shift=self.shift,
-            placing=self.placing,
-            **(
-                {}
-                if self.keeps
-                else {"folder": NoFolder, "publish_all": lambda moves: [None] * len(moves)}
-            ),
+            Parts(
+                runner=RunnerId("us" * 16),
+                ledger=self.ledger,
+                engine=self.engine,
+                inbox=self.inbox,
+                layout=self.layout,
+                pools=[pool],
+                cells=cells,
+                observer=self.watch,
+                keeper=self.keeper,
+                provenance=dict,
+                random=lambda: 1.0,
+                background=self.background,
+                policy=self.policy,
+                room=self.room,
+                ending=self.ending,
+                gating=self.gating,
+                shift=self.shift,
+                placing=self.placing,
+                **(
+                    {}
+                    if self.keeps
+                    else {"folder": NoFolder, "publish_all": lambda moves: [None] * len(moves)}
+                ),
+            )
         )
 
     def run(self, cells: Sequence[Cell], pool: Pool = CPU) -> RunEnd:

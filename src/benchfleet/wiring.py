@@ -8,25 +8,20 @@ import random
 import socket
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import cache, partial
-from pathlib import Path
 
 from benchfleet import registry
 from benchfleet.bench import Bench
-from benchfleet.campaign.base import Machine
 from benchfleet.domain.attempt import CellRecord, RunnerId
 from benchfleet.domain.cell import Cell
-from benchfleet.domain.host import AUTO, Host
-from benchfleet.domain.resource import GpuChecks, Headroom
-from benchfleet.engines.base import Engine, Post, Waiting
+from benchfleet.domain.resource import Headroom
+from benchfleet.engines.base import Engine
 from benchfleet.engines.processes import owner
 from benchfleet.errors import LedgerFull
-from benchfleet.ledger.base import DEFAULT_LEASE, Ledger
+from benchfleet.fleet import Fleet, opened_engine
+from benchfleet.ledger.base import Ledger
 from benchfleet.machines.devices import (
-    CPU_SLOTS,
-    MOST_PER_GPU,
-    chosen_devices,
     cores,
     nvml_gpus,
 )  # fmt: skip
@@ -52,8 +47,8 @@ from benchfleet.runner.inbox import (
 from benchfleet.runner.leases import LeaseKeeper
 from benchfleet.runner.loop import RunEnd, Runner
 from benchfleet.runner.orders import Here
+from benchfleet.runner.parts import Parts
 from benchfleet.runner.patience import PatientLedger
-from benchfleet.runner.place import Pool
 from benchfleet.runner.progress import Observer
 from benchfleet.runner.rescore import Rescored, Rescorer
 from benchfleet.runner.sending import Sender
@@ -65,46 +60,6 @@ WRITERS = 4  # threads that write and sync results; those that wait for the disk
 CHANNELS = 1  # of these threads, that are served by a process of its own at a time
 MANY = 50  # cells: fewer are not worth a process that seals results
 ALL_SENT, LAST_SENT = 3600.0, 20.0  # seconds to send what is left: at the end, and if interrupted
-
-
-def choose_pool(asked: Machine) -> Pool:
-    """The devices of a run and how many slots share them. Raises DeviceError."""
-    most, per_gpu = asked.max_concurrent_runs, asked.slots_per_gpu
-    if asked.cpu_slots == AUTO:
-        devices = chosen_devices(asked.gpus, most or cores())
-    elif asked.cpu_slots is None and not asked.gpus:
-        devices = chosen_devices(asked.gpus, None, cpu_default=most)
-    else:
-        devices = chosen_devices(asked.gpus, asked.cpu_slots)
-    begin = 0
-    if devices[0].kind == "cpu":
-        devices = devices[:most]
-        slots = len(devices)
-        begin = min(CPU_SLOTS, slots) if asked.cpu_slots == AUTO else 0
-    elif per_gpu is not None:
-        slots = (per_gpu or MOST_PER_GPU) * len(devices)
-        slots, begin = min(slots, most or slots), 1 if per_gpu == AUTO else 0
-    else:
-        slots = most or len(devices)
-    return Pool(
-        devices=devices,
-        slots=slots,
-        threads=max(1, cores() // slots),
-        begin=begin,
-        price=asked.price,
-    )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Fleet:
-    """The machines of a run: this one's pool, if it takes part, and others that ssh reaches."""
-
-    pool: Pool | None = None
-    hosts: Sequence[Host] = ()
-    known_hosts: Path = Path(os.devnull)  # the file that keeps their keys
-    checks: GpuChecks = field(default_factory=GpuChecks)  # of their GPUs
-    named: bool = False  # this machine's GPUs were named one by one
-    trial_load: bool = False  # a model is loaded and asked once on each device first
 
 
 def run_cells(
@@ -143,43 +98,45 @@ def run_cells(
         public = partial(scribe.publish_all if scribe else publish_all, leave=empty.leave)
         sender = _sender(bench, ledger, public)
         runner = Runner(
-            runner=RunnerId(os.urandom(16).hex()),
-            ledger=ledger,
-            engine=_engine(fleet, cells, inbox, connected, bench.lease),
-            inbox=inbox,
-            layout=bench.layout,
-            pools=[fleet.pool] if fleet.pool else [],
-            cells=cells,
-            observer=observer,
-            keeper=LeaseKeeper(
-                ledger,
-                lambda lease: inbox.post(LeaseLost(lease=lease)),
-                lambda error: inbox.post(Broken(error=error)),
-                every=bench.lease / 5,
-            ),
-            provenance=cache(partial(provenance, bench.folder)),
-            random=random,
-            background=writers.give,
-            policy=registry.load("policies", bench.campaign.placement)(),
-            room=partial(room, bench.layout.root),
-            folder=folder,
-            ending=ending,
-            serving=serving,
-            here=Here(
-                machine=socket.gethostname(),
-                process=owner(os.getpid()),
-                gpus=nvml_gpus,
-                measure=_measure,
-                folder=bench.layout.own_id(),
-                host=bench.host,
-            ),
-            shift=shift,
-            seal_all=scribe.seal_all if scribe else seal_all,
-            publish_all=sender.publish_all if sender else public,
-            gating=_gating(bench, cells, patient=shift.patient),
-            placing=partial(
-                placing_of, bench.campaign, ledger, here=bench.host if fleet.pool else ""
-            ),
+            Parts(
+                runner=RunnerId(os.urandom(16).hex()),
+                ledger=ledger,
+                engine=opened_engine(fleet, cells, inbox, connected, bench.lease),
+                inbox=inbox,
+                layout=bench.layout,
+                pools=[fleet.pool] if fleet.pool else [],
+                cells=cells,
+                observer=observer,
+                keeper=LeaseKeeper(
+                    ledger,
+                    lambda lease: inbox.post(LeaseLost(lease=lease)),
+                    lambda error: inbox.post(Broken(error=error)),
+                    every=bench.lease / 5,
+                ),
+                provenance=cache(partial(provenance, bench.folder)),
+                random=random,
+                background=writers.give,
+                policy=registry.load("policies", bench.campaign.placement)(),
+                room=partial(room, bench.layout.root),
+                folder=folder,
+                ending=ending,
+                serving=serving,
+                here=Here(
+                    machine=socket.gethostname(),
+                    process=owner(os.getpid()),
+                    gpus=nvml_gpus,
+                    measure=_measure,
+                    folder=bench.layout.own_id(),
+                    host=bench.host,
+                ),
+                shift=shift,
+                seal_all=scribe.seal_all if scribe else seal_all,
+                publish_all=sender.publish_all if sender else public,
+                gating=_gating(bench, cells, patient=shift.patient),
+                placing=partial(
+                    placing_of, bench.campaign, ledger, here=bench.host if fleet.pool else ""
+                ),
+            )
         )
         if (listen := getattr(shared, "listen", None)) is not None:
             listen(lambda: inbox.post(Changed()))
@@ -271,57 +228,3 @@ def rescore(bench: Bench, records: Sequence[CellRecord]) -> Iterator[Rescored]:
 
 def _python_of(record: CellRecord) -> str:
     return record.cell.model.python if record.cell else ""
-
-
-def _engine(
-    fleet: Fleet,
-    cells: Sequence[Cell],
-    inbox: RealInbox,
-    connected: contextlib.ExitStack,
-    lease: float,
-) -> Engine:
-    """What opens slots on all of these machines, for as long as `connected` is open."""
-    if not fleet.trial_load:
-        return _untried(fleet, inbox.post, connected, lease, inbox)
-    from benchfleet.engines.trials import TrialEngine
-
-    trials = TrialEngine(inbox.post, [cell for cell in cells if _asks_a_model(cell)])
-    trials.inside = _untried(fleet, trials.hear, connected, lease, inbox)
-    return trials
-
-
-def _asks_a_model(cell: Cell) -> bool:
-    needed = getattr(registry.load("benchmarks", cell.workload.benchmark), "needs_model", True)
-    return needed and getattr(registry.load("models", cell.model.adapter), "opens", True)
-
-
-def _untried(
-    fleet: Fleet,
-    post: Post,
-    connected: contextlib.ExitStack,
-    lease: float,
-    waiting: Waiting,
-) -> Engine:
-    """Where leases are shorter than usual, slots are missed sooner too."""
-    silence = min(lease, DEFAULT_LEASE)
-    local = registry.load("engines", "local")
-    here: Engine = local(
-        post,
-        heartbeat=silence / 12,
-        silence=silence,
-        checks=fleet.checks,
-        named=fleet.named,
-        waiting=waiting,
-    )
-    if not fleet.hosts:
-        return here
-    from benchfleet.engines.openssh import connections
-    from benchfleet.engines.ssh import SshEngine
-    from benchfleet.engines.together import Together
-    from benchfleet.machines.shares import examined
-    from benchfleet.machines.wheel import interpreter_of
-
-    hosts = [replace(host, python=interpreter_of(host)) for host in fleet.hosts]
-    ssh = connected.enter_context(connections(fleet.known_hosts))
-    there = SshEngine(post, hosts=hosts, ssh=ssh, examine=examined, checks=fleet.checks)
-    return Together(here, there)

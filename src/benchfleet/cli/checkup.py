@@ -27,6 +27,7 @@ from benchfleet.errors import (
     LedgerError,
     PlaceUnreachable,
 )
+from benchfleet.fleet import choose_pool
 from benchfleet.ledger.addresses import split_url
 from benchfleet.ledger.sqlite.file import mount_table, network_file_system
 from benchfleet.machines.checkup import Check, folder_check, judged, size
@@ -36,7 +37,6 @@ from benchfleet.models.digest import hub_name, model_folder
 from benchfleet.presence.record import runs_of
 from benchfleet.runner.place import Pool
 from benchfleet.runner.space import FLOOR
-from benchfleet.wiring import choose_pool
 
 _SHOWN = 3  # cells by name
 _MODULES = {"llama_cpp": "llama-cpp-python"}  # packages that are called otherwise

@@ -14,7 +14,7 @@ from benchfleet.cli.options import AskedDevices, hosts
 from benchfleet.domain.host import Host
 from benchfleet.domain.resource import GpuChecks
 from benchfleet.errors import CampaignError, Mistake
-from benchfleet.wiring import Fleet, choose_pool
+from benchfleet.fleet import Fleet, choose_pool
 
 T = TypeVar("T")
 _AT_ONCE = 32  # hosts; each takes a thread and an ssh

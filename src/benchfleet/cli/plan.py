@@ -14,9 +14,9 @@ from benchfleet.cli.planning import as_json, known_records, planned, with_paths
 from benchfleet.cli.words import printable
 from benchfleet.domain.cell import Cell
 from benchfleet.errors import DeviceError
+from benchfleet.fleet import choose_pool
 from benchfleet.machines.devices import cores
 from benchfleet.machines.memory import available_memory
-from benchfleet.wiring import choose_pool
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

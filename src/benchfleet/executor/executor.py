@@ -15,6 +15,7 @@ from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.event import Event
 from benchfleet.errors import CampaignError, DeviceError, Mistake, UnknownName
+from benchfleet.fleet import Fleet, choose_pool
 from benchfleet.ledger.addresses import split_url
 from benchfleet.presence.feed import announced, both
 from benchfleet.results import layout as names
@@ -27,7 +28,7 @@ from benchfleet.runner.rebuild import rebuild
 from benchfleet.runner.recover import publish_what_was_committed
 from benchfleet.summary import summarised, write_summary
 from benchfleet.whereabouts import Whereabouts
-from benchfleet.wiring import Fleet, choose_pool, run_cells
+from benchfleet.wiring import run_cells
 
 from .arguments import CALL, Arguments, read_arguments
 from .collect import ProgressCallback, Watch, failure, result, stub

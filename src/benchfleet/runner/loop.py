@@ -57,21 +57,25 @@ class RunEnd:
     problem: str = ""  # why, where somebody knows
 
 
-class Runner(Parts):
+class Runner:
     """Runs the chosen cells of a campaign until each has a final state, or it is interrupted.
 
-    The ledger decides every claim; other runners on the same ledger share the work. Time comes
-    from the inbox, so that the same loop runs against a simulated fleet. `serving` is set once
-    there may be slots to serve, and `ending` when nothing is to be waited for any more. Results are
-    written and synced by `background`, which runs what it is given soon, here or in another thread;
-    `folder` makes an attempt's folder, `seal_all` completes some and `publish_all` gives them their
-    public paths, on whatever disk there is. `placing` tells which machine may have which cell,
-    whenever that may have changed.
+    The ledger decides every claim; other runners on the same ledger share the work.
     """
 
-    _next_look = 0.0
-    _woke = False  # the look before was late
-    _waits_for = ""  # the runner that holds what is left
+    def __init__(self, parts: Parts) -> None:
+        self._runner, self._ledger, self._engine = parts.runner, parts.ledger, parts.engine
+        self._inbox, self._layout, self._keeper = parts.inbox, parts.layout, parts.keeper
+        self._enrolled, self._publish_all = parts.enrolled, parts.publish_all
+        self._shift, self._serving, self._random = parts.shift, parts.serving, parts.random
+        self._course, self._slots, self._devices = parts.course, parts.slots, parts.devices
+        self._filler, self._gates, self._cells = parts.filler, parts.gates, parts.cells
+        self._crowd, self._machines, self._orders = parts.crowd, parts.machines, parts.orders
+        self._stopping, self._hours = parts.stopping, parts.hours
+        self._next_look = 0.0
+        self._woke = False  # the look before was late
+        self._waits_for = ""  # the runner that holds what is left
+        self._told_kept_off: set[str] = set()
 
     def run(self) -> RunEnd:
         """Run to the end. Raises `LedgerUnreachable` when the ledger is gone."""
@@ -181,9 +185,8 @@ class Runner(Parts):
         if record is not None and record.runner not in ("", self._runner, self._waits_for):
             self._waits_for = record.runner
             self._course.count()
-            self._course.say(
-                "waiting", cell=record.path, message=f"runner {record.runner} holds it"
-            )
+            told = f"runner {record.runner} holds it"
+            self._course.say("waiting", cell=record.path, message=told)
         return record is not None
 
     def _look(self) -> None:
@@ -196,9 +199,8 @@ class Runner(Parts):
         if waking:
             self._keeper.renew()
         for fingerprint in () if waking and not self._woke else self._ledger.reap():
-            self._course.say(
-                "warning", message=f"the lease of {fingerprint[:8]} ran out; taken back"
-            )
+            told = f"the lease of {fingerprint[:8]} ran out; taken back"
+            self._course.say("warning", message=told)
         self._woke = waking
         self._stopping.end_overdue(excused=late if late > LOOK_EVERY else 0.0)
         self._filler.follow()
@@ -251,13 +253,11 @@ class Runner(Parts):
         elif isinstance(arrival, NoRoom):
             self._course.refused(of="ledger")
         elif isinstance(arrival, LedgerGone):
-            self._course.say(
-                "warning", message=f"{arrival.why}; what runs goes on, and nothing is begun"
-            )
+            told = f"{arrival.why}; what runs goes on, and nothing is begun"
+            self._course.say("warning", message=told)
         elif isinstance(arrival, Changed):
             if not self._slots.any_busy or self._slots.idle:  # not all at once: many hear it
-                soon = self._inbox.now() + HERD * self._random()
-                self._next_look = min(self._next_look, soon)
+                self._next_look = min(self._next_look, self._inbox.now() + HERD * self._random())
         elif isinstance(arrival, LedgerBack):
             self._course.say("warning", message="the ledger answers again; going on")
         elif isinstance(arrival, Measured):

@@ -11,9 +11,7 @@ from benchfleet import registry
 from benchfleet.domain.attempt import RunnerId
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.placing import Placing
-from benchfleet.engines.base import (
-    Engine,
-)
+from benchfleet.engines.base import Engine
 from benchfleet.ledger.base import Ledger
 from benchfleet.policies.base import DEFAULT, Policy
 from benchfleet.results.layout import Layout
@@ -28,9 +26,7 @@ from benchfleet.runner.gatekeeper import Gatekeeper
 from benchfleet.runner.gates import Gating
 from benchfleet.runner.hosts import Hosts
 from benchfleet.runner.hours import Hours
-from benchfleet.runner.inbox import (
-    Inbox,
-)
+from benchfleet.runner.inbox import Inbox
 from benchfleet.runner.leases import LeaseKeeper
 from benchfleet.runner.machines import Machines
 from benchfleet.runner.news import News
@@ -47,7 +43,15 @@ LOOK_EVERY = 1.0  # seconds between looks at what became claimable without an ar
 
 
 class Parts:
-    """What sees to parts of one run, for its loop."""
+    """What sees to parts of one run, for its loop.
+
+    Time comes from the inbox, so that the same loop runs against a simulated fleet. `serving` is
+    set once there may be slots to serve, and `ending` when nothing is to be waited for any more.
+    Results are written and synced by `background`, which runs what it is given soon, here or in
+    another thread; `folder` makes an attempt's folder, `seal_all` completes some and `publish_all`
+    gives them their public paths, on whatever disk there is. `placing` tells which machine may
+    have which cell, whenever that may have changed.
+    """
 
     def __init__(
         self,
@@ -76,12 +80,12 @@ class Parts:
         gating: Gating = Gating(),  # noqa: B008 - frozen
         placing: Callable[[], Placing] = Placing,
     ) -> None:
-        self._shift = shift
-        self._runner, self._ledger, self._engine, self._inbox = runner, ledger, engine, inbox
-        self._layout, self._keeper, self._enrolled = layout, keeper, cells
-        self._publish_all = publish_all
-        self._serving = serving or threading.Event()
-        self._course = Course(
+        self.shift = shift
+        self.runner, self.ledger, self.engine, self.inbox = runner, ledger, engine, inbox
+        self.layout, self.keeper, self.enrolled = layout, keeper, cells
+        self.publish_all = publish_all
+        self.serving = serving or threading.Event()
+        self.course = Course(
             ledger=ledger,
             fingerprints=frozenset(str(cell.fingerprint) for cell in cells),
             inbox=inbox,
@@ -90,35 +94,35 @@ class Parts:
             floor=max((cell.limits.disk or 0 for cell in cells), default=0) or None,
             ending=ending or threading.Event(),
         )
-        self._slots = Slots(runner[:8], engine, layout, self._course.progress)
-        hosts, self._news = Hosts(engine.hosts()), News(ledger)
-        self._filler = Filler(
+        self.slots = Slots(runner[:8], engine, layout, self.course.progress)
+        hosts, self.news = Hosts(engine.hosts()), News(ledger)
+        self.filler = Filler(
             runner=runner,
             ledger=ledger,
             keeper=keeper,
-            news=self._news,
-            slots=self._slots,
+            news=self.news,
+            slots=self.slots,
             pools=pools,
             hosts=hosts,
             cells={str(cell.fingerprint): cell for cell in cells},
             policy=policy or registry.load("policies", DEFAULT)(),
             now=inbox.now,
-            begin=lambda slot, claim: self._cells.begin(slot, claim),
+            begin=lambda slot, claim: self.cells.begin(slot, claim),
             placing=placing,
         )
-        self._devices = self._filler.devices
-        self._gates = Gatekeeper(
-            gating, ledger=ledger, cells=cells, course=self._course, filler=self._filler
+        self.devices = self.filler.devices
+        self.gates = Gatekeeper(
+            gating, ledger=ledger, cells=cells, course=self.course, filler=self.filler
         )
-        self._cells = Cells(
+        self.cells = Cells(
             ledger=ledger,
             engine=engine,
             inbox=inbox,
             keeper=keeper,
-            course=self._course,
-            slots=self._slots,
+            course=self.course,
+            slots=self.slots,
             hosts=hosts,
-            filler=self._filler,
+            filler=self.filler,
             host=here.host,
             attempts=Attempts(
                 ledger,
@@ -132,56 +136,54 @@ class Parts:
             ),
             background=background,
         )
-        self._news.tell(self._cells.cancelling.follow)
-        self._crowd = Crowd(
+        self.news.tell(self.cells.cancelling.follow)
+        self.crowd = Crowd(
             inbox=inbox,
-            course=self._course,
-            slots=self._slots,
-            pools=lambda: self._devices.pools,
+            course=self.course,
+            slots=self.slots,
+            pools=lambda: self.devices.pools,
             measure=here.measure,
         )
-        self._machines = Machines(
+        self.machines = Machines(
             inbox=inbox,
             ledger=ledger,
-            course=self._course,
-            slots=self._slots,
+            course=self.course,
+            slots=self.slots,
             hosts=hosts,
-            devices=self._devices,
-            cells=self._cells,
-            crowd=self._crowd,
+            devices=self.devices,
+            cells=self.cells,
+            crowd=self.crowd,
         )
-        self._orders = Orders(
+        self.orders = Orders(
             runner=runner,
             ledger=ledger,
             engine=engine,
             inbox=inbox,
             layout=layout,
-            course=self._course,
-            slots=self._slots,
+            course=self.course,
+            slots=self.slots,
             hosts=hosts,
-            devices=self._devices,
-            cells=self._cells,
+            devices=self.devices,
+            cells=self.cells,
             here=here,
         )
-        self._news.tell(self._orders.follow)
-        self._random = random
-        self._stopping = Stopping(
+        self.news.tell(self.orders.follow)
+        self.random = random
+        self.stopping = Stopping(
             inbox=inbox,
             engine=engine,
-            course=self._course,
-            slots=self._slots,
-            cells=self._cells,
-            filler=self._filler,
+            course=self.course,
+            slots=self.slots,
+            cells=self.cells,
+            filler=self.filler,
         )
-        self._hours = Hours(
+        self.hours = Hours(
             shift,
             every=LOOK_EVERY,
             inbox=inbox,
-            course=self._course,
-            slots=self._slots,
-            filler=self._filler,
-            gates=self._gates,
-            stopping=self._stopping,
+            course=self.course,
+            slots=self.slots,
+            filler=self.filler,
+            gates=self.gates,
+            stopping=self.stopping,
         )
-        self._waits_for = ""
-        self._told_kept_off: set[str] = set()

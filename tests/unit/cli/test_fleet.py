@@ -12,7 +12,7 @@ from benchfleet.campaign.inventory import Inventory
 from benchfleet.cli import fleet
 from benchfleet.domain.host import Host
 from benchfleet.errors import CampaignError
-from benchfleet.wiring import Fleet
+from benchfleet.fleet import Fleet
 
 HERE = Machine(cpu_slots=1)
 LABS = (Host(name="lab1"), Host(name="lab2"))

@@ -19,6 +19,7 @@ from benchfleet.results.write import AttemptFolder
 from benchfleet.runner.inbox import Arrival, Broken, LeaseLost, NoRoom
 from benchfleet.runner.leases import LeaseKeeper
 from benchfleet.runner.loop import RunEnd, Runner
+from benchfleet.runner.parts import Parts
 from benchfleet.runner.patience import PatientLedger
 from benchfleet.runner.place import Pool
 from benchfleet.runner.progress import Notice, Progress
@@ -123,24 +124,26 @@ class RunnerProcess:
             thread=lambda target, **_: self._strand(target),
         )
         self._runner = Runner(
-            runner=RunnerId(name),
-            ledger=patient,
-            engine=self.engine,
-            inbox=self.inbox,
-            layout=around.layout,
-            pools=[own] if own else [],
-            cells=around.cells,
-            observer=self._observe,
-            keeper=keeper,
-            provenance=dict,
-            random=self._chance.random,
-            background=self._write_later,
-            room=around.disk.room,
-            folder=self._folder,
-            seal_all=around.disk.sealer(self.step),
-            publish_all=around.disk.publisher(around.publish_all, self.step),
-            ending=self._ended,
-            placing=lambda: around.placing(len(patient.events(kinds={ASSIGNED}))),
+            Parts(
+                runner=RunnerId(name),
+                ledger=patient,
+                engine=self.engine,
+                inbox=self.inbox,
+                layout=around.layout,
+                pools=[own] if own else [],
+                cells=around.cells,
+                observer=self._observe,
+                keeper=keeper,
+                provenance=dict,
+                random=self._chance.random,
+                background=self._write_later,
+                room=around.disk.room,
+                folder=self._folder,
+                seal_all=around.disk.sealer(self.step),
+                publish_all=around.disk.publisher(around.publish_all, self.step),
+                ending=self._ended,
+                placing=lambda: around.placing(len(patient.events(kinds={ASSIGNED}))),
+            )
         )
 
     def start(self) -> None:

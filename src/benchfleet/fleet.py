@@ -1,0 +1,114 @@
+"""The machines of a run, and the engine that opens slots on them."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from benchfleet import registry
+from benchfleet.campaign.base import Machine
+from benchfleet.domain.cell import Cell
+from benchfleet.domain.host import AUTO, Host
+from benchfleet.domain.resource import GpuChecks
+from benchfleet.engines.base import Engine, Post, Waiting
+from benchfleet.ledger.base import DEFAULT_LEASE
+from benchfleet.machines.devices import CPU_SLOTS, MOST_PER_GPU, chosen_devices, cores
+from benchfleet.runner.inbox import RealInbox
+from benchfleet.runner.place import Pool
+
+
+def choose_pool(asked: Machine) -> Pool:
+    """The devices of a run and how many slots share them. Raises DeviceError."""
+    most, per_gpu = asked.max_concurrent_runs, asked.slots_per_gpu
+    if asked.cpu_slots == AUTO:
+        devices = chosen_devices(asked.gpus, most or cores())
+    elif asked.cpu_slots is None and not asked.gpus:
+        devices = chosen_devices(asked.gpus, None, cpu_default=most)
+    else:
+        devices = chosen_devices(asked.gpus, asked.cpu_slots)
+    begin = 0
+    if devices[0].kind == "cpu":
+        devices = devices[:most]
+        slots = len(devices)
+        begin = min(CPU_SLOTS, slots) if asked.cpu_slots == AUTO else 0
+    elif per_gpu is not None:
+        slots = (per_gpu or MOST_PER_GPU) * len(devices)
+        slots, begin = min(slots, most or slots), 1 if per_gpu == AUTO else 0
+    else:
+        slots = most or len(devices)
+    return Pool(
+        devices=devices,
+        slots=slots,
+        threads=max(1, cores() // slots),
+        begin=begin,
+        price=asked.price,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fleet:
+    """The machines of a run: this one's pool, if it takes part, and others that ssh reaches."""
+
+    pool: Pool | None = None
+    hosts: Sequence[Host] = ()
+    known_hosts: Path = Path(os.devnull)  # the file that keeps their keys
+    checks: GpuChecks = field(default_factory=GpuChecks)  # of their GPUs
+    named: bool = False  # this machine's GPUs were named one by one
+    trial_load: bool = False  # a model is loaded and asked once on each device first
+
+
+def opened_engine(
+    fleet: Fleet,
+    cells: Sequence[Cell],
+    inbox: RealInbox,
+    connected: contextlib.ExitStack,
+    lease: float,
+) -> Engine:
+    """What opens slots on all of these machines, for as long as `connected` is open."""
+    if not fleet.trial_load:
+        return _untried(fleet, inbox.post, connected, lease, inbox)
+    from benchfleet.engines.trials import TrialEngine
+
+    trials = TrialEngine(inbox.post, [cell for cell in cells if _asks_a_model(cell)])
+    trials.inside = _untried(fleet, trials.hear, connected, lease, inbox)
+    return trials
+
+
+def _asks_a_model(cell: Cell) -> bool:
+    needed = getattr(registry.load("benchmarks", cell.workload.benchmark), "needs_model", True)
+    return needed and getattr(registry.load("models", cell.model.adapter), "opens", True)
+
+
+def _untried(
+    fleet: Fleet,
+    post: Post,
+    connected: contextlib.ExitStack,
+    lease: float,
+    waiting: Waiting,
+) -> Engine:
+    """Where leases are shorter than usual, slots are missed sooner too."""
+    silence = min(lease, DEFAULT_LEASE)
+    local = registry.load("engines", "local")
+    here: Engine = local(
+        post,
+        heartbeat=silence / 12,
+        silence=silence,
+        checks=fleet.checks,
+        named=fleet.named,
+        waiting=waiting,
+    )
+    if not fleet.hosts:
+        return here
+    from benchfleet.engines.openssh import connections
+    from benchfleet.engines.ssh import SshEngine
+    from benchfleet.engines.together import Together
+    from benchfleet.machines.shares import examined
+    from benchfleet.machines.wheel import interpreter_of
+
+    hosts = [replace(host, python=interpreter_of(host)) for host in fleet.hosts]
+    ssh = connected.enter_context(connections(fleet.known_hosts))
+    there = SshEngine(post, hosts=hosts, ssh=ssh, examine=examined, checks=fleet.checks)
+    return Together(here, there)
