@@ -58,6 +58,8 @@ class _Two:
         self.ledgers = [one, two]
 
     def __getattr__(self, verb: str) -> Callable[..., Any]:
+        getattr(self.ledgers[0], verb)  # or it has none
+
         def call(*values: Any, **named: Any) -> Any:
             self.ledgers.reverse()
             used, other = self.ledgers

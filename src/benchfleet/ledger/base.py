@@ -46,6 +46,12 @@ Together. A ledger for which it is cheaper to end several attempts at once has a
 `finish_all(ended)`, given pairs of a lease and its outcome: of each it says None, or the
 `ClaimLost` that `finish` would raise; where it raises, none of them ended.
 
+Exchanging. A ledger for which it is cheaper to end attempts and claim what is next at once has a
+method `exchange(ended, runner, offer, limit)`: as `finish_all(ended)` and then
+`claim(runner, offer, limit)`, with the answers of both. So a cell that ends there and waits for
+nothing may be claimed again in the same exchange. Where it raises, all of it, a part or nothing was
+done: whoever asked finishes once more, and a claim that was not heard of runs out.
+
 Waking. A ledger that can tell its users has a method `listen(told)`, which calls `told` from a
 thread of its own, until it is closed, when somebody made cells claimable. Where there is none, or
 a line breaks, runners look by themselves.

@@ -153,6 +153,20 @@ class MemoryLedger:
                 "finished", lease.fingerprint, {**entry.facts(), "outcome": outcome.to_dict()}
             )
 
+    def exchange(
+        self, ended: Sequence[tuple[Lease, Outcome]], runner: RunnerId, offer: Offer, limit: int
+    ) -> tuple[Sequence[ClaimLost | None], Sequence[Claim]]:
+        """End attempts and claim what is next, at once."""
+        refused: list[ClaimLost | None] = []
+        with self._lock:
+            for lease, outcome in ended:
+                try:
+                    self.finish(lease, outcome)
+                    refused.append(None)
+                except ClaimLost as error:
+                    refused.append(error)
+            return refused, self.claim(runner, offer, limit)
+
     def release(self, leases: Sequence[Lease], reason: str) -> None:
         with self._lock:
             for lease in leases:

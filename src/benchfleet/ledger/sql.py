@@ -100,24 +100,27 @@ class SqlLedger(ABC):
 
     def claim(self, runner: RunnerId, offer: Offer, limit: int = 1) -> Sequence[Claim]:
         with self._writing(synced=False) as do:
-            now = self._clock()
-            last, due, chosen_due = do("news", now=now).fetchone()
-            if due:
-                do("wake", now=now)
-            if chosen_due:
-                do("chosen_wake", now=now)
-            wanted: dict[str, Any] = {
-                "gpus": offer.gpus,
-                "vram": offer.vram,
-                "models": json.dumps(dict(offer.models)),
-                "others": offer.others,
-            }
-            which = "claimable"
-            if offer.among is not None:
-                which = "claimable_chosen"
-                wanted["choice"] = self._chosen.bring(do, offer.among, last)
-            picked = self._best(partial(do, which, **wanted), limit)
-            return [self._take(do, row, runner, now) for row in picked]
+            return self._claimed(do, runner, offer, limit)
+
+    def _claimed(self, do: Do, runner: RunnerId, offer: Offer, limit: int) -> list[Claim]:
+        now = self._clock()
+        last, due, chosen_due = do("news", now=now).fetchone()
+        if due:
+            do("wake", now=now)
+        if chosen_due:
+            do("chosen_wake", now=now)
+        wanted: dict[str, Any] = {
+            "gpus": offer.gpus,
+            "vram": offer.vram,
+            "models": json.dumps(dict(offer.models)),
+            "others": offer.others,
+        }
+        which = "claimable"
+        if offer.among is not None:
+            which = "claimable_chosen"
+            wanted["choice"] = self._chosen.bring(do, offer.among, last)
+        picked = self._best(partial(do, which, **wanted), limit)
+        return [self._take(do, row, runner, now) for row in picked]
 
     def _best(self, claimable: Callable[..., Rows], limit: int) -> list[Any]:
         """The cells to claim, of those that `claimable` finds up to its ``limit``."""

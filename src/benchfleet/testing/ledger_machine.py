@@ -11,7 +11,7 @@ The model knows no tokens: it remembers which lease may still write to a cell, a
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -28,7 +28,7 @@ from hypothesis.stateful import (
     rule,
 )
 
-from benchfleet.domain.attempt import Lease, Outcome, RunnerId
+from benchfleet.domain.attempt import Claim, Lease, Outcome, RunnerId
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.event import Event
 from benchfleet.domain.resource import Choice, Offer
@@ -145,8 +145,34 @@ class LedgerMachine(RuleBasedStateMachine):
         self, runner: RunnerId, offer: Offer, among: int | None, limit: int
     ):
         offer = replace(offer, among=None if among is None else self.choices[among])
+        return self.claimed(offer, limit, self.ledger.claim(runner, offer, limit))
+
+    @rule(
+        target=leases,
+        ended=st.lists(st.tuples(leases, st.sampled_from(OUTCOMES)), max_size=3),
+        runner=st.sampled_from([RunnerId("one"), RunnerId("two")]),
+        offer=offers,
+        among=st.sampled_from([None, 0, 1]),
+        limit=st.integers(0, 2),
+    )
+    def exchange(  # type: ignore[no-untyped-def]
+        self,
+        ended: list[tuple[Lease, Outcome]],
+        runner: RunnerId,
+        offer: Offer,
+        among: int | None,
+        limit: int,
+    ):
+        offer = replace(offer, among=None if among is None else self.choices[among])
+        exchange = getattr(self.ledger, "exchange", None)
+        if exchange is None:
+            return multiple()
+        refused, claims = exchange(ended, runner, offer, limit)
+        assert [one is None for one in refused] == [self.ends(*one) for one in ended]
+        return self.claimed(offer, limit, claims)
+
+    def claimed(self, offer: Offer, limit: int, claims: Sequence[Claim]):  # type: ignore[no-untyped-def]
         wanted = sorted(filter(self.fits(offer), self.known.values()), key=self.order(offer))
-        claims = self.ledger.claim(runner, offer, limit)
         assert [c.lease.fingerprint for c in claims] == [
             known.cell.fingerprint for known in wanted[:limit]
         ]
@@ -201,18 +227,22 @@ class LedgerMachine(RuleBasedStateMachine):
 
     @rule(lease=leases, outcome=st.sampled_from(OUTCOMES))
     def finish(self, lease: Lease, outcome: Outcome) -> None:
+        with nullcontext() if self.ends(lease, outcome) else pytest.raises(ClaimLost):
+            self.ledger.finish(lease, outcome)
+
+    def ends(self, lease: Lease, outcome: Outcome) -> bool:
+        """Whether the attempt ends so now, or did before."""
         known = self.known[lease.fingerprint]
         had = known.outcome if known.ended == lease else None
         again = had is not None and (had.state, had.digest) == (outcome.state, outcome.digest)
         good = known.writer == lease
-        with nullcontext() if again or good else pytest.raises(ClaimLost):
-            self.ledger.finish(lease, outcome)
         if good:
             del self.rights[lease.fingerprint]
             known.writer, known.ended, known.outcome = None, lease, outcome
             known.state = outcome.state if outcome.retry_in is None else "pending"
             known.ready = self.clock.now + (outcome.retry_in or 0.0)
             known.tries += outcome.charged
+        return again or good
 
     @rule(lease=leases)
     def release(self, lease: Lease) -> None:

@@ -30,6 +30,8 @@ class Finishing:
 
     def finish_all(self, ended: Sequence[tuple[Lease, Outcome]]) -> Sequence[ClaimLost | None]:
         """End several attempts in one transaction: for each nothing, or why it was refused."""
+        if not ended:
+            return []
         clock = repr(self._clock()).encode() if self._clock else None
         if len(ended) == 1:  # to go through arrays takes a third longer
             return [self._finish_one(*ended[0], clock)]

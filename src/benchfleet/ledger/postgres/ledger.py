@@ -164,6 +164,12 @@ class PostgresLedger:
         """End several attempts in one transaction: for each nothing, or why it was refused."""
         return self._finishing.finish_all(ended)
 
+    def exchange(
+        self, ended: Sequence[tuple[Lease, Outcome]], runner: RunnerId, offer: Offer, limit: int
+    ) -> tuple[Sequence[ClaimLost | None], Sequence[Claim]]:
+        """End attempts and claim what is next."""
+        return self.finish_all(ended), self.claim(runner, offer, limit)
+
     def release(self, leases: Sequence[Lease], reason: str) -> None:
         if leases:
             values = {"reason": json.dumps(reason), "turn": self._turn, **_named(leases)}

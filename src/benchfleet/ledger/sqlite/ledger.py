@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from benchfleet.domain.attempt import Lease, Outcome
+from benchfleet.domain.attempt import Claim, Lease, Outcome, RunnerId
+from benchfleet.domain.resource import Offer
 from benchfleet.errors import (
     ClaimLost,
     LedgerDamaged,
@@ -115,14 +116,24 @@ class SqliteLedger(SqlLedger):
 
     def finish_all(self, ended: Sequence[tuple[Lease, Outcome]]) -> Sequence[ClaimLost | None]:
         """End several attempts in one transaction: for each nothing, or why it was refused."""
-        refused: list[ClaimLost | None] = []
         with self._writing() as do:
-            for lease, outcome in ended:
-                try:
-                    self._end(do, lease, outcome)
-                    refused.append(None)
-                except ClaimLost as error:
-                    refused.append(error)
+            return self._end_all(do, ended)
+
+    def exchange(
+        self, ended: Sequence[tuple[Lease, Outcome]], runner: RunnerId, offer: Offer, limit: int
+    ) -> tuple[Sequence[ClaimLost | None], Sequence[Claim]]:
+        """End attempts and claim what is next, in one transaction."""
+        with self._writing(synced=bool(ended)) as do:
+            return self._end_all(do, ended), self._claimed(do, runner, offer, limit)
+
+    def _end_all(self, do: Do, ended: Sequence[tuple[Lease, Outcome]]) -> list[ClaimLost | None]:
+        refused: list[ClaimLost | None] = []
+        for lease, outcome in ended:
+            try:
+                self._end(do, lease, outcome)
+                refused.append(None)
+            except ClaimLost as error:
+                refused.append(error)
         return refused
 
     @contextmanager

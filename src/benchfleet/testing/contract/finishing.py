@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from benchfleet.domain.attempt import Advice, Lease, Outcome
+from benchfleet.domain.attempt import Advice, Claim, Lease, Outcome
 from benchfleet.domain.cell import Fingerprint
 from benchfleet.domain.event import Event
-from benchfleet.domain.resource import Choice
+from benchfleet.domain.resource import Choice, Offer
 from benchfleet.domain.state import FINAL_STATES, FinalState
 from benchfleet.errors import ClaimLost
 from benchfleet.testing.samples import sample_cell
@@ -48,6 +48,89 @@ class Finishing(OnLedger):
         assert outcomes == [SUCCESS, SUCCESS, None, RETRIED]
         kinds = [event.kind for event in self.ledger.events() if event.kind == "finished"]
         assert len(kinds) == 3
+
+    @pytest.mark.parametrize("chosen", [False, True])
+    @pytest.mark.parametrize(("ends", "limit"), [(0, 1), (1, 0), (1, 1), (1, 9), (3, 1), (3, 2)])
+    def test_an_exchange_ends_attempts_and_claims_what_is_next(
+        self, ends: int, limit: int, chosen: bool
+    ) -> None:
+        cells = [sample_cell(number, priority=-number) for number in range(8)]
+        self.enroll(*cells)
+        among = Choice(cell.fingerprint for cell in cells) if chosen else None
+        offer = replace(ANY, among=among)
+        held = self.ledger.claim(ME, offer, 4)
+        refused, claims = self._exchange(
+            [(held[n].lease, SUCCESS) for n in range(ends)], offer, limit
+        )
+        assert list(refused) == [None] * ends
+        assert [one.lease.fingerprint for one in claims] == [
+            cell.fingerprint for cell in cells[4 : 4 + limit]
+        ]
+        states = ["success"] * ends + ["running"] * (4 - ends + len(claims))
+        assert [record.state for record in self.ledger.cells()] == [
+            *states,
+            *["pending"] * (len(cells) - len(states)),
+        ]
+        self._exchange([(one.lease, SUCCESS) for one in (*held[ends:], *claims)], offer, 9)
+        assert {record.state for record in self.ledger.cells()} <= {"success", "running"}
+
+    @pytest.mark.parametrize("chosen", [False, True])
+    def test_an_exchange_tells_of_each_attempt_that_was_lost_and_claims_all_the_same(
+        self, chosen: bool
+    ) -> None:
+        cells = [sample_cell(number) for number in range(5)]
+        self.enroll(*cells)
+        offer = replace(ANY, among=Choice(cell.fingerprint for cell in cells) if chosen else None)
+        again, lost, last = (claim.lease for claim in self.ledger.claim(ME, offer, 3))
+        self.ledger.finish(again, SUCCESS)
+        self.ledger.release([lost], "another is to have it")
+        (refused,), (claim,) = self._exchange([(lost, SUCCESS)], offer, 1)
+        assert isinstance(refused, ClaimLost)
+        assert claim.lease.fingerprint == cells[1].fingerprint
+        refusals, claims = self._exchange(
+            [(again, SUCCESS), (lost, SUCCESS), (last, SUCCESS)], offer, 1
+        )
+        assert [isinstance(one, ClaimLost) for one in refusals] == [False, True, False]
+        assert [claim.lease.fingerprint for claim in claims] == [cells[3].fingerprint]
+
+    @pytest.mark.parametrize("chosen", [False, True])
+    def test_what_ends_in_an_exchange_and_waits_for_nothing_may_be_claimed_there(
+        self, chosen: bool
+    ) -> None:
+        cells = [sample_cell(number, priority=-number) for number in range(3)]
+        self.enroll(*cells)
+        offer = replace(ANY, among=Choice(cell.fingerprint for cell in cells) if chosen else None)
+        held = self.one_claim(offer)
+        asked = replace(RETRIED, retry_in=0.0)
+        _, (claim,) = self._exchange([(held.lease, asked)], offer, 1)
+        assert claim.lease.fingerprint == cells[0].fingerprint
+        assert (claim.lease.attempt, claim.after) == (2, asked)
+        _, (claim,) = self._exchange([(claim.lease, RETRIED)], offer, 1)
+        assert claim.lease.fingerprint == cells[1].fingerprint
+        self.clock.advance(10)
+        _, (claim,) = self._exchange([(claim.lease, SUCCESS)], offer, 1)
+        assert (claim.lease.fingerprint, claim.after) == (cells[0].fingerprint, RETRIED)
+
+    def test_an_exchange_asked_again_ends_nothing_twice(self) -> None:
+        self.enroll(*(sample_cell(number) for number in range(3)))
+        offer = replace(ANY, among=Choice(sample_cell(number).fingerprint for number in range(3)))
+        held = self.one_claim(offer)
+        for _ in range(2):
+            refused, claims = self._exchange([(held.lease, SUCCESS)], offer, 1)
+            assert (list(refused), len(claims)) == ([None], 1)
+        assert self.kinds(held.lease.fingerprint) == ["claimed", "finished"]
+        assert [record.tries for record in self.ledger.cells()] == [1, 0, 0]
+
+    def _exchange(
+        self, ended: Sequence[tuple[Lease, Outcome]], offer: Offer, limit: int
+    ) -> tuple[Sequence[ClaimLost | None], Sequence[Claim]]:
+        exchange = getattr(self.ledger, "exchange", None)
+        if exchange is None:
+            pytest.skip("this ledger has none")
+        found: tuple[Sequence[ClaimLost | None], Sequence[Claim]] = exchange(
+            ended, ME, offer, limit
+        )
+        return found
 
     def _finish_each(self, ended: Sequence[tuple[Lease, Outcome]]) -> list[ClaimLost | None]:
         found: list[ClaimLost | None] = []
