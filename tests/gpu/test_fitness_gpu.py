@@ -9,7 +9,8 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from benchfleet.machines.nvml import GpuState, opened
+from benchfleet.domain.gpu import GpuState
+from benchfleet.machines.nvml import opened
 from benchfleet.slot.fitness import Rules, tried, unfit, unfit_now
 
 pytestmark = [

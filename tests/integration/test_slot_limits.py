@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from benchfleet.domain.cell import Cell, Config, Limits, Model, Workload
+from benchfleet.domain.gpu import GpuState
 from benchfleet.domain.resource import Device, GpuChecks
 from benchfleet.engines.base import (
     Done,
@@ -33,10 +34,10 @@ from benchfleet.engines.base import (
 from benchfleet.engines.local import LocalEngine
 from benchfleet.engines.openssh import connections
 from benchfleet.engines.ssh import SshEngine
-from benchfleet.machines.nvml import RECORDING, GpuState, opened
+from benchfleet.machines.nvml import RECORDING, opened
+from benchfleet.machines.recorded_gpus import RecordedGpus
 from benchfleet.machines.shares import examined
 from benchfleet.testing.engine_bench import slot_id
-from benchfleet.testing.nvml import Recorded as RecordedNvml
 from sshd import Sshd
 
 from .test_local_slots import gone
@@ -213,7 +214,7 @@ def test_a_recording_answers_like_the_driver(recording: Callable[..., None]) -> 
     theirs = {"pid": 7, "name": "python3", "user": "ada"}
     recording({**WELL, "processes": [theirs]}, {"index": 1, "lost": "GPU is lost"})
     with opened() as nvml:
-        assert isinstance(nvml, RecordedNvml)
+        assert isinstance(nvml, RecordedGpus)
         assert nvml.driver() == "550.54.15"
         used, lost = nvml.gpus()
     assert str(used.processes[0]) == "ada: python3 (7)"

@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from benchfleet.domain.gpu import GpuProcess, GpuState
 from benchfleet.errors import DeviceError, MissingExtra
-from benchfleet.machines.nvml import GpuProcess, GpuState, Nvml, opened
+from benchfleet.machines.nvml import Nvml, opened
 
 _GRACE = 5.0  # seconds that the memory of a slot that ended is given to come back
 _TAKEN, _TAKEN_SHARE = 2 * 2**30, 0.05  # bytes, or part of the memory: what a driver itself holds

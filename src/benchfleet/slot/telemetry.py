@@ -11,11 +11,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from benchfleet.domain.gpu import GpuState
 from benchfleet.domain.resource import CPU, Headroom
 from benchfleet.domain.telemetry import EVERY, GpuReading, Reading
 from benchfleet.errors import DeviceError, MissingExtra
 from benchfleet.machines.headroom import headroom
-from benchfleet.machines.nvml import GpuState, Nvml, opened
+from benchfleet.machines.nvml import Nvml, opened
 from benchfleet.slot import kin
 
 _FRESH = 0.05  # of the time between readings: one taken so long ago begins the next attempt too

@@ -8,10 +8,10 @@ from dataclasses import asdict
 
 import pytest
 
+from benchfleet.domain.gpu import GpuProcess, GpuState
 from benchfleet.errors import DeviceError, NoGpu, ProtocolError
 from benchfleet.machines import facts as module
 from benchfleet.machines.facts import Facts, Gpu, parse_facts
-from benchfleet.machines.nvml import GpuProcess, GpuState
 
 TOLD = Facts(
     benchfleet="1.2.3",

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
+from benchfleet.domain.gpu import GpuProcess, GpuState
 from benchfleet.errors import DeviceError, MissingExtra, NoGpu
 from benchfleet.machines import nvml as module
-from benchfleet.machines.nvml import GpuProcess, GpuState, opened
+from benchfleet.machines.nvml import opened
 
 FREE_PID = 2**22 + 1  # above what Linux gives out
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from benchfleet.domain.gpu import GpuProcess, GpuState
 from benchfleet.errors import DeviceError, MissingExtra
-from benchfleet.machines.nvml import GpuProcess, GpuState
 from benchfleet.slot import fitness
 from benchfleet.slot.fitness import Rules, Unfit, rules_of, unfit, unfit_now, wait_until_fit
 

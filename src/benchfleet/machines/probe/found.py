@@ -13,11 +13,12 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from benchfleet.domain.gpu import GpuState
 from benchfleet.environment import hub_cache
 from benchfleet.errors import DeviceError
 from benchfleet.machines.devices import cores
 from benchfleet.machines.headroom import headroom
-from benchfleet.machines.nvml import GpuState, opened
+from benchfleet.machines.nvml import opened
 
 _PACKAGES = {
     "torch": "torch",

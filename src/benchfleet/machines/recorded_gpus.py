@@ -2,9 +2,9 @@
 
 A recording is a JSON file,
 ``{"driver": "550.54.15", "cuda": "12.4", "gpus": [{"index": 0, "name": "H100", …}]}``,
-with the fields of `benchfleet.machines.nvml.GpuState`; those left out have their defaults.
+with the fields of `benchfleet.domain.gpu.GpuState`; those left out have their defaults.
 ``"error"`` instead of GPUs is why NVML cannot be asked. The file is read at every question, so
-that a test can change it while slots run. ``python -m benchfleet.testing.nvml`` prints one of the
+that a test can change it while slots run. ``python -m benchfleet.machines.nvml`` prints one of the
 machine that it runs on.
 """
 
@@ -12,15 +12,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from benchfleet.domain.gpu import GpuProcess, GpuState
 from benchfleet.errors import DeviceError
-from benchfleet.machines.nvml import GpuProcess, GpuState, opened
 
 
-class Recorded:
+class RecordedGpus:
     """Answers from a recording; see `benchfleet.machines.nvml.Nvml`."""
 
     def __init__(self, file: str | Path) -> None:
@@ -49,18 +48,3 @@ class Recorded:
 def _state(told: dict[str, Any]) -> GpuState:
     processes = tuple(GpuProcess(**one) for one in told.get("processes", ()))
     return GpuState(**{**told, "processes": processes, "xids": tuple(told.get("xids", ()))})
-
-
-def main() -> None:
-    """Print a recording of this machine."""
-    with opened() as nvml:
-        told = {
-            "driver": nvml.driver(),
-            "cuda": nvml.cuda(),
-            "gpus": [asdict(gpu) for gpu in nvml.gpus()],
-        }
-    print(json.dumps(told, indent=2))
-
-
-if __name__ == "__main__":
-    main()
