@@ -5,14 +5,13 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import re
 import sys
 from collections.abc import Mapping, Sequence
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, ClassVar
 
 from benchfleet.benchmarks.base import Score, Session
+from benchfleet.benchmarks.fields import check_fields, filled, has_field
 from benchfleet.benchmarks.leftovers import make_keepable
 from benchfleet.benchmarks.parameters import seconds, text, texts, with_defaults, worded
 from benchfleet.benchmarks.process import run_process
@@ -33,20 +32,6 @@ _DEFAULTS: dict[str, Any] = {
     "config": None,
     "output": None,
 }
-FIELDS = (
-    "config",
-    "config_name",
-    "benchmark",
-    "result",
-    "model",
-    "model_path",
-    "subset",
-    "repeat",
-    "seed",
-    "limit",
-    "scratch",
-)
-_FIELD = re.compile(r"\{\{(\w+)\}\}|\{([A-Za-z_]\w*)\}")
 
 
 class Command:
@@ -88,7 +73,7 @@ class Command:
         if self._output and (Path(self._output).is_absolute() or ".." in Path(self._output).parts):
             raise ValueError(f"output: {self._output!r} leaves the campaign's folder")
         for part in (*self._argv, *self._environment.values()):
-            _check_fields(part)
+            check_fields(part)
 
     @classmethod
     def code(cls, workload: Workload) -> str:
@@ -152,12 +137,12 @@ class Command:
             "limit": _or_empty(session.limit),
             "scratch": scratch,
         }
-        output = self._folder / _filled(self._output, fields) if self._output else None
+        output = self._folder / filled(self._output, fields) if self._output else None
         before = _stamp(output)
-        own = {name: _filled(value, fields) for name, value in self._environment.items()}
+        own = {name: filled(value, fields) for name, value in self._environment.items()}
         try:
             said = run_process(
-                [_filled(part, fields) for part in self._argv],
+                [filled(part, fields) for part in self._argv],
                 folder=self._place,
                 environment={**os.environ, "PATH": _path(), **own},
                 timeout=self._timeout,
@@ -210,7 +195,7 @@ class Command:
 
         command = self._argv[0]
         place = str(self._place / command) if "/" in command else command
-        if not _FIELD.search(command) and shutil.which(place, path=_path()) is None:
+        if not has_field(command) and shutil.which(place, path=_path()) is None:
             raise ValueError(f"argv: there is no command {command!r} that could be run here")
 
     def _own_files(self) -> list[Path]:
@@ -239,21 +224,6 @@ def _environment(value: Any) -> dict[str, str]:
         if not isinstance(name, str) or not name or "=" in name or "\0" in name:
             raise ValueError(f"environment: {name!r} cannot name a variable")
     return {name: worded(f"environment.{name}", item) for name, item in value.items()}
-
-
-def _check_fields(part: str) -> None:
-    for match in _FIELD.finditer(part):
-        field = match[2]
-        if field is not None and field not in FIELDS:
-            near = get_close_matches(field, FIELDS, n=1)
-            hint = f"did you mean {{{near[0]}}}?" if near else f"there are {', '.join(FIELDS)}"
-            raise ValueError(
-                f"no field {{{field}}}; {hint} (write {{{{{field}}}}} for the braces themselves)"
-            )
-
-
-def _filled(part: str, fields: Mapping[str, Any]) -> str:
-    return _FIELD.sub(lambda m: f"{{{m[1]}}}" if m[1] else str(fields[m[2]]), part)
 
 
 def _stamp(file: Path | None) -> tuple[int, ...]:

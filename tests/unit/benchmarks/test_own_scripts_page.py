@@ -9,7 +9,8 @@ import pytest
 import yaml
 
 import benchfleet
-from benchfleet.benchmarks.command import FIELDS, Command
+from benchfleet.benchmarks.command import Command
+from benchfleet.benchmarks.fields import FIELDS
 from benchfleet.benchmarks.python import Python
 
 PAGE = Path(benchfleet.__file__).parents[2] / "docs" / "own-scripts.md"
