@@ -19,6 +19,7 @@ from benchfleet.errors import DeviceError
 from benchfleet.machines.devices import cores
 from benchfleet.machines.headroom import headroom
 from benchfleet.machines.nvml import opened
+from benchfleet.machines.probe.remarks import GOOD
 
 _PACKAGES = {
     "torch": "torch",
@@ -116,7 +117,7 @@ def _gpu(gpu: GpuState) -> dict[str, Any]:
         "memory": gpu.memory,
         "free": gpu.free,
         "memory_gb": round(gpu.memory / 1e9, 1),
-        "health": gpu.fault or "good",
+        "health": gpu.fault or GOOD,
         "temperature": gpu.temperature,
         "utilisation": gpu.utilisation,
         "power": gpu.power,

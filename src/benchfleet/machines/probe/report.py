@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
@@ -21,12 +21,12 @@ from benchfleet.domain.eligibility import KINDS, Eligibility
 from benchfleet.domain.names import path_part
 from benchfleet.domain.resource import Device
 from benchfleet.errors import BenchfleetError
+from benchfleet.machines.probe.remarks import GOOD, recommendations, warnings
 
 VERSION = "2.0"
 PREFIX = "capability_report_"
 _RULES = ("prerequisites", "e0_e1", "e2_full", "e2_quantized")  # keys that readers look for
 _LARGEST = 10_000_000  # bytes of a report
-_GOOD = "good"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,7 +66,6 @@ def document(
     judged = eligibility.judge(facts)
     when = at.astimezone(timezone.utc).isoformat(timespec="seconds")
     system, ram, disk = results["system"], results["memory"], results["storage"]
-    warnings = list(_warnings(results))
     return {
         "timestamp": when,
         "hostname": hostname,
@@ -100,8 +99,8 @@ def document(
                 "recommended_role": judged.role,
             },
         },
-        "recommendations": list(_recommendations(results, models)),
-        "warnings": warnings,
+        "recommendations": list(recommendations(results, models)),
+        "warnings": list(warnings(results)),
     }
 
 
@@ -264,38 +263,4 @@ def _in_bytes(results: dict[str, Any]) -> None:
 def _usable(results: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """Its GPUs that are well and not split."""
     devices = _part(results, "gpu").get("devices") or ()
-    return [gpu for gpu in devices if gpu.get("health") == _GOOD and not gpu.get("split")]
-
-
-def _recommendations(results: Mapping[str, Any], models: Sequence[str]) -> Iterator[str]:
-    if models:
-        yield f"models that fit: {', '.join(models)}"
-    packages = results["software"]["packages"]
-    if results["gpu"]["devices"] and "torch" not in packages:
-        yield "install torch to use its GPUs: pip install 'benchfleet[hf]'"
-    if not ({"transformers", "vllm", "llama_cpp"} & set(packages) or _answers(results)):
-        yield "install something that runs models: pip install 'benchfleet[hf]', or Ollama"
-    if "ollama" in results["software"]["programs"] and not _answers(results):
-        yield "start its Ollama server: ollama serve"
-
-
-def _answers(results: Mapping[str, Any]) -> bool:
-    return bool(results["llm"]["ollama"]["answers"])
-
-
-def _warnings(results: Mapping[str, Any]) -> Iterator[str]:
-    ram, disk, cpu = results["memory"], results["storage"], results["cpu"]
-    if ram["available"] < 0.5 * ram["total"]:
-        yield f"only {ram['available_gb']} of {ram['total_gb']} GB of memory are free: end programs"
-    if disk["free"] < 10 * 10**9:
-        yield f"only {disk['free_gb']} GB are free on the disk of {disk['folder']}"
-    if cpu["load"] is not None and cpu["load"] > 0.5 * cpu["cores"]:
-        yield f"it was busy while it was measured (load {cpu['load']}); measure again later"
-    for gpu in results["gpu"]["devices"]:
-        if gpu["health"] != _GOOD:
-            yield f"GPU {gpu['index']} cannot be used: {gpu['health']}"
-        elif gpu["split"]:
-            yield f"GPU {gpu['index']} is split into instances, which are not used"
-        if gpu["processes"]:
-            yield f"GPU {gpu['index']} is in use: {', '.join(gpu['processes'])}"
-    yield from results["benchmark"]["notes"]
+    return [gpu for gpu in devices if gpu.get("health") == GOOD and not gpu.get("split")]
