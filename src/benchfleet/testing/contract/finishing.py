@@ -126,7 +126,7 @@ class Finishing(OnLedger):
     ) -> tuple[Sequence[ClaimLost | None], Sequence[Claim]]:
         exchange = getattr(self.ledger, "exchange", None)
         if exchange is None:
-            pytest.skip("this ledger has none")
+            return self._finish_each(ended), self.ledger.claim(ME, offer, limit)
         found: tuple[Sequence[ClaimLost | None], Sequence[Claim]] = exchange(
             ended, ME, offer, limit
         )
