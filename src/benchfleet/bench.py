@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
-import shlex
 from collections.abc import Iterable, Mapping
 from contextlib import closing
 from dataclasses import dataclass
-from functools import partial
-from pathlib import Path
-from typing import Any, cast
 
-from benchfleet import registry
 from benchfleet.campaign.base import Campaign
 from benchfleet.domain.allowed import allowed_on
 from benchfleet.domain.attempt import CellRecord
@@ -23,21 +17,16 @@ from benchfleet.domain.phase import GATE_EVENTS, Decision, decisions
 from benchfleet.domain.plan import ASSIGNED, Plan, forms, plans
 from benchfleet.domain.told import TOLD, newest
 from benchfleet.domain.usage import Bill
-from benchfleet.environment import host_name, lease_seconds, own_cache
-from benchfleet.errors import (
-    BenchfleetError,
-    LedgerAbsent,
-    LedgerDamaged,
-    LedgerError,
-)
-from benchfleet.ledger.addresses import shown_url, split_url, usual_lease
+from benchfleet.environment import host_name, lease_seconds
+from benchfleet.errors import BenchfleetError, LedgerError
+from benchfleet.ledger.addresses import usual_lease
 from benchfleet.ledger.base import DEFAULT_LEASE, Ledger
 from benchfleet.ledger.gates import Standing, standings
 from benchfleet.ledger.history import BILLED, bill, bills
-from benchfleet.results.disk import make_folder
+from benchfleet.ledger_home import LedgerHome
 from benchfleet.results.layout import Layout
 from benchfleet.results.places.base import Place, place_at
-from benchfleet.results.read import published_folders, sealed_attempts
+from benchfleet.results.read import sealed_attempts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,86 +39,32 @@ class Bench:
     lease: float = DEFAULT_LEASE  # seconds; renewed every fifth of it
 
     @property
-    def folder(self) -> Path | None:
-        """Where the campaign's file lies; None where a ledger told of the campaign."""
-        return self.campaign.file.parent if self.campaign.file else None
-
-    @property
     def host(self) -> str:
         """How results call this host. Raises BenchfleetError where it has no fit name."""
         try:
-            return host_name(self.folder)
+            return host_name(self.campaign.folder)
         except ValueError as error:
             raise BenchfleetError(str(error)) from error
 
     @property
-    def named(self) -> str:
-        """How a command names the campaign."""
-        return str(self.campaign.file or "CAMPAIGN")
-
-    @property
-    def _ledger_file(self) -> Path | None:
-        """The file of an embedded ledger; None for one on a server."""
-        scheme, rest = split_url(self.url) if self.url else ("sqlite", str(self.layout.ledger))
-        return Path(rest) if scheme == "sqlite" else None
+    def home(self) -> LedgerHome:
+        """Where its ledger is kept."""
+        return LedgerHome(
+            campaign=self.campaign, layout=self.layout, url=self.url, lease=self.lease
+        )
 
     @property
     def shown_ledger(self) -> str:
         """Where the ledger is, as people may see it."""
-        return str(self._ledger_file or shown_url(self.url))
+        return self.home.shown
 
     def ledger(self, *, known_results: bool = False) -> Ledger:
-        """Open the ledger, making it where there is none yet.
-
-        Raises LedgerError where results lie beside a ledger that is gone, unless they are known.
-        """
-        if not known_results and (found := self.existing_ledger()) is not None:
-            return found
-        if (file := self._ledger_file) is not None:
-            make_folder(file.parent)
-        return self._opened(make=True)
+        """Open the ledger, making it where there is none yet; see `LedgerHome.open`."""
+        return self.home.open(known_results=known_results)
 
     def existing_ledger(self) -> Ledger | None:
         """Open the ledger to look at it; None where nothing was run yet."""
-        try:
-            return self._opened(make=False)
-        except LedgerAbsent as absent:
-            self._refuse_to_forget(absent)
-            return None
-
-    def _opened(self, *, make: bool) -> Ledger:
-        """Open the ledger. Raises LedgerAbsent where there is none and none is to be made."""
-        file, ledger = self._ledger_file, None
-        if file is not None:
-            if not make and not file.exists():
-                raise LedgerAbsent(f"{file} is not there")
-            kind = registry.load("ledgers", "sqlite")
-            ledger = kind(file, campaign=self.campaign.name, lease=self.lease)
-        else:
-            kind = registry.load("ledgers", split_url(self.url)[0])
-            more = self._carried() if getattr(kind, "carries_results", False) else {}
-            name = self.campaign.name
-            ledger = kind(self.url, campaign=name, lease=self.lease, make=make, **more)
-        return cast(Ledger, ledger)
-
-    def _carried(self) -> dict[str, Any]:
-        """What a ledger is told that takes results along."""
-        from benchfleet.ledger.git.address import address_of
-        from benchfleet.ledger.sqlite.file import mount_table, network_file_system
-        from benchfleet.results.places.git import Carrier, GitPlace
-
-        folder = self.layout.root / ".ledger"
-        above = self.layout.root.absolute()
-        where = next(place for place in (above, *above.parents) if place.exists())
-        if network_file_system(where, mount_table()) or not os.access(where, os.W_OK):
-            digest = hashlib.sha256(str(self.layout.root.absolute()).encode()).hexdigest()[:12]
-            folder = own_cache(os.environ) / "ledgers" / digest
-        large = address_of(self.url).large
-        stored = shown_url(self.campaign.place)
-        carrier = Carrier(self.layout, self.campaign.name, large, stored)
-        place = partial(GitPlace, self.campaign.name)
-        host = host_name(self.folder)
-        return {"folder": folder, "files": carrier, "place": place, "host": host}
+        return self.home.existing()
 
     def records(self, cells: Iterable[Cell]) -> list[CellRecord]:
         """The cells as the ledger has them; empty where nothing was run yet."""
@@ -261,50 +196,6 @@ class Bench:
         """The place that results are put to, where the campaign names one. Raises UnknownName,
         MissingExtra or ResultsError."""
         return place_at(self.campaign.place, self.campaign.name) if self.campaign.place else None
-
-    def set_aside_damaged_ledger(self) -> Path | None:
-        """Move an embedded ledger that is damaged out of the way; where it is kept.
-
-        Raises LedgerError where it cannot be used for another reason, or somebody uses it still.
-        """
-        file = self._ledger_file
-        if file is None or not file.exists():
-            return None
-        held: list[str] = []
-        try:
-            ledger = self._opened(make=False)
-            with closing(ledger):
-                running = ledger.cells(states=["running"])
-                held += (record.path for record in running if (record.expires_in or 0.0) > 0.0)
-                for _ in ledger.cells(whole=True):
-                    pass  # to the end: damage shows where it is read
-        except LedgerDamaged as error:
-            if held:
-                raise LedgerError(
-                    f"{error}\nIt is left there while a runner may hold {held[0]}: end that runner,"
-                    " or wait until its lease ran out."
-                ) from error
-            from benchfleet.ledger.sqlite.file import set_aside
-
-            return set_aside(file)
-        return None
-
-    def _refuse_to_forget(self, absent: LedgerAbsent) -> None:
-        """A new ledger beside old results would run everything again."""
-        if next(published_folders(self.layout.root), None) is not None:
-            where = shlex.quote(shown_url(self.url)) if self.url else ""
-            at = f" --ledger {where}" if where else ""
-            ways = [f"`benchfleet ledger rebuild {self.named}{at}` makes one from them"]
-            if self.url and self.layout.ledger.exists():
-                ways.insert(
-                    0,
-                    f"`benchfleet ledger copy {self.named} --to {where}` brings"
-                    f" {self.layout.ledger} there with its history",
-                )
-            raise LedgerError(
-                f"{absent}, but results are: a new ledger would run them again.\n"
-                f"{'; '.join(ways)}; or name another --results folder."
-            ) from absent
 
 
 def open_bench(campaign: Campaign, *, ledger: str = "") -> Bench:

@@ -48,6 +48,16 @@ class Campaign:
     variants: tuple[str, ...] = ()  # names of the models that stand in for others
     told: Told | None = None  # what its file has others know; None where there is no file
 
+    @property
+    def folder(self) -> Path | None:
+        """Where its file lies; None where a ledger told of it."""
+        return self.file.parent if self.file else None
+
+    @property
+    def named(self) -> str:
+        """How a command names it."""
+        return str(self.file or "CAMPAIGN")
+
     def with_results(self, base: str | Path) -> Campaign:
         """The same campaign with its folder under `base`, which is relative to the current one."""
         return replace(self, results=results_folder(Path.cwd(), base, self.name))

@@ -50,7 +50,7 @@ def read_tasks(place: str, bench: Bench, *, stays: bool) -> Tasks:
     told = _plans(bench)
     plan, names = newest(told), frozenset(one.name for one in told)
     name = FOLDER / tasks_file(bench.host)
-    folders = [Path(), *([bench.folder] if bench.folder else [])]
+    folders = [Path(), *([bench.campaign.folder] if bench.campaign.folder else [])]
     file = Path(place) if place else next((f / name for f in folders if (f / name).exists()), None)
     if file is not None:
         found = _read(file, bench)
@@ -164,6 +164,6 @@ def check_known(tasks: Tasks, bench: Bench) -> None:
     """Raises BenchfleetError where the campaign's file has not every cell that is given."""
     if gone := assigned_cells(tasks, bench)[1]:
         raise BenchfleetError(
-            f"{tasks.by} names {gone} cells that {bench.named} does not have; run "
+            f"{tasks.by} names {gone} cells that {bench.campaign.named} does not have; run "
             "`benchfleet assign` again, with the same file on all machines"
         )

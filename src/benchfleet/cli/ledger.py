@@ -53,7 +53,7 @@ def main(arguments: argparse.Namespace) -> int:
 
 def _rebuild(arguments: argparse.Namespace, bench: Bench) -> int:
     """Make the ledger again from the published results; a damaged one is kept beside it."""
-    moved = bench.set_aside_damaged_ledger()
+    moved = bench.home.set_aside_damaged()
     ledger = bench.ledger(known_results=True)
     try:
         told = rebuild(ledger, bench.layout)

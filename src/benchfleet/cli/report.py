@@ -70,7 +70,7 @@ def _page(bench: Bench) -> Path:
     if not bench.layout.root.is_dir():
         raise ResultsError(
             f"{bench.layout.root} is not there, so nothing was run yet; "
-            f"`benchfleet run {bench.named}` first, or name a file with --output"
+            f"`benchfleet run {bench.campaign.named}` first, or name a file with --output"
         )
     return bench.layout.report_page
 
