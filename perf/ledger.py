@@ -2,7 +2,8 @@
 
 Beside it: a raw loop of two statements on a table of as many rows, on PostgreSQL and on SQLite;
 and, with `--peers PYTHON` (one that has pgqueuer and procrastinate), jobs of those that do nothing.
-`a choice` claims among named cells, as a run does. Each worker is a process with a connection, but
+`a choice` claims among named cells, as a run does, and `exchanged` ends cells and claims the next
+ones at once, as a run of short cells does. Each worker is a process with a connection, but
 for the last table: 64 threads of one process, which share the connections of one ledger, beside 64
 threads with one each. `--quick 1` tries few shapes; `--aged CELLS` only compares a small campaign,
 a new one of so many cells, and one of as many after five attempts for each. The server is the
@@ -116,38 +117,45 @@ def raw_sqlite(file: Path, batch: int, stack: ExitStack) -> Pairs:
     return pairs
 
 
-def loop(ledger: Any, batch: int, among: Choice | None) -> Pairs:
+def loop(ledger: Any, batch: int, among: Choice | None, *, exchanges: bool = False) -> Pairs:
     me = RunnerId(f"perf-{os.getpid()}-{threading.get_ident()}")
 
     def pairs(cells: int) -> None:
-        done = 0
+        done, claims = 0, ledger.claim(me, Offer(among=among), min(batch, cells))
         while done < cells:
-            claims = ledger.claim(me, Offer(among=among), min(batch, cells - done))
             if not claims:
                 raise SystemExit("nothing is left to claim")
-            together = getattr(ledger, "finish_all", None)
-            if together is not None and len(claims) > 1:
-                refused = together([(claim.lease, ENDED) for claim in claims])
-                assert not any(refused)
-            else:
-                for claim in claims:
-                    ledger.finish(claim.lease, ENDED)
+            ended = [(claim.lease, ENDED) for claim in claims]
             done += len(claims)
+            if exchanges and done < cells:
+                more = min(batch, cells - done)
+                refused, claims = ledger.exchange(ended, me, Offer(among=among), more)
+                assert not any(refused)
+                continue
+            if len(ended) > 1:
+                assert not any(ledger.finish_all(ended))
+            else:
+                ledger.finish(*ended[0])
+            if done < cells:
+                claims = ledger.claim(me, Offer(among=among), min(batch, cells - done))
 
     return pairs
 
 
-def through_postgres(url: str, campaign: str, batch: int, chosen: bool, stack: ExitStack) -> Pairs:
+def through_postgres(
+    url: str, campaign: str, batch: int, chosen: bool, stack: ExitStack, *, exchanges: bool = False
+) -> Pairs:
     ledger = stack.enter_context(closing(PostgresLedger(url, campaign=campaign)))
     among = Choice(names(SMALL)) if chosen else None
     if among is not None:  # it reads the choice once, at its first claim
         claims = ledger.claim(RunnerId("perf"), Offer(among=among))
         ledger.release([claim.lease for claim in claims], "to read the choice")
-    return loop(ledger, batch, among)
+    return loop(ledger, batch, among, exchanges=exchanges)
 
 
-def through_sqlite(file: Path, batch: int, stack: ExitStack) -> Pairs:
-    return loop(stack.enter_context(closing(SqliteLedger(file, campaign="perf"))), batch, None)
+def through_sqlite(file: Path, batch: int, stack: ExitStack, *, exchanges: bool = False) -> Pairs:
+    ledger = stack.enter_context(closing(SqliteLedger(file, campaign="perf")))
+    return loop(ledger, batch, None, exchanges=exchanges)
 
 
 # The rows
@@ -370,9 +378,14 @@ class Bench:
             opens["benchfleet, PostgreSQL, a choice"] = partial(
                 through_postgres, url, campaign, batch, True
             )
+            opens["benchfleet, PostgreSQL, a choice, exchanged"] = partial(
+                through_postgres, url, campaign, batch, True, exchanges=True
+            )
         opens["sqlite3 loop"] = partial(raw_sqlite, self._folder / f"raw{rows}.db", batch)
-        opens["benchfleet, SQLite"] = partial(
-            through_sqlite, self._folder / f"ledger{rows}.db", batch
+        file = self._folder / f"ledger{rows}.db"
+        opens["benchfleet, SQLite"] = partial(through_sqlite, file, batch)
+        opens["benchfleet, SQLite, exchanged"] = partial(
+            through_sqlite, file, batch, exchanges=True
         )
         found: dict[str, Any] = {
             name: partial(in_processes, one, workers, cells) for name, one in opens.items()

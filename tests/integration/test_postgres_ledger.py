@@ -40,20 +40,33 @@ from benchfleet.domain.resource import Choice, Offer
 from benchfleet.errors import ClaimLost
 from benchfleet.ledger.postgres.ledger import PostgresLedger
 
-url, campaign, lease, chosen = sys.argv[1:]
+url, campaign, lease, chosen, ways = sys.argv[1:]
 ledger = PostgresLedger(url, campaign=campaign, lease=float(lease))
 runner = str(uuid.uuid4())
 cells = ledger.cells() if chosen == "chosen" else ()
 offer = Offer(among=Choice(cell.fingerprint for cell in cells) if cells else None)
+ended = Outcome(state="success", digest=runner)
+def told(claim, lost):
+    print("lost" if lost else claim.lease.fingerprint, flush=True)
+def finish(claim):
+    try:
+        ledger.finish(claim.lease, ended)
+    except ClaimLost as error:
+        return error
 while any(True for _ in ledger.cells(states=["pending", "running"])):
-    while claims := ledger.claim(runner, offer, 2):
-        for claim in claims:
-            try:
-                ledger.finish(claim.lease, Outcome(state="success", digest=runner))
-            except ClaimLost:
-                print("lost", flush=True)
-            else:
-                print(claim.lease.fingerprint, flush=True)
+    claims = ledger.claim(runner, offer, 2)
+    while claims:
+        if ways == "exchange":
+            for some in (claims[:1], claims[1:]):
+                refused, new = ledger.exchange([(c.lease, ended) for c in some], runner, offer, 1)
+                for claim, lost in zip(some, refused, strict=True):
+                    told(claim, lost)
+                claims = [*claims, *new]
+            claims = claims[2:]
+        else:
+            for claim in claims:
+                told(claim, finish(claim))
+            claims = ledger.claim(runner, offer, 2)
     ledger.reap()
 """
 
@@ -184,7 +197,8 @@ def test_every_cell_is_finished_once_whatever_happens_to_servers_lines_and_worke
 
     def start(url: str) -> None:
         chosen = "chosen" if len(workers) % 2 else "any"
-        command = [sys.executable, "-c", WORKER, url, campaign, str(LEASE), chosen]
+        ways = "exchange" if len(workers) % 4 > 1 else "one by one"
+        command = [sys.executable, "-c", WORKER, url, campaign, str(LEASE), chosen, ways]
         workers.append(subprocess.Popen(command, stdout=subprocess.PIPE, text=True))
 
     def read(worker: subprocess.Popen[str]) -> None:
@@ -257,6 +271,44 @@ def test_a_finish_whose_answer_was_lost_is_asked_again(
     ledger.finish(second.lease, SUCCESS)
     assert set(finishes(ledger).values()) == {1}
     assert counts(ledger.cells()).success == 2
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_an_exchange_whose_answer_was_lost_ends_nothing_twice(
+    opened: Callable[..., Any], line: Line, postgres: Postgres, several: bool
+) -> None:
+    ledger = opened(url=postgres.url(port=line.port))
+    ledger.enroll([sample_cell(n) for n in range(8)])
+    offer = Offer(among=Choice(sample_cell(n).fingerprint for n in range(8)))
+    claims = ledger.claim(ME, offer, 1 + several)
+    _, claims = ledger.exchange(
+        [(claim.lease, SUCCESS) for claim in claims], ME, offer, 1 + several
+    )
+    line.drop_next_answer()
+    refused, after = ledger.exchange(
+        [(claim.lease, SUCCESS) for claim in claims], ME, offer, 1 + several
+    )
+    assert refused == [None] * (1 + several)
+    assert len(after) == 1 + several  # what was claimed unheard runs out
+    assert len(finishes(ledger)) == 2 * (1 + several)
+    assert set(finishes(ledger).values()) == {1}
+    assert [record.state for record in ledger.cells()].count("running") == 2 * (1 + several)
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_an_exchange_is_one_transaction(
+    opened: Callable[..., Any], postgres: Postgres, several: bool
+) -> None:
+    ledger = opened()
+    ledger.enroll([sample_cell(n) for n in range(8)])
+    offer = Offer(among=Choice(sample_cell(n).fingerprint for n in range(8)))
+    claims = ledger.claim(ME, offer, 1 + several)
+    ended = [(claim.lease, SUCCESS) for claim in claims]
+    assert len(ledger.exchange(ended, ME, offer, 1 + several)[1]) == 1 + several
+    wrote = f"select distinct xmin::text from {ledger.schema}."  # noqa: S608
+    cells = postgres.sql(f"{wrote}cell where state in ('success', 'running')")
+    assert cells.isdecimal()
+    assert postgres.sql(f"{wrote}ended") == cells
 
 
 def test_a_claim_whose_answer_was_lost_runs_out_and_no_cell_is_lost(
@@ -529,6 +581,41 @@ def test_slots_that_claim_and_end_at_once_do_so_in_one_transaction(
     ending = [partial(ledger.finish, claim.lease, SUCCESS) for claim in claims]
     together(ledger._finish, ending, "ended")
     assert len(ledger.events(kinds=["claimed"])) == len(ledger.events(kinds=["finished"])) == 9
+
+
+@pytest.mark.parametrize("chosen", [False, True])
+def test_slots_that_end_and_claim_at_once_are_each_told_of_their_own(
+    opened: Callable[..., Any], postgres: Postgres, chosen: bool
+) -> None:
+    import psycopg
+
+    ledger = opened()
+    ledger.enroll([sample_cell(number) for number in range(18)])
+    among = Choice(cell.fingerprint for cell in ledger.cells())
+    offer = Offer(among=among if chosen else None)
+    held = [claim.lease for claim in ledger.claim(ME, offer, 9)]
+    ledger.release(held[8:], "lost")
+    told: dict[int, Any] = {}
+
+    def slot(number: int) -> None:
+        told[number] = ledger.exchange([(held[number], SUCCESS)], ME, offer, 1)
+
+    with psycopg.connect(postgres.url()) as slow:
+        slow.execute("select pg_advisory_xact_lock(%s)", (ledger._turn,))
+        threads = [threading.Thread(target=slot, args=(number,)) for number in range(9)]
+        for thread in threads:
+            thread.start()
+        while len(ledger._claiming._claim._waiting) < 8:  # it tells nobody that somebody waits
+            time.sleep(0.01)
+        slow.commit()
+        for thread in threads:
+            thread.join()
+    assert {number: refused == [None] for number, (refused, _) in told.items()} == {
+        number: number != 8 for number in range(9)
+    }
+    assert all(len(claims) == 1 for _, claims in told.values())
+    assert len({claims[0].lease.fingerprint for _, claims in told.values()}) == 9
+    assert counts(ledger.cells()).success == 8
 
 
 def test_a_choice_that_nobody_has_any_more_is_forgotten(opened: Callable[..., Any]) -> None:

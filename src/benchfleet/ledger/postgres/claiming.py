@@ -3,39 +3,30 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import islice, starmap
-from typing import Any, NamedTuple
+from typing import Any
 from weakref import WeakKeyDictionary, proxy
 
-from benchfleet.domain.attempt import Claim, RunnerId
+from benchfleet.domain.attempt import Claim, Lease, Outcome, RunnerId
 from benchfleet.domain.resource import Choice, Offer
+from benchfleet.errors import ClaimLost
 from benchfleet.ledger.postgres.choices import ChosenCells, Lane, Waiting, sort_key
 from benchfleet.ledger.postgres.claiming_any import AHEAD, AHEAD_MAX, ClaimingAny
 from benchfleet.ledger.postgres.claims import Claims, text
 from benchfleet.ledger.postgres.connections import Connections
-from benchfleet.ledger.postgres.statements import Value, do, numbers
+from benchfleet.ledger.postgres.finishing import Ending, Finishing
+from benchfleet.ledger.postgres.statements import do, numbers
+from benchfleet.ledger.postgres.taking import Known, Taken, Taking
 from benchfleet.ledger.postgres.together import Together
-from benchfleet.ledger.rows import CellTexts
 from benchfleet.ledger.sql import Clock
 
 _FEW = 10_000  # chosen cells that are asked for by name, rather than among all that wait
 _READ, _READ_MAX = 4, 256  # cells that are read before they are claimed
-_FIRST = ("1", "0", "1", "")  # what the first attempt of a cell is told, as in `_Taken`
 _SOON = 1.0  # seconds by which our idea of the server's time may be wrong
-_Wanted = tuple[RunnerId, Offer, int]
-
-
-class _Taken(NamedTuple):
-    """What a claim was answered."""
-
-    claims: Mapping[int, Sequence[str]]  # by ordinal: attempt, tries, token, how it ended last
-    moment: float  # the ledger's time
-    enrolment: str
-    horizon: int
-    known: bool  # else there is what comes first and was not known of, and nothing was taken
-    begun: list[int]
-    gone: list[int]
+_Ended = tuple[Lease, Outcome]
+_Wanted = tuple[RunnerId, Offer, int, Sequence[_Ended]]
+_Exchanged = tuple[Sequence[ClaimLost | None], Sequence[Claim]]
 
 
 class Claiming:
@@ -45,14 +36,16 @@ class Claiming:
     def __init__(
         self,
         connections: Connections,
-        texts: CellTexts,
+        claims: Claims,
+        finishing: Finishing,
         *,
         clock: Clock | None,
         lease: float,
         turn: int,
     ) -> None:
-        self._connections, self.claims = connections, Claims(texts, lease)
-        self._clock, self._lease, self._turn = clock, lease, b"%d" % turn
+        self._connections, self.claims, self._finishing = connections, claims, finishing
+        self._clock = clock
+        self._taking = Taking(connections, clock=clock, lease=lease, turn=turn)
         self._any = ClaimingAny(connections, self.claims, clock=clock, lease=lease, turn=turn)
         self._claim = Together(self._claim_all)
         self._chosen: WeakKeyDictionary[Choice, ChosenCells] = WeakKeyDictionary()
@@ -66,44 +59,58 @@ class Claiming:
         self._ahead = 0  # how many are looked at, where others are quicker
         self._offset = 0.0  # seconds that the ledger's clock was ahead of our monotonic one
 
-    def claim(self, runner: RunnerId, offer: Offer, limit: int) -> list[Claim]:
-        return self._claim((runner, offer, limit))
+    def claim(self, runner: RunnerId, offer: Offer, limit: int) -> Sequence[Claim]:
+        return self._claim((runner, offer, limit, ()))[1]
 
-    def _claim_all(self, asked: Sequence[_Wanted]) -> Sequence[list[Claim] | Exception]:
-        """Claims for several slots: those of a runner that offer the same are one claim."""
+    def exchange(
+        self, ended: Sequence[_Ended], runner: RunnerId, offer: Offer, limit: int
+    ) -> _Exchanged:
+        """End attempts, and claim."""
+        return self._claim((runner, offer, limit, ended))
+
+    def _claim_all(self, asked: Sequence[_Wanted]) -> Sequence[_Exchanged | Exception]:
+        """Claims for several slots: those of a runner that offer the same are one claim, and what
+        ends in them ends together."""
         if len(asked) == 1:
             return [self._claim_one(*asked[0])]
-        told: list[list[Claim] | Exception] = [[] for _ in asked]
+        told: list[_Exchanged | Exception] = [([], []) for _ in asked]
         left = list(range(len(asked)))
         while left:
-            runner, offer, _ = asked[left[0]]
+            runner, offer, _, _ = asked[left[0]]
             alike = [number for number in left if asked[number][:2] == (runner, offer)]
             left = [number for number in left if number not in alike]
             limit = sum(asked[number][2] for number in alike)
+            ended = [one for number in alike for one in asked[number][3]]
             try:
-                claims = iter(self._claim_one(runner, offer, limit))
+                ending, some = self._claim_one(runner, offer, limit, ended)
             except Exception as error:  # noqa: BLE001 - raised where it was asked for
                 for number in alike:
                     told[number] = error
             else:
+                refused, claims = iter(ending), iter(some)
                 for number in alike:
-                    told[number] = list(islice(claims, asked[number][2]))
+                    _, _, most, ends = asked[number]
+                    told[number] = list(islice(refused, len(ends))), list(islice(claims, most))
         return told
 
-    def _claim_one(self, runner: RunnerId, offer: Offer, limit: int) -> list[Claim]:
+    def _claim_one(
+        self, runner: RunnerId, offer: Offer, limit: int, ended: Sequence[_Ended]
+    ) -> _Exchanged:
+        ending = Ending(self._finishing, ended)
         if offer.among is None:
-            return self._any.claim(runner, offer, limit)
-        return self._claim_chosen(runner, offer, offer.among, limit)
+            return ending.plainly(), self._any.claim(runner, offer, limit)
+        claims = self._claim_chosen(runner, offer, offer.among, limit, ending)
+        return ending.plainly(), claims
 
     def _claim_chosen(
-        self, runner: RunnerId, offer: Offer, choice: Choice, limit: int
+        self, runner: RunnerId, offer: Offer, choice: Choice, limit: int, ending: Ending
     ) -> list[Claim]:
         ahead, claims = max(limit + AHEAD, self._ahead), list[Claim]()
         while len(claims) < limit:
             chosen = self._brought_up(choice)
             candidates, more = self._candidates(chosen, offer, ahead)
             self._read_ahead(chosen, candidates)
-            taken = self._take(runner, candidates, limit - len(claims))
+            taken = self._take(runner, candidates, limit - len(claims), ending)
             self._offset = taken.moment - time.monotonic()
             if taken.enrolment != self._enrolment:
                 self._look_again()
@@ -131,68 +138,22 @@ class Claiming:
             self._returned[waiting.ordinal] = waiting
             self._late[waiting.ordinal] = turned
 
-    def _take(self, runner: RunnerId, candidates: Sequence[int], limit: int) -> _Taken:
+    def _take(
+        self, runner: RunnerId, candidates: Sequence[int], limit: int, ending: Ending
+    ) -> Taken:
         """Claim the first of the candidates that are free."""
-        fresh = candidates and not self._returned
-        if fresh and (done := self._take_fresh(runner, candidates, limit)):
-            return done
+        known = Known(self._enrolment, self._horizon)
+        if candidates and not self._returned:
+            taken: Taken | None = None
+            if limit == 1 and not self._ahead and not ending.several:  # nobody was quicker lately
+                taken = self._taking.first(runner, known, candidates[0], ending)
+            if taken or (taken := self._taking.fresh(runner, known, candidates, limit, ending)):
+                return taken
+        ending.plainly()
         self._late = {
             ordinal: turned for ordinal, turned in self._late.items() if turned >= self._horizon
         }
-        rows = self._connections.answer(
-            "claim_cells",
-            [
-                runner.encode(),
-                repr(self._lease).encode(),
-                repr(self._clock()).encode() if self._clock else None,
-                self._enrolment.encode(),
-                b"%d" % self._horizon,
-                numbers(self._late),
-                numbers(self._late.values()),
-                numbers(candidates),
-                b"%d" % limit,
-                self._turn,
-            ],
-        )
-        moment, enrolment, horizon, known, begun, gone = map(text, rows[0][:6])
-        taken = {int(row[6]): [*map(text, row[7:])] for row in rows if row[6] is not None}
-        return _Taken(
-            claims={ordinal: taken[ordinal] for ordinal in candidates if ordinal in taken},
-            moment=float(moment),
-            enrolment=enrolment,
-            horizon=int(horizon),
-            known=known == "t",
-            begun=_numbers(begun),
-            gone=_numbers(gone),
-        )
-
-    def _take_fresh(self, runner: RunnerId, candidates: Sequence[int], limit: int) -> _Taken | None:
-        """The same of those that nobody began, where nothing else is to be learnt; else nothing."""
-        known = [
-            runner.encode(),
-            repr(self._lease).encode(),
-            repr(self._clock()).encode() if self._clock else None,
-            self._enrolment.encode(),
-            b"%d" % self._horizon,
-        ]
-        rows, begun = list[tuple[Value, ...]](), list[int]()
-        if limit == 1 and not self._ahead:  # nobody was quicker lately
-            first = b"%d" % candidates[0]
-            rows = self._connections.answer("claim_first", [*known, first, self._turn])
-        if rows:
-            taken = {candidates[0]: _FIRST}
-        else:
-            some = [numbers(candidates), b"%d" % limit, self._turn]
-            rows = self._connections.answer("claim_fresh", [*known, *some])
-            if not rows:
-                return None
-            held = {int(row[0] or 0) for row in rows}
-            taken = {ordinal: _FIRST for ordinal in candidates if ordinal in held}
-            begun = _numbers(text(rows[0][3]))
-        moment, horizon = rows[0][1:3]
-        return _Taken(
-            taken, float(moment or 0), self._enrolment, int(horizon or 0), True, begun, []
-        )
+        return self._taking.among(runner, known, self._late, candidates, limit)
 
     def _read_ahead(self, chosen: ChosenCells, candidates: Sequence[int]) -> None:
         """Read what the next cells are, many at once: as many as were of use the last time."""
@@ -206,7 +167,7 @@ class Claiming:
         rows = self._connections.answer("texts", [numbers(ordinals)])
         return {int(ordinal or 0): [*map(text, texts)] for ordinal, *texts in rows}
 
-    def _claims(self, taken: _Taken, read: dict[int, Sequence[str]]) -> list[Claim]:
+    def _claims(self, taken: Taken, read: dict[int, Sequence[str]]) -> list[Claim]:
         unread = [ordinal for ordinal in taken.claims if ordinal not in read]
         if unread:
             read |= self._texts_of(unread)
@@ -283,7 +244,3 @@ class Claiming:
             again = [key for key in again if key < fresh[ahead]]
         ordered = sorted([*fresh[:ahead], *again])
         return [int(key[2]) for key in dict.fromkeys(ordered)], more
-
-
-def _numbers(value: str = "") -> list[int]:
-    return [int(number) for number in value.split(",")] if value else []

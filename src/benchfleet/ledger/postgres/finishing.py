@@ -15,6 +15,35 @@ from benchfleet.ledger.sql import Clock
 _JSON = json.JSONEncoder(check_circular=False).encode
 
 
+class Ending:
+    """Attempts that end with a claim, or by themselves where that cannot be."""
+
+    def __init__(self, finishing: Finishing, ended: Sequence[tuple[Lease, Outcome]]) -> None:
+        self._finishing, self._ended = finishing, ended
+        self.several = len(ended) > 1
+        self.refused: Sequence[ClaimLost | None] | None = None if ended else []
+
+    def values(self, one: bool) -> list[Value] | None:
+        """What a statement that claims too is told of them: of the one, or of all in arrays; None
+        where they are not to end so."""
+        if self.refused is not None or any(how.retry_in is not None for _, how in self._ended):
+            return None
+        if not _all_differ(self._ended):
+            return None
+        return self._finishing.values(self._ended, one)
+
+    def answered(self, well: bool) -> None:
+        """That statement was answered: it ended all, or it is to be asked which."""
+        ask = self._finishing.refused
+        self.refused = [None if well else ask(*one) for one in self._ended]
+
+    def plainly(self) -> Sequence[ClaimLost | None]:
+        """For each nothing, or why it was refused; those that have not ended end now."""
+        if self.refused is None:
+            self.refused = self._finishing.finish_all(self._ended)
+        return self.refused
+
+
 class Finishing:
     """Ends attempts; `known` are the numbers of cells that were claimed here, by fingerprint, which
     it takes out."""
@@ -33,8 +62,8 @@ class Finishing:
         if not ended:
             return []
         clock = repr(self._clock()).encode() if self._clock else None
-        if len(ended) == 1:  # to go through arrays takes a third longer
-            return [self._finish_one(*ended[0], clock)]
+        if len(ended) == 1 or not _all_differ(ended):  # to go through arrays takes a third longer
+            return [self._finish_one(*one, clock) for one in ended]
         ordinals = self._ordinals([lease.fingerprint for lease, _ in ended])
         order = sorted(range(len(ended)), key=lambda number: ended[number][0].fingerprint)
         columns = zip(*((ordinals[one], *_facts(*ended[one])) for one in order), strict=True)
@@ -44,8 +73,21 @@ class Finishing:
         refused: list[ClaimLost | None] = [None] * len(ended)
         for place, number in enumerate(order, start=1):
             if b"%d" % place not in found:
-                refused[number] = self._refused(*ended[number])
+                refused[number] = self.refused(*ended[number])
         return refused
+
+    def values(self, ended: Sequence[tuple[Lease, Outcome]], one: bool) -> list[Value]:
+        """What a statement that claims too is told of those that end."""
+        if one:
+            ((lease, outcome),) = ended
+            (ordinal,) = self._ordinals([lease.fingerprint])
+            token, attempt, state, _, charge, how = _facts(lease, outcome)
+            return [_wire(value) for value in (ordinal, token, attempt, state, charge, how)]
+        ordered = sorted(ended, key=lambda pair: pair[0].fingerprint)
+        ordinals = self._ordinals([lease.fingerprint for lease, _ in ordered])
+        columns = zip(*(_facts(*pair) for pair in ordered), strict=True)
+        tokens, attempts, states, _, charges, hows = map(array, columns)
+        return [array(ordinals), tokens, attempts, states, charges, hows]
 
     def _finish_one(self, lease: Lease, outcome: Outcome, clock: Value) -> ClaimLost | None:
         ordinal = self._known.pop(lease.fingerprint, None)
@@ -53,7 +95,7 @@ class Finishing:
             ordinal = self._ordinals([lease.fingerprint])[0]
         values = [_wire(value) for value in (ordinal, *_facts(lease, outcome))]
         done = self._connections.answer("finish_cell", [*values, clock, self._turn])
-        return None if done else self._refused(lease, outcome)
+        return None if done else self.refused(lease, outcome)
 
     def _ordinals(self, fingerprints: Sequence[str]) -> list[int | None]:
         """The numbers of cells, of which those claimed here are known; None of an unknown one."""
@@ -63,7 +105,7 @@ class Finishing:
             known |= dict(self._asked("ordinals", among=other))
         return [known[name] for name in fingerprints]
 
-    def _refused(self, lease: Lease, outcome: Outcome) -> ClaimLost | None:
+    def refused(self, lease: Lease, outcome: Outcome) -> ClaimLost | None:
         """Why a lease ends nothing, unless it has ended its attempt so already."""
         held = self._asked("held", fingerprint=lease.fingerprint)
         if not held:
@@ -78,6 +120,11 @@ class Finishing:
         if (had["state"], had["digest"]) != (outcome.state, outcome.digest):
             return ClaimLost(f"{name} has ended already, as {had['state']}")
         return None
+
+
+def _all_differ(ended: Sequence[tuple[Lease, Outcome]]) -> bool:
+    """Whether no cell is named twice: of two outcomes the first counts."""
+    return len({lease.fingerprint for lease, _ in ended}) == len(ended)
 
 
 def _facts(lease: Lease, outcome: Outcome) -> tuple[str | float | None, ...]:

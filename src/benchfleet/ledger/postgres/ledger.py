@@ -21,6 +21,7 @@ from benchfleet.ledger.addresses import schema_of, shown_url
 from benchfleet.ledger.base import DEFAULT_LEASE
 from benchfleet.ledger.copying import Row, Tables
 from benchfleet.ledger.postgres.claiming import Claiming
+from benchfleet.ledger.postgres.claims import Claims
 from benchfleet.ledger.postgres.connections import PATIENCE, Connections
 from benchfleet.ledger.postgres.enrolling import PostgresEnrolment
 from benchfleet.ledger.postgres.finishing import Finishing
@@ -65,11 +66,12 @@ class PostgresLedger:
         self._connections = Connections(url, self.shown, self.schema, patience=patience)
         self._renewing = Connections(url, self.shown, self.schema, patience=lease / 5)
         self._texts = CellTexts()
-        self._claiming = Claiming(
-            self._connections, self._texts, clock=clock, lease=lease, turn=self._turn
-        )
+        claims = Claims(self._texts, lease)
         self._finishing = Finishing(
-            self._connections, self._claiming.claims.ordinals, clock=clock, turn=self._turn
+            self._connections, claims.ordinals, clock=clock, turn=self._turn
+        )
+        self._claiming = Claiming(
+            self._connections, claims, self._finishing, clock=clock, lease=lease, turn=self._turn
         )
         self._finish = Together(self.finish_all)
         self._reading = Reading(self._connections, clock=clock, turn=self._turn)
@@ -167,8 +169,9 @@ class PostgresLedger:
     def exchange(
         self, ended: Sequence[tuple[Lease, Outcome]], runner: RunnerId, offer: Offer, limit: int
     ) -> tuple[Sequence[ClaimLost | None], Sequence[Claim]]:
-        """End attempts and claim what is next."""
-        return self.finish_all(ended), self.claim(runner, offer, limit)
+        """End attempts and claim what is next, in one transaction where nothing is to be learnt
+        before."""
+        return self._claiming.exchange(ended, runner, offer, limit)
 
     def release(self, leases: Sequence[Lease], reason: str) -> None:
         if leases:

@@ -1,11 +1,13 @@
 -- Every statement of the PostgreSQL ledger. A statement's name stands above it; the ledger calls it
--- by that name. A claim, a finish, a renewal and a release are one statement each, and so one
--- transaction and one round trip. The clock is the server's, unless a test brings another as `now`.
+-- by that name. A claim, a finish, both at once, a renewal and a release are one statement each, and so
+-- one transaction and one round trip. The clock is the server's, unless a test brings another as
+-- `now`.
 --
 -- Events are numbered in the order in which they can be seen: whoever appends one holds a shared
 -- lock (`turn`) from before it has its number until it commits, and holds no row's lock that it
 -- asks for later; whoever has to know that nothing below a number is still to come waits for the
--- others (`all_told`).
+-- others (`all_told`). An end that brings a claim along has the rows of what ended, and `turn`, before
+-- it claims; a claim waits for no row, but passes over those that are locked.
 --
 -- A claim has a number and no row of events: while the cell runs, its own row tells of it, then the
 -- row in `ended`. Where an attempt ends otherwise, its claim becomes an event by itself.
@@ -372,6 +374,83 @@ with given as materialized (
   from turn cross join done
 )
 select place from done;
+
+-- name: exchange_first
+-- `finish_cell`, of what does not wait again, and `claim_first` after it. A row says that both were
+-- done. Where none comes, nothing was claimed, and whether the attempt ended is to be asked.
+with done as (
+  update cell set state = $11::text, tries = tries + $12::integer, ended_token = token,
+                  expires = null, ready = null, turned = null,
+                  before = last, last = nextval('ended_number_seq')
+  where ordinal = $8::bigint and token = $9::bigint and ended_token < token
+  returning last, ordinal, runner, claim_seq, claimed_at, before,
+            pg_advisory_xact_lock_shared($7::bigint)
+), told as (
+  insert into ended (number, seq, at, ordinal, attempt, token, runner, claim_seq, claimed_at,
+                     before, outcome)
+  select last, nextval('event_seq_seq'),
+         coalesce($3::float8, extract(epoch from clock_timestamp())::float8), ordinal,
+         $10::integer, $9::bigint, runner, claim_seq, claimed_at, before, $13::text
+  from done
+)
+update cell set state = 'running', attempt = 1, token = 1, runner = $1::text,
+                claimed_at = coalesce($3::float8, extract(epoch from clock_timestamp())::float8),
+                expires = coalesce($3::float8, extract(epoch from clock_timestamp())::float8)
+                          + $2::float8,
+                claim_seq = nextval('event_seq_seq')
+where ordinal = (
+  select ordinal from cell
+  where ordinal = $6::bigint and state = 'pending' and token = 0
+    and exists (select from done)
+    and (select value from meta where key = 'enrolled') = $4::text
+    and not exists (select from cell as other
+                    where other.state = 'pending' and other.token > 0 and other.turned >= $5::xid8)
+  for update skip locked)
+returning ordinal, claimed_at, pg_snapshot_xmin(pg_current_snapshot());
+
+-- name: exchange_fresh
+-- `finish_cells`, of what does not wait again, and `claim_fresh` after it. Rows say that all attempts
+-- ended. Where none comes, nothing was claimed, and which of them ended is to be asked.
+with given as materialized (
+  select * from unnest($9::bigint[], $10::bigint[], $11::integer[], $12::text[], $13::integer[],
+                       $14::text[])
+    as given (number, fence, nth, becomes, charge, how)
+), done as (
+  update cell set state = becomes, tries = tries + charge, ended_token = token, expires = null,
+                  ready = null, turned = null, before = last, last = nextval('ended_number_seq')
+  from given
+  where cell.ordinal = given.number and cell.token = fence and cell.ended_token < cell.token
+  returning last, cell.ordinal, nth, fence, runner, claim_seq, claimed_at, before, how
+), all_ended as materialized (
+  select count(*) as ends from done having count(*) > 0
+), turn as materialized (
+  select ends, pg_advisory_xact_lock_shared($8::bigint) from all_ended
+), told as (
+  insert into ended (number, seq, at, ordinal, attempt, token, runner, claim_seq, claimed_at,
+                     before, outcome)
+  select last, nextval('event_seq_seq'),
+         coalesce($3::float8, extract(epoch from clock_timestamp())::float8), ordinal, nth, fence,
+         runner, claim_seq, claimed_at, before, how
+  from turn cross join done
+), taken as (
+  update cell set state = 'running', attempt = 1, token = 1, runner = $1::text,
+                  claimed_at = coalesce($3::float8, extract(epoch from clock_timestamp())::float8),
+                  expires = coalesce($3::float8, extract(epoch from clock_timestamp())::float8)
+                            + $2::float8,
+                  claim_seq = nextval('event_seq_seq')
+  where ordinal = any (array(
+    select ordinal from cell
+    where ordinal = any ($6::bigint[]) and state = 'pending' and token = 0
+      and (select ends from turn) = cardinality($9::bigint[])
+      and (select value from meta where key = 'enrolled') = $4::text
+      and not exists (select from cell as other
+                      where other.state = 'pending' and other.token > 0 and other.turned >= $5::xid8)
+    order by array_position($6::bigint[], ordinal) limit $7::bigint for update skip locked))
+  returning ordinal, claimed_at
+)
+select ordinal, claimed_at, pg_snapshot_xmin(pg_current_snapshot()), (
+  select string_agg(ordinal::text, ',') from cell where ordinal = any ($6::bigint[]) and token > 0)
+from taken;
 
 -- name: release
 with held as materialized (

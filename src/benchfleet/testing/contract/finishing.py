@@ -49,6 +49,13 @@ class Finishing(OnLedger):
         kinds = [event.kind for event in self.ledger.events() if event.kind == "finished"]
         assert len(kinds) == 3
 
+    def test_of_two_outcomes_that_are_told_together_the_first_counts(self) -> None:
+        finish_all = getattr(self.ledger, "finish_all", None) or self._finish_each
+        lease = self.running_cell().lease
+        found = finish_all([(lease, SUCCESS), (lease, FAILED), (lease, SUCCESS)])
+        assert [isinstance(one, ClaimLost) for one in found] == [False, True, False]
+        assert self.only_record().outcome == SUCCESS
+
     @pytest.mark.parametrize("chosen", [False, True])
     @pytest.mark.parametrize(("ends", "limit"), [(0, 1), (1, 0), (1, 1), (1, 9), (3, 1), (3, 2)])
     def test_an_exchange_ends_attempts_and_claims_what_is_next(
