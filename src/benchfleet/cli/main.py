@@ -118,6 +118,17 @@ class _Verb(argparse.ArgumentParser):
 
 
 def _run(words: Sequence[str]) -> int:
+    parser = parser_of(words)
+    arguments = parser.parse_args(words)
+    arguments.words = tuple(words)
+    if not arguments.verb:
+        parser.print_help()
+        return 2
+    return int(arguments.main(arguments))
+
+
+def parser_of(words: Sequence[str]) -> argparse.ArgumentParser:
+    """What reads a command line; it knows the options of the one verb that is asked for."""
     parser = argparse.ArgumentParser(
         prog="benchfleet",
         description="Run a matrix of LLM benchmarks, and never a cell twice.",
@@ -141,13 +152,9 @@ def _run(words: Sequence[str]) -> int:
             found.formatter_class = argparse.RawDescriptionHelpFormatter
             module = import_module(f"benchfleet.cli.{verb}")
             module.configure(found)
+            found.set_defaults(main=module.main)
             found.add_argument("--debug", action="store_true", help="show an error's traceback")
-    arguments = parser.parse_args(words)
-    arguments.words = tuple(words)
-    if not arguments.verb:
-        parser.print_help()
-        return 2
-    return int(module.main(arguments))
+    return parser
 
 
 if __name__ == "__main__":
