@@ -7,7 +7,6 @@ installer would.
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,38 +18,20 @@ import benchfleet.models.attention
 from benchfleet import registry
 from benchfleet.domain.cell import AttentionStep
 from benchfleet.models.attention.compose import build_steps, check_steps, kept_keys
+from recipe import Recipe
 
-FOLDER = Path(benchfleet.models.attention.__file__).parent
-README = (FOLDER / "README.md").read_text(encoding="utf-8")
-
-
-def block(language: str) -> str:
-    """The one fenced block of that language, without the indent of its step."""
-    (found,) = re.findall(rf"^   ```{language}\n(.*?)^   ```$", README, re.DOTALL | re.MULTILINE)
-    return re.sub("^   ", "", found, flags=re.MULTILINE)
+RECIPE = Recipe(benchfleet.models.attention)
 
 
 @pytest.fixture
-def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The recipe's module and entry point, as if its package had been installed."""
-    (section,) = re.findall(r'^\[project\.entry-points\."(.+)"\]$', block("toml"), re.MULTILINE)
-    ((name, place),) = re.findall(r'^(\w+) = "(.+)"$', block("toml"), re.MULTILINE)
-    module = place.partition(":")[0]
-    (tmp_path / f"{module}.py").write_text(block("python"), encoding="utf-8")
-    marks = tmp_path / f"{module}-1.0.dist-info"
-    marks.mkdir()
-    (marks / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {module}\nVersion: 1.0\n")
-    (marks / "entry_points.txt").write_text(f"[{section}]\n{name} = {place}\n")
-    monkeypatch.syspath_prepend(tmp_path)
-    registry._entry_points.cache_clear()
-    yield
-    registry._entry_points.cache_clear()
-    monkeypatch.delitem(sys.modules, module, raising=False)
+def installed(tmp_path: Path) -> Iterator[None]:
+    with RECIPE.installed(tmp_path):
+        yield
 
 
 def written() -> list[AttentionStep]:
     """The steps of the recipe's campaign file, as a campaign reads them."""
-    (config,) = yaml.safe_load(block("yaml"))["configs"].values()
+    (config,) = yaml.safe_load(RECIPE.block("yaml"))["configs"].values()
     steps = []
     for step in config["attention"]:
         ((name, value),) = step.items()
@@ -61,13 +42,11 @@ def written() -> list[AttentionStep]:
 
 
 def test_the_recipe_has_at_most_six_steps():
-    steps = re.findall(r"^(\d+)\. ", README, re.MULTILINE)
-    assert steps == [str(number) for number in range(1, len(steps) + 1)]
-    assert 1 <= len(steps) <= 6
+    RECIPE.assert_short()
 
 
 def test_the_table_names_every_built_in_config():
-    rows = re.findall(r"^\| (`.+?) \|", README, re.MULTILINE)
+    rows = re.findall(r"^\| (`.+?) \|", RECIPE.text, re.MULTILINE)
     named = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
     assert named == set(registry._BUILT_IN["attention"])
 
