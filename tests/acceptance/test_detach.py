@@ -76,7 +76,7 @@ def test_it_has_a_session_of_its_own_and_no_terminal_and_heeds_no_hang_up(user: 
     assert len(runs(user)) == 1
     view = user.start("attach")  # whatever runs
     assert view.stdout is not None
-    assert view.stdout.readline() == "study: 1 cells · 0 done · 1 running\n"
+    assert view.stdout.readline() == "study: 1 cell · 0 done · 1 running\n"
     view.send_signal(signal.SIGINT)
     _, err = view.communicate(timeout=60)
     assert view.returncode == 130
@@ -84,8 +84,8 @@ def test_it_has_a_session_of_its_own_and_no_terminal_and_heeds_no_hang_up(user: 
     assert "stop it with: benchfleet stop study.yaml" in err
     assert process.lives()
     ended = user.run("stop", "study.yaml").stdout
-    assert "1 running cells stop after the sample at hand" in ended
-    assert "study: ended; 1 cells · 0 done\n" in ended
+    assert "1 running cell stops after the sample at hand" in ended
+    assert "study: ended; 1 cell · 0 done\n" in ended
     assert "nothing is lost; go on with: benchfleet run study.yaml" in ended
     until(lambda: not process.lives())
     assert user.json("status", "study.yaml")["pending"] == 1
@@ -160,7 +160,7 @@ def test_a_call_of_the_library_is_seen_and_stopped_too(user: User) -> None:
     view = user.start("attach", "results", "--log-json")
     assert view.stdout is not None
     assert json.loads(view.stdout.readline())["kind"] == "run_started"
-    assert "ended; 1 cells · 0 done" in user.run("stop", "results").stdout
+    assert "ended; 1 cell · 0 done" in user.run("stop", "results").stdout
     _, err = program.communicate(timeout=60)
     assert err.endswith("KeyboardInterrupt\n")
     view.communicate(timeout=60)

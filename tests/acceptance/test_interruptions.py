@@ -69,7 +69,7 @@ def test_one_signal_keeps_the_samples_and_the_next_run_goes_on(
     process.send_signal(number)
     out, err = process.communicate(timeout=60)
     assert process.returncode == 130, err
-    assert "stop after the sample at hand" in out
+    assert "after the sample at hand" in out
     assert "nothing is lost; go on with: benchfleet run study.yaml" in out
     assert not any(slot.is_running() for slot in slots)
     status = user.json("status", "study.yaml")
@@ -92,7 +92,7 @@ def test_two_signals_end_at_once_and_lose_nothing(user: User) -> None:
     slots = slots_of(process)
     process.send_signal(signal.SIGINT)
     assert process.stdout is not None
-    while "stop after the sample at hand" not in (line := process.stdout.readline()):
+    while "after the sample at hand" not in (line := process.stdout.readline()):
         assert line
     process.send_signal(signal.SIGINT)
     out, _ = process.communicate(timeout=60)

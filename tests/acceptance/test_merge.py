@@ -55,7 +55,7 @@ def public(user: User, base: str) -> dict[str, bytes]:
 def test_what_each_host_has_comes_together_once(hosts: User) -> None:
     at = ("study.yaml", *LEDGER, "--results", "all")
     lacking = hosts.run("merge", *at, code=1).stdout
-    assert "2 results are done, 0 are here" in lacking
+    assert "2 results are done, 0 here" in lacking
     assert f"missing  {ALL[0]}  last seen at " in lacking
     sources = ("--from", "host1", "--from", "host2/study")
     assert sorted(hosts.json("merge", *at, *sources)["came"]) == ALL

@@ -75,7 +75,7 @@ def test_a_field_like_repository_is_taken_over_once_and_nothing_is_invented(user
     user.run("phase", "import", "repo")
     settings = user.folder / "phase_settings.py"
     text = settings.read_text()
-    assert "# 'phase2': phases above have all of its 1 cells" in text
+    assert "# 'phase2': phases above have all of its 1 cell" in text
     assert "not how one of them is run" in user.run("plan", str(settings), code=2).stderr
     user.write("print('{\"success_rate\": 1}')\n", "play.py")
     settings.write_text(text + 'RUN = ["python", "play.py"]\n')

@@ -102,7 +102,7 @@ def test_a_critical_script_that_fails_stops_its_phase_until_it_is_mended(user: U
     assert "gate closed" in user.run("run", "study.yaml", code=1).stdout
     said = user.run("gate", "check", "study.yaml", "--again").stdout
     assert "prerequisites: undecided again" in said
-    assert "1 cells were left out" not in user.run("run", "study.yaml").stdout
+    assert "1 cell was left out" not in user.run("run", "study.yaml").stdout
     assert user.json("status", "study.yaml")["success"] == 4
 
 

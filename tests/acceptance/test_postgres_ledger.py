@@ -114,9 +114,9 @@ def test_a_campaign_is_moved_there_and_back_with_its_results(user: User, url: st
     made = user.run("ledger", "init", "study.yaml", "--ledger", url, code=3)
     assert "results are" in made.stderr
     moved = user.run("ledger", "copy", "study.yaml", "--to", url).stdout
-    assert moved.startswith("1 cells with their history are in postgresql://secretive@")
+    assert moved.startswith("1 cell copied with all history to postgresql://secretive@")
     again = user.run("ledger", "copy", "study.yaml", "--to", url, code=3).stderr
-    assert "is not empty: it has 1 cells" in again
+    assert "is not empty: it has 1 cell and" in again
     user.run("run", "study.yaml", "--ledger", url, "--cpu-slots", "1")
     checked = user.json("ledger", "check", "study.yaml", "--ledger", url)
     assert (checked["cells"], checked["faults"]) == (2, [])

@@ -104,7 +104,7 @@ def test_a_run_that_waits_for_slots_goes_on_when_the_signal_file_gives_one(
     order = user.results / "slots.txt"
     order.write_text("drain cpu:0 now\nadd gpu3\n")
     assert process.stdout is not None
-    while "cells wait for slots" not in (line := process.stdout.readline()):
+    while "for slots: " not in (line := process.stdout.readline()):
         assert line
     assert not opened(process)
     order.write_text("add cpu:0")

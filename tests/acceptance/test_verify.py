@@ -123,7 +123,7 @@ def test_a_scorer_that_changed_is_told_by_a_deep_look(
     found = user.json("verify", "study.yaml", "--deep", "--repair", "--yes", code=1)
     (wrong,) = found["wrong"]
     assert (wrong["kind"], wrong["path"]) == ("score", "m1/dense/drift")
-    assert wrong["message"] == ("scored again it has 1.0, published is 2.0 (1 samples differ)")
+    assert wrong["message"] == ("scored again it has 1.0, published is 2.0 (1 sample differs)")
     assert found["repaired"] == []
 
 

@@ -213,7 +213,7 @@ def test_a_place_that_is_not_empty_is_not_copied_to(opened: Opened, clock: FakeC
         live(opened(source), clock)
         opened(target).record(Event(kind="host_lost"))
         before = all_of(opened(target))
-        with pytest.raises(LedgerError, match="is not empty: it has 0 cells and 1 events"):
+        with pytest.raises(LedgerError, match="is not empty: it has 0 cells and 1 event"):
             copy(opened(source), opened(target))
         assert all_of(opened(target)) == before
 

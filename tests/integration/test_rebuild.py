@@ -340,7 +340,7 @@ def test_an_empty_ledger_beside_results_learns_of_them_and_nothing_runs_again(
     assert [name for _, name in again.engine.orders] == [cells(4)[3].id]
     assert (end.progress.reused, set(again.states().values())) == (3, {"success"})
     (said,) = again.said("warning")
-    assert said.message == "took in 3 results that lie here; the ledger did not know of them"
+    assert said.message == "took in 3 results from here that the ledger did not know of"
 
 
 def test_a_result_that_the_ledger_has_as_cancelled_or_of_another_content_is_not_taken_in(

@@ -106,7 +106,7 @@ def test_draining_now_gives_the_cell_back_with_its_samples(stage: Stage, person:
     assert end.progress.states == {"success": 4}
     (released,) = stage.said("cell_released")
     assert released.data["samples"] == 1
-    assert "stop after the sample at hand" in said(stage)[0]
+    assert "after the sample at hand" in said(stage)[0]
 
 
 def test_a_cell_that_does_not_stop_is_ended_and_goes_on_elsewhere(
@@ -299,7 +299,7 @@ def test_a_cell_over_two_gpus_waits_for_the_one_that_was_drained(
     end = stage.run(cells(2, gpus=2), GPUS)
     assert end.progress.states == {"success": 2}
     assert end.seconds > 300
-    assert any("1 cells wait for slots" in text for text in warned(stage))
+    assert any("1 cell waits for slots" in text for text in warned(stage))
 
 
 def test_the_signal_file_is_obeyed_once_and_what_is_wrong_in_it_is_told(

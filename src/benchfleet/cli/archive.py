@@ -14,8 +14,9 @@ from typing import Any
 from benchfleet.bench import Bench
 from benchfleet.campaign import units
 from benchfleet.cli import options
-from benchfleet.cli.words import counted, printable
+from benchfleet.cli.words import printable
 from benchfleet.domain.names import path_part
+from benchfleet.domain.words import counted
 from benchfleet.errors import BenchfleetError, ResultsError
 from benchfleet.ledger.base import Ledger
 from benchfleet.presence.record import runs_of

@@ -13,6 +13,7 @@ from benchfleet.bench import Bench
 from benchfleet.cli.words import shown_path
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.plan import ASSIGNED, Plan, newest, plans
+from benchfleet.domain.words import counted
 from benchfleet.errors import BenchfleetError
 
 FOLDER = Path("tasks")
@@ -163,7 +164,8 @@ def assigned_cells(tasks: Tasks, bench: Bench) -> tuple[list[Cell], int]:
 def check_known(tasks: Tasks, bench: Bench) -> None:
     """Raises BenchfleetError where the campaign's file has not every cell that is given."""
     if gone := assigned_cells(tasks, bench)[1]:
+        cells = counted(gone, "cell")
         raise BenchfleetError(
-            f"{tasks.by} names {gone} cells that {bench.campaign.named} does not have; run "
+            f"{tasks.by} names {cells} that {bench.campaign.named} does not have; run "
             "`benchfleet assign` again, with the same file on all machines"
         )

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from benchfleet.cli import runs
 from benchfleet.cli.options import opened
-from benchfleet.cli.telling import counted
+from benchfleet.cli.telling import standing
 from benchfleet.cli.watch import watch
 from benchfleet.cli.words import printable, shown_path
 from benchfleet.presence.follow import follow, seen
@@ -82,7 +82,7 @@ def _told_by_a_program(arguments: argparse.Namespace, run: Record) -> int:
         if arguments.json:
             print(json.dumps({"campaign": run.campaign, **progress.states}, indent=2))
         else:
-            print(printable(f"{run.campaign}: {counted(progress)}"))
+            print(printable(f"{run.campaign}: {standing(progress)}"))
             print(printable(f"results  {shown_path(run.results)}"))
         sys.stdout.flush()
     if end.get("interrupted"):

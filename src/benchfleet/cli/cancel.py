@@ -10,6 +10,7 @@ from contextlib import closing
 from benchfleet.cli import options, selection
 from benchfleet.cli.words import printable
 from benchfleet.domain.event import Event
+from benchfleet.domain.words import counted
 from benchfleet.errors import BenchfleetError
 
 
@@ -54,7 +55,9 @@ def main(arguments: argparse.Namespace) -> int:
 
 def _agreed(cells: int, running: int) -> bool:
     if not sys.stdin.isatty():
-        raise BenchfleetError(f"this would cancel {cells} cells ({running} running); say --yes")
-    asked = f"cancel {cells} cells ({running} running, whose samples are kept)? [y/N] "
+        raise BenchfleetError(
+            f"this would cancel {counted(cells, 'cell')} ({running} running); say --yes"
+        )
+    asked = f"cancel {counted(cells, 'cell')} ({running} running, whose samples are kept)? [y/N] "
     print(asked, end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip().lower() in ("y", "yes")

@@ -18,6 +18,7 @@ from benchfleet.cli.fleet import on_all
 from benchfleet.cli.hosts_check import Checked, check
 from benchfleet.cli.planning import planned
 from benchfleet.domain.cell import Cell, Model
+from benchfleet.domain.words import counted
 from benchfleet.engines.openssh import connections
 from benchfleet.environment import offline
 from benchfleet.errors import (
@@ -55,7 +56,7 @@ def campaign_checks(arguments: argparse.Namespace) -> Iterator[Check]:
     except LedgerError as error:
         yield judged("ledger", str(error), "name the one that tells of the campaign", problem=True)
         return
-    yield judged("campaign", f"{bench.campaign.name}, {len(cells)} cells", "")
+    yield judged("campaign", f"{bench.campaign.name}, {counted(len(cells), 'cell')}", "")
     yield from _plugins(cells)
     models = {(cell.model.load_key, cell.model.source): cell.model for cell in cells}
     yield from _models(models.values())
@@ -185,7 +186,7 @@ def _ledger(bench: Bench) -> Iterator[Check]:
         fix = "mend that; nothing is run without its ledger"
         yield judged("ledger", str(error), fix, problem=True)
         return
-    yield judged("ledger", f"{bench.shown_ledger}, {running} cells are running", "")
+    yield judged("ledger", f"{bench.shown_ledger}, {counted(running, 'cell', 'are')} running", "")
 
 
 def _devices(arguments: argparse.Namespace, bench: Bench, cells: Sequence[Cell]) -> Iterator[Check]:
@@ -200,7 +201,7 @@ def _devices(arguments: argparse.Namespace, bench: Bench, cells: Sequence[Cell])
     if pool is None:
         return
     shown = ", ".join(device.label for device in pool.devices)
-    yield judged("devices", f"{pool.slots} slots on {shown}", "")
+    yield judged("devices", f"{counted(pool.slots, 'slot')} on {shown}", "")
     plan = planned(cells, [], pool, ram=available_memory(), cores=cores())
     barred = [row for row in plan.rows if row.impossible]
     for row in barred[:_SHOWN]:

@@ -8,7 +8,8 @@ from collections.abc import Iterable
 from dataclasses import asdict
 
 from benchfleet.cli import options
-from benchfleet.cli.words import counted, printable
+from benchfleet.cli.words import printable
+from benchfleet.domain.words import counted
 from benchfleet.machines.checkup import Check, machine_checks
 
 _SIGNS = {"ok": "✓", "warning": "!", "problem": "✗"}

@@ -13,9 +13,10 @@ from typing import TextIO
 
 from benchfleet.bench import Bench
 from benchfleet.cli import options, phased
-from benchfleet.cli.words import counted, printable, shown_path
+from benchfleet.cli.words import printable, shown_path
 from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.cell import Cell
+from benchfleet.domain.words import counted
 from benchfleet.ledger.gates import Standing
 from benchfleet.reports import markdown
 from benchfleet.reports.tables import Comparison, compare

@@ -10,8 +10,9 @@ from typing import Any
 
 from benchfleet.bench import Bench
 from benchfleet.cli import options, selection
-from benchfleet.cli.words import counted, printable
+from benchfleet.cli.words import printable
 from benchfleet.domain.attempt import CellRecord
+from benchfleet.domain.words import counted
 from benchfleet.ledger.history import Attempt, attempts_by_cell
 from benchfleet.reports.failures import FailureGroup, grouped_failures
 
@@ -114,7 +115,7 @@ def _command(arguments: argparse.Namespace, group: FailureGroup) -> str:
 
 def _lines(group: dict[str, Any]) -> Iterator[str]:
     count = group["count"]
-    yield f"{group['stage']}: {group['kind']} · {count} cell{'s' if count > 1 else ''}"
+    yield f"{group['stage']}: {group['kind']} · {counted(count, 'cell')}"
     yield f"  {group['why'].splitlines()[0]}"
     for cell in group["cells"][:_SHOWN]:
         yield f"  - {cell}"

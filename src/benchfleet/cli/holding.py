@@ -13,9 +13,10 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from benchfleet.bench import Bench
-from benchfleet.cli.words import counted, duration, printable
+from benchfleet.cli.words import duration, printable
 from benchfleet.domain.attempt import CellRecord, Lease
 from benchfleet.domain.slots import BEGAN
+from benchfleet.domain.words import counted
 from benchfleet.errors import BenchfleetError, LedgerAbsent
 from benchfleet.ledger.base import Ledger
 
@@ -142,10 +143,10 @@ def agreed(arguments: argparse.Namespace, meant: Sequence[Held], what: str) -> b
     if arguments.yes or not meant:
         return True
     lines = "\n".join(f"  {one.record.path}  ({one})" for one in meant)
+    cells = counted(len(meant), "cell")
     if not sys.stdin.isatty():
-        cells = counted(len(meant), "cell")
         raise BenchfleetError(f"this would {what} {cells}; say --yes\n{lines}")
-    print(f"{lines}\n{what} these {len(meant)} cells? [y/N] ", end="", file=sys.stderr, flush=True)
+    print(f"{lines}\n{what} {cells}? [y/N] ", end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 

@@ -11,6 +11,7 @@ from benchfleet.bench import Bench, open_bench
 from benchfleet.campaign.load import load_campaign
 from benchfleet.cli import options
 from benchfleet.cli.words import printable
+from benchfleet.domain.words import counted
 from benchfleet.errors import CampaignError, LedgerAbsent, LedgerError, Mistake
 from benchfleet.ledger.addresses import split_url
 from benchfleet.ledger.checking import faults
@@ -64,7 +65,7 @@ def _rebuild(arguments: argparse.Namespace, bench: Bench) -> int:
         return 1 if told.refused else 0
     if moved:
         print(printable(f"the damaged ledger is kept as {moved}"))
-    print(f"{told.taken} results taken in, {told.known} were known")
+    print(f"{counted(told.taken, 'result')} taken in, {told.known} were known")
     for path, why in told.refused:
         print(printable(f"  left out  {path}: {why}"))
     return 1 if told.refused else 0
@@ -99,7 +100,8 @@ def _check(arguments: argparse.Namespace, bench: Bench) -> int:
         found = list(faults(ledger))
         cells = sum(1 for _ in ledger.cells())
     where = bench.shown_ledger
-    lines = [*found, f"{where}: {cells} cells, {len(found) or 'no'} faults"]
+    many = counted(len(found), "fault") if found else "no faults"
+    lines = [*found, f"{where}: {counted(cells, 'cell')}, {many}"]
     told = {"ledger": where, "cells": cells, "faults": found}
     return _tell(arguments, told, *lines) or (1 if found else 0)
 
@@ -115,8 +117,8 @@ def _copy(arguments: argparse.Namespace, bench: Bench) -> int:
         cells = copy(source, cast(SqlTables, other), held=arguments.yes)
     where = target.shown_ledger
     told = {"ledger": bench.shown_ledger, "to": where, "cells": cells}
-    line = f"{cells} cells with their history are in {where}; name it with --ledger from now on"
-    return _tell(arguments, told, line)
+    copied = f"{counted(cells, 'cell')} copied with all history to {where}"
+    return _tell(arguments, told, f"{copied}; name it with --ledger from now on")
 
 
 def _there(bench: Bench) -> Any:

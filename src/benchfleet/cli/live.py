@@ -15,7 +15,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from benchfleet.cli.telling import counted, held, speed, told
+from benchfleet.cli.telling import held, speed, standing, told
 from benchfleet.cli.words import duration, printable
 from benchfleet.runner.progress import Notice, Observer, Progress, Running
 
@@ -78,7 +78,7 @@ class View:
     def draw(self) -> Group:
         """The view as it stands now; called from the drawing thread."""
         progress, now = self._progress, time.monotonic()
-        head = Text(f"{self._campaign}   {counted(progress)}", style="bold", no_wrap=True)
+        head = Text(f"{self._campaign}   {standing(progress)}", style="bold", no_wrap=True)
         left = progress.seconds_left(now)
         if left is not None:
             head.append(f" · ETA {duration(left)}")

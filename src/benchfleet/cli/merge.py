@@ -16,6 +16,7 @@ from benchfleet.cli import options
 from benchfleet.cli.ending import compared, write_report
 from benchfleet.cli.words import printable, shown_path
 from benchfleet.domain.attempt import CellRecord
+from benchfleet.domain.words import counted
 from benchfleet.errors import LedgerAbsent, LedgerAway, PlaceUnreachable, UnknownName
 from benchfleet.ledger.base import Ledger
 from benchfleet.results.disk import make_folder
@@ -129,8 +130,8 @@ def _tell_branch(branch: Merged) -> None:
     for path, why in branch.refused.items():
         print(printable(f"refused  {path}: {why}"))
     if branch.commit:
-        struck = f", {branch.struck} lines struck off the lists" if branch.struck else ""
-        print(f"main     {len(branch.entries)} results merged{struck}")
+        struck = f", {counted(branch.struck, 'line')} struck off the lists" if branch.struck else ""
+        print(f"main     {counted(len(branch.entries), 'result')} merged{struck}")
 
 
 def _source(source: str, bench: Bench) -> list[Place]:
@@ -164,7 +165,7 @@ def _tell(
     last: dict[str, str],
 ) -> None:
     here = done - len(last)
-    lines = [f"{bench.campaign.name}: {done} results are done, {here} are here"]
+    lines = [f"{bench.campaign.name}: {counted(done, 'result', 'are')} done, {here} here"]
     if told.came:
         lines.append(f"{len(told.came)} came from {', '.join(sorted({*told.came.values()}))}")
     lines += [f"away     {place}: {why}" for place, why in told.away.items()]

@@ -14,6 +14,7 @@ from benchfleet.campaign.load import load_campaign
 from benchfleet.cli.words import printable, shown_path
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.entries import result_name
+from benchfleet.domain.words import counted
 from benchfleet.errors import BenchfleetError, CampaignError, Mistake
 from benchfleet.results.earlier import Earlier, Entry, read_earlier
 from benchfleet.runner.imported import import_results
@@ -92,7 +93,8 @@ def _settings(found: Earlier) -> str:
         reruns = max(part[3] for part in of) + 1
         cells = set(product(*axes, range(reruns)))
         if cells <= taken:
-            lines.append(f"    # {phase!a}: phases above have all of its {len(cells)} cells")
+            all_cells = counted(len(cells), "cell")
+            lines.append(f"    # {phase!a}: phases above have all of its {all_cells}")
             continue
         taken |= cells
         lines += [

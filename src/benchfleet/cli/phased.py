@@ -7,6 +7,7 @@ from typing import Any
 
 from benchfleet.domain.phase import ENDED
 from benchfleet.domain.state import STATES
+from benchfleet.domain.words import counted
 from benchfleet.ledger.gates import Standing
 
 
@@ -43,7 +44,7 @@ def advice(standings: Sequence[Standing], words: Callable[[str], str]) -> Iterat
             yield f"weigh it again, once its cells are as wanted: {words('gate check')} --again"
             yield f"open it all the same: {words('gate override')} {name} --reason TEXT"
         elif one.decision is None and held and not one.held_by:
-            left = f"{one.ended} of its {one.total} cells have ended"
+            left = f"{one.ended} of its {counted(one.total, 'cell', 'have')} ended"
             yield f"held until the gate of phase {name} opens ({left}): {_cells(held)}"
 
 
@@ -60,7 +61,7 @@ def _cells(held: Sequence[Standing]) -> str:
     parts = []
     for one in held:
         left = one.total - one.ended
-        parts.append(f"{left} cell{'' if left == 1 else 's'} of {one.phase.name}")
+        parts.append(f"{counted(left, 'cell')} of {one.phase.name}")
     return ", ".join(parts)
 
 

@@ -14,6 +14,7 @@ from benchfleet.cli.planning import ENDED_OTHERWISE, Plan, Row
 from benchfleet.cli.words import duration
 from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.cell import Cell
+from benchfleet.domain.words import counted
 from benchfleet.runner.place import Pool
 
 _MANY = 40  # lines of a table that a person still reads
@@ -33,7 +34,7 @@ def overview(
     """The whole plan: machine, phases, cells, what cannot run, and what to expect."""
     counts = plan.counts
     spoken = [
-        f"{counts['total']} cells",
+        counted(counts["total"], "cell"),
         f"{counts['to_run']} to run",
         f"{counts['reused']} reused",
     ]
@@ -57,7 +58,7 @@ def _machine(pool: Pool, ram: int) -> str:
     named = [
         f"{many} × {name or 'GPU'} with {gigabytes(memory)}"
         if kind == "gpu"
-        else f"{many} CPU slot{'s' if many > 1 else ''}, {gigabytes(ram)} of memory free"
+        else f"{counted(many, 'CPU slot')}, {gigabytes(ram)} of memory free"
         for (kind, name, memory), many in kinds.items()
     ]
     most = "up to " if pool.begin else ""
@@ -118,7 +119,7 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
 
 
 def _needs(cell: Cell) -> str:
-    gpus = f"{cell.need.gpus} GPU{'s' if cell.need.gpus > 1 else ''}" if cell.need.gpus else ""
+    gpus = counted(cell.need.gpus, "GPU") if cell.need.gpus else ""
     vram = gigabytes(cell.need.vram) if cell.need.vram else ""
     return " × ".join(part for part in (gpus, vram) if part) or "–"
 

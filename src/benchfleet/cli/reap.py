@@ -6,7 +6,7 @@ import argparse
 from contextlib import closing
 
 from benchfleet.cli import holding, options
-from benchfleet.cli.words import counted
+from benchfleet.domain.words import counted
 from benchfleet.errors import BenchfleetError
 
 

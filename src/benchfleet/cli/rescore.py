@@ -10,6 +10,7 @@ from benchfleet.bench import Bench
 from benchfleet.cli import options, selection
 from benchfleet.cli.words import printable
 from benchfleet.domain.attempt import CellRecord
+from benchfleet.domain.words import counted
 from benchfleet.runner.rescore import Rescored
 from benchfleet.wiring import rescore
 
@@ -67,8 +68,8 @@ def _line(one: Rescored) -> str:
     if not one.differs:
         return f"= {path}  {one.published:.3f}, as published"
     return (
-        f"≠ {path}  {one.score:.3f}, published is {one.published:.3f} ({one.changed} samples"
-        " differ); what is published stays"
+        f"≠ {path}  {one.score:.3f}, published is {one.published:.3f} "
+        f"({counted(one.changed, 'sample', 'differ')}); what is published stays"
     )
 
 

@@ -8,6 +8,7 @@ import json
 from benchfleet.cli import options, selection
 from benchfleet.cli.words import printable
 from benchfleet.domain.event import Event
+from benchfleet.domain.words import counted
 from benchfleet.whereabouts import Whereabouts
 
 
@@ -41,7 +42,7 @@ def main(arguments: argparse.Namespace) -> int:
         return 0
     for path in again:
         print(printable(f"  pending again  {path}"))
-    go = f"{len(again)} cells go again with: {options.same_choice(arguments, 'run')}"
+    go = f"{counted(len(again), 'cell', 'go')} again with: {options.same_choice(arguments, 'run')}"
     print(printable(go) if again else "nothing to retry")
     return 0
 

@@ -13,6 +13,7 @@ from benchfleet.cli import options
 from benchfleet.cli.words import printable, shown_path
 from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.cell import Cell
+from benchfleet.domain.words import counted
 from benchfleet.whereabouts import Whereabouts
 
 
@@ -76,7 +77,8 @@ def allowed_here(arguments: argparse.Namespace, bench: Bench, cells: Sequence[Ce
     """The cells that the campaign lets this host run; the others are told of."""
     allowed = bench.allowed_here(cells)
     if left := len(cells) - len(allowed):
-        said = f"left for others: {left} cells, which 'runners' does not let {bench.host} run"
+        cells_left = counted(left, "cell")
+        said = f"left for others: {cells_left}, which 'runners' does not let {bench.host} run"
         stream = sys.stderr if arguments.json or arguments.log_json else sys.stdout
         print(printable(said), file=stream)
     return allowed
@@ -103,7 +105,7 @@ def resume_from(arguments: argparse.Namespace, bench: Bench, cells: Sequence[Cel
     done = {record.fingerprint for record in bench.records(cells) if record.state == "success"}
     wanted = {str(cell.fingerprint) for cell in cells if cell.fingerprint not in done}
     taken = take_over(arguments.resume_from, bench.layout, bench.campaign.name, wanted)
-    counts = f"{taken.samples} samples of {taken.cells} cells"
+    counts = f"{counted(taken.samples, 'sample')} of {counted(taken.cells, 'cell')}"
     stream = sys.stderr if arguments.json or arguments.log_json else sys.stdout
     with contextlib.suppress(OSError):  # nobody listens any more
         print(f"took over {counts} from {shown_path(arguments.resume_from)}", file=stream)
@@ -119,7 +121,7 @@ def _nothing_was_run(
     gone = Whereabouts(bench).gone(records)
     lines = [f"{name}: every cell is done already; nothing was run"]
     if not sys.stdout.isatty():  # as every run begins that is not watched
-        lines.insert(0, f"{name}: {count} cells · {count} done ({count} reused)")
+        lines.insert(0, f"{name}: {counted(count, 'cell')} · {count} done ({count} reused)")
     lines += [f"done, but its results are not there: {record.path}" for record in gone]
     if gone:
         again = f"{options.same_choice(arguments, 'retry')} --gone"

@@ -9,6 +9,7 @@ from collections import Counter
 from benchfleet.cli import holding, options, phased, placed
 from benchfleet.cli.words import printable
 from benchfleet.domain.state import STATES
+from benchfleet.domain.words import counted
 from benchfleet.reports.spending import in_all
 from benchfleet.results.outbox import Outbox
 from benchfleet.whereabouts import Whereabouts
@@ -63,7 +64,7 @@ def main(arguments: argparse.Namespace) -> int:
         print(json.dumps(told, indent=2))
         return 0
     shown = [f"{counts[state]} {state}" for state in STATES if counts[state]]
-    print(printable(f"{bench.campaign.name}: {len(cells)} cells · {' · '.join(shown)}"))
+    print(printable(f"{bench.campaign.name}: {counted(len(cells), 'cell')} · {' · '.join(shown)}"))
     for line in (*phased.lines(phases), *placed.lines(kept, found.notes)):
         print(printable(line))
     if took := in_all(used):
@@ -80,7 +81,8 @@ def main(arguments: argparse.Namespace) -> int:
         print(printable(f"try them again: {again}"))
     if counts["cancelled"]:
         back = f"{options.same_choice(arguments, 'retry')} --cancelled"
-        print(printable(f"{counts['cancelled']} are cancelled; bring them back: {back}"))
+        cancelled = counted(counts["cancelled"], "cell", "are")
+        print(printable(f"{cancelled} cancelled; bring them back: {back}"))
     for record in unpublished:
         print(printable(f"  waits    {record.path}  done; the next run puts it at its place"))
     if elsewhere:
@@ -89,7 +91,7 @@ def main(arguments: argparse.Namespace) -> int:
         merge = options.same_choice(arguments, "merge")
         print(printable(f"results that are not here: {there}; bring them: {merge}"))
     if unsent:
-        print(printable(f"{unsent} results wait to be put to {bench.campaign.place}"))
+        print(printable(f"{counted(unsent, 'result', 'wait')} to be put to {bench.campaign.place}"))
     for record in gone:
         print(printable(f"  gone     {record.path}  done, but its results are not there"))
     if gone:

@@ -9,9 +9,10 @@ import time
 from collections.abc import Sequence
 
 from benchfleet.cli import options, runs
-from benchfleet.cli.telling import counted
+from benchfleet.cli.telling import standing
 from benchfleet.cli.watch import watch
 from benchfleet.cli.words import printable
+from benchfleet.domain.words import counted
 from benchfleet.errors import BenchfleetError
 from benchfleet.presence.follow import follow, seen
 from benchfleet.presence.process import stopped
@@ -49,7 +50,7 @@ def main(arguments: argparse.Namespace) -> int:
         print(json.dumps({"stopped": told}, indent=2))
         return 0
     for run in ended:
-        print(printable(f"{run.campaign}: ended; {counted(seen(run))}"))
+        print(printable(f"{run.campaign}: ended; {standing(seen(run))}"))
         if (called := runs.called(run, arguments)) is not None:
             print(printable(f"nothing is lost; go on with: {options.same_choice(called, 'run')}"))
     if not asked:
@@ -83,7 +84,8 @@ def _see_it_end(run: Record, arguments: argparse.Namespace) -> Record:
 
 def _agreed(going: Sequence[Record]) -> bool:
     names = "\n".join(f"  {run.campaign} ({run.shown})" for run in going)
+    runs = counted(len(going), "run")
     if not sys.stdin.isatty():
-        raise BenchfleetError(f"this would stop {len(going)} runs; say --yes, or --pid N\n{names}")
-    print(f"{names}\nstop these {len(going)} runs? [y/N] ", end="", file=sys.stderr, flush=True)
+        raise BenchfleetError(f"this would stop {runs}; say --yes, or --pid N\n{names}")
+    print(f"{names}\nstop {runs}? [y/N] ", end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip().lower() in ("y", "yes")

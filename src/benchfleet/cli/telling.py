@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from benchfleet.cli.words import duration
+from benchfleet.domain.words import counted
 from benchfleet.runner.progress import Notice, Progress, Running
 
 
-def counted(progress: Progress) -> str:
+def standing(progress: Progress) -> str:
     """``30 cells · 12 done (12 reused) · 2 failed``"""
     states = progress.states
-    parts = [f"{progress.total} cells", f"{progress.ended} done"]
+    parts = [counted(progress.total, "cell"), f"{progress.ended} done"]
     if progress.reused:
         parts[-1] += f" ({progress.reused} reused)"
     for state in ("failed", "partial", "skipped", "cancelled", "running"):
@@ -49,13 +50,14 @@ def told(notice: Notice, progress: Progress) -> str:
         after += f" {data['differently']}" if data["differently"] else ""
         return f"✗ {notice.cell}  {notice.message}{after}"
     if notice.kind == "cell_released":
-        return f"↩ {notice.cell}  given back with {data['samples']} samples ({notice.message})"
+        samples = counted(data["samples"], "sample")
+        return f"↩ {notice.cell}  given back with {samples} ({notice.message})"
     if notice.kind == "cell_cancelled":
-        return f"↩ {notice.cell}  cancelled; its {data['samples']} samples are kept"
+        return f"↩ {notice.cell}  cancelled; {counted(data['samples'], 'sample', 'are')} kept"
     if notice.kind == "claim_lost":
         return f"↩ {notice.cell}  {notice.message}"
     if notice.kind == "host_ready":
-        return f"+ host {data['host']}: {data['slots']} slots on {data['devices']}"
+        return f"+ host {data['host']}: {counted(data['slots'], 'slot')} on {data['devices']}"
     if notice.kind == "host_lost":
         again = "" if data["hopeless"] else "; it is tried again"
         return f"! host {data['host']}: {notice.message}{again}"
@@ -76,8 +78,9 @@ def told(notice: Notice, progress: Progress) -> str:
             return f"{notice.message} again: ended now"
         if not data["cells"]:
             return f"{notice.message}: ending"
+        stop = counted(data["cells"], "running cell", "stop")
         return (
-            f"{notice.message}: {data['cells']} running cells stop after the sample at hand and"
-            " keep what they have; again to end now"
+            f"{notice.message}: {stop} after the sample at hand, and what is there is kept;"
+            " again to end now"
         )
     return f"! {notice.cell} {notice.message}".replace("  ", " ")

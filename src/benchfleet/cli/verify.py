@@ -14,10 +14,11 @@ from typing import Any
 
 from benchfleet.bench import Bench
 from benchfleet.cli import options
-from benchfleet.cli.words import counted, printable
+from benchfleet.cli.words import printable
 from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.state import STATES
+from benchfleet.domain.words import counted
 from benchfleet.errors import BenchfleetError
 from benchfleet.ledger.base import Ledger
 from benchfleet.presence.record import runs_of
@@ -210,7 +211,7 @@ def _scored_again(
         path = one.record.path
         if one.differs:
             message = f"scored again it has {one.score}, published is {one.published}"
-            message += f" ({one.changed} samples differ)"
+            message += f" ({counted(one.changed, 'sample', 'differ')})"
             fingerprint = str(one.record.fingerprint)
             yield Finding(kind="score", path=path, message=message, fingerprint=fingerprint), ""
         elif one.failure:

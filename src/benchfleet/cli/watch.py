@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterator
 from typing import TextIO
 
-from benchfleet.cli.telling import counted, told
+from benchfleet.cli.telling import standing, told
 from benchfleet.cli.words import printable
 from benchfleet.presence.feed import line_of
 from benchfleet.runner.progress import Notice, Observer, Progress
@@ -61,7 +61,7 @@ class PlainLines:
 
     def __call__(self, notice: Notice, progress: Progress) -> None:
         if notice.kind == "run_started":
-            self._say(f"{self._campaign}: {counted(progress)}")
+            self._say(f"{self._campaign}: {standing(progress)}")
         elif notice.kind not in _QUIET:
             width = len(str(progress.total))
             self._say(f"[{progress.ended:>{width}}/{progress.total}] {told(notice, progress)}")

@@ -25,11 +25,6 @@ def printable(text: str) -> str:
     return shown.encode("utf-8", "replace").decode()
 
 
-def counted(count: int, what: str) -> str:
-    """``1 cell``, ``2 cells``"""
-    return f"{count} {what}{'' if count == 1 else 's'}"
-
-
 def shown_path(path: Path) -> Path:
     """The path as seen from here, where it lies below."""
     here = Path.cwd()

@@ -17,6 +17,7 @@ from benchfleet.cli.assigned import Tasks, assigned_cells, check_known, newer, r
 from benchfleet.cli.words import printable
 from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.cell import Cell
+from benchfleet.domain.words import counted
 from benchfleet.environment import trusted
 from benchfleet.errors import BenchfleetError, CampaignError, Mistake
 from benchfleet.ledger.addresses import shown_url
@@ -232,7 +233,9 @@ def _tell_left(arguments: argparse.Namespace, vetted: Vetted) -> None:
     stream = sys.stderr if arguments.json or arguments.log_json else sys.stdout
     for why, ids in vetted.left.items():
         some = ", ".join(ids[:_SHOWN]) + (", …" if len(ids) > _SHOWN else "")
-        print(printable(f"left for others: {len(ids)} cells ({some}): {why}"), file=stream)
+        print(
+            printable(f"left for others: {counted(len(ids), 'cell')} ({some}): {why}"), file=stream
+        )
     if any("names code" in why for why in vetted.left):
         hint = "give the campaign's file, or say --trust-campaign if you trust whoever enrolled it"
         print(f"to run code that the ledger names: {hint}", file=stream)

@@ -16,6 +16,8 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import cast
 
+from benchfleet.domain.words import counted
+
 from .gate_grammar import (
     AGGREGATES,
     ARITHMETIC,
@@ -53,7 +55,7 @@ class Number:
     def __str__(self) -> str:
         shown = "" if self.value is None else f" = {_short(self.value)}"
         some = ", ".join(self.where[:_SHOWN]) + (", …" if len(self.where) > _SHOWN else "")
-        cells = f"{self.cells} cell{'' if self.cells == 1 else 's'}"
+        cells = counted(self.cells, "cell")
         return f"{self.text}{shown} (of {cells}{': ' if some else ''}{some})"
 
 
@@ -97,8 +99,8 @@ def answer(text: str, cells: Sequence[Reported]) -> Answer:
         holds = False
         some = ", ".join(lacking[:_SHOWN]) + (", …" if len(lacking) > _SHOWN else "")
         why = (
-            f"{len(lacking)} of {len(cells)} cells did not succeed ({some}); a gate that allows "
-            "for it speaks of completeness"
+            f"{len(lacking)} of {counted(len(cells), 'cell')} did not succeed ({some}); a gate "
+            "that allows for it speaks of completeness"
         )
     return Answer(holds=holds, why=why, numbers=tuple(weighing.numbers))
 
@@ -217,8 +219,8 @@ class _Weighing:
         if lacking:
             some = ", ".join(lacking[:_SHOWN]) + (", …" if len(lacking) > _SHOWN else "")
             raise _Unanswerable(
-                f"{len(lacking)} of {len(succeeded)} cells reported no {name!r} ({some}); "
-                f'choose some, as each({name}, benchmarks="…")'
+                f"{len(lacking)} of {counted(len(succeeded), 'cell')} reported no {name!r} "
+                f'({some}); choose some, as each({name}, benchmarks="…")'
             )
         if not self._inside:
             self.numbers.append(

@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
+from benchfleet.domain.words import counted
+
 from .cell import Cell
 from .clauses import Facts
 from .eligibility import Eligibility
@@ -32,7 +34,7 @@ class KeptOff:
     models: tuple[str, ...]
 
     def __str__(self) -> str:
-        cells = "1 cell" if self.cells == 1 else f"{self.cells} cells"
+        cells = counted(self.cells, "cell")
         return f"none of {cells} of {', '.join(self.models)}: {self.why}"
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
+from benchfleet.domain.words import counted
 from benchfleet.errors import LedgerError
 from benchfleet.ledger.base import Ledger
 
@@ -62,5 +63,6 @@ def refuse_filled(where: str, cells: int, events: int) -> None:
     """A copy never mixes two histories. Raises LedgerError."""
     if cells or events:
         raise LedgerError(
-            f"{where} is not empty: it has {cells} cells and {events} events; name another place"
+            f"{where} is not empty: it has {counted(cells, 'cell')} and "
+            f"{counted(events, 'event')}; name another place"
         )

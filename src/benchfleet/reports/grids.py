@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from benchfleet.domain.words import counted
+
 from . import spending, wording
 from .ranking import Winner
 from .tables import Comparison, Entry
@@ -108,7 +110,7 @@ def _difference(entry: Entry, places: int) -> Cell | None:
     return Cell(
         text=text,
         mark="higher" if found.surely_higher else "lower" if found.surely_lower else "unsure",
-        hint=f"{interval} on {wording.counted(found.n, 'value')}" if interval else "",
+        hint=f"{interval} on {counted(found.n, 'value')}" if interval else "",
     )
 
 

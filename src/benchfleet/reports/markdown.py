@@ -6,6 +6,8 @@ import html
 import re
 from collections.abc import Callable, Iterator, Sequence
 
+from benchfleet.domain.words import counted
+
 from . import spending, wording
 from .tables import Comparison, Entry
 
@@ -113,7 +115,7 @@ def _failures(comparison: Comparison) -> Iterator[str]:
         what = f"{escaped(group.stage)}: {escaped(group.kind)}"
         named = ", ".join(code(cell) for cell in group.cells[:_MOST_CELLS])
         more = len(group.cells) - _MOST_CELLS
-        yield f"- **{what}** ({wording.counted(len(group.cells), 'cell')}): {code(group.message)}"
+        yield f"- **{what}** ({counted(len(group.cells), 'cell')}): {code(group.message)}"
         yield f"  - What to do: {escaped(group.way_out)}"
         yield f"  - Cells: {named}{f' and {more} more' if more > 0 else ''}"
         yield f"  - What the first one left: {code(group.folder)}"

@@ -9,6 +9,7 @@ from typing import Any
 from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.usage import Bill
+from benchfleet.domain.words import counted
 
 _WATT_HOUR = 3600.0  # joules
 _WHOLE = 0.995  # of the GPU time: as good as all of it
@@ -92,7 +93,7 @@ def in_all(bill: Bill) -> str:
         return ""
     gpu_hours = hours(bill.gpu_seconds)
     parts = [
-        "1 attempt" if bill.attempts == 1 else f"{bill.attempts} attempts",
+        counted(bill.attempts, "attempt"),
         f"{gpu_hours} GPU-hours" if gpu_hours else "",
         energy(bill),
         money(bill),
@@ -105,11 +106,13 @@ def remarks(bill: Bill) -> list[str]:
     found = []
     if bill.untold:
         found.append(
-            f"Of {bill.untold} of {bill.attempts} attempts time and money are not known, since "
-            "their runner died or was an older benchfleet."
+            f"Of {bill.untold} of {counted(bill.attempts, 'attempt')} time and money are "
+            "not known, since their runner died or was an older benchfleet."
         )
     if bill.costs and bill.unpriced:
-        found.append(f"{bill.unpriced} of {bill.attempts} attempts ran where no price is known.")
+        found.append(
+            f"{bill.unpriced} of {counted(bill.attempts, 'attempt')} ran where no price is known."
+        )
     if bill.metered and bill.metered < _WHOLE * bill.gpu_seconds:
         share = f"{100 * bill.metered / bill.gpu_seconds:.0f} %"
         found.append(f"The energy is that of {share} of the GPU time; the rest is not known.")

@@ -9,6 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from benchfleet.domain.words import counted
+
 from . import spending, wording
 from .tables import Comparison, Entry
 
@@ -160,7 +162,7 @@ def _failures(comparison: Comparison) -> Iterator[tuple[int, str]]:
         message = wording.one_line(group.message, _LONGEST_MESSAGE)
         named = ", ".join(wording.one_line(cell) for cell in group.cells[:_MOST_CELLS])
         more = len(group.cells) - _MOST_CELLS
-        yield 2, f"{what} ({wording.counted(len(group.cells), 'cell')}): {message}"
+        yield 2, f"{what} ({counted(len(group.cells), 'cell')}): {message}"
         yield 4, group.way_out
         yield 4, f"cells: {named}{f' and {more} more' if more > 0 else ''}"
         yield 4, f"left in {group.folder}"

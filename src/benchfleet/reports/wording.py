@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
 from benchfleet.domain.state import STATES
+from benchfleet.domain.words import counted
 
 from .ranking import Winner
 from .tables import Comparison, Entry, TimeSpent
@@ -246,11 +247,6 @@ def duration(value: float) -> str:
         return f"{minutes} min {rest:02d} s"
     hours, minutes = divmod(minutes, 60)
     return f"{hours} h {minutes:02d} min"
-
-
-def counted(count: int, noun: str) -> str:
-    """``1 cell``, ``2 cells``."""
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def _all(spent: TimeSpent) -> float:

@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Sequence
 
 from benchfleet.domain.cell import Cell
+from benchfleet.domain.words import counted
 from benchfleet.errors import LedgerAway
 from benchfleet.runner.course import Course
 from benchfleet.runner.fill import Filler
@@ -83,10 +84,13 @@ class Hours:
         if new := self._filler.take_in(cells):
             self._filler.decided = True
             self._course.take_in(new)
-            self._course.say("warning", message=f"{len(new)} cells were enrolled since; taken in")
+            self._course.say(
+                "warning", message=f"{counted(len(new), 'cell', 'were')} enrolled since; taken in"
+            )
         if self._filler.give_up(given_up):
             self._course.give_up(given_up)
-            message = f"by a newer plan {len(given_up)} cells are for others; left to them"
+            theirs = counted(len(given_up), "cell", "are")
+            message = f"by a newer plan {theirs} for others, and left to them"
             self._course.say("warning", message=message)
 
     def rest(self) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.state import State
+from benchfleet.domain.words import counted
 from benchfleet.engines.base import (
     AttemptEvent,
     Done,
@@ -137,7 +138,8 @@ class Runner:
         self._course.progress.reused = self._course.progress.states.get("success", 0)
         self._course.say("run_started")
         if found.taken:
-            told = f"took in {found.taken} results that lie here; the ledger did not know of them"
+            results = counted(found.taken, "result")
+            told = f"took in {results} from here that the ledger did not know of"
             self._course.say("warning", message=told)
         for path, why in found.refused:
             self._course.say("warning", cell=path, message=why)

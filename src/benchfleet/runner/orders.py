@@ -24,6 +24,7 @@ from benchfleet.domain.slots import (
     order_in,
     order_of,
 )
+from benchfleet.domain.words import counted
 from benchfleet.engines.base import Engine, SlotId
 from benchfleet.errors import DeviceError, LedgerAway, LedgerError, LedgerFull
 from benchfleet.ledger.base import Ledger
@@ -254,8 +255,8 @@ class Orders:
             names = " ".join(str(name) for name in sorted(map(name_of, drained)))
             self._course.say(
                 "warning",
-                message=f"{waiting} cells wait for slots: `benchfleet slots add {names}` "
-                "gives back what was drained; Ctrl-C ends the run",
+                message=f"{counted(waiting, 'cell', 'wait')} for slots: `benchfleet slots add "
+                f"{names}` gives back what was drained; Ctrl-C ends the run",
             )
 
     def _keep(self, kind: str, name: DeviceName) -> None:

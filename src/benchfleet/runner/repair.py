@@ -16,6 +16,7 @@ from typing import Literal
 
 from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.event import Event
+from benchfleet.domain.words import counted
 from benchfleet.errors import ResultsError
 from benchfleet.ledger.base import Ledger
 from benchfleet.results import layout as names
@@ -86,7 +87,7 @@ def repair(
         reason = f"verify: {reasons[record.fingerprint].message}"
         data = {"reason": reason}
         ledger.record(Event(kind="retry_asked", fingerprint=record.fingerprint, data=data))
-        detail = f"with {samples} samples that are as they were" if samples else ""
+        detail = f"with {counted(samples, 'sample')} as before" if samples else ""
         yield Repaired(path=record.path, act="pending again", detail=detail)
 
 

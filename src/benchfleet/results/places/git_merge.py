@@ -10,6 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from benchfleet.domain.names import entry_name
+from benchfleet.domain.words import counted
 from benchfleet.errors import GitAway, GitDenied, GitError, PlaceUnreachable, ResultsError
 from benchfleet.git.objects import EMPTY_TREE, Objects
 from benchfleet.git.remote import Remote, Swap
@@ -102,7 +103,8 @@ def _message(campaign: str, told: Merged) -> str:
     if len(told.entries) == 1:
         return f"finish {told.entries[0]}\n"
     body = "".join(f"finish {entry}\n" for entry in told.entries)
-    head = f"merge {len(told.entries)} results of {campaign}" if body else "strike what is done"
+    results = counted(len(told.entries), "result")
+    head = f"merge {results} of {campaign}" if body else "strike what is done"
     return f"{head}\n\n{body}".rstrip() + "\n"
 
 
