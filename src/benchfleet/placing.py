@@ -41,6 +41,7 @@ def placing_of(campaign: Campaign, ledger: Ledger, *, here: str = "") -> Placing
         machines=machines,
         variants=frozenset(campaign.variants),
         homes=homes,
+        here=here,
         notes=notes,
     )
 

@@ -71,6 +71,24 @@ def test_another_machine_sees_what_the_board_may_not_have(
     assert f"  kept off board: none of 1 cell of large: {WHY}\n" in say("plan", "study.yaml")
 
 
+def test_a_machine_probed_under_another_name_is_told_that_no_rule_binds_it(
+    say: Say, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BENCHFLEET_HOST", "board.lan")
+    lacks = "no report of board.lan: no rule keeps a cell off it, and no plan gives it one; "
+    for words in (("plan",), ("doctor",), ("run", "--only", "models=large")):
+        said = say(words[0], "study.yaml", *words[1:])
+        assert f"{lacks}there are reports of board, desktop" in said
+        assert "BENCHFLEET_HOST" in said
+    Path("machines.yaml").write_text("hosts: [{name: far}]")
+    told = json.loads(say("doctor", "study.yaml", "--machines", "machines.yaml", "--json", code=1))[
+        "checks"
+    ]
+    assert [one["found"].partition(":")[0] for one in told if one["what"] == "reports"] == [
+        "no report of far"
+    ]
+
+
 @pytest.mark.parametrize(
     "words",
     [

@@ -90,6 +90,33 @@ def test_without_reports_and_plans_machines_are_not_told_apart(tmp_path: Path) -
     assert placing.kept_off([LARGE]) == []
 
 
+def test_a_machine_that_no_report_speaks_of_is_named_where_rules_bind_its_cells(
+    tmp_path: Path,
+) -> None:
+    placing = placing_of(study(tmp_path), probed(reported("lab1.lan", BOARD)), here="laptop")
+    (told,) = placing.unreported([LARGE], {"lab1", "lab1.lan"})
+    assert told.startswith(
+        "no report of lab1: no rule keeps a cell off it, and no plan gives it one"
+    )
+    assert "there are reports of lab1.lan. Is it one of these, call it so in the inventory" in told
+    (told,) = placing.unreported([LARGE], [""])
+    assert told.startswith("no report of laptop: ")
+    assert "say so by BENCHFLEET_HOST" in told
+    assert not placing.unreported([sample_cell()], {"lab1"})  # no rule is about it
+    assert not placing_of(study(tmp_path), probed()).unreported([LARGE], {"lab1"})
+    known = placing_of(study(tmp_path), probed(reported("lab1", BOARD)), here="lab1")
+    assert not known.unreported([LARGE], ["", "lab1"])
+
+
+def test_a_machine_that_no_report_speaks_of_is_named_where_a_plan_gives_the_cells(
+    tmp_path: Path,
+) -> None:
+    ledger = probed(reported("lab1.lan", BOARD))
+    cell = sample_cell()
+    ledger.record(Plan(number=1, hosts={"lab1.lan": [str(cell.fingerprint)]}).event())
+    assert placing_of(study(tmp_path), ledger).unreported([cell], {"lab1"})
+
+
 def test_what_is_kept_off_is_summed_up_by_machine_and_reason(tmp_path: Path) -> None:
     ledger = probed(reported("lab1", BOARD), reported("lab2", BOARD))
     placing = placing_of(study(tmp_path), ledger)

@@ -16,6 +16,7 @@ from benchfleet.campaign.inventory import choose_hosts, known_hosts_of, load_inv
 from benchfleet.cli import options
 from benchfleet.cli.fleet import on_all
 from benchfleet.cli.hosts_check import Checked, check
+from benchfleet.cli.placed import placing
 from benchfleet.cli.planning import planned
 from benchfleet.domain.cell import Cell, Model
 from benchfleet.domain.words import counted
@@ -68,6 +69,7 @@ def campaign_checks(arguments: argparse.Namespace) -> Iterator[Check]:
     for run in runs_of(bench.layout):
         if run.goes_on:
             yield judged("runs", f"one goes on: {run.shown}; another shares its work", "")
+    yield from _reports(arguments, bench, cells)
     if arguments.machines is None:
         yield from _devices(arguments, bench, cells)
 
@@ -187,6 +189,21 @@ def _ledger(bench: Bench) -> Iterator[Check]:
         yield judged("ledger", str(error), fix, problem=True)
         return
     yield judged("ledger", f"{bench.shown_ledger}, {counted(running, 'cell', 'are')} running", "")
+
+
+def _reports(arguments: argparse.Namespace, bench: Bench, cells: Sequence[Cell]) -> Iterator[Check]:
+    """Machines that nobody probed, or that were probed under another name."""
+    hosts = [""]
+    try:
+        if arguments.machines is not None:
+            inventory = choose_hosts(load_inventory(arguments.machines), arguments.hosts)
+            hosts = [host.name for host in inventory.hosts]
+        found = placing(bench, here=bench.host)
+    except BenchfleetError:
+        return  # other checks tell of it
+    for one in (*found.notes, *found.unreported(cells, hosts)):
+        said, _, fix = one.partition(". ")
+        yield judged("reports", said, fix or "probe that machine again", warning=True)
 
 
 def _devices(arguments: argparse.Namespace, bench: Bench, cells: Sequence[Cell]) -> Iterator[Check]:

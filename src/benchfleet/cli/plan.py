@@ -55,13 +55,14 @@ def main(arguments: argparse.Namespace) -> int:
         cores=cores(),
         placing=found,
     )
-    open_ = (row.cell for row in plan.rows if row.state in ("pending", "running"))
+    open_ = [row.cell for row in plan.rows if row.state in ("pending", "running")]
     kept = [one for one in found.kept_off(open_) if one.host not in ("", bench.host)]
     if arguments.json:
         shown = {**as_json(bench, plan), "phases": phased.as_json(phases)}
         print(json.dumps({**shown, "kept_off": placed.as_json(kept)}, indent=2))
     else:
-        told = (*phased.lines(phases), *placed.lines(kept, found.notes))
+        notes = (*found.notes, *found.unreported(open_, [""] if pool else []))
+        told = (*phased.lines(phases), *placed.lines(kept, notes))
         _print(overview(bench, plan, told, every_cell=arguments.cells))
     return 0
 

@@ -126,6 +126,10 @@ class Eligibility:
             role=tier.role if tier else NO_ROLE,
         )
 
+    def concerns(self, *, phase: str, model: str, variant: bool) -> bool:
+        """Whether such a cell may be kept off some machine."""
+        return any(r.about(phase=phase, model=model, variant=variant) for r in self.rules)
+
     def barred(self, facts: Facts, *, phase: str, model: str, variant: bool) -> str:
         """Why such a cell may not run on a machine with these facts; ``""`` where it may."""
         rules = [r for r in self.rules if r.about(phase=phase, model=model, variant=variant)]

@@ -50,6 +50,7 @@ class Placing:
     machines: Mapping[str, Reported] = field(default_factory=dict)
     variants: Collection[str] = ()  # names of the models that stand in for others
     homes: Mapping[str, str] = field(default_factory=dict)  # fingerprint → machine of the plan
+    here: str = ""  # what the runner's own machine is called by others
     notes: tuple[str, ...] = ()  # what could not be heeded
     _known: dict[tuple[str, str], tuple[frozenset[str], Mapping[str, str]]] = field(
         default_factory=dict, repr=False, compare=False
@@ -84,6 +85,26 @@ class Placing:
             for (host, why), count in sorted(counts.items())
         ]
 
+    def unreported(self, cells: Iterable[Cell], hosts: Collection[str]) -> list[str]:
+        """In words, which of these machines no report speaks of, where others bind such cells: a
+        machine may have been probed under another name than the one it bears here."""
+        lacking = sorted(set(hosts) - self.machines.keys())
+        if not (lacking and self.machines and any(map(self._placed, cells))):
+            return []
+        known = ", ".join(sorted(filter(None, self.machines)))
+        return [
+            f"no report of {host or self.here or 'this machine'}: no rule keeps a cell off it, and "
+            f"no plan gives it one; there are reports of {known}. {_remedy(host)}"
+            for host in lacking
+        ]
+
+    def _placed(self, cell: Cell) -> bool:
+        variant = cell.model.name in self.variants
+        return cell.fingerprint in self.homes or bool(
+            self.rules
+            and self.rules.concerns(phase=cell.phase, model=cell.model.name, variant=variant)
+        )
+
     def _of(self, cell: Cell) -> tuple[frozenset[str], Mapping[str, str]]:
         if self.rules is None or not self.machines:
             return ANYWHERE, _NO_REASONS
@@ -99,3 +120,10 @@ class Placing:
             same = next((one for one, _ in self._known.values() if one == hosts), hosts)
             known = self._known[phase, model] = same, reasons
         return known
+
+
+def _remedy(host: str) -> str:
+    """What to do about a machine without a report; ``""`` is the runner's own."""
+    if not host:
+        return "Is it one of these, say so by BENCHFLEET_HOST; else `benchfleet probe` it"
+    return "Is it one of these, call it so in the inventory; else `benchfleet probe --machines`"

@@ -54,10 +54,13 @@ class Whither:
         return home in self._hosts.unmet
 
     def told(self, cells: Iterable[Cell]) -> Iterator[str]:
-        """In words, which of these cells the machines of this run may not have, and why."""
-        mine = {pool.host for pool in self._pools()} | self._hosts.expected
+        """In words, which of these cells the machines of this run may not have, and why, and of
+        which machines nobody knows."""
+        cells = list(cells)
+        mine = {pool.host for pool in self._pools() if pool.devices} | self._hosts.expected
         for one in self.placing.kept_off(cells, mine):
             yield f"{one.host or 'this machine'} is given {one}"
+        yield from self.placing.unreported(cells, mine)
 
     def _is_homely(self, home: str, need: Need) -> bool:
         """Whether such cells are to wait for the machine."""
