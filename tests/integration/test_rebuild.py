@@ -343,6 +343,17 @@ def test_an_empty_ledger_beside_results_learns_of_them_and_nothing_runs_again(
     assert said.message == "took in 3 results from here that the ledger did not know of"
 
 
+def test_it_is_said_how_far_a_ledger_is_that_takes_long_to_be_told_of_results(
+    tmp_path: Path,
+) -> None:
+    Stage(tmp_path).run(cells(65))
+    again = Stage(tmp_path)
+    again.ledger.writers = 2  # type: ignore[attr-defined]  # as a hosted repository
+    again.run(cells(65))
+    told = "the ledger, to be told of results from here: {} of 65"
+    assert [said.message for said in again.said("waiting")] == [told.format(0), told.format(64)]
+
+
 def test_a_result_that_the_ledger_has_as_cancelled_or_of_another_content_is_not_taken_in(
     layout: Layout,
 ) -> None:

@@ -10,6 +10,7 @@ from typing import Any, cast
 from benchfleet.bench import Bench, open_bench
 from benchfleet.campaign.load import load_campaign
 from benchfleet.cli import options
+from benchfleet.cli.waiting import shown_as
 from benchfleet.cli.words import printable
 from benchfleet.domain.words import counted
 from benchfleet.errors import CampaignError, LedgerAbsent, LedgerError, Mistake
@@ -57,7 +58,8 @@ def _rebuild(arguments: argparse.Namespace, bench: Bench) -> int:
     moved = bench.home.set_aside_damaged()
     ledger = bench.ledger(known_results=True)
     try:
-        told = rebuild(ledger, bench.layout)
+        with shown_as("results taken in") as seen:
+            told = rebuild(ledger, bench.layout, seen=seen)
     finally:
         ledger.close()
     if arguments.json:

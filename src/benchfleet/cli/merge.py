@@ -14,6 +14,7 @@ from pathlib import Path
 from benchfleet.bench import Bench
 from benchfleet.cli import options
 from benchfleet.cli.ending import compared, write_report
+from benchfleet.cli.waiting import shown_as
 from benchfleet.cli.words import printable, shown_path
 from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.words import counted
@@ -63,7 +64,8 @@ def main(arguments: argparse.Namespace) -> int:
         records = bench.records(cells)
         absent = Whereabouts(bench).absent(records)
         places = _places(arguments, bench, ledger)
-        told = gather(bench.layout, absent, places)
+        with shown_as("results fetched") as seen:
+            told = gather(bench.layout, absent, places, seen=seen)
         branch = _branch(bench, ledger, records)
         done = [record for record in records if record.state == "success"]
         here = [record for record in done if record not in absent]

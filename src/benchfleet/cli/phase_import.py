@@ -11,6 +11,7 @@ from typing import Any
 
 from benchfleet.bench import Bench, open_bench
 from benchfleet.campaign.load import load_campaign
+from benchfleet.cli.waiting import shown_as
 from benchfleet.cli.words import printable, shown_path
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.entries import result_name
@@ -136,7 +137,9 @@ def _entered(
     with closing(bench.ledger()) as ledger:
         bench.tell(ledger)
         ledger.enroll(cells)
-        end = import_results(ledger, bench.layout, pairs, source=str(found.root.resolve()))
+        source = str(found.root.resolve())
+        with shown_as("results taken over") as seen:
+            end = import_results(ledger, bench.layout, pairs, source=source, seen=seen)
     return {
         "published": end.taken,
         "known already": end.known,

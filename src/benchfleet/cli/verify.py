@@ -14,6 +14,7 @@ from typing import Any
 
 from benchfleet.bench import Bench
 from benchfleet.cli import options
+from benchfleet.cli.waiting import shown_as
 from benchfleet.cli.words import printable
 from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.cell import Cell
@@ -28,7 +29,6 @@ from benchfleet.whereabouts import Whereabouts
 from benchfleet.wiring import rescore
 
 _SETTLES = 1.0  # seconds that a run takes at most from the ledger's commit to the rename
-_TOLD_EVERY = 0.5  # seconds, on a terminal
 _PASSING = frozenset({"gone", "unpublished", "occupied", "unknown"})  # while a run goes on
 _REPAIR = "{repair}"
 _WAYS_OUT = {
@@ -193,15 +193,10 @@ def _goes_on(bench: Bench) -> bool:
 
 def _counted(records: Sequence[CellRecord]) -> Iterator[CellRecord]:
     """The records, with a word now and then to somebody who waits at a terminal."""
-    told = time.monotonic() + _TOLD_EVERY
-    shown = False
-    for number, record in enumerate(records):
-        if sys.stderr.isatty() and time.monotonic() > told:
-            print(f"\r{number} of {len(records)}", end="", file=sys.stderr, flush=True)
-            told, shown = time.monotonic() + _TOLD_EVERY, True
-        yield record
-    if shown:
-        print("\r\033[K", end="", file=sys.stderr, flush=True)
+    with shown_as("results held against their seals") as seen:
+        for number, record in enumerate(records):
+            seen(number, len(records))
+            yield record
 
 
 def _scored_again(

@@ -13,11 +13,16 @@ from benchfleet.errors import ClaimLost
 from benchfleet.ledger.base import Ledger
 from benchfleet.runner.writers import Writers
 
-_TOGETHER = 64  # cells claimed at once
+TOGETHER = 64  # cells claimed at once
 _PAUSE, _PATIENCE = 0.5, 600.0  # seconds; between two claims, and of waiting for any
 
 T = TypeVar("T")
+Seen = Callable[[int, int], None]  # is told how many are done, of how many, as it goes on
 Ready = tuple[Outcome, Callable[[], object]]  # how a cell ended, and what follows once that is told
+
+
+def unseen(done: int, of: int) -> None:
+    """Nobody waits for it."""
 
 
 def end_each(
@@ -27,9 +32,11 @@ def end_each(
     prepare: Callable[[Claim, T], Ready],
     *,
     pause: Callable[[float], None] = time.sleep,
+    seen: Seen = unseen,
 ) -> list[T]:
     """Claim the cells, by fingerprint, of all that was found, and end each as `prepare` says; what
     is left because others hold its cell. Those that have ended are to be pending again before."""
+    seen(0, len(found))
     waiting = dict(found)
     held: list[T] = []
     problems: list[Exception] = []
@@ -48,6 +55,7 @@ def end_each(
         for claim in claims_of(ledger, runner, waiting, pause):
             one = waiting.pop(claim.lease.fingerprint)
             writers.give(partial(finish, claim, one, *prepare(claim, one)))
+            seen(len(found) - len(waiting), len(found))
     finally:
         writers.close()
     for problem in problems:
@@ -68,7 +76,7 @@ def claims_of(
     while waiting:
         left = any(True for _ in ledger.cells(states=["pending"], among=waiting))
         offer = Offer(gpus=2**31, vram=2**62, among=Choice(waiting))
-        if claims := ledger.claim(runner, offer, _TOGETHER):
+        if claims := ledger.claim(runner, offer, TOGETHER):
             waited = 0.0
             yield from claims
         elif left and waited < patience:

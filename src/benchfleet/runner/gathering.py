@@ -36,11 +36,11 @@ def gather(
     wanted: Sequence[CellRecord],
     places: Sequence[Place],
     *,
-    seen: Callable[[int], None] = lambda count: None,
+    seen: Callable[[int, int], None] = lambda done, of: None,
 ) -> Gathered:
     """Fetch these results from the first place that has each, hold them against the ledger and
     their seals, and publish them. Nothing that is here is touched. `seen` is told how many were
-    looked at, from time to time."""
+    looked at, of how many, for each place."""
     told = Gathered()
     left = {record.path: record for record in wanted}
     for place in places:
@@ -53,7 +53,7 @@ def gather(
                 told.away[place.shown] = str(error)
                 break
             done += len(some)
-            seen(done)
+            seen(done, len(wanted))
     told.missing = list(left.values())
     return told
 

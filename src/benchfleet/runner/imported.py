@@ -18,7 +18,7 @@ from benchfleet.results.earlier import Entry, number
 from benchfleet.results.layout import Layout
 from benchfleet.results.publish import publish
 from benchfleet.results.write import AttemptFolder, Verdict
-from benchfleet.runner.entered import Ready, end_each
+from benchfleet.runner.entered import Ready, Seen, end_each, unseen
 
 _RUNNER = RunnerId("import")
 _FILE = "imported.json"  # the result as it was
@@ -40,6 +40,7 @@ def import_results(
     *,
     source: str,
     pause: Callable[[float], None] = time.sleep,
+    seen: Seen = unseen,
 ) -> Imported:
     """Publish each result as its cell's, which is enrolled; `source` is where they come from."""
     states = {record.fingerprint: record.state for record in ledger.cells()}
@@ -59,7 +60,7 @@ def import_results(
         outcome = _sealed(folder, claim, *one, source)
         return outcome, partial(publish, folder.folder, layout.published(claim.path))
 
-    left = end_each(ledger, _RUNNER, waiting, prepare, pause=pause)
+    left = end_each(ledger, _RUNNER, waiting, prepare, pause=pause, seen=seen)
     held = tuple(entry.name for _, entry in left)
     return Imported(taken=len(waiting) - len(held), known=known, held=held)
 

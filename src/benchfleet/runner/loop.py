@@ -22,6 +22,7 @@ from benchfleet.engines.base import (
 )
 from benchfleet.engines.base import Measured as Read
 from benchfleet.errors import LedgerAway, LedgerError, LedgerUnreachable
+from benchfleet.runner.entered import TOGETHER
 from benchfleet.runner.inbox import (
     Arrival,
     Broken,
@@ -130,7 +131,7 @@ class Runner:
                     self._cells.concluded(arrival)
 
     def _enroll(self) -> None:
-        found = take_in_found(self._ledger, self._layout, self._enrolled)
+        found = take_in_found(self._ledger, self._layout, self._enrolled, seen=self._taking_in)
         if self._shift.enrolls:
             self._ledger.enroll(self._enrolled)
         self._ledger.reap()
@@ -148,6 +149,13 @@ class Runner:
         ):
             kind: NoticeKind = "warning" if late.problem else "published_late"
             self._course.say(kind, cell=late.path, message=late.problem)
+
+    def _taking_in(self, done: int, of: int) -> None:
+        """A hosted repository is told of so many at a push, and has some seconds between two."""
+        if getattr(self._ledger, "writers", None) and done % TOGETHER == 0:
+            self._course.count()
+            message = f"the ledger, to be told of results from here: {done} of {of}"
+            self._course.say("waiting", message=message)
 
     def _tell_kept_off(self) -> None:
         """Say what is new of which cells machines may not have, and why."""

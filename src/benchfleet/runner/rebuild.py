@@ -19,7 +19,7 @@ from benchfleet.ledger.base import Ledger
 from benchfleet.results.layout import Layout
 from benchfleet.results.read import damage, has_published, is_sealed, published_folders, sealed
 from benchfleet.results.summary import numbers_and_truths
-from benchfleet.runner.entered import end_each
+from benchfleet.runner.entered import Seen, end_each, unseen
 
 _RUNNER = RunnerId("rebuild")
 
@@ -45,17 +45,19 @@ class _Published:
     outcome: Outcome
 
 
-def rebuild(ledger: Ledger, layout: Layout) -> Rebuilt:
+def rebuild(ledger: Ledger, layout: Layout, *, seen: Seen = unseen) -> Rebuilt:
     """Enter every published result into the ledger, each as the success that it is.
 
     Left out by name: folders that are not as they were sealed, whose place the ledger has given
     to another cell, or whose cell another runner holds.
     """
     found, refused = _read_all(layout.root, published_folders(layout.root))
-    return _enter_all(ledger, found, refused)
+    return _enter_all(ledger, found, refused, seen)
 
 
-def take_in_found(ledger: Ledger, layout: Layout, cells: Sequence[Cell]) -> Rebuilt:
+def take_in_found(
+    ledger: Ledger, layout: Layout, cells: Sequence[Cell], *, seen: Seen = unseen
+) -> Rebuilt:
     """Enter the published results of those of these cells that the ledger does not know, or has as
     pending: run again, they could not be published. Cheap where nothing is published."""
     found: list[_Published] = []
@@ -68,10 +70,12 @@ def take_in_found(ledger: Ledger, layout: Layout, cells: Sequence[Cell]) -> Rebu
         folders = map(layout.published, paths)
         there = (folder for folder in folders if is_sealed(layout.root, folder))
         found = [one for one in _read_all(layout.root, there)[0] if one.cell.fingerprint in among]
-    return _enter_all(ledger, found, []) if found else Rebuilt(taken=0, known=0, refused=())
+    return _enter_all(ledger, found, [], seen) if found else Rebuilt(taken=0, known=0, refused=())
 
 
-def _enter_all(ledger: Ledger, found: list[_Published], refused: list[tuple[str, str]]) -> Rebuilt:
+def _enter_all(
+    ledger: Ledger, found: list[_Published], refused: list[tuple[str, str]], seen: Seen
+) -> Rebuilt:
     found, misplaced = _placed(found, ledger.cells())
     ledger.enroll(
         (result.cell for result in found),
@@ -91,7 +95,9 @@ def _enter_all(ledger: Ledger, found: list[_Published], refused: list[tuple[str,
         else:
             _make_pending(ledger, record)
             waiting[str(record.fingerprint)] = result
-    held = end_each(ledger, _RUNNER, waiting, lambda _, result: (result.outcome, _nothing))
+    held = end_each(
+        ledger, _RUNNER, waiting, lambda _, result: (result.outcome, _nothing), seen=seen
+    )
     refused += ((one.path, "another runner holds its cell; rebuild when it ended") for one in held)
     return Rebuilt(taken=len(waiting) - len(held), known=known, refused=tuple(refused))
 

@@ -43,7 +43,10 @@ def test_claims_that_come_with_a_later_push_are_waited_for_and_held_cells_are_le
 
     ended: list[str] = []
     found = {str(cell.fingerprint): cell.id for cell in cells}
-    assert end_each(ledger, ME, found, prepare, pause=push) == [other.path]
+    seen: list[tuple[int, int]] = []
+    held = end_each(ledger, ME, found, prepare, pause=push, seen=lambda *told: seen.append(told))
+    assert held == [other.path]
+    assert seen == [(0, 3), (1, 3), (2, 3)]
     assert sorted(ended) == sorted({cell.id for cell in cells} - {other.path})
     states = {record.path: record.state for record in ledger.cells()}
     assert states == {**dict.fromkeys(ended, "success"), other.path: "running"}
