@@ -269,7 +269,9 @@ def test_a_role_needs_no_more_rights_than_are_said(postgres: Postgres) -> None:
         with pytest.raises(LedgerError, match="does not let us"):
             PostgresLedger(postgres.url(user=role), campaign=campaign)
         postgres.sql(rights(campaign, role))
-        with pytest.raises(LedgerError, match="does not let us"):
+        with pytest.raises(
+            LedgerError, match=r"does not let us make one: .*`benchfleet ledger init`"
+        ):
             PostgresLedger(postgres.url(user=role), campaign=f"{campaign}_other")
         with pytest.raises(LedgerAbsent):
             PostgresLedger(postgres.url(user=role), campaign=f"{campaign}_other", make=False)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from psycopg import Connection, sql
+from psycopg import Connection, errors, sql
 
 from benchfleet.errors import LedgerAbsent, LedgerError, LedgerTooNew
 from benchfleet.ledger.postgres.statements import do
@@ -16,14 +16,11 @@ def prepare(connection: Connection, *, schema: str, campaign: str, shown: str, m
     if not meta and not make:
         raise LedgerAbsent(f"{shown} has no ledger of campaign {campaign!r}")
     if int(meta.get("schema", "0")) < len(known):
-        with connection.transaction():
-            do(connection, "making")
-            meta = _meta(connection, schema)  # another may have been first
-            _migrate(connection, schema, int(meta.get("schema", "0")))
-            if "campaign" not in meta:
-                do(connection, "note_meta", key="campaign", value=campaign)
-                do(connection, "note_meta", key="enrolled", value="0")
-            meta = _meta(connection, schema)
+        try:
+            _bring_up_to_date(connection, schema, campaign)
+        except errors.InsufficientPrivilege as error:
+            raise _not_ours_to_make(error, campaign, shown, older=bool(meta)) from error
+        meta = _meta(connection, schema)
     if int(meta["schema"]) > len(known):
         raise LedgerTooNew(
             f"{shown} was written by a newer benchfleet: its schema is {meta['schema']}, "
@@ -34,6 +31,33 @@ def prepare(connection: Connection, *, schema: str, campaign: str, shown: str, m
             f"schema {schema} of {shown} is the ledger of campaign "
             f"{meta['campaign']!r}, not of {campaign!r}; name another database"
         )
+
+
+def _bring_up_to_date(connection: Connection, schema: str, campaign: str) -> None:
+    with connection.transaction():
+        do(connection, "making")
+        meta = _meta(connection, schema)  # another may have been first
+        _migrate(connection, schema, int(meta.get("schema", "0")))
+        if "campaign" not in meta:
+            do(connection, "note_meta", key="campaign", value=campaign)
+            do(connection, "note_meta", key="enrolled", value="0")
+
+
+def _not_ours_to_make(
+    error: errors.InsufficientPrivilege, campaign: str, shown: str, *, older: bool
+) -> LedgerError:
+    """What to do where another role is to make or migrate the ledger."""
+    what = error.diag.message_primary
+    if older:
+        return LedgerError(
+            f"the ledger {shown} is of an older benchfleet, and does not let us bring it up to "
+            f"date: {what}; its owner does, with `benchfleet ledger migrate`"
+        )
+    return LedgerError(
+        f"{shown} has no ledger of campaign {campaign!r}, and does not let us make one: {what}; "
+        "a role that may create schemas makes it with `benchfleet ledger init`, which prints what "
+        "to grant to others"
+    )
 
 
 def _meta(connection: Connection, schema: str) -> dict[str, str]:
