@@ -473,7 +473,7 @@ def main() -> None:
                 if rows == SMALL:
                     bench.fill(SMALL)
                 heading = f"{rows:,} rows, {workers} workers, batch {batch}"
-                cells = 1920 if batch == 1 else 3840
+                cells = 1920 if batch == 1 else 3200
                 for name, run in bench.systems(rows, workers, batch, cells).items():
                     rates.setdefault(heading, {}).setdefault(name, []).append(run())
             for name, run in bench.slots().items():

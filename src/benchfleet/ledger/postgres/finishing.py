@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from benchfleet.domain.attempt import Lease, Outcome
+from benchfleet.domain.state import State
 from benchfleet.errors import ClaimLost
 from benchfleet.ledger.postgres.connections import Connections
-from benchfleet.ledger.postgres.statements import Value, array, do
+from benchfleet.ledger.postgres.statements import Value, array, do, joined, numbers
 from benchfleet.ledger.sql import Clock
 
 _JSON = json.JSONEncoder(check_circular=False).encode
@@ -64,11 +65,14 @@ class Finishing:
         clock = repr(self._clock()).encode() if self._clock else None
         if len(ended) == 1 or not _all_differ(ended):  # to go through arrays takes a third longer
             return [self._finish_one(*one, clock) for one in ended]
-        ordinals = self._ordinals([lease.fingerprint for lease, _ in ended])
         order = sorted(range(len(ended)), key=lambda number: ended[number][0].fingerprint)
-        columns = zip(*((ordinals[one], *_facts(*ended[one])) for one in order), strict=True)
-        values = [*map(array, columns), clock, self._turn]
-        rows = self._connections.answer("finish_cells", values)
+        some = [ended[number] for number in order]
+        waits = array([how.retry_in or None for _, how in some])
+        ordinals, tokens, attempts, states, charges, hows = self._columns(some)
+        rows = self._connections.answer(
+            "finish_cells",
+            [ordinals, tokens, attempts, states, waits, charges, hows, clock, self._turn],
+        )
         found = {place for (place,) in rows}
         refused: list[ClaimLost | None] = [None] * len(ended)
         for place, number in enumerate(order, start=1):
@@ -83,11 +87,19 @@ class Finishing:
             (ordinal,) = self._ordinals([lease.fingerprint])
             token, attempt, state, _, charge, how = _facts(lease, outcome)
             return [_wire(value) for value in (ordinal, token, attempt, state, charge, how)]
-        ordered = sorted(ended, key=lambda pair: pair[0].fingerprint)
-        ordinals = self._ordinals([lease.fingerprint for lease, _ in ordered])
-        columns = zip(*(_facts(*pair) for pair in ordered), strict=True)
-        tokens, attempts, states, _, charges, hows = map(array, columns)
-        return [array(ordinals), tokens, attempts, states, charges, hows]
+        return self._columns(sorted(ended, key=lambda pair: pair[0].fingerprint))
+
+    def _columns(self, ended: Sequence[tuple[Lease, Outcome]]) -> list[Value]:
+        """What ends several attempts, as the statements take it; no cell has the number 0."""
+        ordinals = self._ordinals([lease.fingerprint for lease, _ in ended])
+        return [
+            numbers(ordinal or 0 for ordinal in ordinals),
+            numbers(lease.token for lease, _ in ended),
+            numbers(lease.attempt for lease, _ in ended),
+            joined(_becomes(how) for _, how in ended),
+            numbers(how.charged for _, how in ended),
+            joined(_JSON(how.to_dict()) for _, how in ended),
+        ]
 
     def _finish_one(self, lease: Lease, outcome: Outcome, clock: Value) -> ClaimLost | None:
         ordinal = self._known.pop(lease.fingerprint, None)
@@ -128,15 +140,19 @@ def _all_differ(ended: Sequence[tuple[Lease, Outcome]]) -> bool:
 
 
 def _facts(lease: Lease, outcome: Outcome) -> tuple[str | float | None, ...]:
-    """What ends an attempt, as the statements take it."""
+    """What ends an attempt, as a statement for one takes it."""
     return (
         lease.token,
         lease.attempt,
-        outcome.state if outcome.retry_in is None else "pending",
+        _becomes(outcome),
         outcome.retry_in or None,
         int(outcome.charged),
         _JSON(outcome.to_dict()),
     )
+
+
+def _becomes(outcome: Outcome) -> State:
+    return outcome.state if outcome.retry_in is None else "pending"
 
 
 def _wire(value: str | float | None) -> bytes | None:

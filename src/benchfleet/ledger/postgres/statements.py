@@ -39,6 +39,11 @@ def array(values: Iterable[str | float | None]) -> bytes:
     return ("{" + ",".join(map(_element, values)) + "}").encode()
 
 
+def joined(values: Iterable[str]) -> bytes:
+    """Texts that have no control characters, as one."""
+    return "\x1e".join(values).encode()
+
+
 def numbers(values: Iterable[int]) -> bytes:
     """Whole numbers as the text of an array of them."""
     return b"{%s}" % b",".join([b"%d" % value for value in values])

@@ -210,7 +210,9 @@ with taken as (
   returning ordinal, claimed_at
 )
 select ordinal, claimed_at, pg_snapshot_xmin(pg_current_snapshot()), (
-  select string_agg(ordinal::text, ',') from cell where ordinal = any ($6::bigint[]) and token > 0)
+  select string_agg(ordinal::text, ',') from cell where ordinal = any ($6::bigint[]) and token > 0
+    and exists (select from unnest(($6::bigint[])[:$7::bigint]) as wanted (number)
+                where not exists (select from taken where taken.ordinal = number)))
 from taken;
 
 -- name: claim_cells
@@ -344,10 +346,12 @@ returning 1;
 
 -- name: finish_cells
 -- The same for several at once: the places, in what was given, of those that it ended. Whoever names
--- cells in the order of their fingerprints waits for nobody who waits for them.
+-- cells in the order of their fingerprints waits for nobody who waits for them. Texts come joined by a
+-- character that JSON never has: to take an array of them apart takes longer.
 with given as materialized (
-  select * from unnest($1::bigint[], $2::bigint[], $3::integer[], $4::text[], $5::float8[],
-                       $6::integer[], $7::text[])
+  select * from unnest($1::bigint[], $2::bigint[], $3::integer[],
+                       string_to_array($4::text, e'\x1e'), $5::float8[], $6::integer[],
+                       string_to_array($7::text, e'\x1e'))
     with ordinality as given (number, fence, nth, becomes, waits, charge, how, place)
 ), done as (
   update cell set state = becomes, tries = tries + charge, ended_token = token, expires = null,
@@ -412,8 +416,9 @@ returning ordinal, claimed_at, pg_snapshot_xmin(pg_current_snapshot());
 -- `finish_cells`, of what does not wait again, and `claim_fresh` after it. Rows say that all attempts
 -- ended. Where none comes, nothing was claimed, and which of them ended is to be asked.
 with given as materialized (
-  select * from unnest($9::bigint[], $10::bigint[], $11::integer[], $12::text[], $13::integer[],
-                       $14::text[])
+  select * from unnest($9::bigint[], $10::bigint[], $11::integer[],
+                       string_to_array($12::text, e'\x1e'), $13::integer[],
+                       string_to_array($14::text, e'\x1e'))
     as given (number, fence, nth, becomes, charge, how)
 ), done as (
   update cell set state = becomes, tries = tries + charge, ended_token = token, expires = null,
@@ -449,7 +454,9 @@ with given as materialized (
   returning ordinal, claimed_at
 )
 select ordinal, claimed_at, pg_snapshot_xmin(pg_current_snapshot()), (
-  select string_agg(ordinal::text, ',') from cell where ordinal = any ($6::bigint[]) and token > 0)
+  select string_agg(ordinal::text, ',') from cell where ordinal = any ($6::bigint[]) and token > 0
+    and exists (select from unnest(($6::bigint[])[:$7::bigint]) as wanted (number)
+                where not exists (select from taken where taken.ordinal = number)))
 from taken;
 
 -- name: release
