@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -490,6 +491,33 @@ def test_unloading_lets_the_weights_go(adapter):
     mine.unload()
     assert model() is None
     mine.unload()
+
+
+def test_a_model_that_hangs_together_in_a_cycle_is_let_go_too(adapter):
+    from weakref import ref
+
+    mine = adapter()
+    model = mine._loaded.model
+    vars(model)["held"] = [model]
+    model = ref(model)
+    gc.disable()
+    try:
+        mine.unload()
+        assert model() is None
+    finally:
+        gc.enable()
+
+
+def test_a_model_that_goes_by_itself_is_not_searched_for_cycles(adapter):
+    mine, searches = adapter(), []
+    gc.disable()
+    gc.callbacks.append(lambda phase, told: searches.append(phase))
+    try:
+        mine.unload()
+    finally:
+        gc.callbacks.pop()
+        gc.enable()
+    assert not searches
 
 
 def test_the_demo_model_recalls_densely_and_by_the_oracle_but_not_in_a_window(adapter):

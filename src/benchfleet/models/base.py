@@ -94,7 +94,7 @@ class Adapter(Protocol):
         ...
 
     def unload(self) -> None:
-        """Let the memory go."""
+        """Let the memory go; what hangs together in cycles is its own to collect."""
         ...
 
     def provenance(self) -> Mapping[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import time
+import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
@@ -44,6 +45,7 @@ class _Loaded:
     encoder: Encoder
     decoder: Decoder
     own: str  # the attention implementation that it was loaded with
+    devices: tuple[str, ...]  # by name; to ask every weight takes more than a millisecond
 
 
 class TransformersAdapter:
@@ -127,6 +129,7 @@ class TransformersAdapter:
                 encoder=Encoder(tokenizer, max_length=limit),
                 decoder=Decoder(model, self._attention, ends=ends_of(model, tokenizer)),
                 own=model.config._attn_implementation,
+                devices=_devices_of(model),
             )
             _register(self._name, self._attention)
 
@@ -201,9 +204,13 @@ class TransformersAdapter:
 
     def unload(self) -> None:
         """Let the memory go."""
+        model = None if self._loaded is None else weakref.ref(self._loaded.model)
         self._loaded = None
         self._attention.steps = ()
-        gc.collect()
+        # With torch and transformers to look through it takes a quarter of a second, and a model
+        # that hangs on nothing is gone by now. Of a load that failed nobody knows what is left.
+        if model is None or model() is not None:
+            gc.collect()
         import torch
 
         if torch.cuda.is_available():
@@ -217,17 +224,13 @@ class TransformersAdapter:
         import transformers
 
         loaded = self._ready()
-        places = sorted({str(weight.device) for weight in loaded.model.parameters()})
         return {
             "adapter": "transformers",
             "torch": torch.__version__,
             "transformers": transformers.__version__,
             "model_digest": self._declared.digest,
             "dtype": str(loaded.model.dtype).removeprefix("torch."),
-            "devices": [
-                torch.cuda.get_device_name(place) if place.startswith("cuda") else place
-                for place in places
-            ],
+            "devices": list(loaded.devices),
             "attn_implementation": "sdpa" if self._attention.steps else loaded.own,
         }
 
@@ -251,6 +254,15 @@ class TransformersAdapter:
                 )
             measures |= {"density": found.density, "attention_error": found.attention_error}
         return measures
+
+
+def _devices_of(model: Any) -> tuple[str, ...]:
+    """The names of the devices that its weights are on."""
+    import torch
+
+    places = sorted({str(weight.device) for weight in model.parameters()})
+    name = torch.cuda.get_device_name
+    return tuple(name(place) if place.startswith("cuda") else place for place in places)
 
 
 def _is_sparse(config: Config) -> bool:

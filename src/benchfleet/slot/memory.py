@@ -46,8 +46,18 @@ class Memory:
     def came_back(self) -> bool:
         """Whether no more than a tenth of the model (and some slack) is still held; what is,
         and by which count, goes to the log."""
-        gc.collect()
         trim()
+        kept = self._still_held()
+        if kept:  # to look for cycles takes long, with all that torch brings
+            gc.collect()
+            trim()
+            kept = self._still_held()
+        for what, size in kept.items():
+            print(f"unloaded, yet {size / 2**30:.1f} GiB are held: {what}", file=sys.stderr)
+        return not kept
+
+    def _still_held(self) -> dict[str, int]:
+        """Bytes more than there may be, by what counts them."""
         now, before, after = self._measure(), self._before, self._after
         kept = {"RAM of this process": _kept(now.ram, before.ram, after.ram)}
         if now.gpu or before.gpu or after.gpu:
@@ -55,10 +65,7 @@ class Memory:
         else:
             word = "GPU memory of the whole device, by NVML, which does not tell this process apart"
             kept[word] = _kept(now.device, before.device, after.device)
-        for what, size in kept.items():
-            if size:
-                print(f"unloaded, yet {size / 2**30:.1f} GiB are held: {what}", file=sys.stderr)
-        return not any(kept.values())
+        return {what: size for what, size in kept.items() if size}
 
 
 def _kept(now: int, before: int, after: int) -> int:
