@@ -17,24 +17,27 @@ Repetitions take turns. Of benchfleet's run the ledger's own events tell what a 
 loading and computing (slot by slot, from its first claim to its last finish), and what a change of
 model took beside a bare load. Where others use the machine one cell takes many times as long as
 another: so the whole run is also set against the time that its own loads and cells took, spread
-over the slots, and one start of a bare process. A process for each cell is measured on a few cells
-(`--fresh`), and multiplied, which the table says.
+over the slots, and one start of a bare process; and the CPU time of all its processes against that
+of the bare ones, beside what others took of the machine meanwhile. As slots do, bare processes have
+sessions of their own, by which Linux shares out the cores. A process for each cell is measured on a
+few cells (`--fresh`; 0 leaves it out), and multiplied, which the table says.
 """
 
 from __future__ import annotations
 
 import itertools
 import json
+import resource
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from measure import BENCHFLEET, added, arguments, folder, interleaved
+from measure import BENCHFLEET, Timed, added, arguments, folder, interleaved
 from warm import FRESH, MAKE, environment, python
 
 CONFIGS = {
@@ -138,7 +141,12 @@ class Study:
         words = [sys.executable, "-c", BARE]
         begun = time.perf_counter()
         started = [
-            subprocess.Popen([*words, str(file)], stdout=subprocess.PIPE, env=_as_slots(slots))
+            subprocess.Popen(
+                [*words, str(file)],
+                stdout=subprocess.PIPE,
+                env=_as_slots(slots),
+                start_new_session=True,
+            )
             for file in files
         ]
         told = [json.loads(process.communicate()[0].splitlines()[-1]) for process in started]
@@ -215,6 +223,28 @@ def _as_slots(slots: int) -> dict[str, str]:
     return environment(max(1, cores() // slots))
 
 
+def _metered(run: Callable[[], Mapping[str, float]]) -> Mapping[str, float]:
+    """What it found, with the CPU seconds of all that it started, and those of everybody else."""
+    ours, all_ = _ours(), _everybodys()
+    found = run()
+    cpu = _ours() - ours
+    return {**found, "cpu": cpu, "others": max(0.0, _everybodys() - all_ - cpu)}
+
+
+def _ours() -> float:
+    """CPU seconds of this process and of those that it waited for."""
+    uses = map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return sum(use.ru_utime + use.ru_stime for use in uses)
+
+
+def _everybodys() -> float:
+    """CPU seconds of the machine, those included that its host took from it."""
+    import psutil
+
+    times = psutil.cpu_times()
+    return float(sum(times) - times.idle - getattr(times, "iowait", 0.0))
+
+
 def main() -> None:
     numbers: dict[str, int | None] = {"cells": 200, "slots": None, "tokens": 6, "fresh": 6}
     words = {"part": "", "models": "", "dtype": "bfloat16"}
@@ -244,14 +274,15 @@ def main() -> None:
 
 def _measured(study: Study, slots: int, chosen: Any) -> dict[str, float]:
     """Medians, in one row."""
-    systems = {
-        "bare processes": lambda: study.bare(slots),
-        "benchfleet": lambda: study.benchfleet(slots),
-        "fresh": lambda: study.fresh(slots, chosen.fresh),
+    systems: dict[str, Timed] = {
+        "bare processes": lambda: _metered(lambda: study.bare(slots)),
+        "benchfleet": lambda: _metered(lambda: study.benchfleet(slots)),
     }
+    if chosen.fresh:
+        systems["fresh"] = lambda: study.fresh(slots, chosen.fresh)
     figures = interleaved(systems, chosen.repeats)
-    ours, bare, fresh = figures["benchfleet"], figures["bare processes"], figures["fresh"]
-    return {
+    ours, bare, fresh = figures["benchfleet"], figures["bare processes"], figures.get("fresh")
+    found = {
         "cells": float(len(study.cells)),
         "compute": bare["compute"],
         "start": bare["start"],
@@ -263,10 +294,14 @@ def _measured(study: Study, slots: int, chosen: Any) -> dict[str, float]:
         "of its own": ours["whole"] / (bare["start"] + ours["spent"] / slots),
         "own": ours["own"],
         "change": ours["change"] if len(study.models) > slots else 0.0,
-        "fresh": fresh["whole"],
-        "measured": fresh["measured"],
-        "faster": fresh["whole"] / ours["whole"],
+        "bare cpu": bare["cpu"],
+        "cpu": ours["cpu"],
+        "others": (bare["others"] + ours["others"]) / (bare["whole"] + ours["whole"]),
     }
+    if fresh:
+        found |= {"fresh": fresh["whole"], "faster": fresh["whole"] / ours["whole"]}
+        found["measured"] = fresh["measured"]
+    return found
 
 
 def _tell(everything: Mapping[str, Mapping[str, float]]) -> None:
@@ -279,18 +314,25 @@ def _tell(everything: Mapping[str, Mapping[str, float]]) -> None:
         "ratio": ("to the ideal", 1.0, 3),
         "of its own": ("to its own loads and cells", 1.0, 3),
         "own": ("own ms a cell", 1e3, 1),
+        "bare cpu": ("CPU s of bare processes", 1.0, 1),
+        "cpu": ("of benchfleet", 1.0, 1),
+        "others": ("of others, each second", 1.0, 2),
         "fresh": ("a process for each cell s", 1.0, 0),
         "faster": ("as many times ours", 1.0, 1),
     }
     print(f"\n| | {' | '.join(head for head, _, _ in columns.values())} |")
     print("|---" * (len(columns) + 1) + "|")
     for title, row in everything.items():
-        shown = (f"{row[figure] * by:.{digits}f}" for figure, (_, by, digits) in columns.items())
+        shown = (
+            f"{row[figure] * by:.{digits}f}" if figure in row else ""
+            for figure, (_, by, digits) in columns.items()
+        )
         print(f"| {title} | {' | '.join(shown)} |")
     for title, row in everything.items():
-        measured, cells = int(row["measured"]), int(row["cells"])
+        measured, cells = int(row.get("measured", 0)), int(row["cells"])
         said = f"{title}: a process for each cell was measured on {measured} of {cells} cells"
-        print(said + (" and multiplied" if measured < cells else ""))
+        if measured:
+            print(said + (" and multiplied" if measured < cells else ""))
         if row["change"]:
             change = f"{row['change']:.2f} s, a bare load {row['load']:.2f} s"
             print(f"{title}: another model in a slot took {change}")
