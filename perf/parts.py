@@ -9,7 +9,7 @@ from typing import Any
 
 from benchfleet.testing.simulation.turns import Strand, Turns
 
-RUNNER, LEDGER, SIMULATION = "runner", "ledger", "simulation"
+RUNNER, LEDGER, SIMULATION, BARE = "runner", "ledger", "simulation", "bare"
 
 
 class Parts:
@@ -36,7 +36,7 @@ class Parts:
         """Seconds of CPU of each part."""
         self.enter(RUNNER)
         cpu, wall = time.process_time() - self._cpu, self._walls.total()
-        return {part: cpu * self._walls[part] / wall for part in (RUNNER, LEDGER, SIMULATION)}
+        return {part: cpu * self._walls[part] / wall for part in (RUNNER, LEDGER, SIMULATION, BARE)}
 
 
 class Metered:

@@ -8,7 +8,8 @@ speaks frames. Each size runs in a process of its own, and the time is that proc
 What a run takes until it knows how long each kind of cell takes is told apart, since all that waits
 is ranked for that, once. Large runs end after some 30,000 cells (`RUN`; `--run N`, and `--ended N`
 has the runner come upon so many that ended before). Where others use the machine CPU time is worth
-less: so the same process times a bare loop just before and after, and says what a step of it took.
+less: so the same process runs a piece of a bare loop after every hundredth cell, and the time of a
+cell is told in steps of it too, which is much the same in any hour.
 
 Memory is what the process has, in parts: of a cell that is declared, enrolled and waits; of a slot
 that is open and has a cell at hand; and what stays of a cell that ended.
@@ -39,6 +40,7 @@ RUN = 30_000  # cells after which a large run ends, and as many more as there ar
 IN_MEMORY = "/dev/shm"  # noqa: S108 - syncing costs nothing there
 KINDS = 1000  # of cells, that differ in more than their repeat
 PIPES, PIPED_CELLS = 1_000, 10_000
+EVERY, STEPS = 100, 10_000  # cells between two pieces of the bare loop, and steps in each
 TRIVIAL = """\
 import json, struct, sys, zlib
 read, write = sys.stdin.buffer, sys.stdout.buffer
@@ -68,7 +70,7 @@ def simulated(slots: int, cells: int, work: Path, *, before: int, most: int) -> 
     """One run on simulated slots, of which `before` cells have ended, until `most` more have."""
     import random
 
-    from parts import LEDGER, RUNNER, SIMULATION, Metered, MeteredTurns, Parts
+    from parts import BARE, LEDGER, RUNNER, SIMULATION, Metered, MeteredTurns, Parts
 
     from benchfleet.domain.attempt import RunnerId
     from benchfleet.domain.resource import Device
@@ -136,15 +138,14 @@ def simulated(slots: int, cells: int, work: Path, *, before: int, most: int) -> 
                 publish_all=lambda moves: [None] * len(moves),
             )
         )
-        bare = _bare()
         parts.begin()
         end = runner.run()
         took = told.took()
-        bare = (bare + _bare()) / 2
     if most >= cells and +Counter(end.progress.states) != {"success": cells}:
         raise SystemExit(f"not all of it ended well: {end.progress.states}")
     return {
-        "cell": took[RUNNER] + took[LEDGER],
+        "cell": (cell := took[RUNNER] + took[LEDGER]),
+        "steps": cell / (bare := took[BARE] * EVERY / STEPS),
         "loop": took[RUNNER],
         "ledger": took[LEDGER],
         "simulation": took[SIMULATION],
@@ -180,10 +181,14 @@ class _Told:
         self._done += 1
         if self._done in (1, self._from):
             took = self._parts.end()
-            self.begin += sum(seconds for part, seconds in took.items() if part != "simulation")
+            self.begin += took["runner"] + took["ledger"]
             if self._done == self._from:
                 self.memory["from"] = _memory()
             self._parts.begin()
+        elif self._done < self._last and self._done % EVERY == 0:
+            before = self._parts.enter("bare")
+            _bare(STEPS)
+            self._parts.enter(before)
         elif self._done == self._last:
             self.memory["last"] = _memory()
             self._took = self._parts.end()
@@ -222,9 +227,9 @@ class _Alike(dict[str, Any]):
         return self._nature
 
 
-def _bare() -> float:
+def _bare(steps: int = 1_000_000) -> float:
     """Seconds of CPU for one step of a bare loop."""
-    steps, kept = 1_000_000, dict[int, int]()
+    kept = dict[int, int]()
     began = time.process_time()
     for step in range(steps):
         kept[step & 1023] = step
@@ -350,6 +355,7 @@ def _tell(figures: Mapping[str, Mapping[str, float]]) -> None:
     """Everything that was measured so far."""
     runs = {name: row for name, row in figures.items() if "waiting" in row}
     columns = {
+        "steps": ("thousand steps of a bare loop a cell", 1e-3),
         "cell": ("ms of CPU a cell", 1e3),
         "loop": ("of these, the loop", 1e3),
         "ledger": ("its ledger", 1e3),
@@ -364,7 +370,7 @@ def _tell(figures: Mapping[str, Mapping[str, float]]) -> None:
         print(f"| | {' | '.join(head for head, _ in columns.values())} |")
         print("|---" * (len(columns) + 1) + "|")
     for name, row in runs.items():
-        shown = (f"{row[figure] * factor:.2f}" for figure, (_, factor) in columns.items())
+        shown = (f"{row.get(figure, 0) * factor:.2f}" for figure, (_, factor) in columns.items())
         print(f"| {name} | {' | '.join(shown)} |")
     for name, row in figures.items():
         if "shutdown" in row:
