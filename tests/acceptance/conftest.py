@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Sequence
+from contextlib import redirect_stderr, redirect_stdout, suppress
 from dataclasses import dataclass
+from io import BytesIO, TextIOWrapper
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from benchfleet.cli.main import main
+from benchfleet.machines.nvml import RECORDING
 
 COMMAND = [sys.executable, "-m", "benchfleet.cli.main"]
 
@@ -27,6 +32,23 @@ matrix:
   configs: {dense: null}
   benchmarks: [mock_benchmark]
 """
+
+# Verbs of which a process of their own shows nothing more, and which cost less than its imports.
+_LOOKING = ("failures", "plan", "report", "schema", "status", "verify")
+_CARING = ("archive", "cancel", "gate", "gc", "ledger", "merge", "phase", "reap", "reassign")
+IN_PROCESS = frozenset((*_LOOKING, *_CARING, "release", "retry"))
+
+
+class _Printed(TextIOWrapper):
+    """What is printed in the test's own process, as a pipe would have it."""
+
+    def __init__(self) -> None:
+        super().__init__(BytesIO(), encoding="utf-8")
+
+    @property
+    def text(self) -> str:
+        self.seek(0)
+        return self.read()
 
 
 @dataclass(frozen=True)
@@ -47,18 +69,36 @@ class User:
 
     def run(self, *words: str, code: int | None = 0) -> subprocess.CompletedProcess[str]:
         """Run benchfleet to its end; `code` is the exit code it must end with."""
-        done = subprocess.run(
-            [*COMMAND, *words],
-            cwd=self.folder,
-            env=self.environment,
-            capture_output=True,
-            text=True,
-            timeout=240,
-        )
+        # Who sets PYTHONPATH wants another interpreter than the test's own.
+        if words[0] in IN_PROCESS and "PYTHONPATH" not in self.environment:
+            done = self._in_process(words)
+        else:
+            done = subprocess.run(
+                [*COMMAND, *words],
+                cwd=self.folder,
+                env=self.environment,
+                capture_output=True,
+                text=True,
+                timeout=240,
+            )
         assert "Traceback" not in done.stderr + done.stdout, done.stderr
         if code is not None:
             assert done.returncode == code, done.stdout + done.stderr
         return done
+
+    def _in_process(self, words: Sequence[str]) -> subprocess.CompletedProcess[str]:
+        (out, err), collects = (_Printed(), _Printed()), gc.get_threshold()
+        with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
+            patch.chdir(self.folder)
+            for name, value in self.environment.items():
+                patch.setenv(name, value)
+            try:
+                code = main(words)
+            except SystemExit as end:  # argparse refuses, or has shown its help
+                code = int(end.code or 0)
+            finally:
+                gc.set_threshold(*collects)
+        return subprocess.CompletedProcess([*words], code, out.text, err.text)
 
     def start(self, *words: str) -> subprocess.Popen[str]:
         """Start benchfleet and leave it running."""
@@ -87,6 +127,12 @@ class User:
                 path = Path(place).relative_to(self.results).as_posix()
                 found[path] = Path(place, "cell.json").read_bytes()
         return found
+
+
+def well(index: int, **more: Any) -> dict[str, Any]:
+    """A GPU of 80 GB that nobody uses, as a recording has it."""
+    known = {"name": "H100", "uuid": f"GPU-{index}", "memory": 80 * 10**9, "free": 79 * 10**9}
+    return {"index": index, **known, **more}
 
 
 def until(condition: Callable[[], object], seconds: float = 60) -> None:
@@ -129,3 +175,30 @@ def finished(user: User, mock_run: Path) -> User:
     """A user whose campaign MOCK has run."""
     shutil.copytree(mock_run, user.folder, dirs_exist_ok=True)
     return user
+
+
+@pytest.fixture
+def gpus(user: User, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Sets the GPUs of this machine."""
+    file = user.folder / "nvml.json"
+    monkeypatch.setenv(RECORDING, str(file))
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+
+    def set_(*found: dict[str, Any]) -> None:
+        file.write_text(json.dumps({"driver": "550.54.15", "gpus": found}))
+
+    return set_
+
+
+@pytest.fixture
+def without_torch(user: User, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Interpreters that lack torch and transformers, as a plain install does."""
+    bars = user.folder / "bars"
+    bars.mkdir()
+    (bars / "sitecustomize.py").write_text(
+        "from importlib.machinery import PathFinder\n"
+        "found = PathFinder.find_spec\n"
+        "PathFinder.find_spec = lambda name, *rest: (\n"
+        "    None if name.split('.')[0] in ('torch', 'transformers') else found(name, *rest))\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", str(bars))

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from benchfleet.cli.main import main
-from benchfleet.machines.nvml import RECORDING
 from benchfleet.runner import adapt, crowd
 
-from .conftest import MOCK, User
-from .test_gpus import well
+from .conftest import MOCK, User, well
 
 # Three at a time take more than each may; two do not. The first wait until three are there.
 ALLOCATOR = """\
@@ -53,11 +51,12 @@ def test_slots_get_fewer_where_cells_ran_out_of_memory_beside_each_other(user: U
 
 
 def test_slots_on_a_gpu_get_more_where_it_has_room(
-    user: User, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    user: User,
+    gpus: Callable[..., None],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    file = user.folder / "nvml.json"
-    file.write_text(json.dumps({"driver": "550.54.15", "gpus": [well(0, utilisation=20)]}))
-    monkeypatch.setenv(RECORDING, str(file))
+    gpus(well(0, utilisation=20))
     monkeypatch.setattr(adapt, "SETTLE", 0.0)  # half a minute is long for a test
     monkeypatch.setattr(crowd, "MEASURE_EVERY", 0.5)
     monkeypatch.chdir(user.folder)
@@ -93,11 +92,9 @@ def test_a_number_of_slots_that_is_none_is_said(user: User, words: list[str], sa
     ],
 )
 def test_gpus_are_shared_by_as_many_slots_as_is_said(
-    user: User, monkeypatch: pytest.MonkeyPatch, more: str, slots: int
+    user: User, gpus: Callable[..., None], more: str, slots: int
 ) -> None:
-    file = user.folder / "nvml.json"
-    file.write_text(json.dumps({"driver": "550.54.15", "gpus": [well(0), well(1)]}))
-    monkeypatch.setenv(RECORDING, str(file))
+    gpus(well(0), well(1))
     user.write(MOCK + more.strip("{}").replace(", ", "\n") + "\n")
     assert user.json("plan", "study.yaml")["machine"]["slots"] == slots
 

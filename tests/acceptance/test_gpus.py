@@ -13,32 +13,11 @@ from typing import Any
 
 import pytest
 
-from benchfleet.machines.nvml import RECORDING
-
-from .conftest import MOCK, User
+from .conftest import MOCK, User, well
 
 ADA = {"pid": 7, "name": "python3", "user": "ada"}
 MANY = MOCK + "defaults: {repeats: 3}\n"
 SLOW = MANY.replace("mock_benchmark", "{_hostile: {samples: 20, seconds: 0.1}}")
-
-
-def well(index: int, **more: Any) -> dict[str, Any]:
-    """A GPU of 80 GB that nobody uses."""
-    known = {"name": "H100", "uuid": f"GPU-{index}", "memory": 80 * 10**9, "free": 79 * 10**9}
-    return {"index": index, **known, **more}
-
-
-@pytest.fixture
-def gpus(user: User, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Sets the GPUs of this machine."""
-    file = user.folder / "nvml.json"
-    monkeypatch.setenv(RECORDING, str(file))
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-
-    def set_(*found: dict[str, Any]) -> None:
-        file.write_text(json.dumps({"driver": "550.54.15", "gpus": found}))
-
-    return set_
 
 
 def devices(user: User) -> set[str]:

@@ -90,18 +90,10 @@ def test_a_name_that_no_folder_can_bear_does_not_become_the_campaign_s(
     assert user.json("plan", "...yaml")["campaign"] == "study"
 
 
+@pytest.mark.usefixtures("without_torch")
 def test_without_the_extra_the_mock_is_offered_with_what_to_install(
-    user: User, cache: Path, monkeypatch: pytest.MonkeyPatch
+    user: User, cache: Path
 ) -> None:
-    bars = user.folder / "bars"
-    bars.mkdir()
-    (bars / "sitecustomize.py").write_text(
-        "from importlib.machinery import PathFinder\n"
-        "found = PathFinder.find_spec\n"
-        "PathFinder.find_spec = lambda name, *rest: (\n"
-        "    None if name.split('.')[0] in ('torch', 'transformers') else found(name, *rest))\n"
-    )
-    monkeypatch.setenv("PYTHONPATH", str(bars))
     _downloaded(cache, "org/tiny", "c1")
     assert user.json("init")["models"] == ["mock"]
     text = (user.folder / "campaign.yaml").read_text()

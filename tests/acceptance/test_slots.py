@@ -16,10 +16,9 @@ from benchfleet.cli import slots as slots_verb
 from benchfleet.cli.main import main
 from benchfleet.domain.event import Event
 from benchfleet.ledger.sqlite.ledger import SqliteLedger
-from benchfleet.machines.nvml import RECORDING
 
-from .conftest import User, until
-from .test_gpus import ADA, well
+from .conftest import User, until, well
+from .test_gpus import ADA
 
 LONG = """\
 campaign: study
@@ -116,12 +115,9 @@ def test_a_run_that_waits_for_slots_goes_on_when_the_signal_file_gives_one(
 def test_gpus_that_are_added_are_looked_at_as_any_other(
     user: User,
     running: Callable[..., subprocess.Popen[str]],
-    monkeypatch: pytest.MonkeyPatch,
+    gpus: Callable[..., None],
 ) -> None:
-    file = user.folder / "nvml.json"
-    gpus = [well(0), well(1), well(2, processes=[ADA])]
-    file.write_text(json.dumps({"driver": "550.54.15", "gpus": gpus}))
-    monkeypatch.setenv(RECORDING, str(file))
+    gpus(well(0), well(1), well(2, processes=[ADA]))
     user.write(LONG)
     process = running("--gpus", "0")
     done = user.run("slots", "add", "gpu:1", "gpu:2", "gpu:9", "gpu:0", code=1)

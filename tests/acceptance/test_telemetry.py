@@ -10,9 +10,7 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from benchfleet.machines.nvml import RECORDING
-
-from .conftest import User
+from .conftest import User, well
 
 SLOW = """\
 campaign: study
@@ -36,24 +34,6 @@ def run(model):
 """
 
 
-@pytest.fixture
-def gpus(user: User, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Sets the GPUs of this machine."""
-    file = user.folder / "nvml.json"
-    monkeypatch.setenv(RECORDING, str(file))
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-
-    def set_(*found: dict[str, Any]) -> None:
-        file.write_text(json.dumps({"driver": "550.54.15", "gpus": found}))
-
-    return set_
-
-
-def gpu(index: int, **more: Any) -> dict[str, Any]:
-    known = {"name": "H100", "uuid": f"GPU-{index}", "memory": 80 * 10**9, "free": 79 * 10**9}
-    return {"index": index, **known, **more}
-
-
 def sealed(user: User) -> dict[str, Any]:
     (content,) = user.published().values()
     found: dict[str, Any] = json.loads(content)
@@ -63,7 +43,7 @@ def sealed(user: User) -> dict[str, Any]:
 def test_a_result_tells_what_its_gpu_did_and_what_it_cost(
     user: User, gpus: Callable[..., None]
 ) -> None:
-    gpus(gpu(0, power=300.0, utilisation=88, temperature=61))
+    gpus(well(0, power=300.0, utilisation=88, temperature=61))
     (user.folder / "machines.yaml").write_text("here: {gpus: [0], price: $7.2/gpu/h}\n")
     user.write(SLOW)
     told = user.run("run", "study.yaml", "--machines", "machines.yaml").stdout
@@ -90,7 +70,7 @@ def test_a_result_tells_what_its_gpu_did_and_what_it_cost(
 def test_a_gpu_that_tells_no_power_has_no_energy_and_no_zero(
     user: User, gpus: Callable[..., None]
 ) -> None:
-    gpus(gpu(0))
+    gpus(well(0))
     user.write(SLOW)
     user.run("run", "study.yaml", "--gpus", "0")
     telemetry = sealed(user)["telemetry"]

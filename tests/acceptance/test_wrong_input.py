@@ -206,17 +206,8 @@ def test_a_ledger_of_another_campaign_is_refused(user: User) -> None:
     assert "other" in done.stderr
 
 
-def test_a_missing_extra_says_what_to_install(user: User, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An interpreter without torch, as a plain install is."""
-    bars = user.folder / "bars"
-    bars.mkdir()
-    (bars / "sitecustomize.py").write_text(
-        "from importlib.machinery import PathFinder\n"
-        "found = PathFinder.find_spec\n"
-        "PathFinder.find_spec = lambda name, *rest: (\n"
-        "    None if name.split('.')[0] in ('torch', 'transformers') else found(name, *rest))\n"
-    )
-    monkeypatch.setenv("PYTHONPATH", str(bars))
+@pytest.mark.usefixtures("without_torch")
+def test_a_missing_extra_says_what_to_install(user: User) -> None:
     user.write(MOCK.replace("m1, adapter: mock", "m1, adapter: transformers, path: ."))
     done = user.run("run", "study.yaml", code=2)
     assert "pip install 'benchfleet[hf]'" in done.stderr
