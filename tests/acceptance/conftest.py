@@ -34,7 +34,7 @@ matrix:
 """
 
 # Verbs of which a process of their own shows nothing more, and which cost less than its imports.
-_LOOKING = ("failures", "plan", "report", "schema", "status", "verify")
+_LOOKING = ("failures", "logs", "plan", "report", "schema", "status", "verify")
 _CARING = ("archive", "cancel", "gate", "gc", "ledger", "merge", "phase", "reap", "reassign")
 IN_PROCESS = frozenset((*_LOOKING, *_CARING, "release", "retry"))
 
