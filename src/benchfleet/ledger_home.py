@@ -127,7 +127,10 @@ class LedgerHome:
         if next(published_folders(self.layout.root), None) is not None:
             where = shlex.quote(shown_url(self.url)) if self.url else ""
             at = f" --ledger {where}" if where else ""
-            ways = [f"`benchfleet ledger rebuild {self.campaign.named}{at}` makes one from them"]
+            ways = [
+                "were they made with another ledger, name it by --ledger",
+                f"`benchfleet ledger rebuild {self.campaign.named}{at}` makes one from them",
+            ]
             if self.url and self.layout.ledger.exists():
                 ways.insert(
                     0,

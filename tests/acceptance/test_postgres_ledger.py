@@ -45,6 +45,11 @@ def test_every_verb_works_through_it_and_never_shows_the_password(user: User, ur
     assert user.json("ledger", "rebuild", *at)["known"] == 2
     assert user.json("status", *at)["success"] == 2
     assert user.published() == published
+    attached = user.run("attach", *at[:1])  # which is not told the password
+    assert "put the right password" in attached.stderr
+    assert attached.stdout.startswith("study: 2 cells · 2 done\n")
+    told = user.run("status", "study.yaml", code=3).stderr  # of another ledger than the run's
+    assert "were they made with another ledger, name it by --ledger" in told
     assert PASSWORD not in "".join(said)
     assert url.replace(f":{PASSWORD}", "") in "".join(said)
     for file in user.folder.rglob("*"):

@@ -7,14 +7,17 @@ import contextlib
 import json
 import signal
 import sys
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from benchfleet.cli import runs
 from benchfleet.cli.options import opened
 from benchfleet.cli.telling import standing
 from benchfleet.cli.watch import watch
 from benchfleet.cli.words import printable, shown_path
+from benchfleet.errors import LedgerError
 from benchfleet.presence.follow import follow, seen
 from benchfleet.presence.record import Record
 from benchfleet.results.layout import Layout
@@ -57,7 +60,15 @@ def _ended(arguments: argparse.Namespace, run: Record) -> int:
             print(printable(f"log      {shown_path(Path(run.log))}"), file=sys.stderr)
         return 1
     if asked is None:
-        return _told_by_a_program(arguments, run)
+        return _told_by_its_record(arguments, run)
+    try:
+        return _concluded(asked, run, run.end)
+    except LedgerError as error:  # its password stood in the address, say, and is kept nowhere
+        print(printable(f"benchfleet: {error}"), file=sys.stderr)
+        return _told_by_its_record(arguments, run)
+
+
+def _concluded(asked: argparse.Namespace, run: Record, told: Mapping[str, Any]) -> int:
     from benchfleet.cli.ending import conclude  # the reports
     from benchfleet.runner.loop import RunEnd
 
@@ -66,17 +77,17 @@ def _ended(arguments: argparse.Namespace, run: Record) -> int:
     known = {str(cell.fingerprint): cell for cell in cells}
     end = RunEnd(
         progress=seen(run),
-        seconds=run.end["seconds"],
-        ran=run.end["ran"],
-        interrupted=run.end["interrupted"],
-        broken=run.end["broken"],
-        impossible=tuple((known[f], why) for f, why in run.end["impossible"] if f in known),
+        seconds=told["seconds"],
+        ran=told["ran"],
+        interrupted=told["interrupted"],
+        broken=told["broken"],
+        impossible=tuple((known[f], why) for f, why in told["impossible"] if f in known),
     )
     return conclude(asked, bench, cells, end)
 
 
-def _told_by_a_program(arguments: argparse.Namespace, run: Record) -> int:
-    """What is known of a run that was a call of the library."""
+def _told_by_its_record(arguments: argparse.Namespace, run: Record) -> int:
+    """What is known of a run that was a call of the library, or whose ledger cannot be asked."""
     progress, end = seen(run), run.end or {}
     with contextlib.suppress(OSError):
         if arguments.json:
