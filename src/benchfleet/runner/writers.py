@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import queue
 import threading
+import time
 from collections.abc import Callable
 
 Work = Callable[[], None]
 
 _AT_ONCE = 1  # threads that take what comes; threads of one Python hold each other up
 _BEHIND = 2  # times as much as is done at once may wait for these: where more does, others help
+_LONG = 0.5  # seconds at one thing, a large result say: others help with what comes meanwhile
 
 
 class Writers:
     """Does what it is given soon, several at a time: where one thread serves, in the order in which
     that came. What is given raises nothing. Who is given one thing may do as many as `together`."""
 
-    def __init__(self, count: int, *, together: int = 1) -> None:
+    def __init__(
+        self, count: int, *, together: int = 1, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._clock = clock
+        self._since: float | None = None  # when the first thread began what it does now
         self._behind = _BEHIND * together
         self._work: queue.SimpleQueue[Work | None] = queue.SimpleQueue()
         self._more: queue.SimpleQueue[Work | None] = queue.SimpleQueue()
@@ -33,7 +39,9 @@ class Writers:
             thread.start()
 
     def give(self, work: Work) -> None:
-        helped = len(self._threads) > _AT_ONCE and self._work.qsize() >= self._behind
+        since = self._since
+        late = since is not None and self._clock() - since > _LONG
+        helped = len(self._threads) > _AT_ONCE and (late or self._work.qsize() >= self._behind)
         (self._more if helped else self._work).put(work)
 
     def close(self) -> None:
@@ -44,5 +52,10 @@ class Writers:
             thread.join()
 
     def _serve(self, given: queue.SimpleQueue[Work | None]) -> None:
+        first = given is self._work
         while (work := given.get()) is not None:
+            if first:
+                self._since = self._clock()
             work()
+            if first:
+                self._since = None

@@ -44,3 +44,19 @@ def test_who_does_several_at_once_is_helped_where_more_than_that_waits() -> None
     slow.set()
     writers.close()
     assert done == list(range(6))
+
+
+def test_who_is_long_at_one_thing_is_helped_with_what_comes_meanwhile() -> None:
+    begun, slow, helped = threading.Event(), threading.Event(), threading.Event()
+    now, done = [0.0], list[str]()
+    writers = Writers(2, together=32, clock=lambda: now[0])
+    writers.give(lambda: begun.set() or (slow.wait(30) and None))
+    assert begun.wait(30)
+    writers.give(lambda: done.append("soon after"))
+    now[0] = 1.0
+    writers.give(helped.set)
+    assert helped.wait(30)
+    assert not done
+    slow.set()
+    writers.close()
+    assert done == ["soon after"]
