@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from benchfleet.domain.attempt import Claim, RunnerId
 from benchfleet.domain.cell import Cell
@@ -22,6 +22,7 @@ from benchfleet.runner.straying import Straying
 from benchfleet.runner.trust import vouched
 from benchfleet.runner.wishes import Wishes
 
+_NOBODY: deque[Slot] = deque()
 _BACKFILL = 32  # cells that one claim chooses from, where they must end in time
 
 
@@ -113,8 +114,9 @@ class Giving:
         if not idle and not stray and shape.home and self._slots.seats.is_full(shape.home):
             return True
         warm = {lane.work.load_key for lane in lanes}
-        for slot in sorted(idle, key=lambda slot: slot.load_key not in warm):
-            if not self._claim_for(slot, shape, lanes, stray=stray):
+        waiting = deque(sorted(idle, key=lambda slot: slot.load_key not in warm))
+        while waiting:
+            if not self._claim_for(waiting.popleft(), shape, lanes, stray=stray, next_=waiting):
                 return False
         lacks = self._open_for(shape, lanes, opened, stray=stray)
         if lacks and not (stray and self._straying.is_served(shape)):
@@ -158,8 +160,10 @@ class Giving:
         *,
         wish: Wish | None = None,
         stray: bool = False,
+        next_: deque[Slot] = _NOBODY,
     ) -> bool:
-        """Claim for an idle slot; False where the claim told that its cell is to have another."""
+        """Claim for an idle slot; False where the claim told that its cell is to have another. Of
+        those that are `next_` it serves and takes out such as would claim the same."""
         vram = self._slots.seats.left_on(slot.spec.devices, slot.holds)
         fit = [
             lane
@@ -171,6 +175,7 @@ class Giving:
             fit = [lane for lane in fit if self._straying.pays(lane, type_, loaded=model)]
         if not fit:
             return True
+        slots = [slot]
         among, booked = self._backlog.choice(shape), self._bookings.lane_for(slot)
         if booked in fit:
             wish = Wish(models={booked.work.load_key: 0.0}, others=None)
@@ -180,21 +185,41 @@ class Giving:
             wish = Wish() if len(among) else None
         elif wish is None:
             wish = self._wishes.of(slot, shape, fit, vram)
+            if booked is None and not stray:
+                slots += self._alike(slot, fit, next_)
         if wish is None:
             return True
+        if len(slots) > 1:  # nothing that one of them would take from another
+            vram = slot.holds
         offer = Offer(
             gpus=slot.gpus, vram=vram, models=wish.models, others=wish.others, among=among
         )
-        claims = self._ledger.claim(self._runner, offer, 1)
+        claims = self._ledger.claim(self._runner, offer, len(slots))
+        for claim in claims:
+            self._keeper.hold(claim.lease)
         if claims:
             self._wishes.again()
             self._straying.look()
-        else:  # others were quicker, or a back-off ends a moment later
+        if len(claims) < len(slots):  # others were quicker, or a back-off ends a moment later
             self._follow()
             self._in_vain.update(fit)
+            next_.extendleft(reversed(slots[max(1, len(claims)) :]))
         known = self._cells
         vouch = (vouched(claim, known[claim.lease.fingerprint]) for claim in claims)
-        return all(self._begin_on(slot, claim) for claim in vouch)
+        begun = [self._begin_on(*one) for one in zip(slots, vouch, strict=False)]
+        return all(begun)
+
+    def _alike(self, slot: Slot, fit: Sequence[Lane], next_: deque[Slot]) -> Iterator[Slot]:
+        """Take out the slots that would claim as this one does, each one cell more: where there
+        are cells of one model alone, which all of them have loaded."""
+        cells = sum(lane.work.cells for lane in fit)
+        if any((lane.work.load_key, lane.need.vram) != (slot.load_key, slot.holds) for lane in fit):
+            return
+        while next_ and cells > 1 and next_[0].is_like(slot):
+            if self._bookings.lane_for(next_[0]) is not None:
+                return
+            cells -= 1
+            yield next_.popleft()
 
     def _begin_on(self, slot: Slot, claim: Claim) -> bool:
         fingerprint = claim.lease.fingerprint
@@ -203,6 +228,7 @@ class Giving:
             shape = self._advised.shape(fingerprint)
             fits = slot.memory >= shape.memory and slot.alone >= shape.alone
             if shape.late or not fits:
+                self._keeper.drop(claim.lease)
                 self._ledger.release([claim.lease], f"it is to be run {claim.advice}")
                 self._backlog.waits(fingerprint)
                 return False
@@ -210,7 +236,6 @@ class Giving:
         if claim.cell.model.python == slot.spec.python:
             self._begin(slot, claim)
         else:  # it wants another interpreter: a new slot on these devices takes it
-            self._keeper.hold(claim.lease)
             slot.reserved = claim
             self._slots.retire(slot)
         return True

@@ -36,6 +36,7 @@ from benchfleet.runner.inbox import (
     NoRoom,
 )
 from benchfleet.runner.outlook import outlook
+from benchfleet.runner.pace import Pace
 from benchfleet.runner.parts import LOOK_EVERY, Parts
 from benchfleet.runner.progress import NoticeKind, Progress
 from benchfleet.runner.rebuild import take_in_found
@@ -75,6 +76,7 @@ class Runner:
         self._crowd, self._machines, self._orders = parts.crowd, parts.machines, parts.orders
         self._stopping, self._hours = parts.stopping, parts.hours
         self._next_look = 0.0
+        self._pace = Pace()
         self._woke = False  # the look before was late
         self._waits_for = ""  # the runner that holds what is left
         self._told_kept_off: set[str] = set()
@@ -97,10 +99,11 @@ class Runner:
                 self._serving.set()
                 self._fill()
                 while self._goes_on():
-                    look = self._next_look - self._inbox.now()
-                    arrival = self._inbox.take(min(look, self._cells.keep()))
+                    arrival = self._inbox.take(self._wait())
                     if arrival is not None:
                         self._handle(arrival)
+                    if self._pace.is_due(self._inbox.now(), quiet=arrival is None):
+                        self._fill()
                     if self._inbox.now() >= self._next_look:
                         self._look()
         finally:
@@ -166,8 +169,15 @@ class Runner:
 
     # Between arrivals
 
+    def _wait(self) -> float:
+        """Seconds until something is to be done, whatever arrives."""
+        now, due = self._inbox.now(), self._cells.keep()
+        if self._pace.asked:
+            due = min(due, self._pace.wait(now, others=self._slots.any_busy))
+        return min(self._next_look - now, due)
+
     def _goes_on(self) -> bool:
-        if self._cells.under_way or self._slots.any_busy:
+        if self._cells.under_way or self._slots.any_busy or self._pace.asked:
             return True
         if self._course.over:
             return False
@@ -238,6 +248,11 @@ class Runner:
             progress.outlook = outlook(self._filler.backlog, self._slots, now)
 
     def _fill(self) -> None:
+        began = self._inbox.now()
+        self._claim()
+        self._pace.claimed(began, self._inbox.now())
+
+    def _claim(self) -> None:
         if self._course.over or self._course.short_of_room:
             return
         states, writing = self._course.progress.states, bool(self._cells.under_way)
@@ -253,7 +268,7 @@ class Runner:
     def _handle(self, arrival: Arrival) -> None:
         if isinstance(arrival, SlotEvent):  # as most are
             if self._heard(arrival):
-                self._fill()
+                self._pace.ask(self._inbox.now())
         elif isinstance(arrival, Interrupted):
             self._stopping.interrupt(arrival)
         elif isinstance(arrival, LeaseLost):
@@ -277,10 +292,10 @@ class Runner:
         elif isinstance(arrival, Concluded):
             self._gates.written(arrival.attempt)
             if self._cells.concluded(arrival):
-                self._fill()
+                self._pace.ask(self._inbox.now())
         elif isinstance(arrival, HostReady):
             self._machines.host_ready(arrival)
-            self._fill()
+            self._pace.ask(self._inbox.now())
 
     def _heard(self, event: SlotEvent) -> bool:
         """What a slot says, or was seen of it; whether that may leave room for a cell."""

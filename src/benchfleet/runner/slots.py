@@ -70,6 +70,14 @@ class Slot:
     def gpus(self) -> int:
         return sum(device.kind == "gpu" for device in self.spec.devices)
 
+    def is_like(self, other: Slot) -> bool:
+        """Whether it would be offered what the other is."""
+        ours, theirs = (
+            (one.load_key, one.holds, one.gpus, one.device_type, one.spec.host, one.spec.python)
+            for one in (self, other)
+        )
+        return ours == theirs
+
     def forget_model_after(self, failure: Failure) -> None:
         """A slot that failed to load, or starts clean after a fault, has nothing in memory."""
         if failure.stage == "load" or failure.kind in {"oom", "gpu_fault"}:
