@@ -38,6 +38,7 @@ from benchfleet.runner.place import Pool
 from benchfleet.runner.progress import Notice, Progress
 from benchfleet.runner.shift import Shift
 from benchfleet.runner.space import PLENTY, Room
+from benchfleet.runner.writing import MOMENT
 from benchfleet.testing.clock import FakeClock
 from benchfleet.testing.samples import sample_cell
 from benchfleet.testing.simulation.disk import NoFolder
@@ -156,6 +157,7 @@ class Stage:
     slept: float = 0.0  # seconds that leases ran on while the machine, and its clock, stood still
     renew_every: float = 1e9
     background: Callable[[Callable[[], None]], object] = lambda work: work()
+    moment: float = MOMENT  # that outcomes wait for a claim
     policy: Policy | None = None  # the default one
     gating: Gating = field(default_factory=Gating)
     shift: Shift = Shift()  # noqa: RUF009 - frozen
@@ -201,6 +203,7 @@ class Stage:
                 provenance=dict,
                 random=lambda: 1.0,
                 background=self.background,
+                moment=self.moment,
                 policy=self.policy,
                 room=self.room,
                 ending=self.ending,

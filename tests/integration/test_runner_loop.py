@@ -802,7 +802,7 @@ def write_by_twos(stage: Stage, times: int) -> None:
             while waiting:
                 waiting.pop()()
 
-    stage.background = background
+    stage.background, stage.moment = background, 0
 
 
 def at_once(slot: SlotId, order: Order) -> list[tuple[float, SlotEvent]]:

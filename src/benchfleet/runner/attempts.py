@@ -36,6 +36,8 @@ from benchfleet.runner.retry import charged, first_reason, next_advice, retry_in
 
 MOST = 32  # attempts that are ended at once
 
+Written = tuple[Ended, Outcome]  # sealed, or its failure kept
+
 
 class Attempts:
     """Begins and ends attempts. Whatever ends one does it here, in this order: folder, ledger,
@@ -106,41 +108,53 @@ class Attempts:
         makes it a failure of stage ``collect``; a public path that is occupied is a ResultsError,
         after the finish.
         """
-        outcomes = self._written(some)
-        leases = [one.attempt.claim.lease for one in some]
+        written = list(zip(some, self.seal(some), strict=True))
         try:
-            refused = self._finish_all(list(zip(leases, outcomes, strict=True)))
+            refused = self.finish(written)
         except Exception as error:  # noqa: BLE001 - it is the answer to each
             return [error] * len(some)
+        return self.publish(written, refused)
+
+    def finish(self, some: Sequence[Written]) -> Sequence[ClaimLost | None]:
+        """Tell the ledger how these ended; of each nothing, or why it was refused."""
+        ended = leases(some)
+        try:
+            if self._at_once is not None and len(ended) > 1:
+                refused: Sequence[ClaimLost | None] = self._at_once(ended)
+                return refused
+            return [self._finish(lease, outcome) for lease, outcome in ended]
         finally:
-            for lease in leases:
-                self._keeper.drop(lease)
+            self.drop(some)
+
+    def _finish(self, lease: Lease, outcome: Outcome) -> ClaimLost | None:
+        try:
+            self._ledger.finish(lease, outcome)
+        except ClaimLost as error:
+            return error
+        return None
+
+    def drop(self, some: Sequence[Written]) -> None:
+        """The ledger knows how these ended: their leases are held no more."""
+        for ended, _ in some:
+            self._keeper.drop(ended.attempt.claim.lease)
+
+    def publish(
+        self, some: Sequence[Written], refused: Sequence[ClaimLost | None]
+    ) -> list[Outcome | Exception]:
+        """Give what was finished its public path; of each its outcome, or what went wrong."""
         found: list[Outcome | Exception] = [
-            error or outcome for error, outcome in zip(refused, outcomes, strict=True)
+            error or outcome for error, (_, outcome) in zip(refused, some, strict=True)
         ]
         good = [place for place, one in enumerate(found) if not _failed(one)]
         moves = [
-            (some[place].attempt.folder.folder, self._layout.published(some[place].path))
-            for place in good
+            (ended.attempt.folder.folder, self._layout.published(ended.path))
+            for ended, _ in (some[place] for place in good)
         ]
         for place, wrong in zip(good, self._publish_all(moves), strict=True):
             found[place] = wrong or found[place]
         return found
 
-    def _finish_all(self, ended: Sequence[tuple[Lease, Outcome]]) -> Sequence[ClaimLost | None]:
-        if self._at_once is not None and len(ended) > 1:
-            refused: Sequence[ClaimLost | None] = self._at_once(ended)
-            return refused
-        answers: list[ClaimLost | None] = []
-        for lease, outcome in ended:
-            try:
-                self._ledger.finish(lease, outcome)
-                answers.append(None)
-            except ClaimLost as error:
-                answers.append(error)
-        return answers
-
-    def _written(self, some: Sequence[Ended]) -> list[Outcome]:
+    def seal(self, some: Sequence[Ended]) -> list[Outcome]:
         """Seal what ended well, and keep the reason of what did not."""
         well = [(one.attempt, one.how) for one in some if isinstance(one.how, Done)]
         sealed = iter(self._seal_all([self._sealing(attempt, done) for attempt, done in well]))
@@ -248,6 +262,11 @@ class Attempts:
         data = {"attempt": lease.attempt, "token": lease.token, "usage": attempt.usage.to_dict()}
         with contextlib.suppress(LedgerError):  # what ends it matters more
             self._ledger.record(Event(kind="used", fingerprint=lease.fingerprint, data=data))
+
+
+def leases(some: Sequence[Written]) -> list[tuple[Lease, Outcome]]:
+    """These as the ledger is told of them."""
+    return [(ended.attempt.claim.lease, outcome) for ended, outcome in some]
 
 
 def _failed(ended: Outcome | Exception) -> bool:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 import socket
-from collections import deque
 from collections.abc import Callable, Mapping
 
 from benchfleet.domain.attempt import Claim
@@ -26,7 +24,7 @@ from benchfleet.engines.base import (
 )
 from benchfleet.errors import ClaimLost, LedgerAway, LedgerFull, ResultsError
 from benchfleet.ledger.base import Ledger
-from benchfleet.runner.attempt import Attempt, Ended
+from benchfleet.runner.attempt import Attempt
 from benchfleet.runner.attempts import Attempts, unwritable
 from benchfleet.runner.cancelling import Cancelling
 from benchfleet.runner.course import Course
@@ -36,10 +34,9 @@ from benchfleet.runner.inbox import Concluded, Inbox
 from benchfleet.runner.leases import LeaseKeeper
 from benchfleet.runner.sharing import Sharing
 from benchfleet.runner.slots import Slot, Slots, label
+from benchfleet.runner.writing import Writing
 
 HOLD = 0.02  # seconds in which samples wait for their verdict, to be written with it
-
-Background = Callable[[Callable[[], None]], object]  # runs what it is given soon
 
 
 class Cells:
@@ -57,15 +54,14 @@ class Cells:
         hosts: Hosts,
         filler: Filler,
         attempts: Attempts,
-        background: Background,
+        writing: Writing,
         host: str = "",
     ) -> None:
         self._ledger, self._inbox, self._keeper = ledger, inbox, keeper
         self._course, self._slots, self._hosts, self._filler = course, slots, hosts, filler
-        self._attempts, self._background = attempts, background
+        self._attempts, self._writing = attempts, writing
         self._sharing = Sharing()
         self._here = host or socket.gethostname()
-        self._ended: deque[Ended] = deque()  # to be written
         self._held: dict[str, tuple[float, Slot, Attempt]] = {}  # samples, the oldest first
         self.cancelling = Cancelling(
             ledger=ledger,
@@ -75,7 +71,6 @@ class Cells:
             slots=slots,
             abandon=self.abandon,
         )
-        self.under_way = 0  # attempts that are being written
         self.ran = 0  # attempts that ended, well or badly
 
     def begin(self, slot: Slot, claim: Claim) -> None:
@@ -198,30 +193,12 @@ class Cells:
         attempt.took = self._inbox.now() - attempt.began
         self._held.pop(attempt.key, None)
         attempt.had = self._filler.advised.memory_of(attempt)
-        self.under_way += 1
-        self._ended.append(Ended(attempt=attempt, how=how, seconds=seconds))
-        self._background(self._write_ended)
-
-    def _write_ended(self) -> None:
-        """Write and finish what has ended, in a thread of its own: what ended while the last ones
-        were written goes together."""
-        some: list[Ended] = []
-        with contextlib.suppress(IndexError):  # all of it was taken
-            while len(some) < self._attempts.together and not (some and some[-1].is_large):
-                some.append(self._ended.popleft())
-        if not some:
-            return  # who wrote others took it along
-        try:
-            found = self._attempts.end(some)
-        except Exception as error:  # noqa: BLE001 - the loop judges it, in its own thread
-            found = [error] * len(some)
-        for one, outcome in zip(some, found, strict=True):
-            self._inbox.post(Concluded(attempt=one.attempt, outcome=outcome))
+        self._writing.end(attempt, how, seconds)
 
     def concluded(self, event: Concluded) -> bool:
         """An attempt was written and finished, or could not be; whether its cell may be claimed
         again. Raises what nobody foresaw."""
-        self.under_way -= 1
+        self._writing.under_way -= 1
         self.ran += 1
         attempt, outcome, path = event.attempt, event.outcome, event.attempt.claim.path
         if isinstance(outcome, ClaimLost):

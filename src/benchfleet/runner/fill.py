@@ -20,7 +20,7 @@ from benchfleet.runner.advised import Advised
 from benchfleet.runner.backlog import Backlog
 from benchfleet.runner.bookings import Bookings
 from benchfleet.runner.devices import Devices
-from benchfleet.runner.giving import Giving
+from benchfleet.runner.giving import Claiming, Giving
 from benchfleet.runner.hosts import Hosts
 from benchfleet.runner.leases import LeaseKeeper
 from benchfleet.runner.news import News
@@ -50,6 +50,7 @@ class Filler:
         cells: dict[str, Cell],
         policy: Policy,
         now: Callable[[], float],
+        claim: Claiming,
         begin: Callable[[Slot, Claim], None],
         placing: Callable[[], Placing],
     ) -> None:
@@ -91,6 +92,7 @@ class Filler:
             straying=Straying(self.backlog, slots.seats, whither),
             wishes=Wishes(policy, slots, self.backlog),
             now=now,
+            claim=claim,
             begin=begin,
             follow=self.follow,
         )

@@ -22,6 +22,8 @@ from benchfleet.runner.straying import Straying
 from benchfleet.runner.trust import vouched
 from benchfleet.runner.wishes import Wishes
 
+Claiming = Callable[[RunnerId, Offer, int], Sequence[Claim]]  # as `Ledger.claim`
+
 _NOBODY: deque[Slot] = deque()
 _BACKFILL = 32  # cells that one claim chooses from, where they must end in time
 
@@ -52,13 +54,14 @@ class Giving:
         straying: Straying,
         wishes: Wishes,
         now: Callable[[], float],
+        claim: Claiming,
         begin: Callable[[Slot, Claim], None],
         follow: Callable[[], None],
     ) -> None:
         self._runner, self._ledger, self._keeper = runner, ledger, keeper
         self._slots, self._cells, self._backlog = slots, cells, backlog
         self._advised, self._devices, self._straying = advised, devices, straying
-        self._now, self._begin, self._follow = now, begin, follow
+        self._now, self._claim, self._begin, self._follow = now, claim, begin, follow
         self._bookings, self._wishes = bookings, wishes
         self._in_vain: set[Lane] = set()  # that a slot claimed of just now, and got nothing
 
@@ -194,7 +197,7 @@ class Giving:
         offer = Offer(
             gpus=slot.gpus, vram=vram, models=wish.models, others=wish.others, among=among
         )
-        claims = self._ledger.claim(self._runner, offer, len(slots))
+        claims = self._claim(self._runner, offer, len(slots))
         for claim in claims:
             self._keeper.hold(claim.lease)
         if claims:

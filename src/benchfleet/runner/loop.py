@@ -74,7 +74,7 @@ class Runner:
         self._course, self._slots, self._devices = parts.course, parts.slots, parts.devices
         self._filler, self._gates, self._cells = parts.filler, parts.gates, parts.cells
         self._crowd, self._machines, self._orders = parts.crowd, parts.machines, parts.orders
-        self._stopping, self._hours = parts.stopping, parts.hours
+        self._stopping, self._hours, self._writing = parts.stopping, parts.hours, parts.writing
         self._next_look = 0.0
         self._pace = Pace()
         self._woke = False  # the look before was late
@@ -128,7 +128,8 @@ class Runner:
 
     def _let_writers_end(self) -> None:
         """What is being sealed and finished is not to be released."""
-        while self._cells.under_way:
+        self._writing.let_go()
+        while self._writing.under_way:
             if isinstance(arrival := self._inbox.take(LOOK_EVERY), Concluded):
                 with contextlib.suppress(LedgerError):  # one such error ends the run already
                     self._cells.concluded(arrival)
@@ -174,10 +175,12 @@ class Runner:
         now, due = self._inbox.now(), self._cells.keep()
         if self._pace.asked:
             due = min(due, self._pace.wait(now, others=self._slots.any_busy))
+        else:
+            due = min(due, self._writing.keep())
         return min(self._next_look - now, due)
 
     def _goes_on(self) -> bool:
-        if self._cells.under_way or self._slots.any_busy or self._pace.asked:
+        if self._writing.under_way or self._slots.any_busy or self._pace.asked:
             return True
         if self._course.over:
             return False
@@ -255,7 +258,7 @@ class Runner:
     def _claim(self) -> None:
         if self._course.over or self._course.short_of_room:
             return
-        states, writing = self._course.progress.states, bool(self._cells.under_way)
+        states, writing = self._course.progress.states, bool(self._writing.under_way)
         if not self._gates.admits(states, writing=writing):
             return
         if (left := self._hours.left) is not None:

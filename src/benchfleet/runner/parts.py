@@ -18,7 +18,7 @@ from benchfleet.results.layout import Layout
 from benchfleet.results.publish import PublishAll, publish_all
 from benchfleet.results.write import AttemptFolder, SealAll, seal_all
 from benchfleet.runner.attempts import Attempts
-from benchfleet.runner.cells import Background, Cells
+from benchfleet.runner.cells import Cells
 from benchfleet.runner.course import Course
 from benchfleet.runner.crowd import Crowd
 from benchfleet.runner.fill import Filler
@@ -37,6 +37,7 @@ from benchfleet.runner.shift import Shift
 from benchfleet.runner.slots import Slots
 from benchfleet.runner.space import PLENTY, Room
 from benchfleet.runner.stopping import Stopping
+from benchfleet.runner.writing import MOMENT, Background, Writing
 
 HERE = Here()  # a machine of which nothing is known
 LOOK_EVERY = 1.0  # seconds between looks at what became claimable without an arrival
@@ -48,9 +49,10 @@ class Parts:
     Time comes from the inbox, so that the same loop runs against a simulated fleet. `serving` is
     set once there may be slots to serve, and `ending` when nothing is to be waited for any more.
     Results are written and synced by `background`, which runs what it is given soon, here or in
-    another thread; `folder` makes an attempt's folder, `seal_all` completes some and `publish_all`
-    gives them their public paths, on whatever disk there is. `placing` tells which machine may
-    have which cell, whenever that may have changed.
+    another thread; their outcomes wait for a claim no longer than `moment`. `folder` makes an
+    attempt's folder, `seal_all` completes some and `publish_all` gives them their public paths, on
+    whatever disk there is. `placing` tells which machine may have which cell, whenever that may
+    have changed.
     """
 
     def __init__(
@@ -68,6 +70,7 @@ class Parts:
         provenance: Callable[[], Mapping[str, Any]],
         random: Callable[[], float],
         background: Background,
+        moment: float = MOMENT,
         policy: Policy | None = None,
         room: Callable[[], Room] = lambda: PLENTY,
         folder: Callable[[Path], AttemptFolder] = AttemptFolder,
@@ -96,6 +99,25 @@ class Parts:
         )
         self.slots = Slots(runner[:8], engine, layout, self.course.progress)
         hosts, self.news = Hosts(engine.hosts()), News(ledger)
+        attempts = Attempts(
+            ledger,
+            layout,
+            keeper,
+            provenance=provenance,
+            random=random,
+            folder=folder,
+            seal_all=seal_all,
+            publish_all=publish_all,
+        )
+        self.writing = Writing(
+            ledger=ledger,
+            inbox=inbox,
+            course=self.course,
+            slots=self.slots,
+            attempts=attempts,
+            background=background,
+            moment=moment,
+        )
         self.filler = Filler(
             runner=runner,
             ledger=ledger,
@@ -107,6 +129,7 @@ class Parts:
             cells={str(cell.fingerprint): cell for cell in cells},
             policy=policy or registry.load("policies", DEFAULT)(),
             now=inbox.now,
+            claim=self.writing.claim,
             begin=lambda slot, claim: self.cells.begin(slot, claim),
             placing=placing,
         )
@@ -124,17 +147,8 @@ class Parts:
             hosts=hosts,
             filler=self.filler,
             host=here.host,
-            attempts=Attempts(
-                ledger,
-                layout,
-                keeper,
-                provenance=provenance,
-                random=random,
-                folder=folder,
-                seal_all=seal_all,
-                publish_all=publish_all,
-            ),
-            background=background,
+            attempts=attempts,
+            writing=self.writing,
         )
         self.news.tell(self.cells.cancelling.follow)
         self.crowd = Crowd(

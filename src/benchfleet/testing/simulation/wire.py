@@ -125,6 +125,11 @@ class WiredLedger:
     def finish_all(self, ended: Sequence[tuple[Lease, Outcome]]) -> Sequence[ClaimLost | None]:
         """Several at once, whichever the ledger."""
         self._ask("finish", writes=True)
+        refused = self._finished(ended)
+        self._answer("finished")
+        return refused
+
+    def _finished(self, ended: Sequence[tuple[Lease, Outcome]]) -> Sequence[ClaimLost | None]:
         refused: list[ClaimLost | None] = []
         for lease, outcome in ended:
             try:
@@ -133,8 +138,18 @@ class WiredLedger:
                 refused.append(None)
             except ClaimLost as error:
                 refused.append(error)
-        self._answer("finished")
         return refused
+
+    def exchange(
+        self, ended: Sequence[tuple[Lease, Outcome]], runner: RunnerId, offer: Offer, limit: int
+    ) -> tuple[Sequence[ClaimLost | None], Sequence[Claim]]:
+        """What ended with a claim, whichever the ledger."""
+        self._ask("exchange", writes=True)
+        refused = self._finished(ended)
+        claims = self._ledger.claim(runner, offer, limit)
+        self._watch.claimed(claims)
+        self._answer("exchanged")
+        return refused, claims
 
     def release(self, leases: Sequence[Lease], reason: str) -> None:
         self._ask("release", writes=True)
