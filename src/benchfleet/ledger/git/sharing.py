@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -15,6 +14,7 @@ from benchfleet.ledger.git.address import ref_part
 from benchfleet.ledger.git.mirror import Change
 from benchfleet.ledger.git.store import Store
 from benchfleet.ledger.git.telling import Behind, Files, Told, tell
+from benchfleet.ledger.hurry import Hurry
 from benchfleet.ledger.sql import SqlLedger
 from benchfleet.ledger.sqlite.chosen_table import Do
 
@@ -32,7 +32,7 @@ class SharedTransactions(SqlLedger):
     def __init__(self, store: Store, *, patience: float, fresh: float, files: Files | None) -> None:
         super().__init__(clock=store.clock, lease=store.lease)
         self.store, self._patience, self._fresh, self._files = store, patience, fresh, files
-        self._hurry = threading.local()
+        self._hurry = Hurry()
         self._random = random.Random()  # noqa: S311 - it only spreads claims
         self._changing: Change | None = None
         self._crowd = 0  # how many seem to want what we want, when a push was refused
@@ -41,11 +41,8 @@ class SharedTransactions(SqlLedger):
     @contextmanager
     def within(self, seconds: float) -> Iterator[None]:
         """Give up what this thread asks meanwhile so soon where the remote is away."""
-        self._hurry.patience = seconds
-        try:
+        with self._hurry.within(seconds):
             yield
-        finally:
-            del self._hurry.patience
 
     def look(self) -> None:
         """Take in what happened elsewhere. Raises LedgerUnreachable."""
@@ -69,7 +66,7 @@ class SharedTransactions(SqlLedger):
         except (GitAway, GitDenied) as error:
             self._tried = time.monotonic()
             self._away_since = since = self._away_since or self._tried
-            if self._tried - since > self._patience or hasattr(self._hurry, "patience"):
+            if self._tried - since > self._patience or self._hurry:
                 raise self.store.plain(error) from error
             return otherwise
         except GitError as error:
@@ -97,7 +94,7 @@ class SharedTransactions(SqlLedger):
         LedgerUnreachable; what was pushed then, and may have gone through, is added to `unheard`.
         """
         usual = self._patience if patience is None else patience
-        until = time.monotonic() + getattr(self._hurry, "patience", usual)
+        until = time.monotonic() + self._hurry.patience(usual)
         pauses, behind, refused = iter(_PAUSES), False, 0
         answers: list[Any] = []
         told = Told()

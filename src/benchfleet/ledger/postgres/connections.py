@@ -20,6 +20,7 @@ from benchfleet.errors import (
     LedgerTooNew,
     LedgerUnreachable,
 )
+from benchfleet.ledger.hurry import Hurry
 from benchfleet.ledger.postgres.statements import Value, statement
 from benchfleet.ledger.sql import read_statements
 
@@ -104,16 +105,7 @@ class Connections:
         self._lock = threading.Lock()
         self._idle: list[_Line] = []
         self._closed = threading.Event()
-        self._hurry = threading.local()
-
-    @contextmanager
-    def within(self, seconds: float) -> Iterator[None]:
-        """What this thread asks meanwhile is given up so soon where the server is away."""
-        self._hurry.patience = seconds
-        try:
-            yield
-        finally:
-            del self._hurry.patience
+        self.hurry = Hurry()
 
     def close(self) -> None:
         self._closed.set()
@@ -174,7 +166,7 @@ class Connections:
     @contextmanager
     def lent(self, ask: Callable[[_Line], T]) -> Iterator[T]:
         """The same, with the connection kept for whoever reads on."""
-        until = time.monotonic() + getattr(self._hurry, "patience", self._patience)
+        until = time.monotonic() + self.hurry.patience(self._patience)
         pauses = iter(_PAUSES)
         with ExitStack() as lent:
             while True:

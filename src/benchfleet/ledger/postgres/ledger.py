@@ -105,7 +105,7 @@ class PostgresLedger:
     @contextmanager
     def within(self, seconds: float) -> Iterator[None]:
         """Give up what this thread asks meanwhile so soon where the server is away."""
-        with self._connections.within(seconds), self._renewing.within(seconds):
+        with self._connections.hurry.within(seconds), self._renewing.hurry.within(seconds):
             yield
 
     def _now(self) -> float | None:
