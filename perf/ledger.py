@@ -431,17 +431,21 @@ class Bench:
 def compare_aged(server: Postgres, cells: int, repeats: int) -> dict[str, dict[str, list[float]]]:
     """Claims and finishes in a small campaign, in one of so many cells, and in one that has seen
     five attempts for each of its cells, ten of each that ended."""
-    fill_by_sql(server, "small", min(SMALL, cells))
+    fill_by_sql(server, "small", min(2 * SMALL, cells))  # of which one SMALL waits
     fill_by_sql(server, "new", cells)
     age(server, fill_by_sql(server, "aged", cells), cells, 10)
     server.sql("vacuum analyze")
     rates: dict[str, dict[str, list[float]]] = {}
     for _ in range(repeats):
-        for batch in (1, 10):
+        for batch, chosen in ((1, False), (1, True), (10, False), (10, True)):
+            how = ", a choice, exchanged" if chosen else ""
             for name in ("small", "new", "aged"):
-                opens = partial(through_postgres, server.url(), name, batch, False)
-                row = rates.setdefault(f"{cells:,} cells, batch {batch}", {}).setdefault(name, [])
-                row.append(in_processes(opens, 1, 300 * batch))
+                opens = partial(
+                    through_postgres, server.url(), name, batch, chosen, exchanges=chosen
+                )
+                heading = f"{cells:,} cells, batch {batch}{how}"
+                row = rates.setdefault(heading, {}).setdefault(name, [])
+                row.append(in_processes(opens, 1, 90 * batch))
     return rates
 
 

@@ -124,7 +124,8 @@ class Claiming:
                 self._wait_again(before)
                 continue
             claims += self._claims(taken, self._read)
-            self._ahead = max(self._ahead // 2, min(AHEAD_MAX, 2 * len(taken.begun)))
+            # Others go on: fewer are looked at by and by.
+            self._ahead = max(self._ahead * 7 // 8, min(AHEAD_MAX, 2 * len(taken.begun)))
             if not more or (ahead >= AHEAD_MAX and not (taken.claims or taken.begun)):
                 break
             ahead = min(4 * ahead, AHEAD_MAX)
@@ -156,11 +157,12 @@ class Claiming:
         return self._taking.among(runner, known, self._late, candidates, limit)
 
     def _read_ahead(self, chosen: ChosenCells, candidates: Sequence[int]) -> None:
-        """Read what the next cells are, many at once: as many as were of use the last time."""
+        """Read what the next cells are, many at once: more, while an eighth of them is of use."""
         if not candidates or candidates[0] in self._read:
             return
         used = self._reads - len(self._read)
-        self._reads = min(_READ_MAX, 2 * self._reads) if 2 * used > self._reads else _READ
+        wanted = 2 * self._reads if 8 * used > self._reads else self._reads // 2
+        self._reads = max(_READ, min(_READ_MAX, wanted))
         self._read = self._texts_of(chosen.next(self._reads) or candidates[:1])
 
     def _texts_of(self, ordinals: Sequence[int]) -> dict[int, Sequence[str]]:

@@ -33,9 +33,9 @@ class Ending:
             return None
         return self._finishing.values(self._ended, one)
 
-    def answered(self, well: bool) -> None:
-        """That statement was answered: it ended all, or it is to be asked which."""
-        ask = self._finishing.refused
+    def answered(self, ends: int) -> None:
+        """That statement ended so many; where it did not end all, it is asked which."""
+        ask, well = self._finishing.refused, ends == len(self._ended)
         self.refused = [None if well else ask(*one) for one in self._ended]
 
     def plainly(self) -> Sequence[ClaimLost | None]:

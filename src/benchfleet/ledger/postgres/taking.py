@@ -108,8 +108,8 @@ class Taking:
             ending.plainly()
             return self._connections.answer(claim, told)
         rows = self._connections.answer(exchange, [*told, *ends])
-        ending.answered(bool(rows))
-        return rows
+        ending.answered(int(rows[0][-1] or 0))
+        return [row[:-1] for row in rows if row[0] is not None]
 
 
 def _fresh(rows: Answer, claims: Mapping[int, Sequence[str]], known: Known) -> Taken:

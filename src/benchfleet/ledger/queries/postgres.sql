@@ -380,8 +380,8 @@ with given as materialized (
 select place from done;
 
 -- name: exchange_first
--- `finish_cell`, of what does not wait again, and `claim_first` after it. A row says that both were
--- done. Where none comes, nothing was claimed, and whether the attempt ended is to be asked.
+-- `finish_cell`, of what does not wait again, and `claim_first` after it. The row says last how many
+-- ended; what was not claimed is null.
 with done as (
   update cell set state = $11::text, tries = tries + $12::integer, ended_token = token,
                   expires = null, ready = null, turned = null,
@@ -396,25 +396,28 @@ with done as (
          coalesce($3::float8, extract(epoch from clock_timestamp())::float8), ordinal,
          $10::integer, $9::bigint, runner, claim_seq, claimed_at, before, $13::text
   from done
+), taken as (
+  update cell set state = 'running', attempt = 1, token = 1, runner = $1::text,
+                  claimed_at = coalesce($3::float8, extract(epoch from clock_timestamp())::float8),
+                  expires = coalesce($3::float8, extract(epoch from clock_timestamp())::float8)
+                            + $2::float8,
+                  claim_seq = nextval('event_seq_seq')
+  where ordinal = (
+    select ordinal from cell
+    where ordinal = $6::bigint and state = 'pending' and token = 0
+      and exists (select from done)
+      and (select value from meta where key = 'enrolled') = $4::text
+      and not exists (select from cell as other
+                      where other.state = 'pending' and other.token > 0 and other.turned >= $5::xid8)
+    for update skip locked)
+  returning ordinal, claimed_at
 )
-update cell set state = 'running', attempt = 1, token = 1, runner = $1::text,
-                claimed_at = coalesce($3::float8, extract(epoch from clock_timestamp())::float8),
-                expires = coalesce($3::float8, extract(epoch from clock_timestamp())::float8)
-                          + $2::float8,
-                claim_seq = nextval('event_seq_seq')
-where ordinal = (
-  select ordinal from cell
-  where ordinal = $6::bigint and state = 'pending' and token = 0
-    and exists (select from done)
-    and (select value from meta where key = 'enrolled') = $4::text
-    and not exists (select from cell as other
-                    where other.state = 'pending' and other.token > 0 and other.turned >= $5::xid8)
-  for update skip locked)
-returning ordinal, claimed_at, pg_snapshot_xmin(pg_current_snapshot());
+select ordinal, claimed_at, pg_snapshot_xmin(pg_current_snapshot()), (select count(*) from done)
+from (values (0)) as always left join taken on true;
 
 -- name: exchange_fresh
--- `finish_cells`, of what does not wait again, and `claim_fresh` after it. Rows say that all attempts
--- ended. Where none comes, nothing was claimed, and which of them ended is to be asked.
+-- `finish_cells`, of what does not wait again, and `claim_fresh` after it where all of them ended. Each
+-- row says last how many did; what was not claimed is null.
 with given as materialized (
   select * from unnest($9::bigint[], $10::bigint[], $11::integer[],
                        string_to_array($12::text, e'\x1e'), $13::integer[],
@@ -456,8 +459,9 @@ with given as materialized (
 select ordinal, claimed_at, pg_snapshot_xmin(pg_current_snapshot()), (
   select string_agg(ordinal::text, ',') from cell where ordinal = any ($6::bigint[]) and token > 0
     and exists (select from unnest(($6::bigint[])[:$7::bigint]) as wanted (number)
-                where not exists (select from taken where taken.ordinal = number)))
-from taken;
+                where not exists (select from taken where taken.ordinal = number))),
+  (select count(*) from done)
+from (values (0)) as always left join taken on true;
 
 -- name: release
 with held as materialized (
