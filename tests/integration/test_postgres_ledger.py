@@ -790,6 +790,30 @@ def test_a_claim_reads_as_few_rows_however_many_cannot_be_claimed(
         assert _blocks(connection) - before < 400
 
 
+def test_a_claim_walks_through_no_table_where_half_have_ended_and_some_wait_again(
+    opened: Callable[..., Any], postgres: Postgres
+) -> None:
+    ledger = opened()
+    ledger.enroll([sample_cell(n) for n in range(3000)])
+    claims = ledger.claim(ME, Offer(), 1500)
+    ledger.finish_all([(claim.lease, SUCCESS) for claim in claims])
+    postgres.sql(f"analyze {ledger.schema}.cell")
+    offer = Offer(among=Choice(cell.fingerprint for cell in ledger.cells()))
+    first, _ = ledger.claim(ME, offer, 2)
+    ledger.finish(first.lease, Outcome(state="failed", retry_in=1000.0))
+    ledger.release([claim.lease for claim in ledger.claim(ME, offer)], "to learn what waits again")
+    scans = (
+        f"select seq_scan from pg_stat_all_tables where relid = '{ledger.schema}.cell'::regclass"  # noqa: S608
+    )
+    with ledger._connections.one() as connection:
+        _blocks(connection)
+        before = postgres.sql(scans)
+    assert len(ledger.claim(ME, offer, 3)) == 3
+    with ledger._connections.one() as connection:
+        _blocks(connection)
+        assert postgres.sql(scans) == before
+
+
 def _blocks(connection: Any) -> int:
     """The pages that this connection's statements looked at in tables and indexes of its schema."""
     connection.execute("select pg_stat_force_next_flush()")
