@@ -31,6 +31,7 @@ from benchfleet.testing.simulation.wire import LeaseWatch, Weather, WiredLedger
 
 LEASE = 60.0  # seconds
 _WRITERS = 2
+_MOMENT = 5.0  # seconds, at most, for which outcomes wait for a claim
 _SLOW_STEP, _SLOWEST_STEP = 0.05, 3.0  # seconds
 
 
@@ -137,6 +138,7 @@ class RunnerProcess:
                 provenance=dict,
                 random=self._chance.random,
                 background=self._write_later,
+                moment=_MOMENT * self._chance.random(),
                 room=around.disk.room,
                 folder=self._folder,
                 seal_all=around.disk.sealer(self.step),
