@@ -61,8 +61,9 @@ class PatientLedger:
         self.finish_all: FinishAll | None = None
         if (finish_all := getattr(ledger, "finish_all", None)) is not None:
             self.finish_all = lambda ended: self._patiently(lambda: finish_all(ended))
+        # What ends is durable when it is told of: a disk here is waited for aside from the claims.
         self.exchange: Exchange | None = None
-        if (exchange := getattr(ledger, "exchange", None)) is not None:
+        if hasattr(ledger, "within") and (exchange := getattr(ledger, "exchange", None)):
             self._exchange: Exchange = exchange
             self.exchange = self._exchanged
         self.writers: int | None = getattr(ledger, "writers", None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 
 from benchfleet.domain.attempt import CellRecord, Claim, Lease, Outcome, RunnerId
@@ -150,6 +151,10 @@ class WiredLedger:
         self._watch.claimed(claims)
         self._answer("exchanged")
         return refused, claims
+
+    def within(self, seconds: float) -> AbstractContextManager[None]:
+        """It never waits by itself."""
+        return nullcontext()
 
     def release(self, leases: Sequence[Lease], reason: str) -> None:
         self._ask("release", writes=True)
