@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -31,19 +32,24 @@ def gpus(count: int, *, memory: int = 24, slots: int = 0, host: str = "") -> Poo
     return Pool(devices=tuple(devices), slots=slots or count)
 
 
-def lasting(seconds: Mapping[str, float], load: float = 0.0) -> Script:
-    """Cells last as long as their benchmark (or else model) says; a slot loads a model once."""
+def lasting(seconds: Mapping[str, float], load: float | Mapping[str, float] = 0.0) -> Script:
+    """Cells last as long as their benchmark (or else model) says; a slot loads a model once, and
+    those that have a time to load of their own say when they are loaded."""
     loaded: dict[str, str] = {}
 
     def script(slot: SlotId, order: Order) -> Sequence[tuple[float, SlotEvent]]:
         cell = order.cell
-        loads = load if loaded.get(slot) != cell.model.name else 0.0
+        own = load[cell.model.name] if isinstance(load, Mapping) else load
+        loads = own if loaded.get(slot) != cell.model.name else 0.0
         loaded[slot] = cell.model.name
         takes = seconds.get(cell.workload.name, seconds.get(cell.model.name, 10.0))
         spent = {"load": loads, "benchmark": takes}
         done = Done(slot=slot, attempt=order.attempt, score=SCORE, seconds=spent)
         return [
-            (0, Started(slot=slot, attempt=order.attempt, stage="benchmark")),
+            (
+                loads if isinstance(load, Mapping) else 0,
+                Started(slot=slot, attempt=order.attempt, stage="benchmark"),
+            ),
             *[
                 (loads + takes, sample(order, slot, n))
                 for n in range(order.recorded.count(b"\n"), 2)
@@ -136,6 +142,32 @@ def test_nothing_is_loaded_for_a_tail_that_the_slot_that_has_it_ends_sooner(stag
     end = stage.run(wanted, gpus(2))
     assert sorted(models_by_slot(stage).values()) == [["a"], ["b"]]
     assert end.seconds == pytest.approx(150, abs=2)
+
+
+@pytest.mark.parametrize(
+    ("slots", "drawn", "loads", "ends"),
+    [  # by model: cells, seconds of each and of the load; how often it is loaded; the end
+        (8, {"a": (12, 16, 3), "b": (3, 13, 107), "c": (12, 9, 85)}, {"a": 4, "b": 1, "c": 3}, 146),
+        (6, {"a": (24, 9, 17), "b": (2, 49, 68)}, {"a": 5, "b": 1}, 166),
+        (5, {"a": (18, 10, 16), "b": (25, 5, 164), "c": (5, 11, 6), "d": (19, 7, 22)},
+         {"a": 2, "b": 2, "c": 1, "d": 1}, 229),
+    ],
+)  # fmt: skip
+def test_a_first_run_loads_nothing_that_the_slots_that_load_it_end_sooner(
+    stage: Stage,
+    slots: int,
+    drawn: Mapping[str, tuple[int, int, int]],
+    loads: Mapping[str, int],
+    ends: float,
+) -> None:
+    stage.keeps, stage.renew_every = False, 20.0  # cells last longer than a lease
+    wanted = [sample_cell(n, model=m) for m, (count, _, _) in drawn.items() for n in range(count)]
+    times = {model: float(each) for model, (_, each, _) in drawn.items()}
+    stage.engine.script = lasting(times, {model: load for model, (_, _, load) in drawn.items()})
+    end = stage.run(wanted, gpus(slots))
+    assert end.progress.states == {"success": len(wanted)}
+    assert Counter(m for models in models_by_slot(stage).values() for m in models) == loads
+    assert end.seconds <= ends
 
 
 def test_a_slot_without_a_gpu_does_not_keep_its_model_from_cells_that_need_one(

@@ -12,7 +12,8 @@ order of enrolment: other runners on the same ledger share the work without anyb
 policy that wishes for nothing leaves the slot idle; where that would leave every slot idle the
 runner gives it whatever waits.
 
-Times are seconds, and expectations: learned from what ended, 0 for a load that nobody saw yet.
+Times are seconds, and expectations: learned from what ended. A load takes at least as long as a
+slot has been at it, and 0 where nobody began one yet.
 """
 
 from __future__ import annotations

@@ -121,6 +121,8 @@ class Cells:
         elif isinstance(event, Started):
             attempt.stage = event.stage
             slot.shown.enter(event.stage, self._inbox.now())
+            if event.stage == "benchmark":
+                self._slots.loads.end(slot.id, self._inbox.now())
             self._course.say("cell_progress", cell=attempt.claim.path, slot=slot.id)
         elif isinstance(event, Progressed):
             slot.shown.done, slot.shown.total = event.done, event.total

@@ -90,7 +90,7 @@ class Filler:
             devices=self.devices,
             bookings=self._bookings,
             straying=Straying(self.backlog, slots.seats, whither),
-            wishes=Wishes(policy, slots, self.backlog),
+            wishes=Wishes(policy, slots, self.backlog, now),
             now=now,
             claim=claim,
             begin=begin,

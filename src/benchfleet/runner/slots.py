@@ -12,6 +12,7 @@ from benchfleet.domain.usage import Rate
 from benchfleet.engines.base import Engine, Order, SlotId, SlotSpec
 from benchfleet.results.layout import Layout
 from benchfleet.runner.attempt import Attempt
+from benchfleet.runner.loads import Loads
 from benchfleet.runner.place import Pool, Shape
 from benchfleet.runner.progress import Progress, Running
 from benchfleet.runner.seats import Seats
@@ -104,7 +105,7 @@ class Slots:
         self._resting: dict[SlotId, Slot] = {}  # those that could begin a cell now
         self._busy: dict[tuple[str, int], Slot] = {}  # by fingerprint and token
         self._on: dict[Device, dict[SlotId, Slot]] = {}
-        self.tally = Tally()
+        self.tally, self.loads = Tally(), Loads()
         self._tells_hosts = False
 
     def __iter__(self) -> Iterator[Slot]:
@@ -201,6 +202,7 @@ class Slots:
             self._resting[slot.id] = slot
 
     def _end_of(self, slot: Slot) -> None:
+        self.loads.drop(slot.id)
         if slot.attempt is not None:
             lease = slot.attempt.claim.lease
             self._busy.pop((lease.fingerprint, lease.token), None)
@@ -258,6 +260,8 @@ class Slots:
         self._resting.pop(slot.id, None)
         if slot.holds != cell.need.vram:
             self.seats.promise(slot.spec.devices, slot.holds, cell.need.vram)
+        if slot.load_key != cell.model.load_key:
+            self.loads.begin(slot.id, cell.model.load_key, attempt.began)
         if (slot.load_key, slot.holds) != (cell.model.load_key, cell.need.vram):
             slot.load_key, slot.meant_for = cell.model.load_key, ""
             slot.holds = cell.need.vram

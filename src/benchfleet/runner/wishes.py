@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from benchfleet.domain.resource import Offer
 from benchfleet.policies.base import Policy, Wish, Work
@@ -16,8 +16,10 @@ from benchfleet.runner.slots import Slot, Slots
 class Wishes:
     """Asks the policy, which is shown what waits and who serves it."""
 
-    def __init__(self, policy: Policy, slots: Slots, backlog: Backlog) -> None:
-        self._policy, self._slots, self._backlog = policy, slots, backlog
+    def __init__(
+        self, policy: Policy, slots: Slots, backlog: Backlog, now: Callable[[], float]
+    ) -> None:
+        self._policy, self._slots, self._backlog, self._now = policy, slots, backlog, now
         self._none: set[tuple[object, ...]] = set()  # slots that it gives nothing now
 
     def again(self) -> None:
@@ -67,5 +69,7 @@ class Wishes:
         for lane in lanes:
             serving = self._slots.tally.serving(shape, lane.work.load_key, lane.need)
             lane.work.serving = serving - (lane.work.load_key == but)
-            lane.work.load = self._backlog.load(lane)
+            lane.work.load = self._slots.loads.seconds(
+                lane.work.load_key, self._now(), usual=self._backlog.load(lane)
+            )
         return [lane.work for lane in lanes]
