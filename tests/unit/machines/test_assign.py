@@ -6,6 +6,7 @@ import sys
 from itertools import pairwise
 from pathlib import Path
 from random import Random
+from typing import Literal
 from unittest.mock import patch
 
 import pytest
@@ -17,6 +18,7 @@ from benchfleet.machines.assign import asking, search, solver
 from benchfleet.machines.assign.alike import merged
 from benchfleet.machines.assign.apart import answered
 from benchfleet.machines.assign.asking import Asked
+from benchfleet.machines.assign.covering import covered
 from benchfleet.machines.assign.lanes import Lanes
 from benchfleet.machines.assign.problem import Group, Problem, Solution, Way
 from benchfleet.machines.assign.schedule import schedule, shares
@@ -248,21 +250,54 @@ def test_every_plan_is_whole_and_never_below_its_bound(problem: Problem) -> None
 
 
 @settings(max_examples=60, deadline=None)
-@given(problems(), st.booleans(), st.sampled_from([1.004, 1.5]))
-def test_no_plan_is_sooner_than_what_the_solver_proves(
-    problem: Problem, apart: bool, known: float
+@given(problems(), st.sampled_from(["whole", "apart", "patterns"]), st.sampled_from([1.004, 1.5]))
+def test_no_plan_is_sooner_than_what_is_proven(
+    problem: Problem, how: Literal["whole", "apart", "patterns"], known: float
 ) -> None:
     plan = walked(Lanes(problem, search.greedy(problem)), goal=0.0, seed=0)
     asked = Asked(
         problem=problem,
         known=known * ended(plan),
         bound=0.0,
-        apart=apart,
+        how=how,
         seed=0,
         limit=0.1,
         seconds=_EVER,
     )
     assert answered(asked).bound <= ended(plan) + 1e-6
+
+
+@st.composite
+def many_models(draw: st.DrawFn) -> Problem:
+    """On two machines, one of which knows few of the models."""
+    slots = {"a": draw(st.integers(1, 2)), "b": draw(st.integers(1, 3))}
+    groups, loads, brings = [], {}, {}
+    for number in range(draw(st.integers(9, 12))):
+        model = f"m{number}"
+        hosts = ("a", "b") if number < 3 else ("a",)
+        ways = {host: Way(seconds=draw(st.integers(0, 30)), model=model) for host in hosts}
+        groups.append(Group(count=draw(st.integers(1, 3)), ways=ways))
+        for host in hosts:
+            loads[host, model] = float(draw(st.integers(0, 5)))
+            brings[host, model] = float(draw(st.sampled_from([0, 0, 7, 40])))
+    return Problem(slots=slots, groups=tuple(groups), loads=loads, transfers=brings)
+
+
+@settings(max_examples=15, deadline=None)
+@given(many_models())
+def test_no_plan_is_sooner_than_what_patterns_prove(problem: Problem) -> None:
+    plan = walked(Lanes(problem, search.greedy(problem)), goal=0.0, seed=0)
+    bound = covered(problem, known=1.3 * ended(plan), bound=0.0, limit=0.1, left=lambda: _EVER)
+    assert bound <= ended(plan) + 1e-6
+
+
+def test_patterns_prove_what_counting_work_cannot() -> None:
+    """Three slots and four cells of which no two are done before 20; by their work, 13.3."""
+    ways = dict.fromkeys(("a", "b"), Way(seconds=10, model="m"))
+    slots = {"a": 2, "b": 1}
+    problem = Problem(slots=slots, groups=tuple(Group(count=1, ways=ways) for _ in range(4)))
+    bound = covered(problem, known=21.0, bound=0.0, left=lambda: _EVER)
+    assert bound == pytest.approx(20.0, rel=0.001)
 
 
 @pytest.mark.parametrize(("cells", "seed"), [(10, 3), (10, 12), (25, 12), (25, 23), (50, 13)])

@@ -1,4 +1,5 @@
-"""``python -m benchfleet.machines.assign.apart``: the process in which CP-SAT works."""
+"""``python -m benchfleet.machines.assign.apart``: the process in which CP-SAT works,
+and where a bound by patterns is found."""
 
 from __future__ import annotations
 
@@ -7,6 +8,7 @@ import pickle
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -15,13 +17,31 @@ from .model import Model
 
 
 def answered(asked: Asked, told: Callable[[float], None] = lambda bound: None) -> Answer:
-    """CP-SAT's answer; each better bound is told as it comes."""
-    model = Model(asked.problem, known=asked.known, bound=asked.bound, apart=asked.apart)
+    """The answer; each better bound is told as it comes."""
+    if asked.how == "patterns":
+        return Answer(bound=_by_patterns(asked, told))
+    apart = asked.how == "apart"
+    model = Model(asked.problem, known=asked.known, bound=asked.bound, apart=apart)
     cells, bound = model.solved(
         seed=asked.seed, limit=asked.limit, seconds=asked.seconds, told=told
     )
     hosts = frozenset(host for host in asked.problem.slots if model.apart(host))
     return Answer(bound=bound, cells=cells, apart=hosts)
+
+
+def _by_patterns(asked: Asked, told: Callable[[float], None]) -> float:
+    from .covering import covered
+
+    over = time.monotonic() + asked.seconds
+    return covered(
+        asked.problem,
+        known=asked.known,
+        bound=asked.bound,
+        seed=asked.seed,
+        limit=asked.limit,
+        left=lambda: over - time.monotonic(),
+        told=told,
+    )
 
 
 def main() -> None:

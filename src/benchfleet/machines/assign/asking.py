@@ -1,4 +1,4 @@
-"""Asking CP-SAT in a process of its own.
+"""Asking CP-SAT, or for a bound by patterns, in a process of its own.
 
 So it works while the search does, can be ended at any time, and what ends it (it has been seen to
 abort on a model without a plan) ends nothing else.
@@ -15,7 +15,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import BinaryIO
+from typing import BinaryIO, Literal
 
 from .problem import Placed, Problem
 
@@ -24,12 +24,12 @@ _PROGRAM = [sys.executable, "-m", "benchfleet.machines.assign.apart"]
 
 @dataclass(frozen=True, kw_only=True)
 class Asked:
-    """What CP-SAT is to look at, and for how long."""
+    """What is to be looked at, how, and for how long."""
 
     problem: Problem
     known: float  # seconds of a plan; one is looked for that ends sooner
     bound: float  # seconds that no plan can beat
-    apart: bool  # whether gangs of slots are told apart
+    how: Literal["whole", "apart", "patterns"]  # by CP-SAT, gangs of slots told apart or not
     seed: int
     limit: float  # in the solver's own time
     seconds: float  # by the clock, at most

@@ -6,6 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from importlib.util import find_spec
+from typing import Literal
 
 from .alike import merged, parted
 from .asking import Answer, Asked, Solving
@@ -17,11 +18,11 @@ from .walk import GOOD, ended, walked
 
 SECONDS = 9.0  # by the clock, that a plan takes at most
 _BRIEF = 0.25  # of a walk: before CP-SAT is asked, which needs a plan to begin with
-_ROUNDS = (  # of CP-SAT: how long, and whether to tell slots apart where kinds of cells are few
-    (0.2, False),
-    (0.4, True),
-    (0.4, True),
-    (0.4, True),
+_ROUNDS: tuple[tuple[Literal["whole", "apart", "patterns"], float, float], ...] = (
+    ("whole", 0.2, 1.0),  # what is asked, how long that looks, and how long the walk goes meanwhile
+    ("patterns", 1.0, 3.0),
+    ("apart", 0.4, 1.0),  # where kinds of cells are few
+    ("apart", 0.4, 1.0),
 )
 _ALONE = 10.0  # walks where there is no CP-SAT
 _FEW = 1200  # kinds of cells times slots
@@ -80,7 +81,7 @@ class _Planner:
         numbers = sum(problem.slots[host] for group in problem.groups for host in group.ways)
         with Solving(self._left) as solving:
             self.walk(_BRIEF * limit)
-            for number, (part, apart) in enumerate(_ROUNDS):
+            for number, (how, part, times) in enumerate(_ROUNDS):
                 if self.good or self._left() <= 0:
                     return
                 solving.ask(
@@ -88,14 +89,17 @@ class _Planner:
                         problem=problem,
                         known=ended(self.plan),
                         bound=self.bound,
-                        apart=apart and numbers <= _FEW,
+                        how="whole" if how == "apart" and numbers > _FEW else how,
                         seed=self._seed + number,
                         limit=part * limit,
                         seconds=self._left(),
                     )
                 )
                 self.by = "CP-SAT and search"
-                self.walk(limit)
+                if how == "patterns":
+                    self._anew(times * limit)
+                else:
+                    self.walk(times * limit)
                 self._heed(solving.answer())
                 if solving.ended:
                     self.by = "search, since CP-SAT ended abnormally"
@@ -117,6 +121,14 @@ class _Planner:
             self.plan = min(self.plan, other, key=ended)
         self._seed += len(self._starts)
         self._starts = [Lanes(self._problem, {}, placed(self.plan))]
+
+    def _anew(self, times: float) -> None:
+        """One long walk from where all began, past many worse plans."""
+        lanes = Lanes(self._problem, greedy(self._problem))
+        goal, seed = self.bound * (1 + GOOD), self._seed
+        other = walked(lanes, goal=goal, seed=seed, times=times, left=self._left)
+        self._starts.append(Lanes(self._problem, {}, placed(other)))
+        self.plan = min(self.plan, other, key=ended)
 
     def _heed(self, answer: Answer) -> None:
         """Go on from what CP-SAT found, too."""

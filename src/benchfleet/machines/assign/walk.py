@@ -38,7 +38,7 @@ def walked(
 ) -> list[Piece]:
     """The best plan met on a walk from here, on which blocks keep their forms; `times` as long as
     is usual, and not far where the plan is `good`. One that ends by `goal` is good enough, and
-    none is looked for when no seconds are `left`."""
+    none is looked for when no seconds are `left`; it cools sooner where they would not suffice."""
     cells = sum(lanes.counts.values())
     moves = round(times * min(max(_MOVES // max(1, cells), _FEWEST), _EACH * cells))
     most = _WARM if good else _HEAT / max(_FEW, cells)
@@ -46,10 +46,14 @@ def walked(
     end = ended(best)
     walk = _Walk(lanes, seed)
     walk.aim(_aim(end, goal))
+    begin = now = left()
     for done in range(moves):
-        if end <= goal or (done % _LOOK == 0 and left() <= 0):
+        if done % _LOOK == 0:
+            now = left()
+        if end <= goal or now <= 0:
             break
-        heat = (most * end * (1 - done / moves)) ** 2
+        part = done / moves if begin == inf else max(done / moves, 1 - now / begin)
+        heat = (most * end * (1 - part)) ** 2
         if walk.step(heat) and lanes.end() < end * (1 - _LEAST / 2):
             pieces = lanes.pieces()
             if (sooner := ended(pieces)) < end:
