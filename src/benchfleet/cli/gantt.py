@@ -78,7 +78,7 @@ def svg(plan: Assignment, *, title: str) -> str:
     left = max([_LEFT, *(12 + 7 * len(name) for name, _ in found)])
     top = 70
     foot = top + _ROW * len(found)
-    keys = list(_keys(models, left))
+    keys = list(_keys([*models, _SETUP] if plan.setups else models, left))
     height = foot + 46 + 20 * (1 + max((line for _, line, _ in keys), default=0))
     width = left + _SPAN + _RIGHT
     scale = _SPAN / plan.makespan if plan.makespan else 0.0
@@ -151,17 +151,18 @@ def _tick(after: float) -> str:
     if seconds >= _HOUR:
         hours, rest = divmod(seconds, _HOUR)
         return f"{hours} h" if not rest else f"{hours} h {rest // _MINUTE}"
-    return f"{seconds // _MINUTE} min" if seconds >= _MINUTE else f"{seconds} s"
+    minutes, rest = divmod(seconds, _MINUTE)
+    return f"{rest} s" if not minutes else f"{minutes} min" if not rest else f"{minutes} min {rest}"
 
 
 def _models(plan: Assignment) -> list[str]:
     return list(dict.fromkeys(one.cell.model.name for one in plan.given))
 
 
-def _keys(models: Sequence[str], left: int) -> Iterator[tuple[int, int, str]]:
+def _keys(names: Sequence[str], left: int) -> Iterator[tuple[int, int, str]]:
     """Where each entry of the legend stands: pixels, line, name."""
     x, line = left, 0
-    for name in (*models, _SETUP):
+    for name in names:
         size = 40 + 7 * len(name)
         if x + size > left + _SPAN and x > left:
             x, line = left, line + 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -151,6 +152,26 @@ def test_the_plan_is_drawn(study: Campaign) -> None:
     assert "one after the other; no plan takes less than" in headline(plan)
     assert any(line.startswith("desktop") for line in text(plan))
     assert list(text(plan))[-1].endswith("░ bringing and loading a model")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "ticks"),
+    [
+        (110, ["0 s", "20 s", "40 s", "1 min", "1 min 20", "1 min 40"]),
+        (5500, ["0 s", "20 min", "40 min", "1 h", "1 h 20"]),
+    ],
+)
+def test_each_line_of_the_picture_has_a_time_of_its_own(
+    study: Campaign, seconds: float, ticks: list[str]
+) -> None:
+    plan = replace(_plan(study, SMALL), makespan=seconds)
+    found = re.findall(r'text-anchor="(?:middle|end)" fill="#555">([^<]*)<', svg(plan, title=""))
+    assert found == ticks
+
+
+def test_a_plan_that_loads_nothing_has_no_word_for_it(study: Campaign) -> None:
+    plan = replace(_plan(study, SMALL), setups=[])
+    assert "bringing and loading" not in svg(plan, title="")
 
 
 def test_a_cell_too_short_to_see_is_drawn_all_the_same(study: Campaign) -> None:
