@@ -145,7 +145,7 @@ def summary(told: Mapping[str, Any]) -> Iterator[str]:
     results, judged = told["results"], told["results"]["eligibility"]
     system, cpu, ram, disk = (results[name] for name in ("system", "cpu", "memory", "storage"))
     speed, llm = results["benchmark"], results["llm"]
-    yield f"{told['hostname']}: tier {judged['machine_tier']} · {judged['recommended_role']}"
+    yield f"{told['hostname']}: {standing(judged)}"
     yield (
         f"system    {system['system']} {system['release']} {system['machine']}, "
         f"Python {system['python']}"
@@ -172,7 +172,10 @@ def summary(told: Mapping[str, Any]) -> Iterator[str]:
         f"{one['name']} ({gigabytes(one['size'])})" for one in (*llm["hub"], *ollama["models"])
     ]
     yield f"models    {', '.join(models) or 'none lie here'}"
-    links = [f"{name} {_rate(link['speed'])}" for name, link in results["network"]["links"].items()]
+    links = [
+        f"{name} {_rate(link['speed']) if link['speed'] else 'of unknown speed'}"
+        for name, link in results["network"]["links"].items()
+    ]
     yield f"network   {', '.join(links) or 'no link is up'}"
     rules = {name: held for name, held in judged.items() if isinstance(held, bool)}
     yield f"may run   {', '.join(name for name, held in rules.items() if held) or 'nothing'}"
@@ -181,6 +184,12 @@ def summary(told: Mapping[str, Any]) -> Iterator[str]:
     for kind, lines in (("advice", told["recommendations"]), ("warning", told["warnings"])):
         for line in lines:
             yield f"{kind:<9} {line}"
+
+
+def standing(judged: Mapping[str, Any]) -> str:
+    """``tier 3 · runs everything``; a tier of the campaign's own may have no role."""
+    role = judged["recommended_role"]
+    return f"tier {judged['machine_tier']}{f' · {role}' if role else ''}"
 
 
 def _gpus(gpu: Mapping[str, Any], speed: Mapping[str, Any]) -> Iterator[str]:

@@ -14,6 +14,7 @@ from benchfleet.campaign.inventory import known_hosts_of
 from benchfleet.cli import fleet
 from benchfleet.cli.forecast import recommended
 from benchfleet.cli.hosts_check import check
+from benchfleet.cli.probe import standing
 from benchfleet.cli.words import printable, shown_path
 from benchfleet.domain.eligibility import default
 from benchfleet.domain.host import Host
@@ -92,5 +93,4 @@ def show(arguments: argparse.Namespace, found: list[Probed]) -> None:
             continue
         judged = one.told["results"]["eligibility"]
         file = shown_path((arguments.out / report.file_name(one.host)).absolute())
-        said = f"tier {judged['machine_tier']} · {judged['recommended_role']}"
-        print(printable(f"{one.host}: {said} → {file}"))
+        print(printable(f"{one.host}: {standing(judged)} → {file}"))

@@ -124,6 +124,6 @@ class Placing:
 
 def _remedy(host: str) -> str:
     """What to do about a machine without a report; ``""`` is the runner's own."""
-    if not host:
-        return "Is it one of these, say so by BENCHFLEET_HOST; else `benchfleet probe` it"
-    return "Is it one of these, call it so in the inventory; else `benchfleet probe --machines`"
+    how = "call it so in the inventory" if host else "say so by BENCHFLEET_HOST"
+    more = " --machines" if host else ""
+    return f"Is it one of these, {how}; else `benchfleet probe{more} --ledger` it"

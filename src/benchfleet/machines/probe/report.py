@@ -195,6 +195,8 @@ def read(told: Any, shown: str) -> Capability:
         )
     results = dict(_part(told, "results")) or _rich(told)
     hostname = str(told.get("hostname") or _part(results, "system").get("hostname") or "")
+    if not hostname:
+        raise BenchfleetError(f"{shown} is no whole capability report: it names no hostname")
     try:
         path_part(hostname)
         _in_bytes(results)
