@@ -43,6 +43,7 @@ from benchfleet.runner.inbox import (
     LedgerGone,
     NoRoom,
     RealInbox,
+    Said,
 )
 from benchfleet.runner.leases import LeaseKeeper
 from benchfleet.runner.loop import RunEnd, Runner
@@ -96,7 +97,7 @@ def run_cells(
         with contextlib.suppress(LedgerFull):
             bench.tell(ledger)
         public = partial(scribe.publish_all if scribe else publish_all, leave=empty.leave)
-        sender = _sender(bench, ledger, public)
+        sender = _sender(bench, ledger, public, inbox)
         runner = Runner(
             Parts(
                 runner=RunnerId(os.urandom(16).hex()),
@@ -151,11 +152,18 @@ def run_cells(
         ledger.close()
 
 
-def _sender(bench: Bench, ledger: Ledger, public: PublishAll) -> Sender | None:
+def _sender(bench: Bench, ledger: Ledger, public: PublishAll, inbox: RealInbox) -> Sender | None:
     """What puts results to the campaign's place, where it has one."""
     if (place := bench.place()) is None:
         return None
-    sender = Sender(ledger, bench.layout, place, host=bench.host, publish_all=public)
+    sender = Sender(
+        ledger,
+        bench.layout,
+        place,
+        host=bench.host,
+        publish_all=public,
+        say=lambda message: inbox.post(Said(message=message)),
+    )
     sender.start()
     return sender
 

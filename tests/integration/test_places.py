@@ -95,6 +95,8 @@ def test_a_store_that_is_gone_is_away_and_a_bucket_that_is_none_refuses(
     digest = seal(tmp_path / "one", sample_cell())
     with pytest.raises(ResultsError, match="refuses") as refused:
         ObjectPlace("s3://no-such-bucket-here", "study").put(tmp_path / "one", PATH, digest)
+    with pytest.raises(ResultsError, match="refuses: The specified bucket does not exist"):
+        ObjectPlace("s3://no-such-bucket-there", "study").fetch([PATH], tmp_path / "came")
     assert not isinstance(refused.value, PlaceUnreachable)
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
     monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import queue
 import threading
 from collections.abc import Collection, Mapping
 from dataclasses import replace
@@ -33,6 +34,7 @@ class Lab:
         self.inside = FolderPlace(f"file://{folder}/srv", "study")
         self.away: ResultsError | None = None
         self.puts: list[str] = []
+        self.said: queue.SimpleQueue[str] = queue.SimpleQueue()
 
     @property
     def shown(self) -> str:
@@ -51,7 +53,7 @@ class Lab:
         self.inside.fetch(paths, into)
 
     def sender(self) -> Sender:
-        return Sender(self.ledger, self.layout, self, host="lab1")
+        return Sender(self.ledger, self.layout, self, host="lab1", say=self.said.put)
 
     def finish(self, number: int, sender: Sender | None = None) -> str:
         """Run a cell to its end; with a sender its result becomes public."""
@@ -98,6 +100,20 @@ def test_what_could_not_be_put_goes_first_the_next_time(lab: Lab) -> None:
         threading.Event().wait(0.01)
     assert lab.stored() == [path]
     assert again.waiting == 0
+
+
+def test_what_keeps_results_from_the_place_is_said_once_while_the_run_goes_on(lab: Lab) -> None:
+    lab.away = PlaceUnreachable("the lab is dark")
+    sender = lab.sender()
+    sender.start()
+    lab.finish(0, sender)
+    assert lab.said.get(timeout=60) == "results wait here: the lab is dark"
+    lab.away = None
+    assert lab.said.get(timeout=60) == f"results go to {lab.shown} again"
+    sender.finish()
+    while not sender.ended:
+        threading.Event().wait(0.01)
+    assert lab.said.empty()
 
 
 def test_one_result_that_is_refused_does_not_hold_up_the_others(lab: Lab) -> None:

@@ -67,6 +67,13 @@ class LedgerBack:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Said:
+    """A thread of the runner has something to say."""
+
+    message: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class Changed:
     """Others made cells claimable."""
 
@@ -87,6 +94,7 @@ Arrival = (
     | NoRoom
     | LedgerGone
     | LedgerBack
+    | Said
     | Changed
     | Measured
 )

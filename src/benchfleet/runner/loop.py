@@ -34,6 +34,7 @@ from benchfleet.runner.inbox import (
     LedgerGone,
     Measured,
     NoRoom,
+    Said,
 )
 from benchfleet.runner.outlook import outlook
 from benchfleet.runner.pace import Pace
@@ -283,6 +284,8 @@ class Runner:
         elif isinstance(arrival, LedgerGone):
             told = f"{arrival.why}; what runs goes on, and nothing is begun"
             self._course.say("warning", message=told)
+        elif isinstance(arrival, Said):
+            self._course.say("warning", message=arrival.message)
         elif isinstance(arrival, Changed):
             if not self._slots.any_busy or self._slots.idle:  # not all at once: many hear it
                 self._next_look = min(self._next_look, self._inbox.now() + HERD * self._random())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from benchfleet.domain.event import Event
@@ -33,9 +33,11 @@ class Sender:
         *,
         host: str,
         publish_all: PublishAll = publish_all,
+        say: Callable[[str], object] = lambda message: None,
     ) -> None:
         self._ledger, self._layout, self._place, self._host = ledger, layout, place, host
         self._outbox, self._publish_all = Outbox(layout), publish_all
+        self._say, self._said = say, ""  # in words, while the run goes on; what was said last
         self._something = threading.Event()
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._keep_sending, name="sender", daemon=True)
@@ -90,10 +92,19 @@ class Sender:
                 self.problem, tries = str(error) or type(error).__name__, tries + 1
             if over:
                 return
+            self._tell_problem()
             if tries:
                 self._over.wait(_PAUSES[min(tries, len(_PAUSES)) - 1])
             else:
                 self._something.wait()
+
+    def _tell_problem(self) -> None:
+        """Say once what keeps results from the place, and that they go there again."""
+        if self.problem and not self._said:
+            self._say(f"results wait here: {self.problem}")
+        elif self._said and not self.problem:
+            self._say(f"results go to {self._place.shown} again")
+        self._said = self.problem
 
     def send(self) -> bool:
         """Put all that waits; whether nothing is left to be tried again."""

@@ -51,9 +51,7 @@ class ObjectPlace:
         with self._plain_errors():
             for path in paths:
                 check_path(path)
-                try:
-                    content = files.cat_file(f"{root}/{path}/{CELL}")
-                except FileNotFoundError:
+                if (content := _seal_of(files, f"{root}/{path}/{CELL}")) is None:
                     continue
                 found[path] = hashlib.sha256(content).hexdigest()
         return found
@@ -63,9 +61,7 @@ class ObjectPlace:
         with self._plain_errors():
             for path in paths:
                 check_path(path)
-                try:
-                    content = files.cat_file(f"{root}/{path}/{CELL}")
-                except FileNotFoundError:
+                if (content := _seal_of(files, f"{root}/{path}/{CELL}")) is None:
                     continue
                 folder = into / path
                 folder.mkdir(parents=True)
@@ -95,6 +91,17 @@ class ObjectPlace:
 
     def _plain_errors(self) -> _PlainErrors:
         return _PlainErrors(self.shown)
+
+
+def _seal_of(files: Any, file: str) -> bytes | None:
+    """A cell.json; None where there is none. Raises FileNotFoundError without the very bucket."""
+    try:
+        content: bytes = files.cat_file(file)
+    except FileNotFoundError as error:
+        if "bucket does not exist" in str(error):
+            raise
+        return None
+    return content
 
 
 class _PlainErrors:
