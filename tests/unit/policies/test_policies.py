@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import heapq
 import random
-import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 import pytest
 
 from benchfleet import registry
-from benchfleet.domain.cell import Cell
 from benchfleet.errors import UnknownName
 from benchfleet.policies.base import Policy, Wish, Work
 from benchfleet.policies.warm_first import WarmFirst
@@ -144,31 +141,3 @@ def test_a_model_is_loaded_by_no_more_slots_than_gain_by_it() -> None:
     models = ["a"] * 40 + ["b"] * 2
     _, loads = makespan(WarmFirst(), models, [10.0] * 42, 4, 100.0)
     assert sum(model == "b" for _, model in loads) == 1
-
-
-def test_the_recipe_of_the_readme_makes_a_policy(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "mine.py").write_text(
-        "from benchfleet.policies.base import Wish\n"
-        "class Mine:\n"
-        "    def rank(self, cell, expected):\n"
-        "        return float(len(cell.config.name))\n"
-        "    def wish(self, loaded, works):\n"
-        "        return Wish()\n"
-    )
-    installed = tmp_path / "mine-1.dist-info"
-    installed.mkdir()
-    (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: mine\nVersion: 1\n")
-    (installed / "entry_points.txt").write_text("[benchfleet.policies]\nmine = mine:Mine\n")
-    monkeypatch.syspath_prepend(str(tmp_path))
-    registry._entry_points.cache_clear()
-    try:
-        made: Policy = registry.load("policies", "mine")()
-        assert "mine" in registry.names("policies")
-    finally:
-        registry._entry_points.cache_clear()
-        sys.modules.pop("mine", None)
-    cell: Cell = sample_cell(config="sink")
-    assert made.rank(cell, None) == 4.0
-    assert made.wish("", []) == Wish()
