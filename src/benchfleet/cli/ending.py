@@ -8,11 +8,12 @@ import json
 import signal
 import sys
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TextIO
 
 from benchfleet.bench import Bench
 from benchfleet.cli import options, phased
+from benchfleet.cli.elsewhere import told_elsewhere
 from benchfleet.cli.words import printable, shown_path
 from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.cell import Cell
@@ -77,8 +78,8 @@ def conclude(
             print(json.dumps(summarised(bench, cells, records, end), indent=2), flush=True)
         else:
             show_end(arguments, bench, comparison, end, gone, phases)
-            told = *_elsewhere(arguments, elsewhere.values()), *_unsent(bench, end)
-            for line in (*told, *_kept_back(*where.kept_back(records))):
+            there = told_elsewhere(arguments, elsewhere.values(), "elsewhere  {results}")
+            for line in (*there, *_unsent(bench, end), *_kept_back(*where.kept_back(records))):
                 print(printable(line))
             sys.stdout.flush()
     if end.interrupted:
@@ -92,16 +93,6 @@ def standings_of_all(bench: Bench) -> list[Standing]:
     """How the campaign's phases stand, whatever part of it was run."""
     cells = bench.cells() if bench.campaign.phases else []
     return bench.phases(cells, bench.records(cells)) if cells else []
-
-
-def _elsewhere(arguments: argparse.Namespace, places: Iterable[str]) -> list[str]:
-    """How many results are not here, where they are, and how they come."""
-    counts = Counter(places)
-    if not counts:
-        return []
-    where = ", ".join(f"{count} at {place}" for place, count in sorted(counts.items()))
-    merge = options.same_choice(arguments, "merge")
-    return [f"elsewhere  {counted(counts.total(), 'result')} ({where}); bring them here: {merge}"]
 
 
 def _kept_back(results: int, large: int) -> list[str]:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from benchfleet.bench import Bench
-from benchfleet.cli import options
+from benchfleet.cli.elsewhere import told_elsewhere
 from benchfleet.cli.waiting import shown_as
 from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.cell import Cell
@@ -67,7 +67,7 @@ def verified(
     elsewhere = Whereabouts(bench).elsewhere(gone)
     absent = {record.path for record in gone if record.fingerprint in elsewhere}
     wrong = [one for path, one in found.items() if one is not None and path not in absent]
-    notes = _elsewhere(arguments, elsewhere.values())
+    notes = told_elsewhere(arguments, elsewhere.values(), "{results} elsewhere, not looked at")
     if arguments.deep:
         unsound = {one.path for one in wrong}
         sound = [r for r in records if r.state == "success" and r.path not in unsound | absent]
@@ -107,17 +107,6 @@ def told(
             if lacking[state]
         },
     )
-
-
-def _elsewhere(arguments: argparse.Namespace, places: Iterable[str]) -> list[str]:
-    """Where results are that are not here, and so were not looked at."""
-    counts = Counter(places)
-    if not counts:
-        return []
-    where = ", ".join(f"{count} at {place}" for place, count in sorted(counts.items()))
-    merge = options.same_choice(arguments, "merge")
-    shown = counted(counts.total(), "result")
-    return [f"{shown} elsewhere, not looked at ({where}); bring them here: {merge}"]
 
 
 def _goes_on(bench: Bench) -> bool:
