@@ -15,7 +15,7 @@ from benchfleet.campaign.choose import choose
 from benchfleet.campaign.load import load_campaign
 from benchfleet.campaign.units import size
 from benchfleet.cli import options, plans
-from benchfleet.cli.assigning import Assignment, Given
+from benchfleet.cli.assignment import Assignment, Given
 from benchfleet.cli.gantt import headline, svg, text
 from benchfleet.cli.words import duration, printable, shown_path
 from benchfleet.domain.words import counted

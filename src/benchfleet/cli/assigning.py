@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from benchfleet.campaign.base import Campaign
+from benchfleet.cli.assignment import Assignment, Given
 from benchfleet.cli.estimates import Estimates
 from benchfleet.cli.fitting import Fitting, opens_model, slots_of
 from benchfleet.domain.attempt import CellRecord
@@ -23,46 +24,6 @@ Variants = Literal["faster", "needed", "mixed"]
 _NONE: Mapping[str, str] = {}
 _LEAST = 0.1  # of the planner's time, for each phase
 BANDWIDTH = 12.5e6  # bytes a second of a link that tells no speed: 100 Mbit/s
-
-
-@dataclass(frozen=True, kw_only=True)
-class Given:
-    """A cell on a machine, and when the plan has it run there."""
-
-    cell: Cell  # in the form that is run there
-    declared: Cell  # as the campaign has it; the same where it is run in full
-    host: str
-    slots: tuple[int, ...]
-    begin: float
-    end: float
-
-
-@dataclass(frozen=True, kw_only=True)
-class Assignment:
-    """The whole plan."""
-
-    given: Sequence[Given]
-    setups: Sequence[Piece]  # loading, with the time of the plan
-    nowhere: Mapping[str, str]  # cells, by id, that fit no machine, each with the reason
-    done: int
-    running: Sequence[Given]  # where they run already, which the plan leaves to them
-    failed: int  # of those that are given: they wait for `retry`
-    slots: Mapping[str, int]  # by machine
-    makespan: float
-    bound: float
-    phases: Mapping[str, tuple[float, float]]  # when each begins and ends; "" without phases
-    times: Mapping[str, int]  # how many cells' times are known by what
-    by: str  # what found it
-    notes: Sequence[str] = ()
-
-    @property
-    def gap(self) -> float:
-        return self.makespan / self.bound - 1 if self.bound else 0.0
-
-    @property
-    def sequential(self) -> float:
-        """Seconds of all that is done, one after the other, each where the plan has it."""
-        return sum(g.end - g.begin for g in self.given) + sum(p.end - p.begin for p in self.setups)
 
 
 @dataclass

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from html import escape
 
-from benchfleet.cli.assigning import Assignment
+from benchfleet.cli.assignment import Assignment
 from benchfleet.cli.words import duration
 
 _WIDTH = 60  # characters of the longest bar

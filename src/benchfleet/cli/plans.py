@@ -11,7 +11,8 @@ from typing import Any
 from benchfleet.bench import Bench
 from benchfleet.cli import holding
 from benchfleet.cli.assigned import tasks_file
-from benchfleet.cli.assigning import Assigner, Assignment, Given, Variants
+from benchfleet.cli.assigning import Assigner, Variants
+from benchfleet.cli.assignment import Assignment, Given
 from benchfleet.cli.planning import with_paths
 from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.cell import Cell

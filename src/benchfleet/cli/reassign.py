@@ -14,7 +14,7 @@ from typing import Any
 
 from benchfleet.bench import Bench
 from benchfleet.cli import holding, options, plans
-from benchfleet.cli.assigning import Assignment
+from benchfleet.cli.assignment import Assignment
 from benchfleet.cli.words import duration, printable, shown_path
 from benchfleet.domain import plan as told
 from benchfleet.domain.attempt import CellRecord

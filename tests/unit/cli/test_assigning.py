@@ -11,7 +11,8 @@ import pytest
 
 from benchfleet.campaign.base import Campaign
 from benchfleet.campaign.load import load_campaign
-from benchfleet.cli.assigning import Assigner, Assignment
+from benchfleet.cli.assigning import Assigner
+from benchfleet.cli.assignment import Assignment
 from benchfleet.cli.gantt import headline, svg, text
 from benchfleet.domain.attempt import CellRecord, Outcome
 from benchfleet.domain.cell import Cell
