@@ -78,10 +78,10 @@ def simulated(slots: int, cells: int, work: Path, *, before: int, most: int) -> 
     from benchfleet.engines.base import SlotSpec
     from benchfleet.ledger.sqlite.ledger import SqliteLedger
     from benchfleet.results.layout import Layout
-    from benchfleet.runner.leases import LeaseKeeper
     from benchfleet.runner.loop import Runner
     from benchfleet.runner.parts import Parts as RunnerParts
-    from benchfleet.runner.place import Pool
+    from benchfleet.runner.slots.place import Pool
+    from benchfleet.runner.trying.leases import LeaseKeeper
     from benchfleet.testing.samples import sample_cell
     from benchfleet.testing.simulation.disk import NoFolder
     from benchfleet.testing.simulation.engine import SimulatedEngine

@@ -29,16 +29,16 @@ from benchfleet.engines.base import (
 from benchfleet.ledger.memory import MemoryLedger
 from benchfleet.policies.base import Policy
 from benchfleet.results.layout import Layout
-from benchfleet.runner.gates import Gating
+from benchfleet.runner.ending.writing import MOMENT
 from benchfleet.runner.inbox import Arrival, LeaseLost
-from benchfleet.runner.leases import LeaseKeeper
 from benchfleet.runner.loop import RunEnd, Runner
 from benchfleet.runner.parts import Parts
-from benchfleet.runner.place import Pool
 from benchfleet.runner.progress import Notice, Progress
 from benchfleet.runner.shift import Shift
+from benchfleet.runner.slots.place import Pool
 from benchfleet.runner.space import PLENTY, Room
-from benchfleet.runner.writing import MOMENT
+from benchfleet.runner.trying.leases import LeaseKeeper
+from benchfleet.runner.waiting.gates import Gating
 from benchfleet.testing.clock import FakeClock
 from benchfleet.testing.samples import sample_cell
 from benchfleet.testing.simulation.disk import NoFolder

@@ -14,7 +14,7 @@ from benchfleet.results.layout import Layout
 from benchfleet.results.publish import publish
 from benchfleet.results.verify import Finding, Verifier
 from benchfleet.results.write import AttemptFolder, Verdict
-from benchfleet.runner.repair import Repaired, repair
+from benchfleet.runner.mending.repair import Repaired, repair
 from benchfleet.testing import sample_cell
 
 SAMPLES = 3

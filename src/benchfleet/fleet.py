@@ -17,7 +17,7 @@ from benchfleet.engines.base import Engine, Post, Waiting
 from benchfleet.ledger.base import DEFAULT_LEASE
 from benchfleet.machines.devices import CPU_SLOTS, MOST_PER_GPU, chosen_devices, cores
 from benchfleet.runner.inbox import RealInbox
-from benchfleet.runner.place import Pool
+from benchfleet.runner.slots.place import Pool
 
 
 def choose_pool(asked: Machine) -> Pool:

@@ -32,8 +32,10 @@ from benchfleet.results.disk import EmptyFolders, make_folder
 from benchfleet.results.publish import PublishAll, publish_all
 from benchfleet.results.scribe import Scribe
 from benchfleet.results.write import AttemptFolder, seal_all
-from benchfleet.runner.attempts import MOST, Attempts
-from benchfleet.runner.gates import Gating
+from benchfleet.runner.carrying.sending import Sender
+from benchfleet.runner.ending.attempts import MOST, Attempts
+from benchfleet.runner.ending.patience import PatientLedger
+from benchfleet.runner.ending.writers import Writers
 from benchfleet.runner.inbox import (
     Broken,
     Changed,
@@ -45,17 +47,15 @@ from benchfleet.runner.inbox import (
     RealInbox,
     Said,
 )
-from benchfleet.runner.leases import LeaseKeeper
 from benchfleet.runner.loop import RunEnd, Runner
-from benchfleet.runner.orders import Here
+from benchfleet.runner.mending.rescore import Rescored, Rescorer
+from benchfleet.runner.orders.orders import Here
 from benchfleet.runner.parts import Parts
-from benchfleet.runner.patience import PatientLedger
 from benchfleet.runner.progress import Observer
-from benchfleet.runner.rescore import Rescored, Rescorer
-from benchfleet.runner.sending import Sender
 from benchfleet.runner.shift import Shift
 from benchfleet.runner.space import room
-from benchfleet.runner.writers import Writers
+from benchfleet.runner.trying.leases import LeaseKeeper
+from benchfleet.runner.waiting.gates import Gating
 
 WRITERS = 4  # threads that write and sync results; those that wait for the disk are served together
 CHANNELS = 1  # of these threads, that are served by a process of its own at a time

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from benchfleet.cli.main import main
-from benchfleet.runner import adapt, crowd
+from benchfleet.runner.slots import adapt, crowd
 
 from .conftest import MOCK, User, well
 

@@ -22,7 +22,7 @@ from benchfleet.results.archive import WHAT, Attic, Item, packed_attempts
 from benchfleet.results.arrivals import refusal
 from benchfleet.results.samples import earlier_samples
 from benchfleet.results.write import AttemptFolder
-from benchfleet.runner.rebuild import rebuild
+from benchfleet.runner.mending.rebuild import rebuild
 from benchfleet.testing import sample_cell
 from study import Study
 

@@ -14,8 +14,8 @@ from benchfleet.ledger.git.ledger import GitLedger
 from benchfleet.ledger.memory import MemoryLedger
 from benchfleet.results.earlier import Entry
 from benchfleet.results.layout import Layout
-from benchfleet.runner.imported import Imported, import_results
-from benchfleet.runner.rebuild import Rebuilt, rebuild
+from benchfleet.runner.mending.imported import Imported, import_results
+from benchfleet.runner.mending.rebuild import Rebuilt, rebuild
 from benchfleet.testing import sample_cell
 from repositories import git, make_bare
 

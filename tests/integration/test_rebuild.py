@@ -22,8 +22,8 @@ from benchfleet.ledger.sqlite.ledger import SqliteLedger
 from benchfleet.results.layout import Layout
 from benchfleet.results.publish import publish
 from benchfleet.results.write import AttemptFolder, Verdict
-from benchfleet.runner.rebuild import rebuild, take_in_found
-from benchfleet.runner.recover import Recovered, publish_what_was_committed
+from benchfleet.runner.mending.rebuild import rebuild, take_in_found
+from benchfleet.runner.mending.recover import Recovered, publish_what_was_committed
 from benchfleet.testing import FakeClock, sample_cell
 from stage import Stage, cells
 

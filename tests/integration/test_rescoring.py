@@ -18,9 +18,9 @@ from benchfleet.domain.resource import Offer
 from benchfleet.engines.base import Done, Failed, Order, SlotEvent, SlotId
 from benchfleet.errors import ClaimLost
 from benchfleet.results.publish import publish
-from benchfleet.runner.attempts import Attempts
-from benchfleet.runner.leases import LeaseKeeper
-from benchfleet.runner.rescore import Rescored, Rescorer
+from benchfleet.runner.ending.attempts import Attempts
+from benchfleet.runner.mending.rescore import Rescored, Rescorer
+from benchfleet.runner.trying.leases import LeaseKeeper
 from benchfleet.testing.samples import sample_cell
 from stage import Stage, cells, sample
 

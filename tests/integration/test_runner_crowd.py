@@ -13,9 +13,9 @@ from benchfleet.domain.failure import Failure
 from benchfleet.domain.resource import Device, Headroom
 from benchfleet.domain.telemetry import GpuReading, Reading
 from benchfleet.engines.base import Failed, HostReady, Measured, Order, SlotEvent, SlotId
-from benchfleet.runner.adapt import SETTLE
 from benchfleet.runner.loop import RunEnd
-from benchfleet.runner.place import Pool
+from benchfleet.runner.slots.adapt import SETTLE
+from benchfleet.runner.slots.place import Pool
 from stage import Stage, cells, good
 
 GB = 10**9

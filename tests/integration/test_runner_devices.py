@@ -25,10 +25,10 @@ from benchfleet.engines.base import (
     SlotSpec,
 )
 from benchfleet.results.write import AttemptFolder
-from benchfleet.runner.devices import MAX_BAD_STARTS
-from benchfleet.runner.fences import LOOK_AGAIN
+from benchfleet.runner.devices.devices import MAX_BAD_STARTS
+from benchfleet.runner.devices.fences import LOOK_AGAIN
 from benchfleet.runner.inbox import Interrupted
-from benchfleet.runner.place import Pool
+from benchfleet.runner.slots.place import Pool
 from benchfleet.runner.space import Room
 from benchfleet.testing.samples import sample_cell
 from stage import GPUS, Stage, cells, good

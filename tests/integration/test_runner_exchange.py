@@ -14,7 +14,7 @@ from benchfleet.engines.base import Failed, Order, SlotEvent, SlotId
 from benchfleet.errors import ClaimLost, LedgerAway, LedgerError, LedgerFull, LedgerUnreachable
 from benchfleet.ledger.memory import MemoryLedger
 from benchfleet.runner.inbox import Interrupted
-from benchfleet.runner.place import Pool
+from benchfleet.runner.slots.place import Pool
 from benchfleet.runner.space import PLENTY, Room
 from stage import CPU, Stage, cells, good
 

@@ -17,8 +17,8 @@ from benchfleet.domain.phase import GATE_EVENTS, Decision, Phase, decisions, for
 from benchfleet.domain.resource import Choice, Offer
 from benchfleet.domain.told import Told
 from benchfleet.engines.base import Done, Failed, Order, SlotEvent, SlotId, Started
-from benchfleet.runner.gates import PATIENCE, Gates, Gating
 from benchfleet.runner.inbox import Arrival
+from benchfleet.runner.waiting.gates import PATIENCE, Gates, Gating
 from benchfleet.testing.samples import sample_cell
 from stage import Stage, good
 

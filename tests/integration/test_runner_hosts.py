@@ -11,7 +11,7 @@ from benchfleet.domain.attempt import RunnerId
 from benchfleet.domain.failure import Failure
 from benchfleet.domain.resource import Device, Offer
 from benchfleet.engines.base import Failed, HostLost, HostReady, Order, SlotEvent, SlotId, SlotLost
-from benchfleet.runner.place import Pool
+from benchfleet.runner.slots.place import Pool
 from benchfleet.testing.samples import sample_cell
 from stage import CPU, Stage, cells, good, sample
 

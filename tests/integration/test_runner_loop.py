@@ -30,10 +30,10 @@ from benchfleet.engines.base import (
 )
 from benchfleet.errors import ClaimLost, LedgerFull
 from benchfleet.ledger.memory import MemoryLedger
-from benchfleet.runner.cells import HOLD
+from benchfleet.runner.ending.cells import HOLD
 from benchfleet.runner.inbox import Arrival, Changed, Interrupted, LeaseLost, NoRoom
-from benchfleet.runner.place import Pool
 from benchfleet.runner.progress import Notice, Progress
+from benchfleet.runner.slots.place import Pool
 from benchfleet.testing.samples import sample_cell
 from stage import CPU, GPUS, Stage, VirtualInbox, cells, good, mixed_gpus, sample
 

@@ -17,7 +17,7 @@ from benchfleet.domain.failure import Failure
 from benchfleet.domain.resource import Choice, Device, Offer
 from benchfleet.engines.base import Failed, Order, SlotEvent, SlotId, Started
 from benchfleet.runner.inbox import Interrupted
-from benchfleet.runner.place import Pool, memory_of
+from benchfleet.runner.slots.place import Pool, memory_of
 from benchfleet.testing.samples import sample_cell
 from stage import CPU, GPUS, Stage, cells, good, mixed_gpus
 

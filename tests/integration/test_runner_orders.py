@@ -15,8 +15,8 @@ from benchfleet.engines.base import HostLost, HostReady, SlotId, SlotLost, Start
 from benchfleet.errors import DeviceError
 from benchfleet.runner.inbox import Interrupted
 from benchfleet.runner.loop import Runner
-from benchfleet.runner.orders import STOP_GRACE, Here
-from benchfleet.runner.place import Pool
+from benchfleet.runner.orders.orders import STOP_GRACE, Here
+from benchfleet.runner.slots.place import Pool
 from stage import GPUS, Stage, cells, good
 
 US = "us" * 16

@@ -17,8 +17,8 @@ from benchfleet.domain.resource import Choice, Device, Offer
 from benchfleet.engines.base import Done, Failed, HostReady, Order, SlotEvent, SlotId, Started
 from benchfleet.policies.by_time import LongestFirst, ShortestFirst
 from benchfleet.policies.fifo import Fifo
-from benchfleet.runner.place import Pool
 from benchfleet.runner.progress import Notice, Progress
+from benchfleet.runner.slots.place import Pool
 from benchfleet.testing.samples import sample_cell
 from stage import CPU, Stage, cells, sample
 

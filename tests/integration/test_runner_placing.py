@@ -16,7 +16,7 @@ from benchfleet.domain.plan import Plan
 from benchfleet.domain.resource import Device
 from benchfleet.domain.slots import SlotsOrder, device_name
 from benchfleet.engines.base import HostLost, HostReady, Order, SlotEvent, SlotId, SlotLost
-from benchfleet.runner.place import Pool, pays
+from benchfleet.runner.slots.place import Pool, pays
 from benchfleet.testing.samples import sample_cell
 from stage import Stage, cells, good
 

@@ -10,7 +10,7 @@ from benchfleet.domain.attempt import Claim, RunnerId
 from benchfleet.domain.resource import Device, Offer
 from benchfleet.engines.base import Order, SlotEvent, SlotId
 from benchfleet.ledger.memory import MemoryLedger
-from benchfleet.runner.place import Pool
+from benchfleet.runner.slots.place import Pool
 from benchfleet.testing.samples import sample_cell
 from stage import Stage, cells, good
 

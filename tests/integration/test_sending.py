@@ -18,7 +18,7 @@ from benchfleet.ledger.memory import MemoryLedger
 from benchfleet.results.layout import Layout
 from benchfleet.results.outbox import Outbox
 from benchfleet.results.places.folder import FolderPlace
-from benchfleet.runner.sending import Sender
+from benchfleet.runner.carrying.sending import Sender
 from benchfleet.testing.clock import FakeClock
 from benchfleet.testing.samples import sample_cell
 from places import seal

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from benchfleet.runner.signal_file import SignalFile
+from benchfleet.runner.orders.signal_file import SignalFile
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from benchfleet.domain.event import Event
 from benchfleet.results.publish import publish
 from benchfleet.results.samples import earlier_samples
 from benchfleet.results.write import AttemptFolder, Verdict
-from benchfleet.runner.repair import Repaired
+from benchfleet.runner.mending.repair import Repaired
 from benchfleet.testing import sample_cell
 from study import Study
 

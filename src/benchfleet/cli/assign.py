@@ -15,7 +15,6 @@ from benchfleet.campaign.choose import choose
 from benchfleet.campaign.load import load_campaign
 from benchfleet.campaign.units import size
 from benchfleet.cli import options, plans
-from benchfleet.cli.assignment import Assignment, Given
 from benchfleet.cli.gantt import headline, svg, text
 from benchfleet.cli.words import duration, printable, shown_path
 from benchfleet.domain.words import counted
@@ -23,6 +22,7 @@ from benchfleet.errors import BenchfleetError, CampaignError, Mistake
 from benchfleet.ledger.base import Ledger
 from benchfleet.machines.probe import report
 from benchfleet.machines.probe.report import Capability
+from benchfleet.planning.assignment import Assignment, Given
 
 _SHOWN = 12  # reasons that are told
 

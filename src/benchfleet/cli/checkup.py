@@ -17,7 +17,6 @@ from benchfleet.cli import options
 from benchfleet.cli.fleet import on_all
 from benchfleet.cli.hosts_check import Checked, check
 from benchfleet.cli.placed import placing
-from benchfleet.cli.planning import planned
 from benchfleet.domain.cell import Cell, Model
 from benchfleet.domain.words import counted
 from benchfleet.engines.openssh import connections
@@ -36,8 +35,9 @@ from benchfleet.machines.checkup import Check, folder_check, judged, size
 from benchfleet.machines.devices import cores
 from benchfleet.machines.memory import available_memory
 from benchfleet.models.digest import hub_name, model_folder
+from benchfleet.planning.preview import planned
 from benchfleet.presence.record import runs_of
-from benchfleet.runner.place import Pool
+from benchfleet.runner.slots.place import Pool
 from benchfleet.runner.space import FLOOR
 
 _SHOWN = 3  # cells by name

@@ -7,9 +7,9 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from benchfleet.cli.forecast import gigabytes
 from benchfleet.cli.words import printable
 from benchfleet.domain.resource import Device
+from benchfleet.planning.forecast import gigabytes
 
 _MOST = 3  # models that a first campaign begins with
 _PLAIN = re.compile(r"(?!(?:null|true|false)$)[A-Za-z][\w./@-]*", re.IGNORECASE | re.ASCII)

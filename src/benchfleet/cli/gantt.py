@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from html import escape
 
-from benchfleet.cli.assignment import Assignment
 from benchfleet.cli.words import duration
+from benchfleet.planning.assignment import Assignment
 
 _WIDTH = 60  # characters of the longest bar
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"

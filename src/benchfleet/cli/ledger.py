@@ -18,7 +18,7 @@ from benchfleet.ledger.addresses import split_url
 from benchfleet.ledger.checking import faults
 from benchfleet.ledger.copying import SqlTables, copy
 from benchfleet.ledger.postgres.rights import to_look, to_run
-from benchfleet.runner.rebuild import rebuild
+from benchfleet.runner.mending.rebuild import rebuild
 
 _ACTS = """\
 acts:

@@ -14,14 +14,14 @@ from typing import Any
 
 from benchfleet.bench import Bench
 from benchfleet.cli import options
-from benchfleet.cli.explain import find
-from benchfleet.cli.planning import known_records, with_paths
 from benchfleet.cli.words import printable, shown_path
 from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.state import FINAL_STATES
 from benchfleet.errors import BenchfleetError
 from benchfleet.ledger.base import Ledger
 from benchfleet.ledger.history import Attempt, attempts
+from benchfleet.planning.explain import find
+from benchfleet.planning.preview import known_records, with_paths
 from benchfleet.results.logs import Log, Tail, lines, log_of
 
 _LOOK = 0.5  # seconds between two looks at a log that grows

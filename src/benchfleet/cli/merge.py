@@ -24,8 +24,8 @@ from benchfleet.results.disk import make_folder
 from benchfleet.results.places.base import Place, place_at
 from benchfleet.results.places.git import GitPlace
 from benchfleet.results.places.git_merge import Done, Merged, merge_branches
-from benchfleet.runner.gathering import Gathered, gather, unsound
-from benchfleet.runner.recover import publish_what_was_committed
+from benchfleet.runner.carrying.gathering import Gathered, gather, unsound
+from benchfleet.runner.mending.recover import publish_what_was_committed
 from benchfleet.summary import write_summaries_of_others
 from benchfleet.whereabouts import Whereabouts
 

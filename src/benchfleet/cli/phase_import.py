@@ -18,7 +18,7 @@ from benchfleet.domain.entries import result_name
 from benchfleet.domain.words import counted
 from benchfleet.errors import BenchfleetError, CampaignError, Mistake
 from benchfleet.results.earlier import Earlier, Entry, read_earlier
-from benchfleet.runner.imported import import_results
+from benchfleet.runner.mending.imported import import_results
 
 _SHOWN = 5  # names of a kind that are shown
 _DRAFT = "phase_settings.py"

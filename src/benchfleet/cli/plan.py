@@ -8,15 +8,15 @@ from collections.abc import Sequence
 
 from benchfleet.bench import Bench
 from benchfleet.cli import options, phased, placed
-from benchfleet.cli.explain import differences, earlier, find
 from benchfleet.cli.plan_text import explained, overview
-from benchfleet.cli.planning import as_json, known_records, planned, with_paths
 from benchfleet.cli.words import printable
 from benchfleet.domain.cell import Cell
 from benchfleet.errors import DeviceError
 from benchfleet.fleet import choose_pool
 from benchfleet.machines.devices import cores
 from benchfleet.machines.memory import available_memory
+from benchfleet.planning.explain import differences, earlier, find
+from benchfleet.planning.preview import as_json, known_records, planned, with_paths
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

@@ -8,14 +8,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from benchfleet.bench import Bench
-from benchfleet.cli.explain import ABSENT, Difference, Named
-from benchfleet.cli.forecast import gigabytes
-from benchfleet.cli.planning import ENDED_OTHERWISE, Plan, Row
 from benchfleet.cli.words import duration
 from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.words import counted
-from benchfleet.runner.place import Pool
+from benchfleet.planning.explain import ABSENT, Difference, Named
+from benchfleet.planning.forecast import gigabytes
+from benchfleet.planning.preview import ENDED_OTHERWISE, Plan, Row
+from benchfleet.runner.slots.place import Pool
 
 _MANY = 40  # lines of a table that a person still reads
 _SOME = 3  # names in a sentence

@@ -11,9 +11,6 @@ from typing import Any
 from benchfleet.bench import Bench
 from benchfleet.cli import holding
 from benchfleet.cli.assigned import tasks_file
-from benchfleet.cli.assigning import Assigner, Variants
-from benchfleet.cli.assignment import Assignment, Given
-from benchfleet.cli.planning import with_paths
 from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.eligibility import PROBED
@@ -23,6 +20,9 @@ from benchfleet.ledger.base import Ledger
 from benchfleet.machines.assign.solver import SECONDS
 from benchfleet.machines.probe import report
 from benchfleet.machines.probe.report import Capability
+from benchfleet.planning.assigning import Assigner, Variants
+from benchfleet.planning.assignment import Assignment, Given
+from benchfleet.planning.preview import with_paths
 
 FAILED = "machine_failed"  # the event; data: host, cells (fingerprints), by (who said so)
 

@@ -16,7 +16,6 @@ from benchfleet.bench import Bench, open_bench
 from benchfleet.campaign.base import Campaign
 from benchfleet.campaign.load import load_campaign
 from benchfleet.cli import options
-from benchfleet.cli.forecast import gigabytes, recommended
 from benchfleet.cli.words import printable, shown_path
 from benchfleet.domain.eligibility import PROBED, default
 from benchfleet.domain.event import Event
@@ -24,6 +23,7 @@ from benchfleet.environment import host_name
 from benchfleet.errors import BenchfleetError, CampaignError, Mistake
 from benchfleet.machines.probe import found, report
 from benchfleet.machines.probe.measure import measured
+from benchfleet.planning.forecast import gigabytes, recommended
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

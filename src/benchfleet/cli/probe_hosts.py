@@ -12,7 +12,6 @@ from typing import Any
 from benchfleet.campaign.base import Campaign
 from benchfleet.campaign.inventory import known_hosts_of
 from benchfleet.cli import fleet
-from benchfleet.cli.forecast import recommended
 from benchfleet.cli.hosts_check import check
 from benchfleet.cli.probe import standing
 from benchfleet.cli.words import printable, shown_path
@@ -24,6 +23,7 @@ from benchfleet.engines.ssh_command import ask
 from benchfleet.errors import BenchfleetError
 from benchfleet.machines.probe import report
 from benchfleet.machines.wheel import interpreter_of
+from benchfleet.planning.forecast import recommended
 
 
 @dataclass(frozen=True, kw_only=True)

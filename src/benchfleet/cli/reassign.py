@@ -14,7 +14,6 @@ from typing import Any
 
 from benchfleet.bench import Bench
 from benchfleet.cli import holding, options, plans
-from benchfleet.cli.assignment import Assignment
 from benchfleet.cli.words import duration, printable, shown_path
 from benchfleet.domain import plan as told
 from benchfleet.domain.attempt import CellRecord
@@ -25,6 +24,7 @@ from benchfleet.domain.words import counted
 from benchfleet.errors import BenchfleetError
 from benchfleet.ledger.base import Ledger
 from benchfleet.machines.probe import report
+from benchfleet.planning.assignment import Assignment
 
 HOST_READY = "host_ready"  # the event of a run that reached a host over SSH
 _HELD_ELSEWHERE = (

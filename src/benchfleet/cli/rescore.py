@@ -11,7 +11,7 @@ from benchfleet.cli import options, selection
 from benchfleet.cli.words import printable
 from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.words import counted
-from benchfleet.runner.rescore import Rescored
+from benchfleet.runner.mending.rescore import Rescored
 from benchfleet.wiring import rescore
 
 

@@ -17,7 +17,7 @@ from benchfleet.cli.words import printable
 from benchfleet.domain.words import counted
 from benchfleet.errors import BenchfleetError
 from benchfleet.results.verify import Finding
-from benchfleet.runner.repair import MOVED, REPAIRED, Repaired, repair
+from benchfleet.runner.mending.repair import MOVED, REPAIRED, Repaired, repair
 
 _REPAIR = "{repair}"
 _WAYS_OUT = {

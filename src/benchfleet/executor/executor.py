@@ -23,9 +23,9 @@ from benchfleet.results.layout import Layout
 from benchfleet.results.read import published_folders
 from benchfleet.runner.inbox import RealInbox
 from benchfleet.runner.loop import RunEnd
-from benchfleet.runner.place import Pool
-from benchfleet.runner.rebuild import rebuild
-from benchfleet.runner.recover import publish_what_was_committed
+from benchfleet.runner.mending.rebuild import rebuild
+from benchfleet.runner.mending.recover import publish_what_was_committed
+from benchfleet.runner.slots.place import Pool
 from benchfleet.summary import summarised, write_summary
 from benchfleet.whereabouts import Whereabouts
 from benchfleet.wiring import run_cells

@@ -9,12 +9,12 @@ from benchfleet.domain.cell import Cell
 from benchfleet.domain.words import counted
 from benchfleet.errors import LedgerAway
 from benchfleet.runner.course import Course
-from benchfleet.runner.fill import Filler
-from benchfleet.runner.gatekeeper import Gatekeeper
+from benchfleet.runner.ending.stopping import Stopping
 from benchfleet.runner.inbox import Inbox
 from benchfleet.runner.shift import GRACE, Rest, Shift
-from benchfleet.runner.slots import Slots
-from benchfleet.runner.stopping import Stopping
+from benchfleet.runner.slots.slots import Slots
+from benchfleet.runner.waiting.fill import Filler
+from benchfleet.runner.waiting.gatekeeper import Gatekeeper
 
 
 class Hours:

@@ -15,7 +15,7 @@ from typing import Protocol
 from benchfleet.domain.attempt import Lease, Outcome
 from benchfleet.domain.resource import Headroom
 from benchfleet.engines.base import EngineEvent, Source
-from benchfleet.runner.attempt import Attempt
+from benchfleet.runner.trying.attempt import Attempt
 
 _LONG = 3600.0  # seconds that nothing is due, where nothing is watched
 

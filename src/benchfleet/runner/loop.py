@@ -22,7 +22,6 @@ from benchfleet.engines.base import (
 )
 from benchfleet.engines.base import Measured as Read
 from benchfleet.errors import LedgerAway, LedgerError, LedgerUnreachable
-from benchfleet.runner.entered import TOGETHER
 from benchfleet.runner.inbox import (
     Arrival,
     Broken,
@@ -36,12 +35,13 @@ from benchfleet.runner.inbox import (
     NoRoom,
     Said,
 )
-from benchfleet.runner.outlook import outlook
+from benchfleet.runner.mending.entered import TOGETHER
+from benchfleet.runner.mending.rebuild import take_in_found
+from benchfleet.runner.mending.recover import publish_what_was_committed
 from benchfleet.runner.pace import Pace
 from benchfleet.runner.parts import LOOK_EVERY, Parts
 from benchfleet.runner.progress import NoticeKind, Progress
-from benchfleet.runner.rebuild import take_in_found
-from benchfleet.runner.recover import publish_what_was_committed
+from benchfleet.runner.waiting.outlook import outlook
 
 HERD = 0.1  # seconds over which runners that heard the same look at the ledger
 OUTLOOK_EVERY = 5e-3  # seconds for each slot, between two looks at how long it should still take

@@ -12,16 +12,16 @@ from benchfleet.engines.base import HostLost, HostReady, SlotLost, SlotQuiet, Sl
 from benchfleet.errors import LedgerAway, LedgerFull
 from benchfleet.ledger.base import Ledger
 from benchfleet.results.read import log_tail
-from benchfleet.runner.attempt import Attempt
-from benchfleet.runner.cells import Cells
 from benchfleet.runner.course import Course
-from benchfleet.runner.crowd import Crowd
-from benchfleet.runner.devices import Devices
-from benchfleet.runner.endings import ending
-from benchfleet.runner.hosts import PATIENCE, Hosts
+from benchfleet.runner.devices.devices import Devices
+from benchfleet.runner.devices.hosts import PATIENCE, Hosts
+from benchfleet.runner.ending.cells import Cells
 from benchfleet.runner.inbox import Inbox
-from benchfleet.runner.place import Pool
-from benchfleet.runner.slots import Slot, Slots
+from benchfleet.runner.slots.crowd import Crowd
+from benchfleet.runner.slots.place import Pool
+from benchfleet.runner.slots.slots import Slot, Slots
+from benchfleet.runner.trying.attempt import Attempt
+from benchfleet.runner.trying.endings import ending
 
 
 class Machines:

@@ -17,27 +17,27 @@ from benchfleet.policies.base import DEFAULT, Policy
 from benchfleet.results.layout import Layout
 from benchfleet.results.publish import PublishAll, publish_all
 from benchfleet.results.write import AttemptFolder, SealAll, seal_all
-from benchfleet.runner.attempts import Attempts
-from benchfleet.runner.cells import Cells
 from benchfleet.runner.course import Course
-from benchfleet.runner.crowd import Crowd
-from benchfleet.runner.fill import Filler
-from benchfleet.runner.gatekeeper import Gatekeeper
-from benchfleet.runner.gates import Gating
-from benchfleet.runner.hosts import Hosts
+from benchfleet.runner.devices.hosts import Hosts
+from benchfleet.runner.ending.attempts import Attempts
+from benchfleet.runner.ending.cells import Cells
+from benchfleet.runner.ending.stopping import Stopping
+from benchfleet.runner.ending.writing import MOMENT, Background, Writing
 from benchfleet.runner.hours import Hours
 from benchfleet.runner.inbox import Inbox
-from benchfleet.runner.leases import LeaseKeeper
 from benchfleet.runner.machines import Machines
 from benchfleet.runner.news import News
-from benchfleet.runner.orders import Here, Orders
-from benchfleet.runner.place import Pool
+from benchfleet.runner.orders.orders import Here, Orders
 from benchfleet.runner.progress import Observer
 from benchfleet.runner.shift import Shift
-from benchfleet.runner.slots import Slots
+from benchfleet.runner.slots.crowd import Crowd
+from benchfleet.runner.slots.place import Pool
+from benchfleet.runner.slots.slots import Slots
 from benchfleet.runner.space import PLENTY, Room
-from benchfleet.runner.stopping import Stopping
-from benchfleet.runner.writing import MOMENT, Background, Writing
+from benchfleet.runner.trying.leases import LeaseKeeper
+from benchfleet.runner.waiting.fill import Filler
+from benchfleet.runner.waiting.gatekeeper import Gatekeeper
+from benchfleet.runner.waiting.gates import Gating
 
 HERE = Here()  # a machine of which nothing is known
 LOOK_EVERY = 1.0  # seconds between looks at what became claimable without an arrival

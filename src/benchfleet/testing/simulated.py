@@ -21,7 +21,7 @@ from benchfleet.ledger.sqlite.ledger import SqliteLedger
 from benchfleet.results.layout import FAILURE, SAMPLES, Layout
 from benchfleet.results.publish import PublishAll, publish_all
 from benchfleet.results.samples import read_samples
-from benchfleet.runner.place import Pool
+from benchfleet.runner.slots.place import Pool
 from benchfleet.testing.invariants import wrong_history, wrong_results
 from benchfleet.testing.simulation.disk import SimulatedDisk
 from benchfleet.testing.simulation.faults import FAULTS, Adversary, draw_acts

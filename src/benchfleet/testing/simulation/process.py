@@ -16,13 +16,13 @@ from benchfleet.ledger.base import Ledger
 from benchfleet.results.layout import Layout
 from benchfleet.results.publish import PublishAll
 from benchfleet.results.write import AttemptFolder
+from benchfleet.runner.ending.patience import PatientLedger
 from benchfleet.runner.inbox import Arrival, Broken, LeaseLost, NoRoom
-from benchfleet.runner.leases import LeaseKeeper
 from benchfleet.runner.loop import RunEnd, Runner
 from benchfleet.runner.parts import Parts
-from benchfleet.runner.patience import PatientLedger
-from benchfleet.runner.place import Pool
 from benchfleet.runner.progress import Notice, Progress
+from benchfleet.runner.slots.place import Pool
+from benchfleet.runner.trying.leases import LeaseKeeper
 from benchfleet.testing.simulation.disk import SimulatedDisk, SimulatedFolder
 from benchfleet.testing.simulation.engine import SimulatedEngine
 from benchfleet.testing.simulation.hosts import Nature, SimulatedHost

@@ -1,0 +1,154 @@
+"""What a run would be like: the memory that each cell takes, and how many fit at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from benchfleet import registry
+from benchfleet.campaign.base import Campaign
+from benchfleet.domain.canonical import canonical_json
+from benchfleet.domain.cell import Cell, Model, Workload
+from benchfleet.domain.resource import DeviceKind
+from benchfleet.machines.memory import Checkpoint, Estimate, read_checkpoint
+from benchfleet.machines.probe.recommend import largest_memory, sizes_that_fit
+from benchfleet.runner.slots.place import Pool
+from benchfleet.runner.waiting.expected import Expected
+
+_SPECIAL = 16  # tokens that a template or a tokenizer adds to a prompt
+
+
+class MemoryForecast:
+    """Estimates by cell; each checkpoint's headers are read once."""
+
+    def __init__(self, device: DeviceKind) -> None:
+        self._device = device
+        self._checkpoints: dict[str, Checkpoint | str] = {}
+        self._known: dict[tuple[str, str], Estimate | str] = {}
+
+    def of(self, cell: Cell) -> Estimate | str:
+        """The estimate, or why there is none."""
+        key = (cell.model.load_key, canonical_json(cell.workload.identity()))
+        if key not in self._known:
+            self._known[key] = self._estimate(cell.model, cell.workload)
+        return self._known[key]
+
+    def _estimate(self, model: Model, workload: Workload) -> Estimate | str:
+        if not getattr(registry.load("benchmarks", workload.benchmark), "needs_model", True):
+            return f"{workload.name} runs without the adapter's model"
+        checkpoint = self._checkpoint(model)
+        if isinstance(checkpoint, str):
+            return checkpoint
+        try:
+            return checkpoint.estimate(
+                device=self._device,
+                model_kwargs=model.model_kwargs,
+                batch=workload.batch_size,
+                length=_length(workload),
+            )
+        except ValueError as error:
+            return str(error)
+
+    def _checkpoint(self, model: Model) -> Checkpoint | str:
+        if model.load_key not in self._checkpoints:
+            self._checkpoints[model.load_key] = _opened(model)
+        return self._checkpoints[model.load_key]
+
+
+def _opened(model: Model) -> Checkpoint | str:
+    folder = getattr(registry.load("models", model.adapter), "folder", None)
+    if folder is None:
+        return f"the {model.adapter} adapter opens no checkpoint of its own"
+    try:
+        return read_checkpoint(folder(model.source))
+    except (ValueError, OSError) as error:
+        return str(error)
+
+
+def _length(workload: Workload) -> int | None:
+    """Tokens of prompt and answer at most: a character is seldom more than one token."""
+    made = registry.load("benchmarks", workload.benchmark)
+    benchmark = made({**workload.params, **workload.outside})
+    longest = getattr(benchmark, "longest_prompt", None)
+    answer = workload.generation.get("max_new_tokens")
+    if longest is None or not isinstance(answer, int):
+        return None
+    return int(longest(workload.subset)) + answer + _SPECIAL
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fit:
+    """How many cells fit at once, and what to beware of."""
+
+    slots: int  # the suggested max_concurrent_runs
+    why: str
+    warnings: tuple[str, ...] = ()
+
+
+def fit(pool: Pool, demands: Sequence[tuple[Cell, int | None]], *, ram: int, cores: int) -> Fit:
+    """The concurrency that suits the cells left to run, each with the bytes that it takes on a
+    device (None: unknown); `ram` is what the machine can still give."""
+    if not demands:
+        return Fit(slots=pool.slots, why="nothing is left to run")
+    largest = max((size for _, size in demands if size is not None), default=0)
+    on_gpus = pool.devices[0].kind == "gpu"
+    rooms = [device.memory for device in pool.devices] if on_gpus else [ram]
+    bounds = {"the cells left to run": len(demands)}
+    if not largest or not all(rooms):
+        bounds["the devices; what a cell takes of memory is unknown"] = len(pool.devices)
+    else:
+        whole = any(cell.need.gpus > 1 for cell, _ in demands)  # such a cell shares no GPU
+        if on_gpus:
+            bounds["the cores of the CPU"] = cores
+        else:
+            bounds["the CPU slots"] = pool.slots
+        bounds["memory"] = sum(
+            min(1, room // largest) if whole else room // largest for room in rooms
+        )
+    bound = min(bounds, key=lambda name: bounds[name])
+    place = "on a GPU" if on_gpus else "of memory free"
+    return Fit(
+        slots=max(1, bounds[bound]),
+        why=f"bounded by {bound}",
+        warnings=_short(min(rooms), largest, pool.seats if on_gpus else pool.slots, place),
+    )
+
+
+def _short(room: int, largest: int, asked: int, place: str) -> tuple[str, ...]:
+    """What to say where `asked` cells at a time take more than there is, or one alone does."""
+    together = min(asked, 1 if largest > room else asked)
+    if not room or together * largest <= room:
+        return ()
+    cells = "one cell" if together == 1 else f"{together} cells at a time"
+    return (
+        f"memory is short: {cells} may take {gigabytes(together * largest)}, and there are"
+        f" {gigabytes(room)} {place}",
+    )
+
+
+def wall_time(expected: Sequence[Expected], loads: Iterable[float], slots: int) -> float:
+    """Seconds for cells spread evenly over the slots, each of which loads each model once."""
+    seconds = [one.seconds for one in expected]
+    return max(sum(seconds) / slots, max(seconds, default=0.0)) + sum(loads)
+
+
+def gigabytes(size: int) -> str:
+    """``0.4 GB``, ``31.2 GB``."""
+    return f"{size / 1e9:.1f} GB"
+
+
+def recommended(results: Mapping[str, Any], campaign: Campaign | None) -> list[str]:
+    """The campaign's models whose every cell fits here; without a campaign, sizes that do."""
+    vrams = [gpu["memory"] for gpu in results["gpu"]["devices"] if gpu["health"] == "good"]
+    memory, on_gpu = largest_memory(results["memory"]["available"], vrams)
+    if campaign is None:
+        return sizes_that_fit(memory, on_gpu=on_gpu)
+    forecast = MemoryForecast("gpu" if on_gpu else "cpu")
+    fits: dict[str, bool] = {}
+    for cell in campaign.matrix.expand():
+        estimate = forecast.of(cell)
+        taken = cell.need.vram or (estimate.total if isinstance(estimate, Estimate) else 0)
+        room = memory >= taken and len(vrams) >= cell.need.gpus
+        fits[cell.model.name] = fits.get(cell.model.name, True) and room
+    return [name for name, fitting in fits.items() if fitting]

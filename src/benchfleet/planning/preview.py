@@ -1,0 +1,222 @@
+"""A campaign held against its ledger and this machine: what each cell is in for."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from benchfleet.bench import Bench
+from benchfleet.domain.attempt import CellRecord
+from benchfleet.domain.cell import Cell
+from benchfleet.domain.placing import Placing
+from benchfleet.domain.state import State
+from benchfleet.machines.memory import Estimate
+from benchfleet.planning.explain import Named
+from benchfleet.planning.forecast import Fit, MemoryForecast, fit, wall_time
+from benchfleet.runner.slots.place import Pool, impossible
+from benchfleet.runner.waiting.expected import Expected, History
+
+Standing = Literal[State, "reused"]
+ENDED_OTHERWISE: tuple[State, ...] = ("partial", "failed", "skipped", "cancelled")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One cell, and what a run would do with it."""
+
+    cell: Cell
+    path: str  # as allotted, or as it will be
+    state: Standing  # reused: it ended well before
+    impossible: str  # why nothing here can ever run it; "" where something can
+    memory: Estimate | str  # or why it is not known
+    expected: Expected | None  # None where nobody knows
+
+    @property
+    def to_run(self) -> bool:
+        return self.state in ("pending", "running") and not self.impossible
+
+    @property
+    def bytes_on_a_device(self) -> int | None:
+        """What was declared, else what is estimated; None where neither is."""
+        if self.cell.need.vram:
+            return self.cell.need.vram
+        if isinstance(self.memory, str):
+            return None
+        return self.memory.total // max(1, self.cell.need.gpus)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """Everything that `benchfleet plan` tells."""
+
+    rows: Sequence[Row]
+    pool: Pool | None  # None where the devices asked for are not here
+    ram: int  # bytes that the machine can still give
+    fit: Fit | None
+    seconds: float | None  # of a run with the suggested concurrency; None where nothing is known
+    unknown: int  # cells to run of whose time nothing is known
+
+    @property
+    def to_run(self) -> list[Row]:
+        return [row for row in self.rows if row.to_run]
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many cells there are of each kind."""
+        states = [row.state for row in self.rows]
+        return {
+            "total": len(self.rows),
+            "reused": states.count("reused"),
+            "to_run": len(self.to_run),
+            "impossible": sum(bool(row.impossible) for row in self.rows),
+            **{state: states.count(state) for state in ENDED_OTHERWISE},
+        }
+
+
+def known_records(bench: Bench, cells: Collection[Cell]) -> list[CellRecord]:
+    """All that the ledger has, with the cell itself where the campaign holds no such cell."""
+    ledger = bench.existing_ledger()
+    if ledger is None:
+        return []
+    try:
+        ours = {cell.fingerprint for cell in cells}
+        others = {record.fingerprint for record in ledger.cells()} - ours
+        whole = {r.fingerprint: r for r in ledger.cells(among=others, whole=True)}
+        return [whole.get(record.fingerprint, record) for record in ledger.cells()]
+    finally:
+        ledger.close()
+
+
+def planned(
+    cells: Sequence[Cell],
+    records: Sequence[CellRecord],
+    pool: Pool | None,
+    *,
+    missing: str = "",
+    ram: int,
+    cores: int,
+    placing: Placing = Placing(),  # noqa: B008 - frozen
+) -> Plan:
+    """The plan for the cells on a machine with so many bytes of RAM free, and so many cores;
+    `missing` says why there is no pool, and `placing` what this machine (``""``) may have."""
+    known = {record.fingerprint: record for record in records}
+    ours = {cell.fingerprint: cell for cell in cells}
+    times = History(
+        (cell, record.outcome)
+        for record in records
+        if record.outcome and record.state == "success"
+        if (cell := record.cell or ours.get(record.fingerprint))
+    )
+    device_type = pool.devices[0].type if pool else ""
+    memory = MemoryForecast(pool.devices[0].kind if pool else "cpu")
+    rows = []
+    for named in with_paths(cells, records):
+        record = known.get(named.cell.fingerprint)
+        state: Standing = record.state if record else "pending"
+        open_ = state in ("pending", "running")
+        barred = ""
+        if open_:
+            off = placing.why_not(named.cell)
+            barred = impossible(named.cell.need, [pool], off) if pool else off.get("", missing)
+        rows.append(
+            Row(
+                cell=named.cell,
+                path=named.path,
+                state="reused" if state == "success" else state,
+                impossible=barred,
+                memory=memory.of(named.cell),
+                expected=times.of(named.cell, device_type),
+            )
+        )
+    left = [row for row in rows if row.to_run]
+    demands = [(row.cell, row.bytes_on_a_device) for row in left]
+    found = fit(pool, demands, ram=ram, cores=cores) if pool else None
+    expected = [row.expected for row in left if row.expected]
+    loads = [times.load(model, device_type) for model in {row.cell.model.name for row in left}]
+    return Plan(
+        rows=rows,
+        pool=pool,
+        ram=ram,
+        fit=found,
+        seconds=wall_time(expected, loads, found.slots) if found and expected else None,
+        unknown=len(left) - len(expected),
+    )
+
+
+def with_paths(cells: Sequence[Cell], records: Sequence[CellRecord]) -> Iterator[Named]:
+    """Each cell with its path: as the ledger allotted it, or as it would at enrolment."""
+    allotted = {record.fingerprint: record.path for record in records}
+    taken = set(allotted.values())
+    above = {parent for path in taken for parent in _parents(path)}
+    for cell in cells:
+        path = allotted.get(cell.fingerprint)
+        if path is None:
+            path = cell.path(marked=False)
+            if path in taken or path in above or not taken.isdisjoint(_parents(path)):
+                path = cell.path(marked=True)
+            taken.add(path)
+            above.update(_parents(path))
+        yield Named(cell=cell, path=path)
+
+
+def _parents(path: str) -> Iterator[str]:
+    while "/" in path:
+        path = path.rpartition("/")[0]
+        yield path
+
+
+def as_json(bench: Bench, plan: Plan) -> dict[str, Any]:
+    """All of it as JSON values; sizes are bytes, times are seconds."""
+    return {
+        "campaign": bench.campaign.name,
+        "results": str(bench.layout.root),
+        "machine": {
+            "devices": [
+                {"device": device.label, "name": device.name, "memory": device.memory}
+                for device in (plan.pool.devices if plan.pool else ())
+            ],
+            "slots": plan.pool.slots if plan.pool else 0,
+            "memory_available": plan.ram,
+        },
+        "placement": bench.campaign.placement,
+        "counts": plan.counts,
+        "cells": [_row_as_json(row) for row in plan.rows],
+        "expected_seconds": plan.seconds,
+        "cells_of_unknown_time": plan.unknown,
+        "suggestion": {"max_concurrent_runs": plan.fit.slots, "why": plan.fit.why}
+        if plan.fit
+        else None,
+        "warnings": list(plan.fit.warnings) if plan.fit else [],
+    }
+
+
+def _row_as_json(row: Row) -> dict[str, Any]:
+    estimate = row.memory if isinstance(row.memory, Estimate) else None
+    return {
+        "cell": row.path,
+        "state": row.state,
+        "fingerprint": row.cell.fingerprint,
+        "phase": row.cell.phase,
+        "needs": {"gpus": row.cell.need.gpus, "vram": row.cell.need.vram},
+        "memory": {
+            "total": estimate.total,
+            "weights": estimate.weights,
+            "cache": estimate.cache,
+            "overhead": estimate.overhead,
+            "tokens": estimate.tokens,
+            "bounded_by": estimate.bounded_by,
+        }
+        if estimate
+        else None,
+        "memory_unknown": row.memory if isinstance(row.memory, str) else "",
+        "expected": {
+            "seconds": row.expected.seconds,
+            "spread": row.expected.spread,
+            "like": row.expected.like,
+            "cells": row.expected.cells,
+        }
+        if row.expected
+        else None,
+        "impossible": row.impossible,
+    }

@@ -1,0 +1,1 @@
+"""Results on their way between this host and the places where they are kept."""

@@ -1,0 +1,1 @@
+"""The devices of a run as machines come and go, and those that are not to be used."""

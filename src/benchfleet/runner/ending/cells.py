@@ -1,0 +1,279 @@
+"""What becomes of claimed cells: begun on a slot, kept sample by sample, ended or given back."""
+
+from __future__ import annotations
+
+import math
+import socket
+from collections.abc import Callable, Mapping
+
+from benchfleet.domain.attempt import Claim
+from benchfleet.domain.failure import Failure, Kind, Stage
+from benchfleet.domain.state import State
+from benchfleet.engines.base import (
+    AttemptEvent,
+    Done,
+    Engine,
+    Failed,
+    FileSent,
+    Measured,
+    Progressed,
+    Recorded,
+    Started,
+    Stopped,
+    Warned,
+)
+from benchfleet.errors import ClaimLost, LedgerAway, LedgerFull, ResultsError
+from benchfleet.ledger.base import Ledger
+from benchfleet.runner.course import Course
+from benchfleet.runner.devices.hosts import Hosts
+from benchfleet.runner.ending.attempts import Attempts, unwritable
+from benchfleet.runner.ending.cancelling import Cancelling
+from benchfleet.runner.ending.writing import Writing
+from benchfleet.runner.inbox import Concluded, Inbox
+from benchfleet.runner.slots.sharing import Sharing
+from benchfleet.runner.slots.slots import Slot, Slots, label
+from benchfleet.runner.trying.attempt import Attempt
+from benchfleet.runner.trying.leases import LeaseKeeper
+from benchfleet.runner.waiting.fill import Filler
+
+HOLD = 0.02  # seconds in which samples wait for their verdict, to be written with it
+
+
+class Cells:
+    """Sees to the attempts of one runner, from its claim to its last word."""
+
+    def __init__(
+        self,
+        *,
+        ledger: Ledger,
+        engine: Engine,
+        inbox: Inbox,
+        keeper: LeaseKeeper,
+        course: Course,
+        slots: Slots,
+        hosts: Hosts,
+        filler: Filler,
+        attempts: Attempts,
+        writing: Writing,
+        host: str = "",
+    ) -> None:
+        self._ledger, self._inbox, self._keeper = ledger, inbox, keeper
+        self._course, self._slots, self._hosts, self._filler = course, slots, hosts, filler
+        self._attempts, self._writing = attempts, writing
+        self._sharing = Sharing()
+        self._here = host or socket.gethostname()
+        self._held: dict[str, tuple[float, Slot, Attempt]] = {}  # samples, the oldest first
+        self.cancelling = Cancelling(
+            ledger=ledger,
+            engine=engine,
+            inbox=inbox,
+            keeper=keeper,
+            slots=slots,
+            abandon=self.abandon,
+        )
+        self.ran = 0  # attempts that ended, well or badly
+
+    def begin(self, slot: Slot, claim: Claim) -> None:
+        attempt = self.make(slot, claim)
+        if attempt is not None:
+            self._slots.start(slot, attempt)
+            self._sharing.began(slot)
+            self._course.say(
+                "cell_started", cell=claim.path, slot=slot.id, attempt=claim.lease.attempt
+            )
+
+    def make(self, slot: Slot, claim: Claim) -> Attempt | None:
+        """An attempt with its folder; None where that cannot be made, which ends the run where it
+        is not for want of room."""
+        try:
+            return self._attempts.begin(
+                claim,
+                spec=slot.spec,
+                host=slot.spec.host or self._here,
+                device=label(slot.spec.devices),
+                now=self._inbox.now(),
+                provenance=self._hosts.provenance(slot.spec.host),
+                rate=slot.rate,
+            )
+        except OSError as error:
+            self.let_go(claim, f"its folder cannot be made: {error}")
+            if unwritable(error).kind == "disk_full":
+                self._course.refused()
+            else:
+                self._course.broken = f"results cannot be written: {error}"
+            return None
+
+    def take(self, slot: Slot, attempt: Attempt, event: AttemptEvent) -> bool:
+        """What a slot says of its attempt; whether that ended it."""
+        attempt.watch.saw(event, self._inbox.now())
+        if isinstance(event, (Recorded, FileSent)):
+            self._keep(slot, attempt, event)
+        elif isinstance(event, Measured):
+            beside = self._sharing.beside(slot)
+            for reading in event.readings:
+                attempt.telemetry.add(reading, beside=beside)
+                attempt.folder.measure(reading)
+                slot.shown.reading = reading
+        elif isinstance(event, Warned):
+            attempt.telemetry.warnings.append(event.message)
+            message = f"slot {slot.id} ({slot.shown.devices}): {event.message}"
+            self._course.say("warning", cell=attempt.claim.path, message=message)
+        elif isinstance(event, Started):
+            attempt.stage = event.stage
+            slot.shown.enter(event.stage, self._inbox.now())
+            if event.stage == "benchmark":
+                self._slots.loads.end(slot.id, self._inbox.now())
+            self._course.say("cell_progress", cell=attempt.claim.path, slot=slot.id)
+        elif isinstance(event, Progressed):
+            slot.shown.done, slot.shown.total = event.done, event.total
+        elif isinstance(event, (Done, Failed, Stopped)):
+            slot.free()
+            slot.closing = not (isinstance(event, Done) or event.fit)
+            if slot.closing:
+                self._slots.count(slot)
+            if slot.left_out and not slot.closing:
+                self._slots.retire(slot)
+            self._conclude(slot, attempt, event)
+            return True
+        return False
+
+    def _conclude(self, slot: Slot, attempt: Attempt, event: Done | Failed | Stopped) -> None:
+        if attempt.cancelled_at is not None:
+            self.abandon(attempt)
+        elif isinstance(event, Done):
+            self._end(attempt, event, event.seconds)
+        elif isinstance(event, Failed):
+            slot.forget_model_after(event.failure)
+            self._slots.count(slot)
+            self._end(attempt, event.failure, event.seconds)
+        else:
+            self.give_back(attempt, event.reason)
+
+    def keep(self) -> float:
+        """Keep the samples that no verdict followed at once; seconds until the next are due."""
+        while self._held:
+            since, slot, attempt = next(iter(self._held.values()))
+            if (left := since + HOLD - self._inbox.now()) > 0:
+                return left
+            del self._held[attempt.key]
+            self._write(slot, attempt, attempt.folder.keep)
+        return math.inf
+
+    def _write(self, slot: Slot, attempt: Attempt, write: Callable[[], None]) -> None:
+        """Write something of an attempt; where that cannot be, the attempt ends."""
+        try:
+            write()
+        except (OSError, ResultsError) as error:
+            failure = unwritable(error)
+            if failure.kind == "disk_full":
+                self._course.refused()
+            self._slots.kill(slot)
+            self._end(attempt, failure, {})
+
+    def _keep(self, slot: Slot, attempt: Attempt, event: Recorded | FileSent) -> None:
+        if isinstance(event, FileSent):
+            name, data = event.name, event.data
+            self._write(slot, attempt, lambda: attempt.folder.append(name, data))
+            return
+        attempt.folder.hold(event.lines)
+        self._held.setdefault(attempt.key, (self._inbox.now(), slot, attempt))
+        attempt.done = slot.shown.done = event.done
+        slot.shown.total = event.total
+        prompt, generated = event.tokens
+        slot.shown.generated += generated
+        self._course.progress.tokens.update(prompt=prompt, completion=generated)
+        self._course.say("cell_progress", cell=attempt.claim.path, slot=slot.id)
+
+    def fail(self, attempt: Attempt, stage: Stage, kind: Kind, message: str) -> None:
+        """End an attempt with a failure that its slot could not tell."""
+        failure = Failure(stage=stage, kind=kind, message=message, retryable=True)
+        seconds: Mapping[str, float] = {stage: self._inbox.now() - attempt.began}
+        self._end(attempt, failure, seconds)
+
+    def _end(self, attempt: Attempt, how: Done | Failure, seconds: Mapping[str, float]) -> None:
+        """Have the attempt written and finished while its slot computes on."""
+        attempt.took = self._inbox.now() - attempt.began
+        self._held.pop(attempt.key, None)
+        attempt.had = self._filler.advised.memory_of(attempt)
+        self._writing.end(attempt, how, seconds)
+
+    def concluded(self, event: Concluded) -> bool:
+        """An attempt was written and finished, or could not be; whether its cell may be claimed
+        again. Raises what nobody foresaw."""
+        self._writing.under_way -= 1
+        self.ran += 1
+        attempt, outcome, path = event.attempt, event.outcome, event.attempt.claim.path
+        if isinstance(outcome, ClaimLost):
+            self.abandon(attempt)
+        elif isinstance(outcome, ResultsError):
+            self._count(attempt.claim, "success")
+            self._course.say("warning", cell=path, message=str(outcome))
+        elif isinstance(outcome, LedgerFull | LedgerAway) and self._course.interrupts:
+            self.give_back(attempt, "the ledger did not take its outcome")
+        elif isinstance(outcome, Exception):
+            raise outcome
+        elif outcome.failure is None:
+            self._count(attempt.claim, outcome.state)
+            self._course.wrote()
+            self._course.progress.used.add(outcome.usage)
+            self._course.say("cell_done", cell=path, took=attempt.took, metrics=outcome.metrics)
+        else:
+            again = outcome.retry_in
+            failure = outcome.failure
+            self._course.progress.used.add(outcome.usage)
+            if failure is not None and (failure.kind, failure.stage) == ("disk_full", "collect"):
+                self._course.refused()
+            self._count(attempt.claim, outcome.state if again is None else "pending")
+            if again is not None:
+                self._filler.advised.heed(attempt.claim.lease.fingerprint, outcome.advice)
+                self._filler.follow()  # another slot may have it by now
+            self._course.say(
+                "cell_failed",
+                cell=path,
+                message=str(failure) if again is not None else outcome.why,
+                retry_in=again,
+                differently=str(outcome.advice) if again is not None else "",
+                attempt=attempt.claim.lease.attempt,
+                failure=[failure.stage, failure.kind] if failure else [],
+            )
+            return True
+        return False
+
+    def give_back(self, attempt: Attempt, reason: str) -> None:
+        """Let the next who claims it go on after its last sample."""
+        if attempt.cancelled_at is not None:
+            self.abandon(attempt)
+            return
+        attempt.took = self._inbox.now() - attempt.began
+        self._held.pop(attempt.key, None)
+        self._attempts.give_back(attempt, reason)
+        self._filler.backlog.waits(attempt.claim.lease.fingerprint)
+        self._count(attempt.claim, "pending")
+        self._course.say(
+            "cell_released", cell=attempt.claim.path, message=reason, samples=attempt.done
+        )
+
+    def abandon(self, attempt: Attempt) -> None:
+        """Its claim is another's, or nobody's: publish nothing of it."""
+        attempt.took = self._inbox.now() - attempt.began
+        self._held.pop(attempt.key, None)
+        self._attempts.abandon(attempt)
+        self._course.count()
+        cell, samples = attempt.claim.path, attempt.done
+        fingerprint = attempt.claim.lease.fingerprint
+        if attempt.cancelled_at is not None or self.cancelling.has(fingerprint):
+            self._course.say("cell_cancelled", cell=cell, message="cancelled", samples=samples)
+        else:
+            self._course.say("claim_lost", cell=cell, message="another runner holds it now")
+
+    def _count(self, claim: Claim, state: State) -> None:
+        """Count the cell so, unless this runner claimed it again meanwhile."""
+        if not self._keeper.holds(claim.lease.fingerprint):
+            self._course.progress.move(claim.lease.fingerprint, state)
+
+    def let_go(self, claim: Claim, reason: str) -> None:
+        """Give back a cell that was claimed and never begun."""
+        self._keeper.drop(claim.lease)
+        self._ledger.release([claim.lease], reason)
+        self._filler.backlog.waits(claim.lease.fingerprint)
+        self._count(claim, "pending")

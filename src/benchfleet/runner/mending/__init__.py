@@ -1,0 +1,1 @@
+"""Putting ledger and results right with each other, where a run did not."""

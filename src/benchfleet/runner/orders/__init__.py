@@ -1,0 +1,1 @@
+"""A person's orders to a run: devices added, drained and removed."""

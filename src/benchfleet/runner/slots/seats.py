@@ -1,0 +1,252 @@
+"""Who sits where: what of every device is taken, and which devices the next slot gets."""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+
+from benchfleet.domain.resource import Device
+from benchfleet.runner.slots.place import Pool, memory_of
+
+_STALE = 8  # entries of the heap for each machine, until it is made anew
+Free = Callable[[Device], float]  # seconds until everything on it has ended
+
+
+class Seats:
+    """The devices of all machines, and the slots on them; finding a seat walks neither slots nor
+    devices that are taken.
+
+    A machine gives no more slots than its pool says; a slot of one device takes one of its seats,
+    a wider one and one that is to be alone take whole devices. What slots were said to need of a
+    GPU's memory is never more than it has.
+    """
+
+    def __init__(self) -> None:
+        self._machines: dict[str, _Machine] = {}  # by host, in their order
+        self.version = 0  # grows whenever one may be found that was not there before
+        self._taken: Counter[Device] = Counter()  # seats
+        self._whole: Counter[Device] = Counter()  # slots that share it with nobody
+        self._promised: Counter[Device] = Counter()  # bytes
+        self._open: Counter[str] = Counter()  # slots by host
+        self._inside: Counter[str] = Counter()  # slots by the memory that they are in
+        self._limits: Mapping[str, int] = {}  # slots that may be in a memory
+        self._places: dict[str, int] = {}
+        self._order: list[tuple[float, int, str]] = []  # a heap: the emptiest machine first
+
+    def use(self, pools: Iterable[Pool]) -> None:
+        """Give seats of these pools alone from now on."""
+        known, self._machines = self._machines, {}
+        for pool in (pool for pool in pools if pool.devices):
+            machine = known.get(pool.host)
+            same = machine is not None and machine.pool is pool
+            self._machines[pool.host] = machine if machine and same else _Machine(pool, self._taken)
+        self._places = {host: place for place, host in enumerate(self._machines)}
+        self.version += 1
+        self._sort()
+
+    def limit(self, limits: Mapping[str, int]) -> None:
+        """Give no more seats than these in each memory."""
+        self._limits = limits
+        self.version += 1
+
+    def take(self, devices: Sequence[Device], *, whole: bool, memory: int) -> None:
+        """A slot opens on these."""
+        self._count(devices, 1, whole=whole, memory=memory)
+
+    def give(self, devices: Sequence[Device], *, whole: bool, memory: int) -> None:
+        """It is gone."""
+        self._count(devices, -1, whole=whole, memory=memory)
+        self.version += 1
+
+    def promise(self, devices: Sequence[Device], before: int, after: int) -> None:
+        """A slot holds another amount of memory."""
+        for device in devices:
+            self._promised[device] += after - before
+        self.version += after < before
+
+    def neighbours(self, devices: Sequence[Device]) -> int:
+        """Seats on these that other slots have; of one slot on several, each counts."""
+        return sum(self._taken[device] for device in devices)
+
+    def shared(self, devices: Sequence[Device]) -> bool:
+        """Whether another slot takes from the same memory as the one on these: their GPUs, or the
+        CPU of one machine."""
+        if devices[0].kind == "cpu":
+            return self._open[devices[0].host] > 1
+        return any(self._taken[device] > 1 for device in devices)
+
+    def slots_of(self, host: str) -> int:
+        """How many may be open on a machine at once; 0 where it is not here."""
+        machine = self._machines.get(host)
+        return machine.pool.slots if machine else 0
+
+    def is_full(self, host: str) -> bool:
+        """Whether a machine has no slot left, or is not here."""
+        return host not in self._machines or self._load(host) >= 1.0
+
+    def type_of(self, host: str) -> str:
+        """What the devices of a machine are called."""
+        return self._machines[host].pool.devices[0].type
+
+    @property
+    def full(self) -> bool:
+        """Whether no machine has a slot left."""
+        while self._order and self._order[0][0] != self._load(self._order[0][2]):
+            heapq.heappop(self._order)  # there is a newer one
+        return not self._order or self._order[0][0] >= 1.0
+
+    def left_on(self, devices: Sequence[Device], own: int) -> int:
+        """Bytes that a slot which holds `own` may use of each of its GPUs; 0 on the CPU."""
+        gpus = [device for device in devices if device.kind == "gpu"]
+        return min((max(0, d.memory - self._promised[d] + own) for d in gpus), default=0)
+
+    def room_for(
+        self,
+        width: int,
+        memory: int = 0,
+        *,
+        gpu: bool = False,
+        alone: bool = False,
+        need: int = 0,
+        without: Collection[Device] = (),
+        barred: Collection[str] = (),
+        only: str | None = None,
+    ) -> tuple[Device, ...] | None:
+        """The devices for one more slot, or None where there is no room.
+
+        The machine with the largest part of its slots free gives them, and on it the devices with
+        the most seats free; among equals the smallest that fit. Each has `memory` bytes at least,
+        `need` of them promised to nobody, and is a GPU where `gpu` says so. No machine that is
+        `barred` gives any, nor does another than `only`.
+        """
+        if only is not None:
+            machine = self._machines.get(only)
+            if machine is None or only in barred or self._load(only) >= 1.0:
+                return None
+            return self._group(machine, width, memory, gpu, alone, need, without)
+        looked_at: dict[str, tuple[float, int, str]] = {}
+        found = None
+        while self._order and self._order[0][0] < 1.0 and found is None:
+            entry = heapq.heappop(self._order)
+            load, _, host = entry
+            if load == self._load(host) and host not in looked_at:  # else there is a newer one
+                looked_at[host] = entry
+                if host not in barred:
+                    machine = self._machines[host]
+                    found = self._group(machine, width, memory, gpu, alone, need, without)
+        for entry in looked_at.values():
+            heapq.heappush(self._order, entry)
+        return found
+
+    def soonest(
+        self,
+        width: int,
+        memory: int,
+        *,
+        gpu: bool,
+        free: Free,
+        without: Collection[Device] = (),
+        suits: Callable[[str], bool] = lambda host: True,
+    ) -> tuple[Device, ...] | None:
+        """The devices of one machine that such a slot could have first, whoever is on them now; of
+        one that suits."""
+        found = []
+        for machine in (one for host, one in self._machines.items() if suits(host)):
+            fit = [d for d in machine.pool.devices if _fits(d, memory, gpu) and d not in without]
+            times = sorted((free(d), place) for place, d in enumerate(fit))[:width]
+            if len(times) == width:
+                found.append((times[-1][0], tuple(fit[place] for _, place in times)))
+        return min(found, key=lambda one: one[0])[1] if found else None
+
+    def _is_crowded(self, memory: str) -> bool:
+        return memory in self._limits and self._inside[memory] >= self._limits[memory]
+
+    def _load(self, host: str) -> float:
+        slots = self._machines[host].pool.slots
+        return self._open[host] / slots if slots else 1.0
+
+    def _sort(self) -> None:
+        self._order = [(self._load(host), place, host) for host, place in self._places.items()]
+        heapq.heapify(self._order)
+
+    def _count(self, devices: Sequence[Device], by: int, *, whole: bool, memory: int) -> None:
+        host = devices[0].host
+        self._open[host] += by
+        self._inside.update(dict.fromkeys({memory_of(device) for device in devices}, by))
+        for device in devices:
+            self._taken[device] += by
+            self._whole[device] += by * whole
+            self._promised[device] += by * memory
+        if machine := self._machines.get(host):
+            machine.changed(devices)
+            heapq.heappush(self._order, (self._load(host), self._places[host], host))
+            if len(self._order) > _STALE * len(self._machines):
+                self._sort()
+
+    def _group(
+        self,
+        machine: _Machine,
+        width: int,
+        memory: int,
+        gpu: bool,
+        alone: bool,
+        need: int,
+        without: Collection[Device],
+    ) -> tuple[Device, ...] | None:
+        if alone and machine.pool.devices[0].kind == "cpu":
+            width = len(machine.pool.devices)
+
+        def fits(device: Device) -> bool:
+            return (
+                not self._whole[device]
+                and _fits(device, memory, gpu)
+                and (not device.memory or device.memory - self._promised[device] >= need)
+                and device not in without
+                and not (self._limits and self._is_crowded(memory_of(device)))
+            )
+
+        return machine.emptiest(width, fits, 1 if width > 1 or alone else machine.pool.seats)
+
+
+class _Machine:
+    """The devices of one machine, those with the most seats free first, then the smallest."""
+
+    def __init__(self, pool: Pool, taken: Mapping[Device, int]) -> None:
+        self.pool, self._taken = pool, taken
+        self._places = {device: place for place, device in enumerate(pool.devices)}
+        self._sort()
+
+    def changed(self, devices: Iterable[Device]) -> None:
+        """Other seats of these are taken now."""
+        for device in devices:
+            if (place := self._places.get(device)) is not None:
+                heapq.heappush(self._order, (self._taken[device], device.memory, place))
+        if len(self._order) > _STALE * len(self._places):
+            self._sort()
+
+    def emptiest(
+        self, width: int, fits: Callable[[Device], bool], below: int
+    ) -> tuple[Device, ...] | None:
+        """So many that fit, each with fewer than `below` seats taken; None where there are less."""
+        looked_at: dict[int, tuple[int, int, int]] = {}
+        found: list[Device] = []
+        while self._order and self._order[0][0] < below and len(found) < width:
+            entry = heapq.heappop(self._order)
+            taken, _, place = entry
+            device = self.pool.devices[place]
+            if place not in looked_at and taken == self._taken[device]:  # else there is a newer one
+                looked_at[place] = entry
+                if fits(device):
+                    found.append(device)
+        for entry in looked_at.values():
+            heapq.heappush(self._order, entry)
+        return tuple(found) if len(found) == width else None
+
+    def _sort(self) -> None:
+        self._order = [(self._taken[d], d.memory, place) for d, place in self._places.items()]
+        heapq.heapify(self._order)
+
+
+def _fits(device: Device, memory: int, gpu: bool) -> bool:
+    return device.memory >= memory and (device.kind == "gpu" or not gpu)

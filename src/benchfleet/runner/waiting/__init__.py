@@ -1,0 +1,1 @@
+"""What waits to be run: for which slot, in which order, and what keeps it from one."""

@@ -1,0 +1,262 @@
+"""What waits to be run, as one runner knows it: for what slot, and since when others run it."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from benchfleet.domain.attempt import CellRecord, Outcome, RunnerId
+from benchfleet.domain.cell import Cell
+from benchfleet.domain.event import Event
+from benchfleet.domain.resource import Choice, Need
+from benchfleet.policies.base import Policy, Work
+from benchfleet.runner.slots.place import Shape
+from benchfleet.runner.waiting.estimates import Estimates
+from benchfleet.runner.waiting.lanes import Kind, Lane
+from benchfleet.runner.waiting.whither import Whither
+
+
+@dataclass(frozen=True, kw_only=True)
+class Left:
+    """Expected seconds of all that waits, and of how much of it nothing is known."""
+
+    seconds: float = 0.0
+    variance: float = 0.0
+    longest: float = 0.0  # of one cell
+    cells: int = 0
+    loads: float = 0.0  # seconds, of models that no slot has
+    gpu_seconds: float = 0.0  # of the seconds, those of cells that need a GPU
+
+
+class Backlog:
+    """The cells that one runner is about: which of them wait, and for what slot. Nothing that
+    happens to one cell walks the others."""
+
+    def __init__(
+        self,
+        runner: RunnerId,
+        cells: Mapping[str, Cell],
+        policy: Policy,
+        device_type: str,
+        whither: Whither,
+    ) -> None:
+        self._runner, self._cells, self._whither = runner, cells, whither
+        self._choices: dict[Shape, Choice] = {}
+        self._shapes: dict[str, Shape] = {}  # of cells that need another slot than they declare
+        self._waiting: dict[str, Lane] = {}
+        self._lanes: dict[tuple[Shape, str, Need], Lane] = {}
+        self._later: list[tuple[float, str]] = []  # ends of back-offs
+        self._back_offs: dict[str, float] = {}
+        self._held: set[str] = set()
+        self.elsewhere: dict[str, float] = {}  # what other runners run: when they began, or before
+        self.estimates = Estimates(cells, policy, device_type, self._ranked)
+        self._choose(cells)
+
+    def _choose(self, cells: Iterable[str]) -> None:
+        for fingerprint in cells:
+            kind = self.estimates.kind(fingerprint)
+            if not kind.left_out and fingerprint not in self._held:
+                self.choice(self.shape(fingerprint)).put(fingerprint, kind.rank)
+
+    def take_in(self, cells: Mapping[str, Cell]) -> None:
+        """Be about these cells too, which are new; none of them waits yet."""
+        self.estimates.take_in(cells)
+        self._choose(cells)
+
+    def hold(self, fingerprints: Collection[str]) -> None:
+        """These cells cannot be claimed, whatever happens to them, until they are let go."""
+        self._held.update(fingerprints)
+        for fingerprint in fingerprints:
+            self.taken(fingerprint)
+            self.choice(self.shape(fingerprint)).drop(fingerprint)
+
+    def let_go(self, fingerprints: Collection[str]) -> None:
+        """These cells can be claimed again; none of them waits yet."""
+        self._held.difference_update(fingerprints)
+        self._choose(fingerprints)
+
+    def leave_out(self, seconds: float) -> list[str]:
+        """Be no more about the cells that should take longer; those whose time nobody knows stay.
+        Which they are."""
+        if not (kinds := self.estimates.leave_out(seconds)):
+            return []
+        left = [name for name in self._cells if self.estimates.kind(name) in kinds]
+        for fingerprint in left:
+            self.taken(fingerprint)
+            self.choice(self.shape(fingerprint)).drop(fingerprint)
+        return left
+
+    # What is asked
+
+    def shape(self, fingerprint: str) -> Shape:
+        """What the slot of a cell is to be."""
+        if (advised := self._shapes.get(fingerprint)) is not None:
+            return advised
+        return self._whither.shape(fingerprint, self._cells[fingerprint])
+
+    def choice(self, shape: Shape) -> Choice:
+        """The cells of such slots, for claims."""
+        return self._choices.setdefault(shape, Choice())
+
+    @property
+    def waiting(self) -> Iterable[str]:
+        """The cells that can be claimed now."""
+        return self._waiting
+
+    def lanes(self) -> list[Lane]:
+        """What waits now, in the order in which it was first seen."""
+        return [lane for lane in self._lanes.values() if lane.work.cells]
+
+    def load(self, lane: Lane) -> float:
+        """Seconds that its model takes to load; 0 where nobody knows."""
+        return self.estimates.load(lane.model)
+
+    def ending_within(
+        self, limit: float, model: str, lanes: Iterable[Lane], at_most: int
+    ) -> list[str]:
+        """Cells that a slot with this model in memory should have ended in so many seconds."""
+        found: list[str] = []
+        for lane in sorted(lanes, key=lambda lane: lane.work.load_key != model):
+            load = 0.0 if lane.work.load_key == model else self.load(lane)
+            found += lane.ending_within(limit - load, at_most - len(found))
+        return found
+
+    def left(self) -> Left | None:
+        """How much is left that waits; None while no time is known at all."""
+        if self.estimates.mean is None:
+            return None
+        lanes = self.lanes()
+        return Left(
+            seconds=sum(lane.work.seconds for lane in lanes),
+            variance=sum(lane.variance for lane in lanes) + self.estimates.variance(),
+            longest=max((lane.longest() for lane in lanes), default=0.0),
+            cells=sum(lane.work.cells for lane in lanes),
+            loads=sum(lane.work.load for lane in lanes if not lane.work.serving),
+            gpu_seconds=sum(lane.work.seconds for lane in lanes if lane.need.gpus),
+        )
+
+    # What happens
+
+    def see(self, records: Iterable[CellRecord], now: float) -> None:
+        """Take in cells that have not ended."""
+        for record in records:
+            if record.fingerprint not in self._cells:
+                continue
+            if record.state == "running":
+                self.runs_elsewhere(record.fingerprint, now)
+            else:
+                until = now + record.ready_in if record.ready_in > 0 else None
+                self.waits(record.fingerprint, until=until)
+
+    def waits(self, fingerprint: str, *, until: float | None = None) -> None:
+        """The cell can be claimed; from `until` on, where that is given."""
+        if fingerprint not in self._cells or self.estimates.kind(fingerprint).left_out:
+            return
+        if fingerprint in self._held:
+            return
+        if until is not None:
+            self.taken(fingerprint)
+            self._back_offs[fingerprint] = until
+            heapq.heappush(self._later, (until, fingerprint))
+            return
+        self._back_offs.pop(fingerprint, None)
+        self.elsewhere.pop(fingerprint, None)
+        if fingerprint in self._waiting:
+            return
+        cell, kind = self._cells[fingerprint], self.estimates.kind(fingerprint)
+        lane = self._lane(self.shape(fingerprint), cell)
+        if lane not in kind.lanes:
+            kind.lanes.append(lane)
+        self._rank(fingerprint, lane.shape, kind.rank)
+        self._waiting[fingerprint] = lane
+        lane.put(kind, fingerprint, cell.priority)
+        self.estimates.count(kind, 1)
+
+    def taken(self, fingerprint: str) -> None:
+        """The cell cannot be claimed: somebody has it, or it has ended."""
+        self._back_offs.pop(fingerprint, None)
+        self.elsewhere.pop(fingerprint, None)
+        if (lane := self._waiting.pop(fingerprint, None)) is not None:
+            kind = self.estimates.kind(fingerprint)
+            lane.drop(kind, fingerprint, self._cells[fingerprint].priority)
+            self.estimates.count(kind, -1)
+
+    def runs_elsewhere(self, fingerprint: str, now: float) -> None:
+        """Another runner has the cell."""
+        self.taken(fingerprint)
+        self.elsewhere[fingerprint] = now
+
+    def move(self, fingerprint: str, shape: Shape) -> None:
+        """The cell is to have another slot than its cell alone would say."""
+        before = self.shape(fingerprint)
+        self._shapes[fingerprint] = shape
+        self._moved(fingerprint, before)
+
+    def place(self, fingerprints: Iterable[str], change: Callable[[], object]) -> None:
+        """Where these cells are meant to go may be another once `change` was called."""
+        before = {name: self.shape(name) for name in fingerprints if name in self._cells}
+        change()
+        for name, shape in before.items():
+            self._moved(name, shape)
+
+    def _moved(self, fingerprint: str, before: Shape) -> None:
+        if self.shape(fingerprint) == before:
+            return
+        waited = fingerprint in self._waiting
+        back_off = self._back_offs.get(fingerprint)
+        since = self.elsewhere.get(fingerprint)
+        self.taken(fingerprint)
+        self.choice(before).drop(fingerprint)
+        self._choose([fingerprint])
+        if since is not None:
+            self.elsewhere[fingerprint] = since
+        if waited or back_off is not None:
+            self.waits(fingerprint, until=back_off)
+
+    def wake(self, now: float) -> None:
+        """Cells whose back-off is over can be claimed."""
+        while self._later and self._later[0][0] <= now:
+            until, fingerprint = heapq.heappop(self._later)
+            if self._back_offs.get(fingerprint) == until:
+                self.waits(fingerprint)
+
+    def follow(self, events: Sequence[Event], now: float) -> None:
+        """What any runner or person did since the last time."""
+        for event in events:
+            fingerprint = event.fingerprint
+            if fingerprint not in self._cells:
+                continue
+            if event.kind == "claimed" and event.data.get("runner") != self._runner:
+                self.runs_elsewhere(fingerprint, now)
+            elif event.kind in ("claimed", "cancel_asked"):
+                self.taken(fingerprint)
+            elif event.kind in ("released", "reaped", "retry_asked"):
+                self.waits(fingerprint)
+            elif event.kind == "finished":
+                outcome = Outcome.from_dict(event.data["outcome"])
+                if outcome.retry_in is None:
+                    self.taken(fingerprint)
+                else:
+                    self.waits(fingerprint, until=now + outcome.retry_in)
+                self.estimates.learn(self._cells[fingerprint], outcome)
+
+    def _lane(self, shape: Shape, cell: Cell) -> Lane:
+        key = (shape, cell.model.load_key, cell.need)
+        if (lane := self._lanes.get(key)) is None:
+            known = self.estimates.mean is not None
+            work = Work(load_key=cell.model.load_key, cells=0, seconds=0.0, known=known)
+            lane = Lane(shape=shape, need=cell.need, model=cell.model.name, work=work)
+            self._lanes[key] = lane
+        return lane
+
+    def _ranked(self, kind: Kind) -> None:
+        """Its waiting cells have another place; the others get it when they wait again."""
+        for lane in kind.lanes:
+            for fingerprint in lane.kinds.get(kind, ()):
+                self._rank(fingerprint, lane.shape, kind.rank)
+
+    def _rank(self, fingerprint: str, shape: Shape, rank: float) -> None:
+        choice = self.choice(shape)
+        if choice.rank(fingerprint) != rank:
+            choice.put(fingerprint, rank)

@@ -1,0 +1,207 @@
+"""What waits for slots, and what keeps it from them: kept up to date as things happen."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Collection, Sequence
+
+from benchfleet.domain.attempt import CellRecord, Claim, RunnerId
+from benchfleet.domain.cell import Cell
+from benchfleet.domain.eligibility import PROBED
+from benchfleet.domain.event import Event
+from benchfleet.domain.phase import GATE_EVENTS
+from benchfleet.domain.placing import Placing
+from benchfleet.domain.plan import ASSIGNED
+from benchfleet.domain.state import State
+from benchfleet.errors import LedgerAway, LedgerFull
+from benchfleet.ledger.base import Ledger
+from benchfleet.policies.base import Policy
+from benchfleet.runner.devices.devices import Devices
+from benchfleet.runner.devices.hosts import Hosts
+from benchfleet.runner.news import News
+from benchfleet.runner.slots.place import Pool
+from benchfleet.runner.slots.slots import Slot, Slots
+from benchfleet.runner.trying.leases import LeaseKeeper
+from benchfleet.runner.waiting.advised import Advised
+from benchfleet.runner.waiting.backlog import Backlog
+from benchfleet.runner.waiting.bookings import Bookings
+from benchfleet.runner.waiting.giving import Claiming, Giving
+from benchfleet.runner.waiting.straying import Straying
+from benchfleet.runner.waiting.whither import Whither
+from benchfleet.runner.waiting.wishes import Wishes
+
+_LEARNED = 5000  # cells of earlier runs that times are learned from
+
+
+class Filler:
+    """What waits for the slots of one runner, as the ledger, gates, plans and machines have it; and
+    the giving of it."""
+
+    def __init__(
+        self,
+        *,
+        runner: RunnerId,
+        ledger: Ledger,
+        keeper: LeaseKeeper,
+        news: News,
+        slots: Slots,
+        pools: Sequence[Pool],
+        hosts: Hosts,
+        cells: dict[str, Cell],
+        policy: Policy,
+        now: Callable[[], float],
+        claim: Claiming,
+        begin: Callable[[Slot, Claim], None],
+        placing: Callable[[], Placing],
+    ) -> None:
+        self._runner, self._ledger, self._news, self._slots = runner, ledger, news, slots
+        self._now, self._cells = now, cells
+        types = [device.type for pool in pools for device in pool.devices[:1]]
+        self._told_placing = placing
+        self._whither = whither = Whither(hosts, lambda: self.devices.pools)
+        self.backlog = Backlog(runner, cells, policy, types[0] if types else "", whither)
+        self._bookings = Bookings(slots, self.backlog.estimates, now)
+        self.advised = Advised(
+            cells, self.backlog, slots.seats, lambda: self.devices.pools, whither
+        )
+        self._placed_anew = False  # a machine was probed since, or a plan was made
+        self.placed = False  # by other reports or another plan than was told of
+        self.enrolled = False  # somebody enrolled cells since, or planned who runs which
+        self.decided = True  # somebody decided on a gate since
+        self._held: frozenset[str] = frozenset()  # for whatever reason
+        self._by_gates: frozenset[str] = frozenset()
+        self._given_up: frozenset[str] = frozenset()  # to others
+        self.devices = Devices(
+            slots=slots,
+            hosts=hosts,
+            pools=pools,
+            cells=cells,
+            placing=lambda: whither.placing,
+            changed=self._sort_again,
+        )
+        self._giving = Giving(
+            runner=runner,
+            ledger=ledger,
+            keeper=keeper,
+            slots=slots,
+            cells=cells,
+            backlog=self.backlog,
+            advised=self.advised,
+            devices=self.devices,
+            bookings=self._bookings,
+            straying=Straying(self.backlog, slots.seats, whither),
+            wishes=Wishes(policy, slots, self.backlog, now),
+            now=now,
+            claim=claim,
+            begin=begin,
+            follow=self.follow,
+        )
+
+    def survey(self) -> None:
+        """See what waits, and learn from what has ended; what happens from now on is followed."""
+        with contextlib.suppress(LedgerFull, LedgerAway):  # then all of its history is followed
+            event = Event(kind="run_began", data={"runner": self._runner})
+            self._news.begin(self._ledger.record(event))
+        self._news.tell(self._follow)
+        self._place()
+        ended: list[CellRecord] = []
+        others: list[CellRecord] = []
+        for record in self._ledger.cells(states=["pending", "running", "success"]):
+            if record.state != "success":
+                self.backlog.see([record], self._now())
+            else:
+                (ended if record.fingerprint in self._cells else others).append(record)
+        trials = {record.fingerprint for record in others[:: 1 + len(others) // _LEARNED]}
+        ended = ended[:: 1 + len(ended) // _LEARNED]
+        ended += self._ledger.cells(among=trials, whole=True) if trials else []
+        self.backlog.estimates.remember(
+            (record.cell or self._cells[record.fingerprint], record.outcome)
+            for record in ended
+            if record.outcome is not None
+        )
+
+    def _follow(self, events: Sequence[Event]) -> None:
+        self.enrolled |= any(event.kind in ("enrolled", ASSIGNED) for event in events)
+        self.decided |= any(event.kind in GATE_EVENTS for event in events)
+        self._placed_anew |= any(event.kind in (ASSIGNED, PROBED) for event in events)
+        self.backlog.follow(events, self._now())
+
+    def _place(self) -> None:
+        """Go by the reports and the plan that there are now."""
+        placing, before = self._told_placing(), self._whither.placing
+        self._placed_anew = False
+        if not (placing.binds or before.binds):
+            return
+        self.placed = True
+        self._slots.tell_hosts()
+        self.backlog.place(self._cells, lambda: self._whither.use(placing))
+        self.devices.place()
+
+    def kept_off(self) -> list[str]:
+        """Which of the cells that wait the machines of this run may not have, and why; and what of
+        it could not be heeded."""
+        self.placed = False
+        waiting = (self._cells[name] for name in self.backlog.waiting)
+        return [*self._whither.placing.notes, *self._whither.told(waiting)]
+
+    def _sort_again(self) -> None:
+        self._bookings.clear()
+        if self._whither.anew():
+            self.backlog.place(self._whither.placing.homes, self._whither.look)
+        self.advised.again()
+
+    def take_in(self, cells: Sequence[Cell]) -> list[str]:
+        """Be about all of these cells; which of them are new."""
+        found = {str(cell.fingerprint): cell for cell in cells}
+        new = {name: cell for name, cell in found.items() if name not in self._cells}
+        if new:
+            waiting = list(self._ledger.cells(states=["pending", "running"], among=new))
+            self._cells.update(new)
+            self.backlog.take_in(new)
+            self.backlog.see(waiting, self._now())
+            self.devices.take_in(new)
+        self.enrolled = False
+        return list(new)
+
+    def hold(self, fingerprints: Collection[str]) -> None:
+        """Begin none of these cells, and again those that were held before and are not any more."""
+        self._by_gates = frozenset(fingerprints)
+        self._hold()
+
+    def give_up(self, fingerprints: Collection[str]) -> bool:
+        """Leave these cells to others, and take back what was left to them and is not any more;
+        whether that is news."""
+        given_up = frozenset(fingerprints)
+        news, self._given_up = given_up != self._given_up, given_up
+        if news:
+            self._hold()
+        return news
+
+    def _hold(self) -> None:
+        held = (self._by_gates | self._given_up).intersection(self._cells)
+        again = self._held - held
+        states: Sequence[State] = ["pending", "running"]
+        waiting = list(self._ledger.cells(states=states, among=again)) if again else []
+        before, self._held = self._held, held
+        self.backlog.hold(held - before)
+        self.devices.hold(held)
+        self.backlog.let_go(again)
+        self.backlog.see(waiting, self._now())
+
+    def leave_out(self, seconds: float) -> None:
+        """Begin nothing any more that should take longer."""
+        if left := self.backlog.leave_out(seconds):
+            self.devices.leave_out(left)
+
+    def follow(self) -> None:
+        """Take in what other runners and people did."""
+        self._news.read()
+        self.backlog.wake(self._now())
+        if self._placed_anew:
+            with contextlib.suppress(LedgerAway):  # then the next time
+                self._place()
+
+    def fill(self) -> list[Slot]:
+        """Give every idle slot a cell, and open slots while there is room and work; the slots
+        that were opened."""
+        return self._giving.fill()

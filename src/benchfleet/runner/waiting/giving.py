@@ -1,0 +1,285 @@
+"""Giving idle slots cells, and opening and closing slots as the waiting cells need them."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+from benchfleet.domain.attempt import Claim, RunnerId
+from benchfleet.domain.cell import Cell
+from benchfleet.domain.resource import Choice, Offer
+from benchfleet.ledger.base import Ledger
+from benchfleet.policies.base import Wish
+from benchfleet.runner.devices.devices import Devices
+from benchfleet.runner.slots.place import Shape
+from benchfleet.runner.slots.slots import Slot, Slots
+from benchfleet.runner.trust import vouched
+from benchfleet.runner.trying.leases import LeaseKeeper
+from benchfleet.runner.waiting.advised import Advised
+from benchfleet.runner.waiting.backlog import Backlog
+from benchfleet.runner.waiting.bookings import Bookings, service
+from benchfleet.runner.waiting.lanes import Lane
+from benchfleet.runner.waiting.straying import Straying
+from benchfleet.runner.waiting.wishes import Wishes
+
+Claiming = Callable[[RunnerId, Offer, int], Sequence[Claim]]  # as `Ledger.claim`
+
+_NOBODY: deque[Slot] = deque()
+_BACKFILL = 32  # cells that one claim chooses from, where they must end in time
+
+
+class Giving:
+    """Claims for the slots of one runner.
+
+    Cells are served by the shape of the slot that they need: the largest priority first, then the
+    widest, since they need whole devices. Which cell of a shape a slot is given is the policy's to
+    say. Where nothing that is open could ever take a cell, devices are booked for it: slots on them
+    take only what ends before they could all be free. A slot that finds nothing to do while a cell
+    waits for other devices is closed. What a plan gave to a machine is served there first; a slot
+    of another machine, which would be idle, takes of it what it ends sooner.
+    """
+
+    def __init__(
+        self,
+        *,
+        runner: RunnerId,
+        ledger: Ledger,
+        keeper: LeaseKeeper,
+        slots: Slots,
+        cells: Mapping[str, Cell],
+        backlog: Backlog,
+        advised: Advised,
+        devices: Devices,
+        bookings: Bookings,
+        straying: Straying,
+        wishes: Wishes,
+        now: Callable[[], float],
+        claim: Claiming,
+        begin: Callable[[Slot, Claim], None],
+        follow: Callable[[], None],
+    ) -> None:
+        self._runner, self._ledger, self._keeper = runner, ledger, keeper
+        self._slots, self._cells, self._backlog = slots, cells, backlog
+        self._advised, self._devices, self._straying = advised, devices, straying
+        self._now, self._claim, self._begin, self._follow = now, claim, begin, follow
+        self._bookings, self._wishes = bookings, wishes
+        self._in_vain: set[Lane] = set()  # that a slot claimed of just now, and got nothing
+
+    def fill(self) -> list[Slot]:
+        """Give every idle slot a cell, and open slots while there is room and work; the slots
+        that were opened."""
+        opened: list[Slot] = []
+        if self._has_room():
+            self._backlog.wake(self._now())
+            while not self._served(opened):
+                continue  # from the beginning: a cell is to have another slot than was known
+        return opened
+
+    def _served(self, opened: list[Slot]) -> bool:
+        """Serve all that waits in its order; False where that order was found to be another."""
+        can_take = self._devices.can_take
+        lanes = [lane for lane in self._backlog.lanes() if can_take(lane.need, lane.shape.barred)]
+        waiting = sorted(lanes, key=service)
+        shapes: dict[Shape, list[Lane]] = {lane.shape: [] for lane in waiting}
+        for lane in lanes:
+            shapes[lane.shape].append(lane)
+        lacking: list[tuple[Shape, bool]] = []
+        self._straying.look()
+        self._in_vain.clear()
+        self._wishes.again()
+        self._bookings.book(waiting)
+        for shape, lanes in shapes.items():
+            if not self._serve(shape, lanes, opened, lacking):
+                return False
+        for shape, lanes in shapes.items() if self._has_room() else ():
+            if self._straying.may(shape) and not self._serve(
+                shape, lanes, opened, lacking, stray=True
+            ):
+                return False
+        if lacking:
+            self._retire_for(lacking)
+        elif waiting and not opened and self._slots.all_idle:
+            return self._serve_anything(shapes, opened)
+        return True
+
+    def _serve(
+        self,
+        shape: Shape,
+        lanes: Sequence[Lane],
+        opened: list[Slot],
+        lacking: list[tuple[Shape, bool]],
+        *,
+        stray: bool = False,
+    ) -> bool:
+        """Serve the cells of one shape; as `_served`. What waits for devices that are taken is
+        added to `lacking`; a stray slot waits for none that the machine of the plan has."""
+        idle = [slot for slot in self._slots.idle if slot.takes(shape, stray=stray)]
+        if not idle and not stray and shape.home and self._slots.seats.is_full(shape.home):
+            return True
+        warm = {lane.work.load_key for lane in lanes}
+        waiting = deque(sorted(idle, key=lambda slot: slot.load_key not in warm))
+        while waiting:
+            if not self._claim_for(waiting.popleft(), shape, lanes, stray=stray, next_=waiting):
+                return False
+        lacks = self._open_for(shape, lanes, opened, stray=stray)
+        if lacks and not (stray and self._straying.is_served(shape)):
+            lacking.append((shape, stray))
+        return True
+
+    def _has_room(self) -> bool:
+        """Whether anything could begin a cell now."""
+        return self._slots.any_idle or not self._slots.seats.full
+
+    def _retire_for(self, lacking: Iterable[tuple[Shape, bool]]) -> None:
+        """Close what is idle on the devices that these wait for."""
+        for slot in self._slots.idle:
+            if any(shape.suits(slot.spec.host, stray=stray) for shape, stray in lacking):
+                self._slots.retire(slot)
+
+    def _serve_anything(self, shapes: Mapping[Shape, list[Lane]], opened: list[Slot]) -> bool:
+        """Nothing goes on at all: do what the policy would rather not."""
+        lacking: list[tuple[Shape, bool]] = []
+        for shape, lanes in shapes.items():
+            stray = self._straying.may(shape)
+            for slot in self._slots.idle:
+                if slot.takes(shape, stray=stray) and not self._claim_for(
+                    slot, shape, lanes, wish=Wish()
+                ):
+                    return False
+            if self._slots.any_busy:
+                continue
+            if self._open_for(shape, lanes, opened, wish=Wish(), stray=stray):
+                lacking.append((shape, stray))
+        self._retire_for(lacking)  # those that are idle have the devices
+        return True
+
+    # A slot that is open
+
+    def _claim_for(
+        self,
+        slot: Slot,
+        shape: Shape,
+        lanes: Sequence[Lane],
+        *,
+        wish: Wish | None = None,
+        stray: bool = False,
+        next_: deque[Slot] = _NOBODY,
+    ) -> bool:
+        """Claim for an idle slot; False where the claim told that its cell is to have another. Of
+        those that are `next_` it serves and takes out such as would claim the same."""
+        vram = self._slots.seats.left_on(slot.spec.devices, slot.holds)
+        fit = [
+            lane
+            for lane in lanes
+            if lane.work.cells and lane.need.gpus <= slot.gpus and lane.need.vram <= vram
+        ]
+        if stray:
+            type_, model = slot.device_type, slot.load_key
+            fit = [lane for lane in fit if self._straying.pays(lane, type_, loaded=model)]
+        if not fit:
+            return True
+        slots = [slot]
+        among, booked = self._backlog.choice(shape), self._bookings.lane_for(slot)
+        if booked in fit:
+            wish = Wish(models={booked.work.load_key: 0.0}, others=None)
+        elif booked is not None and service(booked) < min(map(service, fit)):
+            limit = self._bookings.seconds_before(booked)
+            among = Choice(self._backlog.ending_within(limit, slot.load_key, fit, _BACKFILL))
+            wish = Wish() if len(among) else None
+        elif wish is None:
+            wish = self._wishes.of(slot, shape, fit, vram)
+            if booked is None and not stray:
+                slots += self._alike(slot, fit, next_)
+        if wish is None:
+            return True
+        if len(slots) > 1:  # nothing that one of them would take from another
+            vram = slot.holds
+        offer = Offer(
+            gpus=slot.gpus, vram=vram, models=wish.models, others=wish.others, among=among
+        )
+        claims = self._claim(self._runner, offer, len(slots))
+        for claim in claims:
+            self._keeper.hold(claim.lease)
+        if claims:
+            self._wishes.again()
+            self._straying.look()
+        if len(claims) < len(slots):  # others were quicker, or a back-off ends a moment later
+            self._follow()
+            self._in_vain.update(fit)
+            next_.extendleft(reversed(slots[max(1, len(claims)) :]))
+        known = self._cells
+        vouch = (vouched(claim, known[claim.lease.fingerprint]) for claim in claims)
+        begun = [self._begin_on(*one) for one in zip(slots, vouch, strict=False)]
+        return all(begun)
+
+    def _alike(self, slot: Slot, fit: Sequence[Lane], next_: deque[Slot]) -> Iterator[Slot]:
+        """Take out the slots that would claim as this one does, each one cell more: where there
+        are cells of one model alone, which all of them have loaded."""
+        cells = sum(lane.work.cells for lane in fit)
+        if any((lane.work.load_key, lane.need.vram) != (slot.load_key, slot.holds) for lane in fit):
+            return
+        while next_ and cells > 1 and next_[0].is_like(slot):
+            if self._bookings.lane_for(next_[0]) is not None:
+                return
+            cells -= 1
+            yield next_.popleft()
+
+    def _begin_on(self, slot: Slot, claim: Claim) -> bool:
+        fingerprint = claim.lease.fingerprint
+        self._backlog.taken(fingerprint)
+        if self._advised.heed(fingerprint, claim.advice):
+            shape = self._advised.shape(fingerprint)
+            fits = slot.memory >= shape.memory and slot.alone >= shape.alone
+            if shape.late or not fits:
+                self._keeper.drop(claim.lease)
+                self._ledger.release([claim.lease], f"it is to be run {claim.advice}")
+                self._backlog.waits(fingerprint)
+                return False
+        self._slots.progress.move(fingerprint, "running")
+        if claim.cell.model.python == slot.spec.python:
+            self._begin(slot, claim)
+        else:  # it wants another interpreter: a new slot on these devices takes it
+            slot.reserved = claim
+            self._slots.retire(slot)
+        return True
+
+    # One more slot
+
+    def _open_for(
+        self,
+        shape: Shape,
+        lanes: Sequence[Lane],
+        opened: list[Slot],
+        *,
+        wish: Wish | None = None,
+        stray: bool = False,
+    ) -> bool:
+        """Open slots for the cells of one shape that wait; whether one waits for devices that
+        are taken."""
+        if not any(lane.work.cells for lane in lanes):
+            return False
+        if not self._has_room():
+            return False
+        meant = Counter(self._slots.tally.starting_for(shape, stray=stray))
+        needs: dict[tuple[int, ...], list[Lane]] = {}
+        for lane in lanes:
+            needs.setdefault(service(lane), []).append(lane)
+        lacking = False
+        for _, alike in sorted(needs.items()):
+            while wanted := self._wishes.one_more(
+                shape, alike, meant=meant, but=self._in_vain, wish=wish
+            ):
+                devices = self._bookings.room_for(wanted, stray=stray)
+                if devices is None:
+                    lacking = True
+                    break
+                if stray and wish is None and not self._straying.pays(wanted, devices[0].type):
+                    break
+                memory = max(wanted.need.vram, shape.memory)
+                model = wanted.work.load_key
+                slot = self._slots.open(
+                    devices, shape.width, alone=shape.alone, memory=memory, meant_for=model
+                )
+                meant[model] += 1
+                opened.append(slot)
+        return lacking

@@ -1,0 +1,83 @@
+"""Cells that wait, by what tells them apart: how long they take, and what they ask of a slot."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from itertools import chain, islice
+
+from benchfleet.domain.cell import Cell
+from benchfleet.domain.resource import Need
+from benchfleet.policies.base import Work
+from benchfleet.runner.slots.place import Shape
+from benchfleet.runner.waiting.expected import Key
+
+UNKNOWN: Key = ()  # by nothing
+LOOKED_AT = 1000  # kinds of cells at most, where one with a certain time is sought
+_NONE = -(10**12)
+
+
+@dataclass(kw_only=True, eq=False)
+class Kind:
+    """Cells that are alike in all that a time depends on."""
+
+    cell: Cell  # one of them
+    lanes: list[Lane] = field(default_factory=list)  # where some have waited
+    seconds: float = 1.0  # expected of each
+    spread: float = 1.0
+    source: Key = UNKNOWN  # by what that is known
+    rank: float = 0.0
+    left_out: bool = False  # there is no time for them
+
+
+@dataclass(kw_only=True, eq=False)
+class Lane:
+    """The waiting cells that one loaded model serves and that ask for the same slot."""
+
+    shape: Shape
+    need: Need
+    model: str  # its name
+    work: Work
+    kinds: dict[Kind, dict[str, None]] = field(default_factory=dict)  # fingerprints of each
+    variance: float = 0.0  # of the seconds of all, one by one
+    priority: int = _NONE  # the largest that waits
+    _priorities: Counter[int] = field(default_factory=Counter)
+
+    def put(self, kind: Kind, fingerprint: str, priority: int) -> None:
+        """One more waits."""
+        self.kinds.setdefault(kind, {})[fingerprint] = None
+        self.count(kind, 1)
+        self._priorities[priority] += 1
+        self.priority = max(self.priority, priority)
+
+    def drop(self, kind: Kind, fingerprint: str, priority: int) -> None:
+        """It waits no more."""
+        waiting = self.kinds[kind]
+        del waiting[fingerprint]
+        self.count(kind, -1)
+        if not waiting:
+            del self.kinds[kind]
+        self._priorities[priority] -= 1
+        if not self._priorities[priority]:
+            del self._priorities[priority]
+            self.priority = max(self._priorities, default=_NONE)
+
+    def count(self, kind: Kind, cells: int) -> None:
+        """Their times and number change by those of so many cells."""
+        work = self.work
+        work.cells += cells
+        work.seconds += cells * kind.seconds
+        self.variance += cells * kind.spread**2
+        if not work.cells:  # no rounding is left behind
+            work.seconds = self.variance = 0.0
+
+    def ending_within(self, seconds: float, at_most: int) -> list[str]:
+        """Waiting cells that should end in that time, the longest first."""
+        known = (kind for kind in islice(self.kinds, LOOKED_AT) if kind.source != UNKNOWN)
+        found = sorted((k for k in known if k.seconds <= seconds), key=lambda k: -k.seconds)
+        return list(islice(chain.from_iterable(self.kinds[kind] for kind in found), at_most))
+
+    def longest(self) -> float:
+        """Seconds of the longest cell; 0 where there are too many kinds to look at."""
+        few = self.kinds if len(self.kinds) < LOOKED_AT else ()
+        return max((kind.seconds for kind in few), default=0.0)

@@ -1,0 +1,106 @@
+"""Which cell is meant, and what it has that an earlier one had not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from benchfleet.domain.attempt import CellRecord
+from benchfleet.domain.cell import Cell
+from benchfleet.errors import CampaignError
+from benchfleet.planning.explain import ABSENT, Difference, Named, differences, earlier, find
+from benchfleet.testing.samples import sample_cell
+
+
+def _record(cell: Cell, path: str = "") -> CellRecord:
+    return CellRecord(
+        fingerprint=cell.fingerprint,
+        id=cell.id,
+        path=path or cell.id,
+        state="success",
+        attempt=1,
+        tries=1,
+        token=1,
+        cell=cell,
+    )
+
+
+def _named(cell: Cell, *, marked: bool = False) -> Named:
+    return Named(cell=cell, path=cell.path(marked=marked))
+
+
+def test_differences_are_told_key_by_key_from_old_to_new() -> None:
+    old = {"a": {"kept": 1, "gone": 2, "other": [1, [2, 3]]}, "b": "x", "c": {}}
+    new = {"a": {"kept": 1, "came": None, "other": [1, [2, 4], 5]}, "b": "x", "c": {"d": {}}}
+    assert differences(old, new) == [
+        Difference(key="a.came", old=ABSENT, new=None),
+        Difference(key="a.other[1][1]", old=3, new=4),
+        Difference(key="a.other[2]", old=ABSENT, new=5),
+        Difference(key="a.gone", old=2, new=ABSENT),
+        Difference(key="c.d", old=ABSENT, new={}),
+    ]
+
+
+@pytest.mark.parametrize(("old", "new"), [(1, True), (0, 0.0), (0, False), ("1", 1), ({}, [])])
+def test_values_that_python_calls_equal_are_two_where_fingerprints_are(
+    old: object, new: object
+) -> None:
+    assert differences({"a": old}, {"a": new}) == [Difference(key="a", old=old, new=new)]
+
+
+def test_equal_identities_do_not_differ() -> None:
+    identity = sample_cell(config="sink").identity()
+    assert differences(identity, identity) == []
+
+
+def test_cells_that_differ_always_have_a_difference_to_tell() -> None:
+    cell = sample_cell()
+    for other in (
+        sample_cell(version="2"),
+        sample_cell(digest="other"),
+        sample_cell(repeat=1),
+        sample_cell(limit=3),
+        replace(cell, model=replace(cell.model, model_kwargs={"a": [True]})),
+    ):
+        assert len(differences(cell.identity(), other.identity())) == 1
+
+
+def test_earlier_cells_are_those_of_the_same_name_latest_first() -> None:
+    first, second, third = (sample_cell(version=version) for version in "123")
+    records = [_record(first), _record(sample_cell(1)), _record(second), _record(third)]
+    assert [r.fingerprint for r in earlier(third, records)] == [
+        second.fingerprint,
+        first.fingerprint,
+    ]
+    assert earlier(sample_cell(2), records) == []
+
+
+def test_a_cell_is_found_by_id_path_and_beginning_of_its_fingerprint() -> None:
+    old, new, other = sample_cell(), sample_cell(version="2"), sample_cell(1)
+    named, records = [_named(new, marked=True), _named(other)], [_record(old)]
+    assert find(new.id, named, records).cell == new
+    assert find(new.path(marked=True), named, records).cell == new
+    assert find(f"{other.id}/", named, records).cell == other
+    assert find(other.fingerprint[:6].upper(), named, records).cell == other
+    assert find(old.fingerprint, named, records).cell == old
+
+
+def test_an_unknown_cell_is_refused_with_the_near_ones() -> None:
+    with pytest.raises(CampaignError, match=r"--explain tiny/dense/benchmark-8 .*; did you mean"):
+        find("tiny/dense/benchmark-8", [_named(sample_cell(3))], [])
+    with pytest.raises(CampaignError, match=r"did you mean tiny/dense/benchmark-3\?"):
+        find("dense", [_named(sample_cell(3))], [])
+    with pytest.raises(CampaignError, match=r"there is no such cell; see the list"):
+        find("zzzz", [_named(sample_cell(3))], [])
+
+
+def test_a_beginning_that_two_fingerprints_share_is_refused() -> None:
+    cells: dict[str, Cell] = {}
+    for number in range(10_000):
+        cell = sample_cell(number)
+        twin = cells.setdefault(cell.fingerprint[:4], cell)
+        if twin != cell:
+            break
+    with pytest.raises(CampaignError, match="2 cells begin so; write more of the fingerprint"):
+        find(cell.fingerprint[:4], [_named(cell), _named(twin)], [])

@@ -1,0 +1,265 @@
+"""A ledger whose disk is full is asked again, as long as there is time."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from benchfleet.domain.attempt import Lease, Outcome, RunnerId
+from benchfleet.domain.resource import Offer
+from benchfleet.errors import LedgerAway, LedgerFull, LedgerUnreachable
+from benchfleet.ledger.memory import MemoryLedger
+from benchfleet.runner.ending.patience import PatientLedger
+from benchfleet.testing import LedgerContract
+from benchfleet.testing.clock import FakeClock
+from benchfleet.testing.samples import sample_cell
+
+US = RunnerId("us")
+
+
+class FullLedger(MemoryLedger):
+    """A ledger whose disk is full for the next `times` writes."""
+
+    times = 0
+
+    def _write(self) -> None:
+        if self.times:
+            self.times -= 1
+            raise LedgerFull
+
+    def finish(self, lease: Lease, outcome: Outcome) -> None:
+        self._write()
+        super().finish(lease, outcome)
+
+    def claim(self, runner, offer, limit=1):  # type: ignore[no-untyped-def]
+        self._write()
+        return super().claim(runner, offer, limit)
+
+    def release(self, leases, reason):  # type: ignore[no-untyped-def]
+        self._write()
+        super().release(leases, reason)
+
+    def renew(self, leases):  # type: ignore[no-untyped-def]
+        self._write()
+        return super().renew(leases)
+
+    def reap(self):  # type: ignore[no-untyped-def]
+        self._write()
+        return super().reap()
+
+
+class Desk:
+    """A patient ledger over a full one, with one cell claimed."""
+
+    def __init__(self) -> None:
+        self.full = FullLedger()
+        self.ending = threading.Event()
+        self.told: list[str] = []
+        self.ledger = PatientLedger(
+            self.full, full=lambda: self.told.append("full"), ending=self.ending, pause=0
+        )
+        self.ledger.enroll([sample_cell()])
+        (claim,) = self.ledger.claim(US, Offer())
+        self.lease = claim.lease
+
+
+@pytest.fixture
+def desk() -> Desk:
+    return Desk()
+
+
+def test_what_ended_is_told_once_there_is_room(desk: Desk) -> None:
+    desk.full.times = 3
+    desk.ledger.finish(desk.lease, Outcome(state="success"))
+    assert desk.told == ["full"] * 3
+    assert [record.state for record in desk.ledger.cells()] == ["success"]
+
+
+def test_a_run_that_ends_waits_for_no_room(desk: Desk) -> None:
+    desk.full.times = 3
+    desk.ending.set()
+    with pytest.raises(LedgerFull):
+        desk.ledger.finish(desk.lease, Outcome(state="success"))
+    assert desk.full.times == 2
+
+
+def test_nothing_else_waits_and_nothing_is_raised(desk: Desk) -> None:
+    desk.full.times = 4
+    assert desk.ledger.renew([desk.lease]) == [desk.lease]
+    assert desk.ledger.reap() == []
+    assert desk.ledger.claim(US, Offer()) == []
+    desk.ledger.release([desk.lease], "the end")
+    assert desk.told == ["full"] * 3
+    assert [record.state for record in desk.ledger.cells()] == ["running"]
+
+
+def test_what_could_not_be_renewed_is_renewed_before_anything_is_taken_back() -> None:
+    clock = FakeClock()
+    full = FullLedger(clock=clock, lease=60)
+    ledger = PatientLedger(full, full=lambda: None, ending=threading.Event(), pause=0)
+    ledger.enroll([sample_cell(0), sample_cell(1)])
+    (claim,) = ledger.claim(US, Offer())
+    full.times = 2
+    ledger.renew([claim.lease])
+    clock.now += 100
+    assert ledger.claim(US, Offer()) == []
+    assert ledger.reap() == []
+    assert [record.state for record in ledger.cells()] == ["running", "pending"]
+    assert len(ledger.claim(US, Offer())) == 1
+
+
+def test_a_ledger_that_is_gone_for_other_reasons_is_not_waited_for(desk: Desk) -> None:
+    def gone(lease: Lease, outcome: Outcome) -> None:
+        raise LedgerUnreachable
+
+    desk.full.finish = gone  # type: ignore[method-assign]
+    with pytest.raises(LedgerUnreachable):
+        desk.ledger.finish(desk.lease, Outcome(state="success"))
+    assert desk.told == []
+
+
+def test_what_ends_goes_with_a_claim_to_a_server_alone() -> None:
+    server, here = (
+        PatientLedger(ledger, full=lambda: None, ending=threading.Event())
+        for ledger in (AwayLedger(), MemoryLedger())
+    )
+    assert here.exchange is None
+    assert server.exchange is not None
+    server.enroll([sample_cell(0), sample_cell(1)])
+    (first,) = server.claim(US, Offer())
+    refused, (second,) = server.exchange([(first.lease, Outcome(state="success"))], US, Offer(), 1)
+    assert refused == [None]
+    assert first.lease.fingerprint != second.lease.fingerprint
+
+
+class AwayLedger(MemoryLedger):
+    """A ledger whose server is away while `away` says so; hurried calls alone are made of it."""
+
+    away = hurried = False
+
+    @contextmanager
+    def within(self, seconds: float) -> Iterator[None]:
+        self.hurried = True
+        yield
+        self.hurried = False
+
+    def _ask(self) -> None:
+        assert self.hurried
+        if self.away:
+            self.hurried = False
+            raise LedgerAway("no answer")
+
+    def finish(self, lease: Lease, outcome: Outcome) -> None:
+        self._ask()
+        super().finish(lease, outcome)
+
+    def claim(self, runner, offer, limit=1):  # type: ignore[no-untyped-def]
+        self._ask()
+        return super().claim(runner, offer, limit)
+
+    def renew(self, leases):  # type: ignore[no-untyped-def]
+        self._ask()
+        return super().renew(leases)
+
+    def reap(self):  # type: ignore[no-untyped-def]
+        self._ask()
+        return super().reap()
+
+    def events(self, *words, **named):  # type: ignore[no-untyped-def]
+        self._ask()
+        return super().events(*words, **named)
+
+    def cells(self, **named):  # type: ignore[no-untyped-def]
+        for record in super().cells(**named):
+            self._ask()
+            yield record
+
+
+def test_a_server_that_is_away_is_told_once_and_holds_up_nobody_but_what_ended() -> None:
+    clock, ending = FakeClock(), threading.Event()
+    server = AwayLedger(clock=clock, lease=60)
+    told: list[str] = []
+    back = threading.Event()
+    ledger = PatientLedger(
+        server, full=lambda: None, ending=ending, away=told.append, back=back.set, pause=0.001
+    )
+    ledger.enroll([sample_cell(0), sample_cell(1)])
+    (claim,) = ledger.claim(US, Offer())
+    server.away = True
+    assert ledger.claim(US, Offer()) == []
+    assert ledger.exchange is not None
+    with pytest.raises(LedgerAway, match="no answer"):
+        ledger.exchange([(claim.lease, Outcome(state="success"))], US, Offer(), 1)
+    assert ledger.reap() == []
+    assert ledger.renew([claim.lease]) == [claim.lease]
+    ledger.release([claim.lease], "the end")
+    for ask in (ledger.cells, ledger.events):
+        with pytest.raises(LedgerAway, match="no answer"):
+            ask()
+    assert told == ["no answer"]
+    clock.now += 100
+    finishing = threading.Thread(
+        target=lambda: ledger.finish(claim.lease, Outcome(state="success"))
+    )
+    finishing.start()
+    finishing.join(0.05)
+    assert finishing.is_alive()
+    server.away = False
+    assert back.wait(30)
+    finishing.join(30)
+    assert ledger.reap() == []
+    assert [record.state for record in ledger.cells()] == ["success", "pending"]
+    assert len(ledger.claim(US, Offer())) == 1
+    ledger.close()
+
+
+def test_nobody_waits_for_a_server_that_goes_away_while_its_cells_are_read() -> None:
+    server, ending = AwayLedger(), threading.Event()
+    ledger = PatientLedger(server, full=lambda: None, ending=ending)
+    ledger.enroll([sample_cell(0), sample_cell(1)])
+    reading = ledger.cells()
+    next(reading)
+    server.away = True
+    with pytest.raises(LedgerAway, match="no answer"):
+        next(reading)
+    ending.set()
+    ledger.close()
+
+
+def test_a_run_that_serves_no_slot_yet_is_patient_with_its_server() -> None:
+    ending, serving = threading.Event(), threading.Event()
+    server = AwayLedger()
+    ledger = PatientLedger(server, full=lambda: None, ending=ending, serving=serving)
+    hurried: list[bool] = []
+    server._ask = lambda: hurried.append(server.hurried)  # type: ignore[method-assign]
+    ledger.enroll([sample_cell(0)])
+    for _ in range(2):
+        ledger.reap()
+        assert ledger.events()
+        assert list(ledger.cells())
+        serving.set()
+    assert hurried == [False] * 3 + [True] * 3
+    ledger.close()
+
+
+def test_a_run_that_ends_waits_for_no_server() -> None:
+    server, ending = AwayLedger(), threading.Event()
+    ledger = PatientLedger(server, full=lambda: None, ending=ending, pause=0.001)
+    ledger.enroll([sample_cell(0)])
+    (claim,) = ledger.claim(US, Offer())
+    server.away = True
+    ending.set()
+    with pytest.raises(LedgerAway):
+        ledger.finish(claim.lease, Outcome(state="success"))
+    ledger.close()
+
+
+class TestPatientLedger(LedgerContract):
+    """With room it is as every ledger."""
+
+    def make_ledger(self, clock: Callable[[], float], lease: float) -> PatientLedger:
+        made = MemoryLedger(clock=clock, lease=lease)
+        return PatientLedger(made, full=lambda: None, ending=threading.Event())
