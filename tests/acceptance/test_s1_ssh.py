@@ -67,7 +67,9 @@ def test_from_probe_to_combined_results(user: User, fleet: dict[str, Sshd]) -> N
         text = (study / "run.log").read_text
         until(lambda: _busy(text()) == len(HOSTS), text)
         planned = {one["cell"]: one["machine"] for one in plan["cells"]}
-        assert all(planned[cell] == host for cell, host in _begun(text()).items())
+        begun = _begun(text())
+        elsewhere = [cell for cell, host in begun.items() if planned[cell] != host]
+        assert len(elsewhere) <= len(begun) / 3, text()  # of a machine that was slower to begin
         fleet["lab3"].kill()
         until(lambda: '"host_lost"' in text(), text)
         lost = user.json("reassign", "study.yaml", "--failed-machine", "lab3", "--yes")

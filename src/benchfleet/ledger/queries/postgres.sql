@@ -273,8 +273,10 @@ from stands cross join passed left join taken on true;
 
 -- name: claim_news
 -- What waits again since a transaction, all of it before the horizon of a claim that was refused.
-select cell.ordinal, fingerprint, lane, priority, ready, turned::text::bigint
-from cell join identity using (ordinal)
+-- The server expects far more of that than there is, and would join it with all names.
+select ordinal, (select fingerprint from identity where identity.ordinal = cell.ordinal),
+       lane, priority, ready, turned::text::bigint
+from cell
 where state = 'pending' and token > 0 and turned >= %(since)s::text::xid8;
 
 -- name: texts
