@@ -18,14 +18,19 @@ from .walk import GOOD, ended, walked
 
 SECONDS = 9.0  # by the clock, that a plan takes at most
 _BRIEF = 0.25  # of a walk: before CP-SAT is asked, which needs a plan to begin with
-_ROUNDS: tuple[tuple[Literal["whole", "apart", "patterns"], float, float], ...] = (
+_Round = tuple[Literal["whole", "apart", "patterns"], float, float]
+_ROUNDS: tuple[_Round, ...] = (
     ("whole", 0.2, 1.0),  # what is asked, how long that looks, and how long the walk goes meanwhile
     ("patterns", 1.0, 3.0),
-    ("apart", 0.4, 1.0),  # where kinds of cells are few
+    ("apart", 0.4, 1.0),
     ("apart", 0.4, 1.0),
 )
+_FEW = (
+    1200  # kinds of cells times slots: of more, neither patterns nor slots told apart end in time
+)
+_LATER: _Round = ("whole", 0.4, 1.0)
+_OF_MANY: tuple[_Round, ...] = (("whole", 0.2, 1.0), _LATER, _LATER, _LATER)
 _ALONE = 10.0  # walks where there is no CP-SAT
-_FEW = 1200  # kinds of cells times slots
 
 
 def available() -> bool:
@@ -81,7 +86,7 @@ class _Planner:
         numbers = sum(problem.slots[host] for group in problem.groups for host in group.ways)
         with Solving(self._left) as solving:
             self.walk(_BRIEF * limit)
-            for number, (how, part, times) in enumerate(_ROUNDS):
+            for number, (how, part, times) in enumerate(_ROUNDS if numbers <= _FEW else _OF_MANY):
                 if self.good or self._left() <= 0:
                     return
                 solving.ask(
@@ -89,7 +94,7 @@ class _Planner:
                         problem=problem,
                         known=ended(self.plan),
                         bound=self.bound,
-                        how="whole" if how == "apart" and numbers > _FEW else how,
+                        how=how,
                         seed=self._seed + number,
                         limit=part * limit,
                         seconds=self._left(),
