@@ -147,7 +147,7 @@ def test_cells_are_cancelled_with_what_they_have_and_come_back_with_it(user: Use
         running.kill()
         running.communicate()
     assert user.json("status", "study.yaml")["cancelled"] == 2
-    assert "2 are cancelled" in user.run("status", "study.yaml").stdout
+    assert "2 cells are cancelled" in user.run("status", "study.yaml").stdout
     assert len(user.json("retry", "study.yaml")["pending_again"]) == 2
     user.run("run", "study.yaml")
     sealed = json.loads(user.published()["m1/dense/_hostile"])
