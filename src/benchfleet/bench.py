@@ -26,7 +26,7 @@ from benchfleet.ledger.history import BILLED, bill, bills
 from benchfleet.ledger_home import LedgerHome
 from benchfleet.results.layout import Layout
 from benchfleet.results.places.base import Place, place_at
-from benchfleet.results.read import sealed_attempts
+from benchfleet.results.read import left_attempts, sealed_attempts, too_late
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -179,7 +179,8 @@ class Bench:
 
     def finished(self, cells: Iterable[Cell]) -> list[CellRecord] | None:
         """The cells' records where a run would find all of them done, and no result of any cell
-        that waits for its rename; None where it has something to do."""
+        that waits for its rename, nor an attempt that came too late; None where it has something
+        to do."""
         ledger = self.existing_ledger()
         if ledger is None:
             return None
@@ -190,7 +191,10 @@ class Bench:
                 if record.state != "success":
                     return None
                 records.append(record)
-        return records if len(records) == len(among) and not sealed_attempts(self.layout) else None
+        if len(records) < len(among) or sealed_attempts(self.layout):
+            return None
+        late = too_late(self.layout, left_attempts(self.layout, among), records)
+        return None if late else records
 
     def place(self) -> Place | None:
         """The place that results are put to, where the campaign names one. Raises UnknownName,

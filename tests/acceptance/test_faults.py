@@ -374,6 +374,18 @@ def test_nothing_is_left_of_a_run_that_was_ended(hasty: User, number: signal.Sig
     assert list((hasty.results / ".attempts").glob("*/*")) == []
 
 
+def test_what_a_runner_left_that_came_too_late_is_removed_where_all_is_done(
+    finished: User,
+) -> None:
+    fingerprint = json.loads(next(iter(finished.published().values())))["fingerprint"]
+    too_late = finished.results / ".attempts" / fingerprint / "1-99"
+    too_late.mkdir(parents=True)
+    (too_late / "log.txt").touch()
+    assert "(2 reused)" in finished.run("run", "study.yaml").stdout
+    assert not too_late.parent.exists()
+    assert "every cell is done already" in finished.run("run", "study.yaml").stdout
+
+
 def test_a_wrong_length_of_leases_is_refused(user: User, monkeypatch: pytest.MonkeyPatch) -> None:
     user.write(MOCK)
     monkeypatch.setenv("BENCHFLEET_LEASE_SECONDS", "soon")

@@ -6,13 +6,14 @@ import json
 import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchfleet.domain.attempt import Lease, Outcome, RunnerId
+from benchfleet.domain.attempt import Claim, Lease, Outcome, RunnerId
 from benchfleet.domain.cell import Cell, Limits
 from benchfleet.domain.event import Event
 from benchfleet.domain.failure import Failure
@@ -517,6 +518,85 @@ def test_what_comes_too_late_for_a_published_cell_leaves_nothing_behind(stage: S
     stage.run(cells(1))
     assert stage.said("claim_lost")
     assert list(stage.layout.attempts.glob("*/*")) == []
+
+
+class Slow:
+    """A ledger after whose first claim its runner is stopped past the lease, while `meanwhile`
+    happens."""
+
+    def __init__(self, stage: Stage, meanwhile: Callable[[], None]) -> None:
+        self._stage, self._ledger, self._meanwhile = stage, stage.ledger, meanwhile
+        self._stopped = False
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._ledger, name)
+
+    def claim(self, runner: RunnerId, offer: Offer, limit: int = 1) -> Sequence[Claim]:
+        claims = self._ledger.claim(runner, offer, limit)
+        if claims and not self._stopped:
+            self._stopped = True
+            self._stage.slept += 61
+            self._meanwhile()
+        return claims
+
+
+def test_a_lease_that_ran_out_before_its_attempt_began_is_noticed_before_a_slot_has_it(
+    stage: Stage,
+) -> None:
+    def taken_over() -> None:
+        stage.ledger.reap()
+        (claim,) = stage.ledger.claim(RunnerId("thief"), Offer(), 1)
+        stage.ledger.finish(claim.lease, Outcome(state="success", digest="theirs"))
+        stage.layout.published(claim.path).mkdir(parents=True)
+
+    stage.renew_every = 12
+    stage.ledger = Slow(stage, taken_over)  # type: ignore[assignment]
+    end = stage.run(cells(1))
+    assert stage.engine.orders == []
+    assert stage.said("claim_lost")
+    assert (end.ran, end.progress.states) == (0, {"success": 1})
+    assert list(stage.layout.attempts.glob("*/*")) == []
+
+
+def test_a_runner_stopped_past_a_lease_that_nobody_took_goes_on_with_it(stage: Stage) -> None:
+    stage.renew_every = 12
+    stage.ledger = Slow(stage, lambda: None)  # type: ignore[assignment]
+    stage.run(cells(1))
+    assert len(stage.engine.orders) == 1
+    (record,) = stage.ledger.cells()
+    assert (record.state, record.attempt) == ("success", 1)
+
+
+def left_behind(stage: Stage, name: str, *files: str) -> Path:
+    """An attempt of the only cell that nobody goes on with."""
+    (record,) = stage.ledger.cells()
+    folder = stage.layout.attempts_of(record.fingerprint) / name
+    folder.mkdir(parents=True)
+    for file in files:
+        (folder / file).touch()
+    return folder
+
+
+def test_what_a_killed_runner_left_of_a_published_cell_is_removed_by_the_next_run(
+    stage: Stage,
+) -> None:
+    stage.run(cells(1))
+    too_late = left_behind(stage, "1-7", "log.txt")
+    failed = left_behind(stage, "2-8", "failure.json")
+    scored = left_behind(stage, "rescored-1", "log.txt")
+    stage.run(cells(1))
+    assert not too_late.exists()
+    assert failed.is_dir()
+    assert scored.is_dir()
+
+
+def test_attempts_of_a_cell_whose_result_is_not_at_its_place_are_kept(stage: Stage) -> None:
+    stage.run(cells(1))
+    (path,) = stage.states()
+    shutil.rmtree(stage.layout.published(path))
+    kept = left_behind(stage, "1-7", "log.txt")
+    stage.run(cells(1))
+    assert kept.is_dir()
 
 
 def test_slots_that_never_start_end_the_run_with_the_reason(stage: Stage) -> None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from gzip import BadGzipFile
 from pathlib import Path
 from typing import Any
 
+from benchfleet.domain.attempt import CellRecord
 from benchfleet.errors import ResultsError
 from benchfleet.results import layout as names
 from benchfleet.results.disk import PACKED, content_digest, digest_of, open_plain, read_plain
@@ -138,6 +139,32 @@ def sealed_attempts(layout: Layout, among: Collection[str] | None = None) -> dic
             except FileNotFoundError:
                 continue  # its own runner publishes it just now
     return found
+
+
+def left_attempts(layout: Layout, among: Collection[str] | None = None) -> dict[str, list[Path]]:
+    """The attempts that did not fail, by fingerprint: at work, sealed, or left by whoever was
+    killed. What is being scored again is none."""
+    found: dict[str, list[Path]] = {}
+    for folder in layout.attempts.glob("*/*"):
+        fingerprint = folder.parent.name
+        ended = folder.name.startswith(names.RESCORED) or (folder / names.FAILURE).exists()
+        if not ended and (among is None or fingerprint in among):
+            found.setdefault(fingerprint, []).append(folder)
+    return found
+
+
+def too_late(
+    layout: Layout, left: Mapping[str, list[Path]], records: Iterable[CellRecord]
+) -> list[Path]:
+    """Those attempts that are left of cells whose result is at its place. They were begun by
+    whoever did not know of it yet, and nothing comes of them any more."""
+    return [
+        folder
+        for record in records
+        if record.state == "success" and record.fingerprint in left and record.outcome
+        if is_published(layout, record.path, record.outcome.digest)
+        for folder in left[record.fingerprint]
+    ]
 
 
 def published_folders(root: Path) -> Iterator[Path]:

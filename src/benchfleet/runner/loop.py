@@ -37,7 +37,10 @@ from benchfleet.runner.inbox import (
 )
 from benchfleet.runner.mending.entered import TOGETHER
 from benchfleet.runner.mending.rebuild import take_in_found
-from benchfleet.runner.mending.recover import publish_what_was_committed
+from benchfleet.runner.mending.recover import (
+    publish_what_was_committed,
+    remove_what_came_too_late,
+)
 from benchfleet.runner.pace import Pace
 from benchfleet.runner.parts import LOOK_EVERY, Parts
 from benchfleet.runner.progress import NoticeKind, Progress
@@ -154,6 +157,7 @@ class Runner:
         ):
             kind: NoticeKind = "warning" if late.problem else "published_late"
             self._course.say(kind, cell=late.path, message=late.problem)
+        remove_what_came_too_late(self._ledger, self._layout)
 
     def _taking_in(self, done: int, of: int) -> None:
         """A hosted repository is told of so many at a push, and has some seconds between two."""

@@ -263,6 +263,8 @@ class SimulatedFleet:
             self._wrong.append(f"{path} has the samples {json.dumps(told)[:200]}")
 
     def _check_attempts(self, path: str, fingerprint: str) -> None:
+        """Only what failed is left: what a runner made that was killed as it woke past its leases,
+        the run in peace has removed, which began after all others ended."""
         for folder in self._around.layout.attempts_of(fingerprint).glob("*"):
             if not (folder / FAILURE).exists():
                 self._wrong.append(f"{path} is published, and its attempt {folder.name} is left")

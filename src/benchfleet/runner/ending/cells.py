@@ -83,10 +83,10 @@ class Cells:
             )
 
     def make(self, slot: Slot, claim: Claim) -> Attempt | None:
-        """An attempt with its folder; None where that cannot be made, which ends the run where it
-        is not for want of room."""
+        """An attempt with its folder; None where its lease was lost until then, or where the folder
+        cannot be made, which ends the run where it is not for want of room."""
         try:
-            return self._attempts.begin(
+            attempt = self._attempts.begin(
                 claim,
                 spec=slot.spec,
                 host=slot.spec.host or self._here,
@@ -102,6 +102,10 @@ class Cells:
             else:
                 self._course.broken = f"results cannot be written: {error}"
             return None
+        if not self._keeper.still(claim.lease):  # stopped since it claimed: another may be done
+            self.abandon(attempt)
+            return None
+        return attempt
 
     def take(self, slot: Slot, attempt: Attempt, event: AttemptEvent) -> bool:
         """What a slot says of its attempt; whether that ended it."""

@@ -1,7 +1,10 @@
-"""Putting right what a crash left between the ledger's commit and the rename."""
+"""Putting right what a crash left: results that wait for their rename, and attempts that came too
+late."""
 
 from __future__ import annotations
 
+import contextlib
+import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,7 +12,7 @@ from pathlib import Path
 from benchfleet.ledger.base import Ledger
 from benchfleet.results.layout import Layout
 from benchfleet.results.publish import PublishAll, publish_all
-from benchfleet.results.read import is_published, sealed_attempts
+from benchfleet.results.read import is_published, left_attempts, sealed_attempts, too_late
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,3 +47,15 @@ def publish_what_was_committed(
     moves = [(folder, layout.published(path)) for path, folder in late.items()]
     for path, wrong in zip(late, publish_all(moves), strict=True):
         yield Recovered(path=path, problem=str(wrong or ""))
+
+
+def remove_what_came_too_late(ledger: Ledger, layout: Layout) -> None:
+    """Remove the attempts of published cells that a runner left which was killed as it woke from a
+    sleep past its leases, before it could hear that another had published them."""
+    left = left_attempts(layout)  # before the ledger is asked: what is begun from now on stays
+    if not left:
+        return
+    for folder in too_late(layout, left, ledger.cells(states=["success"], among=left)):
+        shutil.rmtree(folder, ignore_errors=True)
+        with contextlib.suppress(OSError):  # others are there
+            folder.parent.rmdir()

@@ -75,6 +75,14 @@ class LeaseKeeper:
         with self._lock:
             return fingerprint in self._held
 
+    def still(self, lease: Lease) -> bool:
+        """Whether a lease is held yet; the ledger is asked where it may have run out meanwhile.
+        Raises `LedgerUnreachable`."""
+        if self.behind():
+            self.renew()
+        with self._lock:
+            return self._held.get(lease.fingerprint) == lease
+
     def renew(self) -> None:
         """Renew everything once. Raises `LedgerUnreachable`."""
         now, held = self._clock(), self.held()
