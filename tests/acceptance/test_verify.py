@@ -42,6 +42,18 @@ def test_what_was_broken_is_named_mended_and_run_again(finished: User) -> None:
     assert now[TWO]["provenance"]["resumed_samples"] == 5  # those were as they had been
 
 
+def test_a_file_of_ones_own_in_a_result_is_named_and_costs_no_result(finished: User) -> None:
+    (finished.results / ONE / "notes.txt").write_text("mine")
+    told = finished.run("verify", "study.yaml", code=1).stdout
+    assert f"extra  {ONE}  notes.txt was never sealed" in told
+    assert "without a good result" not in told
+    refused = finished.run("verify", "study.yaml", "--repair", code=2).stderr
+    assert "this would mend 1 place and move 1 to .evidence; say --yes" in refused
+    done = finished.json("verify", "study.yaml", "--repair", "--yes")
+    assert [one["act"] for one in done["repaired"]] == ["kept as evidence"]
+    assert (done["wrong"], done["missing"]) == ([], {})
+
+
 def test_cells_without_a_result_are_counted_by_axis(user: User) -> None:
     user.write(MOCK)
     nothing = user.json("verify", "study.yaml", code=1)

@@ -316,7 +316,7 @@ def test_a_full_disk_leaves_everything_where_it_was(study: Study, tmp_path: Path
 def test_a_packing_that_was_killed_between_its_steps_is_done_again(study: Study) -> None:
     log = grow_log(study, 3)
     log.with_name("log.txt.gz").write_bytes(b"half")
-    assert study.look() == []
+    assert [found.kind for found in study.look()] == ["extra"]  # until then
     (item,) = items(study, "raw")
     attic(study).pack(item, None)
     assert (study.look(), log.exists()) == ([], False)

@@ -13,6 +13,7 @@ import pytest
 
 from benchfleet.domain.attempt import Outcome
 from benchfleet.domain.event import Event
+from benchfleet.results.arrivals import refusal
 from benchfleet.results.publish import publish
 from benchfleet.results.samples import earlier_samples
 from benchfleet.results.write import AttemptFolder, Verdict
@@ -231,8 +232,52 @@ def test_a_link_beside_the_files_of_a_result_is_told(study: Study) -> None:
     assert (found.kind, "extra/passwd" in found.message) == ("link", True)
 
 
-def test_files_that_were_never_sealed_are_no_harm(study: Study) -> None:
-    (study.folder(study.one) / ".DS_Store").write_bytes(b"\0")
+@pytest.mark.parametrize("name", [".DS_Store", "extra/notes.txt", "log.txt.gz", "copy/cell.json"])
+def test_a_file_that_was_never_sealed_goes_to_the_evidence_and_the_result_stays(
+    study: Study, name: str
+) -> None:
+    file = study.folder(study.one) / name
+    file.parent.mkdir(exist_ok=True)
+    file.write_text("mine")
+    record = study.record(study.one)
+    digest = record.outcome.digest if record.outcome else ""
+    where = (study.layout.root, study.one, record.fingerprint, digest)
+    assert refusal(*where) == f"{name} is not in its seal"
+    for quick in (False, True):
+        (found,) = study.look(quick=quick)
+        assert (found.kind, found.path) == ("extra", study.one)
+        assert name in found.message
+    kept = study.layout.evidence / "now" / study.one / name
+    shown = kept.relative_to(study.layout.root).as_posix()
+    assert study.repair() == [Repaired(path=study.one, act="kept as evidence", detail=shown)]
+    assert kept.read_text() == "mine"
+    assert study.look() == []
+    assert study.states() == {study.one: "success", study.two: "success"}
+    assert refusal(*where) == ""
+
+
+def test_many_files_that_were_never_sealed_are_kept_each_and_told_in_short(study: Study) -> None:
+    for number in range(5):
+        (study.folder(study.one) / f"plot-{number}.png").touch()
+    (found,) = study.look()
+    assert found.message == "plot-0.png, plot-1.png, plot-2.png and 2 more were never sealed"
+    study.repair()
+    (study.folder(study.one) / "plot-0.png").write_text("another")
+    study.repair()
+    kept = sorted(path.name for path in study.layout.evidence.rglob("*.png"))
+    assert kept == ["plot-0.png", *(f"plot-{number}.png" for number in range(5))]
+    assert study.look() == []
+
+
+def test_a_damaged_result_goes_with_what_was_never_sealed(study: Study) -> None:
+    no_log(study.folder(study.one))
+    (study.folder(study.one) / "notes.txt").write_text("mine")
+    assert study.kinds() == {study.one: "damaged"}
+    study.repair()
+    assert (study.layout.evidence / "now" / study.one / "notes.txt").read_text() == "mine"
+
+
+def test_files_beside_results_are_no_harm(study: Study) -> None:
     (study.layout.root / "tiny" / "notes.txt").write_text("mine")
     (study.layout.root / "plots").mkdir()
     assert study.look() == []

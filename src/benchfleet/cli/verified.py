@@ -69,7 +69,7 @@ def verified(
     wrong = [one for path, one in found.items() if one is not None and path not in absent]
     notes = told_elsewhere(arguments, elsewhere.values(), "{results} elsewhere, not looked at")
     if arguments.deep:
-        unsound = {one.path for one in wrong}
+        unsound = {one.path for one in wrong if one.spoils}
         sound = [r for r in records if r.state == "success" and r.path not in unsound | absent]
         for finding, note in _scored_again(bench, sound):
             wrong += [finding] if finding else []
@@ -88,7 +88,7 @@ def told(
     absent: int = 0,
 ) -> Verified:
     """What was found, held against the campaign's cells; `absent` results are elsewhere."""
-    bad = {one.path for one in wrong}
+    bad = {one.path for one in wrong if one.spoils}
     done = {str(record.fingerprint) for record in records if record.state == "success"}
     good = done - {str(record.fingerprint) for record in records if record.path in bad}
     states = {str(record.fingerprint): record.state for record in records}

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from benchfleet.domain.cell import Cell
 from benchfleet.errors import ResultsError
-from benchfleet.results.disk import PACKED, TAKEN, read_plain
-from benchfleet.results.layout import CELL, KEPT, LEFT_OUT
-from benchfleet.results.read import damage, file_names, sealed, sealed_names
+from benchfleet.results.disk import read_plain
+from benchfleet.results.layout import CELL, LEFT_OUT
+from benchfleet.results.read import damage, file_names, sealed, sealed_names, unsealed
 
 
 def refusal(into: Path, path: str, fingerprint: str, digest: str) -> str:
@@ -31,9 +31,7 @@ def refusal(into: Path, path: str, fingerprint: str, digest: str) -> str:
         return str(error)
     if LEFT_OUT in {*names} - {*named} and (why := _left_out(folder)):
         return why
-    # What took the place of a sealed file, whose content `damage` holds against its seal.
-    stead = {f"{name}{end}" for name in {*named} - {*names} - KEPT for end in (PACKED, TAKEN)}
-    if more := sorted({*names} - {*named, *stead, CELL}):
+    if more := unsealed(names, named):
         return f"{more[0]} is not in its seal"
     return damage(folder, content)
 

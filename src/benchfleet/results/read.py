@@ -13,7 +13,7 @@ from typing import Any
 from benchfleet.domain.attempt import CellRecord
 from benchfleet.errors import ResultsError
 from benchfleet.results import layout as names
-from benchfleet.results.disk import PACKED, content_digest, digest_of, open_plain, read_plain
+from benchfleet.results.disk import PACKED, TAKEN, content_digest, digest_of, open_plain, read_plain
 from benchfleet.results.layout import Layout
 from benchfleet.results.samples import read_samples
 
@@ -100,6 +100,13 @@ def sealed_names(content: bytes) -> list[str]:
         if not isinstance(name, str) or "\\" in name or _is_outside(name):
             raise ResultsError(f"its {names.CELL} names {name!r}, which is no file of its folder")
     return names_
+
+
+def unsealed(found: Collection[str], named: Collection[str]) -> list[str]:
+    """Which files of a folder its seal does not name. What took the place of a sealed file is none
+    of them; `damage` holds its content against the seal."""
+    stead = {f"{name}{end}" for name in {*named} - {*found} - names.KEPT for end in (PACKED, TAKEN)}
+    return sorted({*found} - {*named, *stead, names.CELL})
 
 
 def _is_outside(name: str) -> bool:

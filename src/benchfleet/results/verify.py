@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import json
-import math
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from stat import S_ISDIR, S_ISLNK, S_ISREG
-from typing import Any, Literal, get_args
+from stat import S_ISDIR, S_ISREG
+from typing import Literal, get_args
 
 from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.cell import Cell
 from benchfleet.errors import ResultsError
 from benchfleet.results import layout as names
-from benchfleet.results.disk import PACKED, TAKEN, digest_of, read_plain
+from benchfleet.results.content import wrong_content
+from benchfleet.results.disk import PACKED, TAKEN, digest_of
 from benchfleet.results.layout import Layout
-from benchfleet.results.read import damage, file_damage, sealed, sealed_attempts
-from benchfleet.results.samples import by_index
-from benchfleet.results.summary import summarise
+from benchfleet.results.read import damage, file_damage, sealed, sealed_attempts, unsealed
 
 Kind = Literal[
     "gone",  # the ledger has a result, and its folder is not there
@@ -30,12 +27,14 @@ Kind = Literal[
     "occupied",  # something lies where the result of a cell goes that has none yet
     "unknown",  # a result lies where the ledger has no cell
     "link",  # a link is on its way, or among its files
+    "extra",  # the result is good, and files lie in its folder that were never sealed
     "unreadable",  # the system refuses to read it
     "newer",  # another benchfleet wrote its format
     "score",  # scored again, it has another score
 ]
 KINDS: tuple[str, ...] = get_args(Kind)
 _ALWAYS = (names.SAMPLES, names.METRICS, names.RAW_RESULTS, names.CONFIG, names.LOG)
+_SHOWN = 3  # files that a message names
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,6 +45,11 @@ class Finding:
     path: str  # of the folder, below the campaign's
     message: str
     fingerprint: str = ""  # of the cell whose place it is; "" where the ledger has none there
+
+    @property
+    def spoils(self) -> bool:
+        """Whether its cell has no good result because of it."""
+        return self.kind != "extra"
 
     def to_dict(self) -> dict[str, str]:
         return {name: getattr(self, name) for name in self.__dataclass_fields__}
@@ -135,11 +139,15 @@ class Verifier:
             return "foreign", f"it was sealed for {path}"
         wrong = list(self._wrong_files(folder, files))
         if not self._quick and not wrong:
-            wrong += _wrong_content(folder, content, outcome.metrics)
+            wrong += wrong_content(folder, content, outcome.metrics)
         if wrong:
             return "damaged", "; ".join(wrong)
-        links = _links(folder)
-        return ("link", f"{', '.join(links)} in it: no plain file") if links else None
+        plain, links = _content(folder)
+        if links:
+            return "link", f"{', '.join(links)} in it: no plain file"
+        if more := unsealed(plain, files):
+            return "extra", f"{_some(more)} {'was' if len(more) == 1 else 'were'} never sealed"
+        return None
 
     def _wrong_files(self, folder: Path, files: Mapping[str, str]) -> Iterator[str]:
         yield from (f"{name} was never sealed" for name in _ALWAYS if name not in files)
@@ -231,65 +239,23 @@ def _is_there(folder: Path, name: str) -> bool:
     return False
 
 
-def _links(folder: Path) -> list[str]:
-    """What is neither file nor folder below a folder."""
-    found, places = [], [folder]
+def _content(folder: Path) -> tuple[list[str], list[str]]:
+    """The files below a folder, and what is neither file nor folder."""
+    plain: list[str] = []
+    other: list[str] = []
+    places = [folder]
     for place in places:
         for entry in os.scandir(place):
             mode = entry.stat(follow_symlinks=False).st_mode
             if S_ISDIR(mode):
                 places.append(Path(entry.path))
-            elif not S_ISREG(mode) or S_ISLNK(mode):
-                found.append(os.path.relpath(entry.path, folder))
-    return sorted(found)
+            else:
+                kind = plain if S_ISREG(mode) else other
+                kind.append(os.path.relpath(entry.path, folder))
+    return plain, sorted(other)
 
 
-def _wrong_content(
-    folder: Path, content: Mapping[str, Any], known: Mapping[str, Any]
-) -> Iterator[str]:
-    """Where the files of a result do not hold what they must, or its numbers do not agree."""
-    for name in (names.METRICS, names.CONFIG):
-        if not isinstance(_json(read_plain(folder / name)), dict):
-            yield f"{name} holds no JSON object"
-    if _not_text(read_plain(folder / names.RAW_RESULTS)):
-        yield f"{names.RAW_RESULTS} is no text"
-    metrics = content["metrics"]
-    lines = [_json(line) for line in read_plain(folder / names.SAMPLES).splitlines()]
-    samples = [line for line in lines if isinstance(line, dict) and type(line.get("index")) is int]
-    if other := len(lines) - len(samples):
-        yield f"{other} lines of {names.SAMPLES} are no samples"
-    records = list(by_index(samples).values())
-    scores = [record["score"] for record in records if "score" in record]
-    try:
-        made = summarise({"overall": metrics["overall_score"], "per_sample": scores}, records)
-    except (ValueError, LookupError, TypeError) as error:
-        yield f"{names.SAMPLES} cannot be summed up: {error}"
-        return
-    for name in made.keys() | metrics.keys():
-        if not _same(made.get(name), metrics.get(name)):
-            told = f"{metrics.get(name)}, its samples make {made.get(name)}"
-            yield f"{names.CELL} has {name} {told}"
-    for name in known.keys() | metrics.keys():
-        if not _same(known.get(name), metrics.get(name)):
-            yield f"{name} is {metrics.get(name)}, and the ledger has {known.get(name)}"
-
-
-def _not_text(content: bytes) -> bool:
-    try:
-        content.decode("utf-8")
-    except UnicodeDecodeError:
-        return True
-    return False
-
-
-def _json(text: bytes) -> Any:
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return None
-
-
-def _same(one: Any, other: Any) -> bool:
-    if isinstance(one, (int, float)) and isinstance(other, (int, float)):
-        return math.isclose(one, other, rel_tol=1e-9, abs_tol=1e-12)
-    return bool(one == other)
+def _some(files: Sequence[str]) -> str:
+    """The first of these, and how many more there are."""
+    shown, more = ", ".join(files[:_SHOWN]), len(files) - _SHOWN
+    return f"{shown} and {more} more" if more > 0 else shown

@@ -1,6 +1,7 @@
 """Putting right what `results.verify` found: nothing is deleted, and nothing good is run again.
 
-What lies where it must not is moved to ``.evidence/<moment>/<path>``. A whole result that lies
+What lies where it must not is moved to ``.evidence/<moment>/<path>``, also what was put into the
+folder of a good result, which stays. A whole result that lies
 elsewhere, under ``.attempts``, in ``.evidence`` or at another cell's place, is put where it
 belongs. Cells whose result is nowhere become pending again, with the samples that are still as
 they were sealed. Each step can be the last one: the next repair goes on from there.
@@ -22,11 +23,18 @@ from benchfleet.ledger.base import Ledger
 from benchfleet.results import layout as names
 from benchfleet.results.layout import Layout
 from benchfleet.results.publish import move
-from benchfleet.results.read import damage, file_damage, sealed, sealed_attempts
+from benchfleet.results.read import (
+    damage,
+    file_damage,
+    file_names,
+    sealed,
+    sealed_attempts,
+    unsealed,
+)
 from benchfleet.results.takeover import keep_samples
 from benchfleet.results.verify import Finding
 
-MOVED = frozenset({"damaged", "misplaced", "foreign", "occupied"})  # goes to the evidence
+MOVED = frozenset({"damaged", "misplaced", "foreign", "occupied", "extra"})  # goes to the evidence
 REPAIRED = MOVED | {"gone", "unpublished"}
 Act = Literal["kept as evidence", "put back", "pending again", "left"]
 
@@ -47,7 +55,10 @@ def repair(
     ledger: Ledger, layout: Layout, findings: Collection[Finding], *, moment: str
 ) -> Iterator[Repaired]:
     """Put right what can be; `moment` names the folder of the evidence."""
-    wrong = [finding for finding in findings if finding.kind in REPAIRED]
+    for finding in findings:
+        if finding.kind == "extra":
+            yield from _take_out(layout, finding, moment)
+    wrong = [one for one in findings if one.kind in REPAIRED and one.spoils]
     reasons = {finding.fingerprint: finding for finding in wrong}
     moved: dict[str, Path] = {}  # by fingerprint of the place
     damaged: set[Path] = set()
@@ -89,6 +100,18 @@ def repair(
         ledger.record(Event(kind="retry_asked", fingerprint=record.fingerprint, data=data))
         detail = f"with {counted(samples, 'sample')} as before" if samples else ""
         yield Repaired(path=record.path, act="pending again", detail=detail)
+
+
+def _take_out(layout: Layout, finding: Finding, moment: str) -> Iterator[Repaired]:
+    """Move what was never sealed out of the folder of a result."""
+    folder = layout.root / finding.path
+    try:
+        for name in unsealed(file_names(folder), sealed(folder)[0]["files"]):
+            if kept := _set_aside(layout, f"{finding.path}/{name}", moment):
+                shown = kept.relative_to(layout.root).as_posix()
+                yield Repaired(path=finding.path, act="kept as evidence", detail=shown)
+    except (OSError, ResultsError) as error:
+        yield Repaired(path=finding.path, act="left", detail=str(error))
 
 
 def _set_aside(layout: Layout, path: str, moment: str) -> Path | None:

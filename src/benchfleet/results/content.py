@@ -1,0 +1,66 @@
+"""Whether the files of a published result hold what they must, and its numbers agree."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from benchfleet.results import layout as names
+from benchfleet.results.disk import read_plain
+from benchfleet.results.samples import by_index
+from benchfleet.results.summary import summarise
+
+
+def wrong_content(
+    folder: Path, content: Mapping[str, Any], known: Mapping[str, Any]
+) -> Iterator[str]:
+    """Where they do not: `content` is its cell.json, `known` are the metrics that the ledger has.
+    Raises OSError."""
+    for name in (names.METRICS, names.CONFIG):
+        if not isinstance(_json(read_plain(folder / name)), dict):
+            yield f"{name} holds no JSON object"
+    if _not_text(read_plain(folder / names.RAW_RESULTS)):
+        yield f"{names.RAW_RESULTS} is no text"
+    metrics = content["metrics"]
+    lines = [_json(line) for line in read_plain(folder / names.SAMPLES).splitlines()]
+    samples = [line for line in lines if isinstance(line, dict) and type(line.get("index")) is int]
+    if other := len(lines) - len(samples):
+        yield f"{other} lines of {names.SAMPLES} are no samples"
+    records = list(by_index(samples).values())
+    scores = [record["score"] for record in records if "score" in record]
+    try:
+        made = summarise({"overall": metrics["overall_score"], "per_sample": scores}, records)
+    except (ValueError, LookupError, TypeError) as error:
+        yield f"{names.SAMPLES} cannot be summed up: {error}"
+        return
+    for name in made.keys() | metrics.keys():
+        if not _same(made.get(name), metrics.get(name)):
+            told = f"{metrics.get(name)}, its samples make {made.get(name)}"
+            yield f"{names.CELL} has {name} {told}"
+    for name in known.keys() | metrics.keys():
+        if not _same(known.get(name), metrics.get(name)):
+            yield f"{name} is {metrics.get(name)}, and the ledger has {known.get(name)}"
+
+
+def _not_text(content: bytes) -> bool:
+    try:
+        content.decode("utf-8")
+    except UnicodeDecodeError:
+        return True
+    return False
+
+
+def _json(text: bytes) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _same(one: Any, other: Any) -> bool:
+    if isinstance(one, (int, float)) and isinstance(other, (int, float)):
+        return math.isclose(one, other, rel_tol=1e-9, abs_tol=1e-12)
+    return bool(one == other)
