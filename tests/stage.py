@@ -10,10 +10,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from benchfleet.domain.attempt import RunnerId
+from benchfleet.domain.attempt import Advice, Outcome, RunnerId
 from benchfleet.domain.cell import Cell
+from benchfleet.domain.failure import Failure
 from benchfleet.domain.placing import Placing
-from benchfleet.domain.resource import Device
+from benchfleet.domain.resource import Choice, Device, Offer
 from benchfleet.engines.base import (
     Done,
     Order,
@@ -231,6 +232,18 @@ class Stage:
 def cells(count: int, **named: Any) -> list[Cell]:
     """So many cells, alike but for their benchmark; `named` as `sample_cell` has it."""
     return [sample_cell(number, **named) for number in range(count)]
+
+
+def advised(stage: Stage, cell: Cell, advice: Advice) -> None:
+    """What another runner leaves that ran out of memory under the cell."""
+    stage.ledger.enroll([cell])
+    offer = Offer(gpus=9, vram=10**12, among=Choice([cell.fingerprint]))
+    (claim,) = stage.ledger.claim(RunnerId("other"), offer)
+    failure = Failure(stage="benchmark", kind="oom", message="no room", retryable=True)
+    stage.ledger.finish(
+        claim.lease,
+        Outcome(state="failed", failure=failure, retry_in=0, charged=False, advice=advice),
+    )
 
 
 def mixed_gpus(slots: int = 2) -> Pool:

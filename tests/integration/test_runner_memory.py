@@ -11,15 +11,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchfleet.domain.attempt import Advice, Outcome, RunnerId
+from benchfleet.domain.attempt import Advice
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.failure import Failure
-from benchfleet.domain.resource import Choice, Device, Offer
+from benchfleet.domain.resource import Device
 from benchfleet.engines.base import Failed, Order, SlotEvent, SlotId, Started
 from benchfleet.runner.inbox import Interrupted
 from benchfleet.runner.slots.place import Pool, memory_of
 from benchfleet.testing.samples import sample_cell
-from stage import CPU, GPUS, Stage, cells, good, mixed_gpus
+from stage import CPU, GPUS, Stage, advised, cells, good, mixed_gpus
 
 
 def no_memory(slot: SlotId, order: Order, *, stage: Any = "benchmark") -> Failed:
@@ -152,18 +152,6 @@ def test_what_was_advised_survives_the_runner_and_other_failures(stage: Stage) -
         end = stage.run(wanted)
     assert end.progress.states["success"] == 1
     assert sizes == [8, 4, 4, 2]
-
-
-def advised(stage: Stage, cell: Cell, advice: Advice) -> None:
-    """What another runner leaves that ran out of memory under the cell."""
-    stage.ledger.enroll([cell])
-    offer = Offer(gpus=9, vram=10**12, among=Choice([cell.fingerprint]))
-    (claim,) = stage.ledger.claim(RunnerId("other"), offer)
-    failure = Failure(stage="benchmark", kind="oom", message="no room", retryable=True)
-    stage.ledger.finish(
-        claim.lease,
-        Outcome(state="failed", failure=failure, retry_in=0, charged=False, advice=advice),
-    )
 
 
 def test_a_slot_that_is_not_what_another_runner_was_advised_gives_the_cell_back(

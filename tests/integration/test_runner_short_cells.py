@@ -6,13 +6,13 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from benchfleet.domain.attempt import Claim, RunnerId
+from benchfleet.domain.attempt import Advice, Claim, RunnerId
 from benchfleet.domain.resource import Device, Offer
 from benchfleet.engines.base import Order, SlotEvent, SlotId
 from benchfleet.ledger.memory import MemoryLedger
 from benchfleet.runner.slots.place import Pool
 from benchfleet.testing.samples import sample_cell
-from stage import Stage, cells, good
+from stage import Stage, advised, cells, good
 
 FOUR_SLOTS = Pool(devices=tuple(Device(kind="cpu", index=i) for i in range(4)), slots=4)
 
@@ -77,3 +77,28 @@ def test_where_a_slot_may_get_another_model_each_claims_for_itself(
     stage.run(mixed, FOUR_SLOTS)
     assert set(ledger.claims) == {(1, 1)}
     assert len({(slot, cell.split("/")[0]) for slot, cell in stage.engine.orders}) == 4
+
+
+@pytest.mark.parametrize("which", range(4))
+def test_of_cells_that_were_claimed_together_only_the_one_that_is_to_have_another_slot_waits(
+    stage: Stage, ledger: Watched, which: int
+) -> None:
+    began: dict[str, tuple[float, int]] = {}
+
+    def script(slot: SlotId, order: Order) -> list[tuple[float, SlotEvent]]:
+        at = stage.inbox.now() - stage.inbox.began
+        began[order.cell.id] = at, len(stage.engine.specs)
+        return [(1, event) for _, event in good(slot, order)]
+
+    stage.engine.script = script
+    wanted = cells(8)
+    refused = wanted[4 + which]
+    ledger.enroll(wanted)  # in their order
+    advised(stage, refused, Advice(alone=True))
+    end = stage.run(wanted, FOUR_SLOTS)
+    assert ledger.claims[-2:] == [(4, 4), (1, 1)]
+    assert [began.pop(cell.id)[0] for cell in wanted if cell is not refused] == [0] * 4 + [1] * 3
+    assert began == {refused.id: (2, 1)}  # the only slot that is open then
+    assert (end.seconds, end.progress.states) == (3, {"success": 8})
+    assert {record.attempt for record in ledger.cells() if record.id != refused.id} == {1}
+    assert stage.keeper.held() == []
