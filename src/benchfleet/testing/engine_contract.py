@@ -12,12 +12,10 @@ host is this machine by another way, so that the suite can see what becomes of i
 from __future__ import annotations
 
 import json
-import os
 import queue
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import psutil
 import pytest
 
 from benchfleet.engines.base import (
@@ -36,11 +34,13 @@ from benchfleet.engines.base import (
 )
 from benchfleet.engines.frames import MAX_ATTACHED
 from benchfleet.testing.engine_bench import LONG, Bench, Events, slot_id
+from benchfleet.testing.engine_endings import SlotsEnd
 from benchfleet.testing.hostile import NOISE, ODD
 
 
-class EngineContract:
-    """The behaviour of an engine; see `benchfleet.engines.base`."""
+class EngineContract(SlotsEnd):
+    """The behaviour of an engine; see `benchfleet.engines.base`. How slots end is in a file of its
+    own."""
 
     host = ""  # where the slots are opened; "" for this machine
 
@@ -179,72 +179,6 @@ class EngineContract:
         bench.run(act="leave")
         assert isinstance(bench.until(Failed, SlotLost)[-1], Failed)
 
-    @pytest.mark.parametrize(("act", "code"), [("kill", -9), ("exit", 7)])
-    def test_a_slot_that_dies_is_lost_with_the_way_it_died(
-        self, bench: Bench, act: str, code: int
-    ) -> None:
-        bench.open()
-        bench.run(act=act)
-        seen = bench.until(SlotLost)
-        lost = seen[-1]
-        assert isinstance(lost, SlotLost)
-        assert lost.exit_code == code
-        assert not lost.expected
-        assert sum(isinstance(event, Recorded) for event in seen) == 1
-        assert list(bench.engine.slots()) == []
-
-    def test_a_slot_that_falls_silent_is_lost_and_its_processes_are_ended(
-        self, bench: Bench
-    ) -> None:
-        pid = bench.open().hello["pid"]
-        bench.run(act="stop")
-        seen = bench.until(SlotLost)
-        lost = seen[-1]
-        assert isinstance(lost, SlotLost)
-        assert (lost.expected, lost.kind) == (False, "stuck")
-        assert sum(isinstance(event, Recorded) for event in seen) == 1
-        assert not psutil.pid_exists(pid)
-
-    def test_a_slot_stopped_with_its_supervisor_is_lost_and_both_are_ended(
-        self, bench: Bench
-    ) -> None:
-        slot = psutil.Process(bench.open().hello["pid"])
-        supervisor = slot.parent()
-        assert supervisor is not None
-        supervisor.suspend()
-        slot.suspend()
-        lost = bench.until(SlotLost)[-1]
-        assert isinstance(lost, SlotLost)
-        assert (lost.expected, lost.kind) == (False, "stuck")
-        assert psutil.wait_procs([slot, supervisor], timeout=LONG)[1] == []
-
-    def test_nothing_a_slot_started_outlives_it(self, bench: Bench, tmp_path: Path) -> None:
-        bench.open()
-        marker = tmp_path / "child"
-        bench.run(act="child", once=str(marker))
-        bench.until(SlotLost)
-        child = int(marker.read_text())
-        if psutil.pid_exists(child):
-            psutil.wait_procs([psutil.Process(child)], timeout=LONG)
-        assert not psutil.pid_exists(child)
-
-    def test_a_killed_slot_is_lost_as_expected(self, bench: Bench) -> None:
-        pid = bench.open().hello["pid"]
-        bench.run(act="hang")
-        bench.until(Recorded)
-        bench.engine.kill(slot_id())
-        lost = bench.until(SlotLost)[-1]
-        assert isinstance(lost, SlotLost)
-        assert lost.expected
-        assert not psutil.pid_exists(pid)
-
-    def test_a_closed_slot_ends_well(self, bench: Bench) -> None:
-        bench.open()
-        bench.engine.close(slot_id())
-        lost = bench.until(SlotLost)[-1]
-        assert isinstance(lost, SlotLost)
-        assert (lost.expected, lost.exit_code) == (True, 0)
-
     def test_a_stopped_order_ends_after_the_sample_at_hand(self, bench: Bench) -> None:
         bench.open()
         attempt = bench.run(samples=10_000, seconds=0.01)
@@ -296,10 +230,3 @@ class EngineContract:
             assert isinstance(ended, Done)
             done.add(ended.slot)
         assert done == {slot_id(1), slot_id(2), slot_id(3)}
-
-    def test_shutdown_leaves_no_process(self, bench: Bench) -> None:
-        pids = [bench.open(number).hello["pid"] for number in (1, 2)]
-        bench.run(act="hang", at=0)
-        bench.engine.kill(slot_id())
-        bench.engine.shutdown()
-        assert not [pid for pid in pids if psutil.pid_exists(pid) and pid != os.getpid()]

@@ -6,14 +6,14 @@
 
     TestMyMachine = MyMachine.TestCase
 
-The model knows no tokens: it remembers which lease may still write to a cell, and why.
+What it is held against is in `ledger_model`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -38,9 +38,9 @@ from benchfleet.ledger.base import Ledger
 from benchfleet.ledger.history import attempts_by_cell, counts
 
 from .clock import FakeClock
+from .ledger_model import LEASE, LedgerModel
 from .samples import sample_cell
 
-LEASE = 60.0
 CELLS = [  # one path holds another, two have equal names; models, needs and priorities differ
     sample_cell(0, model="a"),
     sample_cell(0, model="a", version="2", priority=1),
@@ -71,23 +71,6 @@ offers = st.builds(
 )
 
 
-@dataclass(kw_only=True)
-class _Known:
-    """A cell as the model has it."""
-
-    cell: Cell
-    path: str
-    state: State = "pending"
-    ready: float = 0.0
-    expires: float = 0.0
-    attempt: int = 0
-    tries: int = 0
-    writer: Lease | None = None  # the one lease that may still finish
-    ended: Lease | None = None  # the last one that did
-    outcome: Outcome | None = None
-    token: int = 0  # the largest that was seen
-
-
 class LedgerMachine(RuleBasedStateMachine):
     """Derive from it, and run its `TestCase`."""
 
@@ -107,9 +90,8 @@ class LedgerMachine(RuleBasedStateMachine):
         self.clock = FakeClock()
         self.ledger = self.make_ledger(Path(self.folder.name), self.clock, LEASE)
         self.choices = [Choice(FINGERPRINTS[:4]), Choice(FINGERPRINTS[2:])]
-        self.known: dict[str, _Known] = {}
+        self.model = LedgerModel(now=self.clock)
         self.told: list[Event] = []  # what the events were when they were looked at last
-        self.rights: dict[str, float] = {}  # when the newest lease of a cell runs out
         self.final: dict[str, tuple[State, Outcome | None]] = {}
 
     def teardown(self) -> None:
@@ -120,18 +102,7 @@ class LedgerMachine(RuleBasedStateMachine):
     @rule(cells=some_cells, marked=st.booleans())
     def enroll(self, cells: list[Cell], marked: bool) -> None:
         paths = {cell.fingerprint: cell.path(marked=True) for cell in cells if marked}
-        new = 0
-        for cell in cells:
-            if cell.fingerprint not in self.known:
-                new += 1
-                taken = [known.path for known in self.known.values()]
-                plain = cell.path(marked=False)
-                clash = any(
-                    f"{path}/".startswith(f"{plain}/") or f"{plain}/".startswith(f"{path}/")
-                    for path in taken
-                )
-                path = cell.path(marked=True) if clash or marked else plain
-                self.known[cell.fingerprint] = _Known(cell=cell, path=path)
+        new = sum(self.model.enroll(cell, marked=marked) for cell in cells)
         assert self.ledger.enroll(cells, paths=paths) == new
 
     @rule(
@@ -168,46 +139,21 @@ class LedgerMachine(RuleBasedStateMachine):
         if exchange is None:
             return multiple()
         refused, claims = exchange(ended, runner, offer, limit)
-        assert [one is None for one in refused] == [self.ends(*one) for one in ended]
+        assert [one is None for one in refused] == [self.model.end(*one) for one in ended]
         return self.claimed(offer, limit, claims)
 
     def claimed(self, offer: Offer, limit: int, claims: Sequence[Claim]):  # type: ignore[no-untyped-def]
-        wanted = sorted(filter(self.fits(offer), self.known.values()), key=self.order(offer))
-        assert [c.lease.fingerprint for c in claims] == [
-            known.cell.fingerprint for known in wanted[:limit]
-        ]
-        for claim, known in zip(claims, wanted, strict=False):
-            until = self.rights.get(claim.lease.fingerprint, 0.0)
+        wanted = self.model.wanted(offer)[:limit]
+        assert [c.lease.fingerprint for c in claims] == [known.cell.fingerprint for known in wanted]
+        for claim, known in zip(claims, wanted, strict=True):
+            until = self.model.rights.get(claim.lease.fingerprint, 0.0)
             assert until <= self.clock.now, "two unexpired leases on one cell"
-            self.rights[claim.lease.fingerprint] = self.clock.now + LEASE
             assert claim.lease.token > known.token
             assert (claim.path, claim.tries) == (known.path, known.tries)
-            known.state, known.expires = "running", self.clock.now + LEASE
-            known.attempt += 1
-            known.writer = claim.lease
+            self.model.claim(claim.lease)
             assert claim.lease.attempt == known.attempt
             assert claim.lease.expires_in == LEASE
         return multiple(*(claim.lease for claim in claims))
-
-    def fits(self, offer: Offer) -> Callable[[_Known], bool]:
-        return lambda known: (
-            known.state == "pending"
-            and known.ready <= self.clock.now
-            and known.cell.need.gpus <= offer.gpus
-            and known.cell.need.vram <= offer.vram
-            and (offer.among is None or known.cell.fingerprint in offer.among)
-            and offer.weight(known.cell.model.load_key) is not None
-        )
-
-    def order(self, offer: Offer) -> Callable[[_Known], tuple[int, float, int]]:
-        enrolled = list(self.known)
-
-        def place(known: _Known) -> tuple[int, float, int]:
-            rank = offer.among.rank(known.cell.fingerprint) if offer.among is not None else 0.0
-            rank += offer.weight(known.cell.model.load_key) or 0.0
-            return -known.cell.priority, rank, enrolled.index(known.cell.fingerprint)
-
-        return place
 
     @rule(among=st.sampled_from([0, 1]), fingerprint=any_fingerprint, rank=st.none() | weights)
     def choose(self, among: int, fingerprint: str, rank: float | None) -> None:
@@ -219,65 +165,32 @@ class LedgerMachine(RuleBasedStateMachine):
 
     @rule(lease=leases)
     def renew(self, lease: Lease) -> None:
-        known = self.known[lease.fingerprint]
-        held = known.state == "running" and known.writer == lease
-        assert list(self.ledger.renew([lease])) == [lease] * held
-        if held:
-            known.expires = self.rights[lease.fingerprint] = self.clock.now + LEASE
+        assert list(self.ledger.renew([lease])) == [lease] * self.model.renew(lease)
 
     @rule(lease=leases, outcome=st.sampled_from(OUTCOMES))
     def finish(self, lease: Lease, outcome: Outcome) -> None:
-        with nullcontext() if self.ends(lease, outcome) else pytest.raises(ClaimLost):
+        with nullcontext() if self.model.end(lease, outcome) else pytest.raises(ClaimLost):
             self.ledger.finish(lease, outcome)
-
-    def ends(self, lease: Lease, outcome: Outcome) -> bool:
-        """Whether the attempt ends so now, or did before."""
-        known = self.known[lease.fingerprint]
-        had = known.outcome if known.ended == lease else None
-        again = had is not None and (had.state, had.digest) == (outcome.state, outcome.digest)
-        good = known.writer == lease
-        if good:
-            del self.rights[lease.fingerprint]
-            known.writer, known.ended, known.outcome = None, lease, outcome
-            known.state = outcome.state if outcome.retry_in is None else "pending"
-            known.ready = self.clock.now + (outcome.retry_in or 0.0)
-            known.tries += outcome.charged
-        return again or good
 
     @rule(lease=leases)
     def release(self, lease: Lease) -> None:
-        known = self.known[lease.fingerprint]
         self.ledger.release([lease], "given back")
-        if known.state == "running" and known.writer == lease:
-            del self.rights[lease.fingerprint]
-            known.state, known.writer = "pending", None
+        self.model.release(lease)
 
     @rule()
     def reap(self) -> None:
-        expired = [
-            known
-            for known in self.known.values()
-            if known.state == "running" and known.expires <= self.clock.now
-        ]
-        assert sorted(self.ledger.reap()) == sorted(k.cell.fingerprint for k in expired)
-        for known in expired:
-            known.state = "pending"  # its writer may still finish
+        assert sorted(self.ledger.reap()) == sorted(self.model.reap())
 
     @rule(fingerprint=any_fingerprint)
     def ask_for_a_retry(self, fingerprint: str) -> None:
         self.ledger.record(Event(kind="retry_asked", fingerprint=fingerprint))
         self.final.pop(fingerprint, None)
-        known = self.known.get(fingerprint)
-        if known is not None and known.state in FINAL_STATES:
-            known.state, known.ready, known.tries = "pending", 0.0, 0
+        self.model.retry(fingerprint)
 
     @rule(fingerprint=any_fingerprint)
     def cancel(self, fingerprint: str) -> None:
         self.ledger.record(Event(kind="cancel_asked", fingerprint=fingerprint))
-        known = self.known.get(fingerprint)
-        if known is not None and known.state not in FINAL_STATES:
-            self.rights.pop(fingerprint, None)
-            known.state, known.writer = "cancelled", None
+        self.model.cancel(fingerprint)
 
     @rule(seconds=st.sampled_from([1.0, LEASE / 2, LEASE]))
     def wait(self, seconds: float) -> None:
@@ -289,12 +202,12 @@ class LedgerMachine(RuleBasedStateMachine):
 
     @invariant()
     def the_ledger_and_the_model_agree(self) -> None:
-        if not hasattr(self, "known"):
+        if not hasattr(self, "model"):
             return  # before `start`
         records = list(self.ledger.cells())
-        assert [record.fingerprint for record in records] == list(self.known)
+        assert [record.fingerprint for record in records] == list(self.model.known)
         for record in records:
-            known = self.known[record.fingerprint]
+            known = self.model.known[record.fingerprint]
             if record.state in FINAL_STATES:
                 result = (record.state, record.outcome)
                 assert self.final.setdefault(record.fingerprint, result) == result
@@ -309,13 +222,13 @@ class LedgerMachine(RuleBasedStateMachine):
             waits = known.state == "pending" and known.ready > self.clock.now
             assert record.ready_in == (known.ready - self.clock.now if waits else 0.0)
         shown = counts(records)
-        states = [known.state for known in self.known.values()]
+        states = [known.state for known in self.model.known.values()]
         assert shown.total == len(states)
         assert all(getattr(shown, state) == states.count(state) for state in set(states))
 
     @invariant()
     def the_events_tell_every_attempt(self) -> None:
-        if not hasattr(self, "known"):
+        if not hasattr(self, "model"):
             return
         events = self.ledger.events()
         assert [e.seq for e in events] == sorted({e.seq for e in events})
@@ -327,7 +240,7 @@ class LedgerMachine(RuleBasedStateMachine):
             assert self.ledger.events(among={name}) == of_it
         self.told = list(events)
         told = attempts_by_cell(events)
-        for fingerprint, known in self.known.items():
+        for fingerprint, known in self.model.known.items():
             attempts = told.get(fingerprint, [])
             assert [a.attempt for a in attempts] == list(range(1, known.attempt + 1))
             outcomes = [a.outcome for a in attempts if a.outcome is not None]
