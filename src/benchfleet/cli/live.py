@@ -9,13 +9,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TextIO
 
+from rich.cells import chop_cells
 from rich.console import Console, ConsoleOptions, Group, RenderResult
 from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from benchfleet.cli.telling import held, speed, standing, told
+from benchfleet.cli.telling import QUIET, held, speed, standing, told
 from benchfleet.cli.words import duration, printable
 from benchfleet.runner.progress import Notice, Observer, Progress, Running
 
@@ -25,17 +26,7 @@ _GAP = 2  # columns between two
 _NAME = 1  # the place of the cell's name among what is told of a slot
 _NAMED = 20  # columns that the name has before others are left out
 _DISPENSABLE = (6, 5, 2)  # memory, speed and the bar, in this order
-_TOLD = {
-    "cell_failed",
-    "cell_released",
-    "claim_lost",
-    "slot_lost",
-    "slots_changed",
-    "published_late",
-    "waiting",
-    "interrupted",
-    "warning",
-}
+_PASSING = {"cell_done", "host_ready"}  # gone with the view
 
 
 @contextlib.contextmanager
@@ -52,7 +43,7 @@ def live(campaign: str, stream: TextIO) -> Iterator[Observer]:
         with contextlib.suppress(OSError):
             drawn.stop()
             for line in view.troubles:
-                console.print(line)
+                console.print(line, soft_wrap=True)  # the terminal folds it, and can copy it whole
 
 
 class View:
@@ -60,32 +51,58 @@ class View:
 
     def __init__(self, campaign: str) -> None:
         self._campaign = campaign
-        self._progress = Progress()
+        self._progress, self._begun = Progress(), False
         self._last: deque[Text] = deque(maxlen=_LAST)
         self.troubles: list[Text] = []  # what stays on the screen when the view is gone
 
     def __call__(self, notice: Notice, progress: Progress) -> None:
-        self._progress = progress
-        if notice.kind in _TOLD:
-            line = Text(printable(told(notice, progress)), style="yellow", overflow="ellipsis")
+        self._progress, self._begun = progress, True
+        if notice.kind not in QUIET and notice.kind != "run_started":
+            passes = notice.kind in _PASSING
+            line = Text(printable(told(notice, progress)), style="dim" if passes else "yellow")
             self._last.append(line)
-            self.troubles.append(line)
-        elif notice.kind == "cell_done":
-            self._last.append(
-                Text(printable(told(notice, progress)), style="dim", overflow="ellipsis")
-            )
+            if not passes:
+                self.troubles.append(line)
 
     def draw(self) -> Group:
         """The view as it stands now; called from the drawing thread."""
         progress, now = self._progress, time.monotonic()
-        head = Text(f"{self._campaign}   {standing(progress)}", style="bold", no_wrap=True)
+        head = standing(progress) if self._begun else "starting"
         left = progress.seconds_left(now)
         if left is not None:
-            head.append(f" · ETA {duration(left)}")
+            head += f" · ETA {duration(left)}"
             if progress.outlook and progress.outlook.spread >= 1:
-                head.append(f" ± {duration(progress.outlook.spread)}")
+                head += f" ± {duration(progress.outlook.spread)}"
         slots = _Slots([_row(slot, now) for slot in list(progress.slots.values())])
-        return Group(head, slots, *self._last)
+        return Group(_Head(self._campaign, head), slots, *map(_Folded, list(self._last)))
+
+
+@dataclass(frozen=True)
+class _Head:
+    """The campaign and its counts; where the terminal is narrow the counts have lines of their own,
+    and the name is cut."""
+
+    campaign: str
+    counts: str
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        whole = Text(f"{self.campaign}   {self.counts}", style="bold")
+        if whole.cell_len <= options.max_width:
+            yield whole
+        else:
+            yield Text(self.campaign, style="bold", no_wrap=True, overflow="ellipsis")
+            yield Text(self.counts, style="bold")
+
+
+@dataclass(frozen=True)
+class _Folded:
+    """What happened, as a terminal folds it: a name without blanks begins no line of its own."""
+
+    said: Text
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        for line in chop_cells(self.said.plain, options.max_width):
+            yield Text(line, style=self.said.style, no_wrap=True)
 
 
 def _row(slot: Running, now: float) -> list[Text | ProgressBar]:

@@ -16,7 +16,7 @@ from benchfleet.bench import Bench, open_bench
 from benchfleet.campaign.base import Campaign
 from benchfleet.campaign.load import load_campaign
 from benchfleet.cli import options
-from benchfleet.cli.words import printable, shown_path
+from benchfleet.cli.words import can_redraw, printable, shown_path
 from benchfleet.domain.eligibility import PROBED, default
 from benchfleet.domain.event import Event
 from benchfleet.environment import host_name
@@ -125,13 +125,13 @@ def _results(place: Path, *, quick: bool) -> dict[str, Any]:
     }
     folder = Path(sections["storage"]["folder"])
     speed = measured(folder, quick=quick, gpu=bool(gpu["devices"]), tell=_measuring)
-    if sys.stderr.isatty():
+    if can_redraw(sys.stderr):
         print("\r\x1b[K", end="", file=sys.stderr)
     return {**sections, "benchmark": speed}
 
 
 def _measuring(what: str) -> None:
-    if sys.stderr.isatty():
+    if can_redraw(sys.stderr):
         print(f"\r\x1b[Kmeasuring {what}…", end="", file=sys.stderr, flush=True)
 
 

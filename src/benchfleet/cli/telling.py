@@ -6,6 +6,9 @@ from benchfleet.cli.words import duration
 from benchfleet.domain.words import counted
 from benchfleet.runner.progress import Notice, Progress, Running
 
+# Worth no sentence: the counts show it.
+QUIET = {"cell_progress", "slot_opening", "slot_ready", "cell_started", "run_ended"}
+
 
 def standing(progress: Progress) -> str:
     """``30 cells · 12 done (12 reused) · 2 failed``"""

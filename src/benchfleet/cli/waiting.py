@@ -7,6 +7,8 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 
+from benchfleet.cli.words import can_redraw
+
 _EVERY = 0.2  # seconds; sooner nobody would see it
 
 
@@ -18,7 +20,7 @@ def shown_as(what: str) -> Iterator[Callable[[int, int], None]]:
 
     def tell(done: int, of: int) -> None:
         nonlocal told
-        if sys.stderr.isatty() and (not told or time.monotonic() > told + _EVERY):
+        if can_redraw(sys.stderr) and (not told or time.monotonic() > told + _EVERY):
             told = time.monotonic()
             print(f"\r\x1b[K{what}: {done} of {of}", end="", file=sys.stderr, flush=True)
 

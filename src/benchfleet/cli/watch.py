@@ -7,12 +7,10 @@ import json
 from collections.abc import Iterator
 from typing import TextIO
 
-from benchfleet.cli.telling import standing, told
-from benchfleet.cli.words import printable
+from benchfleet.cli.telling import QUIET, standing, told
+from benchfleet.cli.words import can_redraw, printable
 from benchfleet.presence.feed import line_of
 from benchfleet.runner.progress import Notice, Observer, Progress
-
-_QUIET = {"cell_progress", "slot_opening", "slot_ready", "cell_started", "run_ended"}
 
 
 @contextlib.contextmanager
@@ -20,7 +18,7 @@ def watch(campaign: str, stream: TextIO, *, as_json: bool) -> Iterator[Observer]
     """The observer that suits where the progress goes; it never ends what it watches."""
     if as_json:
         yield Unbreakable(JsonLines(stream))
-    elif stream.isatty():
+    elif can_redraw(stream):
         from benchfleet.cli.live import live
 
         with live(campaign, stream) as observer:
@@ -62,7 +60,7 @@ class PlainLines:
     def __call__(self, notice: Notice, progress: Progress) -> None:
         if notice.kind == "run_started":
             self._say(f"{self._campaign}: {standing(progress)}")
-        elif notice.kind not in _QUIET:
+        elif notice.kind not in QUIET:
             width = len(str(progress.total))
             self._say(f"[{progress.ended:>{width}}/{progress.total}] {told(notice, progress)}")
 

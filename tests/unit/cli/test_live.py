@@ -11,7 +11,7 @@ from rich.console import Console
 from benchfleet.cli.live import View
 from benchfleet.cli.telling import held, speed
 from benchfleet.domain.telemetry import GpuReading, Reading
-from benchfleet.runner.progress import Notice, Progress, Running
+from benchfleet.runner.progress import Notice, Outlook, Progress, Running
 
 GB = 10**9
 
@@ -56,6 +56,43 @@ def test_on_a_narrow_terminal_names_are_cut_and_numbers_are_whole(width: int) ->
     assert line.startswith("  gpu:0  a-model-with-")
     assert " 3/8 " in line
     assert ("31.2/80 GB" in line) == (width == 80)
+
+
+def drawn(view: View, width: int) -> list[str]:
+    console = Console(file=io.StringIO(), width=width)
+    console.print(view.draw())
+    return console.file.getvalue().splitlines()  # type: ignore[attr-defined, no-any-return]
+
+
+@pytest.mark.parametrize("width", [40, 60, 200])
+def test_no_count_is_lost_on_a_narrow_terminal(width: int) -> None:
+    view = View("a-study-of-many-long-names-in-attention")
+    progress = Progress(total=8, states={"failed": 2, "success": 3, "running": 2, "pending": 1})
+    progress.outlook = Outlook(seconds=3600, spread=60, at=time.monotonic())
+    view(Notice(kind="run_started"), progress)
+    lines = drawn(view, width)
+    assert max(map(len, lines)) <= width
+    counts = "8 cells · 5 done · 2 failed · 2 running · ETA 1 h 00 min ± 1 min 00 s"
+    assert counts in " ".join(" ".join(lines).split())
+
+
+def test_what_happened_is_folded_and_no_part_of_a_name_is_left_out() -> None:
+    name = "meta-llama_Llama-3.1-8B-Instruct/streaming-with-a-long-window/longbench_narrativeqa"
+    view = View("study")
+    view(Notice(kind="warning", cell=name, message="it went wrong"), Progress(total=8))
+    assert "".join(drawn(view, 40)[1:]) == f"! {name} it went wrong"
+
+
+def test_nothing_is_counted_before_the_ledger_was_asked() -> None:
+    assert drawn(View("study"), 80) == ["study   starting"]
+
+
+def test_a_host_that_is_lost_is_told_and_stays_on_the_screen() -> None:
+    view = View("study")
+    lost = Notice(kind="host_lost", message="no route", data={"host": "lab2", "hopeless": False})
+    view(lost, Progress(total=8))
+    assert [line.plain for line in view.troubles] == ["! host lab2: no route; it is tried again"]
+    assert drawn(view, 80)[-1] == "! host lab2: no route; it is tried again"
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ def test_only_a_terminal_shows_how_far_it_is_and_nothing_of_it_stays(
     stream: io.StringIO, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sys.stderr", stream)
+    monkeypatch.setenv("TERM", "xterm")
     with shown_as("results taken in") as seen:
         seen(0, 64)
         seen(1, 64)  # too soon to be seen
@@ -30,4 +31,12 @@ def test_what_was_not_told_leaves_no_trace(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr("sys.stderr", terminal := Terminal())
     with shown_as("results taken in"):
         pass
+    assert terminal.getvalue() == ""
+
+
+def test_a_terminal_that_draws_nothing_again_shows_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stderr", terminal := Terminal())
+    monkeypatch.setenv("TERM", "dumb")
+    with shown_as("results taken in") as seen:
+        seen(0, 64)
     assert terminal.getvalue() == ""
