@@ -660,8 +660,13 @@ def test_cells_held_by_another_runner_are_waited_for_and_taken_when_it_dies(stag
     stage.ledger.claim(RunnerId("other"), Offer(), 1)
     end = stage.run(cells(1))
     assert end.progress.states == {"success": 1}
-    assert stage.said("waiting")
     assert end.seconds >= 60
+    (waits,) = stage.said("waiting")
+    assert waits.cell == "tiny/dense/benchmark-0"
+    assert waits.message.startswith("runner other holds it")
+    (back,) = stage.said("warning")
+    assert back.cell == waits.cell  # by its name
+    assert back.message == "the lease of its runner ran out; taken back"
 
 
 def test_the_first_true_reason_is_not_overwritten_by_later_ones(stage: Stage) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
 from benchfleet.errors import LedgerAway
@@ -65,6 +65,13 @@ class Course:
         with contextlib.suppress(LedgerAway):  # then they stay as they were
             records = self._ledger.cells(among=about)
             self.progress.recount([(record.fingerprint, record.state) for record in records])
+
+    def tell_reaped(self, fingerprints: Collection[str]) -> None:
+        """Say of cells that they were taken back from the dead."""
+        told = "the lease of its runner ran out; taken back"
+        with contextlib.suppress(LedgerAway):  # they are taken back all the same
+            for record in self._ledger.cells(among=fingerprints) if fingerprints else ():
+                self.say("warning", cell=record.path, message=told)
 
     def see_room(self) -> None:
         """Look at the disk."""

@@ -213,7 +213,7 @@ class Runner:
         if record is not None and record.runner not in ("", self._runner, self._waits_for):
             self._waits_for = record.runner
             self._course.count()
-            told = f"runner {record.runner} holds it"
+            told = f"runner {record.runner[:8]} holds it; were it dead, its lease runs out soon"
             self._course.say("waiting", cell=record.path, message=told)
         return record is not None
 
@@ -226,9 +226,8 @@ class Runner:
         waking = late > LOOK_EVERY or self._keeper.behind()
         if waking:
             self._keeper.renew()
-        for fingerprint in () if waking and not self._woke else self._ledger.reap():
-            told = f"the lease of {fingerprint[:8]} ran out; taken back"
-            self._course.say("warning", message=told)
+        if not waking or self._woke:
+            self._course.tell_reaped(self._ledger.reap())
         self._woke = waking
         self._stopping.end_overdue(excused=late if late > LOOK_EVERY else 0.0)
         self._filler.follow()
