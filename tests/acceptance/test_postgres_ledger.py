@@ -170,6 +170,7 @@ def test_a_run_whose_server_stays_away_ends_when_it_is_asked_to(
     gate = user.write("", "gate")
     user.write(MOCK.replace("mock_benchmark", f"{{_hostile: {{act: wait, shared: {gate}}}}}"))
     at = ("study.yaml", "--ledger", own_postgres.url())
+    again = f"benchfleet run {' '.join(at)}\n"
     running = user.start("run", *at, "--cpu-slots", "1")
     try:
         _until(lambda: _samples(user) >= 1)
@@ -182,6 +183,11 @@ def test_a_run_whose_server_stays_away_ends_when_it_is_asked_to(
         running.communicate()
     assert running.returncode == 3, said + errors
     assert "given back with" in said
+    assert (
+        f"its ledger is away: no summary, no report; once it answers go on with: {again}" in errors
+    )
+    assert errors.count("cannot be reached") == 1
+    assert "run again" not in said + errors
     assert "Traceback" not in said + errors
     own_postgres.start()
     assert user.json("status", *at)["success"] == 0

@@ -11,13 +11,15 @@ from collections.abc import Iterator, Sequence
 from types import FrameType
 
 from benchfleet.bench import Bench
+from benchfleet.cli import options
 from benchfleet.cli.ending import compared, conclude, write_report
 from benchfleet.cli.fleet import machines
 from benchfleet.cli.options import AskedDevices
 from benchfleet.cli.runs import command_of
 from benchfleet.cli.watch import watch
+from benchfleet.cli.words import printable
 from benchfleet.domain.cell import Cell
-from benchfleet.errors import LedgerError
+from benchfleet.errors import LedgerAway, LedgerError
 from benchfleet.presence.feed import announced, both
 from benchfleet.runner.inbox import Inbox, Interrupted, RealInbox
 from benchfleet.runner.loop import RunEnd
@@ -65,6 +67,12 @@ def _run(
             serving.clear()
         try:
             _write_files(bench, arguments, end)
+        except LedgerAway:  # with which reason is said in the end
+            again = options.same_choice(arguments, "run")
+            told_ = (
+                f"its ledger is away: no summary, no report; once it answers go on with: {again}"
+            )
+            print(printable(f"benchfleet: {told_}"), file=sys.stderr)
         except (OSError, LedgerError) as error:
             print(f"benchfleet: summary and report could not be written: {error}", file=sys.stderr)
         feed.ended(end)

@@ -285,7 +285,7 @@ class Runner:
         elif isinstance(arrival, NoRoom):
             self._course.refused(of="ledger")
         elif isinstance(arrival, LedgerGone):
-            told = f"{arrival.why}; what runs goes on, and nothing is begun"
+            told = f"{arrival.why}; what runs goes on, and nothing is begun until it answers"
             self._course.say("warning", message=told)
         elif isinstance(arrival, Said):
             self._course.say("warning", message=arrival.message)

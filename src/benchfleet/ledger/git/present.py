@@ -36,7 +36,7 @@ def away(error: GitError) -> LedgerError:
     hint = (
         "see that this user may read and push there"
         if isinstance(error, GitDenied)
-        else "see that the repository is there and can be reached, and run again (a new one is made"
-        " with `git init --bare`)"
+        else "see that the repository is there and can be reached (a new one is made with `git init"
+        " --bare`)"
     )
     return LedgerAway(f"the ledger {error}; {hint}")

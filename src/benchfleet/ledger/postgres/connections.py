@@ -257,7 +257,7 @@ class Connections:
         do = "see that its server is well and that we may connect"
         if "password" in what:
             do = "put the right password for it into ~/.pgpass or PGPASSWORD"
-        return kind(f"the ledger {self._shown} cannot be reached: {what}; {do}, and run again")
+        return kind(f"the ledger {self._shown} cannot be reached: {what}; {do}")
 
     def _what(self, error: psycopg.Error) -> str:
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
