@@ -49,8 +49,8 @@ class LedgerHome:
         """
         if not known_results and (found := self.existing()) is not None:
             return found
-        if (file := self.file) is not None:
-            make_folder(file.parent)
+        if not self.url:
+            make_folder(self.layout.root)
         return self._opened(make=True)
 
     def existing(self) -> Ledger | None:

@@ -233,7 +233,7 @@ def test_what_a_verb_says_to_run_next_names_no_more_than_it_was_asked_about(user
     assert "benchfleet retry study.yaml --cell 'm2/*' --cancelled" in told
     shown = user.run("status", "study.yaml").stdout
     assert "try them again: benchfleet retry study.yaml --failed" in shown
-    assert "bring them back: benchfleet retry study.yaml --cancelled" in shown
+    assert "bring it back: benchfleet retry study.yaml --cancelled" in shown
     assert "retry study.yaml --cell 'm1/*' --kind error" in failures(user, "--cell", "m1/*")
     again = user.json("retry", "study.yaml", "--cancelled")["pending_again"]
     assert again == ["m2/dense/_hostile"]

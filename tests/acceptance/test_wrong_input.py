@@ -151,6 +151,28 @@ def test_a_damaged_ledger_stays_while_a_runner_holds_a_cell_of_it(user: User) ->
     assert (user.results / "ledger.db.damaged-1").exists()
 
 
+@pytest.mark.parametrize(
+    ("place", "said"),
+    [
+        ("folder", "folder is no file, so no ledger; name a file by --ledger, or"),
+        ("bare.git", "(a repository is named git+file://"),
+        ("study.yaml", "file is not a database; name a ledger's file by --ledger, or, was it one"),
+        ("study.yaml/x.db", "study.yaml cannot be written (File exists), so no ledger can be made"),
+        ("/proc/x.db", "/proc cannot be written (No such file or directory), so no ledger"),
+    ],
+)
+def test_a_ledger_is_not_copied_to_what_is_none_and_nobody_is_told_to_move_it(
+    finished: User, place: str, said: str
+) -> None:
+    (finished.folder / "folder").mkdir()
+    (finished.folder / "bare.git").mkdir()
+    (finished.folder / "bare.git" / "HEAD").touch()
+    told = finished.run("ledger", "copy", "study.yaml", "--to", place, code=3).stderr
+    assert said in told
+    assert "results folder" not in told
+    assert "; move " not in told
+
+
 def test_somebody_s_database_is_not_set_aside(user: User) -> None:
     user.write(MOCK)
     other = sqlite3.connect(user.folder / "other.db")

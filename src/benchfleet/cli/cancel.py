@@ -49,7 +49,8 @@ def main(arguments: argparse.Namespace) -> int:
         print("nothing to cancel: none of these cells is pending or running")
     else:
         back = options.same_choice(arguments, "retry")
-        print(printable(f"bring them back with: {back} --cancelled"))
+        what = "it" if len(cancelled) == 1 else "them"
+        print(printable(f"bring {what} back with: {back} --cancelled"))
     return 0
 
 

@@ -82,7 +82,8 @@ def main(arguments: argparse.Namespace) -> int:
     if counts["cancelled"]:
         back = f"{options.same_choice(arguments, 'retry')} --cancelled"
         cancelled = counted(counts["cancelled"], "cell", "are")
-        print(printable(f"{cancelled} cancelled; bring them back: {back}"))
+        what = "it" if counts["cancelled"] == 1 else "them"
+        print(printable(f"{cancelled} cancelled; bring {what} back: {back}"))
     for record in unpublished:
         print(printable(f"  waits    {record.path}  done; the next run puts it at its place"))
     if elsewhere:

@@ -64,13 +64,15 @@ def create(path: Path, campaign: str) -> None:
                 f"{leftover} was left by a ledger that is gone; put {path.name} back, "
                 f"or move the leftover aside and run `benchfleet ledger rebuild CAMPAIGN`"
             )
-    path.parent.mkdir(parents=True, exist_ok=True)
-    if not os.access(path.parent, os.W_OK | os.X_OK):
-        raise LedgerUnreachable(
-            f"{path.parent} cannot be written, so no ledger can be made there; change its "
-            f"permissions, or name another place: `--ledger sqlite:///local/path`"
-        )
     draft = path.with_name(f".{path.name}.{os.urandom(16).hex()}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        draft.touch()
+    except OSError as error:
+        raise LedgerUnreachable(
+            f"{path.parent} cannot be written ({error.strerror}), so no ledger can be made there; "
+            "change its permissions, or name another place: `--ledger sqlite:///local/path`"
+        ) from error
     try:
         with closing(sqlite3.connect(draft, isolation_level=None)) as connection:
             connection.execute("pragma journal_mode = wal")
@@ -109,7 +111,13 @@ def refuse_network(path: Path, mounts: str) -> None:
 def refuse_unfit(path: Path) -> None:
     """What SQLite would take for a new or a read-only database."""
     if not path.is_file():
-        raise LedgerUnreachable(f"{path} is no file; {rebuilding(path)}")
+        repository = (
+            f" (a repository is named git+file://{path})" if (path / "HEAD").exists() else ""
+        )
+        raise LedgerUnreachable(
+            f"{path} is no file, so no ledger; name a file by --ledger{repository}, or, where it is"
+            " in the way of one, move it aside and run `benchfleet ledger rebuild CAMPAIGN`"
+        )
     if path.stat().st_size == 0:
         raise LedgerDamaged(f"{path} is empty, so it lost data; {rebuilding(path)}")
     for place in (path, path.parent):

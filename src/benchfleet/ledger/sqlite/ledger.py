@@ -265,7 +265,12 @@ class SqliteLedger(SqlLedger):
         except sqlite3.DatabaseError as error:
             text = str(error)
             kind: type[LedgerUnreachable] = LedgerUnreachable
-            if "malformed" in text or "not a database" in text:
+            if "not a database" in text:
+                advice = (
+                    f"name a ledger's file by --ledger, or, was it one, {rebuilding(self.path)}"
+                )
+                kind = LedgerDamaged
+            elif "malformed" in text:
                 kind, advice = LedgerDamaged, rebuilding(self.path)
             elif "locked" in text:
                 advice = f"another process has been writing for {self._busy:g} s; try again"
