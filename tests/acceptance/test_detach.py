@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -59,6 +61,21 @@ def test_a_detached_run_outlives_its_shell_and_ends_as_any_other(user: User) -> 
     until(lambda: not record.process.lives())
     assert "study   2 cells: 2 success" in Path(record.log).read_text()
     assert user.json("attach", "study.yaml")["counts"]["success"] == 2
+
+
+def test_the_port_that_was_free_for_its_metrics_is_told_here(user: User) -> None:
+    user.write(SLOW)
+    said = user.run("run", "study.yaml", "--detach", "--metrics-port", "0").stdout
+    (address,) = re.findall(r"^metrics  (http://127\.0\.0\.1:\d+/metrics)$", said, re.MULTILINE)
+    with urllib.request.urlopen(address, timeout=30) as told:  # noqa: S310 - it is http
+        assert b'benchfleet_cells{campaign="study"' in told.read()
+    attached = user.start("attach", "study.yaml")
+    try:
+        assert attached.stderr is not None
+        assert attached.stderr.readline() == f"metrics  {address}\n"
+    finally:
+        attached.kill()
+        attached.communicate()
 
 
 def test_it_has_a_session_of_its_own_and_no_terminal_and_heeds_no_hang_up(user: User) -> None:

@@ -38,6 +38,8 @@ def main(arguments: argparse.Namespace) -> int:
     if not run.goes_on:
         return _ended(arguments, run)
     stream = sys.stderr if arguments.json else sys.stdout
+    if run.metrics:
+        print(printable(f"metrics  {run.metrics}"), file=sys.stderr)
     try:
         with watch(run.campaign, stream, as_json=arguments.log_json) as observer:
             for latest in follow(run, observer):

@@ -45,13 +45,17 @@ def detach(arguments: argparse.Namespace, bench: Bench, devices: AskedDevices) -
     if code is not None:  # all that it had to say
         print(log.read_text("utf-8", "replace"), end="", file=sys.stderr if code > 1 else None)
         return code
+    record = records.read(log.with_suffix(".json"))
+    metrics = {"metrics": record.metrics} if record and record.metrics else {}
     if arguments.json:
-        told = {"campaign": bench.campaign.name, "pid": process.pid, "log": str(log)}
+        told = {"campaign": bench.campaign.name, "pid": process.pid, "log": str(log), **metrics}
         print(json.dumps(told, indent=2))
         return 0
     print(printable(f"{bench.campaign.name}: runs in the background (pid {process.pid})"))
     print(printable(f"watch    {words(arguments, 'attach', bench.layout.root)}"))
     print(printable(f"stop     {words(arguments, 'stop', bench.layout.root)}"))
+    for address in metrics.values():
+        print(f"metrics  {address}")
     print(printable(f"log      {shown_path(log)}"))
     return 0
 

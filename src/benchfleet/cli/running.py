@@ -20,10 +20,10 @@ from benchfleet.cli.watch import watch
 from benchfleet.cli.words import printable
 from benchfleet.domain.cell import Cell
 from benchfleet.errors import LedgerAway, LedgerError
+from benchfleet.metrics.collect import Collector
 from benchfleet.presence.feed import announced, both
 from benchfleet.runner.inbox import Inbox, Interrupted, RealInbox
 from benchfleet.runner.loop import RunEnd
-from benchfleet.runner.progress import Observer
 from benchfleet.runner.shift import Shift
 from benchfleet.summary import summarised, write_host_summary, write_summary
 from benchfleet.wiring import run_cells
@@ -47,15 +47,18 @@ def _run(
     bench: Bench,
     cells: Sequence[Cell],
     devices: AskedDevices,
-    collector: Observer | None,
+    collector: Collector | None,
     shift: Shift,
 ) -> int:
     fleet = machines(arguments, devices)
     inbox, serving = RealInbox(), threading.Event()
     stream = sys.stderr if arguments.json else sys.stdout
+    metrics = collector.address if collector else ""
     with (
         _answering_signals(inbox, serving),
-        announced(bench, ends_on="SIGTERM", command=command_of(arguments, bench)) as feed,
+        announced(
+            bench, ends_on="SIGTERM", command=command_of(arguments, bench), metrics=metrics
+        ) as feed,
     ):
         with watch(bench.campaign.name, stream, as_json=arguments.log_json) as observer:
             told = both(observer, feed)
@@ -80,7 +83,7 @@ def _run(
 
 
 @contextlib.contextmanager
-def _metered(arguments: argparse.Namespace, bench: Bench) -> Iterator[Observer | None]:
+def _metered(arguments: argparse.Namespace, bench: Bench) -> Iterator[Collector | None]:
     """What watches the run for Prometheus, where that is asked for."""
     port, file = arguments.metrics_port, arguments.metrics_file
     if port is None and file is None:

@@ -49,6 +49,7 @@ class Collector:
     """Watches a run, and tells Prometheus of it whenever that asks, from any thread."""
 
     def __init__(self, campaign: str) -> None:
+        self.address = ""  # where it is to be asked; "" where it is at no port
         self._made = _Family(campaign)
         self._campaign = campaign
         self._progress = Progress()

@@ -30,7 +30,7 @@ def served(
     registry, collector = _registered(campaign)
     with contextlib.ExitStack() as open_until_the_end:
         if port is not None:
-            open_until_the_end.enter_context(_at_port(registry, port))
+            collector.address = open_until_the_end.enter_context(_at_port(registry, port))
         if file is not None:
             open_until_the_end.enter_context(_in_file(registry, file))
         yield collector
@@ -49,7 +49,8 @@ def _registered(campaign: str) -> tuple[Any, Collector]:
 
 
 @contextlib.contextmanager
-def _at_port(registry: Any, port: int) -> Iterator[None]:
+def _at_port(registry: Any, port: int) -> Iterator[str]:
+    """The address until the block ends."""
     from prometheus_client import start_http_server
 
     try:
@@ -60,9 +61,10 @@ def _at_port(registry: Any, port: int) -> Iterator[None]:
             f"metrics cannot be served at {LOOPBACK}:{port} ({reason}); "
             "choose another --metrics-port"
         ) from None
-    print(f"metrics  http://{LOOPBACK}:{server.server_port}/metrics", file=sys.stderr, flush=True)
+    address = f"http://{LOOPBACK}:{server.server_port}/metrics"
+    print(f"metrics  {address}", file=sys.stderr, flush=True)
     try:
-        yield
+        yield address
     finally:
         server.shutdown()
         server.server_close()

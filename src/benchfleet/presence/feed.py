@@ -126,7 +126,7 @@ class Feed:
 
 @contextlib.contextmanager
 def announced(
-    bench: Bench, *, ends_on: str, command: Mapping[str, Any] | None = None
+    bench: Bench, *, ends_on: str, command: Mapping[str, Any] | None = None, metrics: str = ""
 ) -> Iterator[Feed]:
     """Have others find this run while the block goes on, and see what it does."""
     log = os.environ.pop(DETACHED, "")  # slots, and what they start, are not detached runs
@@ -140,6 +140,7 @@ def announced(
             began_at=time.time(),
             ends_on=ends_on,
             log=log,
+            metrics=metrics,
             command=command or {},
         )
     )

@@ -42,6 +42,7 @@ class Record:
     began_at: float  # seconds since the epoch
     ends_on: str = ""  # the signal that asks it to end; "" where nothing does but its program
     log: str = ""  # the file that takes what it prints, where it is detached
+    metrics: str = ""  # the address at which Prometheus may ask it
     command: Mapping[str, Any] = field(default_factory=dict)  # the options of its command line
     state: Mapping[str, Any] = field(default_factory=dict)  # how it stands
     end: Mapping[str, Any] | None = None  # how it ended
@@ -76,6 +77,7 @@ class Record:
             "began_at": self.began_at,
             "ends_on": self.ends_on,
             "log": self.log,
+            "metrics": self.metrics,
             "command": self.command,
             "state": self.state,
             "end": self.end,
@@ -97,6 +99,7 @@ def read(file: Path) -> Record | None:
             began_at=float(found["began_at"]),
             ends_on=found["ends_on"] if found["ends_on"] in ("SIGINT", "SIGTERM") else "",
             log=str(found["log"]),
+            metrics=str(found.get("metrics", "")),
             command=dict(found["command"]),
             state=dict(found["state"]),
             end=None if end is None else dict(end),
