@@ -164,6 +164,21 @@ def test_every_mistake_is_told_at_once_with_key_line_and_what_to_do(tmp_path: Pa
 
 
 @pytest.mark.parametrize(
+    ("key", "where"),
+    [("repeats", "defaults"), ("tries", "defaults.limits"), ("limits", "defaults")],
+)
+def test_a_key_that_belongs_elsewhere_is_told_where(tmp_path: Path, key: str, where: str) -> None:
+    said = f"no key {key!r} here; it belongs in '{where}'"
+    text = f"campaign: study\n{key}: 3\nmatrix:\n  {key}: 3\n  models: [m]\n  benchmarks: [b]\n"
+    mistakes = {one.key: one.message for one in _mistakes(_write(tmp_path, text))}
+    assert (mistakes[key], mistakes[f"matrix.{key}"]) == (said, said)
+    text = f"campaign: study\nmodels: [m]\nphases: [{{name: p, {key}: 3}}]\n"
+    mistakes = {one.key: one.message for one in _mistakes(_write(tmp_path, text))}
+    assert mistakes["models"] == "no key 'models' here; it belongs in 'matrix'"
+    assert mistakes[f"phases[0].{key}"] == said
+
+
+@pytest.mark.parametrize(
     ("text", "message", "line"),
     [
         ("", "is empty; a campaign begins with", None),

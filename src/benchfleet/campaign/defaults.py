@@ -33,6 +33,8 @@ KEYS: Mapping[str, Shape] = {
     "limits": told(mapping(LIMITS), "what a cell may take, and how often it may be tried"),
     "everywhere": told(TRUTH, "sparse attention in the context's prefill too (false)"),
 }
+# Where these belong, for who writes them beside the axes.
+BELONG = {**dict.fromkeys(CELL_LIMITS, "defaults.limits"), **dict.fromkeys(KEYS, "defaults")}
 
 
 @dataclass(frozen=True, kw_only=True)

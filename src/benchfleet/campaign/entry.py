@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any, TypeVar
@@ -76,12 +76,16 @@ class Entry:
         value = self.value[key] if held and (isinstance(key, int) or key in self.value) else None
         return Entry(value, (*self.path, key), self.mistakes)
 
-    def fields(self, known: Collection[str]) -> dict[str, Entry]:
-        """Every known key with what stands under it; any other key is a mistake."""
+    def fields(
+        self, known: Collection[str], *, elsewhere: Mapping[str, str] = {}
+    ) -> dict[str, Entry]:
+        """Every known key with what stands under it; any other key is a mistake. `elsewhere` tells
+        of keys of other places in which they belong."""
         some = ", ".join([*known][:3]) + (", …" if len(known) > 3 else "")
         for key, entry in self.pairs(f"a mapping of {some}"):
             if key not in known:
-                entry.wrong(f"no key {key!r} here; {hint(key, known)}")
+                belongs = f"it belongs in '{elsewhere[key]}'" if key in elsewhere else ""
+                entry.wrong(f"no key {key!r} here; {belongs or hint(key, known)}")
         return {key: self.inside(key) for key in known}
 
     def pairs(self, wanted: str) -> list[tuple[str, Entry]]:

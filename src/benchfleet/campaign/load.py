@@ -19,7 +19,7 @@ from .base import RESULTS, Campaign, Machine, results_folder
 from .defaults import read_defaults
 from .eligibility import read_eligibility
 from .entry import Entry, Mistakes
-from .matrices import MATRIX, MatrixReader
+from .matrices import BELONG, MATRIX, MatrixReader
 from .phases import PHASES, read_phases
 from .plugins import plugin as opened_plugin
 from .runners import RUNNERS, read_runners
@@ -132,7 +132,7 @@ def read_source(file: Path, readers: Mapping[str, Reader], kind: str) -> Source:
 
 def _campaign(root: Entry, file: Path) -> Campaign | None:
     """What the file says, or None where it holds a mistake that leaves no campaign to speak of."""
-    fields = root.fields(KEYS)
+    fields = root.fields(KEYS, elsewhere=BELONG)
     if fields["campaign"].absent:
         fields["campaign"].wrong("the campaign needs a name, such as campaign: my-study")
     name = fields["campaign"].name()

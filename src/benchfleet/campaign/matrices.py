@@ -8,7 +8,7 @@ from pathlib import Path
 
 from benchfleet.domain.matrix import Matrix, ModelEntry
 
-from . import benchmarks, configs, models, rules
+from . import benchmarks, configs, defaults, models, rules
 from .benchmarks import DeclaredWorkload, read_benchmarks
 from .check import check_contents, check_names
 from .configs import DeclaredConfig, read_configs
@@ -27,6 +27,7 @@ MATRIX: Mapping[str, Shape] = {
     "exclude": rules.EXCLUDE,
     "include": rules.INCLUDE,
 }
+BELONG = {**defaults.BELONG, **dict.fromkeys(MATRIX, "matrix")}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,7 +11,7 @@ from benchfleet.domain.matrix import Matrix, Rule
 from benchfleet.domain.phase import Phase
 
 from .entry import Entry, hint
-from .matrices import MATRIX, DeclaredMatrix, MatrixReader
+from .matrices import BELONG, MATRIX, DeclaredMatrix, MatrixReader
 from .rules import EXCLUDE_KEYS, read_exclude
 from .shapes import NAME, TEXT, TRUTH, Shape, either, listing, mapping, one_or_list, told
 
@@ -38,7 +38,7 @@ def read_phases(
 ) -> tuple[Matrix, tuple[Phase, ...]]:
     """The campaign's matrix with that of each phase in it, and the phases; `entry` is what stands
     under the campaign's ``matrix``."""
-    fields = entry.fields(MATRIX)
+    fields = entry.fields(MATRIX, elsewhere=BELONG)
     whole = phases.absent or not (fields["models"].absent or fields["benchmarks"].absent)
     own = reader.read(entry, fields) if whole else None
     nothing = Matrix(models=(), configs=(), workloads=())
@@ -72,7 +72,7 @@ def _read(
     before: Sequence[str],
 ) -> tuple[Phase, Matrix] | None:
     """A phase, and its part of the matrix; None where a mistake leaves none to speak of."""
-    fields = entry.fields(KEYS)
+    fields = entry.fields(KEYS, elsewhere=BELONG)
     name = _name(entry, fields["name"], before)
     gate_text = fields["gate"].text()
     if (
@@ -142,7 +142,7 @@ def _matrix(
         if campaign is None and entry.right:
             entry.wrong("has no matrix, and the campaign has none with models and benchmarks")
         return campaign
-    fields = own.fields(MATRIX)
+    fields = own.fields(MATRIX, elsewhere=BELONG)
     if all(fields[axis].absent for axis in _AXES) and own.right:
         own.wrong(
             f"names no axis of its own; it has {', '.join(_AXES)} (rules alone: only, exclude)"

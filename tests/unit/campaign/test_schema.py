@@ -110,10 +110,10 @@ def test_the_schema_has_the_reader_s_keys_and_no_other(
     read: dict[str, set[str]] = {}
     fields = Entry.fields
 
-    def noted(entry: Entry, known: Collection[str]) -> dict[str, Entry]:
+    def noted(entry: Entry, known: Collection[str], **more: Mapping[str, str]) -> dict[str, Entry]:
         place = ".".join(part if isinstance(part, str) else "*" for part in entry.path)
         read.setdefault(place.replace("configs.both", "configs.*"), set()).update(known)
-        return fields(entry, known)
+        return fields(entry, known, **more)
 
     monkeypatch.setattr(Entry, "fields", noted)
     assert _refused(_data()) == []
