@@ -57,8 +57,11 @@ def test_what_each_host_has_comes_together_once(hosts: User) -> None:
     lacking = hosts.run("merge", *at, code=1).stdout
     assert "2 results are done, 0 here" in lacking
     assert f"missing  {ALL[0]}  last seen at " in lacking
-    sources = ("--from", "host1", "--from", "host2/study")
-    assert sorted(hosts.json("merge", *at, *sources)["came"]) == ALL
+    sources = ("--from", "host2/../host1", "--from", "host2/study")
+    came = hosts.json("merge", *at, *sources)["came"]
+    assert sorted(came) == ALL
+    assert {Path(where).parts[-1] for where in came.values()} == {"host1", "study"}
+    assert not any(".." in where for where in came.values())
     made = public(hosts, "all")
     assert made == {**public(hosts, "host1"), **public(hosts, "host2")}
     again = hosts.json("merge", *at, *sources)

@@ -139,7 +139,7 @@ def _tell_branch(branch: Merged) -> None:
 def _source(source: str, bench: Bench) -> list[Place]:
     """A results folder, or the one above it."""
     if "://" not in source:
-        folder = Path(source).absolute()
+        folder = Path(source).resolve()
         if not folder.is_dir():
             raise UnknownName(f"there is no folder {source} to merge from")
         source = folder.as_uri()
