@@ -19,7 +19,8 @@ from benchfleet.runner.ending.cells import Cells
 from benchfleet.runner.inbox import Inbox
 from benchfleet.runner.slots.crowd import Crowd
 from benchfleet.runner.slots.place import Pool
-from benchfleet.runner.slots.slots import Slot, Slots
+from benchfleet.runner.slots.slot import Slot
+from benchfleet.runner.slots.slots import Slots
 from benchfleet.runner.trying.attempt import Attempt
 from benchfleet.runner.trying.endings import ending
 

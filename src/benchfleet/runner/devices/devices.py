@@ -10,7 +10,8 @@ from benchfleet.domain.resource import Device, Need
 from benchfleet.runner.devices.fences import Fences
 from benchfleet.runner.devices.hosts import Hosts
 from benchfleet.runner.slots.place import Pool, impossible, with_device, without
-from benchfleet.runner.slots.slots import Slot, Slots
+from benchfleet.runner.slots.slot import Slot
+from benchfleet.runner.slots.slots import Slots
 
 Asked = tuple[Need, frozenset[str]]  # what a cell needs, and the machines that may not have it
 MAX_BAD_STARTS = 3  # slots in a row that never said hello before their devices are left out

@@ -10,7 +10,8 @@ from benchfleet.engines.base import Engine
 from benchfleet.errors import LedgerAway
 from benchfleet.ledger.base import Ledger
 from benchfleet.runner.inbox import Inbox
-from benchfleet.runner.slots.slots import Slot, Slots
+from benchfleet.runner.slots.slot import Slot
+from benchfleet.runner.slots.slots import Slots
 from benchfleet.runner.trying.attempt import Attempt
 from benchfleet.runner.trying.leases import LeaseKeeper
 

@@ -31,7 +31,8 @@ from benchfleet.runner.ending.cancelling import Cancelling
 from benchfleet.runner.ending.writing import Writing
 from benchfleet.runner.inbox import Concluded, Inbox
 from benchfleet.runner.slots.sharing import Sharing
-from benchfleet.runner.slots.slots import Slot, Slots, label
+from benchfleet.runner.slots.slot import Slot, label
+from benchfleet.runner.slots.slots import Slots
 from benchfleet.runner.trying.attempt import Attempt
 from benchfleet.runner.trying.leases import LeaseKeeper
 from benchfleet.runner.waiting.fill import Filler

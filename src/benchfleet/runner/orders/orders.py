@@ -37,7 +37,8 @@ from benchfleet.runner.inbox import Inbox
 from benchfleet.runner.orders.roster import Roster
 from benchfleet.runner.orders.signal_file import SignalFile
 from benchfleet.runner.slots.crowd import Measure, measure_nothing
-from benchfleet.runner.slots.slots import Slot, Slots
+from benchfleet.runner.slots.slot import Slot
+from benchfleet.runner.slots.slots import Slots
 
 STOP_GRACE = 30.0  # seconds that a cell has to stop after the sample at hand
 

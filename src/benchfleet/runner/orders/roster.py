@@ -9,7 +9,7 @@ from benchfleet.domain.slots import DeviceName, SlotState, name_of
 from benchfleet.errors import DeviceError
 from benchfleet.runner.devices.devices import Devices
 from benchfleet.runner.devices.hosts import Hosts
-from benchfleet.runner.slots.slots import Slot
+from benchfleet.runner.slots.slot import Slot
 
 
 class Roster:

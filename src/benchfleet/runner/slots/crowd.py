@@ -11,7 +11,8 @@ from benchfleet.runner.course import Course
 from benchfleet.runner.inbox import Inbox, Measured
 from benchfleet.runner.slots.adapt import Seen, seats_wanted
 from benchfleet.runner.slots.place import Pool, memories, memory_of
-from benchfleet.runner.slots.slots import Slot, Slots
+from benchfleet.runner.slots.slot import Slot
+from benchfleet.runner.slots.slots import Slots
 
 MEASURE_EVERY = 5.0  # seconds
 CELLS_THAT_RAN_OUT = 2  # one alone may itself be at fault; where slots grow one says enough

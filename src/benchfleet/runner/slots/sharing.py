@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from benchfleet.domain.resource import Device
-from benchfleet.runner.slots.slots import Slot
+from benchfleet.runner.slots.slot import Slot
 
 
 class Sharing:

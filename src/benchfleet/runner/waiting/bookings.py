@@ -7,7 +7,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from math import inf
 
 from benchfleet.domain.resource import Device
-from benchfleet.runner.slots.slots import Slot, Slots
+from benchfleet.runner.slots.slot import Slot
+from benchfleet.runner.slots.slots import Slots
 from benchfleet.runner.waiting.estimates import Estimates
 from benchfleet.runner.waiting.lanes import Lane
 

@@ -20,7 +20,8 @@ from benchfleet.runner.devices.devices import Devices
 from benchfleet.runner.devices.hosts import Hosts
 from benchfleet.runner.news import News
 from benchfleet.runner.slots.place import Pool
-from benchfleet.runner.slots.slots import Slot, Slots
+from benchfleet.runner.slots.slot import Slot
+from benchfleet.runner.slots.slots import Slots
 from benchfleet.runner.trying.leases import LeaseKeeper
 from benchfleet.runner.waiting.advised import Advised
 from benchfleet.runner.waiting.backlog import Backlog

@@ -12,7 +12,8 @@ from benchfleet.ledger.base import Ledger
 from benchfleet.policies.base import Wish
 from benchfleet.runner.devices.devices import Devices
 from benchfleet.runner.slots.place import Shape
-from benchfleet.runner.slots.slots import Slot, Slots
+from benchfleet.runner.slots.slot import Slot
+from benchfleet.runner.slots.slots import Slots
 from benchfleet.runner.trust import vouched
 from benchfleet.runner.trying.leases import LeaseKeeper
 from benchfleet.runner.waiting.advised import Advised

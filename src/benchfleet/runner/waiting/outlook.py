@@ -6,7 +6,8 @@ from collections import Counter
 from math import hypot, sqrt
 
 from benchfleet.runner.progress import Outlook
-from benchfleet.runner.slots.slots import Slot, Slots
+from benchfleet.runner.slots.slot import Slot
+from benchfleet.runner.slots.slots import Slots
 from benchfleet.runner.waiting.backlog import Backlog
 from benchfleet.runner.waiting.lanes import UNKNOWN
 

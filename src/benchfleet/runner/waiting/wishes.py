@@ -8,7 +8,8 @@ from collections.abc import Callable, Collection, Sequence
 from benchfleet.domain.resource import Offer
 from benchfleet.policies.base import Policy, Wish, Work
 from benchfleet.runner.slots.place import Shape
-from benchfleet.runner.slots.slots import Slot, Slots
+from benchfleet.runner.slots.slot import Slot
+from benchfleet.runner.slots.slots import Slots
 from benchfleet.runner.waiting.backlog import Backlog
 from benchfleet.runner.waiting.lanes import Lane
 

@@ -12,7 +12,7 @@ from benchfleet.engines.base import SlotId, SlotSpec
 from benchfleet.runner.progress import Running
 from benchfleet.runner.slots.place import Pool
 from benchfleet.runner.slots.sharing import Sharing
-from benchfleet.runner.slots.slots import Slot
+from benchfleet.runner.slots.slot import Slot
 from benchfleet.runner.slots.usage import rate_of
 
 GPUS = tuple(Device(kind="gpu", index=index) for index in range(4))
