@@ -78,10 +78,14 @@ def simulated(slots: int, cells: int, work: Path, *, before: int, most: int) -> 
     from benchfleet.engines.base import SlotSpec
     from benchfleet.ledger.sqlite.ledger import SqliteLedger
     from benchfleet.results.layout import Layout
+    from benchfleet.runner.devices.here import Here
+    from benchfleet.runner.disk import Disk
     from benchfleet.runner.loop import Runner
+    from benchfleet.runner.means import Means
     from benchfleet.runner.parts import Parts as RunnerParts
     from benchfleet.runner.slots.place import Pool
     from benchfleet.runner.trying.leases import LeaseKeeper
+    from benchfleet.runner.waiting.agenda import Agenda
     from benchfleet.testing.samples import sample_cell
     from benchfleet.testing.simulation.disk import NoFolder
     from benchfleet.testing.simulation.engine import SimulatedEngine
@@ -116,27 +120,26 @@ def simulated(slots: int, cells: int, work: Path, *, before: int, most: int) -> 
         metered: Any = Metered(ledger, LEDGER, parts)
         runner = Runner(
             RunnerParts(
-                runner=RunnerId("r"),
-                ledger=metered,
-                engine=cast(Any, Metered(engine, SIMULATION, parts)),
-                inbox=inbox,
-                layout=Layout(work / "results"),
-                pools=[Pool(devices=devices, slots=slots)],
-                cells=declared,
-                observer=told,
-                keeper=LeaseKeeper(
-                    metered,
-                    lambda lease: None,
-                    lambda error: None,
-                    clock=turns.now,
-                    ending=VirtualEvent(turns),
-                    thread=lambda target, **named: turns.strand(Gate(), target),
+                Means(
+                    runner=RunnerId("r"),
+                    here=Here(pool=Pool(devices=devices, slots=slots)),
+                    ledger=metered,
+                    keeper=LeaseKeeper(
+                        metered,
+                        lambda lease: None,
+                        lambda error: None,
+                        clock=turns.now,
+                        ending=VirtualEvent(turns),
+                        thread=lambda target, **named: turns.strand(Gate(), target),
+                    ),
+                    engine=cast(Any, Metered(engine, SIMULATION, parts)),
+                    inbox=inbox,
+                    layout=Layout(work / "results"),
+                    random=lambda: 1.0,
                 ),
-                provenance=dict,
-                random=lambda: 1.0,
-                background=lambda work: work(),
-                folder=NoFolder,
-                publish_all=lambda moves: [None] * len(moves),
+                Agenda(cells=declared),
+                Disk(folder=NoFolder, publish_all=lambda moves: [None] * len(moves)),
+                observer=told,
             )
         )
         parts.begin()

@@ -6,7 +6,7 @@ import heapq
 import json
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,15 +30,18 @@ from benchfleet.engines.base import (
 from benchfleet.ledger.memory import MemoryLedger
 from benchfleet.policies.base import Policy
 from benchfleet.results.layout import Layout
-from benchfleet.runner.ending.writing import MOMENT
+from benchfleet.runner.devices.here import Here
+from benchfleet.runner.disk import MOMENT, Disk, at_once
 from benchfleet.runner.inbox import Arrival, LeaseLost
 from benchfleet.runner.loop import RunEnd, Runner
+from benchfleet.runner.means import Means
 from benchfleet.runner.parts import Parts
 from benchfleet.runner.progress import Notice, Progress
 from benchfleet.runner.shift import Shift
 from benchfleet.runner.slots.place import Pool
 from benchfleet.runner.space import PLENTY, Room
 from benchfleet.runner.trying.leases import LeaseKeeper
+from benchfleet.runner.waiting.agenda import Agenda
 from benchfleet.runner.waiting.gates import Gating
 from benchfleet.testing.clock import FakeClock
 from benchfleet.testing.samples import sample_cell
@@ -147,6 +150,11 @@ def good(slot: SlotId, order: Order) -> list[tuple[float, SlotEvent]]:
     ]
 
 
+def _nothing(moves: Sequence[tuple[Path, Path]]) -> list[None]:
+    """Publish nothing of what has no folder."""
+    return [None] * len(moves)
+
+
 @dataclass
 class Stage:
     """A runner with everything around it."""
@@ -157,7 +165,8 @@ class Stage:
     room: Callable[[], Room] = lambda: PLENTY
     slept: float = 0.0  # seconds that leases ran on while the machine, and its clock, stood still
     renew_every: float = 1e9
-    background: Callable[[Callable[[], None]], object] = lambda work: work()
+    background: Callable[[Callable[[], None]], object] = at_once
+    here: Here = Here()  # noqa: RUF009 - frozen
     moment: float = MOMENT  # that outcomes wait for a claim
     policy: Policy | None = None  # the default one
     gating: Gating = field(default_factory=Gating)
@@ -190,32 +199,29 @@ class Stage:
             every=self.renew_every,
             clock=self.since_boot,
         )
+        disk = Disk(room=self.room, background=self.background, moment=self.moment)
         return Runner(
             Parts(
-                runner=RunnerId("us" * 16),
-                ledger=self.ledger,
-                engine=self.engine,
-                inbox=self.inbox,
-                layout=self.layout,
-                pools=[pool],
-                cells=cells,
-                observer=self.watch,
-                keeper=self.keeper,
-                provenance=dict,
-                random=lambda: 1.0,
-                background=self.background,
-                moment=self.moment,
-                policy=self.policy,
-                room=self.room,
-                ending=self.ending,
-                gating=self.gating,
-                shift=self.shift,
-                placing=self.placing,
-                **(
-                    {}
-                    if self.keeps
-                    else {"folder": NoFolder, "publish_all": lambda moves: [None] * len(moves)}
+                Means(
+                    runner=RunnerId("us" * 16),
+                    here=replace(self.here, pool=pool),
+                    ledger=self.ledger,
+                    keeper=self.keeper,
+                    engine=self.engine,
+                    inbox=self.inbox,
+                    layout=self.layout,
+                    random=lambda: 1.0,
                 ),
+                Agenda(
+                    cells=cells,
+                    policy=self.policy,
+                    gating=self.gating,
+                    placing=self.placing,
+                    shift=self.shift,
+                ),
+                disk if self.keeps else replace(disk, folder=NoFolder, publish_all=_nothing),
+                observer=self.watch,
+                ending=self.ending,
             )
         )
 

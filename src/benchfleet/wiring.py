@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial
+from typing import Any
 
 from benchfleet import registry
 from benchfleet.bench import Bench
@@ -33,7 +34,9 @@ from benchfleet.results.publish import PublishAll, publish_all
 from benchfleet.results.scribe import Scribe
 from benchfleet.results.write import AttemptFolder, seal_all
 from benchfleet.runner.carrying.sending import Sender
-from benchfleet.runner.ending.attempts import MOST, Attempts
+from benchfleet.runner.devices.here import Here
+from benchfleet.runner.disk import Disk
+from benchfleet.runner.ending.attempts import MOST
 from benchfleet.runner.ending.patience import PatientLedger
 from benchfleet.runner.ending.writers import Writers
 from benchfleet.runner.inbox import (
@@ -48,13 +51,14 @@ from benchfleet.runner.inbox import (
     Said,
 )
 from benchfleet.runner.loop import RunEnd, Runner
+from benchfleet.runner.means import Means
 from benchfleet.runner.mending.rescore import Rescored, Rescorer
-from benchfleet.runner.orders.orders import Here
 from benchfleet.runner.parts import Parts
 from benchfleet.runner.progress import Observer
 from benchfleet.runner.shift import Shift
 from benchfleet.runner.space import room
 from benchfleet.runner.trying.leases import LeaseKeeper
+from benchfleet.runner.waiting.agenda import Agenda
 from benchfleet.runner.waiting.gates import Gating
 
 WRITERS = 4  # threads that write and sync results; those that wait for the disk are served together
@@ -92,7 +96,6 @@ def run_cells(
     connected = contextlib.ExitStack()
     empty = EmptyFolders()
     scribe = Scribe(CHANNELS) if len(cells) >= MANY else None
-    folder = partial(AttemptFolder, make=empty.make)
     try:
         with contextlib.suppress(LedgerFull):
             bench.tell(ledger)
@@ -100,43 +103,40 @@ def run_cells(
         sender = _sender(bench, ledger, public, inbox)
         runner = Runner(
             Parts(
-                runner=RunnerId(os.urandom(16).hex()),
-                ledger=ledger,
-                engine=opened_engine(fleet, cells, inbox, connected, bench.lease),
-                inbox=inbox,
-                layout=bench.layout,
-                pools=[fleet.pool] if fleet.pool else [],
-                cells=cells,
-                observer=observer,
-                keeper=LeaseKeeper(
-                    ledger,
-                    lambda lease: inbox.post(LeaseLost(lease=lease)),
-                    lambda error: inbox.post(Broken(error=error)),
-                    every=bench.lease / 5,
+                Means(
+                    runner=RunnerId(os.urandom(16).hex()),
+                    here=_here(bench, fleet),
+                    ledger=ledger,
+                    keeper=LeaseKeeper(
+                        ledger,
+                        lambda lease: inbox.post(LeaseLost(lease=lease)),
+                        lambda error: inbox.post(Broken(error=error)),
+                        every=bench.lease / 5,
+                    ),
+                    engine=opened_engine(fleet, cells, inbox, connected, bench.lease),
+                    inbox=inbox,
+                    layout=bench.layout,
+                    random=random,
                 ),
-                provenance=cache(partial(provenance, bench.campaign.folder)),
-                random=random,
-                background=writers.give,
-                policy=registry.load("policies", bench.campaign.placement)(),
-                room=partial(room, bench.layout.root),
-                folder=folder,
+                Agenda(
+                    cells=cells,
+                    policy=registry.load("policies", bench.campaign.placement)(),
+                    gating=_gating(bench, cells, patient=shift.patient),
+                    placing=partial(
+                        placing_of, bench.campaign, ledger, here=bench.host if fleet.pool else ""
+                    ),
+                    shift=shift,
+                ),
+                Disk(
+                    room=partial(room, bench.layout.root),
+                    folder=partial(AttemptFolder, make=empty.make),
+                    seal_all=scribe.seal_all if scribe else seal_all,
+                    publish_all=sender.publish_all if sender else public,
+                    background=writers.give,
+                ),
+                observer=observer,
                 ending=ending,
                 serving=serving,
-                here=Here(
-                    machine=socket.gethostname(),
-                    process=owner(os.getpid()),
-                    gpus=nvml_gpus,
-                    measure=_measure,
-                    folder=bench.layout.own_id(),
-                    host=bench.host,
-                ),
-                shift=shift,
-                seal_all=scribe.seal_all if scribe else seal_all,
-                publish_all=sender.publish_all if sender else public,
-                gating=_gating(bench, cells, patient=shift.patient),
-                placing=partial(
-                    placing_of, bench.campaign, ledger, here=bench.host if fleet.pool else ""
-                ),
             )
         )
         if (listen := getattr(shared, "listen", None)) is not None:
@@ -150,6 +150,25 @@ def run_cells(
             scribe.close()
         empty.remove()
         ledger.close()
+
+
+def _here(bench: Bench, fleet: Fleet) -> Here:
+    """This machine, as a runner is told of it."""
+    return Here(
+        machine=socket.gethostname(),
+        process=owner(os.getpid()),
+        host=bench.host,
+        folder=bench.layout.own_id(),
+        pool=fleet.pool,
+        gpus=nvml_gpus,
+        measure=_measure,
+        provenance=_provenance(bench),
+    )
+
+
+def _provenance(bench: Bench) -> Callable[[], Mapping[str, Any]]:
+    """What results tell of this machine, looked up once."""
+    return cache(partial(provenance, bench.campaign.folder))
 
 
 def _sender(bench: Bench, ledger: Ledger, public: PublishAll, inbox: RealInbox) -> Sender | None:
@@ -208,24 +227,18 @@ def rescore(bench: Bench, records: Sequence[CellRecord]) -> Iterator[Rescored]:
         return
     inbox = RealInbox()
     engine: Engine = registry.load("engines", "local")(inbox.post)
-    keeper = LeaseKeeper(ledger, lambda lease: None, lambda error: None)
     try:
-        rescorer = Rescorer(
+        means = Means(
             runner=RunnerId(os.urandom(16).hex()),
+            here=Here(provenance=_provenance(bench)),
             ledger=ledger,
+            keeper=LeaseKeeper(ledger, lambda lease: None, lambda error: None),
             engine=engine,
             inbox=inbox,
             layout=bench.layout,
-            attempts=Attempts(
-                ledger,
-                bench.layout,
-                keeper,
-                provenance=cache(partial(provenance, bench.campaign.folder)),
-                random=random.random,
-            ),
-            keeper=keeper,
-            threads=cores(),
+            random=random.random,
         )
+        rescorer = Rescorer(means, threads=cores())
         names = {str(record.fingerprint) for record in records}
         whole = list(ledger.cells(among=names, whole=True))
         yield from rescorer.rescore(sorted(whole, key=lambda record: _python_of(record)))

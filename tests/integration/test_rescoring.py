@@ -18,7 +18,7 @@ from benchfleet.domain.resource import Offer
 from benchfleet.engines.base import Done, Failed, Order, SlotEvent, SlotId
 from benchfleet.errors import ClaimLost
 from benchfleet.results.publish import publish
-from benchfleet.runner.ending.attempts import Attempts
+from benchfleet.runner.means import Means
 from benchfleet.runner.mending.rescore import Rescored, Rescorer
 from benchfleet.runner.trying.leases import LeaseKeeper
 from benchfleet.testing.samples import sample_cell
@@ -53,18 +53,18 @@ def stage(tmp_path: Path) -> Stage:
 
 def rescored(stage: Stage, pause: Callable[[float], None] = lambda seconds: None) -> list[Rescored]:
     keeper = LeaseKeeper(stage.ledger, lambda lease: None, lambda error: None, every=1e9)
-    rescorer = Rescorer(
+    means = Means(
         runner=RunnerId("scorer"),
         ledger=stage.ledger,
+        keeper=keeper,
         engine=stage.engine,
         inbox=stage.inbox,
         layout=stage.layout,
-        attempts=Attempts(stage.ledger, stage.layout, keeper, provenance=dict, random=lambda: 1.0),
-        keeper=keeper,
-        threads=1,
-        pause=pause,
+        random=lambda: 1.0,
     )
-    return list(rescorer.rescore(list(stage.ledger.cells(whole=True))))
+    return list(
+        Rescorer(means, threads=1, pause=pause).rescore(list(stage.ledger.cells(whole=True)))
+    )
 
 
 def first(order: Order) -> bool:

@@ -13,6 +13,7 @@ from benchfleet.domain.failure import Failure
 from benchfleet.domain.resource import Device, Headroom
 from benchfleet.domain.telemetry import GpuReading, Reading
 from benchfleet.engines.base import Failed, HostReady, Measured, Order, SlotEvent, SlotId
+from benchfleet.runner.devices.here import Here
 from benchfleet.runner.loop import RunEnd
 from benchfleet.runner.slots.adapt import SETTLE
 from benchfleet.runner.slots.place import Pool
@@ -38,9 +39,8 @@ class Memory:
         tell({self.name: Headroom(total=80 * GB, free=free, busy=self.busy)})
 
     def run(self, pool: Pool, count: int, **named: Any) -> RunEnd:
-        runner = self.stage.runner(cells(count, **named), pool)
-        runner._crowd._measure = self.measure
-        return runner.run()
+        self.stage.here = Here(measure=self.measure)
+        return self.stage.run(cells(count, **named), pool)
 
     def seen(self, slot: SlotId, order: Order) -> Sequence[tuple[float, SlotEvent]]:
         self.crowds.append(len(self.stage.engine.specs))

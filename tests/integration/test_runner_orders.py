@@ -13,9 +13,9 @@ from benchfleet.domain.resource import Device
 from benchfleet.domain.slots import Answer, SlotsOrder, answer_of, device_name
 from benchfleet.engines.base import HostLost, HostReady, SlotId, SlotLost, Started
 from benchfleet.errors import DeviceError
+from benchfleet.runner.devices.here import Here
 from benchfleet.runner.inbox import Interrupted
-from benchfleet.runner.loop import Runner
-from benchfleet.runner.orders.orders import STOP_GRACE, Here
+from benchfleet.runner.orders.orders import STOP_GRACE
 from benchfleet.runner.slots.place import Pool
 from stage import GPUS, Stage, cells, good
 
@@ -200,14 +200,7 @@ def test_a_run_of_which_every_device_was_removed_before_ends_at_once(
 def gpus_here(stage: Stage) -> list[Device]:
     """The GPUs of this machine, as its driver has them."""
     there = list(MANY)
-    real = stage.runner
-
-    def runner(*arguments: Any) -> Runner:
-        made = real(*arguments)
-        made._orders._roster._gpus = lambda: there
-        return made
-
-    stage.runner = runner  # type: ignore[method-assign]
+    stage.here = Here(gpus=lambda: there)
     return there
 
 
@@ -246,10 +239,9 @@ def test_a_driver_that_cannot_be_asked_is_an_answer_too(stage: Stage, person: Pe
     def broken() -> Any:
         raise DeviceError("the GPUs cannot be counted")
 
-    runner = stage.runner(cells(4, gpus=1), GPUS)
-    runner._orders._roster._gpus = broken
+    stage.here = Here(gpus=broken)
     person.asks(3, "add", "gpu:3")
-    runner.run()
+    stage.run(cells(4, gpus=1), GPUS)
     assert person.answers[0].refused == ("the GPUs cannot be counted",)
 
 

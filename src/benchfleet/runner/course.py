@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
+from benchfleet.domain.cell import Cell
 from benchfleet.errors import LedgerAway
 from benchfleet.ledger.base import Ledger
 from benchfleet.runner.inbox import Inbox
@@ -22,19 +23,20 @@ class Course:
         self,
         *,
         ledger: Ledger,
-        fingerprints: frozenset[str],
         inbox: Inbox,
+        cells: Sequence[Cell],
         observer: Observer,
         room: Callable[[], Room],
-        floor: int | None,
         ending: threading.Event,
     ) -> None:
-        self._ledger, self._fingerprints = ledger, fingerprints
+        self._ledger = ledger
+        self._fingerprints = frozenset(str(cell.fingerprint) for cell in cells)
         self._given_up: frozenset[str] = frozenset()
         self._inbox, self._observer = inbox, observer
+        floor = max((cell.limits.disk or 0 for cell in cells), default=0) or None
         self._space = Space(room, floor=floor)
         self.ending = ending
-        self.progress = Progress(total=len(fingerprints))
+        self.progress = Progress(total=len(self._fingerprints))
         self.interrupts = 0
         self.broken = ""  # why the run ends early
 

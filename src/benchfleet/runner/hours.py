@@ -11,21 +11,19 @@ from benchfleet.errors import LedgerAway
 from benchfleet.runner.course import Course
 from benchfleet.runner.ending.stopping import Stopping
 from benchfleet.runner.inbox import Inbox
-from benchfleet.runner.shift import GRACE, Rest, Shift
+from benchfleet.runner.shift import GRACE, LOOK_EVERY, Rest, Shift
 from benchfleet.runner.slots.slots import Slots
 from benchfleet.runner.waiting.fill import Filler
 from benchfleet.runner.waiting.gatekeeper import Gatekeeper
 
 
 class Hours:
-    """Sees to the shift of one runner, which looks `every` so many seconds while there is
-    something to do."""
+    """Sees to the shift of one runner."""
 
     def __init__(
         self,
         shift: Shift,
         *,
-        every: float,
         inbox: Inbox,
         course: Course,
         slots: Slots,
@@ -33,10 +31,10 @@ class Hours:
         gates: Gatekeeper,
         stopping: Stopping,
     ) -> None:
-        self._shift, self._every, self._inbox = shift, every, inbox
+        self._shift, self._inbox = shift, inbox
         self._course, self._slots, self._filler = course, slots, filler
         self._gates, self._stopping = gates, stopping
-        self._rest = Rest(stays=shift.stays, least=every)
+        self._rest = Rest(stays=shift.stays, least=LOOK_EVERY)
         self._until: float | None = None
         self._time_is_up = False
 
@@ -53,7 +51,7 @@ class Hours:
     @property
     def works(self) -> bool:
         """Whether it looks as often as it ever does."""
-        return self._rest.pause == self._every
+        return self._rest.pause == LOOK_EVERY
 
     @property
     def left(self) -> float | None:

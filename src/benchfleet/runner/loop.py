@@ -42,8 +42,9 @@ from benchfleet.runner.mending.recover import (
     remove_what_came_too_late,
 )
 from benchfleet.runner.pace import Pace
-from benchfleet.runner.parts import LOOK_EVERY, Parts
+from benchfleet.runner.parts import Parts
 from benchfleet.runner.progress import NoticeKind, Progress
+from benchfleet.runner.shift import LOOK_EVERY
 from benchfleet.runner.waiting.outlook import outlook
 
 HERD = 0.1  # seconds over which runners that heard the same look at the ledger
@@ -71,10 +72,11 @@ class Runner:
     """
 
     def __init__(self, parts: Parts) -> None:
-        self._runner, self._ledger, self._engine = parts.runner, parts.ledger, parts.engine
-        self._inbox, self._layout, self._keeper = parts.inbox, parts.layout, parts.keeper
-        self._enrolled, self._publish_all = parts.enrolled, parts.publish_all
-        self._shift, self._serving, self._random = parts.shift, parts.serving, parts.random
+        means, self._enrolled, self._shift = parts.means, parts.agenda.cells, parts.agenda.shift
+        self._runner, self._ledger, self._engine = means.runner, means.ledger, means.engine
+        self._inbox, self._layout, self._keeper = means.inbox, means.layout, means.keeper
+        self._random, self._publish_all = means.random, parts.publish_all
+        self._serving = parts.serving
         self._course, self._slots, self._devices = parts.course, parts.slots, parts.devices
         self._filler, self._gates, self._cells = parts.filler, parts.gates, parts.cells
         self._crowd, self._machines, self._orders = parts.crowd, parts.machines, parts.orders

@@ -10,13 +10,12 @@ from benchfleet.domain.event import Event
 from benchfleet.domain.failure import Kind, Stage
 from benchfleet.engines.base import HostLost, HostReady, SlotLost, SlotQuiet, SlotReady
 from benchfleet.errors import LedgerAway, LedgerFull
-from benchfleet.ledger.base import Ledger
 from benchfleet.results.read import log_tail
 from benchfleet.runner.course import Course
 from benchfleet.runner.devices.devices import Devices
 from benchfleet.runner.devices.hosts import PATIENCE, Hosts
 from benchfleet.runner.ending.cells import Cells
-from benchfleet.runner.inbox import Inbox
+from benchfleet.runner.means import Means
 from benchfleet.runner.slots.crowd import Crowd
 from benchfleet.runner.slots.place import Pool
 from benchfleet.runner.slots.slot import Slot
@@ -30,9 +29,8 @@ class Machines:
 
     def __init__(
         self,
+        means: Means,
         *,
-        inbox: Inbox,
-        ledger: Ledger,
         course: Course,
         slots: Slots,
         hosts: Hosts,
@@ -40,8 +38,9 @@ class Machines:
         cells: Cells,
         crowd: Crowd,
     ) -> None:
-        self._inbox, self._ledger, self._course, self._slots = inbox, ledger, course, slots
-        self._hosts, self._devices, self._cells, self._crowd = hosts, devices, cells, crowd
+        self._inbox, self._ledger, self._course = means.inbox, means.ledger, course
+        self._slots, self._hosts, self._devices = slots, hosts, devices
+        self._cells, self._crowd = cells, crowd
         self._alone_since: float | None = None  # cells wait for a host, and nothing else goes on
 
     def look(self) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from benchfleet.domain.cell import Cell
 
+LOOK_EVERY = 1.0  # seconds between looks at what became claimable without an arrival
 SELDOM = 15.0  # seconds between two looks at most, where nothing is left and the runner stays
 KEPT = 60.0  # seconds for which models are kept while there is nothing to do
 GRACE = 30.0  # seconds that cells have to stop, after a runner's time is over

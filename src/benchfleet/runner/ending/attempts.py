@@ -5,9 +5,8 @@ from __future__ import annotations
 import contextlib
 import errno
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from benchfleet.domain.attempt import Claim, Lease, Outcome
@@ -16,21 +15,16 @@ from benchfleet.domain.failure import Failure
 from benchfleet.domain.usage import Rate
 from benchfleet.engines.base import Done, SlotSpec
 from benchfleet.errors import ClaimLost, LedgerError, ResultsError
-from benchfleet.ledger.base import Ledger
 from benchfleet.results.drafts import Sealed
-from benchfleet.results.layout import Layout
-from benchfleet.results.publish import PublishAll, publish_all
 from benchfleet.results.read import log_tail
 from benchfleet.results.samples import count_samples, earlier_samples
 from benchfleet.results.write import (
-    AttemptFolder,
-    SealAll,
     Sealing,
     Verdict,
-    seal_all,
 )
+from benchfleet.runner.disk import Disk
+from benchfleet.runner.means import Means
 from benchfleet.runner.trying.attempt import Attempt, Ended
-from benchfleet.runner.trying.leases import LeaseKeeper
 from benchfleet.runner.trying.overdue import Watch
 from benchfleet.runner.trying.retry import charged, first_reason, next_advice, retry_in
 
@@ -43,23 +37,16 @@ class Attempts:
     """Begins and ends attempts. Whatever ends one does it here, in this order: folder, ledger,
     public path."""
 
-    def __init__(
-        self,
-        ledger: Ledger,
-        layout: Layout,
-        keeper: LeaseKeeper,
-        *,
-        provenance: Callable[[], Mapping[str, Any]],
-        random: Callable[[], float],
-        folder: Callable[[Path], AttemptFolder] = AttemptFolder,
-        seal_all: SealAll = seal_all,
-        publish_all: PublishAll = publish_all,
-    ) -> None:
-        self._ledger, self._layout, self._keeper = ledger, layout, keeper
-        self._folder, self._seal_all, self._publish_all = folder, seal_all, publish_all
-        self._at_once = getattr(ledger, "finish_all", None)
+    def __init__(self, means: Means, disk: Disk = Disk()) -> None:  # noqa: B008 - frozen
+        self._ledger, self._layout, self._keeper = means.ledger, means.layout, means.keeper
+        self._folder, self._seal_all, self._publish_all = (
+            disk.folder,
+            disk.seal_all,
+            disk.publish_all,
+        )
+        self._at_once = getattr(means.ledger, "finish_all", None)
         self.together = MOST if self._at_once is not None else 1  # may be ended at once
-        self._provenance, self._random = provenance, random
+        self._provenance, self._random = means.here.provenance, means.random
 
     def begin(
         self,

@@ -6,14 +6,11 @@ import contextlib
 from collections.abc import Callable, Sequence
 
 from benchfleet.domain.event import Event
-from benchfleet.engines.base import Engine
 from benchfleet.errors import LedgerAway
-from benchfleet.ledger.base import Ledger
-from benchfleet.runner.inbox import Inbox
+from benchfleet.runner.means import Means
 from benchfleet.runner.slots.slot import Slot
 from benchfleet.runner.slots.slots import Slots
 from benchfleet.runner.trying.attempt import Attempt
-from benchfleet.runner.trying.leases import LeaseKeeper
 
 CANCEL_GRACE = 30.0  # seconds that a cancelled cell has to stop after the sample at hand
 
@@ -21,18 +18,9 @@ CANCEL_GRACE = 30.0  # seconds that a cancelled cell has to stop after the sampl
 class Cancelling:
     """Follows what is cancelled; `abandon` ends an attempt of which nothing is to be published."""
 
-    def __init__(
-        self,
-        *,
-        ledger: Ledger,
-        engine: Engine,
-        inbox: Inbox,
-        keeper: LeaseKeeper,
-        slots: Slots,
-        abandon: Callable[[Attempt], None],
-    ) -> None:
-        self._ledger, self._engine, self._inbox = ledger, engine, inbox
-        self._keeper, self._slots, self._abandon = keeper, slots, abandon
+    def __init__(self, means: Means, slots: Slots, abandon: Callable[[Attempt], None]) -> None:
+        self._ledger, self._engine, self._inbox = means.ledger, means.engine, means.inbox
+        self._keeper, self._slots, self._abandon = means.keeper, slots, abandon
         self._asked: set[str] = set()  # of which somebody asked so, since the last look
         self._stopping: list[tuple[Slot, Attempt]] = []  # as they were asked to
 

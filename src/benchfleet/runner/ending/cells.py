@@ -12,7 +12,6 @@ from benchfleet.domain.state import State
 from benchfleet.engines.base import (
     AttemptEvent,
     Done,
-    Engine,
     Failed,
     FileSent,
     Measured,
@@ -23,18 +22,17 @@ from benchfleet.engines.base import (
     Warned,
 )
 from benchfleet.errors import ClaimLost, LedgerAway, LedgerFull, ResultsError
-from benchfleet.ledger.base import Ledger
 from benchfleet.runner.course import Course
 from benchfleet.runner.devices.hosts import Hosts
 from benchfleet.runner.ending.attempts import Attempts, unwritable
 from benchfleet.runner.ending.cancelling import Cancelling
 from benchfleet.runner.ending.writing import Writing
-from benchfleet.runner.inbox import Concluded, Inbox
+from benchfleet.runner.inbox import Concluded
+from benchfleet.runner.means import Means
 from benchfleet.runner.slots.sharing import Sharing
 from benchfleet.runner.slots.slot import Slot, label
 from benchfleet.runner.slots.slots import Slots
 from benchfleet.runner.trying.attempt import Attempt
-from benchfleet.runner.trying.leases import LeaseKeeper
 from benchfleet.runner.waiting.fill import Filler
 
 HOLD = 0.02  # seconds in which samples wait for their verdict, to be written with it
@@ -45,33 +43,22 @@ class Cells:
 
     def __init__(
         self,
+        means: Means,
         *,
-        ledger: Ledger,
-        engine: Engine,
-        inbox: Inbox,
-        keeper: LeaseKeeper,
         course: Course,
         slots: Slots,
         hosts: Hosts,
         filler: Filler,
         attempts: Attempts,
         writing: Writing,
-        host: str = "",
     ) -> None:
-        self._ledger, self._inbox, self._keeper = ledger, inbox, keeper
+        self._ledger, self._inbox, self._keeper = means.ledger, means.inbox, means.keeper
         self._course, self._slots, self._hosts, self._filler = course, slots, hosts, filler
         self._attempts, self._writing = attempts, writing
         self._sharing = Sharing()
-        self._here = host or socket.gethostname()
+        self._here = means.here.host or socket.gethostname()
         self._held: dict[str, tuple[float, Slot, Attempt]] = {}  # samples, the oldest first
-        self.cancelling = Cancelling(
-            ledger=ledger,
-            engine=engine,
-            inbox=inbox,
-            keeper=keeper,
-            slots=slots,
-            abandon=self.abandon,
-        )
+        self.cancelling = Cancelling(means, slots, self.abandon)
         self.ran = 0  # attempts that ended, well or badly
 
     def begin(self, slot: Slot, claim: Claim) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from math import inf
 from typing import Any
@@ -15,16 +15,13 @@ from benchfleet.domain.failure import Failure
 from benchfleet.domain.resource import Offer
 from benchfleet.engines.base import Done
 from benchfleet.errors import ClaimLost, LedgerAway, LedgerFull
-from benchfleet.ledger.base import Ledger
 from benchfleet.runner.course import Course
+from benchfleet.runner.disk import Disk
 from benchfleet.runner.ending.attempts import Attempts, Written, leases
-from benchfleet.runner.inbox import Concluded, Inbox
+from benchfleet.runner.inbox import Concluded
+from benchfleet.runner.means import Means
 from benchfleet.runner.slots.slots import Slots
 from benchfleet.runner.trying.attempt import Attempt, Ended
-
-MOMENT = 0.02  # seconds that an outcome waits for a claim which takes it along
-
-Background = Callable[[Callable[[], None]], object]  # runs what it is given soon
 
 
 class Writing:
@@ -32,26 +29,18 @@ class Writing:
 
     Where the ledger can `exchange`, short cells are finished by the loop's next claim. One that
     ended well a moment after the loop last ended or claimed something is sealed and then waits for
-    that claim: for `moment` seconds, without those in which the loop waits for the ledger. It does
-    not wait where no slot is busy, or the run is over. What no claim took along is finished in
-    another thread, like all others.
+    that claim: for the disk's `moment`, without the time in which the loop waits for the ledger. It
+    does not wait where no slot is busy, or the run is over. What no claim took along is finished
+    in another thread, like all others.
     """
 
     def __init__(
-        self,
-        *,
-        ledger: Ledger,
-        inbox: Inbox,
-        course: Course,
-        slots: Slots,
-        attempts: Attempts,
-        background: Background,
-        moment: float = MOMENT,
+        self, means: Means, *, course: Course, slots: Slots, attempts: Attempts, disk: Disk
     ) -> None:
-        self._ledger, self._inbox, self._course, self._slots = ledger, inbox, course, slots
-        self._attempts, self._background = attempts, background
-        self._exchange: Any = getattr(ledger, "exchange", None)
-        self._moment = moment if self._exchange else 0.0
+        self._ledger, self._inbox, self._course = means.ledger, means.inbox, course
+        self._slots, self._attempts, self._background = slots, attempts, disk.background
+        self._exchange: Any = getattr(means.ledger, "exchange", None)
+        self._moment = disk.moment if self._exchange else 0.0
         self._ended: deque[Ended] = deque()  # to be sealed
         self._lock = threading.Lock()
         self._sealed: list[Written] = []  # waiting for a claim

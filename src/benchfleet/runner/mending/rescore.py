@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from benchfleet.domain.attempt import CellRecord, RunnerId
+from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.event import Event
 from benchfleet.domain.failure import Failure, Kind
 from benchfleet.domain.resource import Device
@@ -19,7 +19,6 @@ from benchfleet.domain.state import FINAL_STATES
 from benchfleet.engines.base import (
     AttemptEvent,
     Done,
-    Engine,
     Failed,
     FileSent,
     Order,
@@ -32,19 +31,16 @@ from benchfleet.engines.base import (
     Stopped,
 )
 from benchfleet.errors import ClaimLost, ResultsError
-from benchfleet.ledger.base import Ledger
 from benchfleet.results import layout as names
 from benchfleet.results.disk import read_plain
-from benchfleet.results.layout import Layout
 from benchfleet.results.read import log_tail, sample_scores
 from benchfleet.results.samples import count_samples, earlier_samples, read_samples
 from benchfleet.results.summary import summarise
 from benchfleet.results.write import AttemptFolder
 from benchfleet.runner.ending.attempts import Attempts
-from benchfleet.runner.inbox import Inbox
+from benchfleet.runner.means import Means
 from benchfleet.runner.mending.entered import claims_of
 from benchfleet.runner.trying.attempt import Attempt
-from benchfleet.runner.trying.leases import LeaseKeeper
 from benchfleet.runner.trying.overdue import Watch
 
 _CPU = Device(kind="cpu", index=0)
@@ -78,21 +74,14 @@ class Rescorer:
 
     def __init__(
         self,
+        means: Means,
         *,
-        runner: RunnerId,
-        ledger: Ledger,
-        engine: Engine,
-        inbox: Inbox,
-        layout: Layout,
-        attempts: Attempts,
-        keeper: LeaseKeeper,
         threads: int,
         pause: Callable[[float], None] = time.sleep,
     ) -> None:
-        self._pause = pause
-        self._runner, self._ledger, self._engine = runner, ledger, engine
-        self._inbox, self._layout, self._attempts = inbox, layout, attempts
-        self._keeper, self._threads = keeper, threads
+        self._runner, self._ledger, self._engine = means.runner, means.ledger, means.engine
+        self._inbox, self._layout, self._keeper = means.inbox, means.layout, means.keeper
+        self._attempts, self._threads, self._pause = Attempts(means), threads, pause
         self._slot: SlotSpec | None = None
 
     def rescore(self, records: Iterable[CellRecord]) -> Iterator[Rescored]:

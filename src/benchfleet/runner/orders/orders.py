@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 
-from benchfleet.domain.attempt import RunnerId
 from benchfleet.domain.event import Event
 from benchfleet.domain.resource import Device
 from benchfleet.domain.slots import (
@@ -25,34 +23,19 @@ from benchfleet.domain.slots import (
     order_of,
 )
 from benchfleet.domain.words import counted
-from benchfleet.engines.base import Engine, SlotId
+from benchfleet.engines.base import SlotId
 from benchfleet.errors import DeviceError, LedgerAway, LedgerError, LedgerFull
-from benchfleet.ledger.base import Ledger
-from benchfleet.results.layout import Layout
 from benchfleet.runner.course import Course
 from benchfleet.runner.devices.devices import Devices
 from benchfleet.runner.devices.hosts import Hosts
 from benchfleet.runner.ending.cells import Cells
-from benchfleet.runner.inbox import Inbox
+from benchfleet.runner.means import Means
 from benchfleet.runner.orders.roster import Roster
 from benchfleet.runner.orders.signal_file import SignalFile
-from benchfleet.runner.slots.crowd import Measure, measure_nothing
 from benchfleet.runner.slots.slot import Slot
 from benchfleet.runner.slots.slots import Slots
 
 STOP_GRACE = 30.0  # seconds that a cell has to stop after the sample at hand
-
-
-@dataclass(frozen=True, kw_only=True)
-class Here:
-    """The machine that a runner is on."""
-
-    machine: str = ""  # how it calls itself
-    process: str = ""  # what names the runner's process for ever
-    host: str = ""  # what results call it; "": as it calls itself
-    folder: str = ""  # what names the results folder that it publishes to
-    gpus: Callable[[], Sequence[Device]] = tuple  # those that are here; raises DeviceError
-    measure: Measure = measure_nothing  # what is free here, asked without waiting for it
 
 
 class Orders:
@@ -64,24 +47,19 @@ class Orders:
 
     def __init__(
         self,
+        means: Means,
         *,
-        runner: RunnerId,
-        ledger: Ledger,
-        engine: Engine,
-        inbox: Inbox,
-        layout: Layout,
         course: Course,
         slots: Slots,
         hosts: Hosts,
         devices: Devices,
         cells: Cells,
-        here: Here,
     ) -> None:
-        self._runner, self._ledger, self._engine, self._inbox = runner, ledger, engine, inbox
+        self._runner, self._ledger, self._engine = means.runner, means.ledger, means.engine
+        self._inbox, self._here, layout = means.inbox, means.here, means.layout
         self._course, self._slots, self._devices, self._cells = course, slots, devices, cells
-        self._here = here
-        self._roster = Roster(devices, hosts, here.gpus)
-        self._file = SignalFile(layout.orders, layout.slot_log(f"{runner[:8]}-orders"))
+        self._roster = Roster(devices, hosts, self._here.gpus)
+        self._file = SignalFile(layout.orders, layout.slot_log(f"{self._runner[:8]}-orders"))
         self._began = False
         self._asked: list[Event] = []  # since the last look
         self._leaving: set[Device] = set()  # until no slot is on them

@@ -5,28 +5,27 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Collection, Sequence
 
-from benchfleet.domain.attempt import CellRecord, Claim, RunnerId
+from benchfleet import registry
+from benchfleet.domain.attempt import CellRecord, Claim
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.eligibility import PROBED
 from benchfleet.domain.event import Event
 from benchfleet.domain.phase import GATE_EVENTS
-from benchfleet.domain.placing import Placing
 from benchfleet.domain.plan import ASSIGNED
 from benchfleet.domain.state import State
 from benchfleet.errors import LedgerAway, LedgerFull
-from benchfleet.ledger.base import Ledger
-from benchfleet.policies.base import Policy
+from benchfleet.policies.base import DEFAULT
 from benchfleet.runner.devices.devices import Devices
 from benchfleet.runner.devices.hosts import Hosts
+from benchfleet.runner.means import Means
 from benchfleet.runner.news import News
-from benchfleet.runner.slots.place import Pool
 from benchfleet.runner.slots.slot import Slot
 from benchfleet.runner.slots.slots import Slots
-from benchfleet.runner.trying.leases import LeaseKeeper
 from benchfleet.runner.waiting.advised import Advised
+from benchfleet.runner.waiting.agenda import Agenda
 from benchfleet.runner.waiting.backlog import Backlog
 from benchfleet.runner.waiting.bookings import Bookings
-from benchfleet.runner.waiting.giving import Claiming, Giving
+from benchfleet.runner.waiting.giving import Claiming, Giving, Waiting
 from benchfleet.runner.waiting.straying import Straying
 from benchfleet.runner.waiting.whither import Whither
 from benchfleet.runner.waiting.wishes import Wishes
@@ -40,28 +39,24 @@ class Filler:
 
     def __init__(
         self,
+        means: Means,
+        agenda: Agenda,
         *,
-        runner: RunnerId,
-        ledger: Ledger,
-        keeper: LeaseKeeper,
         news: News,
         slots: Slots,
-        pools: Sequence[Pool],
         hosts: Hosts,
-        cells: dict[str, Cell],
-        policy: Policy,
-        now: Callable[[], float],
         claim: Claiming,
         begin: Callable[[Slot, Claim], None],
-        placing: Callable[[], Placing],
     ) -> None:
-        self._runner, self._ledger, self._news, self._slots = runner, ledger, news, slots
-        self._now, self._cells = now, cells
+        self._runner, self._ledger, self._now = means.runner, means.ledger, means.inbox.now
+        self._news, self._slots, self._told_placing = news, slots, agenda.placing
+        self._cells = cells = {str(cell.fingerprint): cell for cell in agenda.cells}
+        policy = agenda.policy or registry.load("policies", DEFAULT)()
+        pools = [means.here.pool] if means.here.pool else []
         types = [device.type for pool in pools for device in pool.devices[:1]]
-        self._told_placing = placing
         self._whither = whither = Whither(hosts, lambda: self.devices.pools)
-        self.backlog = Backlog(runner, cells, policy, types[0] if types else "", whither)
-        self._bookings = Bookings(slots, self.backlog.estimates, now)
+        self.backlog = Backlog(means.runner, cells, policy, types[0] if types else "", whither)
+        self._bookings = Bookings(slots, self.backlog.estimates, self._now)
         self.advised = Advised(
             cells, self.backlog, slots.seats, lambda: self.devices.pools, whither
         )
@@ -80,23 +75,16 @@ class Filler:
             placing=lambda: whither.placing,
             changed=self._sort_again,
         )
-        self._giving = Giving(
-            runner=runner,
-            ledger=ledger,
-            keeper=keeper,
-            slots=slots,
+        waiting = Waiting(
             cells=cells,
             backlog=self.backlog,
             advised=self.advised,
             devices=self.devices,
             bookings=self._bookings,
             straying=Straying(self.backlog, slots.seats, whither),
-            wishes=Wishes(policy, slots, self.backlog, now),
-            now=now,
-            claim=claim,
-            begin=begin,
-            follow=self.follow,
+            wishes=Wishes(policy, slots, self.backlog, self._now),
         )
+        self._giving = Giving(means, slots, waiting, claim=claim, begin=begin, follow=self.follow)
 
     def survey(self) -> None:
         """See what waits, and learn from what has ended; what happens from now on is followed."""

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from benchfleet.domain.attempt import Claim, RunnerId
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.resource import Choice, Offer
-from benchfleet.ledger.base import Ledger
 from benchfleet.policies.base import Wish
 from benchfleet.runner.devices.devices import Devices
+from benchfleet.runner.means import Means
 from benchfleet.runner.slots.place import Shape
 from benchfleet.runner.slots.slot import Slot
 from benchfleet.runner.slots.slots import Slots
 from benchfleet.runner.trust import vouched
-from benchfleet.runner.trying.leases import LeaseKeeper
 from benchfleet.runner.waiting.advised import Advised
 from benchfleet.runner.waiting.backlog import Backlog
 from benchfleet.runner.waiting.bookings import Bookings, service
@@ -27,6 +27,19 @@ Claiming = Callable[[RunnerId, Offer, int], Sequence[Claim]]  # as `Ledger.claim
 
 _NOBODY: deque[Slot] = deque()
 _BACKFILL = 32  # cells that one claim chooses from, where they must end in time
+
+
+@dataclass(frozen=True, kw_only=True)
+class Waiting:
+    """What waits for the slots of one runner, and what says where and when each of it may run."""
+
+    cells: Mapping[str, Cell]  # by fingerprint; all that the runner is about
+    backlog: Backlog
+    advised: Advised
+    devices: Devices
+    bookings: Bookings
+    straying: Straying
+    wishes: Wishes
 
 
 class Giving:
@@ -42,28 +55,20 @@ class Giving:
 
     def __init__(
         self,
-        *,
-        runner: RunnerId,
-        ledger: Ledger,
-        keeper: LeaseKeeper,
+        means: Means,
         slots: Slots,
-        cells: Mapping[str, Cell],
-        backlog: Backlog,
-        advised: Advised,
-        devices: Devices,
-        bookings: Bookings,
-        straying: Straying,
-        wishes: Wishes,
-        now: Callable[[], float],
+        waiting: Waiting,
+        *,
         claim: Claiming,
         begin: Callable[[Slot, Claim], None],
         follow: Callable[[], None],
     ) -> None:
-        self._runner, self._ledger, self._keeper = runner, ledger, keeper
-        self._slots, self._cells, self._backlog = slots, cells, backlog
-        self._advised, self._devices, self._straying = advised, devices, straying
-        self._now, self._claim, self._begin, self._follow = now, claim, begin, follow
-        self._bookings, self._wishes = bookings, wishes
+        self._runner, self._ledger, self._keeper = means.runner, means.ledger, means.keeper
+        self._now, self._slots = means.inbox.now, slots
+        self._cells, self._backlog, self._advised = waiting.cells, waiting.backlog, waiting.advised
+        self._devices, self._bookings = waiting.devices, waiting.bookings
+        self._straying, self._wishes = waiting.straying, waiting.wishes
+        self._claim, self._begin, self._follow = claim, begin, follow
         self._in_vain: set[Lane] = set()  # that a slot claimed of just now, and got nothing
 
     def fill(self) -> list[Slot]:

@@ -16,13 +16,17 @@ from benchfleet.ledger.base import Ledger
 from benchfleet.results.layout import Layout
 from benchfleet.results.publish import PublishAll
 from benchfleet.results.write import AttemptFolder
+from benchfleet.runner.devices.here import Here
+from benchfleet.runner.disk import Disk
 from benchfleet.runner.ending.patience import PatientLedger
 from benchfleet.runner.inbox import Arrival, Broken, LeaseLost, NoRoom
 from benchfleet.runner.loop import RunEnd, Runner
+from benchfleet.runner.means import Means
 from benchfleet.runner.parts import Parts
 from benchfleet.runner.progress import Notice, Progress
 from benchfleet.runner.slots.place import Pool
 from benchfleet.runner.trying.leases import LeaseKeeper
+from benchfleet.runner.waiting.agenda import Agenda
 from benchfleet.testing.simulation.disk import SimulatedDisk, SimulatedFolder
 from benchfleet.testing.simulation.engine import SimulatedEngine
 from benchfleet.testing.simulation.hosts import Nature, SimulatedHost
@@ -126,25 +130,30 @@ class RunnerProcess:
         )
         self._runner = Runner(
             Parts(
-                runner=RunnerId(name),
-                ledger=patient,
-                engine=self.engine,
-                inbox=self.inbox,
-                layout=around.layout,
-                pools=[own] if own else [],
-                cells=around.cells,
+                Means(
+                    runner=RunnerId(name),
+                    here=Here(pool=own),
+                    ledger=patient,
+                    keeper=keeper,
+                    engine=self.engine,
+                    inbox=self.inbox,
+                    layout=around.layout,
+                    random=self._chance.random,
+                ),
+                Agenda(
+                    cells=around.cells,
+                    placing=lambda: around.placing(len(patient.events(kinds={ASSIGNED}))),
+                ),
+                Disk(
+                    room=around.disk.room,
+                    folder=self._folder,
+                    seal_all=around.disk.sealer(self.step),
+                    publish_all=around.disk.publisher(around.publish_all, self.step),
+                    background=self._write_later,
+                    moment=_MOMENT * self._chance.random(),
+                ),
                 observer=self._observe,
-                keeper=keeper,
-                provenance=dict,
-                random=self._chance.random,
-                background=self._write_later,
-                moment=_MOMENT * self._chance.random(),
-                room=around.disk.room,
-                folder=self._folder,
-                seal_all=around.disk.sealer(self.step),
-                publish_all=around.disk.publisher(around.publish_all, self.step),
                 ending=self._ended,
-                placing=lambda: around.placing(len(patient.events(kinds={ASSIGNED}))),
             )
         )
 
