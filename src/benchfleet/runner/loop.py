@@ -9,32 +9,9 @@ from dataclasses import dataclass
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.state import State
 from benchfleet.domain.words import counted
-from benchfleet.engines.base import (
-    AttemptEvent,
-    Done,
-    Failed,
-    HostLost,
-    HostReady,
-    SlotEvent,
-    SlotLost,
-    SlotQuiet,
-    SlotReady,
-)
-from benchfleet.engines.base import Measured as Read
 from benchfleet.errors import LedgerAway, LedgerError, LedgerUnreachable
-from benchfleet.runner.inbox import (
-    Arrival,
-    Broken,
-    Changed,
-    Concluded,
-    Interrupted,
-    LeaseLost,
-    LedgerBack,
-    LedgerGone,
-    Measured,
-    NoRoom,
-    Said,
-)
+from benchfleet.runner.hearing import Hearing
+from benchfleet.runner.inbox import Arrival, Changed, Concluded
 from benchfleet.runner.mending.entered import TOGETHER
 from benchfleet.runner.mending.rebuild import take_in_found
 from benchfleet.runner.mending.recover import (
@@ -80,6 +57,7 @@ class Runner:
         self._course, self._slots, self._devices = parts.course, parts.slots, parts.devices
         self._filler, self._gates, self._cells = parts.filler, parts.gates, parts.cells
         self._crowd, self._machines, self._orders = parts.crowd, parts.machines, parts.orders
+        self._hearing = Hearing(parts)
         self._stopping, self._hours, self._writing = parts.stopping, parts.hours, parts.writing
         self._next_look = 0.0
         self._pace = Pace()
@@ -272,65 +250,9 @@ class Runner:
         for slot in self._filler.fill():
             self._course.say("slot_opening", slot=slot.id, devices=slot.shown.devices)
 
-    # What arrives
-
     def _handle(self, arrival: Arrival) -> None:
-        if isinstance(arrival, SlotEvent):  # as most are
-            if self._heard(arrival):
-                self._pace.ask(self._inbox.now())
-        elif isinstance(arrival, Interrupted):
-            self._stopping.interrupt(arrival)
-        elif isinstance(arrival, LeaseLost):
-            self._stopping.lose(arrival)
-        elif isinstance(arrival, Broken):
-            raise arrival.error
-        elif isinstance(arrival, NoRoom):
-            self._course.refused(of="ledger")
-        elif isinstance(arrival, LedgerGone):
-            told = f"{arrival.why}; what runs goes on, and nothing is begun until it answers"
-            self._course.say("warning", message=told)
-        elif isinstance(arrival, Said):
-            self._course.say("warning", message=arrival.message)
-        elif isinstance(arrival, Changed):
-            if not self._slots.any_busy or self._slots.idle:  # not all at once: many hear it
-                self._next_look = min(self._next_look, self._inbox.now() + HERD * self._random())
-        elif isinstance(arrival, LedgerBack):
-            self._course.say("warning", message="the ledger answers again; going on")
-        elif isinstance(arrival, Measured):
-            self._crowd.measured(arrival)
-        elif isinstance(arrival, HostLost):
-            self._machines.host_lost(arrival)
-        elif isinstance(arrival, Concluded):
-            self._gates.written(arrival.attempt)
-            if self._cells.concluded(arrival):
-                self._pace.ask(self._inbox.now())
-        elif isinstance(arrival, HostReady):
-            self._machines.host_ready(arrival)
+        if self._hearing.take(arrival):
             self._pace.ask(self._inbox.now())
-
-    def _heard(self, event: SlotEvent) -> bool:
-        """What a slot says, or was seen of it; whether that may leave room for a cell."""
-        if (slot := self._slots.get(event.slot)) is None:
-            return False
-        attempt = slot.attempt
-        if isinstance(event, SlotReady):
-            self._machines.slot_ready(slot, event)
-        elif isinstance(event, SlotLost):
-            self._machines.slot_lost(slot, event)
-        elif isinstance(event, SlotQuiet):
-            self._machines.slot_quiet(slot, event)
-            return False
-        elif isinstance(event, AttemptEvent) and attempt and attempt.key == event.attempt:
-            ended = self._cells.take(slot, attempt, event)
-            if slot.spec.host and isinstance(event, Read):
-                self._crowd.heard(slot)
-            if isinstance(event, Failed):
-                self._gates.failed(attempt)
-            if isinstance(event, Done):
-                self._devices.worked(slot)
-            elif isinstance(event, Failed) and attempt.cancelled_at is None:
-                self._machines.heed(slot, attempt, event.failure.stage, event.failure.kind)
-            return ended
-        else:
-            return False
-        return True
+        elif isinstance(arrival, Changed) and (not self._slots.any_busy or self._slots.any_idle):
+            # not all at once: many hear it
+            self._next_look = min(self._next_look, self._inbox.now() + HERD * self._random())
