@@ -177,6 +177,39 @@ def test_what_the_second_schema_told_of_attempts_goes_on(postgres: Postgres) -> 
         assert list(faults(ledger)) == []
 
 
+def test_the_third_schema_tells_the_same_history_to_whoever_could_read_it(
+    postgres: Postgres,
+) -> None:
+    """Its history was put together by each statement that told of it."""
+    psycopg = pytest.importorskip("psycopg")
+    from benchfleet.ledger.postgres.ledger import PostgresLedger
+
+    campaign, role = uuid.uuid4().hex, f"looks-{uuid.uuid4().hex[:8]}"
+    schema, cells = schema_of(campaign), [sample_cell(n) for n in range(3)]
+    with closing(PostgresLedger(postgres.url(), campaign=campaign)) as ledger:
+        ledger.enroll(cells)
+        ended, given_back, _ = ledger.claim(ME, Offer(), 3)
+        ledger.finish(ended.lease, SUCCESS)
+        ledger.release([given_back.lease], "given back")
+        before = ledger.events()
+    with psycopg.connect(postgres.url()) as connection:
+        connection.execute(f"set search_path to {schema}")
+        connection.execute("drop view history")
+        connection.execute("update meta set value = '3' where key = 'schema'")
+    postgres.sql(f'create role "{role}" login')
+    postgres.sql(f'grant usage on schema {schema} to "{role}"')
+    postgres.sql(f'grant select on all tables in schema {schema} to "{role}"')
+    with pytest.raises(LedgerError, match="ledger migrate"):
+        PostgresLedger(postgres.url(user=role), campaign=campaign)
+    with closing(PostgresLedger(postgres.url(), campaign=campaign)) as ledger:
+        assert ledger.events() == before
+    with closing(PostgresLedger(postgres.url(user=role), campaign=campaign)) as ledger:
+        assert ledger.events() == before
+        for cell in cells:
+            of_it = [event for event in before if event.fingerprint == cell.fingerprint]
+            assert ledger.events(among={cell.fingerprint}) == of_it
+
+
 def test_whoever_wrote_before_it_was_brought_up_to_date_writes_no_more(
     postgres: Postgres,
 ) -> None:

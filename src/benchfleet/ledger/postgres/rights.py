@@ -9,6 +9,7 @@ grant usage on schema "{schema}" to {role};
 grant select, insert, update on "{schema}".cell, "{schema}".spec to {role};
 grant select, insert on "{schema}".identity, "{schema}".lane to {role};
 grant select, insert on "{schema}".event, "{schema}".ended to {role};
+grant select on "{schema}".history to {role};
 grant usage on sequence "{schema}".event_seq_seq, "{schema}".ended_number_seq to {role};
 grant select, update on "{schema}".meta to {role};
 """

@@ -623,25 +623,8 @@ order by cell.ordinal;
 select ordinal, spec, terms from spec order by ordinal;
 
 -- name: event_rows
-select seq, at, kind, coalesce(identity.fingerprint, told.fingerprint), data from (
-  select seq, at, kind, ordinal, fingerprint, data from event
-  union all
-  select seq, at, 'finished', ordinal, '',
-         '{"attempt": ' || attempt || ', "token": ' || token || ', "runner": ' || to_json(runner)
-         || ', "outcome": ' || outcome || '}'
-  from ended
-  union all
-  select claim_seq, claimed_at, 'claimed', ordinal, '',
-         '{"attempt": ' || attempt || ', "token": ' || token || ', "runner": ' || to_json(runner)
-         || '}'
-  from ended
-  where claim_seq is not null
-  union all
-  select claim_seq, claimed_at, 'claimed', ordinal, '',
-         '{"attempt": ' || attempt || ', "token": ' || token || ', "runner": ' || to_json(runner)
-         || '}'
-  from cell where state = 'running' and claim_seq is not null
-) as told left join identity using (ordinal)
+select seq, at, kind, coalesce(identity.fingerprint, history.fingerprint), data
+from history left join identity using (ordinal)
 order by seq;
 
 ------------------------------------------------------------------------------------ Reading
@@ -678,69 +661,37 @@ where cell.ordinal > %(after)s
 order by cell.ordinal;
 
 -- name: events
--- Whoever ended after `last` was still running then: its claim is among these.
-select seq, at, kind, coalesce(identity.fingerprint, told.fingerprint), data from (
-  select seq, at, kind, ordinal, fingerprint, data from event
-  where seq > %(since)s and seq <= %(last)s
-    and (%(kinds)s::text[] is null or kind = any (%(kinds)s::text[]))
-  union all
-  select seq, at, 'finished', ordinal, '',
-         '{"attempt": ' || attempt || ', "token": ' || token || ', "runner": ' || to_json(runner)
-         || ', "outcome": ' || outcome || '}'
-  from ended
-  where seq > %(since)s and seq <= %(last)s
-    and (%(kinds)s::text[] is null or 'finished' = any (%(kinds)s::text[]))
-  union all
-  select claim_seq, claimed_at, 'claimed', ordinal, '',
-         '{"attempt": ' || attempt || ', "token": ' || token || ', "runner": ' || to_json(runner)
-         || '}'
-  from ended
-  where seq > %(since)s and claim_seq > %(since)s and claim_seq <= %(last)s
-    and (%(kinds)s::text[] is null or 'claimed' = any (%(kinds)s::text[]))
-  union all
-  select claim_seq, claimed_at, 'claimed', ordinal, '',
-         '{"attempt": ' || attempt || ', "token": ' || token || ', "runner": ' || to_json(runner)
-         || '}'
-  from cell where state = 'running' and claim_seq > %(since)s and claim_seq <= %(last)s
-    and (%(kinds)s::text[] is null or 'claimed' = any (%(kinds)s::text[]))
-) as told left join identity using (ordinal)
+-- Whoever ended after `last` was still running then: its claim is among these. `written` bounds what
+-- is looked through of claims that are told by their ends.
+select seq, at, kind, coalesce(identity.fingerprint, history.fingerprint), data
+from history left join identity using (ordinal)
+where written > %(since)s and seq > %(since)s and seq <= %(last)s
+  and (%(kinds)s::text[] is null or kind = any (%(kinds)s::text[]))
 order by seq;
 
 -- name: events_among
 -- A cell's attempts are a chain from the last one. Events of cells that were enrolled later than told
--- of bear the fingerprint themselves; '' stands for those about no cell.
+-- of bear the fingerprint themselves; '' stands for those about no cell. What is found by cell is
+-- materialized: a plan that knows no bounds takes them for narrow, and would walk through all events.
 with recursive named as materialized (
-  select ordinal, fingerprint as name from identity where fingerprint = any (%(among)s::text[])
+  select ordinal from identity where fingerprint = any (%(among)s::text[])
 ), ends as (
-  select ended.* from named join cell using (ordinal) join ended on ended.number = cell.last
+  select number, before from ended
+  where number = any (array(select last from named join cell using (ordinal)))
   union all
-  select ended.* from ends join ended on ended.number = ends.before
-), told as (
-  select seq, at, kind, ordinal, fingerprint, data from named join event using (ordinal)
+  select ended.number, ended.before from ends join ended on ended.number = ends.before
+), found as materialized (
+  select * from history where number is null and ordinal = any (array(select ordinal from named))
   union all
-  select seq, at, kind, ordinal, fingerprint, data from event
-  where ordinal is null and fingerprint <> '' and fingerprint = any (%(among)s::text[])
+  select * from history where number = any (array(select number from ends))
   union all
-  select seq, at, 'finished', ordinal, '',
-         '{"attempt": ' || attempt || ', "token": ' || token || ', "runner": ' || to_json(runner)
-         || ', "outcome": ' || outcome || '}'
-  from ends
-  union all
-  select claim_seq, claimed_at, 'claimed', ordinal, '',
-         '{"attempt": ' || attempt || ', "token": ' || token || ', "runner": ' || to_json(runner)
-         || '}'
-  from ends
-  where claim_seq is not null
-  union all
-  select claim_seq, claimed_at, 'claimed', ordinal, '',
-         '{"attempt": ' || attempt || ', "token": ' || token || ', "runner": ' || to_json(runner)
-         || '}'
-  from named join cell using (ordinal) where state = 'running' and claim_seq is not null
-  union all
-  select seq, at, kind, ordinal, fingerprint, data from event
-  where ordinal is null and fingerprint = '' and '' = any (%(among)s::text[])
+  select * from history
+  where number is null and ordinal is null
+    and case fingerprint when '' then (select '' = any (%(among)s::text[]))
+        else fingerprint = any (%(among)s::text[]) end
 )
-select seq, at, kind, coalesce(name, fingerprint), data from told left join named using (ordinal)
+select seq, at, kind, coalesce(identity.fingerprint, found.fingerprint), data
+from found left join identity using (ordinal)
 where seq > %(since)s and seq <= %(last)s
   and (%(kinds)s::text[] is null or kind = any (%(kinds)s::text[]))
 order by seq;
