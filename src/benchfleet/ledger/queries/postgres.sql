@@ -16,10 +16,12 @@
 
 -- name: session
 -- How each connection works. Plans are made once: those of a claim take longer than the claim. A
--- server that would forget what it said was committed, when it crashes, is asked not to.
+-- server that would forget what it said was committed, when it crashes, is asked not to. Nor is one
+-- to start workers for a look at the news: a plan that knows no bounds expects much, and finds little.
 select set_config('search_path', %(search_path)s, false),
        set_config('plan_cache_mode', 'force_generic_plan', false),
        set_config('jit', 'off', false),
+       set_config('max_parallel_workers_per_gather', '0', false),
        set_config('synchronous_commit', case current_setting('synchronous_commit')
                     when 'off' then 'on' else current_setting('synchronous_commit') end, false),
        set_config('statement_timeout', %(statement_timeout)s, false),
