@@ -16,8 +16,8 @@ from benchfleet.campaign.load import load_campaign
 from benchfleet.campaign.units import size
 from benchfleet.cli import options, plans
 from benchfleet.cli.gantt import headline, svg, text
-from benchfleet.cli.words import duration, printable, shown_path
-from benchfleet.domain.words import counted
+from benchfleet.cli.words import printable, shown_path
+from benchfleet.domain.words import counted, duration
 from benchfleet.errors import BenchfleetError, CampaignError, Mistake
 from benchfleet.ledger.base import Ledger
 from benchfleet.machines.probe import report

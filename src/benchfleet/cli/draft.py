@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from benchfleet.cli.words import printable
 from benchfleet.domain.resource import Device
-from benchfleet.planning.forecast import gigabytes
+from benchfleet.domain.words import gigabytes
 
 _MOST = 3  # models that a first campaign begins with
 _PLAIN = re.compile(r"(?!(?:null|true|false)$)[A-Za-z][\w./@-]*", re.IGNORECASE | re.ASCII)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from html import escape
 
-from benchfleet.cli.words import duration
+from benchfleet.domain.words import duration
 from benchfleet.planning.assignment import Assignment
 
 _WIDTH = 60  # characters of the longest bar

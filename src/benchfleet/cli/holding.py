@@ -13,10 +13,10 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from benchfleet.bench import Bench
-from benchfleet.cli.words import duration, printable
+from benchfleet.cli.words import printable
 from benchfleet.domain.attempt import CellRecord, Lease
 from benchfleet.domain.slots import BEGAN
-from benchfleet.domain.words import counted
+from benchfleet.domain.words import counted, duration
 from benchfleet.errors import BenchfleetError, LedgerAbsent
 from benchfleet.ledger.base import Ledger
 

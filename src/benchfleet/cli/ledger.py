@@ -10,10 +10,11 @@ from typing import Any, cast
 from benchfleet.bench import Bench, open_bench
 from benchfleet.campaign.load import load_campaign
 from benchfleet.cli import options
+from benchfleet.cli.holding import ledger_of
 from benchfleet.cli.waiting import shown_as
 from benchfleet.cli.words import printable
 from benchfleet.domain.words import counted
-from benchfleet.errors import CampaignError, LedgerAbsent, LedgerError, Mistake
+from benchfleet.errors import CampaignError, LedgerError, Mistake
 from benchfleet.ledger.addresses import split_url
 from benchfleet.ledger.checking import faults
 from benchfleet.ledger.copying import SqlTables, copy
@@ -92,13 +93,13 @@ def _init(arguments: argparse.Namespace, bench: Bench) -> int:
 
 def _migrate(arguments: argparse.Namespace, bench: Bench) -> int:
     """Opening migrates; this is for the role that may."""
-    _there(bench).close()
+    ledger_of(bench).close()
     where = bench.shown_ledger
     return _tell(arguments, {"ledger": where}, f"{where} has the schema of this benchfleet")
 
 
 def _check(arguments: argparse.Namespace, bench: Bench) -> int:
-    with closing(_there(bench)) as ledger:
+    with closing(ledger_of(bench)) as ledger:
         found = list(faults(ledger))
         cells = sum(1 for _ in ledger.cells())
     where = bench.shown_ledger
@@ -113,21 +114,14 @@ def _copy(arguments: argparse.Namespace, bench: Bench) -> int:
     if target.shown_ledger == bench.shown_ledger:
         raise LedgerError(f"{bench.shown_ledger} cannot be copied to itself")
     with (
-        closing(_there(bench)) as source,
+        closing(ledger_of(bench)) as source,
         closing(target.ledger(known_results=True)) as other,
     ):
-        cells = copy(source, cast(SqlTables, other), held=arguments.yes)
+        cells = copy(cast(SqlTables, source), cast(SqlTables, other), held=arguments.yes)
     where = target.shown_ledger
     told = {"ledger": bench.shown_ledger, "to": where, "cells": cells}
     copied = f"{counted(cells, 'cell')} copied with all history to {where}"
     return _tell(arguments, told, f"{copied}; name it with --ledger from now on")
-
-
-def _there(bench: Bench) -> Any:
-    ledger = bench.existing_ledger()
-    if ledger is None:
-        raise LedgerAbsent(f"{bench.shown_ledger} has no ledger of {bench.campaign.name!r}")
-    return ledger
 
 
 def _tell(arguments: argparse.Namespace, told: dict[str, Any], *lines: str) -> int:

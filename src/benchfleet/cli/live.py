@@ -17,7 +17,8 @@ from rich.table import Table
 from rich.text import Text
 
 from benchfleet.cli.telling import QUIET, held, speed, standing, told
-from benchfleet.cli.words import duration, printable
+from benchfleet.cli.words import printable
+from benchfleet.domain.words import duration
 from benchfleet.runner.progress import Notice, Observer, Progress, Running
 
 _LAST = 4  # things that happened, kept in view

@@ -8,12 +8,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from benchfleet.bench import Bench
-from benchfleet.cli.words import duration
 from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.cell import Cell
-from benchfleet.domain.words import counted
+from benchfleet.domain.words import counted, duration, gigabytes
 from benchfleet.planning.explain import ABSENT, Difference, Named
-from benchfleet.planning.forecast import gigabytes
 from benchfleet.planning.preview import ENDED_OTHERWISE, Plan, Row
 from benchfleet.runner.slots.place import Pool
 

@@ -19,11 +19,12 @@ from benchfleet.cli import options
 from benchfleet.cli.words import can_redraw, printable, shown_path
 from benchfleet.domain.eligibility import PROBED, default
 from benchfleet.domain.event import Event
+from benchfleet.domain.words import gigabytes
 from benchfleet.environment import host_name
 from benchfleet.errors import BenchfleetError, CampaignError, Mistake
 from benchfleet.machines.probe import found, report
 from benchfleet.machines.probe.measure import measured
-from benchfleet.planning.forecast import gigabytes, recommended
+from benchfleet.planning.forecast import recommended
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

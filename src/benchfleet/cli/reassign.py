@@ -14,13 +14,13 @@ from typing import Any
 
 from benchfleet.bench import Bench
 from benchfleet.cli import holding, options, plans
-from benchfleet.cli.words import duration, printable, shown_path
+from benchfleet.cli.words import printable, shown_path
 from benchfleet.domain import plan as told
 from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.event import Event
 from benchfleet.domain.plan import ASSIGNED, Plan
 from benchfleet.domain.slots import BEGAN
-from benchfleet.domain.words import counted
+from benchfleet.domain.words import counted, duration
 from benchfleet.errors import BenchfleetError
 from benchfleet.ledger.base import Ledger
 from benchfleet.machines.probe import report

@@ -15,7 +15,7 @@ from benchfleet.campaign.load import load_campaign
 from benchfleet.cli import options
 from benchfleet.cli.here import AT_WORK, RunningRunner, runners
 from benchfleet.cli.slots_order import order_of, runners_meant
-from benchfleet.cli.words import duration, printable
+from benchfleet.cli.words import printable
 from benchfleet.domain.event import Event
 from benchfleet.domain.slots import (
     ADDED,
@@ -28,6 +28,7 @@ from benchfleet.domain.slots import (
     SlotState,
     answer_of,
 )
+from benchfleet.domain.words import duration
 from benchfleet.ledger.base import Ledger
 
 _PATIENCE = 10.0  # seconds for an answer; a runner looks once a second

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from benchfleet.cli.words import duration
-from benchfleet.domain.words import counted
+from benchfleet.domain.words import counted, duration
 from benchfleet.runner.progress import Notice, Progress, Running
 
 # Worth no sentence: the counts show it.

@@ -7,18 +7,6 @@ from pathlib import Path
 from typing import TextIO
 
 
-def duration(seconds: float) -> str:
-    """``0.4 s``, ``52 s``, ``3 min 05 s``, ``3 h 10 min``."""
-    if seconds < 10:
-        return f"{seconds:.1f} s"
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60:02d} s"
-    return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
-
-
 def printable(text: str) -> str:
     """The text without what could steer a terminal or be refused by its encoding."""
     if text.isprintable():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import lru_cache
 
 _FORBIDDEN = str.maketrans(dict.fromkeys('/\\:*?"<>|', "_"))
@@ -32,3 +33,10 @@ def entry_name(id: str) -> str:
     tools: ``<benchmark>_<model>_<config>_<repeat>``. It is looked up and never taken apart."""
     model, config, benchmark, *repeat = id.split("/")
     return f"{benchmark}_{model}_{config}_{repeat[0].removeprefix('r') if repeat else 0}"
+
+
+def folders_above(path: str) -> Iterator[str]:
+    """The folders that a path of ``/`` lies in, the nearest first."""
+    while "/" in path:
+        path = path.rpartition("/")[0]
+        yield path

@@ -1,4 +1,4 @@
-"""How many there are of something, as people write it."""
+"""Counts, durations and sizes, as people write them."""
 
 from __future__ import annotations
 
@@ -10,3 +10,20 @@ def counted(count: int, noun: str, verb: str = "") -> str:
         return many
     irregular = {"are": "is", "have": "has", "go": "goes", "were": "was"}
     return f"{many} {irregular.get(verb, f'{verb}s') if count == 1 else verb}"
+
+
+def duration(seconds: float) -> str:
+    """``0.4 s``, ``52 s``, ``3 min 05 s``, ``3 h 10 min``."""
+    if seconds < 9.95:
+        return f"{seconds:.1f} s"
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60:02d} s"
+    return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
+
+
+def gigabytes(size: int) -> str:
+    """``0.4 GB``, ``31.2 GB``."""
+    return f"{size / 1e9:.1f} GB"

@@ -69,6 +69,7 @@ newer benchfleet wrote it, `ClaimLost` as said above.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
 
@@ -79,6 +80,12 @@ from benchfleet.domain.resource import Offer
 from benchfleet.domain.state import State
 
 DEFAULT_LEASE = 60.0  # seconds; at least four heartbeats
+
+
+def since_boot() -> float:
+    """Seconds on a clock that no one sets and that goes on while the machine sleeps, as leases
+    do."""
+    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
 class Ledger(Protocol):

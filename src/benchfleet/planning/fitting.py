@@ -9,10 +9,11 @@ from benchfleet.campaign.base import Campaign
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.matrix import ModelEntry
 from benchfleet.domain.resource import DeviceKind
+from benchfleet.domain.words import gigabytes
 from benchfleet.machines.devices import CPU_SLOTS
 from benchfleet.machines.memory import Estimate, taken_by_weights
 from benchfleet.machines.probe.report import Capability
-from benchfleet.planning.forecast import MemoryForecast, gigabytes
+from benchfleet.planning.forecast import MemoryForecast
 
 _KINDS: tuple[DeviceKind, ...] = ("cpu", "gpu")
 

@@ -11,6 +11,7 @@ from benchfleet.campaign.base import Campaign
 from benchfleet.domain.canonical import canonical_json
 from benchfleet.domain.cell import Cell, Model, Workload
 from benchfleet.domain.resource import DeviceKind
+from benchfleet.domain.words import gigabytes
 from benchfleet.machines.memory import Checkpoint, Estimate, read_checkpoint
 from benchfleet.machines.probe.recommend import largest_memory, sizes_that_fit
 from benchfleet.runner.slots.place import Pool
@@ -131,11 +132,6 @@ def wall_time(expected: Sequence[Expected], loads: Iterable[float], slots: int) 
     """Seconds for cells spread evenly over the slots, each of which loads each model once."""
     seconds = [one.seconds for one in expected]
     return max(sum(seconds) / slots, max(seconds, default=0.0)) + sum(loads)
-
-
-def gigabytes(size: int) -> str:
-    """``0.4 GB``, ``31.2 GB``."""
-    return f"{size / 1e9:.1f} GB"
 
 
 def recommended(results: Mapping[str, Any], campaign: Campaign | None) -> list[str]:

@@ -9,6 +9,7 @@ from typing import Any, Literal
 from benchfleet.bench import Bench
 from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.cell import Cell
+from benchfleet.domain.names import folders_above
 from benchfleet.domain.placing import Placing
 from benchfleet.domain.state import State
 from benchfleet.machines.memory import Estimate
@@ -148,22 +149,16 @@ def with_paths(cells: Sequence[Cell], records: Sequence[CellRecord]) -> Iterator
     """Each cell with its path: as the ledger allotted it, or as it would at enrolment."""
     allotted = {record.fingerprint: record.path for record in records}
     taken = set(allotted.values())
-    above = {parent for path in taken for parent in _parents(path)}
+    above = {parent for path in taken for parent in folders_above(path)}
     for cell in cells:
         path = allotted.get(cell.fingerprint)
         if path is None:
             path = cell.path(marked=False)
-            if path in taken or path in above or not taken.isdisjoint(_parents(path)):
+            if path in taken or path in above or not taken.isdisjoint(folders_above(path)):
                 path = cell.path(marked=True)
             taken.add(path)
-            above.update(_parents(path))
+            above.update(folders_above(path))
         yield Named(cell=cell, path=path)
-
-
-def _parents(path: str) -> Iterator[str]:
-    while "/" in path:
-        path = path.rpartition("/")[0]
-        yield path
 
 
 def as_json(bench: Bench, plan: Plan) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from benchfleet.domain.words import counted
+from benchfleet.domain.words import counted, duration
 
 from . import spending, wording
 from .ranking import Winner
@@ -125,7 +125,7 @@ def _time(comparison: Comparison) -> Grid | None:
     for spent in comparison.time:
         named = wording.by_stage(spent)
         rows.setdefault(spent.model, {})[spent.config] = [
-            Cell(text=wording.duration(named.get(stage, 0.0))) for stage in stages
+            Cell(text=duration(named.get(stage, 0.0))) for stage in stages
         ]
     groups = [Group(model=model, rows=configs) for model, configs in rows.items()]
     return Grid(head=stages, groups=groups) if groups else None

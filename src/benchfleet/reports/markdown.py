@@ -6,7 +6,7 @@ import html
 import re
 from collections.abc import Callable, Iterator, Sequence
 
-from benchfleet.domain.words import counted
+from benchfleet.domain.words import counted, duration
 
 from . import spending, wording
 from .tables import Comparison, Entry
@@ -130,7 +130,7 @@ def _time(comparison: Comparison) -> str:
             [
                 escaped(spent.model),
                 escaped(spent.config),
-                *(wording.duration(named.get(stage, 0.0)) for stage in stages),
+                *(duration(named.get(stage, 0.0)) for stage in stages),
             ]
         )
     return _drawn(["model", "config", *map(escaped, stages)], rows, names=2)

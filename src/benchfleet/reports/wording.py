@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
 from benchfleet.domain.state import STATES
-from benchfleet.domain.words import counted
+from benchfleet.domain.words import counted, duration
 
 from .ranking import Winner
 from .tables import Comparison, Entry, TimeSpent
@@ -233,20 +233,6 @@ def time_spent(comparison: Comparison, escape: Escape) -> str:
     if len(comparison.time) > 1:
         said += f"; most of it for {name}{escape(longest.config)}, {duration(_all(longest))}"
     return said + "."
-
-
-def duration(value: float) -> str:
-    """``0.4 s``, ``12 s``, ``3 min 20 s``, ``2 h 05 min``."""
-    if value < 9.95:
-        return f"{value:.1f} s"
-    whole = round(value)
-    if whole < 60:
-        return f"{whole} s"
-    minutes, rest = divmod(whole, 60)
-    if minutes < 60:
-        return f"{minutes} min {rest:02d} s"
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes:02d} min"
 
 
 def _all(spent: TimeSpent) -> float:

@@ -10,7 +10,8 @@ from stat import S_ISDIR, S_ISREG
 from typing import Literal, get_args
 
 from benchfleet.domain.attempt import CellRecord
-from benchfleet.domain.cell import Cell
+from benchfleet.domain.cell import Cell, vars_of
+from benchfleet.domain.names import folders_above
 from benchfleet.errors import ResultsError
 from benchfleet.results import layout as names
 from benchfleet.results.content import wrong_content
@@ -52,7 +53,7 @@ class Finding:
         return self.kind != "extra"
 
     def to_dict(self) -> dict[str, str]:
-        return {name: getattr(self, name) for name in self.__dataclass_fields__}
+        return vars_of(self)
 
 
 class Verifier:
@@ -181,7 +182,7 @@ class Verifier:
     def unknown(self) -> Iterator[Finding]:
         """The results that lie where the ledger has no cell."""
         root = self._layout.root
-        above = {parent for path in self._records for parent in _parents(path)}
+        above = {parent for path in self._records for parent in folders_above(path)}
         places = [root]
         for place in places:
             try:
@@ -211,12 +212,6 @@ class Verifier:
             return f"a whole result that the ledger does not know{was}"
         except (ResultsError, LookupError, AttributeError, TypeError) as error:
             return f"a result that cannot be read: {error}"
-
-
-def _parents(path: str) -> Iterator[str]:
-    while "/" in path:
-        path = path.rpartition("/")[0]
-        yield path
 
 
 def _lies(folder: Path) -> bool:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from benchfleet.domain.gpu import GpuProcess, GpuState
+from benchfleet.domain.words import gigabytes
 from benchfleet.errors import DeviceError, MissingExtra
 from benchfleet.machines.nvml import Nvml, opened
 
@@ -111,13 +112,15 @@ def _taken(gpu: GpuState, rules: Rules) -> str:
     if strangers and not rules.share:
         return f"is in use: {_listed(strangers)}"
     if rules.memory and gpu.free < rules.memory:
-        return f"has {_gb(gpu.free)} free of {_gb(gpu.memory)}, and {_gb(rules.memory)} are needed"
+        free, whole, least = map(gigabytes, (gpu.free, gpu.memory, rules.memory))
+        return f"has {free} free of {whole}, and {least} are needed"
     ours = len(strangers) < len(gpu.processes) or rules.neighbours
     if rules.share or rules.memory or ours or gpu.mig:
         return ""
     taken = gpu.memory - gpu.free
     if taken > max(_TAKEN, _TAKEN_SHARE * gpu.memory):
-        return f"has {_gb(taken)} of {_gb(gpu.memory)} taken by processes that it does not tell of"
+        told = f"has {gigabytes(taken)} of {gigabytes(gpu.memory)} taken"
+        return f"{told} by processes that it does not tell of"
     return ""
 
 
@@ -153,7 +156,3 @@ def tried() -> str:
         return ""
     last = next((line for line in reversed(done.stderr.splitlines()) if line.strip()), "")
     return last.strip()[:300] or f"exit code {done.returncode}"
-
-
-def _gb(size: int) -> str:
-    return f"{size / 1e9:.1f} GB"

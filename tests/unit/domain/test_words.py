@@ -1,8 +1,8 @@
-"""How many there are of something."""
+"""Counts and durations, as people write them."""
 
 import pytest
 
-from benchfleet.domain.words import counted
+from benchfleet.domain.words import counted, duration
 
 
 @pytest.mark.parametrize(
@@ -21,3 +21,19 @@ from benchfleet.domain.words import counted
 )
 def test_one_is_told_as_one(count: int, verb: str, told: str) -> None:
     assert counted(count, "cell", verb) == told
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"),
+    [
+        (0.04, "0.0 s"),
+        (9.94, "9.9 s"),
+        (9.96, "10 s"),
+        (52, "52 s"),
+        (59.7, "1 min 00 s"),
+        (185, "3 min 05 s"),
+        (7500, "2 h 05 min"),
+    ],
+)
+def test_a_duration_is_as_short_as_it_may_be(seconds: float, shown: str) -> None:
+    assert duration(seconds) == shown

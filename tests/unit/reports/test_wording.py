@@ -43,20 +43,6 @@ def test_names_are_listed_and_many_are_counted(count, expected):
 
 
 @pytest.mark.parametrize(
-    ("seconds", "expected"),
-    [
-        (0, "0.0 s"),
-        (9.96, "10 s"),
-        (59.7, "1 min 00 s"),
-        (200, "3 min 20 s"),
-        (7500, "2 h 05 min"),
-    ],
-)
-def test_durations_are_written_as_people_say_them(seconds, expected):
-    assert wording.duration(seconds) == expected
-
-
-@pytest.mark.parametrize(
     ("values", "expected"),
     [
         ([1, 0], "0.500 ± 0.500"),

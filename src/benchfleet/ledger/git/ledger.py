@@ -33,6 +33,7 @@ from benchfleet.errors import (
 from benchfleet.git.objects import Objects
 from benchfleet.git.packing import Packer
 from benchfleet.git.remote import Remote
+from benchfleet.ledger.base import since_boot
 from benchfleet.ledger.copying import Row, Tables
 from benchfleet.ledger.git.filling import fill
 from benchfleet.ledger.git.outbox import Outbox
@@ -50,11 +51,6 @@ FRESH = 1.0  # seconds for which readers go by what was seen
 STALE = 15.0  # seconds after which a claim looks first, though it knows of cells that wait
 _TOGETHER = 400  # refs in one push
 _WINDOW = 1024  # cells that a claim chooses from, where others claim too
-
-
-def since_boot() -> float:
-    """Seconds on a clock that no one sets and that goes on while the machine sleeps."""
-    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
 class GitLedger(SharedTransactions):

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Literal
 
 from benchfleet.domain.attempt import CellRecord
+from benchfleet.domain.cell import vars_of
 from benchfleet.domain.event import Event
 from benchfleet.domain.words import counted
 from benchfleet.errors import ResultsError
@@ -48,7 +49,7 @@ class Repaired:
     detail: str = ""  # where it is now, or why it was left
 
     def to_dict(self) -> dict[str, str]:
-        return {name: getattr(self, name) for name in self.__dataclass_fields__}
+        return vars_of(self)
 
 
 def repair(

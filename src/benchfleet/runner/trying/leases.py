@@ -3,17 +3,11 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable
 
 from benchfleet.domain.attempt import Lease
 from benchfleet.errors import LedgerUnreachable
-from benchfleet.ledger.base import DEFAULT_LEASE, Ledger
-
-
-def since_boot() -> float:
-    """Seconds on a clock that goes on while the machine sleeps, as leases do."""
-    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
+from benchfleet.ledger.base import DEFAULT_LEASE, Ledger, since_boot
 
 
 class LeaseKeeper:
