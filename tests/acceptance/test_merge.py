@@ -184,7 +184,9 @@ def test_a_host_without_the_file_merges_what_the_place_has(user: User) -> None:
 def test_what_cannot_be_merged_is_said(user: User) -> None:
     user.write(MOCK)
     refused = user.run("merge", "study.yaml", code=3).stderr
-    assert "has no ledger of 'study'" in refused
+    assert "has no ledger of 'study': nothing was run there yet; was it elsewhere, name" in refused
+    for verb in (["release", "--host", "lab2"], ["reap"], ["ledger", "check"]):
+        assert user.run(*verb, "study.yaml", code=3).stderr == refused
     user.run("run", "study.yaml", *CPU)
     assert (
         "no folder nowhere" in user.run("merge", "study.yaml", "--from", "nowhere", code=2).stderr

@@ -61,7 +61,10 @@ def ledger_of(bench: Bench) -> Ledger:
     """The campaign's ledger. Raises LedgerAbsent where there is none yet."""
     ledger = bench.existing_ledger()
     if ledger is None:
-        raise LedgerAbsent(f"{bench.shown_ledger} has no ledger of {bench.campaign.name!r}")
+        raise LedgerAbsent(
+            f"{bench.shown_ledger} has no ledger of {bench.campaign.name!r}: nothing was run there "
+            "yet; was it elsewhere, name that ledger by --ledger, or its results by --results"
+        )
     return ledger
 
 

@@ -14,11 +14,12 @@ from pathlib import Path
 from benchfleet.bench import Bench
 from benchfleet.cli import options
 from benchfleet.cli.ending import compared, write_report
+from benchfleet.cli.holding import ledger_of
 from benchfleet.cli.waiting import shown_as
 from benchfleet.cli.words import printable, shown_path
 from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.words import counted
-from benchfleet.errors import LedgerAbsent, LedgerAway, PlaceUnreachable, UnknownName
+from benchfleet.errors import LedgerAway, PlaceUnreachable, UnknownName
 from benchfleet.ledger.base import Ledger
 from benchfleet.results.disk import make_folder
 from benchfleet.results.places.base import Place, place_at
@@ -53,9 +54,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def main(arguments: argparse.Namespace) -> int:
     """Fetch what is not here, check it, publish it, and write the report of all of it."""
     bench, cells = options.opened(arguments)
-    ledger = bench.existing_ledger()
-    if ledger is None:
-        raise LedgerAbsent(f"{bench.shown_ledger} has no ledger of {bench.campaign.name!r}")
+    ledger = ledger_of(bench)
     make_folder(bench.layout.root)
     with closing(ledger):
         for found in publish_what_was_committed(ledger, bench.layout):
