@@ -284,6 +284,34 @@ def test_archives_themselves_may_be_deleted_where_they_are_named(study: Study) -
     assert packed_attempts(study.layout, sample_cell(3).fingerprint) == {}
 
 
+def test_raw_files_that_were_packed_beside_their_result_may_be_deleted_as_archives(
+    study: Study,
+) -> None:
+    log = grow_log(study, 3)
+    assert items(study, "archives") == []
+    (item,) = items(study, "raw")
+    attic(study).pack(item, None)
+    assert items(study, "raw") == []
+    (packed,) = items(study, "archives")
+    assert packed.place == log.with_name("log.txt.gz")
+    attic(study).delete(packed)
+    assert [one.name for one in log.parent.glob("log.txt*")] == ["log.txt.taken"]
+    assert json.loads(log.with_name("log.txt.taken").read_text())["bytes"] == len(LONG)
+    assert study.look() == items(study, "raw", "archives") == []
+
+
+def test_a_packed_raw_file_that_is_torn_is_not_deleted(study: Study) -> None:
+    log = grow_log(study, 3)
+    (item,) = items(study, "raw")
+    attic(study).pack(item, None)
+    (packed,) = items(study, "archives")
+    packed.place.write_bytes(packed.place.read_bytes()[:-9])
+    with pytest.raises(OSError, match="torn"):
+        attic(study).delete(packed)
+    assert packed.place.exists()
+    assert not log.with_name("log.txt.taken").exists()
+
+
 def test_evidence_of_a_repair_may_be_packed(study: Study) -> None:
     (study.folder(study.one) / "log.txt").unlink()
     study.repair()

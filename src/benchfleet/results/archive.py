@@ -35,11 +35,10 @@ from benchfleet.results.disk import (
     digest_of,
     make_folders,
     sync_folder,
-    write_synced,
 )
 from benchfleet.results.layout import Layout
 from benchfleet.results.outbox import Outbox
-from benchfleet.results.packing import free, packed
+from benchfleet.results.packing import free, leave_note, packed, told_of_packed
 from benchfleet.results.read import is_published, sealed
 from benchfleet.results.samples import age, furthest_attempt
 
@@ -80,13 +79,14 @@ class Attic:
         if "attempts" in what:
             for folder in _entries(self._layout.attempts):
                 yield from self._attempts(folder, known.get(folder.name))
-        if "raw" in what:
+        if kinds := [kind for kind in ("raw", "archives") if kind in what]:
             unsent = {entry.path for entry in Outbox(self._layout).entries()}
             for record in known.values():
                 if record.path in unsent:
                     self._spare("results that wait to be put to their place", 1)
                 elif record.state == "success":
-                    yield from self._raw(record)
+                    for kind in kinds:
+                        yield from self._raw(record, packed=kind == "archives")
         if "logs" in what:
             yield from self._logs()
         if "evidence" in what:
@@ -122,7 +122,8 @@ class Attic:
             else:
                 yield item
 
-    def _raw(self, record: CellRecord) -> Iterator[Item]:
+    def _raw(self, record: CellRecord, *, packed: bool) -> Iterator[Item]:
+        """The raw files of a result, as they were or packed where they lie."""
         folder = self._layout.published(record.path)
         try:
             content, _ = sealed(folder)
@@ -133,8 +134,13 @@ class Attic:
             plain = name not in names.KEPT and not name.endswith(_UNPACKABLE)
             plain = plain and not {f"{name}{PACKED}", f"{name}{TAKEN}"} & set(files)
             place = folder / name
-            if plain and _is_below(folder, place) and place.lstat().st_size > _SMALL:
-                yield self._item("raw", place, f"{record.path}/{name}", record)
+            if packed:
+                if place.exists():  # its packing was cut short
+                    continue
+                place = folder / f"{name}{PACKED}"
+            if plain and _is_below(folder, place) and (packed or place.lstat().st_size > _SMALL):
+                shown = f"{record.path}/{place.relative_to(folder).as_posix()}"
+                yield self._item("archives" if packed else "raw", place, shown, record)
 
     def _logs(self) -> Iterator[Item]:
         for file in _entries(self._layout.slots):
@@ -213,7 +219,7 @@ class Attic:
             target.unlink()
         packed(item.place, target := free(target))
         if to is not None:
-            _leave_note(item.place, digest, item.bytes, str(target))
+            leave_note(item.place, digest, item.bytes, str(target))
             self._note("packed", item, target)
         item.place.unlink()
         sync_folder(item.place.parent)
@@ -222,7 +228,9 @@ class Attic:
     def delete(self, item: Item) -> None:
         """Delete it. Raises OSError."""
         if item.what == "raw":
-            _leave_note(item.place, digest_of(item.place), item.bytes, "")
+            leave_note(item.place, digest_of(item.place), item.bytes, "")
+        elif item.what == "archives" and item.record is not None:
+            leave_note(item.place.with_suffix(""), *told_of_packed(item.place), "")
         self._note("deleted", item, None)
         self._remove(item.place)
 
@@ -286,12 +294,3 @@ def _is_below(folder: Path, place: Path) -> bool:
             return False
         part = part.parent
     return place.is_file()
-
-
-def _leave_note(file: Path, digest: str, size: int, to: str) -> None:
-    """Say beside a file that goes what it was, and where it is."""
-    told = {"sha256": digest, "bytes": size, "to": to, "at": round(time.time(), 3)}
-    name = f"{file.name}{TAKEN}"
-    write_synced(file.parent, {f".{name}": json.dumps(told).encode() + b"\n"})
-    os.rename(file.parent / f".{name}", file.parent / name)
-    sync_folder(file.parent)

@@ -1,18 +1,29 @@
-"""Files and folders compressed, durable and read back before anybody takes the copy for one."""
+"""Files and folders compressed, durable and read back before anybody takes the copy for one; and
+the note that is left of a file which goes."""
 
 from __future__ import annotations
 
 import gzip
 import hashlib
+import json
 import os
 import shutil
 import tarfile
+import time
 from functools import partial
 from pathlib import Path
 from typing import IO
 
 from benchfleet.errors import ResultsError
-from benchfleet.results.disk import digest_of, make_folders, open_plain, sync_folder, unpacked
+from benchfleet.results.disk import (
+    TAKEN,
+    digest_of,
+    make_folders,
+    open_plain,
+    sync_folder,
+    unpacked,
+    write_synced,
+)
 
 _PIECE = 2**20
 
@@ -45,6 +56,24 @@ def packed(place: Path, target: Path) -> None:
         part.unlink(missing_ok=True)
 
 
+def leave_note(file: Path, digest: str, size: int, to: str) -> None:
+    """Say beside a file that goes what it was, and where it is."""
+    told = {"sha256": digest, "bytes": size, "to": to, "at": round(time.time(), 3)}
+    name = f"{file.name}{TAKEN}"
+    write_synced(file.parent, {f".{name}": json.dumps(told).encode() + b"\n"})
+    os.rename(file.parent / f".{name}", file.parent / name)
+    sync_folder(file.parent)
+
+
+def told_of_packed(file: Path) -> tuple[str, int]:
+    """The digest of what is in a compressed file, and how many bytes that is. Raises OSError."""
+    digest, size = hashlib.sha256(), 0
+    for piece in unpacked(file):
+        digest.update(piece)
+        size += len(piece)
+    return digest.hexdigest(), size
+
+
 def _fill(place: Path, stream: gzip.GzipFile) -> dict[str, str]:
     """Write it; the digest of each file of it, afterwards, by name."""
     if not place.is_dir():
@@ -67,10 +96,7 @@ def _storable(above: Path, member: tarfile.TarInfo) -> tarfile.TarInfo | None:
 
 def _contained(file: Path, *, folder: bool) -> dict[str, str]:
     if not folder:
-        digest = hashlib.sha256()
-        for piece in unpacked(file):
-            digest.update(piece)
-        return {"": digest.hexdigest()}
+        return {"": told_of_packed(file)[0]}
     found = {}
     with tarfile.open(file, mode="r|gz") as tar:
         for member in tar:
