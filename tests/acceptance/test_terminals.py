@@ -9,14 +9,15 @@ import subprocess
 
 import pytest
 
+from benchfleet.cli.words import columns
+
 from .conftest import COMMAND, MOCK, User
 
 
-def seen(user: User, *words: str, terminal: str) -> str:
+def seen(user: User, *words: str, terminal: str = "xterm", width: int = 100, code: int = 0) -> str:
     """What benchfleet writes to a terminal of that kind, to its end."""
     ours, its = pty.openpty()
-    environment = {**user.environment, "TERM": terminal}
-    del environment["COLUMNS"]
+    environment = {**user.environment, "TERM": terminal, "COLUMNS": str(width)}
     command = subprocess.Popen(
         [*COMMAND, *words], cwd=user.folder, env=environment, stdin=its, stdout=its, stderr=its
     )
@@ -26,7 +27,7 @@ def seen(user: User, *words: str, terminal: str) -> str:
         while part := os.read(ours, 2**16):
             shown += part
     os.close(ours)
-    assert command.wait(60) == 0, shown
+    assert command.wait(60) == code, shown
     return shown.decode()
 
 
@@ -40,3 +41,19 @@ def test_a_terminal_that_draws_nothing_again_gets_a_line_for_each_event(
     assert ("[1/2] ✓ m1/dense/mock_benchmark" in shown) == dumb
     assert ("\x1b[2K" in shown) != dumb
     assert "What won" in shown
+
+
+def test_hosts_that_do_not_answer_are_named_whole_on_a_narrow_terminal(user: User) -> None:
+    name = "a-host-with-a-long-name-in-the-lab"
+    user.write(f"hosts: {{{name}: {{address: 127.0.0.1, port: 1}}}}\n", "machines.yaml")
+    shown = seen(user, "hosts", "check", "machines.yaml", width=50, code=1)
+    assert f" {name} " in shown.replace("\r\n", " ")
+    assert "usable" in shown
+    assert "devices" not in shown  # nobody told of any
+
+
+def test_a_plan_stands_in_columns_where_names_are_of_wide_characters(user: User) -> None:
+    user.write(MOCK.replace("name: m2", "name: 模型"))
+    rows = [line for line in user.run("plan", "study.yaml").stdout.splitlines() if "dense/" in line]
+    one, two = (columns(row[: row.index("–")]) for row in rows)
+    assert one == two

@@ -9,7 +9,8 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from itertools import compress
+from typing import Any, Literal
 
 from benchfleet.campaign.inventory import known_hosts_of
 from benchfleet.cli.fleet import on_all
@@ -35,6 +36,7 @@ _COLUMNS = (
     "RAM",
     "disk",
 )
+_NUMBERS = ("answers", "RAM", "disk")
 _CLOCK = 5.0  # seconds that a clock may be off without a word
 _DISK = 10 * 10**9  # bytes; less is worth a word
 
@@ -149,13 +151,16 @@ def _show(found: Sequence[Checked], machines: str) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for title in _COLUMNS:
-        table.add_column(title, justify="right" if title in ("answers", "RAM", "disk") else "left")
-    for one in found:
-        row = [one.host.name, "no" if one.trouble else "yes", *_columns(one)]
+    rows = [[one.host.name, "no" if one.trouble else "yes", *_columns(one)] for one in found]
+    for one, row in zip(found, rows, strict=True):
         row.insert(3, _keys(one))
-        table.add_row(*(Text(printable(text)) for text in row))
+    told = [any(column) for column in zip(*rows, strict=True)]  # the others take room for nothing
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for title in compress(_COLUMNS, told):
+        justify: Literal["left", "right"] = "right" if title in _NUMBERS else "left"
+        table.add_column(title, justify=justify, overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(printable(text)) for text in compress(row, told)))
     width = None if sys.stdout.isatty() else 100
     Console(width=width, highlight=False).print(table)
     for one in found:

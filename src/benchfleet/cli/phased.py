@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from benchfleet.cli.words import columns, padded
 from benchfleet.domain.phase import ENDED
 from benchfleet.domain.state import STATES
 from benchfleet.domain.words import counted
@@ -15,12 +16,12 @@ def lines(standings: Sequence[Standing]) -> Iterator[str]:
     """One line for each phase."""
     if not standings:
         return
-    width = max(len(one.phase.name) for one in standings)
+    width = max(columns(one.phase.name) for one in standings)
     for one in standings:
         counts = [f"{one.states[s]} {s}" for s in STATES if one.states.get(s) and s != "success"]
         rest = f" ({', '.join(counts)})" if counts and one.ended else ""
         yield (
-            f"  phase {one.phase.name:<{width}}  {one.state:<6}  "
+            f"  phase {padded(one.phase.name, width)}  {one.state:<6}  "
             f"{one.ended} of {one.total} ended{rest} · {_gate(one)}"
         )
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from benchfleet.bench import Bench
+from benchfleet.cli.words import columns, padded
 from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.words import counted, duration, gigabytes
@@ -111,9 +112,9 @@ def _sums(rows: Sequence[Row]) -> list[str]:
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
+    widths = [max(map(columns, column)) for column in zip(head, *rows, strict=True)]
     for row in (head, *rows):
-        yield "  " + "  ".join(f"{text:<{width}}" for text, width in zip(row, widths, strict=True))
+        yield "  " + "  ".join(map(padded, row, widths))
 
 
 def _needs(cell: Cell) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import unicodedata
 from pathlib import Path
 from typing import TextIO
 
@@ -13,6 +14,19 @@ def printable(text: str) -> str:
         return text
     shown = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
     return shown.encode("utf-8", "replace").decode()
+
+
+def columns(text: str) -> int:
+    """How many columns of a terminal the text takes: names may be of wide characters."""
+    if text.isascii():
+        return len(text)
+    wide = sum(unicodedata.east_asian_width(c) in "WF" for c in text)
+    return len(text) + wide - sum(unicodedata.combining(c) > 0 for c in text)
+
+
+def padded(text: str, width: int) -> str:
+    """The text with as many blanks behind it as make so many columns."""
+    return text + " " * (width - columns(text))
 
 
 def shown_path(path: Path) -> Path:
