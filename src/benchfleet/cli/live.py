@@ -7,10 +7,10 @@ import time
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TextIO
+from typing import TextIO, TypeAlias
 
 from rich.cells import chop_cells
-from rich.console import Console, ConsoleOptions, Group, RenderResult
+from rich.console import Console, ConsoleOptions, RenderResult
 from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.table import Table
@@ -18,9 +18,10 @@ from rich.text import Text
 
 from benchfleet.cli.telling import QUIET, held, speed, standing, told
 from benchfleet.cli.words import printable
-from benchfleet.domain.words import duration
+from benchfleet.domain.words import counted, duration
 from benchfleet.runner.progress import Notice, Observer, Progress, Running
 
+_Row: TypeAlias = Sequence[Text | ProgressBar]
 _LAST = 4  # things that happened, kept in view
 _BAR = 12  # columns
 _GAP = 2  # columns between two
@@ -65,7 +66,7 @@ class View:
             if not passes:
                 self.troubles.append(line)
 
-    def draw(self) -> Group:
+    def draw(self) -> _Screen:
         """The view as it stands now; called from the drawing thread."""
         progress, now = self._progress, time.monotonic()
         head = standing(progress) if self._begun else "starting"
@@ -74,8 +75,32 @@ class View:
             head += f" · ETA {duration(left)}"
             if progress.outlook and progress.outlook.spread >= 1:
                 head += f" ± {duration(progress.outlook.spread)}"
-        slots = _Slots([_row(slot, now) for slot in list(progress.slots.values())])
-        return Group(_Head(self._campaign, head), slots, *map(_Folded, list(self._last)))
+        rows = [_row(slot, now) for slot in list(progress.slots.values())]
+        return _Screen(_Head(self._campaign, head), rows, list(self._last))
+
+
+@dataclass(frozen=True)
+class _Screen:
+    """All of it, never higher than the terminal: of what does not fit nothing could be taken back,
+    and it would stay there when the run ends. Slots make room for the latest that happened."""
+
+    head: _Head
+    rows: Sequence[_Row]
+    last: Sequence[Text]
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        head = console.render_lines(self.head, options, pad=False)
+        said = [[*_folded(one, options.max_width)] for one in self.last]
+        room = options.size.height - len(head) - 1
+        while len(said) > 1 and sum(map(len, said)) > max(room // 2, room - len(self.rows)):
+            said.pop(0)
+        left = room - sum(map(len, said))
+        shown = self.rows if len(self.rows) <= left else self.rows[: max(0, left - 1)]
+        yield self.head
+        yield _Slots(shown)
+        if more := len(self.rows) - len(shown):
+            yield Text(f"  … and {counted(more, 'more slot')}", style="dim")
+        yield from (line for lines in said for line in lines)
 
 
 @dataclass(frozen=True)
@@ -95,18 +120,13 @@ class _Head:
             yield Text(self.counts, style="bold")
 
 
-@dataclass(frozen=True)
-class _Folded:
+def _folded(said: Text, width: int) -> Iterator[Text]:
     """What happened, as a terminal folds it: a name without blanks begins no line of its own."""
-
-    said: Text
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        for line in chop_cells(self.said.plain, options.max_width):
-            yield Text(line, style=self.said.style, no_wrap=True)
+    for line in chop_cells(said.plain, width):
+        yield Text(line, style=said.style, no_wrap=True)
 
 
-def _row(slot: Running, now: float) -> list[Text | ProgressBar]:
+def _row(slot: Running, now: float) -> _Row:
     """What stands beside each other of a slot."""
     total = slot.total or 1
     return [
@@ -125,7 +145,7 @@ class _Slots:
     """A line for each slot. Where the terminal is narrow columns are left out, and then names cut,
     so that numbers stay whole."""
 
-    rows: list[list[Text | ProgressBar]]
+    rows: Sequence[_Row]
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         if not self.rows:

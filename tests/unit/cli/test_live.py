@@ -58,8 +58,8 @@ def test_on_a_narrow_terminal_names_are_cut_and_numbers_are_whole(width: int) ->
     assert ("31.2/80 GB" in line) == (width == 80)
 
 
-def drawn(view: View, width: int) -> list[str]:
-    console = Console(file=io.StringIO(), width=width)
+def drawn(view: View, width: int, height: int = 25) -> list[str]:
+    console = Console(file=io.StringIO(), width=width, height=height)
     console.print(view.draw())
     return console.file.getvalue().splitlines()  # type: ignore[attr-defined, no-any-return]
 
@@ -81,6 +81,24 @@ def test_what_happened_is_folded_and_no_part_of_a_name_is_left_out() -> None:
     view = View("study")
     view(Notice(kind="warning", cell=name, message="it went wrong"), Progress(total=8))
     assert "".join(drawn(view, 40)[1:]) == f"! {name} it went wrong"
+
+
+@pytest.mark.parametrize("height", [5, 8, 24, 60])
+@pytest.mark.parametrize("width", [40, 100])
+def test_a_view_is_no_higher_than_its_terminal(width: int, height: int) -> None:
+    view, progress = View("study"), Progress(total=64, states={"running": 40, "pending": 24})
+    for number in range(40):
+        progress.slots[f"s-{number}"] = slot = running()
+        slot.devices = f"cpu:{number}"
+    for number in range(6):
+        view(Notice(kind="warning", cell=f"m{number}/dense/recall", message="it is hot"), progress)
+    lines = drawn(view, width, height)
+    assert len(lines) < height
+    assert lines[-1] == "! m5/dense/recall it is hot"
+    assert "64 cells" in " ".join(lines[:2])
+    slots = sum(line.startswith("  cpu:") for line in lines)
+    assert slots == 40 or f"  … and {40 - slots} more slots" in lines
+    assert slots == 40 if height == 60 else slots >= min(10, height - 7)
 
 
 def test_nothing_is_counted_before_the_ledger_was_asked() -> None:
