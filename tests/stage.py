@@ -172,6 +172,7 @@ class Stage:
     gating: Gating = field(default_factory=Gating)
     shift: Shift = Shift()  # noqa: RUF009 - frozen
     placing: Callable[[], Placing] = Placing
+    serving: threading.Event = field(default_factory=threading.Event)
     keeps: bool = True  # False: attempts have no folders, and many cells take little time
 
     def __post_init__(self) -> None:
@@ -222,6 +223,7 @@ class Stage:
                 disk if self.keeps else replace(disk, folder=NoFolder, publish_all=_nothing),
                 observer=self.watch,
                 ending=self.ending,
+                serving=self.serving,
             )
         )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchfleet.domain.attempt import Claim, Lease, Outcome, RunnerId
+from benchfleet.domain.attempt import CellRecord, Claim, Lease, Outcome, RunnerId
 from benchfleet.domain.cell import Cell, Limits
 from benchfleet.domain.event import Event
 from benchfleet.domain.failure import Failure
@@ -29,7 +29,7 @@ from benchfleet.engines.base import (
     SlotLost,
     Stopped,
 )
-from benchfleet.errors import ClaimLost, LedgerFull
+from benchfleet.errors import ClaimLost, LedgerAway, LedgerFull
 from benchfleet.ledger.memory import MemoryLedger
 from benchfleet.runner.ending.cells import HOLD
 from benchfleet.runner.inbox import Arrival, Changed, Interrupted, LeaseLost, NoRoom
@@ -499,6 +499,36 @@ def test_a_runner_that_only_waited_shows_how_all_ended(stage: Stage) -> None:
     stage.watch = watched  # type: ignore[method-assign]
     end = stage.run(cells(1))
     assert (end.ran, end.progress.states) == (0, {"failed": 1})
+
+
+class GoneAtTheEnd(MemoryLedger):
+    """On a server that goes away when the run ends, for whoever has slots to serve."""
+
+    def __init__(self, stage: Stage) -> None:
+        super().__init__(clock=stage.clock, lease=60)
+        self._stage, self.away = stage, False
+
+    def cells(self, **named: Any) -> Iterator[CellRecord]:
+        if self.away and self._stage.serving.is_set():
+            raise LedgerAway("no answer")
+        yield from super().cells(**named)
+
+
+def test_the_last_counts_are_waited_for(stage: Stage) -> None:
+    stage.ledger = ledger = GoneAtTheEnd(stage)
+    ledger.enroll(cells(2))
+    (claim,) = ledger.claim(RunnerId("other"), Offer(), 1)
+    stage.engine.shutdown = lambda: setattr(ledger, "away", True)  # type: ignore[method-assign]
+
+    def watched(notice: Notice, progress: Progress) -> None:
+        if notice.kind == "waiting":
+            ledger.finish(claim.lease, Outcome(state="failed"))
+
+    stage.watch = watched  # type: ignore[method-assign]
+    stage.inbox.post(LeaseLost(lease=claim.lease), after=20)  # nothing of ours: it comes then
+    end = stage.run(cells(2))
+    assert ledger.away
+    assert (end.ran, end.progress.states) == (1, {"success": 1, "failed": 1})
 
 
 def test_what_comes_too_late_for_a_published_cell_leaves_nothing_behind(stage: Stage) -> None:

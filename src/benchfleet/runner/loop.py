@@ -98,6 +98,8 @@ class Runner:
             self._orders.end()
             with contextlib.suppress(LedgerUnreachable):  # then the leases run out by themselves
                 self._ledger.release(self._keeper.held(), "its runner ended")
+        if not self._course.over:
+            self._serving.clear()  # nothing runs: a server that is away is waited for
         self._course.count()  # others' work shows too
         seconds = self._inbox.now() - began
         self._course.say("run_ended", seconds=seconds)

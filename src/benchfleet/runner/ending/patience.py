@@ -35,10 +35,11 @@ class PatientLedger:
     claimed or taken back meanwhile, nor before leases that could not be renewed are; those that
     cannot be given back run out by themselves. While the server is away nobody but `finish` waits
     for it: nothing happened, as far as can be seen, and `cells`, `events` and `record` raise
-    `LedgerAway`. Until `serving` is set, all wait: nothing runs yet that would be kept from it.
+    `LedgerAway`. While `serving` is not set all wait, before a run and after it: nothing runs that
+    would be kept from it.
 
     `full` is called, from whatever thread, each time; `away` once, with the reason, and `back` once
-    it answers again.
+    it answers again. `ending` and `thread` can be a simulation's own.
     """
 
     def __init__(
@@ -51,10 +52,11 @@ class PatientLedger:
         back: Callable[[], None] = lambda: None,
         pause: float = PAUSE,
         serving: threading.Event | None = None,
+        thread: Callable[..., threading.Thread] = threading.Thread,
     ) -> None:
         self._ledger, self._full, self._ending, self._pause = ledger, full, ending, pause
         self._tell_away, self._tell_back = away, back
-        self._serving = serving
+        self._serving, self._thread = serving, thread
         # A ledger that is never away has nothing that could be hurried.
         self._within = getattr(ledger, "within", lambda seconds: contextlib.nullcontext())
         # Nor has one that ends attempts one by one anything that would end several.
@@ -181,9 +183,11 @@ class PatientLedger:
 
     def _at_once(self, ask: Callable[[], T], *, seconds: float = 0.0) -> T:
         """What the ledger answers without being waited for. Raises LedgerAway."""
-        self._raise_if_away()
+        waits = self._serving is not None and not self._serving.is_set()
+        if not waits:
+            self._raise_if_away()
         try:
-            if self._serving is not None and not self._serving.is_set():
+            if waits:
                 return ask()
             with self._within(seconds):
                 return ask()
@@ -201,7 +205,7 @@ class PatientLedger:
                 return
             self._away = error
         self._tell_away(str(error))
-        self._waiter = threading.Thread(target=self._wait, name="ledger", daemon=True)
+        self._waiter = self._thread(target=self._wait, name="ledger", daemon=True)
         self._waiter.start()
 
     def _wait(self) -> None:

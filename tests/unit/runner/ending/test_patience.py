@@ -245,6 +245,23 @@ def test_a_run_that_serves_no_slot_yet_is_patient_with_its_server() -> None:
     ledger.close()
 
 
+def test_a_run_that_serves_no_slot_any_more_asks_a_server_that_was_away() -> None:
+    ending, serving = threading.Event(), threading.Event()
+    server = AwayLedger()
+    ledger = PatientLedger(server, full=lambda: None, ending=ending, serving=serving)
+    ledger.enroll([sample_cell(0)])
+    serving.set()
+    ending.set()
+    server.away = True
+    ledger.release([], "its runner ended")
+    with pytest.raises(LedgerAway):
+        list(ledger.cells())
+    server._ask = lambda: None  # type: ignore[method-assign] # it answers, whoever asks
+    serving.clear()
+    assert len(list(ledger.cells())) == 1
+    ledger.close()
+
+
 def test_a_run_that_ends_waits_for_no_server() -> None:
     server, ending = AwayLedger(), threading.Event()
     ledger = PatientLedger(server, full=lambda: None, ending=ending, pause=0.001)
