@@ -62,6 +62,16 @@ def test_a_fleet_that_nothing_befalls_runs_every_cell_once(place: Path) -> None:
     assert not any(" cell_failed " in line for line in account.story)
 
 
+def test_a_server_that_is_away_for_a_while_ends_no_run(place: Path) -> None:
+    waited = 0
+    for seed in range(12):
+        account = simulated(seed, place / f"{seed}", faults=("partition",), cells=16)
+        assert not account.wrong, f"seed {seed}: {account.wrong}"
+        waited += any("the ledger answers again" in line for line in account.story)
+        assert not any("ends with LedgerAway" in line for line in account.story)
+    assert waited
+
+
 def command(*words: str, seed_of_hashes: str = "0") -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "benchfleet.testing.simulate", *words],

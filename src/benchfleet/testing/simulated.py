@@ -14,7 +14,7 @@ from typing import Literal
 from benchfleet.domain.plan import Plan
 from benchfleet.domain.resource import Device
 from benchfleet.domain.state import FINAL_STATES
-from benchfleet.errors import LedgerUnreachable
+from benchfleet.errors import LedgerAway, LedgerUnreachable
 from benchfleet.ledger.base import Ledger
 from benchfleet.ledger.memory import MemoryLedger
 from benchfleet.ledger.sqlite.ledger import SqliteLedger
@@ -35,7 +35,7 @@ from benchfleet.testing.simulation.hosts import (
 )
 from benchfleet.testing.simulation.process import LEASE, RunnerProcess, Surroundings
 from benchfleet.testing.simulation.turns import Turns
-from benchfleet.testing.simulation.wire import LeaseWatch, Weather
+from benchfleet.testing.simulation.wire import LeaseWatch, draw_weather
 
 HORIZON = 6_000.0  # virtual seconds in which a fleet that is left alone comes to its end
 _PEACE = 6  # undisturbed runs until every cell is to have ended
@@ -100,7 +100,7 @@ class SimulatedFleet:
             hosts=machines,
             layout=Layout(root),
             disk=SimulatedDisk(root=root),
-            weather=Weather(),
+            weather=draw_weather(key),
             watch=LeaseWatch(now=self._turns.now, lasts=LEASE),
             publish_all=publish_all,
             tell=self._tell,
@@ -218,7 +218,9 @@ class SimulatedFleet:
             self._wrong.append(f"{name}: {rule}")
         if process.error is not None:
             self._tell(name, f"ends with {process.error!r}")
-            if process.in_peace or not isinstance(process.error, LedgerUnreachable):
+            gone = isinstance(process.error, LedgerUnreachable)
+            waited = isinstance(process.error, LedgerAway)  # what is away is waited for
+            if process.in_peace or waited or not gone:
                 self._wrong.append(f"{name} ended with {process.error!r}")
         if end is None:
             return

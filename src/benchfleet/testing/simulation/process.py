@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,7 +20,14 @@ from benchfleet.results.write import AttemptFolder
 from benchfleet.runner.devices.here import Here
 from benchfleet.runner.disk import Disk
 from benchfleet.runner.ending.patience import PatientLedger
-from benchfleet.runner.inbox import Arrival, Broken, LeaseLost, NoRoom
+from benchfleet.runner.inbox import (
+    Arrival,
+    Broken,
+    LeaseLost,
+    LedgerBack,
+    LedgerGone,
+    NoRoom,
+)
 from benchfleet.runner.loop import RunEnd, Runner
 from benchfleet.runner.means import Means
 from benchfleet.runner.parts import Parts
@@ -106,9 +114,18 @@ class RunnerProcess:
         self.last_words: Callable[[RunnerProcess], None] = lambda process: None
         self._ended = VirtualEvent(self._turns)
         self.inbox = VirtualInbox(self._turns, self.step)
-        self.ledger = WiredLedger(ledger, around.watch, around.weather, self.step)
+        self.ledger = WiredLedger(
+            ledger, around.watch, around.weather, step=self.step, wait=self._wait
+        )
+        serving = threading.Event()
         patient = PatientLedger(
-            self.ledger, full=lambda: self.inbox.post(NoRoom()), ending=self._ended
+            self.ledger,
+            full=lambda: self.inbox.post(NoRoom()),
+            away=lambda why: self.inbox.post(LedgerGone(why=why)),
+            back=lambda: self.inbox.post(LedgerBack()),
+            ending=self._ended,
+            serving=serving,
+            thread=lambda target, **_: self._strand(target),
         )
         self.engine = SimulatedEngine(
             post=self.inbox.post,
@@ -154,6 +171,7 @@ class RunnerProcess:
                 ),
                 observer=self._observe,
                 ending=self._ended,
+                serving=serving,
             )
         )
 
@@ -179,6 +197,9 @@ class RunnerProcess:
             self._turns.wait_until(self._turns.now() + _SLOWEST_STEP * self._chance.random())
         elif draw < 0.1:
             self._turns.wait_until(self._turns.now() + _SLOW_STEP * self._chance.random())
+
+    def _wait(self, seconds: float) -> None:
+        self._turns.wait_until(self._turns.now() + seconds)
 
     def at_step(self, what: str, act: Callable[[], None]) -> None:
         """Have this happen when it next comes to that step."""

@@ -1,26 +1,42 @@
-"""The ledger as one process of a simulated fleet has it: slow, cut off, full, and watched."""
+"""The ledger as one process of a simulated fleet has it: far, cut off, full, and watched."""
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from benchfleet.domain.attempt import CellRecord, Claim, Lease, Outcome, RunnerId
 from benchfleet.domain.cell import Cell, Fingerprint
 from benchfleet.domain.event import Event
 from benchfleet.domain.resource import Offer
 from benchfleet.domain.state import State
-from benchfleet.errors import ClaimLost, LedgerFull, LedgerUnreachable
+from benchfleet.errors import ClaimLost, LedgerAway, LedgerFull, LedgerUnreachable
 from benchfleet.ledger.base import Ledger
+from benchfleet.ledger.hurry import Hurry
+
+_PATIENCE, _PAUSE = 120.0, 1.0  # seconds for a server that is away, and between two tries
+_FAR = 0.05  # seconds to a server far away
+T = TypeVar("T")
 
 
 @dataclass(kw_only=True)
 class Weather:
-    """What befalls the ledger itself: nobody reaches it, or its disk takes no more."""
+    """Where the ledger lies, and what befalls it: nobody reaches it, or its disk takes no more."""
 
+    distance: float = 0.0  # seconds until it hears what it is asked
+    served: bool = False  # by a server, which is asked again where it is away
     away: bool = False
     full: bool = False
+
+
+def draw_weather(seed: str) -> Weather:
+    """Half of all ledgers have a server, and half of these are far away."""
+    chance = random.Random(f"{seed} weather")  # noqa: S311 - to be repeated
+    served = chance.random() < 0.5
+    return Weather(served=served, distance=chance.choice((0.0, _FAR)) if served else 0.0)
 
 
 @dataclass(kw_only=True)
@@ -37,6 +53,7 @@ class LeaseWatch:
     expiries: dict[tuple[str, int], float] = field(default_factory=dict)
     _held: dict[str, Lease] = field(default_factory=dict)
     _newest: dict[str, int] = field(default_factory=dict)
+    _ended: set[tuple[str, int]] = field(default_factory=set)
 
     def claimed(self, claims: Iterable[Claim]) -> None:
         for lease in (claim.lease for claim in claims):
@@ -57,6 +74,9 @@ class LeaseWatch:
             self._hold(lease)
 
     def finished(self, lease: Lease) -> None:
+        if (lease.fingerprint, lease.token) in self._ended:
+            return  # it is told again, since nobody heard the answer
+        self._ended.add((lease.fingerprint, lease.token))
         if lease.token != self._newest.get(lease.fingerprint):
             what = f"token {lease.token} of cell {lease.fingerprint[:8]}"
             self.wrong.append(f"{what} was finished after a newer claim")
@@ -89,46 +109,52 @@ class LeaseWatch:
 
 class WiredLedger:
     """A ledger behind a wire: what is asked may not arrive, and an answer may be lost though what
-    was asked was done."""
+    was asked was done. A server is asked again for as long as whoever asks is patient; then that is
+    `LedgerAway`."""
 
     def __init__(
-        self, ledger: Ledger, watch: LeaseWatch, weather: Weather, step: Callable[[str], None]
+        self,
+        ledger: Ledger,
+        watch: LeaseWatch,
+        weather: Weather,
+        *,
+        step: Callable[[str], None],
+        wait: Callable[[float], None],
     ) -> None:
-        self._ledger, self._watch, self._weather, self._step = ledger, watch, weather, step
+        self._ledger, self._watch, self._weather = ledger, watch, weather
+        self._step, self._wait = step, wait
+        self._hurry = Hurry()
         self.cut = False  # this process alone does not reach it
 
     def enroll(self, cells: Iterable[Cell], *, paths: Mapping[Fingerprint, str] = {}) -> int:
-        self._ask("enroll", writes=True)
-        new = self._ledger.enroll(cells, paths=paths)
-        self._answer("enrolled")
-        return new
+        return self._told("enroll", "enrolled", lambda: self._ledger.enroll(cells, paths=paths))
 
     def claim(self, runner: RunnerId, offer: Offer, limit: int = 1) -> Sequence[Claim]:
-        self._ask("claim", writes=True)
+        return self._told("claim", "claimed", lambda: self._claimed(runner, offer, limit))
+
+    def _claimed(self, runner: RunnerId, offer: Offer, limit: int) -> Sequence[Claim]:
         claims = self._ledger.claim(runner, offer, limit)
         self._watch.claimed(claims)
-        self._answer("claimed")
         return claims
 
     def renew(self, leases: Sequence[Lease]) -> Sequence[Lease]:
-        self._ask("renew", writes=True)
-        held = self._ledger.renew(leases)
-        self._watch.renewed(held)
-        self._answer("renewed")
-        return held
+        def renewed() -> Sequence[Lease]:
+            held = self._ledger.renew(leases)
+            self._watch.renewed(held)
+            return held
+
+        return self._told("renew", "renewed", renewed)
 
     def finish(self, lease: Lease, outcome: Outcome) -> None:
-        self._ask("finish", writes=True)
-        self._ledger.finish(lease, outcome)
-        self._watch.finished(lease)
-        self._answer("finished")
+        def finished() -> None:
+            self._ledger.finish(lease, outcome)
+            self._watch.finished(lease)
+
+        self._told("finish", "finished", finished)
 
     def finish_all(self, ended: Sequence[tuple[Lease, Outcome]]) -> Sequence[ClaimLost | None]:
         """Several at once, whichever the ledger."""
-        self._ask("finish", writes=True)
-        refused = self._finished(ended)
-        self._answer("finished")
-        return refused
+        return self._told("finish", "finished", lambda: self._finished(ended))
 
     def _finished(self, ended: Sequence[tuple[Lease, Outcome]]) -> Sequence[ClaimLost | None]:
         refused: list[ClaimLost | None] = []
@@ -145,29 +171,30 @@ class WiredLedger:
         self, ended: Sequence[tuple[Lease, Outcome]], runner: RunnerId, offer: Offer, limit: int
     ) -> tuple[Sequence[ClaimLost | None], Sequence[Claim]]:
         """What ended with a claim, whichever the ledger."""
-        self._ask("exchange", writes=True)
-        refused = self._finished(ended)
-        claims = self._ledger.claim(runner, offer, limit)
-        self._watch.claimed(claims)
-        self._answer("exchanged")
-        return refused, claims
+        return self._told(
+            "exchange",
+            "exchanged",
+            lambda: (self._finished(ended), self._claimed(runner, offer, limit)),
+        )
 
     def within(self, seconds: float) -> AbstractContextManager[None]:
-        """It never waits by itself."""
-        return nullcontext()
+        """What this thread asks meanwhile is given up so soon."""
+        return self._hurry.within(seconds)
 
     def release(self, leases: Sequence[Lease], reason: str) -> None:
-        self._ask("release", writes=True)
-        self._ledger.release(leases, reason)
-        self._watch.ended(leases)
-        self._answer("released")
+        def released() -> None:
+            self._ledger.release(leases, reason)
+            self._watch.ended(leases)
+
+        self._told("release", "released", released)
 
     def reap(self) -> Sequence[Fingerprint]:
-        self._ask("reap", writes=True)
-        found = self._ledger.reap()
-        self._watch.reaped(found)
-        self._answer("reaped")
-        return found
+        def reaped() -> Sequence[Fingerprint]:
+            found = self._ledger.reap()
+            self._watch.reaped(found)
+            return found
+
+        return self._told("reap", "reaped", reaped)
 
     def cells(
         self,
@@ -176,16 +203,18 @@ class WiredLedger:
         among: Collection[str] | None = None,
         whole: bool = False,
     ) -> Iterator[CellRecord]:
-        self._ask("cells", writes=False)
-        return self._ledger.cells(states=states, among=among, whole=whole)
+        yield from self._told(  # not before the first is asked for, as with other ledgers
+            "cells", "", lambda: self._ledger.cells(states=states, among=among, whole=whole)
+        )
 
     def record(self, event: Event) -> int:
-        self._ask("record", writes=True)
-        number = self._ledger.record(event)
-        if event.kind == "cancel_asked":
-            self._watch.cancelled(event.fingerprint)
-        self._answer("recorded")
-        return number
+        def recorded() -> int:
+            number = self._ledger.record(event)
+            if event.kind == "cancel_asked":
+                self._watch.cancelled(event.fingerprint)
+            return number
+
+        return self._told("record", "recorded", recorded)
 
     def events(
         self,
@@ -193,22 +222,37 @@ class WiredLedger:
         among: Collection[str] | None = None,
         kinds: Collection[str] | None = None,
     ) -> Sequence[Event]:
-        self._ask("events", writes=False)
-        return self._ledger.events(since, among, kinds)
+        return self._told("events", "", lambda: self._ledger.events(since, among, kinds))
 
     def close(self) -> None:
         self._ledger.close()
 
-    def _ask(self, verb: str, *, writes: bool) -> None:
-        self._step(verb)
-        self._see_wire()
-        if writes and self._weather.full:
-            raise LedgerFull("the disk of the simulated ledger is full")
+    def _told(self, verb: str, done: str, ask: Callable[[], T]) -> T:
+        """What the ledger answers to a verb; where it writes, the answer may be lost once it is
+        `done`."""
+        until = self._watch.now() + self._hurry.patience(_PATIENCE)
+        while True:
+            try:
+                return self._told_once(verb, done, ask)
+            except LedgerAway:
+                if self._watch.now() + _PAUSE > until:
+                    raise
+            self._wait(_PAUSE)
 
-    def _answer(self, done: str) -> None:
-        self._step(done)
+    def _told_once(self, verb: str, done: str, ask: Callable[[], T]) -> T:
+        self._step(verb)
+        if self._weather.distance:
+            self._wait(self._weather.distance)
         self._see_wire()
+        if done and self._weather.full:
+            raise LedgerFull("the disk of the simulated ledger is full")
+        answer = ask()
+        if done:
+            self._step(done)
+            self._see_wire()
+        return answer
 
     def _see_wire(self) -> None:
         if self.cut or self._weather.away:
-            raise LedgerUnreachable("the simulated ledger does not answer")
+            kind = LedgerAway if self._weather.served else LedgerUnreachable
+            raise kind("the simulated ledger does not answer")
