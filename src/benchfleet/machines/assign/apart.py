@@ -1,4 +1,4 @@
-"""``python -m benchfleet.machines.assign.apart``: the process in which CP-SAT works,
+"""``python -m benchfleet.machines.assign.apart``: the process in which SCIP and CP-SAT work,
 and where a bound by patterns is found."""
 
 from __future__ import annotations
@@ -13,20 +13,38 @@ from collections.abc import Callable
 from typing import Any
 
 from .asking import Answer, Asked
-from .model import Model
+from .cut import cut
+from .sat import solved
 
 
 def answered(asked: Asked, told: Callable[[float], None] = lambda bound: None) -> Answer:
     """The answer; each better bound is told as it comes."""
     if asked.how == "patterns":
         return Answer(bound=_by_patterns(asked, told))
-    apart = asked.how == "apart"
-    model = Model(asked.problem, known=asked.known, bound=asked.bound, apart=apart)
-    cells, bound = model.solved(
-        seed=asked.seed, limit=asked.limit, seconds=asked.seconds, told=told
+    if asked.how == "cut":
+        return _cut(asked)
+    cells, hosts, bound = solved(
+        asked.problem,
+        known=asked.known,
+        bound=asked.bound,
+        seed=asked.seed,
+        limit=asked.limit,
+        seconds=asked.seconds,
+        told=told,
     )
-    hosts = frozenset(host for host in asked.problem.slots if model.apart(host))
     return Answer(bound=bound, cells=cells, apart=hosts)
+
+
+def _cut(asked: Asked) -> Answer:
+    counts, bound = cut(
+        asked.problem,
+        known=asked.known,
+        bound=asked.bound,
+        seed=asked.seed,
+        limit=asked.limit,
+        seconds=asked.seconds,
+    )
+    return Answer(bound=bound, cells={(n, host, 0): count for (n, host), count in counts.items()})
 
 
 def _by_patterns(asked: Asked, told: Callable[[float], None]) -> float:

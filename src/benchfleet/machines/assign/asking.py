@@ -1,7 +1,7 @@
-"""Asking CP-SAT, or for a bound by patterns, in a process of its own.
+"""Asking SCIP, CP-SAT, or for a bound by patterns, in a process of its own.
 
-So it works while the search does, can be ended at any time, and what ends it (it has been seen to
-abort on a model without a plan) ends nothing else.
+So it works while the search does, can be ended at any time, and what ends it (CP-SAT has been seen
+to abort on a model without a plan) ends nothing else.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Asked:
     problem: Problem
     known: float  # seconds of a plan; one is looked for that ends sooner
     bound: float  # seconds that no plan can beat
-    how: Literal["whole", "apart", "patterns"]  # by CP-SAT, gangs of slots told apart or not
+    how: Literal["cut", "apart", "patterns"]  # by SCIP, CP-SAT, or patterns
     seed: int
     limit: float  # in the solver's own time
     seconds: float  # by the clock, at most

@@ -1,4 +1,4 @@
-"""The problem as CP-SAT sees it: a proven bound, and what each machine or slot runs."""
+"""The problem in rows that hold of every plan that is soon done: for CP-SAT, and for SCIP."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ from collections.abc import Callable
 from math import ceil
 from typing import Any
 
-from .problem import Placed, Problem
+from .problem import Problem
 from .room import UNITS, Room
-from .walk import GOOD
 
 _SOONER = 0.002  # a plan that is better by less than this part is not looked for
 
@@ -19,20 +18,28 @@ class Model:
 
     Gangs are told `apart` where all cells take as many slots, and on machines of two slots; else
     those of a width are one part. What keeps a slot waiting for a model that another brings is in
-    the bound, but not in which order all is done.
+    the bound, but not in which order all is done. Where cells may be `cut`, the end may be late:
+    what can be cut is no plan, and one that is late is found sooner.
     """
 
-    def __init__(self, problem: Problem, *, known: float, bound: float, apart: bool) -> None:
-        from ortools.sat.python import cp_model
-
-        self._problem, self._cp = problem, cp_model
+    def __init__(
+        self,
+        problem: Problem,
+        *,
+        known: float,
+        bound: float,
+        rows: Any,
+        apart: bool = False,
+        cut: bool = False,
+    ) -> None:
+        """`rows` is an empty model of CP-SAT's, or what can do as much; to be solved by others."""
+        self._problem, self.rows = problem, rows
         self._unit = known * (1 - _SOONER) / UNITS
-        self._model: Any = cp_model.CpModel()
-        self._end = self._model.new_int_var(0, UNITS + 1, "end")
+        end = (
+            rows.new_num_var(0, 3 * UNITS, "end") if cut else rows.new_int_var(0, UNITS + 1, "end")
+        )
         self._rooms = {
-            host: Room(
-                problem, host, unit=self._unit, model=self._model, end=self._end, apart=apart
-            )
+            host: Room(problem, host, unit=self._unit, model=rows, end=end, apart=apart, cut=cut)
             for host in problem.slots
         }
         self._cells: dict[tuple[int, str, int], Any] = {}
@@ -43,58 +50,37 @@ class Model:
                 for place, cells in self._rooms[host].cells(number)
             ]
             self._cells.update(mine)
-            self._model.add(sum(cells for _, cells in mine) == group.count)
+            rows.add(sum(cells for _, cells in mine) == group.count)
         self._forms()
         for room in self._rooms.values():
             room.hold()
-        self._model.add(self._end >= min(UNITS, self._units(bound)))
-        self._model.minimize(self._end)
+        rows.add(end >= min(UNITS, int(bound / self._unit)))
+        rows.minimize(end)
 
-    def solved(
-        self, *, seed: int, limit: float, seconds: float, told: Callable[[float], None]
-    ) -> tuple[Placed, float]:
+    def placed(self, value: Callable[[Any], float]) -> dict[tuple[int, str, int], Any]:
         """How many cells of each group (by number) each gang of each machine runs, or the first
-        of those that are not told apart; and a bound in seconds. `limit` is in the solver's own
-        time, a unit of which takes some seconds of one core and which is, other than those, the
-        same on every machine. No cells: no plan was found that is sooner. Better bounds are told
-        as they come."""
-        solver: Any = self._cp.CpSolver()
-        solver.parameters.random_seed = seed
-        solver.parameters.num_workers = 1
-        solver.parameters.linearization_level = 2  # without all of the relaxation, no good bound
-        solver.parameters.max_deterministic_time = limit
-        solver.parameters.max_time_in_seconds = max(0.01, seconds)
-        solver.parameters.relative_gap_limit = GOOD / 5
-        solver.best_bound_callback = lambda bound: told(self._seconds(bound))
-        status = solver.solve(self._model)
-        if status == self._cp.INFEASIBLE:  # no plan ends so soon
-            return {}, UNITS * self._unit
-        bound = self._seconds(solver.best_objective_bound)
-        if status not in (self._cp.OPTIMAL, self._cp.FEASIBLE):
-            return {}, bound
+        of those that are not told apart, by the values of variables."""
         return {
             (number, host, self._rooms[host].parts[place].place): count
             for (number, host, place), cells in self._cells.items()
-            if (count := int(solver.value(cells)))
-        }, bound
+            if (count := value(cells)) > 0
+        }
 
     def apart(self, host: str) -> bool:
         """Whether the machine's gangs are told apart."""
         return self._rooms[host].apart
 
-    def _seconds(self, bound: float) -> float:
-        return min(UNITS, max(0, ceil(bound - 1e-6))) * self._unit
-
-    def _units(self, seconds: float) -> int:
-        return int(seconds / self._unit)
+    def seconds(self, units: float) -> float:
+        """Before which no plan ends, if no end is before so many units."""
+        return min(UNITS, max(0, ceil(units - 0.01))) * self._unit
 
     def _forms(self) -> None:
         """All groups of a block are run in one form."""
-        problem, model = self._problem, self._model
+        problem, model = self._problem, self.rows
         before: dict[Any, Any] = {}  # the form of another block that is like it
         for name, numbers in problem.blocks.items():
             chosen = {form: model.new_bool_var(f"{name}:{form}") for form in problem.forms(name)}
-            model.add_exactly_one(chosen.values())
+            model.add(sum(chosen.values()) == 1)
             kind = tuple(sorted((problem.groups[n].count, problem.groups[n].kind) for n in numbers))
             form_of = sum(form * variable for form, variable in chosen.items())
             if kind in before:

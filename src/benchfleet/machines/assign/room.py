@@ -34,10 +34,20 @@ class Room:
     and rounded down."""
 
     def __init__(
-        self, problem: Problem, host: str, *, unit: float, model: Any, end: Any, apart: bool
+        self,
+        problem: Problem,
+        host: str,
+        *,
+        unit: float,
+        model: Any,
+        end: Any,
+        apart: bool,
+        cut: bool = False,
     ) -> None:
+        """Gangs are told `apart` where that can be; cells may be `cut`."""
         self._problem, self._host, self._slots = problem, host, problem.slots[host]
         self._unit, self._model, self._end = unit, model, end
+        self._amount = model.new_num_var if cut else model.new_int_var
         self._ways = {n: g.ways[host] for n, g in enumerate(problem.groups) if host in g.ways}
         self._counts = {n: problem.groups[n].count for n in self._ways}
         self._cells: dict[tuple[int, int], Any] = {}  # of a group in a part
@@ -58,7 +68,7 @@ class Room:
         most = self._in_a_row(way)
         for place, part in enumerate(self.parts):
             if part.width == way.width and (many := min(self._counts[number], most * part.gangs)):
-                cells = self._model.new_int_var(0, many, f"x{number}@{self._host}/{place}")
+                cells = self._amount(0, many, f"x{number}@{self._host}/{place}")
                 self._cells[number, place] = cells
                 yield place, cells
 
@@ -105,11 +115,11 @@ class Room:
             has, brought = here, here
             if len(mine) > 1:
                 has = model.new_bool_var(f"y{name}@{self._host}/{place}")
-                model.add_implication(has, here)
+                model.add(has <= here)
                 brought = 0
                 if bring:
                     brought = model.new_bool_var(f"b{name}@{self._host}/{place}")
-                    model.add_implication(brought, has)
+                    model.add(brought <= has)
                     brings.append(brought)
             work = sum(self._cells[n, place] * self._units(self._ways[n].seconds) for n in numbers)
             loaded: Any = has
@@ -181,7 +191,8 @@ class Room:
             return
         least = min(brings.values())
         busy = model.new_bool_var(f"u{self._host}")
-        model.add_max_equality(busy, [here for here, _ in used.values()])
+        for here, _ in used.values():
+            model.add(busy >= here)
         slots = part.gangs
         first = {name: model.new_int_var(0, slots, f"n{name}@{self._host}") for name in used}
         model.add(sum(first.values()) <= slots * busy)

@@ -1,4 +1,4 @@
-"""A plan by search and CP-SAT together, each in a process and on a core of its own."""
+"""A plan by search and OR-Tools together, each in a process and on a core of its own."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from .walk import GOOD, ended, walked
 
 SECONDS = 9.0  # by the clock, that a plan takes at most
 _BRIEF = 0.25  # of a walk: before CP-SAT is asked, which needs a plan to begin with
-_Round = tuple[Literal["whole", "apart", "patterns"], float, float]
+_Round = tuple[Literal["cut", "apart", "patterns"], float, float]
 _ROUNDS: tuple[_Round, ...] = (
-    ("whole", 0.2, 1.0),  # what is asked, how long that looks, and how long the walk goes meanwhile
+    ("cut", 0.5, 1.0),  # what is asked, how long that looks, and how long the walk goes meanwhile
     ("patterns", 1.0, 3.0),
     ("apart", 0.4, 1.0),
     ("apart", 0.4, 1.0),
@@ -28,8 +28,7 @@ _ROUNDS: tuple[_Round, ...] = (
 _FEW = (
     1200  # kinds of cells times slots: of more, neither patterns nor slots told apart end in time
 )
-_LATER: _Round = ("whole", 0.4, 1.0)
-_OF_MANY: tuple[_Round, ...] = (("whole", 0.2, 1.0), _LATER, _LATER, _LATER)
+_OF_MANY: tuple[_Round, ...] = (("cut", 1.0, 1.0), ("cut", 1.0, 4.0))
 _ALONE = 10.0  # walks where there is no CP-SAT
 
 
@@ -97,17 +96,17 @@ class _Planner:
                         how=how,
                         seed=self._seed + number,
                         limit=part * limit,
-                        seconds=self._left(),
+                        seconds=self._left() / (3 if how == "cut" else 1),
                     )
                 )
-                self.by = "CP-SAT and search"
+                self.by = "OR-Tools and search"
                 if how == "patterns":
                     self._anew(times * limit)
                 else:
                     self.walk(times * limit)
                 self._heed(solving.answer())
                 if solving.ended:
-                    self.by = "search, since CP-SAT ended abnormally"
+                    self.by = "search, since OR-Tools ended abnormally"
                     self.walk(_ALONE * limit)
                     return
             self.walk(limit)
