@@ -65,7 +65,7 @@ def _by_patterns(asked: Asked, told: Callable[[float], None]) -> float:
 def main() -> None:
     """Answer what standard input asks, until it ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever asked ends this
-    import ortools.sat.python.cp_model  # noqa: F401 - while the question is on its way
+    import ortools.math_opt.python.mathopt  # noqa: F401 - while the question is on its way
 
     out, lock = sys.stdout.buffer, threading.Lock()
 

@@ -1,4 +1,4 @@
-"""One machine as CP-SAT sees it: what it runs has room in its slots until the end."""
+"""One machine as solvers see it: what it runs has room in its slots until the end."""
 
 from __future__ import annotations
 

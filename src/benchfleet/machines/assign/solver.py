@@ -17,7 +17,7 @@ from .search import greedy, solution
 from .walk import GOOD, ended, walked
 
 SECONDS = 9.0  # by the clock, that a plan takes at most
-_BRIEF = 0.25  # of a walk: before CP-SAT is asked, which needs a plan to begin with
+_BRIEF = 0.25  # of a walk: before anything is asked, which needs a plan to begin with
 _Round = tuple[Literal["cut", "apart", "patterns"], float, float]
 _ROUNDS: tuple[_Round, ...] = (
     ("cut", 0.5, 1.0),  # what is asked, how long that looks, and how long the walk goes meanwhile
@@ -28,8 +28,9 @@ _ROUNDS: tuple[_Round, ...] = (
 _FEW = (
     1200  # kinds of cells times slots: of more, neither patterns nor slots told apart end in time
 )
-_OF_MANY: tuple[_Round, ...] = (("cut", 1.0, 1.0), ("cut", 1.0, 4.0))
-_ALONE = 10.0  # walks where there is no CP-SAT
+_OF_MANY: tuple[_Round, ...] = (("cut", 1.0, 2.0),)
+_LAST = 6  # walks, when nothing is asked any more
+_ALONE = 10.0  # walks where there is no OR-Tools
 
 
 def available() -> bool:
@@ -45,7 +46,7 @@ def solved(
     seconds: float = SECONDS,
     clock: Callable[[], float] = time.monotonic,
 ) -> Solution:
-    """A plan by search and CP-SAT. `limit` is how long both look, in their own time: the same plan
+    """A plan by search and solvers. `limit` is how long both look, in their own time: the same plan
     every time, but where that takes longer than so many `seconds` of the clock.
 
     Raises ValueError where a group can run nowhere.
@@ -80,7 +81,7 @@ class _Planner:
         return ended(self.plan) <= self.bound * (1 + GOOD)
 
     def work(self, limit: float) -> None:
-        """Round after round CP-SAT and a walk look for a better plan at the same time."""
+        """Round after round a solver and a walk look for a better plan at the same time."""
         problem = self._problem
         numbers = sum(problem.slots[host] for group in problem.groups for host in group.ways)
         with Solving(self._left) as solving:
@@ -96,7 +97,7 @@ class _Planner:
                         how=how,
                         seed=self._seed + number,
                         limit=part * limit,
-                        seconds=self._left() / (3 if how == "cut" else 1),
+                        seconds=self._left() / (2 if how == "cut" else 1),
                     )
                 )
                 self.by = "OR-Tools and search"
@@ -109,6 +110,8 @@ class _Planner:
                     self.by = "search, since OR-Tools ended abnormally"
                     self.walk(_ALONE * limit)
                     return
+        for number in range(_LAST):
+            self._near = number % 2 == 0  # every other one passes worse plans, too
             self.walk(limit)
 
     def walk(self, times: float) -> None:
@@ -135,7 +138,7 @@ class _Planner:
         self.plan = min(self.plan, other, key=ended)
 
     def _heed(self, answer: Answer) -> None:
-        """Go on from what CP-SAT found, too."""
+        """Go on from what the solver found, too."""
         self.bound, self._near = max(self.bound, answer.bound), True
         if not answer.cells:
             return
