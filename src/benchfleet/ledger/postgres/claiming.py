@@ -22,7 +22,7 @@ from benchfleet.ledger.postgres.together import Together
 from benchfleet.ledger.sql import Clock
 
 _FEW = 10_000  # chosen cells that are asked for by name, rather than among all that wait
-_READ, _READ_MAX = 4, 256  # cells that are read before they are claimed
+_READ = 64  # cells that are read before they are claimed one by one
 _SOON = 1.0  # seconds by which our idea of the server's time may be wrong
 _Ended = tuple[Lease, Outcome]
 _Wanted = tuple[RunnerId, Offer, int, Sequence[_Ended]]
@@ -55,7 +55,6 @@ class Claiming:
         self._horizon = 0  # what was made to wait again before this transaction is known
         self._late: dict[int, int] = {}  # what is known since, with its transaction, by ordinal
         self._read: dict[int, Sequence[str]] = {}  # what cells are that may be claimed next
-        self._reads = _READ  # how many were read
         self._ahead = 0  # how many are looked at, where others are quicker
         self._offset = 0.0  # seconds that the ledger's clock was ahead of our monotonic one
 
@@ -109,8 +108,7 @@ class Claiming:
         while len(claims) < limit:
             chosen = self._brought_up(choice)
             candidates, more = self._candidates(chosen, offer, ahead)
-            self._read_ahead(chosen, candidates)
-            taken = self._take(runner, candidates, limit - len(claims), ending)
+            taken = self._take(runner, chosen, candidates, limit - len(claims), ending)
             self._offset = taken.moment - time.monotonic()
             if taken.enrolment != self._enrolment:
                 self._look_again()
@@ -123,7 +121,7 @@ class Claiming:
             if not taken.known:
                 self._wait_again(before)
                 continue
-            claims += self._claims(taken, self._read)
+            claims += self._claims(taken)
             # Others go on: fewer are looked at by and by.
             self._ahead = max(self._ahead * 7 // 8, min(AHEAD_MAX, 2 * len(taken.begun)))
             if not more or (ahead >= AHEAD_MAX and not (taken.claims or taken.begun)):
@@ -140,13 +138,19 @@ class Claiming:
             self._late[waiting.ordinal] = turned
 
     def _take(
-        self, runner: RunnerId, candidates: Sequence[int], limit: int, ending: Ending
+        self,
+        runner: RunnerId,
+        chosen: ChosenCells,
+        candidates: Sequence[int],
+        limit: int,
+        ending: Ending,
     ) -> Taken:
         """Claim the first of the candidates that are free."""
         known = Known(self._enrolment, self._horizon)
         if candidates and not self._returned:
             taken: Taken | None = None
             if limit == 1 and not self._ahead and not ending.several:  # nobody was quicker lately
+                self._read_ahead(chosen, candidates[0])
                 taken = self._taking.first(runner, known, candidates[0], ending)
             if taken or (taken := self._taking.fresh(runner, known, candidates, limit, ending)):
                 return taken
@@ -156,25 +160,17 @@ class Claiming:
         }
         return self._taking.among(runner, known, self._late, candidates, limit)
 
-    def _read_ahead(self, chosen: ChosenCells, candidates: Sequence[int]) -> None:
-        """Read what the next cells are, many at once: more, while an eighth of them is of use."""
-        if not candidates or candidates[0] in self._read:
-            return
-        used = self._reads - len(self._read)
-        wanted = 2 * self._reads if 8 * used > self._reads else self._reads // 2
-        self._reads = max(_READ, min(_READ_MAX, wanted))
-        self._read = self._texts_of(chosen.next(self._reads) or candidates[:1])
+    def _read_ahead(self, chosen: ChosenCells, ordinal: int) -> None:
+        """Read what that cell is, and those after it, unless it is known: a claim of one cell that
+        says so itself takes longer than its share of such a read."""
+        if ordinal not in self._read:
+            ordinals = [ordinal, *chosen.next(_READ)]
+            rows = self._connections.answer("texts", [numbers(ordinals)])
+            self._read = {int(row[0] or 0): [*map(text, row[1:])] for row in rows}
 
-    def _texts_of(self, ordinals: Sequence[int]) -> dict[int, Sequence[str]]:
-        rows = self._connections.answer("texts", [numbers(ordinals)])
-        return {int(ordinal or 0): [*map(text, texts)] for ordinal, *texts in rows}
-
-    def _claims(self, taken: Taken, read: dict[int, Sequence[str]]) -> list[Claim]:
-        unread = [ordinal for ordinal in taken.claims if ordinal not in read]
-        if unread:
-            read |= self._texts_of(unread)
+    def _claims(self, taken: Taken) -> list[Claim]:
         return [
-            self.claims.of(ordinal, *read.pop(ordinal), *lease)
+            self.claims.of(ordinal, *(taken.texts.get(ordinal) or self._read.pop(ordinal)), *lease)
             for ordinal, lease in taken.claims.items()
         ]
 

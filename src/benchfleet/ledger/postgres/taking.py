@@ -26,6 +26,7 @@ class Taken(NamedTuple):
     """What a claim was answered."""
 
     claims: Mapping[int, Sequence[str]]  # by ordinal: attempt, tries, token, how it ended last
+    texts: Mapping[int, Sequence[str]]  # by ordinal: name, path, spec, terms; not of `first`
     moment: float  # the ledger's time
     enrolment: str
     horizon: int
@@ -67,7 +68,8 @@ class Taking:
         moment, enrolment, horizon, all_known, begun, gone = map(text, rows[0][:6])
         taken = {int(row[6]): [*map(text, row[7:])] for row in rows if row[6] is not None}
         return Taken(
-            claims={ordinal: taken[ordinal] for ordinal in candidates if ordinal in taken},
+            claims={ordinal: taken[ordinal][:4] for ordinal in candidates if ordinal in taken},
+            texts={ordinal: told[4:] for ordinal, told in taken.items()},
             moment=float(moment),
             enrolment=enrolment,
             horizon=int(horizon),
@@ -80,7 +82,7 @@ class Taking:
         """One that nobody began, where it is free and nothing else is to be learnt; else None."""
         told = [*self._told(runner, known), b"%d" % ordinal, self._turn]
         rows = self._answer("claim_first", "exchange_first", told, ending, one=True)
-        return _fresh(rows, {ordinal: _FIRST}, known) if rows else None
+        return _fresh(rows, {ordinal: _FIRST}, {}, known) if rows else None
 
     def fresh(
         self,
@@ -96,8 +98,9 @@ class Taking:
         rows = self._answer("claim_fresh", "exchange_fresh", told, ending, one=False)
         if not rows:
             return None
-        held = {int(row[0] or 0) for row in rows}
-        return _fresh(rows, {number: _FIRST for number in candidates if number in held}, known)
+        texts = {int(row[0] or 0): [*map(text, row[4:])] for row in rows}
+        claims = {number: _FIRST for number in candidates if number in texts}
+        return _fresh(rows, claims, texts, known)
 
     def _answer(
         self, claim: str, exchange: str, told: list[Value], ending: Ending, *, one: bool
@@ -112,10 +115,15 @@ class Taking:
         return [row[:-1] for row in rows if row[0] is not None]
 
 
-def _fresh(rows: Answer, claims: Mapping[int, Sequence[str]], known: Known) -> Taken:
-    moment, horizon, *begun = map(text, rows[0][1:])
+def _fresh(
+    rows: Answer,
+    claims: Mapping[int, Sequence[str]],
+    texts: Mapping[int, Sequence[str]],
+    known: Known,
+) -> Taken:
+    moment, horizon, *begun = map(text, rows[0][1:4])
     passed = _numbers(*begun)
-    return Taken(claims, float(moment), known.enrolment, int(horizon), True, passed, [])
+    return Taken(claims, texts, float(moment), known.enrolment, int(horizon), True, passed, [])
 
 
 def _numbers(value: str = "") -> list[int]:

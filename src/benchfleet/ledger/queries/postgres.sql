@@ -193,8 +193,8 @@ where ordinal = (
 returning ordinal, claimed_at, pg_snapshot_xmin(pg_current_snapshot());
 
 -- name: claim_fresh
--- The same of several, the first that are free, with those of them that somebody had begun. No row
--- comes where none of them is free, or where `claim_cells` has more to tell.
+-- The same of several, the first that are free, with those of them that somebody had begun, and what
+-- each cell is. No row comes where none of them is free, or where `claim_cells` has more to tell.
 with taken as (
   update cell set state = 'running', attempt = 1, token = 1, runner = $1::text,
                   claimed_at = coalesce($3::float8, extract(epoch from clock_timestamp())::float8),
@@ -214,8 +214,9 @@ with taken as (
 select ordinal, claimed_at, pg_snapshot_xmin(pg_current_snapshot()), (
   select string_agg(ordinal::text, ',') from cell where ordinal = any ($6::bigint[]) and token > 0
     and exists (select from unnest(($6::bigint[])[:$7::bigint]) as wanted (number)
-                where not exists (select from taken where taken.ordinal = number)))
-from taken;
+                where not exists (select from taken where taken.ordinal = number))),
+  fingerprint, path, spec, terms
+from taken join identity using (ordinal) join spec using (ordinal);
 
 -- name: claim_cells
 -- Takes the first free ones of these cells, which are in the order of a choice. Nothing is taken
@@ -223,7 +224,7 @@ from taken;
 -- changed since it looked, or that wait again; those are told of by `claim_news`. Each row says how
 -- things stand: the time, the enrolment, a horizon, whether all was known, and which of the
 -- candidates that were passed over were begun, and wait no more. Then what was taken: number,
--- attempt, tries, token, and the event of the last finish.
+-- attempt, tries, token, the event of the last finish, and what the cell is.
 -- The rows are locked, all of them, in an order of their own before the first event has its number.
 -- Of what waits again one more than is known is looked at: the server, which takes half of all cells
 -- for such ones where half have ended, would else walk through all.
@@ -270,8 +271,10 @@ select stands.now, stands.enrolment, stands.horizon, stands.known, passed.begun,
               select '{"outcome": ' || outcome || '}' from ended where number = taken.last)
             when taken.ended_token > 0 then (
               select data from event where event.ordinal = taken.ordinal and kind = 'finished'
-              order by seq desc limit 1) end
-from stands cross join passed left join taken on true;
+              order by seq desc limit 1) end,
+       fingerprint, path, spec, terms
+from stands cross join passed
+  left join (taken join identity using (ordinal) join spec using (ordinal)) on true;
 
 -- name: claim_news
 -- What waits again since a transaction, all of it before the horizon of a claim that was refused.
@@ -470,8 +473,9 @@ select ordinal, claimed_at, pg_snapshot_xmin(pg_current_snapshot()), (
   select string_agg(ordinal::text, ',') from cell where ordinal = any ($6::bigint[]) and token > 0
     and exists (select from unnest(($6::bigint[])[:$7::bigint]) as wanted (number)
                 where not exists (select from taken where taken.ordinal = number))),
-  (select count(*) from done)
-from (values (0)) as always left join taken on true;
+  fingerprint, path, spec, terms, (select count(*) from done)
+from (values (0)) as always
+  left join (taken join identity using (ordinal) join spec using (ordinal)) on true;
 
 -- name: release
 with held as materialized (
