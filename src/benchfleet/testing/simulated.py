@@ -219,8 +219,9 @@ class SimulatedFleet:
         if process.error is not None:
             self._tell(name, f"ends with {process.error!r}")
             gone = isinstance(process.error, LedgerUnreachable)
-            waited = isinstance(process.error, LedgerAway)  # what is away is waited for
-            if process.in_peace or waited or not gone:
+            if isinstance(process.error, LedgerAway):  # which is waited for
+                gone = process.ledger.given_up
+            if process.in_peace or not gone:
                 self._wrong.append(f"{name} ended with {process.error!r}")
         if end is None:
             return

@@ -123,9 +123,9 @@ class Adversary:
         if act.how < 0.2:
             around.weather.away = True
             self._turns.later(seconds, lambda: setattr(around.weather, "away", False))
-        elif act.how < 0.5 or not names:
-            process.ledger.cut = True
-            self._turns.later(seconds, lambda: setattr(process.ledger, "cut", False))
+        elif act.how < 0.5 or not names:  # at a step: what was asked there may have been done
+            step = _chosen(_AT, (act.how - 0.2) / 0.3 % 1.0)
+            process.at_step(step, lambda: self._cut(process, seconds))
         else:
             name = _chosen(names, act.which)
             around.tell(process.name, f"is cut from {name}")
@@ -134,6 +134,10 @@ class Adversary:
             else:
                 process.engine.cut(name)
                 self._turns.later(seconds, lambda: process.engine.mend(name))
+
+    def _cut(self, process: RunnerProcess, seconds: float) -> None:
+        process.ledger.cut = True
+        self._turns.later(seconds, lambda: setattr(process.ledger, "cut", False))
 
     def _worsen_host(self, act: Act) -> None:
         host = _chosen(self._around.hosts, act.which)

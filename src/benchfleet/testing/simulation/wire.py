@@ -125,6 +125,7 @@ class WiredLedger:
         self._step, self._wait = step, wait
         self._hurry = Hurry()
         self.cut = False  # this process alone does not reach it
+        self.given_up = False  # it was away for longer than a process waits that has the time
 
     def enroll(self, cells: Iterable[Cell], *, paths: Mapping[Fingerprint, str] = {}) -> int:
         return self._told("enroll", "enrolled", lambda: self._ledger.enroll(cells, paths=paths))
@@ -232,10 +233,12 @@ class WiredLedger:
         `done`."""
         until = self._watch.now() + self._hurry.patience(_PATIENCE)
         while True:
+            asked = self._watch.now()  # who is stopped meanwhile has not waited
             try:
                 return self._told_once(verb, done, ask)
             except LedgerAway:
-                if self._watch.now() + _PAUSE > until:
+                if asked + _PAUSE > until:
+                    self.given_up |= not self._hurry
                     raise
             self._wait(_PAUSE)
 
