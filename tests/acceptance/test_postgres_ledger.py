@@ -170,7 +170,7 @@ def test_a_run_whose_server_stays_away_ends_when_it_is_asked_to(
     gate = user.write("", "gate")
     user.write(MOCK.replace("mock_benchmark", f"{{_hostile: {{act: wait, shared: {gate}}}}}"))
     at = ("study.yaml", "--ledger", own_postgres.url())
-    again = f"benchfleet run {' '.join(at)}\n"
+    again = f"benchfleet run {' '.join(at)} --cpu-slots 1\n"
     running = user.start("run", *at, "--cpu-slots", "1")
     try:
         _until(lambda: _samples(user) >= 1)

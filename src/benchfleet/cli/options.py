@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -226,6 +226,9 @@ def same_choice(
         words += ["--machines", str(arguments.machines)]
         for text in arguments.hosts:
             words += ["--hosts", text]
+    if verb == "run":
+        words += _same_devices(arguments)
+        words += ["--forever"] if works and getattr(arguments, "forever", False) else []
     if getattr(arguments, "limit", None) is not None and not whole:
         words += ["--limit", str(arguments.limit)]
     if verb in _CARING:
@@ -234,6 +237,16 @@ def same_choice(
         for text in getattr(arguments, "kind", ()) if kinds is None else kinds:
             words += ["--kind", text]
     return shlex.join(words)
+
+
+def _same_devices(arguments: argparse.Namespace) -> Iterator[str]:
+    """What was said of the devices: others on the machine may have the rest."""
+    for option in ("gpus", "cpu_slots", "slots_per_gpu", "max_concurrent_runs"):
+        if (said := getattr(arguments, option, None)) is not None:
+            shown = ",".join(map(str, said)) if option == "gpus" else str(said)
+            yield from (f"--{option.replace('_', '-')}", "auto" if said == AUTO else shown)
+    if getattr(arguments, "share_gpus", False):
+        yield "--share-gpus"
 
 
 def _slots(text: str) -> int:

@@ -18,7 +18,8 @@ from benchfleet.presence.record import Record, runs_here, runs_of
 from benchfleet.results.layout import Layout
 
 _PATHS = ("campaign", "results", "machines")
-_CHOICE = ("only", "exclude", "limit", "hosts", "verb", "named", "models")
+_DEVICES = ("gpus", "cpu_slots", "slots_per_gpu", "max_concurrent_runs", "share_gpus")
+_CHOICE = ("only", "exclude", "limit", "hosts", "verb", "named", "models", "forever", *_DEVICES)
 
 
 def configure(parser: argparse.ArgumentParser, *, example: str) -> None:

@@ -11,7 +11,14 @@ from benchfleet.cli import options, work
 
 @pytest.mark.parametrize(
     "words",
-    ["study.yaml --assigned", "study.yaml --assigned tasks/lab1_tasks.json", "study.yaml"],
+    [
+        "study.yaml --assigned",
+        "study.yaml --assigned tasks/lab1_tasks.json",
+        "study.yaml",
+        "study.yaml --gpus 0,2 --slots-per-gpu auto --max-concurrent-runs 3 --share-gpus --forever",
+        "study.yaml --cpu-slots 4",
+        "study.yaml --cpu-slots auto --forever",
+    ],
 )
 def test_a_worker_goes_on_with_what_it_was_given(words: str) -> None:
     parser = argparse.ArgumentParser()
@@ -19,4 +26,4 @@ def test_a_worker_goes_on_with_what_it_was_given(words: str) -> None:
     arguments = parser.parse_args(words.split())
     arguments.verb = "work"
     assert options.same_choice(arguments, "run") == f"benchfleet work {words}"
-    assert "--assigned" not in options.same_choice(arguments, "retry")
+    assert options.same_choice(arguments, "retry") == "benchfleet retry study.yaml"
