@@ -131,7 +131,7 @@ def _one(host: Host, wanted: Wanted, ssh: OpenSsh, tell: _Telling) -> bool:
     def asked(step: Step) -> Answer:
         answer = ask(ssh, host, step.words, sent=step.sent, patience=step.patience)
         if answer.code == LOST:
-            raise BootstrapFailed(diagnosis(answer.code, answer.err).message)
+            raise BootstrapFailed(diagnosis(answer.code, answer.err, jump=host.jump).message)
         return answer
 
     @contextmanager

@@ -76,7 +76,7 @@ def check(host: Host, ssh: OpenSsh) -> Checked:
     if answer.code == LOST:
         if host.jump:
             answer = ask(ssh, host, REACH, alone=True)
-        return Checked(host=host, trouble=diagnosis(answer.code, answer.err))
+        return Checked(host=host, trouble=diagnosis(answer.code, answer.err, jump=host.jump))
     reached = time.monotonic() - begun
     asked = time.time()
     answer = ask(ssh, host, [interpreter_of(host), "-c", ASK, host.folder])
@@ -93,7 +93,7 @@ def check(host: Host, ssh: OpenSsh) -> Checked:
 
 
 def _cannot_tell(host: Host, answer: Answer) -> Diagnosis:
-    found = diagnosis(answer.code, answer.err)
+    found = diagnosis(answer.code, answer.err, jump=host.jump)
     if found.stage == "python" and not host.python:
         message = f"{environment_name()} is not there yet"
         return Diagnosis(stage="benchfleet", message=message, hopeless=True)

@@ -58,12 +58,13 @@ _OF_SSH = (
 _OFFENDING = re.compile(r"offending \S+ key in (.+):(\d+)", re.IGNORECASE)
 
 
-def diagnosis(code: int, said: str) -> Diagnosis:
-    """The reason behind an exit code other than 0, and what was said on standard error."""
+def diagnosis(code: int, said: str, *, jump: str = "") -> Diagnosis:
+    """The reason behind an exit code other than 0, and what was said on standard error; `jump`
+    names the jump hosts on the way, as the inventory does."""
     lines = [line.strip() for line in said.splitlines() if line.strip()]
     last = lines[-1] if lines else f"exit code {code}"
     if code == LOST or code < 0:
-        return _of_ssh(said, lines, last)
+        return _of_ssh(said, lines, last, jump)
     if code in (126, 127) or "no such file or directory" in said.lower():
         message = f"there is no such Python ({last}); run `benchfleet hosts bootstrap`"
         return Diagnosis(stage="python", message=message, hopeless=True)
@@ -73,11 +74,11 @@ def diagnosis(code: int, said: str) -> Diagnosis:
     return Diagnosis(stage="answer", message=f"it does not tell of itself: {last}", hopeless=True)
 
 
-def _of_ssh(said: str, lines: Sequence[str], last: str) -> Diagnosis:
+def _of_ssh(said: str, lines: Sequence[str], last: str, jump: str) -> Diagnosis:
     for pattern, stage, remedy, hopeless in _OF_SSH:
         if found := re.search(pattern, said, re.IGNORECASE):
             line = next((line for line in lines if found[0] in line), found[0]).strip("@ ")
-            if _was_of_a_jump_host(line, lines):
+            if _was_of_a_jump_host(line, lines, jump):
                 message = f"the way through its jump host is closed: {line}; {remedy}"
                 return Diagnosis(stage="jump", message=message, hopeless=hopeless)
             message = f"{line}; {remedy}" if remedy else _key_changed(said)
@@ -85,8 +86,12 @@ def _of_ssh(said: str, lines: Sequence[str], last: str) -> Diagnosis:
     return Diagnosis(stage="connect", message=f"the connection failed: {last}", hopeless=False)
 
 
-def _was_of_a_jump_host(line: str, lines: Sequence[str]) -> bool:
-    """Whether the host's own connection was closed after that: it went through another ssh."""
+def _was_of_a_jump_host(line: str, lines: Sequence[str], jump: str) -> bool:
+    """Whether another ssh said it: it names a jump host, or the host's own connection was closed
+    after that, of which ssh does not always come to speak."""
+    hops = [hop.rpartition("@")[2].partition(":")[0] for hop in jump.split(",") if hop]
+    if any(re.search(rf"(?<![\w.-]){re.escape(hop)}(?![\w.-])", line) for hop in hops):
+        return True
     after = lines[lines.index(line) + 1 :] if line in lines else []
     return any("UNKNOWN port" in one or "kex_exchange_ident" in one for one in after)
 

@@ -92,7 +92,7 @@ class Link:
             self._ready = ready
             self._tell(ready)
             return True
-        found = diagnosis(code, wrong)
+        found = diagnosis(code, wrong, jump=self.host.jump)
         self._tell_lost(found.message, hopeless=found.hopeless)
         return False
 
@@ -105,7 +105,7 @@ class Link:
                 return
             code, _, wrong = self._ask(commands.alive(self.host))
             if code != 0:
-                why = diagnosis(code, wrong).message
+                why = diagnosis(code, wrong, jump=self.host.jump).message
                 self._abandon(self.host, why)
                 self._tell_lost(why)
                 return

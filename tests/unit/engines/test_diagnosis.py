@@ -89,6 +89,9 @@ def test_what_a_jump_host_said_is_told_as_its_own(said: str) -> None:
     found = diagnosis(LOST, f"{said}\r\n{after}\r\n")
     assert found.stage == "jump"
     assert said in found.message
+    for jump in ("gate", "me@gate:22", "first.lab,me@gate"):  # the host's own ssh may say nothing
+        assert diagnosis(LOST, f"{said}\r\n", jump=jump) == found
+    assert diagnosis(LOST, f"{said}\r\n", jump="gate.lab").stage != "jump"
 
 
 @pytest.mark.parametrize(
