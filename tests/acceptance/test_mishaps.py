@@ -129,6 +129,19 @@ def test_summary_and_report_speak_of_the_whole_campaign_whatever_was_run(user: U
     assert "2 cells: 2 success" in (user.results / "report.md").read_text()
 
 
+def test_a_full_disk_below_what_is_printed_is_told_without_its_number(user: User) -> None:
+    user.write(MOCK)
+    command = f"{' '.join(COMMAND)} status study.yaml > /dev/full"
+    done = subprocess.run(
+        ["bash", "-c", command],
+        cwd=user.folder,
+        env=user.environment,
+        capture_output=True,
+        text=True,
+    )
+    assert (done.returncode, done.stderr) == (2, "benchfleet: No space left on device\n")
+
+
 @pytest.mark.parametrize(
     "end",
     [

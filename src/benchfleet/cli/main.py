@@ -14,6 +14,7 @@ from importlib import import_module
 from typing import Any
 
 import benchfleet
+from benchfleet.cli.words import printable
 from benchfleet.errors import BenchfleetError, CampaignError, LedgerError
 
 VERBS = {
@@ -74,10 +75,17 @@ def main(words: Sequence[str] | None = None) -> int:
     except (BenchfleetError, OSError) as error:
         if "--debug" in words:
             raise
-        print(
-            error if isinstance(error, CampaignError) else f"benchfleet: {error}", file=sys.stderr
-        )
+        told = f"benchfleet: {_plain(error)}"
+        print(error if isinstance(error, CampaignError) else told, file=sys.stderr)
         return 3 if isinstance(error, LedgerError) else 2
+
+
+def _plain(error: BenchfleetError | OSError) -> str:
+    """What it says, without the system's number for it."""
+    if not isinstance(error, OSError) or not error.strerror:
+        return str(error)
+    where = f"{printable(str(error.filename))}: " if error.filename else ""
+    return f"{where}{error.strerror}"
 
 
 def _make_streams_bearable() -> None:
