@@ -210,6 +210,26 @@ def test_the_third_schema_tells_the_same_history_to_whoever_could_read_it(
             assert ledger.events(among={cell.fingerprint}) == of_it
 
 
+def test_it_stays_its_owner_s_whoever_brings_it_up_to_date(postgres: Postgres) -> None:
+    """As the server's own administrator may, by looking at it."""
+    psycopg = pytest.importorskip("psycopg")
+    from benchfleet.ledger.postgres.ledger import PostgresLedger
+
+    campaign, owner = uuid.uuid4().hex, f"owns-{uuid.uuid4().hex[:8]}"
+    postgres.sql(f'create role "{owner}" login')
+    postgres.sql(f'grant create on database postgres to "{owner}"')
+    with closing(PostgresLedger(postgres.url(user=owner), campaign=campaign)) as ledger:
+        ledger.enroll([sample_cell(0)])
+        before = ledger.events()
+    with psycopg.connect(postgres.url()) as connection:
+        connection.execute(f"set search_path to {schema_of(campaign)}")
+        connection.execute("drop view history")
+        connection.execute("update meta set value = '3' where key = 'schema'")
+    PostgresLedger(postgres.url(), campaign=campaign).close()
+    with closing(PostgresLedger(postgres.url(user=owner), campaign=campaign)) as ledger:
+        assert ledger.events() == before
+
+
 def test_whoever_wrote_before_it_was_brought_up_to_date_writes_no_more(
     postgres: Postgres,
 ) -> None:

@@ -37,6 +37,9 @@ def _bring_up_to_date(connection: Connection, schema: str, campaign: str) -> Non
     with connection.transaction():
         do(connection, "making")
         meta = _meta(connection, schema)  # another may have been first
+        if meta:  # what is made stays its owner's, also where the server's administrator came first
+            ((owner,),) = do(connection, "owner", meta=_meta_of(schema)).fetchall()
+            connection.execute(sql.SQL("set local role {}").format(sql.Identifier(owner)))
         _migrate(connection, schema, int(meta.get("schema", "0")))
         if "campaign" not in meta:
             do(connection, "note_meta", key="campaign", value=campaign)
@@ -61,9 +64,12 @@ def _not_ours_to_make(
 
 
 def _meta(connection: Connection, schema: str) -> dict[str, str]:
-    table = sql.Identifier(schema, "meta").as_string()
-    row = do(connection, "there", meta=table).fetchone()
+    row = do(connection, "there", meta=_meta_of(schema)).fetchone()
     return dict(do(connection, "meta").fetchall()) if row and row[0] else {}
+
+
+def _meta_of(schema: str) -> str:
+    return sql.Identifier(schema, "meta").as_string()
 
 
 def _migrate(connection: Connection, schema: str, have: int) -> None:

@@ -34,6 +34,10 @@ select to_regclass(%(meta)s) is not null;
 -- name: schema_there
 select exists (select from pg_namespace where nspname = %(schema)s);
 
+-- name: owner
+-- Whose ledger it is.
+select pg_get_userbyid(relowner) from pg_class where oid = to_regclass(%(meta)s);
+
 -- name: ledgers
 -- The schemas that hold a ledger which we may see.
 select n.nspname from pg_namespace n join pg_class c on c.relnamespace = n.oid
