@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import signal
+import socket
+import time
 from pathlib import Path
 
 import pytest
 
-from .conftest import MOCK, User
+from .conftest import MOCK, User, until
 
 CPU = ("--cpu-slots", "1")
 
@@ -52,3 +55,21 @@ def test_a_place_that_is_none_is_a_mistake_of_the_file(user: User, url: str, sai
     assert "line 1  results" in refused
     assert said in refused
     assert "hush-hush" not in refused
+
+
+def test_whoever_interrupts_the_sending_alone_has_the_summary_all_the_same(user: User) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
+        user.write(f"results: rsync://nobody@127.0.0.1:{port}/srv\n{MOCK}")
+        running = user.start("run", "study.yaml", *CPU)
+        try:
+            until(lambda: len(user.published()) == 2)
+            time.sleep(2)  # its slots end in less
+            running.send_signal(signal.SIGINT)
+            said, errors = running.communicate(timeout=60)
+        finally:
+            running.kill()
+            running.communicate()
+    assert "2 results are not at rsync://" in said, said + errors
+    assert (user.results / "execution_summary.json").exists()
+    assert (user.results / "report.md").exists()

@@ -521,7 +521,8 @@ def test_the_last_counts_are_waited_for(stage: Stage) -> None:
     stage.engine.shutdown = lambda: setattr(ledger, "away", True)  # type: ignore[method-assign]
 
     def watched(notice: Notice, progress: Progress) -> None:
-        if notice.kind == "waiting":
+        stage.notices.append(notice)
+        if notice.cell and notice.kind == "waiting":
             ledger.finish(claim.lease, Outcome(state="failed"))
 
     stage.watch = watched  # type: ignore[method-assign]
@@ -529,6 +530,8 @@ def test_the_last_counts_are_waited_for(stage: Stage) -> None:
     end = stage.run(cells(2))
     assert ledger.away
     assert (end.ran, end.progress.states) == (1, {"success": 1, "failed": 1})
+    assert "the ledger's server" in stage.said("waiting")[-1].message  # nobody wonders why
+    assert stage.serving.is_set()
 
 
 def test_what_comes_too_late_for_a_published_cell_leaves_nothing_behind(stage: Stage) -> None:

@@ -60,13 +60,17 @@ class Course:
         self._given_up = frozenset(fingerprints)
         self.count()
 
-    def count(self) -> None:
-        """Take the counts from the ledger, where other runners' work shows too."""
+    def count(self) -> bool:
+        """Take the counts from the ledger, where other runners' work shows too. Where that is away
+        they stay as they were, and this is false."""
         about = self._fingerprints - self._given_up
         self.progress.total = len(about)
-        with contextlib.suppress(LedgerAway):  # then they stay as they were
+        try:
             records = self._ledger.cells(among=about)
             self.progress.recount([(record.fingerprint, record.state) for record in records])
+        except LedgerAway:
+            return False
+        return True
 
     def tell_reaped(self, fingerprints: Collection[str]) -> None:
         """Say of cells that they were taken back from the dead."""

@@ -98,9 +98,7 @@ class Runner:
             self._orders.end()
             with contextlib.suppress(LedgerUnreachable):  # then the leases run out by themselves
                 self._ledger.release(self._keeper.held(), "its runner ended")
-        if not self._course.over:
-            self._serving.clear()  # nothing runs: a server that is away is waited for
-        self._course.count()  # others' work shows too
+        self._count_at_the_end()
         seconds = self._inbox.now() - began
         self._course.say("run_ended", seconds=seconds)
         return RunEnd(
@@ -111,6 +109,16 @@ class Runner:
             broken=self._course.broken,
             seconds=seconds,
         )
+
+    def _count_at_the_end(self) -> None:
+        """Others' work shows too. A server that is away is waited for, unless the run was ended:
+        nothing runs that would be kept from it. What is sent afterwards does not wait."""
+        if self._course.count() or self._course.over:
+            return
+        self._course.say("waiting", message="the ledger's server, to see how all cells ended")
+        self._serving.clear()
+        self._course.count()
+        self._serving.set()
 
     def _let_writers_end(self) -> None:
         """What is being sealed and finished is not to be released."""

@@ -35,8 +35,8 @@ class PatientLedger:
     claimed or taken back meanwhile, nor before leases that could not be renewed are; those that
     cannot be given back run out by themselves. While the server is away nobody but `finish` waits
     for it: nothing happened, as far as can be seen, and `cells`, `events` and `record` raise
-    `LedgerAway`. While `serving` is not set all wait, before a run and after it: nothing runs that
-    would be kept from it.
+    `LedgerAway`. While `serving` is not set all wait, before a run and as it is counted at the end:
+    nothing runs that would be kept from it.
 
     `full` is called, from whatever thread, each time; `away` once, with the reason, and `back` once
     it answers again. `ending` and `thread` can be a simulation's own.
@@ -188,7 +188,10 @@ class PatientLedger:
             self._raise_if_away()
         try:
             if waits:
-                return ask()
+                answer = ask()
+                if self._ending.is_set():  # nobody else looks whether it is back
+                    self._away = None
+                return answer
             with self._within(seconds):
                 return ask()
         except LedgerAway as error:

@@ -259,6 +259,8 @@ def test_a_run_that_serves_no_slot_any_more_asks_a_server_that_was_away() -> Non
     server._ask = lambda: None  # type: ignore[method-assign] # it answers, whoever asks
     serving.clear()
     assert len(list(ledger.cells())) == 1
+    serving.set()
+    assert len(list(ledger.cells())) == 1  # nor is it taken for away from then on
     ledger.close()
 
 
