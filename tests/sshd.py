@@ -161,7 +161,8 @@ class Sshd:
         deadline = time.monotonic() + _BOUND
         while found := {p for p in self._server() | self.sessions() if _lives(p)}:
             assert time.monotonic() < deadline, f"cannot be killed: {found}"
-            for process in found - doomed:
+            # The server goes first, or it would still say how a session ended.
+            for process in sorted(found - doomed, key=lambda process: process not in self._seen):
                 with suppress(psutil.Error):
                     process.send_signal(signal.SIGKILL)
             doomed |= found

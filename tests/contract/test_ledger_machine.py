@@ -47,8 +47,9 @@ class PostgresMachine(LedgerMachine):
 class _InOrder(GitLedger):
     """Claims the best first, though others claim too."""
 
-    def _picked(self, rows: list[Any], limit: int) -> list[Any]:
-        return rows[:limit]
+    def _best(self, claimable: Callable[..., Any], limit: int) -> list[Any]:
+        rows: list[Any] = claimable(limit=limit, many=1, own=0).fetchall()
+        return rows
 
 
 class _Two:
