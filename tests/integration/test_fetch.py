@@ -318,10 +318,18 @@ def test_offline_the_way_out_is_told(hub, environ):
     assert not hub.asked
 
 
-@pytest.mark.parametrize("endpoint", ["http://127.0.0.1:9", "ftp://127.0.0.1", "nonsense"])
-def test_without_a_network_the_way_out_is_told(environ, endpoint):
+@pytest.mark.parametrize(
+    ("endpoint", "said"),
+    [
+        ("http://127.0.0.1:9", "Connection refused"),
+        ("ftp://127.0.0.1", "HF_ENDPOINT is no web address: ftp://127.0.0.1"),
+        ("nonsense", "HF_ENDPOINT is no web address: nonsense"),
+    ],
+)
+def test_without_a_network_the_way_out_is_told(environ, endpoint, said):
     lost = {**environ, "HF_ENDPOINT": endpoint}
-    with pytest.raises(ValueError, match=r"hf download org/tiny \(the hub could not be asked: "):
+    told = rf"hf download org/tiny \(the hub could not be asked: {said}\)"
+    with pytest.raises(ValueError, match=told):
         declared_digest("org/tiny", environ=lost)
 
 

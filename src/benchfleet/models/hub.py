@@ -31,6 +31,8 @@ def commit_of(name: str, revision: str, *, environ: Mapping[str, str]) -> str:
     if variable := offline(environ):
         raise HubUnreachable(f"{variable} is set")
     base = environ.get("HF_ENDPOINT", "").rstrip("/") or _ENDPOINT
+    if not base.startswith(("http://", "https://")):
+        raise HubUnreachable(f"HF_ENDPOINT is no web address: {base}")
     what = f"{name}@{revision}"
     about = f"{base}/api/models/{quote(name)}/revision/{quote(revision, safe='')}"
     try:
@@ -46,21 +48,20 @@ def _ask(method: str, url: str, what: str, environ: Mapping[str, str]) -> bytes:
     from urllib.error import HTTPError
     from urllib.request import Request, urlopen
 
-    if not url.startswith(("http://", "https://")):
-        raise HubUnreachable(f"HF_ENDPOINT is no web address: {url}")
     request = Request(url, method=method, headers={"User-Agent": "benchfleet"})  # noqa: S310
     if token := hub_token(environ):
         # Not sent on where the answer sends to another host.
         request.add_unredirected_header("Authorization", f"Bearer {token}")
     try:
-        with urlopen(request, timeout=_WAIT) as answer:  # noqa: S310 - the scheme is checked
+        with urlopen(request, timeout=_WAIT) as answer:  # noqa: S310 - of a base whose scheme was checked
             return bytes(answer.read())
     except HTTPError as error:
         with error:
             raise _refusal(error, what, bool(token)) from None
     except (OSError, ValueError) as error:
-        said = without_token(str(getattr(error, "reason", error)), environ)
-        raise HubUnreachable(said) from None
+        reason = getattr(error, "reason", error)
+        said = getattr(reason, "strerror", None) or str(reason)
+        raise HubUnreachable(without_token(said, environ)) from None
 
 
 def _refusal(error: Any, what: str, has_token: bool) -> ValueError:
