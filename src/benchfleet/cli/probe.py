@@ -6,7 +6,7 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import closing
 from datetime import datetime, timezone
 from pathlib import Path
@@ -15,11 +15,10 @@ from typing import Any
 from benchfleet.bench import Bench, open_bench
 from benchfleet.campaign.base import Campaign
 from benchfleet.campaign.load import load_campaign
-from benchfleet.cli import options
+from benchfleet.cli import options, probe_text
 from benchfleet.cli.words import can_redraw, printable, shown_path
 from benchfleet.domain.eligibility import PROBED, default
 from benchfleet.domain.event import Event
-from benchfleet.domain.words import gigabytes
 from benchfleet.environment import host_name
 from benchfleet.errors import BenchfleetError, CampaignError, Mistake
 from benchfleet.machines.probe import found, report
@@ -85,7 +84,7 @@ def main(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print(json.dumps(told, indent=2))
         return 0
-    for line in summary(told):
+    for line in probe_text.summary(told):
         print(printable(line))
     print(printable(f"report    {shown_path(file.absolute())}"))
     return 0
@@ -139,76 +138,3 @@ def _measuring(what: str) -> None:
 def _record(bench: Bench, told: Mapping[str, Any]) -> None:
     with closing(bench.ledger()) as ledger:
         ledger.record(Event(kind=PROBED, data={"report": told}))
-
-
-def summary(told: Mapping[str, Any]) -> Iterator[str]:
-    """The report for a person."""
-    results, judged = told["results"], told["results"]["eligibility"]
-    system, cpu, ram, disk = (results[name] for name in ("system", "cpu", "memory", "storage"))
-    speed, llm = results["benchmark"], results["llm"]
-    yield f"{told['hostname']}: {standing(judged)}"
-    yield (
-        f"system    {system['system']} {system['release']} {system['machine']}, "
-        f"Python {system['python']}"
-    )
-    product = f"matrix product {_number(speed['gflops'])} GFLOP/s"
-    if speed["gflops_by"] == "python":
-        product = "matrix product not measured (numpy is not installed)"
-    yield f"CPU       {cpu['name']}, {cpu['cores']} cores; {product}"
-    yield (
-        f"memory    {ram['total_gb']} GB, {ram['available_gb']} GB free; copies "
-        f"{_rate(speed['memory_bandwidth'])}"
-    )
-    yield (
-        f"disk      {disk['free_gb']} of {disk['total_gb']} GB free; writes "
-        f"{_rate(speed['disk_write'])}, reads {_rate(speed['disk_read'])}"
-    )
-    yield from _gpus(results["gpu"], speed)
-    packages = [f"{name} {version}" for name, version in results["software"]["packages"].items()]
-    yield f"software  {', '.join(packages) or 'nothing that runs models'}"
-    ollama = llm["ollama"]
-    if ollama["answers"]:
-        yield f"Ollama    {ollama['version']} at {ollama['url']}"
-    models = [
-        f"{one['name']} ({gigabytes(one['size'])})" for one in (*llm["hub"], *ollama["models"])
-    ]
-    yield f"models    {', '.join(models) or 'none lie here'}"
-    links = [
-        f"{name} {_rate(link['speed']) if link['speed'] else 'of unknown speed'}"
-        for name, link in results["network"]["links"].items()
-    ]
-    yield f"network   {', '.join(links) or 'no link is up'}"
-    rules = {name: held for name, held in judged.items() if isinstance(held, bool)}
-    yield f"may run   {', '.join(name for name, held in rules.items() if held) or 'nothing'}"
-    for name, why in judged["why_not"].items():
-        yield f"not       {name}: {why}"
-    for kind, lines in (("advice", told["recommendations"]), ("warning", told["warnings"])):
-        for line in lines:
-            yield f"{kind:<9} {line}"
-
-
-def standing(judged: Mapping[str, Any]) -> str:
-    """``tier 3 · runs everything``; a tier of the campaign's own may have no role."""
-    role = judged["recommended_role"]
-    return f"tier {judged['machine_tier']}{f' · {role}' if role else ''}"
-
-
-def _gpus(gpu: Mapping[str, Any], speed: Mapping[str, Any]) -> Iterator[str]:
-    if not gpu["devices"]:
-        yield f"GPU       {gpu['problem']}"
-    for one in gpu["devices"]:
-        health = "" if one["health"] == "good" else f"; {one['health']}"
-        yield f"GPU {one['index']:<5} {one['name']}, {one['memory_gb']} GB{health}"
-    if gpu["devices"]:
-        product = f", matrix product {_number(speed['gpu_gflops'])} GFLOP/s"
-        yield f"driver    {gpu['driver']}, CUDA {gpu['cuda'] or 'not told'}{product}"
-
-
-def _number(value: float | None) -> str:
-    return "?" if value is None else f"{value:,.0f}" if value >= 10 else f"{value:.2g}"
-
-
-def _rate(value: float | None) -> str:
-    if not value:
-        return "? MB/s"
-    return f"{value / 1e9:.1f} GB/s" if value >= 1e9 else f"{value / 1e6:.0f} MB/s"

@@ -13,7 +13,7 @@ from benchfleet.campaign.base import Campaign
 from benchfleet.campaign.inventory import known_hosts_of
 from benchfleet.cli import fleet
 from benchfleet.cli.hosts_check import check
-from benchfleet.cli.probe import standing
+from benchfleet.cli.probe_text import standing
 from benchfleet.cli.words import printable, shown_path
 from benchfleet.domain.eligibility import default
 from benchfleet.domain.host import Host

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from benchfleet.cli.probe import summary
+from benchfleet.cli.probe_text import summary
 from benchfleet.domain.eligibility import default
 from capabilities import LAPTOP, reported
 
