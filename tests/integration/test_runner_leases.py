@@ -1,0 +1,237 @@
+"""Cells that another runner holds, takes or gives back, in virtual time."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import pytest
+
+from benchfleet.domain.attempt import CellRecord, Claim, Lease, Outcome, RunnerId
+from benchfleet.domain.resource import Offer
+from benchfleet.engines.base import (
+    FileSent,
+    Order,
+    SlotEvent,
+    SlotId,
+)
+from benchfleet.errors import LedgerAway
+from benchfleet.ledger.memory import MemoryLedger
+from benchfleet.runner.inbox import Arrival, Changed, LeaseLost
+from benchfleet.runner.progress import Notice, Progress
+from stage import Stage, cells, good
+
+
+def test_a_lost_lease_publishes_nothing(stage: Stage) -> None:
+    def robbed(slot: SlotId, order: Order) -> Sequence[tuple[float, SlotEvent]]:
+        if len(stage.engine.orders) == 1:
+            fingerprint, _, _ = order.attempt.partition("/")
+            held = next(stage.ledger.cells(among={fingerprint}))
+            stage.clock.advance(61)
+            stage.ledger.reap()
+            stage.ledger.claim(RunnerId("thief"), Offer(), 1)
+            assert held.state == "running"
+        return good(slot, order)
+
+    stage.engine.script = robbed
+    stage.run(cells(1))
+    assert stage.said("claim_lost")
+    (published,) = stage.folder.glob("tiny/*/*/cell.json")
+    attempt = json.loads(published.read_text())["provenance"]["attempt"]
+    assert attempt == 3  # ours after the thief's lease ran out, not the one that was robbed
+
+
+def test_a_lease_lost_in_the_middle_ends_its_slot_and_publishes_nothing(stage: Stage) -> None:
+    stage.ledger.enroll(cells(1))
+    runner = stage.runner(cells(1))
+    held: list[Lease] = []
+
+    def robbed(slot: SlotId, order: Order) -> Sequence[tuple[float, SlotEvent]]:
+        if not held:
+            (lease,) = stage.keeper.held()
+            held.append(lease)
+            stage.ledger.release([lease], "taken away behind our back")
+            (claim,) = stage.ledger.claim(RunnerId("thief"), Offer(), 1)
+            stage.inbox.post(LeaseLost(lease=lease), after=3)
+            stage.thief = claim
+        return good(slot, order)
+
+    stage.engine.script = robbed
+    runner.run()
+    assert stage.said("claim_lost")
+    (record,) = stage.ledger.cells()
+    assert (record.state, record.attempt) == ("success", 3)
+
+
+def test_a_cell_that_ended_while_all_were_counted_is_not_counted_twice(stage: Stage) -> None:
+    def robbed(slot: SlotId, order: Order) -> Sequence[tuple[float, SlotEvent]]:
+        if len(stage.keeper.held()) == 2 and not stage.thief:
+            lease = next(one for one in stage.keeper.held() if one.fingerprint in order.attempt)
+            stage.ledger.release([lease], "taken away behind our back")
+            (stage.thief,) = stage.ledger.claim(RunnerId("thief"), Offer(), 1)
+            stage.inbox.post(LeaseLost(lease=lease), after=10)  # with the end of the other
+            return good(slot, order)[:-1]
+        return good(slot, order)
+
+    def watched(notice: Notice, progress: Progress) -> None:
+        if notice.kind == "cell_done":
+            shown.append({state: count for state, count in progress.states.items() if count})
+
+    shown: list[dict[str, int]] = []
+    stage.engine.script, stage.watch = robbed, watched  # type: ignore[method-assign]
+    stage.run(cells(2))
+    assert shown[0] == {"success": 1, "running": 1}
+
+
+def test_a_runner_that_only_waited_shows_how_all_ended(stage: Stage) -> None:
+    stage.ledger.enroll(cells(1))
+    (claim,) = stage.ledger.claim(RunnerId("other"), Offer(), 1)
+    lost = LeaseLost(lease=claim.lease)  # nothing of ours: it only comes at that time
+    stage.inbox.post(lost, after=1)
+
+    def watched(notice: Notice, progress: Progress) -> None:
+        if notice.kind == "waiting":
+            stage.ledger.finish(claim.lease, Outcome(state="failed"))
+
+    stage.watch = watched  # type: ignore[method-assign]
+    end = stage.run(cells(1))
+    assert (end.ran, end.progress.states) == (0, {"failed": 1})
+
+
+class GoneAtTheEnd(MemoryLedger):
+    """On a server that goes away when the run ends, for whoever has slots to serve."""
+
+    def __init__(self, stage: Stage) -> None:
+        super().__init__(clock=stage.clock, lease=60)
+        self._stage, self.away = stage, False
+
+    def cells(self, **named: Any) -> Iterator[CellRecord]:
+        if self.away and self._stage.serving.is_set():
+            raise LedgerAway("no answer")
+        yield from super().cells(**named)
+
+
+def test_the_last_counts_are_waited_for(stage: Stage) -> None:
+    stage.ledger = ledger = GoneAtTheEnd(stage)
+    ledger.enroll(cells(2))
+    (claim,) = ledger.claim(RunnerId("other"), Offer(), 1)
+    stage.engine.shutdown = lambda: setattr(ledger, "away", True)  # type: ignore[method-assign]
+
+    def watched(notice: Notice, progress: Progress) -> None:
+        stage.notices.append(notice)
+        if notice.cell and notice.kind == "waiting":
+            ledger.finish(claim.lease, Outcome(state="failed"))
+
+    stage.watch = watched  # type: ignore[method-assign]
+    stage.inbox.post(LeaseLost(lease=claim.lease), after=20)  # nothing of ours: it comes then
+    end = stage.run(cells(2))
+    assert ledger.away
+    assert (end.ran, end.progress.states) == (1, {"success": 1, "failed": 1})
+    assert "the ledger's server" in stage.said("waiting")[-1].message  # nobody wonders why
+    assert stage.serving.is_set()
+
+
+def test_what_comes_too_late_for_a_published_cell_leaves_nothing_behind(stage: Stage) -> None:
+    def late(slot: SlotId, order: Order) -> Sequence[tuple[float, SlotEvent]]:
+        if stage.thief is None:
+            (lease,) = stage.keeper.held()
+            stage.ledger.release([lease], "taken away behind our back")
+            (claim,) = stage.ledger.claim(RunnerId("thief"), Offer(), 1)
+            stage.ledger.finish(claim.lease, Outcome(state="success", digest="theirs"))
+            shutil.rmtree(stage.layout.attempts)  # as theirs does once it is published
+            stage.layout.published(claim.path).mkdir(parents=True)
+            stage.thief = claim
+        sent = FileSent(slot=slot, attempt=order.attempt, name="notes/a.txt", data=b"late")
+        return [(1, sent), *good(slot, order)]
+
+    stage.engine.script = late
+    stage.run(cells(1))
+    assert stage.said("claim_lost")
+    assert list(stage.layout.attempts.glob("*/*")) == []
+
+
+class Slow:
+    """A ledger after whose first claim its runner is stopped past the lease, while `meanwhile`
+    happens."""
+
+    def __init__(self, stage: Stage, meanwhile: Callable[[], None]) -> None:
+        self._stage, self._ledger, self._meanwhile = stage, stage.ledger, meanwhile
+        self._stopped = False
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._ledger, name)
+
+    def claim(self, runner: RunnerId, offer: Offer, limit: int = 1) -> Sequence[Claim]:
+        claims = self._ledger.claim(runner, offer, limit)
+        if claims and not self._stopped:
+            self._stopped = True
+            self._stage.slept += 61
+            self._meanwhile()
+        return claims
+
+
+def test_a_lease_that_ran_out_before_its_attempt_began_is_noticed_before_a_slot_has_it(
+    stage: Stage,
+) -> None:
+    def taken_over() -> None:
+        stage.ledger.reap()
+        (claim,) = stage.ledger.claim(RunnerId("thief"), Offer(), 1)
+        stage.ledger.finish(claim.lease, Outcome(state="success", digest="theirs"))
+        stage.layout.published(claim.path).mkdir(parents=True)
+
+    stage.renew_every = 12
+    stage.ledger = Slow(stage, taken_over)  # type: ignore[assignment]
+    end = stage.run(cells(1))
+    assert stage.engine.orders == []
+    assert stage.said("claim_lost")
+    assert (end.ran, end.progress.states) == (0, {"success": 1})
+    assert list(stage.layout.attempts.glob("*/*")) == []
+
+
+def test_a_runner_stopped_past_a_lease_that_nobody_took_goes_on_with_it(stage: Stage) -> None:
+    stage.renew_every = 12
+    stage.ledger = Slow(stage, lambda: None)  # type: ignore[assignment]
+    stage.run(cells(1))
+    assert len(stage.engine.orders) == 1
+    (record,) = stage.ledger.cells()
+    assert (record.state, record.attempt) == ("success", 1)
+
+
+@pytest.mark.parametrize(("told", "begun"), [(True, 0.4), (False, 1.0)])
+def test_what_others_give_back_is_claimed_when_the_ledger_tells_of_it(
+    stage: Stage, told: bool, begun: float
+) -> None:
+    stage.ledger.enroll(cells(1))
+    (claim,) = stage.ledger.claim(RunnerId("other"), Offer(), 1)
+
+    stage.inbox.post(LeaseLost(lease=claim.lease), after=0.3)  # nothing of ours: it only comes
+    take = stage.inbox.take
+
+    def taken(wait: float) -> Arrival | None:
+        arrival = take(wait)
+        if isinstance(arrival, LeaseLost):
+            stage.ledger.release([claim.lease], "given back")
+            if told:
+                stage.inbox.post(Changed())
+        return arrival
+
+    stage.inbox.take = taken  # type: ignore[method-assign]
+    end = stage.run(cells(1))
+    assert end.progress.states == {"success": 1}
+    assert end.seconds == pytest.approx(10 + begun)
+
+
+def test_cells_held_by_another_runner_are_waited_for_and_taken_when_it_dies(stage: Stage) -> None:
+    stage.ledger.enroll(cells(1))
+    stage.ledger.claim(RunnerId("other"), Offer(), 1)
+    end = stage.run(cells(1))
+    assert end.progress.states == {"success": 1}
+    assert end.seconds >= 60
+    (waits,) = stage.said("waiting")
+    assert waits.cell == "tiny/dense/benchmark-0"
+    assert waits.message.startswith("runner other holds it")
+    (back,) = stage.said("warning")
+    assert back.cell == waits.cell  # by its name
+    assert back.message == "the lease of its runner ran out; taken back"

@@ -1,0 +1,114 @@
+"""Cells over a limit of time, and runners and machines that stood still, in virtual time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from benchfleet.domain.attempt import RunnerId
+from benchfleet.domain.cell import Cell, Limits
+from benchfleet.domain.failure import Failure
+from benchfleet.domain.resource import Offer
+from benchfleet.engines.base import (
+    Calling,
+    Order,
+    SlotEvent,
+    SlotId,
+)
+from benchfleet.runner.inbox import Arrival
+from benchfleet.runner.progress import Notice, Progress
+from benchfleet.testing.samples import sample_cell
+from stage import Stage, cells, good
+
+
+def test_a_cell_over_its_time_limit_is_ended_by_name(stage: Stage) -> None:
+    stage.engine.script = lambda slot, order: []
+    slow = replace(sample_cell(), limits=Limits(cell=30, tries=1))
+    end = stage.run([slow])
+    assert end.progress.states.get("failed") == 1
+    (record,) = stage.ledger.cells()
+    assert record.outcome is not None
+    assert record.outcome.failure is not None
+    assert record.outcome.failure.kind == "timeout"
+
+
+def limited(**limits: float) -> Cell:
+    return replace(sample_cell(), limits=Limits(tries=2, **limits))
+
+
+def only_failure(stage: Stage) -> Failure:
+    (record,) = stage.ledger.cells()
+    assert record.outcome is not None
+    assert record.outcome.failure is not None
+    assert (record.state, record.tries) == ("partial", 2)
+    return record.outcome.failure
+
+
+def test_a_call_of_the_model_over_its_limit_is_ended_and_tried_again(stage: Stage) -> None:
+    def hangs(slot: SlotId, order: Order) -> Sequence[tuple[float, SlotEvent]]:
+        call = Calling(slot=slot, attempt=order.attempt, count=4, sample=1)
+        return [*good(slot, order)[:-1], (9, call)]
+
+    stage.engine.script = hangs
+    end = stage.run([limited(generation=30)])
+    failure = only_failure(stage)
+    assert (failure.stage, failure.kind, failure.retryable) == ("benchmark", "timeout", True)
+    assert "with 4 prompts, the first that of sample 1, takes longer than its limit of 30 s" in (
+        failure.message
+    )
+    assert 2 * 39 < end.seconds < 2 * 39 + 10
+
+
+def test_a_cell_of_which_nothing_comes_is_stuck_and_tried_again(stage: Stage) -> None:
+    stage.engine.script = lambda slot, order: good(slot, order)[:-1]
+    end = stage.run([limited(stuck=30)])
+    failure = only_failure(stage)
+    assert (failure.stage, failure.kind, failure.retryable) == ("benchmark", "stuck", True)
+    assert failure.message.startswith("nothing came of it for 31 s")
+    assert len({slot for slot, _ in stage.engine.orders}) == 2
+    assert end.seconds < 90
+
+
+def test_what_came_while_the_runner_itself_was_suspended_counts(stage: Stage) -> None:
+    """It is taken in only after the look that is due at once."""
+
+    def suspended(slot: SlotId, order: Order) -> Sequence[tuple[float, SlotEvent]]:
+        first, second, third, done = good(slot, order)
+        take = stage.inbox.take
+
+        def sleeps(wait: float) -> Arrival | None:
+            stage.inbox.take = take  # type: ignore[method-assign]
+            stage.clock.now += 500
+            return None
+
+        stage.inbox.take = sleeps  # type: ignore[method-assign]
+        return [first, (400, second[1]), (401, third[1]), (402, done[1])]
+
+    stage.engine.script = suspended
+    end = stage.run([limited(stuck=60)])
+    assert end.progress.states == {"success": 1}
+    assert len(stage.engine.orders) == 1
+
+
+def test_what_a_machine_that_slept_holds_is_its_own_when_it_wakes(stage: Stage) -> None:
+    """A clock that stands still in sleep says nothing of it, and the leases ran out meanwhile."""
+
+    def sleeps(notice: Notice, progress: Progress) -> None:
+        stage.notices.append(notice)
+        if notice.kind == "cell_progress":
+            stage.slept = 8 * 3600
+
+    stage.renew_every = 12
+    stage.watch = sleeps  # type: ignore[method-assign]
+    end = stage.run([limited(cell=30)])
+    assert end.progress.states == {"success": 1}
+    assert len(stage.engine.orders) == 1
+    assert not stage.said("warning")
+
+
+def test_what_a_dead_runner_held_comes_back_after_the_machine_slept(stage: Stage) -> None:
+    stage.renew_every = 12
+    stage.ledger.enroll(cells(2))
+    stage.ledger.claim(RunnerId("dead"), Offer(), 1)
+    stage.slept = 3600
+    assert stage.run(cells(2)).progress.states == {"success": 2}

@@ -1,0 +1,194 @@
+"""Interrupting a run and cancelling its cells, in virtual time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from benchfleet.domain.attempt import Lease, Outcome, RunnerId
+from benchfleet.domain.cell import Cell
+from benchfleet.domain.event import Event
+from benchfleet.domain.resource import Offer
+from benchfleet.engines.base import (
+    Order,
+    SlotEvent,
+    SlotId,
+    Stopped,
+)
+from benchfleet.errors import LedgerFull
+from benchfleet.runner.inbox import Interrupted
+from benchfleet.runner.progress import Notice, Progress
+from benchfleet.runner.slots.place import Pool
+from benchfleet.testing.samples import sample_cell
+from stage import CPU, Stage, cells, good
+
+
+def test_one_interrupt_keeps_samples_gives_cells_back_and_ends(stage: Stage) -> None:
+    stage.inbox.post(Interrupted(signal="SIGINT"), after=6)
+    end = stage.run(cells(4))
+    assert end.interrupted
+    assert end.progress.states.get("pending") == 4
+    assert len(stage.engine.orders) == 2
+    assert {notice.data["samples"] for notice in stage.said("cell_released")} == {1}
+    assert stage.ledger.claim(RunnerId("other"), Offer(), 9)
+
+
+def test_two_interrupts_end_at_once(stage: Stage) -> None:
+    stage.engine.stop = lambda slot, attempt: None  # type: ignore[method-assign]
+    stage.inbox.post(Interrupted(signal="SIGINT"), after=1)
+    stage.inbox.post(Interrupted(signal="SIGINT"), after=2)
+    end = stage.run(cells(2))
+    assert end.interrupted
+    assert end.seconds < 4
+    assert end.progress.states.get("pending") == 2
+
+
+def test_an_interrupt_while_a_slot_starts_for_a_cell_begins_nothing(stage: Stage) -> None:
+    stage.inbox.post(Interrupted(signal="SIGINT"), after=0.5)
+    stage.engine.start_takes = 5.0
+    end = stage.run([sample_cell(2, model="kv", python="envs/kv/bin/python")])
+    assert end.interrupted
+    assert stage.engine.orders == []
+    assert stage.ledger.claim(RunnerId("other"), Offer(), 1)
+
+
+def cancels(stage: Stage, cell: Cell) -> None:
+    stage.ledger.record(Event(kind="cancel_asked", fingerprint=cell.fingerprint))
+
+
+def test_a_cancelled_cell_stops_after_the_sample_at_hand_and_keeps_its_slot(stage: Stage) -> None:
+    wanted = cells(3)
+
+    def script(slot: SlotId, order: Order) -> Sequence[tuple[float, SlotEvent]]:
+        events = good(slot, order)
+        if "benchmark-0" in order.cell.id:
+            cancels(stage, wanted[0])
+            return events[:2]  # it answers once, and goes on for ever
+        return events
+
+    stage.engine.script = script
+    one_slot = Pool(devices=CPU.devices[:1], slots=1)
+    end = stage.run(wanted, one_slot)
+    assert end.progress.states == {"success": 2, "cancelled": 1}
+    assert len(stage.engine.opened) == 1
+    assert end.seconds < 24
+    assert stage.said("claim_lost") == []
+    (told,) = stage.said("cell_cancelled")
+    assert told.cell.endswith("benchmark-0")
+    stage.ledger.record(Event(kind="retry_asked", fingerprint=wanted[0].fingerprint))
+    stage.engine.script = good
+    assert stage.run(wanted, one_slot).progress.states["success"] == 3
+
+
+def test_samples_of_a_cancelled_cell_serve_its_next_attempt(stage: Stage) -> None:
+    wanted = cells(1)
+    handed: list[int] = []
+
+    def script(slot: SlotId, order: Order) -> Sequence[tuple[float, SlotEvent]]:
+        handed.append(order.recorded.count(b"\n"))
+        return good(slot, order)
+
+    stage.engine.script = script
+    stage.engine.stop = lambda slot, attempt: stage.inbox.post(  # type: ignore[method-assign]
+        Stopped(slot=slot, attempt=attempt, reason="asked to"), after=0.1
+    )
+    seen = stage.watch
+
+    def watch(notice: Notice, progress: Progress) -> None:
+        seen(notice, progress)
+        if notice.kind == "cell_progress" and [s.done for s in progress.slots.values()] == [1]:
+            cancels(stage, wanted[0])
+
+    stage.watch = watch  # type: ignore[method-assign]
+    assert stage.run(wanted).progress.states == {"cancelled": 1}
+    (told,) = stage.said("cell_cancelled")
+    assert told.data["samples"] == 1
+    stage.watch = seen  # type: ignore[method-assign]
+    stage.ledger.record(Event(kind="retry_asked", fingerprint=wanted[0].fingerprint))
+    stage.run(wanted)
+    assert handed == [0, 1]
+
+
+def test_a_cancelled_cell_that_does_not_stop_is_ended(stage: Stage) -> None:
+    wanted = cells(1)
+
+    def hangs(slot: SlotId, order: Order) -> Sequence[tuple[float, SlotEvent]]:
+        cancels(stage, wanted[0])
+        return []
+
+    stage.engine.script = hangs
+    stage.engine.stop = lambda slot, attempt: None  # type: ignore[method-assign]
+    end = stage.run(wanted)
+    assert end.progress.states == {"cancelled": 1}
+    assert 30 < end.seconds < 40
+
+
+def test_a_cell_cancelled_while_it_ends_is_not_published(stage: Stage) -> None:
+    wanted = cells(1)
+
+    def script(slot: SlotId, order: Order) -> Sequence[tuple[float, SlotEvent]]:
+        cancels(stage, wanted[0])
+        done = good(slot, order)[-1][1]
+        return [(0.5, done)]
+
+    stage.engine.script = script
+    end = stage.run(wanted)
+    assert end.progress.states == {"cancelled": 1}
+    assert list(stage.folder.glob("tiny/*/*/cell.json")) == []
+    assert [n.kind for n in stage.notices if n.kind.startswith("c") and n.cell][-1] == (
+        "cell_cancelled"
+    )
+
+
+def test_pending_cells_that_are_cancelled_are_not_begun(stage: Stage) -> None:
+    wanted = cells(4)
+    stage.ledger.enroll(wanted)
+    for cell in wanted[1:]:
+        cancels(stage, cell)
+    end = stage.run(wanted)
+    assert end.progress.states == {"success": 1, "cancelled": 3}
+    assert len(stage.engine.orders) == 1
+
+
+def test_a_cell_that_hangs_when_cancelled_is_ended_though_it_was_asked_for_again(
+    stage: Stage,
+) -> None:
+    wanted = cells(1)
+
+    def hangs_once(slot: SlotId, order: Order) -> Sequence[tuple[float, SlotEvent]]:
+        if len(stage.engine.orders) > 1:
+            return good(slot, order)
+        cancels(stage, wanted[0])
+        return []
+
+    def asked_again(slot: SlotId, attempt: str) -> None:
+        stage.ledger.record(Event(kind="retry_asked", fingerprint=wanted[0].fingerprint))
+
+    stage.engine.script = hangs_once
+    stage.engine.stop = asked_again  # type: ignore[method-assign]
+    end = stage.run(wanted, Pool(devices=CPU.devices[:1], slots=1))
+    assert end.progress.states == {"success": 1}
+    assert len(stage.engine.orders) == 2
+
+
+def test_an_interrupt_while_the_ledger_has_no_room_gives_the_cell_back(stage: Stage) -> None:
+    def full(lease: Lease, outcome: Outcome) -> None:
+        raise LedgerFull
+
+    stage.ledger.finish = full  # type: ignore[method-assign]
+    stage.engine.script = lambda slot, order: [
+        *good(slot, order)[:-1],
+        (9.2, good(slot, order)[-1][1]),
+    ]
+    runner = stage.runner(cells(1))
+    stage.inbox.post(Interrupted(signal="SIGINT"), after=9)
+    end = runner.run()
+    assert end.interrupted
+    assert len(stage.said("cell_released")) == 1
+    assert stage.said("run_ended")
+
+
+def test_nothing_is_waited_for_any_more_when_the_slots_are_ended(stage: Stage) -> None:
+    seen: list[bool] = []
+    stage.engine.shutdown = lambda: seen.append(stage.ending.is_set())  # type: ignore[method-assign]
+    stage.run(cells(1))
+    assert seen == [True]
