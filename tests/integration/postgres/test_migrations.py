@@ -8,7 +8,7 @@ from contextlib import closing
 
 import pytest
 
-from benchfleet.domain.attempt import Lease, Outcome, RunnerId
+from benchfleet.domain.attempt import Lease, Outcome
 from benchfleet.domain.event import Event
 from benchfleet.domain.resource import Choice, Offer
 from benchfleet.errors import ClaimLost, LedgerError, LedgerTooNew
@@ -19,8 +19,8 @@ from benchfleet.ledger.sql import migrations
 from benchfleet.testing import sample_cell
 from postgres import Postgres
 
-ME = RunnerId("me")
-SUCCESS = Outcome(state="success", digest="abc")
+from .conftest import ME, SUCCESS
+
 FAILED = Outcome(state="failed", retry_in=1e6)
 
 

@@ -1,0 +1,223 @@
+"""Servers that end or stay away and lines that break: what was asked is done once, or said."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from contextlib import closing
+from typing import Any
+
+import pytest
+
+from benchfleet.domain.resource import Choice, Offer
+from benchfleet.errors import LedgerError, LedgerUnreachable
+from benchfleet.ledger.history import counts
+from benchfleet.testing import sample_cell
+from cut_lines import Line
+from postgres import Postgres
+
+from .conftest import ME, SUCCESS, finishes
+
+
+def test_a_finish_whose_answer_was_lost_is_asked_again(
+    opened: Callable[..., Any], line: Line, postgres: Postgres
+) -> None:
+    ledger = opened(url=postgres.url(port=line.port))
+    ledger.enroll([sample_cell(n) for n in range(2)])
+    first, second = ledger.claim(ME, Offer(), 2)
+    line.drop_next_answer()
+    ledger.finish(first.lease, SUCCESS)
+    line.cut()
+    ledger.finish(second.lease, SUCCESS)
+    assert set(finishes(ledger).values()) == {1}
+    assert counts(ledger.cells()).success == 2
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_an_exchange_whose_answer_was_lost_ends_nothing_twice(
+    opened: Callable[..., Any], line: Line, postgres: Postgres, several: bool
+) -> None:
+    ledger = opened(url=postgres.url(port=line.port))
+    ledger.enroll([sample_cell(n) for n in range(8)])
+    offer = Offer(among=Choice(sample_cell(n).fingerprint for n in range(8)))
+    claims = ledger.claim(ME, offer, 1 + several)
+    _, claims = ledger.exchange(
+        [(claim.lease, SUCCESS) for claim in claims], ME, offer, 1 + several
+    )
+    line.drop_next_answer()
+    refused, after = ledger.exchange(
+        [(claim.lease, SUCCESS) for claim in claims], ME, offer, 1 + several
+    )
+    assert refused == [None] * (1 + several)
+    assert len(after) == 1 + several  # what was claimed unheard runs out
+    assert len(finishes(ledger)) == 2 * (1 + several)
+    assert set(finishes(ledger).values()) == {1}
+    assert [record.state for record in ledger.cells()].count("running") == 2 * (1 + several)
+
+
+def test_a_claim_whose_answer_was_lost_runs_out_and_no_cell_is_lost(
+    opened: Callable[..., Any], line: Line, postgres: Postgres
+) -> None:
+    ledger = opened(url=postgres.url(port=line.port), lease=0.2)
+    ledger.enroll([sample_cell(0), sample_cell(1)])
+    among = Choice([sample_cell(0).fingerprint, sample_cell(1).fingerprint])
+    (claim,) = ledger.claim(ME, Offer(among=among))
+    ledger.finish(claim.lease, SUCCESS)  # from here on it knows all that it must
+    line.drop_next_answer()
+    assert ledger.claim(ME, Offer(among=among)) == []
+    time.sleep(0.3)
+    assert ledger.reap() == [sample_cell(1).fingerprint]
+    (claim,) = ledger.claim(ME, Offer(among=among))
+    ledger.finish(claim.lease, SUCCESS)
+
+
+def test_a_server_that_stays_away_is_named_once_patience_ends(
+    own_postgres: Postgres, campaign: str
+) -> None:
+    from benchfleet.ledger.postgres.ledger import PostgresLedger
+
+    with closing(PostgresLedger(own_postgres.url(), campaign=campaign, patience=0.3)) as ledger:
+        own_postgres.stop()
+        with pytest.raises(LedgerUnreachable, match=r"cannot be reached: .*refused") as caught:
+            ledger.reap()
+        assert caught.value.retryable
+        own_postgres.start()
+        assert ledger.reap() == []
+
+
+def test_whoever_opens_it_while_the_server_restarts_waits_for_that(
+    own_postgres: Postgres, campaign: str
+) -> None:
+    from benchfleet.ledger.postgres.ledger import PostgresLedger
+
+    own_postgres.stop()
+    found: list[object] = []
+
+    def opens() -> None:
+        try:
+            with closing(PostgresLedger(own_postgres.url(), campaign=campaign)) as ledger:
+                found.append(ledger.enroll([sample_cell(0)]))
+        except LedgerError as error:
+            found.append(error)
+
+    opening = threading.Thread(target=opens)
+    opening.start()
+    own_postgres.start()
+    opening.join(60)
+    assert found == [1]
+
+
+@pytest.mark.parametrize(
+    ("said", "seconds"),
+    [
+        ("FATAL:  the database system is starting up", 120.0),
+        ("terminating connection due to administrator command", 120.0),
+        ('connection to server at "db", port 1 failed: Connection refused\n\tIs the server running'
+         " on that host and accepting TCP/IP connections?", 5.0),
+        ("server closed the connection unexpectedly", 5.0),
+        ('FATAL:  password authentication failed for user "me"', 0.0),
+        ('could not translate host name "db" to address', 0.0),
+    ],
+)  # fmt: skip
+def test_opening_waits_for_what_passes_by_itself_alone(said: str, seconds: float) -> None:
+    import psycopg
+
+    from benchfleet.ledger.postgres.connections import opening_patience
+
+    assert opening_patience(psycopg.OperationalError(said), 120.0) == seconds
+
+
+ASLEEP = """
+import sys
+from contextlib import closing
+from benchfleet.ledger.postgres.ledger import PostgresLedger
+
+url, campaign = sys.argv[1:]
+with closing(PostgresLedger(url, campaign=campaign, patience=0.2)) as ledger:
+    print("open", flush=True)
+    sys.stdin.readline()
+    ledger.reap()
+"""
+
+
+@pytest.mark.parametrize("opening", [True, False])
+def test_time_asleep_is_no_patience(
+    opened: Callable[..., Any], line: Line, postgres: Postgres, campaign: str, opening: bool
+) -> None:
+    """Stopped while it asks, its connection cut meanwhile: it has waited for nobody yet."""
+    opened()
+    line.held = opening
+    with subprocess.Popen(
+        [sys.executable, "-c", ASLEEP, postgres.url(port=line.port), campaign],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as asleep:
+        assert asleep.stdin is not None
+        assert asleep.stdout is not None
+        if not opening:
+            asleep.stdout.readline()
+            line.held = True
+            line.cut()
+        asleep.stdin.write("\n")
+        asleep.stdin.flush()
+        line.wait_for_somebody()
+        asleep.send_signal(signal.SIGSTOP)
+        time.sleep(0.4)  # twice its patience
+        line.cut()
+        line.held = False
+        asleep.send_signal(signal.SIGCONT)
+        assert asleep.wait(60) == 0
+
+
+def test_cells_may_be_left_unread_where_the_line_breaks(
+    opened: Callable[..., Any], line: Line, postgres: Postgres
+) -> None:
+    ledger = opened(url=postgres.url(port=line.port))
+    ledger.enroll([sample_cell(0), sample_cell(1)])
+    cells = ledger.cells()
+    next(cells)
+    line.cut()
+    cells.close()
+
+
+def test_whoever_has_no_time_asks_over_another_line_where_those_kept_were_cut(
+    opened: Callable[..., Any], line: Line, postgres: Postgres
+) -> None:
+    ledger = opened(url=postgres.url(port=line.port))
+    ledger.enroll([sample_cell(0), sample_cell(1)])
+    leases = [claim.lease for claim in ledger.claim(ME, Offer(), 1)]
+    assert ledger.renew(leases) == leases
+    reads: list[Callable[[], object]] = [ledger.events, lambda: list(ledger.cells())]
+    claims: list[Callable[[], object]] = [ledger.reap, lambda: ledger.claim(ME, Offer())]
+    for ask in (*reads, *claims, lambda: ledger.renew(leases)):
+        line.cut()
+        with ledger.within(0.0):
+            ask()
+
+
+def test_closing_ends_the_patience_of_whoever_waits(own_postgres: Postgres, campaign: str) -> None:
+    from benchfleet.ledger.postgres.ledger import PostgresLedger
+
+    ledger = PostgresLedger(own_postgres.url(), campaign=campaign)
+    ledger.enroll([sample_cell(0)])
+    own_postgres.stop()
+    raised: list[BaseException] = []
+
+    def reap() -> None:
+        try:
+            ledger.reap()
+        except LedgerUnreachable as error:
+            raised.append(error)
+
+    waiting = threading.Thread(target=reap)
+    waiting.start()
+    waiting.join(0.3)
+    assert waiting.is_alive()
+    ledger.close()
+    waiting.join(30)
+    assert len(raised) == 1

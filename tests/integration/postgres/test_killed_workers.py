@@ -1,0 +1,131 @@
+"""Many workers on one server, while it, they and their lines are ended again and again."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from contextlib import closing
+
+from benchfleet.ledger.checking import faults
+from benchfleet.ledger.history import counts
+from benchfleet.testing import sample_cell
+from cut_lines import Line
+from postgres import Postgres
+
+from .conftest import finishes
+
+LEASE = 2.0  # seconds
+
+WORKER = """
+import sys, uuid
+from benchfleet.domain.attempt import Outcome
+from benchfleet.domain.resource import Choice, Offer
+from benchfleet.errors import ClaimLost
+from benchfleet.ledger.postgres.ledger import PostgresLedger
+
+url, campaign, lease, chosen, ways = sys.argv[1:]
+ledger = PostgresLedger(url, campaign=campaign, lease=float(lease))
+runner = str(uuid.uuid4())
+cells = ledger.cells() if chosen == "chosen" else ()
+offer = Offer(among=Choice(cell.fingerprint for cell in cells) if cells else None)
+ended = Outcome(state="success", digest=runner)
+def told(claim, lost):
+    print("lost" if lost else claim.lease.fingerprint, flush=True)
+def finish(claim):
+    try:
+        ledger.finish(claim.lease, ended)
+    except ClaimLost as error:
+        return error
+while any(True for _ in ledger.cells(states=["pending", "running"])):
+    claims = ledger.claim(runner, offer, 2)
+    while claims:
+        if ways == "exchange":
+            for some in (claims[:1], claims[1:]):
+                refused, new = ledger.exchange([(c.lease, ended) for c in some], runner, offer, 1)
+                for claim, lost in zip(some, refused, strict=True):
+                    told(claim, lost)
+                claims = [*claims, *new]
+            claims = claims[2:]
+        else:
+            for claim in claims:
+                told(claim, finish(claim))
+            claims = ledger.claim(runner, offer, 2)
+    ledger.reap()
+"""
+
+
+def test_every_cell_is_finished_once_whatever_happens_to_servers_lines_and_workers(
+    own_postgres: Postgres, campaign: str
+) -> None:
+    from benchfleet.ledger.postgres.ledger import PostgresLedger
+
+    cells = [sample_cell(n, model=f"model-{n % 7}", priority=n % 3) for n in range(2000)]
+    workers: list[subprocess.Popen[str]] = []
+    promised: Counter[str] = Counter()
+
+    def start(url: str) -> None:
+        chosen = "chosen" if len(workers) % 2 else "any"
+        ways = "exchange" if len(workers) % 4 > 1 else "one by one"
+        command = [sys.executable, "-c", WORKER, url, campaign, str(LEASE), chosen, ways]
+        workers.append(subprocess.Popen(command, stdout=subprocess.PIPE, text=True))
+
+    def read(worker: subprocess.Popen[str]) -> None:
+        assert worker.stdout is not None
+        said = (line for line in worker.stdout if line.endswith("\n"))
+        promised.update(line.strip() for line in said if len(line) == 65)
+
+    with (
+        closing(Line(own_postgres.port)) as line,
+        closing(PostgresLedger(own_postgres.url(), campaign=campaign, lease=LEASE)) as ledger,
+    ):
+        assert ledger.enroll(cells) == len(cells)
+        try:
+            for number in range(16):
+                start(own_postgres.url(port=line.port if number % 2 else 0))
+            readers = [threading.Thread(target=read, args=(worker,)) for worker in workers]
+            for reader in readers:
+                reader.start()
+
+            def until(done: int) -> None:
+                while counts(ledger.cells()).done < done:
+                    time.sleep(0.05)
+
+            until(100)
+            workers[0].kill()
+            workers[1].send_signal(signal.SIGSTOP)
+            line.cut()
+            until(400)
+            own_postgres.stop()
+            own_postgres.start()
+            workers[2].kill()
+            workers[3].send_signal(signal.SIGSTOP)
+            until(800)
+            line.cut()
+            own_postgres.stop(crash=True)
+            own_postgres.start()
+            workers[4].kill()
+            until(1200)
+            line.cut()
+            time.sleep(1.2 * LEASE)  # what the stopped ones hold runs out, and is taken over
+            until(len(cells))
+            for worker in (workers[1], workers[3]):
+                worker.send_signal(signal.SIGCONT)
+            for reader in readers:
+                reader.join(120)
+            codes = [worker.wait(60) for worker in workers]
+        finally:
+            for worker in workers:
+                worker.kill()
+                worker.communicate()
+        wanted = {cell.fingerprint: 1 for cell in cells}
+        assert finishes(ledger) == wanted
+        assert set(promised) <= set(wanted)
+        assert set(promised.values()) == {1}
+        assert counts(ledger.cells()).success == len(cells)
+        assert list(faults(ledger)) == []
+        killed = {0, 2, 4}
+        assert [code for n, code in enumerate(codes) if n not in killed] == [0] * 13

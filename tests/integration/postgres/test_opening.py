@@ -1,0 +1,57 @@
+"""What a ledger on a server is asked for and refuses when it is opened and used."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from benchfleet.domain.resource import Offer
+from benchfleet.errors import LedgerError, LedgerTooNew
+from benchfleet.testing import sample_cell
+from postgres import Postgres
+
+from .conftest import ME
+
+
+@pytest.mark.parametrize(("said", "done"), [("off", "on"), ("remote_apply", "remote_apply")])
+def test_what_was_committed_outlives_a_crash_whatever_the_server_is_told(
+    opened: Callable[..., Any], postgres: Postgres, said: str, done: str
+) -> None:
+    asked = f"?options=-csynchronous_commit%3D{said}"
+    with opened(url=postgres.url() + asked)._connections.one() as connection:
+        assert connection.execute("show synchronous_commit").fetchone() == (done,)
+
+
+def test_the_servers_clock_counts_and_no_other(
+    opened: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger = opened()
+    ledger.enroll([sample_cell(0)])
+    monkeypatch.setattr(time, "time", lambda: 0.0)
+    (claim,) = ledger.claim(ME, Offer())
+    assert ledger.reap() == []
+    (record,) = ledger.cells()
+    assert 0 < record.expires_in <= 60
+    assert len(ledger.renew([claim.lease])) == 1
+    assert ledger.events()[0].at > 1.7e9
+
+
+def test_a_ledger_of_a_newer_schema_is_refused_and_not_touched(
+    opened: Callable[..., Any], postgres: Postgres
+) -> None:
+    schema = opened().schema
+    postgres.sql(f"update {schema}.meta set value = '99' where key = 'schema'")  # noqa: S608
+    with pytest.raises(LedgerTooNew, match=r"its schema is 99, this one knows \d+; upgrade"):
+        opened()
+
+
+def test_a_ledger_whose_tables_are_gone_is_named(
+    opened: Callable[..., Any], postgres: Postgres
+) -> None:
+    ledger = opened()
+    postgres.sql(f"drop table {ledger.schema}.cell cascade")
+    with pytest.raises(LedgerError, match=r"is not whole: .*benchfleet ledger check"):
+        ledger.claim(ME, Offer())
