@@ -15,10 +15,11 @@ import pytest
 from benchfleet.domain.attempt import Lease, Outcome, RunnerId
 from benchfleet.domain.resource import Offer
 from benchfleet.errors import ClaimLost
-from benchfleet.git.objects import Objects
 from benchfleet.ledger.git.ledger import GitLedger
 from benchfleet.testing import FakeClock, sample_cell
 from repositories import git, make_bare
+
+from .conftest import result_of
 
 ME, OTHER = RunnerId("me"), RunnerId("other")
 SUCCESS = Outcome(state="success", digest="abc", host="lab")
@@ -38,14 +39,10 @@ class Ticking(FakeClock):
         return super().__call__()
 
 
-def files(objects: Objects, tree: str, lease: Lease, *_: object) -> str:
-    return objects.with_file(tree, f"results/{lease.fingerprint}", objects.blob(b"mine"))
-
-
 def opened(bare: Path, name: str, clock: FakeClock) -> GitLedger:
     return GitLedger(
         f"git+file://{bare}", campaign="study", folder=bare.parent / name, clock=clock,
-        lease=LEASE, fresh=0.0, patience=0.0, files=files, host="lab",
+        lease=LEASE, fresh=0.0, patience=0.0, files=result_of, host="lab",
     )  # fmt: skip
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from benchfleet.domain.attempt import Outcome, RunnerId
+from benchfleet.domain.attempt import RunnerId
 from benchfleet.domain.resource import Offer
 from benchfleet.errors import LedgerAway
 from benchfleet.ledger.git.ledger import GitLedger
@@ -24,7 +24,7 @@ from git_workers import lines, published, rest, workers
 from repositories import make_bare
 from sshd import Sshd
 
-SUCCESS = Outcome(state="success", digest="abc")
+from .conftest import SUCCESS
 
 
 @pytest.fixture

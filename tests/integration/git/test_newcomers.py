@@ -9,33 +9,19 @@ from typing import Any
 
 import pytest
 
-from benchfleet.domain.attempt import Lease, Outcome, RunnerId
+from benchfleet.domain.attempt import Outcome, RunnerId
 from benchfleet.domain.event import Event
 from benchfleet.domain.resource import Offer
-from benchfleet.git.objects import Objects
 from benchfleet.ledger.git import tidying as git_tidying
 from benchfleet.ledger.git.ledger import GitLedger
 from benchfleet.testing import FakeClock, sample_cell
-from repositories import git, make_bare
+from repositories import git
 
-ME = RunnerId("me")
+from .conftest import ME, opened, result_of
+
 SUCCESS = Outcome(state="success", digest="abc", metrics={"overall": 0.5})
 RETRIED = Outcome(state="failed", retry_in=100.0)
 CELLS = [sample_cell(number) for number in range(8)]
-
-
-@pytest.fixture
-def bare(tmp_path: Path) -> Path:
-    return make_bare(tmp_path / "lab.git")
-
-
-def opened(bare: Path, name: str, **how: Any) -> GitLedger:
-    settings = {"campaign": "study", "fresh": 0.0, "patience": 0.0, **how}
-    return GitLedger(f"git+file://{bare}", folder=bare.parent / name, **settings)
-
-
-def files(objects: Objects, tree: str, lease: Lease, *_: object) -> str:
-    return objects.with_file(tree, f"results/{lease.fingerprint}", objects.blob(b"mine"))
 
 
 def seen(ledger: GitLedger) -> list[Any]:
@@ -48,7 +34,7 @@ def states(bare: Path) -> list[str]:
 
 def test_a_newcomer_reads_one_state_instead_of_the_whole_history(bare: Path) -> None:
     clock = FakeClock()
-    with closing(opened(bare, "one", clock=clock, files=files)) as one:
+    with closing(opened(bare, "one", clock=clock, files=result_of)) as one:
         one.enroll(CELLS[:6])
         done, again, held, beaten = (claim.lease for claim in one.claim(ME, Offer(), 4))
         one.finish(done, SUCCESS)
@@ -95,7 +81,7 @@ def test_a_state_that_cannot_be_had_is_no_loss(bare: Path) -> None:
 
 def test_after_a_start_of_the_machine_what_was_seen_serves_and_times_count_anew(bare: Path) -> None:
     clock, later = FakeClock(5000.0), FakeClock(10.0)
-    with closing(opened(bare, "one", clock=clock, lease=60.0, files=files)) as one:
+    with closing(opened(bare, "one", clock=clock, lease=60.0, files=result_of)) as one:
         one.enroll(CELLS[:3])
         first, second, third = (claim.lease for claim in one.claim(ME, Offer(), 3))
         one.finish(first, RETRIED)
@@ -106,10 +92,10 @@ def test_after_a_start_of_the_machine_what_was_seen_serves_and_times_count_anew(
         if way == "torn":
             for file in (folder / "objects.git" / "objects").glob("??/*"):
                 file.write_bytes(b"")
-        with closing(opened(bare, "one", clock=later, lease=60.0, files=files)) as one:
+        with closing(opened(bare, "one", clock=later, lease=60.0, files=result_of)) as one:
             assert seen(one) == before
             assert list(one.reap()) == []
-    with closing(opened(bare, "one", clock=later, lease=60.0, files=files)) as one:
+    with closing(opened(bare, "one", clock=later, lease=60.0, files=result_of)) as one:
         one.finish(third, SUCCESS)
         assert one.claim(ME, Offer()) == []
         later.advance(101.0)

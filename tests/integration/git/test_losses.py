@@ -9,32 +9,21 @@ from typing import Any
 
 import pytest
 
-from benchfleet.domain.attempt import Lease, Outcome, RunnerId
 from benchfleet.domain.resource import Offer
 from benchfleet.errors import LedgerUnreachable
-from benchfleet.git.objects import Objects
 from benchfleet.ledger.git import sharing as git_sharing
 from benchfleet.ledger.git import tidying as git_tidying
 from benchfleet.ledger.git.ledger import GitLedger
 from benchfleet.testing import sample_cell
-from repositories import git, make_bare
+from repositories import git
 
-ME = RunnerId("me")
-SUCCESS = Outcome(state="success", digest="abc")
+from .conftest import ME, SUCCESS, result_of
+
 CELLS = [sample_cell(number) for number in range(3)]
 
 
-@pytest.fixture
-def bare(tmp_path: Path) -> Path:
-    return make_bare(tmp_path / "lab.git")
-
-
-def files(objects: Objects, tree: str, lease: Lease, *_: object) -> str:
-    return objects.with_file(tree, f"results/{lease.fingerprint}", objects.blob(b"mine"))
-
-
 def opened(bare: Path, **how: Any) -> GitLedger:
-    settings = {"campaign": "study", "fresh": 0.0, "patience": 0.0, "files": files, **how}
+    settings = {"campaign": "study", "fresh": 0.0, "patience": 0.0, "files": result_of, **how}
     return GitLedger(f"git+file://{bare}", folder=bare.parent / "mine", **settings)
 
 

@@ -1,0 +1,77 @@
+"""What is no ledger in git, or none any more: each is named."""
+
+from __future__ import annotations
+
+import json
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from benchfleet.domain.resource import Offer
+from benchfleet.errors import (
+    LedgerAbsent,
+    LedgerDamaged,
+    LedgerError,
+    LedgerUnreachable,
+)
+from benchfleet.ledger.git.log import lines_of
+from repositories import git
+
+from .conftest import CELLS, ME, opened
+
+# What is no ledger
+
+
+def test_a_repository_without_a_ledger_and_no_repository_at_all_are_told_apart(bare: Path) -> None:
+    with pytest.raises(LedgerAbsent, match="no ledger of campaign 'study'"):
+        opened(bare, make=False)
+    with pytest.raises(LedgerUnreachable, match="git init --bare"):
+        opened(bare.with_name("nothing.git"))
+    assert not bare.with_name("nothing.git").exists()
+
+
+def test_a_log_that_was_rewritten_is_named(bare: Path) -> None:
+    with closing(opened(bare, "one")) as one, closing(opened(bare, "two")) as two:
+        one.enroll(CELLS[:2])
+        one.claim(ME, Offer())
+        two.look()
+        tree = git(bare, "mktree", "--missing").strip()
+        other = git(
+            bare, "-c", "user.name=x", "-c", "user.email=x@x", "commit-tree", "-m", "x", tree
+        )
+        git(bare, "update-ref", one.store.log, other.strip())
+        with pytest.raises(LedgerDamaged, match="never to be rewritten"):
+            two.look()
+
+
+def test_a_path_that_leads_out_of_the_tree_is_refused(bare: Path) -> None:
+    with closing(opened(bare, "one")) as one:
+        one.enroll(CELLS[:1])
+        objects = one.store.objects
+        commit = objects.commit_of(git(bare, "rev-parse", one.store.refs.enrolled).strip())
+        found = objects.at(commit.tree, "cells-00000.jsonl.gz")
+        row = json.loads(lines_of(objects.read(found[0])[1])[0])  # type: ignore[index]
+        row[2] = "../../outside"
+        tree = objects.tree({"cells-00000.jsonl": (objects.blob(json.dumps(row).encode()), False)})
+        evil = objects.commit(tree, (), commit.message, who="x <x>", at=0.0)
+        git(
+            one.store.git.folder,
+            "push",
+            "-q",
+            "--force",
+            str(bare),
+            f"{evil}:{one.store.refs.enrolled}",
+        )
+        with pytest.raises(LedgerDamaged, match=r"cannot be read|is no path"):
+            opened(bare, "two")
+
+
+def test_another_format_is_refused_by_name(bare: Path) -> None:
+    opened(bare, "one").close()
+    tree = git(bare, "mktree", "--missing").strip()
+    text = 'begin\n\n{"benchfleet": 99, "campaign": "study"}'
+    newer = git(bare, "-c", "user.name=x", "-c", "user.email=x@x", "commit-tree", "-m", text, tree)
+    git(bare, "update-ref", "refs/benchfleet/study/ledger", newer.strip())
+    with pytest.raises(LedgerError, match="newer benchfleet: its format is 99"):
+        opened(bare, "two")
