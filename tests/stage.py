@@ -236,6 +236,10 @@ class Stage:
     def said(self, kind: str) -> list[Notice]:
         return [notice for notice in self.notices if notice.kind == kind]
 
+    def warnings(self, words: str = "") -> list[str]:
+        """What it warned of in these words, among others."""
+        return [notice.message for notice in self.said("warning") if words in notice.message]
+
 
 def cells(count: int, **named: Any) -> list[Cell]:
     """So many cells, alike but for their benchmark; `named` as `sample_cell` has it."""

@@ -1,8 +1,7 @@
-"""The runner's loop where devices are busy or fail and disks are full, in virtual time."""
+"""Devices that are busy, fail, or on which the model does not run, in virtual time."""
 
 from __future__ import annotations
 
-import errno
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +15,6 @@ from benchfleet.domain.failure import Failure, Kind
 from benchfleet.domain.resource import Device
 from benchfleet.engines.base import (
     Failed,
-    HostReady,
     Order,
     SlotEvent,
     SlotId,
@@ -24,16 +22,11 @@ from benchfleet.engines.base import (
     SlotReady,
     SlotSpec,
 )
-from benchfleet.results.write import AttemptFolder
 from benchfleet.runner.devices.devices import MAX_BAD_STARTS
 from benchfleet.runner.devices.fences import LOOK_AGAIN
-from benchfleet.runner.inbox import Interrupted
 from benchfleet.runner.slots.place import Pool
-from benchfleet.runner.space import Room
 from benchfleet.testing.samples import sample_cell
 from stage import GPUS, Stage, cells, good
-
-FULL = OSError(errno.ENOSPC, "No space left on device")
 
 
 def unfit(stage: Stage, index: int, *, busy: bool, until: float = 1e18) -> list[float]:
@@ -57,10 +50,6 @@ def unfit(stage: Stage, index: int, *, busy: bool, until: float = 1e18) -> list[
     return opened
 
 
-def warnings(stage: Stage, words: str) -> list[str]:
-    return [notice.message for notice in stage.said("warning") if words in notice.message]
-
-
 def record(stage: Stage, cell: str = "benchmark-0") -> CellRecord:
     return next(one for one in stage.ledger.cells() if cell in one.path)
 
@@ -70,7 +59,7 @@ def test_a_busy_gpu_is_left_alone_said_once_and_the_others_go_on(stage: Stage) -
     end = stage.run(cells(20, gpus=1), GPUS)
     assert end.progress.states == {"success": 20}
     assert opened == pytest.approx([0, LOOK_AGAIN, 2 * LOOK_AGAIN, 3 * LOOK_AGAIN], abs=5)
-    (said,) = warnings(stage, "gpu:1 is left alone")
+    (said,) = stage.warnings("gpu:1 is left alone")
     assert "ada: python3 (7)" in said
     assert not stage.said("slot_lost")
     assert {slot for slot, _ in stage.engine.orders} == {stage.engine.orders[0][0]}
@@ -120,7 +109,7 @@ def test_a_gpu_that_is_lost_is_left_out_and_its_cells_go_elsewhere(stage: Stage)
     end = stage.run(cells(4, gpus=1), GPUS)
     assert end.progress.states == {"success": 4}
     assert len(opened) == MAX_BAD_STARTS
-    (said,) = warnings(stage, "left out")
+    (said,) = stage.warnings("left out")
     assert "gpu:1: GPU is lost" in said
 
 
@@ -144,7 +133,7 @@ def test_a_gpu_that_fails_under_two_cells_is_left_out(stage: Stage) -> None:
     stage.engine.script = faults(stage, "benchmark")
     end = stage.run(cells(6, gpus=1), GPUS)
     assert end.progress.states == {"success": 6}
-    assert warnings(stage, "gpu:0 is left out: a GPU failed there under two cells in a row")
+    assert stage.warnings("gpu:0 is left out: a GPU failed there under two cells in a row")
     assert sum(spec.devices[0].index == 0 for spec in stage.engine.opened) == 2
 
 
@@ -168,7 +157,7 @@ def test_slots_that_share_a_gpu_which_is_left_out_take_no_other_cell(stage: Stag
     stage.engine.script = script
     end = stage.run(cells(12, gpus=1), Pool(devices=GPUS.devices, slots=6))
     assert end.progress.states == {"success": 12}
-    assert warnings(stage, "gpu:0 is left out")
+    assert stage.warnings("gpu:0 is left out")
     assert late == []
 
 
@@ -177,7 +166,7 @@ def test_a_cell_that_brings_gpus_down_takes_none_with_it(stage: Stage) -> None:
     one = Pool(devices=GPUS.devices[:1], slots=1)
     end = stage.run(cells(3), one)
     assert end.progress.states == {"success": 2, "failed": 1}
-    assert not warnings(stage, "left out")
+    assert not stage.warnings("left out")
 
 
 def test_a_run_without_a_gpu_that_works_ends_with_the_reason(stage: Stage) -> None:
@@ -222,85 +211,6 @@ def test_a_log_that_names_the_reason_is_believed(stage: Stage) -> None:
     assert "Aborted" in outcome.failure.log_tail
 
 
-def test_a_disk_with_little_room_pauses_claims_and_nothing_else(stage: Stage) -> None:
-    began = stage.clock()
-
-    def room() -> Room:
-        tight = 5 <= stage.clock() - began < 300
-        return Room(free=10**8 if tight else 10**11, total=10**12)
-
-    stage.room = room
-    end = stage.run(cells(6))
-    assert end.progress.states == {"success": 6}
-    assert 300 <= end.seconds < 340
-    assert len(warnings(stage, "left, less than 1.0 GB")) == 1
-    assert len(warnings(stage, "going on")) == 1
-    done = [notice.data["took"] for notice in stage.said("cell_done")]
-    assert done == [10.0] * 6
-
-
-def test_the_floor_of_the_campaign_is_kept(stage: Stage) -> None:
-    began = stage.clock()
-    stage.room = lambda: Room(free=(4 + (stage.clock() > began + 50)) * 10**9, total=10**12)
-    with_floor = [replace(cell, limits=Limits(disk=5 * 10**9)) for cell in cells(1)]
-    end = stage.run(with_floor)
-    assert end.progress.states == {"success": 1}
-    assert end.seconds > 50
-
-
-def test_a_paused_run_ends_when_it_is_interrupted(stage: Stage) -> None:
-    stage.room = lambda: Room(free=0, total=10**12)
-    stage.inbox.post(Interrupted(signal="SIGINT"), after=5000)
-    end = stage.run(cells(2))
-    assert end.interrupted
-    assert end.progress.states == {"pending": 2}
-    assert stage.engine.opened == []
-
-
-@pytest.mark.parametrize("method", ["keep", "draft", "__init__"])
-def test_a_write_that_the_disk_refuses_costs_no_try_and_ends_no_run(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch, method: str
-) -> None:
-    real = getattr(AttemptFolder, method)
-    began, refused = stage.clock(), []
-
-    def refuses(self: AttemptFolder, *given: Any) -> Any:
-        if stage.clock() - began < 200 and len(refused) < 50:
-            refused.append(method)
-            raise FULL
-        return real(self, *given)
-
-    monkeypatch.setattr(AttemptFolder, method, refuses)
-    end = stage.run(cells(3))
-    assert end.progress.states == {"success": 3}
-    assert not end.broken
-    assert 200 < end.seconds < 600
-    assert len(refused) < 25
-    assert {one.tries for one in stage.ledger.cells()} == {1}
-    assert warnings(stage, "the disk of the results is full")
-
-
-def test_a_full_disk_of_a_host_stops_that_host_alone(stage: Stage) -> None:
-    failure = Failure(stage="benchmark", kind="disk_full", message="no room", retryable=True)
-    stage.engine.far = ("lab1",)
-    far = Device(kind="cpu", index=0, host="lab1")
-    began = stage.clock()
-
-    def script(slot: SlotId, order: Order) -> Sequence[tuple[float, SlotEvent]]:
-        if stage.engine.specs[slot].host and stage.clock() - began < 100:
-            return [(1, Failed(slot=slot, attempt=order.attempt, failure=failure))]
-        return good(slot, order)
-
-    stage.engine.script = script
-    stage.inbox.post(HostReady(host="lab1", devices=(far,), slots=1, threads=1))
-    end = stage.run(cells(30))
-    assert end.progress.states == {"success": 30}
-    (said,) = warnings(stage, "the disk of lab1 is full")
-    assert "left alone" in said
-    hosts = [spec.host for spec in stage.engine.opened]
-    assert hosts.count("lab1") == 3
-
-
 def fails_trials(stage: Stage, *indices: int) -> None:
     """The model does not run on these GPUs."""
     real = stage.engine.open
@@ -320,7 +230,7 @@ def test_a_gpu_whose_trial_fails_is_left_out_at_once_and_no_cell_is_charged(stag
     end = stage.run(cells(4, gpus=1), GPUS)
     assert end.progress.states == {"success": 4}
     assert [one.attempt for one in stage.ledger.cells()] == [1] * 4
-    (said,) = warnings(stage, "gpu:1 is left out: its trial failed")
+    (said,) = stage.warnings("gpu:1 is left out: its trial failed")
     assert "load: oom: no memory" in said
 
 

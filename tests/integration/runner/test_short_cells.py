@@ -14,6 +14,8 @@ from benchfleet.runner.slots.place import Pool
 from benchfleet.testing.samples import sample_cell
 from stage import Stage, advised, cells, good
 
+from .timed import taking
+
 FOUR_SLOTS = Pool(devices=tuple(Device(kind="cpu", index=i) for i in range(4)), slots=4)
 
 
@@ -37,17 +39,6 @@ def ledger(stage: Stage) -> Watched:
     stage.ledger = ledger = Watched(stage)
     stage.engine.script = taking(1)
     return ledger
-
-
-def taking(*seconds: float) -> Callable[[SlotId, Order], list[tuple[float, SlotEvent]]]:
-    """Cells that take so long, one after the other; the last of these holds for all others."""
-    left = list(seconds)
-
-    def script(slot: SlotId, order: Order) -> list[tuple[float, SlotEvent]]:
-        took = left.pop(0) if len(left) > 1 else left[0]
-        return [(took, event) for _, event in good(slot, order)]
-
-    return script
 
 
 def test_slots_that_are_idle_at_once_claim_together(stage: Stage, ledger: Watched) -> None:

@@ -9,23 +9,12 @@ import pytest
 
 from benchfleet.domain.attempt import RunnerId
 from benchfleet.domain.failure import Failure
-from benchfleet.domain.resource import Device, Offer
-from benchfleet.engines.base import Failed, HostLost, HostReady, Order, SlotEvent, SlotId, SlotLost
-from benchfleet.runner.slots.place import Pool
+from benchfleet.domain.resource import Offer
+from benchfleet.engines.base import Failed, HostLost, Order, SlotEvent, SlotId, SlotLost
 from benchfleet.testing.samples import sample_cell
 from stage import CPU, Stage, cells, good, sample
 
-NOWHERE = Pool(devices=(), slots=0)
-
-
-def host_ready(name: str, slots: int = 1, *, gpu: bool = False) -> HostReady:
-    kind, memory = ("gpu", 8 * 10**9) if gpu else ("cpu", 0)
-    devices = [Device(kind=kind, index=i, memory=memory, host=name) for i in range(slots)]
-    return HostReady(host=name, devices=tuple(devices), slots=slots, threads=1)
-
-
-def host_of(stage: Stage, slot: str) -> str:
-    return next(spec.host for spec in stage.engine.opened if spec.slot == slot)
+from .fleets import NOWHERE, host_of, host_ready
 
 
 def lost_with(slot: SlotId, *, reason: str = "its connection broke") -> SlotLost:
@@ -172,7 +161,7 @@ def test_hosts_that_stay_away_end_no_run_that_can_go_on_here(stage: Stage) -> No
 
 def test_what_cannot_run_here_waits_for_a_host_that_may_have_the_device(stage: Stage) -> None:
     stage.engine.far = ("lab1",)
-    stage.inbox.post(host_ready("lab1", gpu=True), after=40)
+    stage.inbox.post(host_ready("lab1", gpus=1), after=40)
     end = stage.run([sample_cell(0), sample_cell(1, gpus=1)])
     assert end.progress.states == {"success": 2}
     assert end.impossible == ()
@@ -190,7 +179,7 @@ def test_what_no_host_can_run_is_named_once_all_have_been_reached(stage: Stage) 
 
 def test_what_waits_for_a_busy_gpu_keeps_no_other_machine_from_work(stage: Stage) -> None:
     stage.engine.far = ("lab1", "lab2")
-    stage.inbox.post(host_ready("lab1", gpu=True))
+    stage.inbox.post(host_ready("lab1", gpus=1))
     stage.inbox.post(host_ready("lab2"), after=1)
     wanting = [sample_cell(number, gpus=1) for number in range(3)]
     end = stage.run([*wanting, sample_cell(3)], NOWHERE)

@@ -16,7 +16,9 @@ from benchfleet.ledger.memory import MemoryLedger
 from benchfleet.runner.inbox import Interrupted
 from benchfleet.runner.slots.place import Pool
 from benchfleet.runner.space import PLENTY, Room
-from stage import CPU, Stage, cells, good
+from stage import CPU, Stage, cells
+
+from .timed import taking
 
 ONE_SLOT = Pool(devices=CPU.devices[:1], slots=1)
 MOMENT = 2.0  # seconds
@@ -58,17 +60,6 @@ def ledger(stage: Stage) -> Exchanging:
     stage.moment = MOMENT
     stage.engine.script = taking(1)
     return ledger
-
-
-def taking(*seconds: float) -> Callable[[SlotId, Order], list[tuple[float, SlotEvent]]]:
-    """Cells that take so long, one after the other; the last of these holds for all others."""
-    left = list(seconds)
-
-    def script(slot: SlotId, order: Order) -> list[tuple[float, SlotEvent]]:
-        took = left.pop(0) if len(left) > 1 else left[0]
-        return [(took * (after > 0), event) for after, event in good(slot, order)]
-
-    return script
 
 
 def published(stage: Stage) -> int:

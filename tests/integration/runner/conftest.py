@@ -1,0 +1,55 @@
+"""Somebody who asks things of a run in virtual time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from benchfleet.domain.slots import Answer, SlotsOrder, answer_of, device_name
+from stage import Stage
+
+US = "us" * 16
+
+
+class Person:
+    """Somebody who asks things of a run at times of their own."""
+
+    def __init__(self, stage: Stage) -> None:
+        self.stage = stage
+        self._due: list[tuple[float, Callable[[], object]]] = []
+        self.asked: list[int] = []
+        real = stage.inbox.take
+
+        def take(wait: float) -> Any:
+            arrival = real(wait)
+            for at, act in list(self._due):
+                if stage.clock() - stage.inbox.began >= at:
+                    self._due.remove((at, act))
+                    act()
+            return arrival
+
+        stage.inbox.take = take  # type: ignore[method-assign]
+
+    def does(self, at: float, act: Callable[[], object]) -> None:
+        self._due.append((at, act))
+
+    def asks(self, at: float, action: Any, *devices: str, now: bool = False) -> None:
+        order = SlotsOrder(action=action, devices=tuple(map(device_name, devices)), now=now)
+        self.does(at, lambda: self.asked.append(self.stage.ledger.record(order.event(US))))
+
+    @property
+    def answers(self) -> list[Answer]:
+        told = [e for e in self.stage.ledger.events() if e.kind == "slots_told"]
+        assert [event.data["asked"] for event in told] == self.asked
+        return [answer_of(event.data) for event in told]
+
+
+@pytest.fixture
+def person(stage: Stage) -> Person:
+    return Person(stage)
+
+
+def said(stage: Stage) -> list[str]:
+    return [notice.message for notice in stage.said("slots_changed")]

@@ -1,0 +1,106 @@
+"""Disks with little room, and disks that are full, in virtual time."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from benchfleet.domain.cell import Limits
+from benchfleet.domain.failure import Failure
+from benchfleet.domain.resource import Device
+from benchfleet.engines.base import (
+    Failed,
+    HostReady,
+    Order,
+    SlotEvent,
+    SlotId,
+)
+from benchfleet.results.write import AttemptFolder
+from benchfleet.runner.inbox import Interrupted
+from benchfleet.runner.space import Room
+from stage import Stage, cells, good
+
+FULL = OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_a_disk_with_little_room_pauses_claims_and_nothing_else(stage: Stage) -> None:
+    began = stage.clock()
+
+    def room() -> Room:
+        tight = 5 <= stage.clock() - began < 300
+        return Room(free=10**8 if tight else 10**11, total=10**12)
+
+    stage.room = room
+    end = stage.run(cells(6))
+    assert end.progress.states == {"success": 6}
+    assert 300 <= end.seconds < 340
+    assert len(stage.warnings("left, less than 1.0 GB")) == 1
+    assert len(stage.warnings("going on")) == 1
+    done = [notice.data["took"] for notice in stage.said("cell_done")]
+    assert done == [10.0] * 6
+
+
+def test_the_floor_of_the_campaign_is_kept(stage: Stage) -> None:
+    began = stage.clock()
+    stage.room = lambda: Room(free=(4 + (stage.clock() > began + 50)) * 10**9, total=10**12)
+    with_floor = [replace(cell, limits=Limits(disk=5 * 10**9)) for cell in cells(1)]
+    end = stage.run(with_floor)
+    assert end.progress.states == {"success": 1}
+    assert end.seconds > 50
+
+
+def test_a_paused_run_ends_when_it_is_interrupted(stage: Stage) -> None:
+    stage.room = lambda: Room(free=0, total=10**12)
+    stage.inbox.post(Interrupted(signal="SIGINT"), after=5000)
+    end = stage.run(cells(2))
+    assert end.interrupted
+    assert end.progress.states == {"pending": 2}
+    assert stage.engine.opened == []
+
+
+@pytest.mark.parametrize("method", ["keep", "draft", "__init__"])
+def test_a_write_that_the_disk_refuses_costs_no_try_and_ends_no_run(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    real = getattr(AttemptFolder, method)
+    began, refused = stage.clock(), []
+
+    def refuses(self: AttemptFolder, *given: Any) -> Any:
+        if stage.clock() - began < 200 and len(refused) < 50:
+            refused.append(method)
+            raise FULL
+        return real(self, *given)
+
+    monkeypatch.setattr(AttemptFolder, method, refuses)
+    end = stage.run(cells(3))
+    assert end.progress.states == {"success": 3}
+    assert not end.broken
+    assert 200 < end.seconds < 600
+    assert len(refused) < 25
+    assert {one.tries for one in stage.ledger.cells()} == {1}
+    assert stage.warnings("the disk of the results is full")
+
+
+def test_a_full_disk_of_a_host_stops_that_host_alone(stage: Stage) -> None:
+    failure = Failure(stage="benchmark", kind="disk_full", message="no room", retryable=True)
+    stage.engine.far = ("lab1",)
+    far = Device(kind="cpu", index=0, host="lab1")
+    began = stage.clock()
+
+    def script(slot: SlotId, order: Order) -> Sequence[tuple[float, SlotEvent]]:
+        if stage.engine.specs[slot].host and stage.clock() - began < 100:
+            return [(1, Failed(slot=slot, attempt=order.attempt, failure=failure))]
+        return good(slot, order)
+
+    stage.engine.script = script
+    stage.inbox.post(HostReady(host="lab1", devices=(far,), slots=1, threads=1))
+    end = stage.run(cells(30))
+    assert end.progress.states == {"success": 30}
+    (said,) = stage.warnings("the disk of lab1 is full")
+    assert "left alone" in said
+    hosts = [spec.host for spec in stage.engine.opened]
+    assert hosts.count("lab1") == 3

@@ -1,0 +1,169 @@
+"""Devices that a person drains or removes while a run goes on, and adds again, in virtual time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from benchfleet.engines.base import Started
+from benchfleet.runner.orders.orders import STOP_GRACE
+from stage import GPUS, Stage, cells, good
+
+from .conftest import Person, said
+
+
+def slots_over_time(stage: Stage) -> Callable[[], list[tuple[float, set[str]]]]:
+    """Follows which devices have a slot."""
+    seen: list[tuple[float, set[str]]] = []
+    real = stage.watch
+
+    def watch(notice: Any, progress: Any) -> None:
+        real(notice, progress)
+        taken = {d.label for s in stage.engine.specs.values() for d in s.devices}
+        seen.append((stage.clock() - stage.inbox.began, taken))
+
+    stage.watch = watch  # type: ignore[method-assign]
+    return lambda: seen
+
+
+def test_a_drained_device_finishes_its_cell_and_gets_no_other(stage: Stage, person: Person) -> None:
+    seen = slots_over_time(stage)
+    person.asks(3, "drain", "cpu:1")
+    end = stage.run(cells(6))
+    assert end.progress.states == {"success": 6}
+    assert not stage.said("cell_released")
+    assert [taken for at, taken in seen() if 12 < at < 45] != []
+    assert all(taken == {"cpu:0"} for at, taken in seen() if 12 < at < 45)
+    assert said(stage)[0].startswith("cpu:1 is drained; it is free when ")
+    assert said(stage)[1] == "cpu:1 is free: no slot is on it any more"
+    (answer,) = person.answers
+    assert not answer.refused
+    assert [slot.state for slot in answer.slots] == ["load", "load, then let go"] or [
+        slot.state for slot in answer.slots
+    ] == ["benchmark", "benchmark, then let go"]
+
+
+def test_draining_now_gives_the_cell_back_with_its_samples(stage: Stage, person: Person) -> None:
+    person.asks(5, "drain", "cpu:1", now=True)
+    end = stage.run(cells(4, tries=1))
+    assert end.progress.states == {"success": 4}
+    (released,) = stage.said("cell_released")
+    assert released.data["samples"] == 1
+    assert "after the sample at hand" in said(stage)[0]
+
+
+def test_a_cell_that_does_not_stop_is_ended_and_goes_on_elsewhere(
+    stage: Stage, person: Person
+) -> None:
+    first: list[str] = []
+
+    def hangs_once(slot: Any, order: Any) -> Any:
+        if not first:
+            first.append(slot)
+        if slot == first[0]:
+            return [(0, Started(slot=slot, attempt=order.attempt, stage="benchmark"))]
+        return good(slot, order)
+
+    stage.engine.script = hangs_once
+    stage.engine.stop = lambda slot, attempt: None  # type: ignore[method-assign]
+    person.asks(5, "drain", "cpu:0", now=True)
+    end = stage.run(cells(3))
+    assert end.progress.states == {"success": 3}
+    (released,) = stage.said("cell_released")
+    assert released.message == f"it did not stop within {STOP_GRACE:g} s"
+
+
+def test_a_cell_that_only_loads_is_given_back_at_once(stage: Stage, person: Person) -> None:
+    def loads_long(slot: Any, order: Any) -> Any:
+        if stage.clock() - stage.inbox.began < 1:
+            return [(0, Started(slot=slot, attempt=order.attempt, stage="load"))]
+        return good(slot, order)
+
+    stage.engine.script = loads_long
+    person.asks(5, "drain", "cpu:0", "cpu:1", now=True)
+    person.asks(9, "add", "cpu:0")
+    end = stage.run(cells(2))
+    assert end.progress.states == {"success": 2}
+    assert [notice.data["samples"] for notice in stage.said("cell_released")] == [0, 0]
+
+
+def test_a_run_whose_devices_are_all_drained_waits_and_goes_on_when_one_is_added(
+    stage: Stage, person: Person
+) -> None:
+    person.asks(3, "drain", "cpu:0", "cpu:1")
+    person.asks(500, "add", "cpu:1")
+    end = stage.run(cells(4))
+    assert end.progress.states == {"success": 4}
+    assert end.seconds > 500
+    (waits,) = [text for text in stage.warnings() if "wait for slots" in text]
+    assert waits.startswith("2 cells wait for slots: `benchfleet slots add cpu:0 cpu:1`")
+    assert {spec.devices[0].index for spec in stage.engine.opened[2:]} == {1}
+
+
+def test_a_run_whose_devices_are_all_removed_ends_and_says_why(
+    stage: Stage, person: Person
+) -> None:
+    person.asks(3, "remove", "cpu:0", "cpu:1")
+    end = stage.run(cells(4))
+    assert end.progress.states == {"success": 2, "pending": 2}
+    assert {why for _, why in end.impossible} == {"no device is left that a slot starts on"}
+
+
+def test_a_removed_device_is_left_out_of_later_runs_until_it_is_added(
+    stage: Stage, person: Person
+) -> None:
+    person.asks(3, "remove", "cpu:1")
+    stage.run(cells(4))
+    stage.engine.opened.clear()
+    person.asks(100, "add", "cpu:1")
+    stage.run(cells(12))
+    assert [spec.devices[0].index for spec in stage.engine.opened][:1] == [0]
+    assert "cpu:1 is left out: it was removed" in stage.warnings()[-1]
+    stage.engine.opened.clear()
+    person._due.clear()
+    person.asks(1, "add", "cpu:1")
+    stage.run(cells(20))
+    stage.engine.opened.clear()
+    stage.run(cells(24))
+    assert {spec.devices[0].index for spec in stage.engine.opened} == {0, 1}
+
+
+def test_a_run_of_which_every_device_was_removed_before_ends_at_once(
+    stage: Stage, person: Person
+) -> None:
+    person.asks(3, "remove", "cpu:0", "cpu:1")
+    stage.run(cells(4))
+    stage.engine.opened.clear()
+    end = stage.run(cells(4))
+    assert "removed" in end.broken
+    assert not stage.engine.opened
+
+
+def test_draining_now_hurries_a_device_that_is_being_drained(stage: Stage, person: Person) -> None:
+    person.asks(2, "drain", "cpu:1")
+    person.asks(5, "drain", "cpu:1", now=True)
+    end = stage.run(cells(4))
+    assert end.progress.states == {"success": 4}
+    assert len(stage.said("cell_released")) == 1
+
+
+def test_a_device_added_again_while_its_cell_runs_keeps_its_slot(
+    stage: Stage, person: Person
+) -> None:
+    person.asks(2, "drain", "cpu:1")
+    person.asks(5, "add", "cpu:1")
+    end = stage.run(cells(6))
+    assert end.progress.states == {"success": 6}
+    assert len(stage.engine.opened) == 2
+    assert "is free" not in " ".join(said(stage)[1:])
+
+
+def test_a_cell_over_two_gpus_waits_for_the_one_that_was_drained(
+    stage: Stage, person: Person
+) -> None:
+    person.asks(3, "drain", "gpu:1")
+    person.asks(300, "add", "gpu:1")
+    end = stage.run(cells(2, gpus=2), GPUS)
+    assert end.progress.states == {"success": 2}
+    assert end.seconds > 300
+    assert any("1 cell waits for slots" in text for text in stage.warnings())

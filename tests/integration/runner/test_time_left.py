@@ -1,0 +1,114 @@
+"""The time that is left of a run, and the type of device that it goes by, in virtual time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from benchfleet.domain.attempt import Outcome, RunnerId
+from benchfleet.domain.cell import Cell
+from benchfleet.domain.resource import Device, Offer
+from benchfleet.engines.base import HostReady, Order, SlotEvent, SlotId
+from benchfleet.runner.progress import Notice, Progress
+from benchfleet.runner.slots.place import Pool
+from benchfleet.testing.samples import sample_cell
+from stage import CPU, Stage, cells
+
+from .timed import GB, ended_before, lasting
+
+
+def test_the_time_left_is_told_with_its_spread_and_counts_what_was_reused_as_done(
+    stage: Stage,
+) -> None:
+    repeats = [sample_cell(repeat=number, repeats=True) for number in range(12)]
+    ended_before(stage, repeats[:4], {})
+    told: list[tuple[float, float]] = []
+
+    def look(notice: Notice, progress: Progress) -> None:
+        left = progress.seconds_left(stage.clock())
+        if left is not None:
+            told.append((stage.clock() - began, left))
+
+    stage.watch = look  # type: ignore[method-assign]
+    began = stage.clock()
+    stage.engine.script = lasting({})
+    end = stage.run(repeats, CPU)
+    assert end.progress.reused == 4
+    for at, left in told:
+        assert left == pytest.approx(end.seconds - at, abs=3)
+    assert len(told) > 8
+
+
+def test_the_time_left_knows_that_other_runners_share_the_work(stage: Stage) -> None:
+    repeats = [sample_cell(repeat=number, repeats=True) for number in range(12)]
+    ended_before(stage, repeats[:4], {})
+    stage.ledger.enroll(repeats)
+    stage.ledger.claim(RunnerId("other"), Offer(), 2)
+    told: list[float] = []
+
+    def look(notice: Notice, progress: Progress) -> None:
+        if (left := progress.seconds_left(stage.clock())) is not None:
+            told.append(left)
+
+    stage.watch = look  # type: ignore[method-assign]
+    stage.engine.script = lasting({})
+    stage.run(repeats, CPU)
+    assert told[0] == pytest.approx((8 * 10 - 2 * 4) / 4, abs=3)  # four slots for eight cells
+
+
+def on_two_types(stage: Stage, seconds: Mapping[str, float], cells: Sequence[Cell]) -> None:
+    """Cells of one kind, for one slot here and three of another type in a lab: each takes as long
+    as its device's type says, as two did before."""
+    stage.keeps, stage.renew_every, stage.engine.far = False, 20.0, ("lab",)
+
+    def script(slot: SlotId, order: Order) -> Sequence[tuple[float, SlotEvent]]:
+        device = stage.engine.specs[slot].devices[0]
+        return lasting({order.cell.workload.name: seconds[device.type]})(slot, order)
+
+    stage.engine.script = script
+    lab = tuple(Device(kind="gpu", index=n, name="slow", memory=GB, host="lab") for n in range(3))
+    stage.inbox.post(HostReady(host="lab", devices=lab, slots=3, threads=1, provenance={}))
+    known = [replace(cells[0], repeat=100 + n) for n in range(4)]
+    stage.ledger.enroll(known)
+    claims = stage.ledger.claim(RunnerId("before"), Offer(gpus=9, vram=10**12), 4)
+    for claim, (name, takes) in zip(claims, [*seconds.items()] * 2, strict=True):
+        spent = {"benchmark": takes}
+        outcome = Outcome(state="success", digest="d", seconds=spent, device_type=name)
+        stage.ledger.finish(claim.lease, outcome)
+
+
+@pytest.mark.parametrize("gpus", [0, 1])
+def test_the_time_left_knows_how_fast_each_type_of_device_is(stage: Stage, gpus: int) -> None:
+    wanted = [sample_cell(repeat=n, repeats=True, gpus=gpus) for n in range(60)]
+    here = "cpu" if gpus else "fast"  # what needs a GPU is done by the others alone
+    on_two_types(stage, {here: 10.0, "slow": 60.0}, wanted)
+    told: list[tuple[float, float, float]] = []
+
+    def look(notice: Notice, progress: Progress) -> None:
+        if progress.outlook is not None and len(progress.slots) == 4 - gpus:
+            now = stage.clock()
+            left = progress.seconds_left(now) or 0.0
+            told.append((now - began, left, progress.outlook.spread))
+
+    stage.watch, began = look, stage.clock()  # type: ignore[method-assign]
+    pool = Device(kind="gpu", index=0, name="fast", memory=GB)
+    end = stage.run(wanted, Pool(devices=(CPU.devices[0] if gpus else pool,), slots=1))
+    assert end.progress.states == {"success": 60}
+    for at, left, spread in told:
+        assert left == pytest.approx(end.seconds - at, abs=45)
+        assert spread < 60
+    assert len(told) > 50
+
+
+def test_a_result_keeps_the_type_of_its_device(stage: Stage, tmp_path: Path) -> None:
+    device = Device(kind="gpu", index=0, name="NVIDIA H100", memory=80 * GB)
+    stage.run(cells(1, gpus=1), Pool(devices=(device,), slots=1))
+    (record,) = stage.ledger.cells()
+    assert record.outcome is not None
+    assert record.outcome.device_type == "NVIDIA H100"
+    again = replace(record.outcome, device_type="")
+    assert "device_type" not in again.to_dict()
+    assert Outcome.from_dict(record.outcome.to_dict()) == record.outcome
