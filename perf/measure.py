@@ -68,6 +68,15 @@ def seconds(command: Sequence[str], **named: Any) -> float:
     return took
 
 
+def bare_step(steps: int = 1_000_000) -> float:
+    """Seconds of CPU for one step of a bare loop: what this machine is worth at the moment."""
+    kept = dict[int, int]()
+    began = time.process_time()
+    for step in range(steps):
+        kept[step & 1023] = step
+    return (time.process_time() - began) / steps
+
+
 @contextmanager
 def folder(arguments: argparse.Namespace) -> Iterator[Path]:
     """An empty folder that is gone afterwards."""

@@ -1,0 +1,185 @@
+"""A run on simulated slots, whose own time and memory are told from what the simulation takes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+from measure import bare_step
+
+KINDS = 1000  # of cells, that differ in more than their repeat
+EVERY, STEPS = 100, 10_000  # cells between two pieces of the bare loop, and steps in each
+
+
+def simulated(slots: int, cells: int, work: Path, *, before: int, most: int) -> dict[str, Any]:
+    """One run on simulated slots, of which `before` cells have ended, until `most` more have."""
+    import random
+
+    from parts import BARE, LEDGER, RUNNER, SIMULATION, Metered, MeteredTurns, Parts
+
+    from benchfleet.domain.attempt import RunnerId
+    from benchfleet.domain.resource import Device
+    from benchfleet.engines.base import SlotSpec
+    from benchfleet.ledger.sqlite.ledger import SqliteLedger
+    from benchfleet.results.layout import Layout
+    from benchfleet.runner.devices.here import Here
+    from benchfleet.runner.disk import Disk
+    from benchfleet.runner.loop import Runner
+    from benchfleet.runner.means import Means
+    from benchfleet.runner.parts import Parts as RunnerParts
+    from benchfleet.runner.slots.place import Pool
+    from benchfleet.runner.trying.leases import LeaseKeeper
+    from benchfleet.runner.waiting.agenda import Agenda
+    from benchfleet.testing.samples import sample_cell
+    from benchfleet.testing.simulation.disk import NoFolder
+    from benchfleet.testing.simulation.engine import SimulatedEngine
+    from benchfleet.testing.simulation.hosts import Nature, SimulatedHost
+    from benchfleet.testing.simulation.process import VirtualInbox
+    from benchfleet.testing.simulation.turns import Gate, VirtualEvent
+
+    devices = tuple(Device(kind="cpu", index=number) for number in range(slots))
+    parts = Parts()
+    turns, began = MeteredTurns(parts), _memory()
+    kinds = [sample_cell(n, repeats=True) for n in range(min(cells, KINDS))]
+    declared = [replace(kinds[n % KINDS], repeat=n // KINDS) for n in range(cells)]  # parts shared
+    inbox = VirtualInbox(turns, lambda what: None)
+    told = _Told(parts, inbox, most, cells - before, slots)
+
+    class Engine(SimulatedEngine):
+        def open(self, spec: SlotSpec) -> None:
+            told.memory.setdefault("surveyed", _memory())
+            super().open(spec)
+
+    engine = Engine(
+        post=inbox.post,
+        later=turns.later,
+        hosts=[SimulatedHost(name="", devices=devices, slots=slots)],
+        natures=_Alike(Nature(samples=1, load=1.0, each=30.0)),
+        chance=random.Random(1),
+    )
+    opened = SqliteLedger(work / "ledger.db", campaign="scale", clock=turns.clock)
+    with closing(opened) as ledger:
+        ledger.enroll(declared)
+        _end(ledger, before)
+        metered: Any = Metered(ledger, LEDGER, parts)
+        runner = Runner(
+            RunnerParts(
+                Means(
+                    runner=RunnerId("r"),
+                    here=Here(pool=Pool(devices=devices, slots=slots)),
+                    ledger=metered,
+                    keeper=LeaseKeeper(
+                        metered,
+                        lambda lease: None,
+                        lambda error: None,
+                        clock=turns.now,
+                        ending=VirtualEvent(turns),
+                        thread=lambda target, **named: turns.strand(Gate(), target),
+                    ),
+                    engine=cast(Any, Metered(engine, SIMULATION, parts)),
+                    inbox=inbox,
+                    layout=Layout(work / "results"),
+                    random=lambda: 1.0,
+                ),
+                Agenda(cells=declared),
+                Disk(folder=NoFolder, publish_all=lambda moves: [None] * len(moves)),
+                observer=told,
+            )
+        )
+        parts.begin()
+        end = runner.run()
+        took = told.took()
+    if most >= cells and +Counter(end.progress.states) != {"success": cells}:
+        raise SystemExit(f"not all of it ended well: {end.progress.states}")
+    return {
+        "cell": (cell := took[RUNNER] + took[LEDGER]),
+        "steps": cell / (bare := took[BARE] * EVERY / STEPS),
+        "loop": took[RUNNER],
+        "ledger": took[LEDGER],
+        "simulation": took[SIMULATION],
+        "begin": told.begin,
+        "bare": bare,
+        "waiting": (told.memory["surveyed"] - began) / cells,
+        "slot": (told.memory["busy"] - told.memory["surveyed"]) / slots,
+        "ended": (told.memory["last"] - told.memory["from"]) / told.counted,
+        "whole": float(_memory() - began),
+    }
+
+
+class _Told:
+    """Watches a run: from when it knows how long cells take until the last of those that count."""
+
+    def __init__(self, parts: Any, inbox: Any, most: int, left: int, slots: int) -> None:
+        self._parts, self._inbox, self._most, self._slots = parts, inbox, most, slots
+        self._last, self._done, self._begun = min(most, left), 0, 0
+        # Until every kind of cell was seen some times, what waits is ranked anew again and again.
+        self._from = min(self._last // 2, 8 * KINDS)
+        self.counted = self._last - self._from
+        self.begin = 0.0
+        self.memory: dict[str, int] = {}  # bytes at moments
+        self._took: dict[str, float] = {}
+
+    def __call__(self, notice: Any, progress: Any) -> None:
+        if notice.kind == "cell_started":
+            self._begun += 1
+            if self._begun == self._slots:
+                self.memory["busy"] = _memory()
+        if notice.kind != "cell_done":
+            return
+        self._done += 1
+        if self._done in (1, self._from):
+            took = self._parts.end()
+            self.begin += took["runner"] + took["ledger"]
+            if self._done == self._from:
+                self.memory["from"] = _memory()
+            self._parts.begin()
+        elif self._done < self._last and self._done % EVERY == 0:
+            before = self._parts.enter("bare")
+            bare_step(STEPS)
+            self._parts.enter(before)
+        elif self._done == self._last:
+            self.memory["last"] = _memory()
+            self._took = self._parts.end()
+            self._parts.begin()
+            if self._done == self._most:
+                from benchfleet.runner.inbox import Interrupted
+
+                self._inbox.post(Interrupted(signal="SIGINT"))
+
+    def took(self) -> dict[str, float]:
+        """Seconds of CPU for each of those cells."""
+        return {part: took / self.counted for part, took in self._took.items()}
+
+
+def _end(ledger: Any, count: int) -> None:
+    """Have so many cells end well, as if a runner had run them before."""
+    from benchfleet.domain.attempt import Outcome, RunnerId
+    from benchfleet.domain.resource import Offer
+
+    while count > 0:
+        for claim in (claims := ledger.claim(RunnerId("before"), Offer(), min(count, 1000))):
+            seconds = {"load": 1.0, "benchmark": 30.0}
+            outcome = Outcome(state="success", digest="d", seconds=seconds, device_type="cpu")
+            ledger.finish(claim.lease, outcome)
+        count -= len(claims)
+
+
+class _Alike(dict[str, Any]):
+    """The same nature for every cell."""
+
+    def __init__(self, nature: Any) -> None:
+        super().__init__()
+        self._nature = nature
+
+    def __missing__(self, fingerprint: str) -> Any:
+        return self._nature
+
+
+def _memory() -> int:
+    """Bytes that this process has in memory."""
+    import psutil
+
+    return int(psutil.Process().memory_info().rss)
