@@ -1,36 +1,20 @@
-"""lm-eval's data from a hub on loopback: fetched once for a host, and told of where they cannot be.
-
-The hub is a small fake that speaks the few requests which `datasets` makes for a repository of
-one file, for those alone who have the token; the client is the real one.
-"""
+"""lm-eval's data from a hub on loopback: fetched once for a host, or told what to do."""
 
 from __future__ import annotations
 
-import hashlib
 import json
-import os
-import re
 import subprocess
 import sys
-import threading
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
 
 import pytest
+
+from hubs import TOKEN, DatasetHub, client_of, serving
 
 pytest.importorskip("lm_eval")
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "recall"
-COMMIT = "0123456789abcdef0123456789abcdef01234567"
-TOKEN = "hf_secretsecretsecret"  # noqa: S105 - of the fake alone
-API = "/api/datasets/org/Rows"
-FILE = "test.jsonl"
-ROWS = b"".join(
-    json.dumps({"context": f"K{n} " * 8, "question": "?K", "answer": n % 10}).encode() + b"\n"
-    for n in range(6)
-)
 TASK = """\
 include: EXAMPLES/tasks/recall_choice.yaml
 task: rows
@@ -39,124 +23,16 @@ dataset_kwargs: {}
 """
 
 
-class Hub(ThreadingHTTPServer):
-    """Serves org/Rows; notes who asked for what."""
-
-    daemon_threads = True
-
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), Handler)
-        self.asked: list[tuple[str, str]] = []  # client, request
-        self.others = threading.Event()  # a second client has asked: the rows wait for it
-        self.fetching = threading.Event()  # the rows were asked for
-        self.hold = 0.0  # seconds that the rows wait at most
-        self.break_off = False  # whether the rows end in the middle
-
-    @property
-    def address(self) -> str:
-        return f"http://127.0.0.1:{self.server_port}"
-
-    def fetches(self) -> int:
-        return [request for _, request in self.asked].count(f"GET {FILE}")
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that was killed while it read is part of the test."""
-
-
-class Handler(BaseHTTPRequestHandler):
-    server: Hub
-    protocol_version = "HTTP/1.1"
-
-    def log_message(self, format: str, *arguments: Any) -> None:
-        pass
-
-    def do_HEAD(self) -> None:
-        self._serve()
-
-    def do_GET(self) -> None:
-        self._serve()
-
-    def do_POST(self) -> None:
-        self.rfile.read(int(self.headers["Content-Length"] or 0))
-        self._serve()
-
-    def _serve(self) -> None:
-        path = self.path.partition("?")[0]
-        repository, _, place = path.partition("/resolve/")
-        file = place.partition("/")[2]
-        self._note(file or path)
-        if self.headers["Authorization"] != f"Bearer {TOKEN}":
-            self._answer(401, b"", "X-Error-Code", "GatedRepo")
-        elif repository == "/datasets/org/Rows" and file == FILE:
-            self._rows()
-        elif file or not path.startswith(API):
-            self._answer(404, b"", "X-Error-Code", "EntryNotFound")
-        elif path.startswith(f"{API}/tree"):
-            entry = {"type": "file", "path": FILE, "size": len(ROWS), "oid": _etag()}
-            self._answer(200, json.dumps([entry]).encode())
-        else:
-            about = {"id": "org/Rows", "sha": COMMIT, "siblings": [{"rfilename": FILE}]}
-            self._answer(200, json.dumps({**about, "tags": [], "private": False}).encode())
-
-    def _note(self, what: str) -> None:
-        named = re.search(r"client/(\w+)", self.headers["User-Agent"])
-        client = named[1] if named else ""  # not every request says
-        self.server.asked.append((client, f"{self.command} {what}"))
-        if len({one for one, _ in self.server.asked if one}) > 1:
-            self.server.others.set()
-
-    def _rows(self) -> None:
-        if self.command == "GET":
-            self.server.fetching.set()
-            self.server.others.wait(self.server.hold)
-        data = ROWS[: len(ROWS) // 2] if self.server.break_off else ROWS
-        self._answer(200, data, "ETag", f'"{_etag()}"', length=len(ROWS))
-        self.close_connection = self.server.break_off
-
-    def _answer(self, status: int, data: bytes, *header: str, length: int | None = None) -> None:
-        self.send_response(status)
-        if header:
-            self.send_header(*header)
-        self.send_header("X-Repo-Commit", COMMIT)
-        self.send_header("Content-Length", str(len(data) if length is None else length))
-        self.end_headers()
-        if self.command != "HEAD":
-            self.wfile.write(data)
-
-
-def _etag() -> str:
-    return hashlib.sha1(ROWS, usedforsecurity=False).hexdigest()
+@pytest.fixture
+def hub() -> Iterator[DatasetHub]:
+    hub = DatasetHub()
+    with serving(hub):
+        yield hub
 
 
 @pytest.fixture
-def hub() -> Iterator[Hub]:
-    server = Hub()
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    yield server
-    server.others.set()
-    server.shutdown()
-    server.server_close()
-    thread.join()
-
-
-@pytest.fixture
-def environ(hub: Hub, tmp_path: Path) -> dict[str, str]:
-    kept = {
-        name: value
-        for name, value in os.environ.items()
-        if not name.startswith(("HF_", "TRANSFORMERS_"))
-    }
-    return {
-        **kept,
-        "HF_ENDPOINT": hub.address,
-        "HF_HOME": str(tmp_path / "hf"),
-        "HF_TOKEN": TOKEN,
-        "XDG_CACHE_HOME": str(tmp_path / "cache"),
-        "HF_HUB_ETAG_TIMEOUT": "60",
-        "HF_HUB_DOWNLOAD_TIMEOUT": "60",
-        "NO_PROXY": "*",
-    }
+def environ(hub: DatasetHub, tmp_path: Path) -> dict[str, str]:
+    return {**client_of(hub, tmp_path), "HF_TOKEN": TOKEN}
 
 
 BUILD = """\
@@ -212,7 +88,7 @@ def _end(process: subprocess.Popen[str]) -> str:
     return said.splitlines()[-1]
 
 
-def test_one_fetches_the_data_while_the_other_asks_the_hub_nothing(hub: Hub, build: Build):
+def test_one_fetches_the_data_while_the_other_asks_the_hub_nothing(hub: DatasetHub, build: Build):
     hub.hold = 60.0
     first = build("one")
     assert hub.fetching.wait(60)
@@ -225,7 +101,7 @@ def test_one_fetches_the_data_while_the_other_asks_the_hub_nothing(hub: Hub, bui
     assert hub.fetches() == 1
 
 
-def test_where_the_one_who_fetches_is_killed_the_other_goes_on(hub: Hub, build: Build):
+def test_where_the_one_who_fetches_is_killed_the_other_goes_on(hub: DatasetHub, build: Build):
     hub.hold = 60.0
     first = build("one")
     assert hub.fetching.wait(60)
@@ -238,7 +114,7 @@ def test_where_the_one_who_fetches_is_killed_the_other_goes_on(hub: Hub, build: 
     assert hub.fetches() == 2
 
 
-def test_data_of_the_cache_are_used_offline(hub: Hub, build: Build):
+def test_data_of_the_cache_are_used_offline(hub: DatasetHub, build: Build):
     assert _end(build()) == "6"
     hub.asked.clear()
     assert _end(build(HF_DATASETS_OFFLINE="1")) == "6"
@@ -249,7 +125,7 @@ def test_data_of_the_cache_are_used_offline(hub: Hub, build: Build):
     "variable", ["HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE", "TRANSFORMERS_OFFLINE"]
 )
 def test_offline_the_missing_data_set_is_named_with_what_to_do(
-    hub: Hub, build: Build, tasks: Path, variable: str
+    hub: DatasetHub, build: Build, tasks: Path, variable: str
 ):
     with (tasks / "rows.yaml").open("a") as file:
         file.write("dataset_name: easy\n")
@@ -276,7 +152,7 @@ def test_data_that_are_not_for_this_user_say_so(build: Build):
     assert "somebody" not in said
 
 
-def test_a_fetch_that_breaks_off_may_be_tried_again(hub: Hub, build: Build):
+def test_a_fetch_that_breaks_off_may_be_tried_again(hub: DatasetHub, build: Build):
     hub.break_off = True
     said = _end(build())
     assert said.startswith("dataset_missing True fetching the data set org/Rows of rows broke off")
@@ -321,7 +197,7 @@ def _run(folder: Path, environ: dict[str, str], *words: str, code: int = 0) -> s
 
 @pytest.mark.usefixtures("tasks")
 def test_two_slots_fetch_once_and_tell_the_token_nowhere(
-    hub: Hub, environ: dict[str, str], tmp_path: Path
+    hub: DatasetHub, environ: dict[str, str], tmp_path: Path
 ):
     _run(tmp_path, environ, "run", "study.yaml", "--cpu-slots", "2")
     assert hub.fetches() == 1
@@ -350,7 +226,7 @@ def test_a_cell_whose_failure_speaks_of_the_token_tells_it_nowhere(
 
 @pytest.mark.usefixtures("tasks")
 def test_offline_a_campaign_whose_data_are_missing_is_refused_before_it_runs(
-    hub: Hub, environ: dict[str, str], tmp_path: Path
+    hub: DatasetHub, environ: dict[str, str], tmp_path: Path
 ):
     alone = {**environ, "HF_HUB_OFFLINE": "1"}
     said = _run(tmp_path, alone, "run", "study.yaml", "--cpu-slots", "1", code=2)

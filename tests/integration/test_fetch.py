@@ -1,176 +1,31 @@
-"""Fetching models from a hub on loopback, by processes that share a host.
-
-The hub is a small fake that speaks the few requests which huggingface_hub makes; the client is
-the real one, in processes of their own, since it reads its environment when it is imported.
-"""
+"""Fetching models from a hub on loopback, by processes that share a host."""
 
 from __future__ import annotations
 
-import hashlib
-import json
-import os
 import subprocess
 import sys
-import threading
-from collections import Counter
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from benchfleet.errors import CellFailure
 from benchfleet.models.fetch import declared_digest, fetched_folder, wanted
+from hubs import COMMIT, FILES, TOKEN, ModelHub, client_of, serving
 
-COMMIT = "0123456789abcdef0123456789abcdef01234567"
-TOKEN = "hf_secretsecretsecret"  # noqa: S105 - of the fake alone
-FILES = {
-    "config.json": b'{"model_type": "llama"}',
-    "model.safetensors": bytes(range(256)) * 4096,
-    "pytorch_model.bin": b"the same weights again",
-    "tokenizer.json": b"{}",
-    "README.md": b"read me",
-    "original/consolidated.00.pth": b"and again",
-}
 NEEDED = ["config.json", "model.safetensors", "tokenizer.json"]
 
 
-class Hub(ThreadingHTTPServer):
-    """Serves org/tiny, and org/gated to who has the token; counts what it is asked."""
-
-    daemon_threads = True
-
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), Handler)
-        self.asked: Counter[str] = Counter()
-        self.break_off = 0  # answers with the weights to cut short
-        self.hold = threading.Event()  # weights wait for it
-        self.hold.set()
-        self.holding = threading.Event()  # weights were asked for
-        self.lock = threading.Lock()
-
-    @property
-    def address(self) -> str:
-        return f"http://127.0.0.1:{self.server_port}"
-
-    def fetched(self, name: str) -> int:
-        return self.asked[f"GET {name}"]
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that was killed while it read is part of the test."""
-
-
-class Handler(BaseHTTPRequestHandler):
-    server: Hub
-    protocol_version = "HTTP/1.1"
-
-    def log_message(self, format: str, *arguments: Any) -> None:
-        pass
-
-    def do_HEAD(self) -> None:
-        self._serve()
-
-    def do_GET(self) -> None:
-        self._serve()
-
-    def _serve(self) -> None:
-        path = self.path.partition("?")[0]
-        api = path.startswith("/api/models/")
-        name, _, rest = path.removeprefix("/api/models").strip("/").partition("/resolve/")
-        parts = path.strip("/").split("/")
-        name = "/".join(parts[2:4] if api else parts[:2])
-        if name == "org/odd":
-            self._refuse(400, "")
-        elif name not in ("org/tiny", "org/gated"):
-            self._refuse(401, "RepoNotFound")
-        elif api and parts[4] == "revision":
-            known = parts[5] in ("main", COMMIT)
-            self._json({"sha": COMMIT, "id": name}) if known else self._refuse(
-                404, "RevisionNotFound"
-            )
-        elif name == "org/gated" and self.headers["Authorization"] != f"Bearer {TOKEN}":
-            self._refuse(401, "GatedRepo")
-        elif api:
-            self._json(
-                [
-                    {"type": "file", "path": file, "size": len(data), "oid": _etag(data)}
-                    for file, data in FILES.items()
-                ]
-            )
-        else:
-            self._file(rest.partition("/")[2])
-
-    def _file(self, file: str) -> None:
-        data = FILES[file]
-        with self.server.lock:
-            self.server.asked[f"{self.command} {file}"] += 1
-        if file == "model.safetensors" and self.command == "GET":
-            self.server.holding.set()
-            self.server.hold.wait(60)
-        start = 0
-        if asked := self.headers["Range"]:
-            start = int(asked.removeprefix("bytes=").partition("-")[0])
-        self.send_response(206 if asked else 200)
-        self.send_header("ETag", f'"{_etag(data)}"')
-        self.send_header("X-Repo-Commit", COMMIT)
-        self.send_header("Accept-Ranges", "bytes")
-        if asked:
-            self.send_header("Content-Range", f"bytes {start}-{len(data) - 1}/{len(data)}")
-        self.send_header("Content-Length", str(len(data) - start))
-        self.end_headers()
-        if self.command == "GET":
-            with self.server.lock:
-                cut = file == "model.safetensors" and self.server.break_off > 0
-                self.server.break_off -= cut
-            self.wfile.write(data[start : len(data) // 2] if cut else data[start:])
-            self.close_connection = cut
-
-    def _json(self, value: Any) -> None:
-        data = json.dumps(value).encode()
-        self.send_response(200)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(data)))
-        self.end_headers()
-        self.wfile.write(data)
-
-    def _refuse(self, status: int, code: str) -> None:
-        self.send_response(status)
-        self.send_header("X-Error-Code", code)
-        self.send_header("X-Error-Message", "refused")
-        self.send_header("Content-Length", "0")
-        self.end_headers()
-
-
-def _etag(data: bytes) -> str:
-    return hashlib.sha1(data, usedforsecurity=False).hexdigest()
+@pytest.fixture
+def hub() -> Iterator[ModelHub]:
+    hub = ModelHub()
+    with serving(hub):
+        yield hub
 
 
 @pytest.fixture
-def hub() -> Iterator[Hub]:
-    server = Hub()
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    yield server
-    server.hold.set()
-    server.shutdown()
-    server.server_close()
-    thread.join()
-
-
-@pytest.fixture
-def environ(hub: Hub, tmp_path: Path) -> dict[str, str]:
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("HF_")}
-    return {
-        **kept,
-        "HF_ENDPOINT": hub.address,
-        "HF_HOME": str(tmp_path / "hf"),
-        "XDG_CACHE_HOME": str(tmp_path / "cache"),
-        "HF_HUB_DISABLE_TELEMETRY": "1",
-        "HF_HUB_ETAG_TIMEOUT": "60",
-        "HF_HUB_DOWNLOAD_TIMEOUT": "60",
-        "NO_PROXY": "*",
-    }
+def environ(hub: ModelHub, tmp_path: Path) -> dict[str, str]:
+    return client_of(hub, tmp_path)
 
 
 FETCH = """\
