@@ -1,0 +1,170 @@
+"""Tiny models with random weights, made once each, and adapters that have loaded one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
+from transformers import (
+    BloomConfig,
+    BloomForCausalLM,
+    GPT2Config,
+    GPT2LMHeadModel,
+    Lfm2Config,
+    Lfm2ForCausalLM,
+    LlamaConfig,
+    LlamaForCausalLM,
+    MambaConfig,
+    MambaForCausalLM,
+    MistralConfig,
+    MistralForCausalLM,
+    PreTrainedTokenizerFast,
+)
+
+from benchfleet.domain.cell import AttentionStep, Config, Model
+from benchfleet.models.base import Answer, Prompt
+from benchfleet.models.transformers import TransformersAdapter
+
+DEMO = Path(__file__).parents[3] / "examples" / "recall" / "model"
+SHORT = {"max_new_tokens": 6}
+PROMPTS = [
+    Prompt(context="the quick brown fox jumps over the lazy dog", question=" and then"),
+    Prompt(context="a stitch in time", question=" saves nine, or so they say, does it?"),
+    Prompt(context="to be or not to be, that is the question; whether", question="?"),
+    Prompt(context="", question="nothing came before"),
+    Prompt(context="and nothing comes after"),
+]
+
+
+def save_tokenizer(folder: Path) -> None:
+    """One token a byte, with a BOS before each text."""
+    letters = sorted(pre_tokenizers.ByteLevel.alphabet())
+    vocabulary = {token: place for place, token in enumerate(["<pad>", "<s>", "</s>", *letters])}
+    tokenizer = Tokenizer(models.BPE(vocab=vocabulary, merges=[]))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="<s> $A </s>", special_tokens=[("<s>", 1), ("</s>", 2)]
+    )
+    special = {"bos_token": "<s>", "eos_token": "</s>", "pad_token": "<pad>"}
+    PreTrainedTokenizerFast(tokenizer_object=tokenizer, **special).save_pretrained(folder)
+
+
+SIZES = {
+    "vocab_size": 259,
+    "hidden_size": 32,
+    "intermediate_size": 48,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 512,
+    "initializer_range": 0.3,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+    "pad_token_id": 0,
+}
+
+
+@pytest.fixture(scope="session")
+def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+    """Saves a tiny model of random weights and returns its folder; each kind is made once."""
+    made: dict[str, Path] = {}
+
+    def saved(kind: str = "gqa") -> Path:
+        if kind not in made:
+            torch.manual_seed(0)
+            model: Any
+            if kind == "gqa":
+                model = LlamaForCausalLM(LlamaConfig(**SIZES))
+            elif kind == "short":
+                model = LlamaForCausalLM(LlamaConfig(**{**SIZES, "max_position_embeddings": 48}))
+            elif kind == "sliding":
+                model = MistralForCausalLM(MistralConfig(**SIZES, sliding_window=16))
+            elif kind == "gpt2":
+                model = GPT2LMHeadModel(
+                    GPT2Config(
+                        vocab_size=259,
+                        n_embd=32,
+                        n_layer=2,
+                        n_head=4,
+                        n_positions=512,
+                        bos_token_id=1,
+                        eos_token_id=2,
+                    )
+                )
+            elif kind == "bloom":
+                model = BloomForCausalLM(
+                    BloomConfig(vocab_size=259, hidden_size=32, n_layer=2, n_head=4)
+                )
+            elif kind == "hybrid":
+                layers = ["conv", "full_attention"]
+                model = Lfm2ForCausalLM(Lfm2Config(**SIZES, layer_types=layers))
+            else:
+                model = MambaForCausalLM(
+                    MambaConfig(vocab_size=259, hidden_size=32, num_hidden_layers=1, eos_token_id=2)
+                )
+            folder = tmp_path_factory.mktemp(kind)
+            model.save_pretrained(folder)
+            save_tokenizer(folder)
+            made[kind] = folder
+        return made[kind]
+
+    return saved
+
+
+@pytest.fixture
+def adapter(checkpoint: Callable[..., Path]) -> Iterator[Callable[..., TransformersAdapter]]:
+    """Loads an adapter of a checkpoint by kind or folder, and unloads it in the end."""
+    loaded: list[TransformersAdapter] = []
+
+    def made(source: str | Path = "gqa", **kwargs: Any) -> TransformersAdapter:
+        folder = source if isinstance(source, Path) else checkpoint(source)
+        loaded.append(TransformersAdapter(declared(folder, **kwargs)))
+        loaded[-1].load()
+        return loaded[-1]
+
+    yield made
+    for each in loaded:
+        each.unload()
+
+
+def declared(folder: Path, **kwargs: Any) -> Model:
+    digest = TransformersAdapter.digest(str(folder))
+    return Model(
+        name="m", adapter="transformers", source=str(folder), digest=digest, model_kwargs=kwargs
+    )
+
+
+def config(*steps: tuple[str, dict[str, Any]], everywhere: bool = False) -> Config:
+    built = tuple(AttentionStep(name=name, params=params) for name, params in steps)
+    return Config(name="c", attention=built, everywhere=everywhere)
+
+
+DENSE = config()
+STREAMING = config(("streaming", {"sink_size": 2, "window_size": 5}))
+COMPOSED = config(("local", {"window_size": 3}), ("oracle_top_k", {"heavy_size": 0.2}))
+
+
+def texts(answers: list[Answer]) -> list[str]:
+    return [answer.text for answer in answers]
+
+
+def one_by_one(adapter: TransformersAdapter, prompts, generation=SHORT) -> list[Answer]:
+    return [adapter.answer([prompt], generation)[0] for prompt in prompts]
+
+
+class Watched:
+    """Counts a model's passes and keeps the logits of each."""
+
+    def __init__(self, adapter: TransformersAdapter) -> None:
+        self.lengths: list[tuple[int, int]] = []  # batch and new tokens of each pass
+        self.logits: list[torch.Tensor] = []
+        adapter._loaded.model.register_forward_hook(self._note, with_kwargs=True)
+
+    def _note(self, module, args, kwargs, output) -> None:
+        self.lengths.append(tuple(kwargs["input_ids"].shape))
+        self.logits.append(output.logits.clone())

@@ -1,0 +1,113 @@
+"""What real models answer: prompts cut, stops, sampling, time, memory, and the demo's recall."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from benchfleet.benchmarks.recall import Recall
+from benchfleet.errors import CellFailure
+from benchfleet.models.base import Prompt
+from benchfleet.models.transformers import TransformersAdapter
+
+from .conftest import DEMO, DENSE, PROMPTS, SHORT, config, declared, one_by_one, texts
+
+
+def test_too_long_a_prompt_is_cut_in_the_middle_and_counted(adapter):
+    mine = adapter("short")
+    mine.configure(DENSE)
+    head, tail = "h" * 18, "t" * 18
+    long = Prompt(context=head + "m" * 100 + tail, question="?????")
+    # 48 positions less 5 asked and 6 to answer leave 37: BOS and 18 before, 18 behind.
+    kept = Prompt(context=head + tail, question="?????")
+    (cut,), (short,) = mine.answer([long], SHORT), mine.answer([kept], SHORT)
+    assert cut.text == short.text
+    assert (cut.measures["truncated"], short.measures["truncated"]) == (1.0, 0.0)
+    assert cut.prompt_tokens == 48 - 6
+
+
+def test_an_answer_ends_before_a_stop(adapter):
+    mine = adapter()
+    mine.configure(DENSE)
+    (whole,) = mine.answer(PROMPTS[:1], {"max_new_tokens": 12})
+    stop = whole.text[3:5]
+    (cut,) = mine.answer(PROMPTS[:1], {"max_new_tokens": 12, "stop": [stop]})
+    assert cut.text == whole.text[: whole.text.index(stop)]
+    assert cut.completion_tokens < whole.completion_tokens
+
+
+def test_sampling_is_the_same_in_any_batch_and_differs_by_seed(adapter):
+    mine = adapter()
+    mine.configure(DENSE)
+    hot = {"max_new_tokens": 8, "temperature": 2.0, "top_k": 50}
+    together = texts(mine.answer(PROMPTS, hot))
+    assert texts(one_by_one(mine, PROMPTS, hot)) == together
+    assert texts(mine.answer(PROMPTS, {**hot, "seed": 1})) != together
+
+
+def test_a_wrong_setting_is_named(adapter):
+    mine = adapter()
+    mine.configure(DENSE)
+    with pytest.raises(ValueError, match="no generation setting 'num_beams'"):
+        mine.answer(PROMPTS, {"num_beams": 4})
+
+
+def test_no_prompts_have_no_answers(adapter):
+    mine = adapter()
+    mine.configure(DENSE)
+    assert mine.answer([], SHORT) == []
+
+
+def test_a_batchs_time_is_shared_out_evenly(checkpoint):
+    ticks = iter([100.0, 106.0])
+    mine = TransformersAdapter(declared(checkpoint()), clock=lambda: next(ticks))
+    mine.load()
+    mine.configure(DENSE)
+    assert [answer.seconds for answer in mine.answer(PROMPTS[:3], SHORT)] == [2.0, 2.0, 2.0]
+    mine.unload()
+
+
+def test_memory_that_ends_is_a_failure_to_try_again_and_leaves_nothing_behind(adapter):
+    mine = adapter()
+    mine.configure(DENSE)
+    before = texts(mine.answer(PROMPTS, SHORT))
+
+    def burst(module, args, kwargs) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    hook = mine._loaded.model.register_forward_pre_hook(burst, with_kwargs=True)
+    with pytest.raises(CellFailure) as caught:
+        mine.answer(PROMPTS, SHORT)
+    hook.remove()
+    assert (caught.value.stage, caught.value.kind) == ("benchmark", "oom")
+    assert caught.value.is_retryable
+    assert texts(mine.answer(PROMPTS, SHORT)) == before
+
+
+def test_logits_that_are_no_numbers_are_a_bad_result(adapter):
+    mine = adapter()
+    mine.configure(DENSE)
+    with torch.no_grad():
+        mine._loaded.model.get_output_embeddings().weight[0, 0] = float("nan")
+    with pytest.raises(CellFailure, match="logits are not numbers; load it with another dtype"):
+        mine.answer(PROMPTS, SHORT)
+
+
+def test_the_demo_model_recalls_densely_and_by_the_oracle_but_not_in_a_window(adapter):
+    mine = adapter(DEMO)
+    samples = list(Recall({"samples": 20}).samples("256", seed=1))
+    shares = {}
+    for name, given in {
+        "dense": DENSE,
+        "window": config(("streaming", {"window_size": 16})),
+        "oracle": config(("local", {"window_size": 8}), ("oracle_top_k", {"heavy_size": 8})),
+    }.items():
+        mine.configure(given)
+        answers = mine.answer([sample.prompt for sample in samples], {"max_new_tokens": 1})
+        right = [a.text == s.columns["answer"] for a, s in zip(answers, samples, strict=True)]
+        shares[name] = sum(right) / len(right)
+        density = answers[0].measures["density"]
+        assert density == 1 if name == "dense" else density < 0.1
+    assert shares["dense"] >= 0.9
+    assert shares["oracle"] >= 0.9
+    assert shares["window"] <= 0.5

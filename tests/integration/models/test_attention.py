@@ -1,0 +1,217 @@
+"""Attention configs on real models: what is dense, what is sparse, and what leaves no trace."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from transformers import (
+    AutoModelForCausalLM,
+    PreTrainedTokenizerFast,
+)
+
+from benchfleet.domain.cell import Config
+from benchfleet.errors import CellFailure
+from benchfleet.models.base import Prompt
+
+from .conftest import COMPOSED, DENSE, PROMPTS, SHORT, STREAMING, Watched, config, one_by_one, texts
+
+ALL_KEPT = {
+    "a window beyond the length": config(("local", {"window_size": 10_000})),
+    "a window of everything": config(("local", {"window_size": 1.0})),
+    "an oracle beyond the length": config(("oracle_top_k", {"heavy_size": 10_000})),
+    "sinks and an oracle": config(
+        ("sink", {"sink_size": 4}), ("oracle_top_k", {"heavy_size": 1.0})
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", ["gqa", "sliding", "gpt2", "bloom", "hybrid"])
+def test_dense_is_what_the_model_generates_by_itself(adapter, checkpoint, kind):
+    mine = adapter(kind)
+    mine.configure(DENSE)
+    model = AutoModelForCausalLM.from_pretrained(checkpoint(kind), dtype=torch.float32)
+    tokens = PreTrainedTokenizerFast.from_pretrained(checkpoint(kind))
+    for prompt in PROMPTS:
+        ids = [1, *tokens(prompt.context + prompt.question, add_special_tokens=False)["input_ids"]]
+        wanted = model.generate(torch.tensor([ids]), max_new_tokens=6, do_sample=False)
+        (answer,) = mine.answer([prompt], SHORT)
+        assert answer.text == tokens.decode(wanted[0, len(ids) :], skip_special_tokens=True)
+        assert answer.prompt_tokens == len(ids)
+        assert answer.measures == {"truncated": 0.0, "density": 1.0}
+
+
+@pytest.mark.parametrize("same", ALL_KEPT.values(), ids=ALL_KEPT.keys())
+@pytest.mark.parametrize("everywhere", [False, True])
+@pytest.mark.parametrize("kind", ["gqa", "sliding"])
+def test_what_keeps_everything_equals_dense_bit_for_bit(adapter, kind, same, everywhere):
+    mine = adapter(kind)
+    watched = Watched(mine)
+    mine.configure(DENSE)
+    dense = mine.answer(PROMPTS, SHORT)
+    expected, watched.logits = watched.logits, []
+    mine.configure(Config(name="c", attention=same.attention, everywhere=everywhere))
+    sparse = mine.answer(PROMPTS, SHORT)
+    assert len(watched.logits) == len(expected)
+    assert all(map(torch.equal, watched.logits, expected))
+    assert texts(sparse) == texts(dense)
+    for answer in sparse:
+        assert answer.measures == {"truncated": 0.0, "density": 1.0, "attention_error": 0.0}
+
+
+def test_sparse_configs_change_what_is_said(adapter):
+    mine = adapter()
+    mine.configure(DENSE)
+    dense = mine.answer(PROMPTS, SHORT)
+    mine.configure(STREAMING)
+    assert texts(mine.answer(PROMPTS, SHORT)) != texts(dense)
+
+
+@pytest.mark.parametrize("everywhere", [False, True])
+def test_density_is_that_of_the_keys_kept_in_the_sparse_phase(adapter, everywhere):
+    mine = adapter()
+    mine.configure(config(("local", {"window_size": 5}), everywhere=everywhere))
+    (answer,) = mine.answer([Prompt(context="x" * 29, question="y" * 4)], {"max_new_tokens": 3})
+    seen = list(range(31, 35))  # by each letter of the question; BOS and context are 30
+    seen += list(range(35, 35 + answer.completion_tokens - 1))  # and by all but the last answered
+    if everywhere:
+        seen += list(range(1, 31))
+    assert answer.completion_tokens == 3
+    expected = sum(min(5, keys) / keys for keys in seen) / len(seen)
+    assert answer.measures["density"] == pytest.approx(expected, rel=1e-6)
+    assert answer.measures["attention_error"] > 0
+
+
+def test_the_oracle_errs_less_the_more_it_keeps(adapter):
+    mine = adapter()
+    errors = []
+    for heavy in (1, 2, 4, 8, 16, 32, 64):
+        mine.configure(config(("oracle_top_k", {"heavy_size": heavy})))
+        (answer,) = mine.answer(PROMPTS[:1], {"max_new_tokens": 1})
+        errors.append(answer.measures["attention_error"])
+    assert errors == sorted(errors, reverse=True)
+    assert errors[0] > 0.1
+    assert errors[-1] == 0
+
+
+def test_everywhere_makes_the_prefill_sparse_too(adapter):
+    mine = adapter()
+    watched = Watched(mine)
+    window = ("local", {"window_size": 3})
+    first = {}
+    for name, given in (
+        ("dense", DENSE),
+        ("after", config(window)),
+        ("everywhere", config(window, everywhere=True)),
+    ):
+        mine.configure(given)
+        watched.logits.clear()
+        mine.answer(PROMPTS[:1], SHORT)
+        first[name] = watched.logits[0]
+    assert torch.equal(first["after"], first["dense"])
+    assert not torch.allclose(first["everywhere"], first["dense"], atol=1e-3)
+
+
+@pytest.mark.parametrize("kind", ["gqa", "sliding", "gpt2"])
+@pytest.mark.parametrize(
+    "given",
+    [DENSE, STREAMING, COMPOSED, config(("local", {"window_size": 4}), everywhere=True)],
+    ids=["dense", "streaming", "composed", "everywhere"],
+)
+def test_a_batch_answers_as_its_prompts_do_alone(adapter, kind, given):
+    mine = adapter(kind)
+    mine.configure(given)
+    together, alone = mine.answer(PROMPTS, SHORT), one_by_one(mine, PROMPTS)
+    assert texts(together) == texts(alone)
+    for batched, single in zip(together, alone, strict=True):
+        assert batched.prompt_tokens == single.prompt_tokens
+        assert batched.completion_tokens == single.completion_tokens
+        assert batched.measures == pytest.approx(single.measures, rel=1e-4)
+
+
+@pytest.mark.parametrize("kind", ["bloom", "hybrid"])
+def test_a_model_that_takes_no_attention_configs_runs_densely_and_says_so(adapter, kind):
+    mine = adapter(kind)
+    mine.configure(DENSE)
+    together, alone = mine.answer(PROMPTS, SHORT), one_by_one(mine, PROMPTS)
+    assert texts(together) == texts(alone)
+    with pytest.raises(CellFailure, match="ForCausalLM takes no attention configs; leave c out"):
+        mine.configure(STREAMING)
+    mine.configure(DENSE)
+    assert texts(mine.answer(PROMPTS, SHORT)) == texts(alone)
+
+
+def test_a_config_that_the_model_never_called_is_no_result(adapter):
+    mine = adapter()
+    mine.configure(STREAMING)
+    mine._loaded.model.set_attn_implementation("sdpa")
+    with pytest.raises(CellFailure, match="LlamaForCausalLM never called the attention config"):
+        mine.answer(PROMPTS, SHORT)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [DENSE, COMPOSED, config(("local", {"window_size": 4}), everywhere=True)],
+    ids=["dense", "composed", "everywhere"],
+)
+@pytest.mark.parametrize("size", [1, 2, 3])
+def test_a_context_in_memory_gives_what_a_new_one_gives(adapter, given, size):
+    asked = [
+        Prompt(context=context, question=question)
+        for context in ("the first of two contexts", "and another, which is longer than it")
+        for question in (" what?", " who is it?", " why")
+    ]
+    fresh = []
+    for prompt in asked:
+        other = adapter()
+        other.configure(given)
+        fresh += other.answer([prompt], SHORT)
+    mine = adapter()
+    mine.configure(given)
+    watched = Watched(mine)
+    reused = []
+    for start in range(0, len(asked), size):
+        reused += mine.answer(asked[start : start + size], SHORT)
+    assert texts(reused) == texts(fresh)
+    for one, other in zip(reused, fresh, strict=True):
+        assert one.measures == pytest.approx(other.measures, rel=1e-4)
+    prefills = [length for length in watched.lengths if length[1] > 12]
+    assert sum(rows for rows, _ in prefills) == (3 if size == 2 else 2)
+
+
+def test_a_question_leaves_no_trace_in_the_context(adapter):
+    mine = adapter()
+    mine.configure(DENSE)
+    watched = Watched(mine)
+    prompt = PROMPTS[0]
+    mine.answer([prompt], SHORT)
+    first = watched.logits[1:]
+    for question in (" something else entirely", " more"):
+        mine.answer([Prompt(context=prompt.context, question=question)], SHORT)
+    watched.logits.clear()
+    mine.answer([prompt], SHORT)
+    assert len(watched.logits) == len(first)
+    assert all(map(torch.equal, watched.logits, first))
+
+
+def test_switching_back_and_forth_gives_the_first_answers_again(adapter):
+    mine = adapter()
+    configs = [DENSE, STREAMING, COMPOSED, config(("sink", {"sink_size": 1}), everywhere=True)]
+    rounds = []
+    for _ in range(2):
+        for given in configs:
+            mine.configure(given)
+            answers = mine.answer(PROMPTS, SHORT)
+            rounds.append([(answer.text, dict(answer.measures)) for answer in answers])
+    assert rounds[: len(configs)] == rounds[len(configs) :]
+
+
+def test_two_adapters_keep_their_configs_apart(adapter):
+    one, other = adapter(), adapter()
+    one.configure(STREAMING)
+    other.configure(DENSE)
+    sparse = one.answer(PROMPTS[:2], SHORT)
+    dense = other.answer(PROMPTS[:2], SHORT)
+    other.configure(STREAMING)
+    assert texts(other.answer(PROMPTS[:2], SHORT)) == texts(sparse)
+    one.configure(DENSE)
+    assert texts(one.answer(PROMPTS[:2], SHORT)) == texts(dense)

@@ -1,0 +1,157 @@
+"""Loading real models and letting them go, and models that cannot be loaded."""
+
+from __future__ import annotations
+
+import gc
+import shutil
+
+import pytest
+import torch
+
+from benchfleet.domain.cell import Model
+from benchfleet.errors import CellFailure
+from benchfleet.models.transformers import TransformersAdapter
+
+from .conftest import DEMO, DENSE, PROMPTS, SHORT, STREAMING, declared
+
+
+@pytest.mark.parametrize(
+    ("kwargs", "dtype"),
+    [
+        ({}, "float32"),
+        ({"dtype": "bfloat16"}, "bfloat16"),
+        ({"torch_dtype": "torch.float64"}, "float64"),
+    ],
+)
+def test_provenance_tells_what_was_effective(adapter, kwargs, dtype):
+    mine = adapter(**kwargs)
+    mine.configure(STREAMING)
+    mine.answer(PROMPTS[:1], SHORT)
+    told = mine.provenance()
+    assert told["dtype"] == dtype
+    assert told["torch"] == torch.__version__
+    assert told["attn_implementation"] == "sdpa"
+    assert len(told["devices"]) == 1
+    assert told["model_digest"] == mine._declared.digest
+
+
+def test_a_half_precision_checkpoint_is_float32_on_a_cpu(adapter):
+    if torch.cuda.is_available() or torch.backends.mps.is_available():
+        pytest.skip("there is a GPU here, which takes the checkpoint's own dtype")
+    assert adapter(DEMO).provenance()["dtype"] == "float32"
+
+
+def test_unloading_lets_the_weights_go(adapter):
+    from weakref import ref
+
+    mine = adapter()
+    mine.configure(STREAMING)
+    mine.answer(PROMPTS, SHORT)
+    model = ref(mine._loaded.model)
+    mine.unload()
+    assert model() is None
+    mine.unload()
+
+
+def test_a_model_that_hangs_together_in_a_cycle_is_let_go_too(adapter):
+    from weakref import ref
+
+    mine = adapter()
+    model = mine._loaded.model
+    vars(model)["held"] = [model]
+    model = ref(model)
+    gc.disable()
+    try:
+        mine.unload()
+        assert model() is None
+    finally:
+        gc.enable()
+
+
+def test_a_model_that_goes_by_itself_is_not_searched_for_cycles(adapter):
+    mine, searches = adapter(), []
+    gc.disable()
+    gc.callbacks.append(lambda phase, told: searches.append(phase))
+    try:
+        mine.unload()
+    finally:
+        gc.callbacks.pop()
+        gc.enable()
+    assert not searches
+
+
+def test_a_hub_name_loads_from_the_local_cache(checkpoint, tmp_path, monkeypatch):
+    commit = "0123456789abcdef0123456789abcdef01234567"
+    repository = tmp_path / "models--org--tiny"
+    shutil.copytree(checkpoint(), repository / "snapshots" / commit)
+    (repository / "refs").mkdir()
+    (repository / "refs" / "main").write_text(commit)
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
+    digest = TransformersAdapter.digest("org/tiny")
+    assert digest == commit
+    model = Model(name="m", adapter="transformers", source="org/tiny", digest=digest)
+    mine = TransformersAdapter(model)
+    mine.load()
+    mine.configure(DENSE)
+    assert mine.answer(PROMPTS[:1], SHORT)[0].completion_tokens > 0
+    mine.unload()
+
+
+def failure_of(model: Model) -> CellFailure:
+    with pytest.raises(CellFailure) as caught:
+        TransformersAdapter(model).load()
+    assert caught.value.stage == "load"
+    return caught.value
+
+
+def test_a_model_that_is_gone_is_not_found(checkpoint, tmp_path):
+    folder = shutil.copytree(checkpoint(), tmp_path / "model")
+    model = declared(folder)
+    shutil.rmtree(folder)
+    failure = failure_of(model)
+    assert failure.kind == "model_not_found"
+    assert "model is not there" in str(failure)
+
+
+def test_a_model_that_changed_since_it_was_declared_is_refused(checkpoint, tmp_path):
+    folder = shutil.copytree(checkpoint(), tmp_path / "model")
+    model = declared(folder)
+    (folder / "generation_config.json").write_text("{}")
+    failure = failure_of(model)
+    assert failure.kind == "user_error"
+    assert "has changed since the campaign was read" in str(failure)
+
+
+def test_a_config_of_no_known_kind_is_the_users_error(checkpoint, tmp_path):
+    folder = shutil.copytree(checkpoint(), tmp_path / "model")
+    (folder / "config.json").write_text('{"model_type": "no_such_kind"}')
+    assert failure_of(declared(folder)).kind == "user_error"
+
+
+def test_lacking_weights_are_refused_and_not_made_up(checkpoint, tmp_path):
+    from safetensors.torch import load_file, save_file
+
+    folder = shutil.copytree(checkpoint(), tmp_path / "model")
+    weights = load_file(folder / "model.safetensors")
+    del weights["model.layers.1.mlp.up_proj.weight"]
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    failure = failure_of(declared(folder))
+    assert failure.kind == "user_error"
+    assert "lacks weights" in str(failure)
+    assert "model.layers.1.mlp.up_proj.weight" in str(failure)
+
+
+def test_wrong_model_kwargs_are_the_users_error(checkpoint):
+    failure = failure_of(declared(checkpoint(), dtype="half"))
+    assert failure.kind == "user_error"
+    assert "dtype must be one of" in str(failure)
+
+
+def test_an_unknown_model_kwarg_is_the_users_error(checkpoint):
+    assert failure_of(declared(checkpoint(), no_such_setting=4)).kind == "user_error"
+
+
+def test_a_model_without_keys_and_values_is_refused(checkpoint):
+    failure = failure_of(declared(checkpoint("mamba")))
+    assert failure.kind == "user_error"
+    assert "keeps no keys and values" in str(failure)
