@@ -5,12 +5,27 @@ from __future__ import annotations
 import heapq
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from benchfleet.domain.resource import Device
 from benchfleet.runner.slots.place import Pool, memory_of
 
 _STALE = 8  # entries of the heap for each machine, until it is made anew
 Free = Callable[[Device], float]  # seconds until everything on it has ended
+
+
+class Seating(NamedTuple):
+    """What one slot is to have."""
+
+    width: int = 1  # devices
+    memory: int = 0  # bytes that each of them has at least
+    gpu: bool = False  # whether each must be a GPU
+    alone: bool = False  # no other slot is to be in the memory that it has
+    promised: int = 0  # bytes of each that are promised to it, and must be promised to nobody else
+
+    def fits(self, device: Device) -> bool:
+        """Whether a device is such a one, whoever is on it."""
+        return device.memory >= self.memory and (device.kind == "gpu" or not self.gpu)
 
 
 class Seats:
@@ -103,12 +118,8 @@ class Seats:
 
     def room_for(
         self,
-        width: int,
-        memory: int = 0,
+        seating: Seating,
         *,
-        gpu: bool = False,
-        alone: bool = False,
-        need: int = 0,
         without: Collection[Device] = (),
         barred: Collection[str] = (),
         only: str | None = None,
@@ -116,15 +127,14 @@ class Seats:
         """The devices for one more slot, or None where there is no room.
 
         The machine with the largest part of its slots free gives them, and on it the devices with
-        the most seats free; among equals the smallest that fit. Each has `memory` bytes at least,
-        `need` of them promised to nobody, and is a GPU where `gpu` says so. No machine that is
-        `barred` gives any, nor does another than `only`.
+        the most seats free; among equals the smallest that fit. No machine that is `barred` gives
+        any, nor does another than `only`.
         """
         if only is not None:
             machine = self._machines.get(only)
             if machine is None or only in barred or self._load(only) >= 1.0:
                 return None
-            return self._group(machine, width, memory, gpu, alone, need, without)
+            return self._group(machine, seating, without)
         looked_at: dict[str, tuple[float, int, str]] = {}
         found = None
         while self._order and self._order[0][0] < 1.0 and found is None:
@@ -134,17 +144,15 @@ class Seats:
                 looked_at[host] = entry
                 if host not in barred:
                     machine = self._machines[host]
-                    found = self._group(machine, width, memory, gpu, alone, need, without)
+                    found = self._group(machine, seating, without)
         for entry in looked_at.values():
             heapq.heappush(self._order, entry)
         return found
 
     def soonest(
         self,
-        width: int,
-        memory: int,
+        seating: Seating,
         *,
-        gpu: bool,
         free: Free,
         without: Collection[Device] = (),
         suits: Callable[[str], bool] = lambda host: True,
@@ -153,9 +161,9 @@ class Seats:
         one that suits."""
         found = []
         for machine in (one for host, one in self._machines.items() if suits(host)):
-            fit = [d for d in machine.pool.devices if _fits(d, memory, gpu) and d not in without]
-            times = sorted((free(d), place) for place, d in enumerate(fit))[:width]
-            if len(times) == width:
+            fit = [d for d in machine.pool.devices if seating.fits(d) and d not in without]
+            times = sorted((free(d), place) for place, d in enumerate(fit))[: seating.width]
+            if len(times) == seating.width:
                 found.append((times[-1][0], tuple(fit[place] for _, place in times)))
         return min(found, key=lambda one: one[0])[1] if found else None
 
@@ -185,28 +193,26 @@ class Seats:
                 self._sort()
 
     def _group(
-        self,
-        machine: _Machine,
-        width: int,
-        memory: int,
-        gpu: bool,
-        alone: bool,
-        need: int,
-        without: Collection[Device],
+        self, machine: _Machine, seating: Seating, without: Collection[Device]
     ) -> tuple[Device, ...] | None:
-        if alone and machine.pool.devices[0].kind == "cpu":
+        width = seating.width
+        if seating.alone and machine.pool.devices[0].kind == "cpu":
             width = len(machine.pool.devices)
 
         def fits(device: Device) -> bool:
             return (
                 not self._whole[device]
-                and _fits(device, memory, gpu)
-                and (not device.memory or device.memory - self._promised[device] >= need)
+                and seating.fits(device)
+                and (
+                    not device.memory or device.memory - self._promised[device] >= seating.promised
+                )
                 and device not in without
                 and not (self._limits and self._is_crowded(memory_of(device)))
             )
 
-        return machine.emptiest(width, fits, 1 if width > 1 or alone else machine.pool.seats)
+        return machine.emptiest(
+            width, fits, 1 if width > 1 or seating.alone else machine.pool.seats
+        )
 
 
 class _Machine:
@@ -246,7 +252,3 @@ class _Machine:
     def _sort(self) -> None:
         self._order = [(self._taken[d], d.memory, place) for d, place in self._places.items()]
         heapq.heapify(self._order)
-
-
-def _fits(device: Device, memory: int, gpu: bool) -> bool:
-    return device.memory >= memory and (device.kind == "gpu" or not gpu)

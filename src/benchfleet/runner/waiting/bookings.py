@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from math import inf
 
 from benchfleet.domain.resource import Device
+from benchfleet.runner.slots.seats import Seating
 from benchfleet.runner.slots.slot import Slot
 from benchfleet.runner.slots.slots import Slots
 from benchfleet.runner.waiting.estimates import Estimates
@@ -37,11 +38,7 @@ class Bookings:
         `stray`, also those of another machine than they are meant for."""
         self._end_those_over()
         devices = self._slots.seats.room_for(
-            lane.shape.width,
-            max(lane.need.vram, lane.shape.memory),
-            gpu=lane.need.gpus > 0,
-            alone=lane.shape.alone,
-            need=lane.need.vram,
+            _seating(lane),
             without=self._devices(before=lane),
             barred=lane.shape.barred,
             only=None if stray else lane.shape.home,
@@ -66,9 +63,7 @@ class Bookings:
         if self._in_vain.get(lane) == self._slots.seats.version or self.room_for(lane):
             return
         devices = self._slots.seats.soonest(
-            lane.shape.width,
-            max(lane.need.vram, lane.shape.memory),
-            gpu=lane.need.gpus > 0,
+            _seating(lane),
             free=self._ends(self._slots).__getitem__,
             without=self._devices(before=lane),
             suits=lane.shape.suits,
@@ -143,3 +138,14 @@ def service(lane: Lane) -> tuple[int, ...]:
     shape = lane.shape
     need = (-shape.width, not shape.alone, -shape.memory, not lane.need.gpus, -lane.need.vram)
     return shape.late, -lane.priority, *need
+
+
+def _seating(lane: Lane) -> Seating:
+    """What a slot for these cells is to have."""
+    return Seating(
+        width=lane.shape.width,
+        memory=max(lane.need.vram, lane.shape.memory),
+        gpu=lane.need.gpus > 0,
+        alone=lane.shape.alone,
+        promised=lane.need.vram,
+    )
