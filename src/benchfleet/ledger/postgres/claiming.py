@@ -170,8 +170,8 @@ class Claiming:
 
     def _claims(self, taken: Taken) -> list[Claim]:
         return [
-            self.claims.of(ordinal, *(taken.texts.get(ordinal) or self._read.pop(ordinal)), *lease)
-            for ordinal, lease in taken.claims.items()
+            self.claims.of(ordinal, taken.texts.get(ordinal) or self._read.pop(ordinal), told)
+            for ordinal, told in taken.claims.items()
         ]
 
     def _look_again(self) -> None:

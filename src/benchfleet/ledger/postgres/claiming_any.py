@@ -50,7 +50,7 @@ class ClaimingAny:
                 ],
             )
             claims += [
-                self._claims.of(int(row[1]), *map(text, row[6:]), *map(text, row[2:6]))
+                self._claims.of(int(row[1]), [*map(text, row[6:])], [*map(text, row[2:6])])
                 for row in rows
                 if row[1] is not None
             ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 
 from benchfleet.domain.attempt import Claim, Lease, Outcome
 from benchfleet.domain.cell import Cell, Fingerprint
@@ -18,18 +19,11 @@ class Claims:
         self.declared: dict[str, Cell] = {}  # by fingerprint, as they were enrolled last
         self.ordinals: dict[str, int] = {}  # by fingerprint, of what was claimed and has not ended
 
-    def of(
-        self,
-        ordinal: int,
-        name: str,
-        path: str,
-        spec: str,
-        terms: str,
-        attempt: str,
-        tries: str,
-        token: str,
-        ended: str,
-    ) -> Claim:
+    def of(self, ordinal: int, texts: Sequence[str], told: Sequence[str]) -> Claim:
+        """The claim of a cell: of it `texts` are name, path, spec and terms, and of its attempt
+        `told` are number, tries, token and how the one before ended, as JSON or ``""``."""
+        name, path, spec, terms = texts
+        attempt, tries, token, ended = told
         fingerprint = Fingerprint(name)
         self.ordinals[name] = ordinal
         cell = self.declared.get(fingerprint)  # with all that was worked out of it before
