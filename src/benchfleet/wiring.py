@@ -74,7 +74,6 @@ def run_cells(
     *,
     inbox: RealInbox,
     observer: Observer,
-    random: Callable[[], float] = random.random,
     shift: Shift = Shift(),  # noqa: B008 - frozen
     serving: threading.Event | None = None,
 ) -> RunEnd:
@@ -116,7 +115,7 @@ def run_cells(
                     engine=opened_engine(fleet, cells, inbox, connected, bench.lease),
                     inbox=inbox,
                     layout=bench.layout,
-                    random=random,
+                    random=random.random,
                 ),
                 Agenda(
                     cells=cells,
