@@ -128,7 +128,7 @@ def verdicts(comparison: Comparison, escape: Escape) -> Iterator[str]:
         groups.setdefault(alike, []).append(winner)
     for members in groups.values():
         first = members[0]
-        model = f"{escape(first.model)}, " if len(comparison.models) > 1 else ""
+        model = f"{escape(first.model)} on " if len(comparison.models) > 1 else ""
         where = listed([escape(winner.benchmark) for winner in members])
         yield f"{model}{where}: {_verdict(first, escape)}"
 

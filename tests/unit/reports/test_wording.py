@@ -144,8 +144,8 @@ def test_several_models_are_named_in_their_verdicts(study):
     study.done("dense", [1.0, 0.0], model="a")
     study.done("dense", [1.0, 0.0], model="b")
     assert [sentence.split(":")[0] for sentence in said(study)] == [
-        "a, recall_512",
-        "b, recall_512",
+        "a on recall_512",
+        "b on recall_512",
     ]
 
 
