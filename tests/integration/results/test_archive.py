@@ -1,4 +1,4 @@
-"""What may be packed or deleted of a campaign's folder, what never, and being cut short."""
+"""Packing and deleting of a campaign's folder, and being cut short."""
 
 from __future__ import annotations
 
@@ -8,155 +8,19 @@ import json
 import os
 import resource
 import tarfile
-import time
 from pathlib import Path
 
 import pytest
 
-from benchfleet.domain.attempt import Claim, Outcome
-from benchfleet.domain.event import Event
-from benchfleet.domain.failure import Failure
 from benchfleet.errors import ResultsError
 from benchfleet.ledger.memory import MemoryLedger
-from benchfleet.results.archive import WHAT, Attic, Item, packed_attempts
+from benchfleet.results.archive import packed_attempts
 from benchfleet.results.arrivals import refusal
-from benchfleet.results.samples import earlier_samples
-from benchfleet.results.write import AttemptFolder
 from benchfleet.runner.mending.rebuild import rebuild
 from benchfleet.testing import sample_cell
 from study import Study
 
-FAILURE = Failure(stage="benchmark", kind="error", message="on purpose")
-LONG = b"a line that is said again and again\n" * 400
-
-
-@pytest.fixture
-def study(tmp_path: Path) -> Study:
-    return Study(tmp_path / "study")
-
-
-def attempt(study: Study, claim: Claim, samples: int, *, fails: bool = True) -> Path:
-    """An attempt that recorded so many samples, and failed or was killed."""
-    folder = AttemptFolder(study.layout.attempt(claim.lease))
-    for index in range(samples):
-        sample = {"index": index, "id": f"s{index}", "columns": {}, "predicted_answer": "yes"}
-        folder.record(json.dumps(sample).encode() + b"\n")
-    folder.log.write_bytes(LONG)
-    folder.fail(FAILURE) if fails else folder.close()
-    return folder.folder
-
-
-def failed(study: Study, number: int, *samples: int, state: str = "partial") -> list[Path]:
-    """A cell that failed once for each of these counts of samples, and has ended so."""
-    cell, made = sample_cell(number), []
-    for place, count in enumerate(samples, start=1):
-        claim = study.claim(cell)
-        made.append(attempt(study, claim, count))
-        again = 0.0 if place < len(samples) else None
-        outcome = Outcome(state=state, failure=FAILURE, retry_in=again)  # type: ignore[arg-type]
-        study.ledger.finish(claim.lease, outcome)
-    return made
-
-
-def succeeded_late(study: Study, number: int) -> Path:
-    """A cell that failed once, was tried again, and has its result; the attempt that failed."""
-    (folder,) = failed(study, number, 1, state="failed")
-    fingerprint = sample_cell(number).fingerprint
-    study.ledger.record(Event(kind="retry_asked", fingerprint=fingerprint))
-    study.finish(sample_cell(number))
-    return folder
-
-
-def attic(study: Study, *, busy_since: float | None = None) -> Attic:
-    return Attic(study.layout, now=time.time(), busy_since=busy_since)
-
-
-def items(study: Study, *what: str) -> list[Item]:
-    return list(attic(study).items(study.ledger.cells(), what or WHAT))
-
-
-def places(study: Study, *what: str) -> list[Path]:
-    return [item.place for item in items(study, *what)]
-
-
-def grow_log(study: Study, number: int) -> Path:
-    """A result with a long log; where that is."""
-    cell = sample_cell(number)
-    path = cell.id
-
-    def long_log(folder: AttemptFolder) -> None:
-        folder.log.write_bytes(LONG)
-
-    study.finish(cell, before=long_log)
-    return study.folder(path) / "log.txt"
-
-
-# What may go
-
-
-def test_failed_attempts_of_a_cell_that_has_its_result_may_go(study: Study) -> None:
-    folder = succeeded_late(study, 3)
-    (item,) = items(study, "attempts")
-    assert (item.place, item.name) == (folder, f"{sample_cell(3).id} 1-1")
-    assert item.bytes > len(LONG)
-
-
-def test_of_a_cell_that_ended_without_one_the_last_and_the_furthest_attempt_stay(
-    study: Study,
-) -> None:
-    first, furthest, third, last = failed(study, 3, 1, 5, 2, 0)
-    assert places(study, "attempts") == [first, third]
-    for item in items(study, "attempts"):
-        attic(study).delete(item)
-    assert (furthest.exists(), last.exists()) == (True, True)
-    assert earlier_samples(furthest.parent).count(b"\n") == 5
-
-
-@pytest.mark.parametrize("ending", ["retry_asked", "claimed", "unknown", "not published"])
-def test_what_somebody_goes_on_from_is_left_alone(study: Study, ending: str) -> None:
-    folders = failed(study, 3, 1, 2, 3)
-    cell = sample_cell(3)
-    if ending == "unknown":
-        study.ledger = MemoryLedger()
-    elif ending == "not published":
-        study.ledger.record(Event(kind="retry_asked", fingerprint=cell.fingerprint))
-        study.finish(cell, rename=False)
-    else:
-        study.ledger.record(Event(kind="retry_asked", fingerprint=cell.fingerprint))
-        if ending == "claimed":
-            attempt(study, study.claim(cell), 3, fails=False)
-    found = attic(study)
-    assert list(found.items(study.ledger.cells(), ["attempts"])) == []
-    assert sum(found.spared.values()) >= len(folders)
-
-
-def test_a_scoring_at_work_is_left_alone_for_a_day(study: Study) -> None:
-    cell = study.record(study.one).fingerprint
-    folder = study.layout.attempts_of(cell) / "rescored-1234"
-    folder.mkdir(parents=True)
-    assert places(study, "attempts") == []
-    os.utime(folder, (1, 1))
-    assert places(study, "attempts") == [folder]
-
-
-def test_logs_of_slots_stay_while_a_run_may_write_them(study: Study) -> None:
-    study.layout.slots.mkdir()
-    old, new = study.layout.slot_log("old"), study.layout.slot_log("new")
-    for log, written in ((old, 1000.0), (new, 5000.0)):
-        log.write_bytes(LONG)
-        os.utime(log, (written, written))
-    found = attic(study, busy_since=4000.0).items([], ["logs"])
-    assert [item.place for item in found] == [old]
-    assert places(study, "logs") == [new, old]
-
-
-def test_only_large_raw_files_of_a_result_are_raw(study: Study) -> None:
-    log = grow_log(study, 3)
-    assert places(study, "raw") == [log]
-    assert {file.name for file in log.parent.iterdir()} > {"samples.jsonl", "raw_results.csv"}
-
-
-# Packing
+from .attics import LONG, attic, failed, grow_log, items, succeeded_late
 
 
 def test_a_packed_log_is_as_good_as_the_log(study: Study) -> None:
@@ -319,9 +183,6 @@ def test_evidence_of_a_repair_may_be_packed(study: Study) -> None:
     attic(study).pack(item, None)
     assert list(study.layout.evidence.iterdir()) == []
     assert study.look() == []
-
-
-# Being cut short
 
 
 def test_a_full_disk_leaves_everything_where_it_was(study: Study, tmp_path: Path) -> None:
