@@ -10,7 +10,7 @@ import pytest
 from benchfleet.campaign.load import load_campaign
 from benchfleet.errors import CampaignError, Mistake
 
-EXAMPLES = Path(__file__).parents[2] / "examples" / "recall"
+EXAMPLES = Path(__file__).parents[3] / "examples" / "recall"
 NEAR = "no generation setting 'max_new_token'; did you mean 'max_new_tokens'?"
 
 

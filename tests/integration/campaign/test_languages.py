@@ -5,12 +5,12 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
-from textwrap import dedent
 
 import pytest
 
 from benchfleet.campaign.load import Campaign, load_campaign
-from benchfleet.errors import CampaignError, Mistake
+
+from .conftest import mistakes_in, write
 
 YAML = """\
 campaign: study
@@ -123,18 +123,6 @@ def campaign():
 """
 
 
-def _write(folder: Path, text: str, name: str) -> Path:
-    file = folder / name
-    file.write_text(dedent(text))
-    return file
-
-
-def _mistakes(file: Path) -> list[Mistake]:
-    with pytest.raises(CampaignError) as caught:
-        load_campaign(file)
-    return caught.value.mistakes
-
-
 def _all_of(campaign: Campaign) -> list[object]:
     cells = [
         (cell.fingerprint, cell.id, cell.need, cell.limits, cell.priority)
@@ -147,9 +135,9 @@ def _all_of(campaign: Campaign) -> list[object]:
 def test_the_same_campaign_in_another_language_has_the_same_cells(
     tmp_path: Path, text: str, name: str
 ) -> None:
-    yaml = load_campaign(_write(tmp_path, YAML, "study.yaml"))
+    yaml = load_campaign(write(tmp_path, YAML, "study.yaml"))
     assert len(yaml.matrix.expand()) == 25
-    assert _all_of(load_campaign(_write(tmp_path, text, name))) == _all_of(yaml)
+    assert _all_of(load_campaign(write(tmp_path, text, name))) == _all_of(yaml)
 
 
 _MISTAKES = [
@@ -175,7 +163,7 @@ def test_mistakes_have_the_same_keys_and_lines_of_their_own(
         ('"mock_benchmark"', '"mock_benchmrk"'),
     ]:
         text = text.replace(right, wrong)
-    found = _mistakes(_write(tmp_path, text, name))
+    found = mistakes_in(write(tmp_path, text, name))
     told = {mistake.key: (mistake.message, mistake.line) for mistake in found}
     assert told == {
         key: (message, line) for (key, message), line in zip(_MISTAKES, lines, strict=True)
@@ -196,19 +184,19 @@ def test_mistakes_in_python_have_the_lines_of_what_stands_literally(tmp_path: Pa
         },
     }
     """
-    found = {m.key: m.line for m in _mistakes(_write(tmp_path, text, "study.py"))}
+    found = {m.key: m.line for m in mistakes_in(write(tmp_path, text, "study.py"))}
     assert found == {"gpus[0]": 4, "matrix.models[0].adapter": 6, "matrix.benchmarks[0].recall": 8}
 
 
 def test_an_error_in_a_python_file_is_a_mistake_at_its_line(tmp_path: Path) -> None:
-    (mistake,) = _mistakes(_write(tmp_path, "import math\nx = math.sqrt(-1)\n", "study.py"))
+    (mistake,) = mistakes_in(write(tmp_path, "import math\nx = math.sqrt(-1)\n", "study.py"))
     assert (mistake.key, mistake.line) == ("", 2)
     assert mistake.message.startswith("raises ValueError: ")
 
 
 def test_an_error_in_a_module_beside_is_told_at_the_line_that_imports_it(tmp_path: Path) -> None:
-    _write(tmp_path, "\n\nx = 1 +\n", "beside.py")
-    (mistake,) = _mistakes(_write(tmp_path, "\nimport beside\n", "study.py"))
+    write(tmp_path, "\n\nx = 1 +\n", "beside.py")
+    (mistake,) = mistakes_in(write(tmp_path, "\nimport beside\n", "study.py"))
     assert mistake.line == 2
     assert mistake.message.startswith("raises SyntaxError: invalid syntax (beside.py, line 3)")
 
@@ -218,14 +206,14 @@ def test_each_file_sees_the_modules_beside_it_and_no_other_s(tmp_path: Path) -> 
     for name in ("first", "second"):
         folder = tmp_path / name
         folder.mkdir()
-        _write(folder, f"NAME = {name!r}\n", "beside.py")
+        write(folder, f"NAME = {name!r}\n", "beside.py")
         text = (
             "import beside\nfrom inner import x\ncampaign = {'campaign': beside.NAME, 'defaults': "
             "{'adapter': 'mock'}, 'matrix': {'models': ['m'], 'benchmarks': ['mock_benchmark']}}"
         )
         (folder / "inner").mkdir()
-        _write(folder / "inner", "x = 3\n", "__init__.py")
-        names.append(load_campaign(_write(folder, text, "study.py")).name)
+        write(folder / "inner", "x = 3\n", "__init__.py")
+        names.append(load_campaign(write(folder, text, "study.py")).name)
     assert names == ["first", "second"]
     assert {"beside", "inner"}.isdisjoint(sys.modules)
     assert not {str(tmp_path / name) for name in names} & set(sys.path)
@@ -235,13 +223,13 @@ def test_modules_from_elsewhere_stay_imported(tmp_path: Path) -> None:
     """An environment often lies below the campaign's folder; what is in it is not the folder's."""
     site = tmp_path / "venv" / "site"
     site.mkdir(parents=True)
-    _write(site, "x = 3\n", "from_venv.py")
+    write(site, "x = 3\n", "from_venv.py")
     text = (
         f"import sys\nsys.path.append({str(site)!r})\nimport from_venv\n"
         "campaign = {'campaign': 'c', 'defaults': {'adapter': 'mock'},"
         " 'matrix': {'models': ['m'], 'benchmarks': ['mock_benchmark']}}"
     )
-    load_campaign(_write(tmp_path, text, "study.py"))
+    load_campaign(write(tmp_path, text, "study.py"))
     assert sys.modules.pop("from_venv").x == 3
 
 
@@ -257,12 +245,12 @@ def test_modules_from_elsewhere_stay_imported(tmp_path: Path) -> None:
     ],
 )
 def test_what_is_no_campaign_says_so(tmp_path: Path, text: str, name: str, message: str) -> None:
-    assert _mistakes(_write(tmp_path, text, name))[0].message.startswith(message)
+    assert mistakes_in(write(tmp_path, text, name))[0].message.startswith(message)
 
 
 def test_reading_toml_and_python_imports_nothing_heavy(tmp_path: Path) -> None:
     files = [
-        str(_write(tmp_path, text, f"s.{kind}")) for text, kind in ((TOML, "toml"), (PYTHON, "py"))
+        str(write(tmp_path, text, f"s.{kind}")) for text, kind in ((TOML, "toml"), (PYTHON, "py"))
     ]
     heavy = {"torch", "transformers", "numpy", "pydantic", "rich", "yaml"}
     code = (
@@ -279,10 +267,10 @@ def test_reading_toml_and_python_imports_nothing_heavy(tmp_path: Path) -> None:
 def test_the_guide_s_examples_in_other_languages_load(
     tmp_path: Path, language: str, name: str, cells: int
 ) -> None:
-    root = Path(__file__).parents[2]
+    root = Path(__file__).parents[3]
     text = (root / "docs" / "campaign.md").read_text()
     example = text.split(f"```{language}\n")[1].split("```")[0]
     assert "./model" in example
     example = example.replace("./model", str(root / "examples" / "recall" / "model"))
-    campaign = load_campaign(_write(tmp_path, example, name))
+    campaign = load_campaign(write(tmp_path, example, name))
     assert len(campaign.matrix.expand()) == cells

@@ -1,17 +1,12 @@
-"""Models and files sent to a host: once, whole or not at all, and never beyond its store."""
+"""Models and files sent to a host: once, whole or not at all."""
 
 from __future__ import annotations
 
 import io
 import os
 import shutil
-import subprocess
-import sys
-import tarfile
-import tempfile
-import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -19,78 +14,13 @@ from pathlib import Path
 import pytest
 
 from benchfleet.benchmarks.command import Command
-from benchfleet.domain.cell import Cell
 from benchfleet.engines import cargo
 from benchfleet.engines.cargo import Courier, NotDelivered, Parcel, files_parcel, model_parcel
-from benchfleet.engines.openssh import OpenSsh, connections
-from benchfleet.engines.store import END, receive
+from benchfleet.engines.openssh import OpenSsh
 from benchfleet.testing.samples import sample_cell
 from sshd import Sshd
 
-Wanted = Callable[..., Courier]
-RECEIVING = [sys.executable, "-c", "import sys; from benchfleet.engines.store import END, receive; "
-             "receive(*sys.argv[1:])"]  # fmt: skip
-
-
-@pytest.fixture
-def ssh(tmp_path: Path) -> Iterator[OpenSsh]:
-    with connections(tmp_path / "known" / "known_hosts") as ssh:
-        yield ssh
-
-
-@pytest.fixture
-def courier(sshd: Sshd, ssh: OpenSsh, tmp_path: Path) -> Wanted:
-    """Makes couriers to one host that keeps its things in a folder of this test."""
-
-    def made(**changes: object) -> Courier:
-        return Courier(sshd.host(**{"folder": str(tmp_path / "far"), **changes}), ssh)
-
-    return made
-
-
-@pytest.fixture
-def model(tmp_path: Path) -> Path:
-    """A model's folder as the hub's cache has it: links to files that lie elsewhere."""
-    blobs, folder = tmp_path / "blobs", tmp_path / "models--org--tiny" / "snapshots" / "abc"
-    blobs.mkdir()
-    (folder / "nested ü").mkdir(parents=True)
-    for name in ("config.json", "weights 1.safetensors", "nested ü/vocab.txt"):
-        blob = blobs / name.replace("/", "-")
-        blob.write_bytes(name.encode() * 1000)
-        (folder / name).symlink_to(blob)
-    (folder / "empty.txt").touch()
-    (folder / "none").mkdir()
-    return folder
-
-
-def cell_of(model: Path) -> Cell:
-    return sample_cell(source=str(model), digest="a digest")
-
-
-def contents(folder: Path) -> dict[str, bytes | None]:
-    """Everything in a folder, which may hold no link: files by their content, folders as None."""
-    found = {}
-    for path in folder.rglob("*"):
-        assert not path.is_symlink()
-        name = path.relative_to(folder).as_posix()
-        found[name] = path.read_bytes() if path.is_file() else None
-    return found
-
-
-def followed(folder: Path) -> dict[str, bytes | None]:
-    """What a folder holds, with what its links stand for."""
-    found = folder.rglob("*")
-    return {
-        path.relative_to(folder).as_posix(): path.read_bytes() if path.is_file() else None
-        for path in found
-    }
-
-
-def without_rsync(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let this side find ssh and nothing else."""
-    folder.mkdir()
-    (folder / "ssh").symlink_to(str(shutil.which("ssh")))
-    monkeypatch.setenv("PATH", str(folder))
+from .conftest import Wanted, cell_of, contents, followed, without_rsync
 
 
 def python_without_rsync(folder: Path, python: str) -> str:
@@ -278,122 +208,6 @@ def test_the_files_of_a_benchmark_arrive_under_their_whole_path(
     assert delivered.fingerprint == cell.fingerprint
 
 
-# What the store does with what comes
-
-
-def sent_to(
-    store: Path, data: bytes, monkeypatch: pytest.MonkeyPatch, name: str = "models/m"
-) -> None:
-    with tempfile.TemporaryFile() as said:
-        said.write(data)
-        said.seek(0)
-        monkeypatch.setattr("sys.stdin", said)
-        receive(str(store), name)
-
-
-def packed(folder: Path) -> bytes:
-    """What a courier sends of a folder where there is no rsync."""
-    stream = io.BytesIO()
-    cargo._pack(Parcel(name="m", folder=folder), stream)
-    return b"tar\n" + stream.getvalue()
-
-
-def test_an_archive_cut_anywhere_never_looks_whole(
-    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    whole = packed(model)
-    for size in [0, 2, 4, 5, *range(4, len(whole.rstrip(b"\0")), 512)]:
-        with pytest.raises((SystemExit, tarfile.TarError)):
-            sent_to(tmp_path / "store", whole[:size], monkeypatch)
-        assert not (tmp_path / "store" / "models" / "m").exists()
-    sent_to(tmp_path / "store", whole, monkeypatch)
-    assert contents(tmp_path / "store" / "models" / "m") == followed(model)
-
-
-def test_a_sender_that_goes_away_in_the_middle_leaves_no_whole_thing(
-    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    whole = packed(model)
-    with subprocess.Popen(
-        [*RECEIVING, tmp_path / "store", "models/m"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    ) as process:
-        process.communicate(whole[: len(whole) // 2], timeout=30)
-    assert process.returncode != 0
-    assert not (tmp_path / "store" / "models" / "m").exists()
-
-
-@pytest.mark.parametrize(
-    ("name", "kind"),
-    [
-        ("../outside", tarfile.REGTYPE),
-        ("inner/../../outside", tarfile.REGTYPE),
-        ("..", tarfile.DIRTYPE),
-        ("ABSOLUTE", tarfile.REGTYPE),
-        ("ABSOLUTE", tarfile.DIRTYPE),
-    ],
-)
-def test_an_archive_cannot_name_what_lies_outside(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, kind: bytes
-) -> None:
-    outside = str(tmp_path / "outside")
-    hostile = archive((name.replace("ABSOLUTE", outside), kind, ""))
-    with pytest.raises(SystemExit, match="would leave the store"):
-        sent_to(tmp_path / "store", hostile, monkeypatch)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["store"]
-    assert not (tmp_path / "store" / "models" / "m").exists()
-
-
-@pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE])
-def test_an_archive_cannot_go_through_links(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: bytes
-) -> None:
-    (tmp_path / "outside").mkdir()
-    (tmp_path / "outside" / "secret").write_text("mine")
-    hostile = archive(
-        ("way", kind, str(tmp_path / "outside")),
-        ("way/secret", tarfile.REGTYPE, ""),
-        ("way/new", tarfile.REGTYPE, ""),
-        ("pipe", tarfile.FIFOTYPE, ""),
-    )
-    sent_to(tmp_path / "store", hostile, monkeypatch)
-    assert (tmp_path / "outside" / "secret").read_text() == "mine"
-    assert [path.name for path in (tmp_path / "outside").iterdir()] == ["secret"]
-    assert set(contents(tmp_path / "store" / "models" / "m")) == {"way", "way/secret", "way/new"}
-
-
-def archive(*members: tuple[str, bytes, str]) -> bytes:
-    stream = io.BytesIO()
-    with tarfile.open(fileobj=stream, mode="w|") as made:
-        for name, kind, target in members:
-            entry = tarfile.TarInfo(name)
-            entry.type, entry.linkname, entry.mode = kind, target, 0o777
-            entry.size = 5 if kind == tarfile.REGTYPE else 0
-            made.addfile(entry, io.BytesIO(b"their"))
-        made.addfile(tarfile.TarInfo(END))
-    return b"tar\n" + stream.getvalue()
-
-
-def test_who_waits_for_a_thing_goes_on_when_its_sender_dies(
-    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The lock is the kernel's, so that nobody has to take it from the dead."""
-    store = tmp_path / "store"
-    holder = subprocess.Popen(
-        [*RECEIVING, store, "models/m"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    )
-    with holder:
-        assert holder.stdout is not None
-        assert holder.stdout.readline().startswith(b"want ")
-        waiting = threading.Thread(target=sent_to, args=(store, packed(model), monkeypatch))
-        waiting.start()
-        time.sleep(0.2)
-        assert not (store / "models" / "m").exists()
-        holder.kill()
-        waiting.join(30)
-        assert not waiting.is_alive()
-    assert contents(store / "models" / "m") == followed(model)
-
-
 def test_a_connection_that_cannot_be_had_is_not_the_cells_fault(
     own_sshd: Sshd, ssh: OpenSsh, model: Path
 ) -> None:
@@ -401,20 +215,3 @@ def test_a_connection_that_cannot_be_had_is_not_the_cells_fault(
     with pytest.raises(NotDelivered, match="could not be sent") as broken:
         Courier(own_sshd.host(), ssh).deliver(cell_of(model))
     assert broken.value.kind == "host_lost"
-
-
-def test_a_sender_that_falls_silent_is_given_up_and_holds_up_no_other(tmp_path: Path) -> None:
-    code = (
-        "import sys; from benchfleet.engines import store; store.SILENCE = 0.5; "
-        "store.receive(*sys.argv[1:])"
-    )
-    words = [sys.executable, "-c", code, str(tmp_path), "models/m"]
-    pipe = subprocess.PIPE
-    with subprocess.Popen(words, stdin=pipe, stdout=pipe, stderr=pipe, text=True) as silent:
-        assert silent.stdout is not None
-        assert silent.stdout.readline().startswith("want ")
-        assert silent.wait(timeout=60) != 0  # though its input is open
-        assert silent.stderr is not None
-        wrong = silent.stderr.read()
-    assert "went away" in wrong
-    assert not (tmp_path / "models" / "m").exists()

@@ -1,0 +1,171 @@
+"""Campaign files that are wrong: every mistake at once, with its key and line and what to do."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from benchfleet.campaign.load import load_campaign
+from benchfleet.errors import CampaignError
+
+from .conftest import GOOD, mistakes_in, write
+
+
+def test_a_file_without_permission_is_one_mistake(
+    ordinary_user: Callable[[Callable[[], object]], str],
+) -> None:
+    folder = Path(tempfile.mkdtemp())
+    folder.chmod(0o755)
+    file = write(folder, GOOD)
+    file.chmod(0)
+    said = ordinary_user(lambda: load_campaign(file))
+    shutil.rmtree(folder)
+    assert said.startswith("CampaignError")
+    assert "1 mistake" in said
+    assert "cannot be read: Permission denied" in said
+
+
+def test_every_mistake_is_told_at_once_with_key_line_and_what_to_do(tmp_path: Path) -> None:
+    file = write(
+        tmp_path,
+        """\
+        campaign: ../x
+        resluts: x
+        defaults: {adapter: mock, repeats: 0}
+        matrix:
+          models:
+            - one
+            - {name: two, needs: {vram: 22XB}}
+          configs:
+            dense: null
+            Dense: {attention: [{lokal: 4}]}
+          benchmarks:
+            - recall: [128, 12]
+            - mock_benchmrk
+          exclude:
+            - {models: tow}
+        """,
+    )
+    with pytest.raises(CampaignError) as caught:
+        load_campaign(file)
+    title, *rows = str(caught.value).splitlines()
+    assert title == f"{file}: 9 mistakes, nothing was run"
+    assert [" ".join(row.split()) for row in rows] == [
+        "line 1 campaign '../x' may not start with a dot; results folders bear this name",
+        "line 2 resluts no key 'resluts' here; did you mean 'results'?",
+        "line 3 defaults.repeats must be a whole number, 1 or more, not 0",
+        "line 7 matrix.models[1].needs.vram '22XB' is not a size; write 22GB",
+        "line 10 matrix.configs.Dense.attention[0].lokal no attention config 'lokal'; "
+        "did you mean 'local'?",
+        "line 10 matrix.configs.Dense 'dense' and 'Dense' would share the folder 'Dense'; "
+        "rename one",
+        "line 12 matrix.benchmarks[0].recall a text of 12 characters is too short; "
+        "ask for 32 or more",
+        "line 13 matrix.benchmarks[1] no benchmark 'mock_benchmrk'; did you mean 'mock_benchmark'?",
+        "line 15 matrix.exclude[0].models no model 'tow' in this matrix; did you mean 'two'?",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("key", "where"),
+    [("repeats", "defaults"), ("tries", "defaults.limits"), ("limits", "defaults")],
+)
+def test_a_key_that_belongs_elsewhere_is_told_where(tmp_path: Path, key: str, where: str) -> None:
+    said = f"no key {key!r} here; it belongs in '{where}'"
+    text = f"campaign: study\n{key}: 3\nmatrix:\n  {key}: 3\n  models: [m]\n  benchmarks: [b]\n"
+    mistakes = {one.key: one.message for one in mistakes_in(write(tmp_path, text))}
+    assert (mistakes[key], mistakes[f"matrix.{key}"]) == (said, said)
+    text = f"campaign: study\nmodels: [m]\nphases: [{{name: p, {key}: 3}}]\n"
+    mistakes = {one.key: one.message for one in mistakes_in(write(tmp_path, text))}
+    assert mistakes["models"] == "no key 'models' here; it belongs in 'matrix'"
+    assert mistakes[f"phases[0].{key}"] == said
+
+
+@pytest.mark.parametrize(
+    ("text", "message", "line"),
+    [
+        ("", "is empty; a campaign begins with", None),
+        ("# nothing\n", "is empty; a campaign begins with", None),
+        ("- a\n- b\n", "must be a mapping that begins with 'campaign: NAME', not a list", 1),
+        ("only text", "must be a mapping that begins with 'campaign: NAME', not 'only text'", 1),
+        ("a: [1,\n", "is not YAML", 2),
+        (b"campaign: caf\xe9\n", "is not UTF-8 text; save it as UTF-8", 1),
+        (b"a: 1\nb: \xff\xfe\n", "is not UTF-8 text; save it as UTF-8", 2),
+        (b"\x00\x01\x02", "is not YAML", None),
+    ],
+)
+def test_what_is_no_campaign_at_all_is_one_mistake(
+    tmp_path: Path, text: str | bytes, message: str, line: int | None
+) -> None:
+    (mistake,) = mistakes_in(write(tmp_path, text))
+    assert mistake.key == ""
+    assert mistake.message.startswith(message)
+    assert mistake.line == line
+
+
+def test_a_file_that_cannot_be_read_is_one_mistake(tmp_path: Path) -> None:
+    (tmp_path / "folder.yaml").mkdir()
+    os.mkfifo(tmp_path / "pipe.yaml")
+    large = write(tmp_path, b"#" * 10_000_001, "large.yaml")
+    files = {
+        tmp_path / "missing.yaml": "there is no such file",
+        tmp_path / "folder.yaml": "is a folder; name the campaign file in it",
+        write(tmp_path, GOOD, "study.txt"): "is no campaign file; its name must end in .yaml",
+        write(tmp_path, GOOD, "study"): "is no campaign file; its name must end in .yaml",
+        write(tmp_path, GOOD, "a.yaml") / "b.yaml": "there is no such file",
+        tmp_path / "nul\0.yaml": "there is no such file",
+        tmp_path / "pipe.yaml": "is no ordinary file",
+        large: "is larger than 10 MB",
+    }
+    for file, message in files.items():
+        (mistake,) = mistakes_in(file)
+        assert (mistake.key, mistake.line) == ("", None)
+        assert mistake.message.startswith(message), (file, mistake.message)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        ("campaign: attention/study", "", ("campaign", "the campaign needs a name")),
+        ("campaign: attention/study", "campaign: 7", ("campaign", "must be text, not 7")),
+        ("defaults:", "results: s4://b/p\ndefaults:", ("results", "no place for results 's4'")),
+        ("defaults:", "results: ''\ndefaults:", ("results", "names no folder")),
+        ("defaults:", "max_concurrent_runs: 0\ndefaults:", ("max_concurrent_runs", "must be a")),
+        ("defaults:", "gpus: [x]\ndefaults:", ("gpus[0]", "must be a whole number, 0 or more")),
+        ("tries: 2", "tries: none", ("defaults.limits.tries", "must be a whole number")),
+    ],
+)
+def test_one_wrong_line_is_one_mistake(
+    tmp_path: Path, old: str, new: str, expected: tuple[str, str]
+) -> None:
+    key, message = expected
+    assert old in GOOD
+    file = write(tmp_path, GOOD.replace(old, new))
+    (mistake,) = mistakes_in(file)
+    assert mistake.key == key
+    assert mistake.message.startswith(message)
+
+
+def test_a_file_without_a_matrix_says_so_once(tmp_path: Path) -> None:
+    (mistake,) = mistakes_in(write(tmp_path, "campaign: a\n"))
+    assert mistake.key == "matrix"
+    assert mistake.message.startswith("is missing")
+
+
+def test_rules_that_leave_no_cell_are_a_mistake(tmp_path: Path) -> None:
+    text = GOOD[: GOOD.index("  exclude:")] + "  exclude: {models: '*'}\n"
+    (mistake,) = mistakes_in(write(tmp_path, text))
+    assert (mistake.key, mistake.message) == ("matrix.exclude", "the rules leave no cell to run")
+
+
+def test_a_missing_model_folder_is_a_mistake_at_its_path(tmp_path: Path) -> None:
+    text = GOOD.replace("- one\n", "- {name: one, adapter: transformers, path: ./modle}\n")
+    (mistake,) = mistakes_in(write(tmp_path, text))
+    assert mistake.key == "matrix.models[0].path"
+    assert str(tmp_path / "modle") in mistake.message
+    assert mistake.line == 9

@@ -1,0 +1,87 @@
+"""A courier to the test's own sshd, and models for it to bring."""
+
+from __future__ import annotations
+
+import io
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from benchfleet.domain.cell import Cell
+from benchfleet.engines import cargo
+from benchfleet.engines.cargo import Courier, Parcel
+from benchfleet.engines.openssh import OpenSsh, connections
+from benchfleet.testing.samples import sample_cell
+from sshd import Sshd
+
+Wanted = Callable[..., Courier]
+
+
+@pytest.fixture
+def ssh(tmp_path: Path) -> Iterator[OpenSsh]:
+    with connections(tmp_path / "known" / "known_hosts") as ssh:
+        yield ssh
+
+
+@pytest.fixture
+def courier(sshd: Sshd, ssh: OpenSsh, tmp_path: Path) -> Wanted:
+    """Makes couriers to one host that keeps its things in a folder of this test."""
+
+    def made(**changes: object) -> Courier:
+        return Courier(sshd.host(**{"folder": str(tmp_path / "far"), **changes}), ssh)
+
+    return made
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    """A model's folder as the hub's cache has it: links to files that lie elsewhere."""
+    blobs, folder = tmp_path / "blobs", tmp_path / "models--org--tiny" / "snapshots" / "abc"
+    blobs.mkdir()
+    (folder / "nested ü").mkdir(parents=True)
+    for name in ("config.json", "weights 1.safetensors", "nested ü/vocab.txt"):
+        blob = blobs / name.replace("/", "-")
+        blob.write_bytes(name.encode() * 1000)
+        (folder / name).symlink_to(blob)
+    (folder / "empty.txt").touch()
+    (folder / "none").mkdir()
+    return folder
+
+
+def cell_of(model: Path) -> Cell:
+    return sample_cell(source=str(model), digest="a digest")
+
+
+def contents(folder: Path) -> dict[str, bytes | None]:
+    """Everything in a folder, which may hold no link: files by their content, folders as None."""
+    found = {}
+    for path in folder.rglob("*"):
+        assert not path.is_symlink()
+        name = path.relative_to(folder).as_posix()
+        found[name] = path.read_bytes() if path.is_file() else None
+    return found
+
+
+def followed(folder: Path) -> dict[str, bytes | None]:
+    """What a folder holds, with what its links stand for."""
+    found = folder.rglob("*")
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes() if path.is_file() else None
+        for path in found
+    }
+
+
+def without_rsync(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let this side find ssh and nothing else."""
+    folder.mkdir()
+    (folder / "ssh").symlink_to(str(shutil.which("ssh")))
+    monkeypatch.setenv("PATH", str(folder))
+
+
+def packed(folder: Path) -> bytes:
+    """What a courier sends of a folder where there is no rsync."""
+    stream = io.BytesIO()
+    cargo._pack(Parcel(name="m", folder=folder), stream)
+    return b"tar\n" + stream.getvalue()
