@@ -42,6 +42,11 @@ class LedgerHome:
         """Where the ledger is, as people may see it."""
         return str(self.file or shown_url(self.url))
 
+    @property
+    def address(self) -> str:
+        """The ledger's URL with an absolute path, as people may see it."""
+        return f"sqlite:{os.path.realpath(self.file)}" if self.file else shown_url(self.url)
+
     def open(self, *, known_results: bool = False) -> Ledger:
         """Open the ledger, making it where there is none yet.
 

@@ -182,3 +182,25 @@ def test_a_call_of_the_library_is_seen_and_stopped_too(user: User) -> None:
     assert err.endswith("KeyboardInterrupt\n")
     view.communicate(timeout=60)
     assert view.returncode == 130
+
+
+def test_a_copy_of_its_ledger_does_not_run_beside_a_run_in_the_same_folder(user: User) -> None:
+    waits = user.folder / "waits"
+    waits.touch()
+    two = f"act: wait, shared: {waits}}}}}, mock_benchmark]"
+    user.write(SLOW.replace("seconds: 0.02}}]", two))
+    going = detached(user, "--cpu-slots", "1", "--only", "benchmarks=_hostile")
+    until(lambda: samples_kept(user) > 0)
+    copy = ("ledger", "copy", "study.yaml", "--to", "sqlite:copy.db")
+    assert "say --yes" in user.run(*copy, code=3).stderr
+    told = user.run(*copy, "--yes")
+    assert "runners hold 1 of its cells, such as m1/dense/_hostile" in told.stderr
+    beside = ("run", "study.yaml", "--ledger", "sqlite:copy.db", "--only", "benchmarks=mock*")
+    said = user.run(*beside, code=3).stderr
+    assert f"with another ledger, {user.results}/ledger.db (pid {going.process.pid}" in said
+    assert "benchfleet stop" in said
+    assert len(runs(user)) == 1
+    waits.unlink()
+    user.run("stop", "study.yaml")
+    until(lambda: not going.process.lives())
+    user.run(*beside)

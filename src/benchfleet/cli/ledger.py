@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from contextlib import closing
 from typing import Any, cast
 
@@ -17,7 +18,7 @@ from benchfleet.domain.words import counted
 from benchfleet.errors import CampaignError, LedgerError, Mistake
 from benchfleet.ledger.addresses import split_url
 from benchfleet.ledger.checking import faults
-from benchfleet.ledger.copying import SqlTables, copy
+from benchfleet.ledger.copying import SqlTables, copy, told_of_held
 from benchfleet.ledger.postgres.rights import to_look, to_run
 from benchfleet.runner.mending.rebuild import rebuild
 
@@ -117,6 +118,10 @@ def _copy(arguments: argparse.Namespace, bench: Bench) -> int:
         closing(ledger_of(bench)) as source,
         closing(target.ledger(known_results=True)) as other,
     ):
+        if arguments.yes and (held := told_of_held(source)):
+            print(
+                printable(f"benchfleet: {held}; end them before the copy is run"), file=sys.stderr
+            )
         cells = copy(cast(SqlTables, source), cast(SqlTables, other), held=arguments.yes)
     where = target.shown_ledger
     told = {"ledger": bench.shown_ledger, "to": where, "cells": cells}

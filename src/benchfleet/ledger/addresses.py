@@ -42,6 +42,17 @@ def split_url(url: str) -> tuple[str, str]:
     return scheme, rest
 
 
+def surely_differ(one: str, other: str) -> bool:
+    """Whether two addresses, their paths absolute, lead to two ledgers. A server may be known by
+    several addresses, so two of one kind may be the same."""
+    kinds = [_kind(split_url(address)[0]) for address in (one, other)]
+    return one != other and (kinds[0] != kinds[1] or "sqlite" in kinds)
+
+
+def _kind(scheme: str) -> str:
+    return "postgresql" if scheme == "postgres" else scheme.partition("+")[0]
+
+
 def usual_lease(url: str) -> float:
     """Seconds of a lease in this ledger: longer where a heartbeat is dear."""
     if not url:

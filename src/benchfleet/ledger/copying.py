@@ -47,16 +47,23 @@ def copy(source: SqlTables, target: SqlTables, *, held: bool = False) -> int:
     Leases, tokens, times and numbers stay as they are. Raises LedgerError where the target is not
     empty, and where runners hold cells of the source, unless `held` says that this is known.
     """
-    running = source.cells(states=["running"])
-    holds = [record.path for record in running if (record.expires_in or 0.0) > 0.0]
-    if holds and not held:
-        raise LedgerError(
-            f"runners hold {len(holds)} of its cells, such as {holds[0]}: what they finish would "
-            f"not be in the copy; end them, or say --yes"
-        )
+    if not held and (holds := told_of_held(source)):
+        raise LedgerError(f"{holds}; end them, or say --yes")
     with source.tables() as tables:
         target.fill(tables)
     return sum(1 for _ in target.cells())
+
+
+def told_of_held(ledger: Ledger) -> str:
+    """What becomes of the cells that runners hold when a ledger is copied; ``""`` for none."""
+    running = ledger.cells(states=["running"])
+    holds = [record.path for record in running if (record.expires_in or 0.0) > 0.0]
+    if not holds:
+        return ""
+    return (
+        f"runners hold {len(holds)} of its cells, such as {holds[0]}: what they finish is not in "
+        f"the copy"
+    )
 
 
 def refuse_filled(where: str, cells: int, events: int) -> None:

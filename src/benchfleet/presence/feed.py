@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from benchfleet.bench import Bench
+from benchfleet.errors import LedgerError
+from benchfleet.ledger.addresses import surely_differ
 from benchfleet.presence import record as records
 from benchfleet.presence.process import Process
 from benchfleet.presence.record import Record
@@ -128,7 +130,19 @@ class Feed:
 def announced(
     bench: Bench, *, ends_on: str, command: Mapping[str, Any] | None = None, metrics: str = ""
 ) -> Iterator[Feed]:
-    """Have others find this run while the block goes on, and see what it does."""
+    """Have others find this run while the block goes on, and see what it does.
+
+    Raises LedgerError where a run with another ledger goes on in the same folder: the two would
+    run the same cells at once, in folders of the same names.
+    """
+    ledger = bench.home.address
+    for run in records.runs_of(bench.layout):
+        if run.goes_on and run.ledger and surely_differ(run.ledger, ledger):
+            where = run.ledger.removeprefix("sqlite:")
+            raise LedgerError(
+                f"a run goes on in {bench.layout.root} with another ledger, {where} ({run.shown});"
+                " end it first (`benchfleet stop`), or name another --results folder"
+            )
     log = os.environ.pop(DETACHED, "")  # slots, and what they start, are not detached runs
     file = Path(log).with_suffix(".json") if log else records.new_file(bench.layout)
     feed = Feed(
@@ -137,6 +151,7 @@ def announced(
             process=Process.own(),
             campaign=bench.campaign.name,
             results=bench.layout.root,
+            ledger=ledger,
             began_at=time.time(),
             ends_on=ends_on,
             log=log,

@@ -39,6 +39,7 @@ class Record:
     process: Process
     campaign: str
     results: Path
+    ledger: str  # its address, without a password; "" where an older benchfleet did not tell it
     began_at: float  # seconds since the epoch
     ends_on: str = ""  # the signal that asks it to end; "" where nothing does but its program
     log: str = ""  # the file that takes what it prints, where it is detached
@@ -74,6 +75,7 @@ class Record:
             "process": vars(self.process),
             "campaign": self.campaign,
             "results": str(self.results),
+            "ledger": self.ledger,
             "began_at": self.began_at,
             "ends_on": self.ends_on,
             "log": self.log,
@@ -96,6 +98,7 @@ def read(file: Path) -> Record | None:
             process=Process.read(found["process"]),
             campaign=str(found["campaign"]),
             results=Path(found["results"]),
+            ledger=str(found.get("ledger", "")),
             began_at=float(found["began_at"]),
             ends_on=found["ends_on"] if found["ends_on"] in ("SIGINT", "SIGTERM") else "",
             log=str(found["log"]),
