@@ -7,6 +7,10 @@ import hashlib
 import json
 import os
 import resource
+import shutil
+import signal
+import subprocess
+import sys
 import tarfile
 from pathlib import Path
 
@@ -209,6 +213,81 @@ def test_a_packing_that_was_killed_between_its_steps_is_done_again(study: Study)
     (item,) = items(study, "raw")
     attic(study).pack(item, None)
     assert (study.look(), log.exists()) == ([], False)
+
+
+# In a process that is killed before it does what `moment` names to a file that ends like this.
+KILLED = """\
+import os, signal, sys
+from pathlib import Path
+from benchfleet.results.archive import Attic, Item
+from benchfleet.results.layout import Layout
+root, log, act, to, moment, end = sys.argv[1:]
+def killed(event, arguments):
+    if event == moment and str(arguments[0]).endswith(end):
+        os.kill(os.getpid(), signal.SIGKILL)
+sys.addaudithook(killed)
+attic, item = Attic(Layout(Path(root)), now=0.0), Item(
+    what="raw", place=Path(log), name="log", bytes=Path(log).stat().st_size, age=0.0
+)
+with attic.alone():
+    attic.delete(item) if act == "delete" else attic.pack(item, Path(to) if to else None)
+"""
+
+
+@pytest.mark.parametrize(
+    ("act", "moment", "end", "left", "after"),
+    [
+        ("pack", "os.rename", ".part", "log.txt", ["log.txt"]),
+        ("pack", "os.remove", "/log.txt", "log.txt.gz", ["log.txt.gz"]),
+        ("move", "os.rename", "/.log.txt.taken", "", ["log.txt"]),
+        ("move", "os.remove", "/log.txt", "log.txt.taken", ["log.txt.taken"]),
+        ("delete", "os.rename", "/log.txt", "log.txt.taken", ["log.txt"]),
+    ],
+)
+def test_what_an_archive_left_that_was_killed_is_known_and_ended_by_a_repair(
+    study: Study, tmp_path: Path, act: str, moment: str, end: str, left: str, after: list[str]
+) -> None:
+    log = grow_log(study, 3)
+    to = str(tmp_path / "cold") if act == "move" else ""
+    words = [str(study.layout.root), str(log), act, to, moment, end]
+    killed = subprocess.run([sys.executable, "-c", KILLED, *words], check=False, timeout=60)
+    assert killed.returncode == -signal.SIGKILL
+    for quick in (False, True):
+        (found,) = study.look(quick=quick)
+        assert (found.kind, found.spoils) == ("unfinished", False)
+        assert left in found.message
+    (log.parent / "notes.txt").write_text("mine")
+    assert [one.kind for one in study.look()] == ["extra"]
+    assert {one.act for one in study.repair()} == {"finished", "kept as evidence"}
+    assert sorted(file.name for file in log.parent.glob("*log.txt*")) == after
+    assert [file.name for file in study.layout.evidence.rglob("*.*")] == ["notes.txt"]
+    assert study.look() == []
+    if act != "delete":
+        assert [item.place.name for item in items(study, "raw")] == (
+            ["log.txt"] if after == ["log.txt"] else []
+        )
+
+
+def test_a_log_stays_where_its_archive_is_not_there_any_more(study: Study, tmp_path: Path) -> None:
+    log = grow_log(study, 3)
+    whole = log.read_bytes()
+    (item,) = items(study, "raw")
+    attic(study).pack(item, tmp_path / "cold")
+    log.write_bytes(whole)  # as if it had been killed before this was removed
+    shutil.rmtree(tmp_path / "cold")
+    assert [found.kind for found in study.look()] == ["unfinished"]
+    assert [one.act for one in study.repair()] == ["finished"]
+    assert (log.read_bytes(), study.look()) == (whole, [])
+    assert not log.with_name("log.txt.taken").exists()
+
+
+def test_what_an_archive_at_work_does_is_left_to_it(study: Study) -> None:
+    log = grow_log(study, 3)
+    log.with_name("log.txt.gz").write_bytes(gzip.compress(log.read_bytes()))
+    with attic(study).alone():
+        (told,) = study.repair()
+    assert (told.act, "at work" in told.detail) == ("left", True)
+    assert log.exists()
 
 
 def test_what_was_taken_and_not_yet_removed_goes_at_the_next_time(study: Study) -> None:

@@ -1,10 +1,10 @@
 """Putting right what `results.verify` found: nothing is deleted, and nothing good is run again.
 
 What lies where it must not is moved to ``.evidence/<moment>/<path>``, also what was put into the
-folder of a good result, which stays. A whole result that lies
-elsewhere, under ``.attempts``, in ``.evidence`` or at another cell's place, is put where it
-belongs. Cells whose result is nowhere become pending again, with the samples that are still as
-they were sealed. Each step can be the last one: the next repair goes on from there.
+folder of a good result, which stays; what an archive left there that was cut short is ended. A
+whole result that lies elsewhere, under ``.attempts``, in ``.evidence`` or at another cell's place,
+is put where it belongs. Cells whose result is nowhere become pending again, with the samples that
+are still as they were sealed. Each step can be the last one: the next repair goes on from there.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from benchfleet.domain.words import counted
 from benchfleet.errors import ResultsError
 from benchfleet.ledger.base import Ledger
 from benchfleet.results import layout as names
+from benchfleet.results.archive import Attic
 from benchfleet.results.layout import Layout
 from benchfleet.results.publish import move
 from benchfleet.results.read import (
@@ -33,11 +34,12 @@ from benchfleet.results.read import (
     unsealed,
 )
 from benchfleet.results.takeover import keep_samples
+from benchfleet.results.unfinished import finish, unfinished
 from benchfleet.results.verify import Finding
 
 MOVED = frozenset({"damaged", "misplaced", "foreign", "occupied", "extra"})  # goes to the evidence
-REPAIRED = MOVED | {"gone", "unpublished"}
-Act = Literal["kept as evidence", "put back", "pending again", "left"]
+REPAIRED = MOVED | {"gone", "unpublished", "unfinished"}
+Act = Literal["kept as evidence", "put back", "finished", "pending again", "left"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,8 +59,8 @@ def repair(
 ) -> Iterator[Repaired]:
     """Put right what can be; `moment` names the folder of the evidence."""
     for finding in findings:
-        if finding.kind == "extra":
-            yield from _take_out(layout, finding, moment)
+        if finding.kind in ("extra", "unfinished"):
+            yield from _tidy(layout, finding, moment)
     wrong = [one for one in findings if one.kind in REPAIRED and one.spoils]
     reasons = {finding.fingerprint: finding for finding in wrong}
     moved: dict[str, Path] = {}  # by fingerprint of the place
@@ -103,12 +105,20 @@ def repair(
         yield Repaired(path=record.path, act="pending again", detail=detail)
 
 
-def _take_out(layout: Layout, finding: Finding, moment: str) -> Iterator[Repaired]:
-    """Move what was never sealed out of the folder of a result."""
+def _tidy(layout: Layout, finding: Finding, moment: str) -> Iterator[Repaired]:
+    """End what an archive began in the folder of a result, and move what else was never sealed out
+    of it."""
     folder = layout.root / finding.path
     try:
-        for name in unsealed(file_names(folder), sealed(folder)[0]["files"]):
-            if kept := _set_aside(layout, f"{finding.path}/{name}", moment):
+        files = sealed(folder)[0]["files"]
+        more = unsealed(file_names(folder), files)
+        left = unfinished(folder, more, files)
+        for name in more:
+            if name in left:
+                with Attic(layout, now=0.0).alone():
+                    told = finish(folder, name, left[name], files[left[name]])
+                yield Repaired(path=finding.path, act="finished", detail=told)
+            elif kept := _set_aside(layout, f"{finding.path}/{name}", moment):
                 shown = kept.relative_to(layout.root).as_posix()
                 yield Repaired(path=finding.path, act="kept as evidence", detail=shown)
     except (OSError, ResultsError) as error:
