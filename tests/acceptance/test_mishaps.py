@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import signal
+import sqlite3
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -245,6 +246,34 @@ LARGE = (
     MOCK.replace("[mock_benchmark]", '[{recall: {subsets: ["4096"], samples: 10}}]')
     + "defaults: {repeats: 6, limits: {tries: 1, disk: 1kB}}\n"
 )
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_a_run_whose_ledger_a_newer_benchfleet_took_over_says_so_and_how_it_ended(
+    user: User, as_json: bool
+) -> None:
+    waits = user.write("", "waits")
+    user.write(MOCK.replace("mock_benchmark", f"{{_hostile: {{act: wait, shared: {waits}}}}}"))
+    running = user.start("run", "study.yaml", *(["--json"] if as_json else []))
+    try:
+        until(lambda: samples_kept(user) > 0)
+        with sqlite3.connect(user.results / "ledger.db") as ledger:
+            ledger.execute("update meta set value = '99' where key = 'schema'")
+        waits.unlink()
+        out, err = running.communicate(timeout=60)
+    finally:
+        running.kill()
+        running.communicate()
+    assert running.returncode == 3, out + err
+    told = "a newer benchfleet brought its ledger up to date: no summary, no report"
+    assert f"{told}; upgrade benchfleet, and go on with: benchfleet run study.yaml" in err
+    assert err.count("its schema is 99") == 1
+    if as_json:
+        ended = json.loads(out)
+        assert (ended["ran"], ended["counts"]["success"], ended["counted_at"]) == (2, 2, None)
+    else:
+        assert "study: 2 cells · 2 done\nresults  benchmark_results/study\n" in out
+    assert len(user.published()) == 2
 
 
 @pytest.mark.parametrize("ledger", [("--ledger", "sqlite:ledger.db"), ()], ids=["away", "beside"])

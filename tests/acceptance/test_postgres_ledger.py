@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import time
 import uuid
@@ -187,6 +188,11 @@ def test_a_run_whose_server_stays_away_ends_when_it_is_asked_to(
         f"its ledger is away: no summary, no report; once it answers go on with: {again}" in errors
     )
     assert errors.count("cannot be reached") == 1
+    counts = r"study: 2 cells · 0 done \(as of \d\d:\d\d, when its ledger last told\)\n"
+    assert re.search(counts, said)
+    assert "results  benchmark_results/study\n" in said
+    shown = user.run("attach", "study.yaml", code=130).stdout
+    assert re.search(counts, shown)
     assert "run again" not in said + errors
     assert "Traceback" not in said + errors
     own_postgres.start()

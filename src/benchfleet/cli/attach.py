@@ -14,7 +14,7 @@ from typing import Any
 
 from benchfleet.cli import runs
 from benchfleet.cli.options import opened
-from benchfleet.cli.telling import standing
+from benchfleet.cli.telling import as_of, standing
 from benchfleet.cli.watch import watch
 from benchfleet.cli.words import printable, shown_path
 from benchfleet.errors import LedgerError
@@ -95,7 +95,7 @@ def _told_by_its_record(arguments: argparse.Namespace, run: Record) -> int:
         if arguments.json:
             print(json.dumps({"campaign": run.campaign, **progress.states}, indent=2))
         else:
-            print(printable(f"{run.campaign}: {standing(progress)}"))
+            print(printable(f"{run.campaign}: {standing(progress)}{as_of(end.get('counted_at'))}"))
             print(printable(f"results  {shown_path(run.results)}"))
         sys.stdout.flush()
     if end.get("interrupted"):

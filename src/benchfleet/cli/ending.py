@@ -7,6 +7,7 @@ import contextlib
 import json
 import signal
 import sys
+import time
 from collections import Counter
 from collections.abc import Sequence
 from typing import TextIO
@@ -14,6 +15,7 @@ from typing import TextIO
 from benchfleet.bench import Bench
 from benchfleet.cli import options, phased
 from benchfleet.cli.elsewhere import told_elsewhere
+from benchfleet.cli.telling import as_of, standing
 from benchfleet.cli.words import printable, shown_path
 from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.cell import Cell
@@ -87,6 +89,22 @@ def conclude(
     all_there = not gone and not where.unpublished(records) and not end.unsent
     complete = comparison.counts["success"] == comparison.counts["total"] and all_there
     return 0 if complete and not any(map(phased.closed, phases)) else 1
+
+
+def show_counts(arguments: argparse.Namespace, bench: Bench, end: RunEnd) -> None:
+    """Show what the run itself knows, where the ledger cannot be asked how it ended."""
+    counted_at = time.time() - end.counts_age if end.counts_age else None
+    progress, results = end.progress, bench.layout.root
+    counts = {"total": progress.total, **progress.states, "reused": progress.reused}
+    with contextlib.suppress(OSError):  # nobody listens any more
+        if arguments.json:
+            told = {"campaign": bench.campaign.name, "results": str(results), "ran": end.ran}
+            print(json.dumps({**told, "counts": counts, "counted_at": counted_at}, indent=2))
+        else:
+            stands = f"{bench.campaign.name}: {standing(progress)}{as_of(counted_at)}"
+            print(printable(stands))
+            print(printable(f"results  {shown_path(results)}"))
+        sys.stdout.flush()
 
 
 def standings_of_all(bench: Bench) -> list[Standing]:

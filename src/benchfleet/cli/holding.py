@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-import time
 from collections.abc import Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -13,7 +12,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from benchfleet.bench import Bench
-from benchfleet.cli.words import printable
+from benchfleet.cli.words import moment, printable
 from benchfleet.domain.attempt import CellRecord, Lease
 from benchfleet.domain.slots import BEGAN
 from benchfleet.domain.words import counted, duration
@@ -42,7 +41,7 @@ class Held:
     def __str__(self) -> str:
         """``runner 8f3a on lab2, since 14:02, lease good for 40 s``"""
         on = f" on {self.host}" if self.host else ""
-        since = f", since {_moment(self.since)}" if self.since else ""
+        since = f", since {moment(self.since)}" if self.since else ""
         left = self.record.expires_in or 0.0
         lease = f"good for {duration(left)}" if left > 0 else f"ran out {duration(-left)} ago"
         return f"runner {self.record.runner[:8]}{on}{since}, lease {lease}"
@@ -151,9 +150,3 @@ def agreed(arguments: argparse.Namespace, meant: Sequence[Held], what: str) -> b
         raise BenchfleetError(f"this would {what} {cells}; say --yes\n{lines}")
     print(f"{lines}\n{what} {cells}? [y/N] ", end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip().lower() in ("y", "yes")
-
-
-def _moment(at: float) -> str:
-    moment, today = time.localtime(at), time.localtime()
-    same = (moment.tm_year, moment.tm_yday) == (today.tm_year, today.tm_yday)
-    return time.strftime("%H:%M" if same else "%F %H:%M", moment)

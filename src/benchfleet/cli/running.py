@@ -12,14 +12,14 @@ from types import FrameType
 
 from benchfleet.bench import Bench
 from benchfleet.cli import options
-from benchfleet.cli.ending import compared, conclude, write_report
+from benchfleet.cli.ending import compared, conclude, show_counts, write_report
 from benchfleet.cli.fleet import machines
 from benchfleet.cli.options import AskedDevices
 from benchfleet.cli.runs import command_of
 from benchfleet.cli.watch import watch
 from benchfleet.cli.words import printable
 from benchfleet.domain.cell import Cell
-from benchfleet.errors import LedgerAway, LedgerError
+from benchfleet.errors import LedgerAway, LedgerError, LedgerTooNew
 from benchfleet.metrics.collect import Collector
 from benchfleet.presence.feed import announced, both
 from benchfleet.runner.inbox import Inbox, Interrupted, RealInbox
@@ -70,16 +70,22 @@ def _run(
             serving.clear()
         try:
             _write_files(bench, arguments, end)
-        except LedgerAway:  # with which reason is said in the end
+        except (LedgerAway, LedgerTooNew) as error:  # of which more is said in the end
+            why, then = "its ledger is away", "once it answers"
+            if isinstance(error, LedgerTooNew):
+                why = "a newer benchfleet brought its ledger up to date"
+                then = "upgrade benchfleet, and"
             again = options.same_choice(arguments, "run")
-            told_ = (
-                f"its ledger is away: no summary, no report; once it answers go on with: {again}"
-            )
+            told_ = f"{why}: no summary, no report; {then} go on with: {again}"
             print(printable(f"benchfleet: {told_}"), file=sys.stderr)
         except (OSError, LedgerError) as error:
             print(f"benchfleet: summary and report could not be written: {error}", file=sys.stderr)
         feed.ended(end)
-    return conclude(arguments, bench, cells, end)
+    try:
+        return conclude(arguments, bench, cells, end)
+    except (LedgerAway, LedgerTooNew):
+        show_counts(arguments, bench, end)
+        raise
 
 
 @contextlib.contextmanager

@@ -9,7 +9,7 @@ import time
 from collections.abc import Sequence
 
 from benchfleet.cli import options, runs
-from benchfleet.cli.telling import standing
+from benchfleet.cli.telling import as_of, standing
 from benchfleet.cli.watch import watch
 from benchfleet.cli.words import printable
 from benchfleet.domain.words import counted
@@ -50,7 +50,8 @@ def main(arguments: argparse.Namespace) -> int:
         print(json.dumps({"stopped": told}, indent=2))
         return 0
     for run in ended:
-        print(printable(f"{run.campaign}: ended; {standing(seen(run))}"))
+        at = (run.end or {}).get("counted_at")
+        print(printable(f"{run.campaign}: ended; {standing(seen(run))}{as_of(at)}"))
         if (called := runs.called(run, arguments)) is not None:
             print(printable(f"nothing is lost; go on with: {options.same_choice(called, 'run')}"))
     if not asked:

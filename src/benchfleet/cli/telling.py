@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from benchfleet.cli.words import moment
 from benchfleet.domain.words import counted, duration
 from benchfleet.runner.progress import Notice, Progress, Running
 
@@ -19,6 +20,12 @@ def standing(progress: Progress) -> str:
         if states.get(state):
             parts.append(f"{states[state]} {state}")
     return " · ".join(parts)
+
+
+def as_of(counted_at: float | None) -> str:
+    """`` (as of 14:02, when its ledger last told)``; empty for counts that are those of a run's
+    end."""
+    return f" (as of {moment(counted_at)}, when its ledger last told)" if counted_at else ""
 
 
 def speed(slot: Running, now: float) -> str:

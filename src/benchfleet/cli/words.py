@@ -1,8 +1,9 @@
-"""Durations, hostile text and paths as a terminal should show them, and whether it draws again."""
+"""Moments, hostile text and paths as a terminal should show them, and whether it draws again."""
 
 from __future__ import annotations
 
 import os
+import time
 import unicodedata
 from pathlib import Path
 from typing import TextIO
@@ -14,6 +15,13 @@ def printable(text: str) -> str:
         return text
     shown = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
     return shown.encode("utf-8", "replace").decode()
+
+
+def moment(at: float) -> str:
+    """``14:02``, with the date where that is not today's; `at` in seconds since the epoch."""
+    then, today = time.localtime(at), time.localtime()
+    same = (then.tm_year, then.tm_yday) == (today.tm_year, today.tm_yday)
+    return time.strftime("%H:%M" if same else "%F %H:%M", then)
 
 
 def columns(text: str) -> int:

@@ -81,7 +81,9 @@ class Feed:
     def ended(self, end: RunEnd) -> None:
         """The run ended, and all is written that it leaves."""
         impossible = [[cell.fingerprint, why] for cell, why in end.impossible]
+        counted_at = time.time() - end.counts_age if end.counts_age else None
         told = {"interrupted": end.interrupted, "broken": end.broken, "ran": end.ran}
+        told["counted_at"] = counted_at
         self._record = replace(
             self._record, end={**told, "seconds": end.seconds, "impossible": impossible}
         )

@@ -68,6 +68,7 @@ class Course:
         try:
             records = self._ledger.cells(among=about)
             self.progress.recount([(record.fingerprint, record.state) for record in records])
+            self.progress.counted = self._inbox.now()
         except LedgerAway:
             return False
         return True

@@ -40,6 +40,7 @@ class RunEnd:
     broken: str = ""  # why no slot could be started, where that ended the run
     unsent: int = 0  # results that are not at the campaign's place yet
     problem: str = ""  # why, where somebody knows
+    counts_age: float = 0.0  # seconds since the ledger told of all cells, where it did not at last
 
 
 class Runner:
@@ -98,8 +99,8 @@ class Runner:
             self._orders.end()
             with contextlib.suppress(LedgerUnreachable):  # then the leases run out by themselves
                 self._ledger.release(self._keeper.held(), "its runner ended")
-        self._count_at_the_end()
-        seconds = self._inbox.now() - began
+        counted, now = self._count_at_the_end(), self._inbox.now()
+        seconds = now - began
         self._course.say("run_ended", seconds=seconds)
         return RunEnd(
             progress=self._course.progress,
@@ -108,17 +109,19 @@ class Runner:
             impossible=tuple(self._devices.impossible),
             broken=self._course.broken,
             seconds=seconds,
+            counts_age=0.0 if counted else now - self._course.progress.counted,
         )
 
-    def _count_at_the_end(self) -> None:
-        """Others' work shows too. A server that is away is waited for, unless the run was ended:
-        nothing runs that would be kept from it. What is sent afterwards does not wait."""
-        if self._course.count() or self._course.over:
-            return
+    def _count_at_the_end(self) -> bool:
+        """Whether others' work shows too. A server that is away is waited for, unless the run was
+        ended: nothing runs that would be kept from it. What is sent afterwards does not wait."""
+        if (counted := self._course.count()) or self._course.over:
+            return counted
         self._course.say("waiting", message="the ledger's server, to see how all cells ended")
         self._serving.clear()
-        self._course.count()
+        counted = self._course.count()
         self._serving.set()
+        return counted
 
     def _let_writers_end(self) -> None:
         """What is being sealed and finished is not to be released."""

@@ -99,6 +99,7 @@ class Progress:
     states: dict[str, int] = field(default_factory=dict)
     slots: dict[str, Running] = field(default_factory=dict)
     began: float = 0.0
+    counted: float = 0.0  # when the ledger last told of all cells, on the inbox's clock
     tokens: Counter[str] = field(default_factory=Counter)  # prompt, completion: in this run
     used: Bill = field(default_factory=Bill)  # by the attempts that this run ended
     outlook: Outlook | None = None  # None while no time is known
