@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from .conftest import User, samples_kept, until
+from .conftest import MOCK, User, samples_kept, until
 
 STUDY = """\
 campaign: study
@@ -223,6 +223,23 @@ def test_what_is_published_is_compared_and_stays(user: User) -> None:
     told = user.run("rescore", "study.yaml", "--all", "--only", "models=m1", code=1).stdout
     assert "≠ m1/dense/mock_benchmark" in told
     assert "what is published stays" in told
+    assert user.published() == before
+
+
+def test_a_published_cell_that_cannot_be_scored_apart_stands_and_is_not_to_be_tried_again(
+    user: User,
+) -> None:
+    command = """command: {name: own, argv: [echo, '{"overall_score": 0.5}']}"""
+    user.write(MOCK.replace("mock_benchmark", f"{{{command}}}, mock_benchmark"))
+    user.run("run", "study.yaml")
+    before = user.published()
+    told = user.run("rescore", "study.yaml", "--all", code=1).stdout
+    assert "– m1/dense/own  not scored again: collect: bad_result" in told
+    assert "own asks and scores in one); what is published stays" in told
+    assert "= m1/dense/mock_benchmark" in told
+    assert "run the cell again" not in told
+    assert "retry" not in told
+    assert "look at it with: benchfleet report study.yaml" in told
     assert user.published() == before
 
 

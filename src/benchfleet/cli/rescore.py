@@ -61,6 +61,8 @@ def _can_be_scored(bench: Bench, record: CellRecord, *, everything: bool, named:
 
 def _line(one: Rescored) -> str:
     path = one.record.path
+    if one.failure is not None and one.record.state == "success":
+        return f"– {path}  not scored again: {one.failure}; what is published stays"
     if one.failure is not None:
         return f"✗ {path}  {one.failure}; its answers are kept"
     if one.published is None:
@@ -74,9 +76,9 @@ def _line(one: Rescored) -> str:
 
 
 def _advice(arguments: argparse.Namespace, found: Sequence[Rescored]) -> str:
-    if any(one.failure for one in found):
+    if any(one.failure and one.record.state != "success" for one in found):
         retry, run = (options.same_choice(arguments, verb) for verb in ("retry", "run"))
-        return f"ask the model for what is missing: {retry} && {run}"
+        return f"ask the model for what is missing, and go on after what is kept: {retry} && {run}"
     return f"look at it with: {options.same_choice(arguments, 'report')}"
 
 

@@ -33,5 +33,4 @@ def refuse_to_run_again(name: str) -> CellFailure:
 
 
 def _unscored(why: str) -> CellFailure:
-    way_out = "run the cell again, which goes on after what is kept"
-    return CellFailure(stage="collect", kind="bad_result", message=f"{why}: {way_out}")
+    return CellFailure(stage="collect", kind="bad_result", message=why)
