@@ -5,11 +5,13 @@ from __future__ import annotations
 import contextlib
 import os
 import pty
+import re
 import subprocess
 
 import pytest
 
 from benchfleet.cli.words import columns
+from repositories import make_bare
 
 from .conftest import COMMAND, MOCK, User
 
@@ -41,6 +43,16 @@ def test_a_terminal_that_draws_nothing_again_gets_a_line_for_each_event(
     assert ("[1/2] ✓ m1/dense/mock_benchmark" in shown) == dumb
     assert ("\x1b[2K" in shown) != dumb
     assert "What won" in shown
+
+
+def test_who_copies_a_ledger_to_a_repository_sees_how_far_it_is(finished: User) -> None:
+    make_bare(finished.folder / "lab.git")
+    shown = seen(finished, "ledger", "copy", "study.yaml", "--to", "git+file:lab.git")
+    told = re.findall(r"\r\x1b\[Kevents copied: (\d+) of (\d+)", shown)
+    events = int(told[0][1])
+    assert told[0] == ("0", str(events))
+    assert events >= 4  # each cell was claimed and finished
+    assert "\r\x1b[K2 cells copied with all history to git+file:lab.git" in shown
 
 
 def test_hosts_that_do_not_answer_are_named_whole_on_a_narrow_terminal(user: User) -> None:

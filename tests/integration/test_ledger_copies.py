@@ -147,8 +147,9 @@ def test_a_repository_gets_the_history_that_another_ledger_has(
 ) -> None:
     source, early = opened(place), repository("early")
     live(source, clock)
-    target = repository()
-    assert copy(source, target) == 40
+    target, seen = repository(), list[tuple[int, int]]()
+    assert copy(source, target, seen=lambda *told: seen.append(told)) == 40
+    assert seen == [(number, len(seen) - 1) for number in range(len(seen))]
     for ledger in (target, early, repository("newcomer")):
         same_cells(ledger, source)
         told, known = ledger.events(), source.events()

@@ -122,7 +122,9 @@ def _copy(arguments: argparse.Namespace, bench: Bench) -> int:
             print(
                 printable(f"benchfleet: {held}; end them before the copy is run"), file=sys.stderr
             )
-        cells = copy(cast(SqlTables, source), cast(SqlTables, other), held=arguments.yes)
+        with shown_as("events copied") as seen:
+            ledgers = cast(SqlTables, source), cast(SqlTables, other)
+            cells = copy(*ledgers, held=arguments.yes, seen=seen)
     where = target.shown_ledger
     told = {"ledger": bench.shown_ledger, "to": where, "cells": cells}
     copied = f"{counted(cells, 'cell')} copied with all history to {where}"

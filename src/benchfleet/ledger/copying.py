@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
+from benchfleet.domain.seen import Seen, unseen
 from benchfleet.domain.words import counted
 from benchfleet.errors import LedgerError
 from benchfleet.ledger.base import Ledger
@@ -31,8 +32,9 @@ class SqlTables(Ledger, Protocol):
         """All rows of each of `TABLES`, in one consistent view."""
         ...
 
-    def fill(self, tables: Tables) -> None:
-        """Enter rows into a ledger that is empty, all of them or none. Raises LedgerError."""
+    def fill(self, tables: Tables, *, seen: Seen = unseen) -> None:
+        """Enter rows into a ledger that is empty, all of them or none. Where that takes long for
+        each event, `seen` is told of how many it is done. Raises LedgerError."""
         ...
 
 
@@ -41,7 +43,7 @@ def selecting(table: str) -> str:
     return f"select {', '.join(TABLES[table])} from {table} order by 1"  # noqa: S608 - our own names
 
 
-def copy(source: SqlTables, target: SqlTables, *, held: bool = False) -> int:
+def copy(source: SqlTables, target: SqlTables, *, held: bool = False, seen: Seen = unseen) -> int:
     """Enter all of a ledger into an empty one; how many cells it has.
 
     Leases, tokens, times and numbers stay as they are. Raises LedgerError where the target is not
@@ -50,7 +52,7 @@ def copy(source: SqlTables, target: SqlTables, *, held: bool = False) -> int:
     if not held and (holds := told_of_held(source)):
         raise LedgerError(f"{holds}; end them, or say --yes")
     with source.tables() as tables:
-        target.fill(tables)
+        target.fill(tables, seen=seen)
     return sum(1 for _ in target.cells())
 
 

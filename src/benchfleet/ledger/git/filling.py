@@ -10,6 +10,7 @@ from typing import Any
 
 from benchfleet.domain.attempt import Lease, Outcome
 from benchfleet.domain.cell import Fingerprint
+from benchfleet.domain.seen import Seen
 from benchfleet.errors import LedgerError
 from benchfleet.git.objects import EMPTY_TREE
 from benchfleet.git.remote import Swap
@@ -30,7 +31,7 @@ from benchfleet.ledger.git.telling import Files
 _TOGETHER = 1000  # events in one commit
 
 
-def fill(store: Store, tables: Tables, files: Files | None) -> None:
+def fill(store: Store, tables: Tables, files: Files | None, seen: Seen) -> None:
     """Push all of it at once, with the results that lie here, then take it in as everybody does.
 
     Cells have no refs, as if they had been compacted away; the enrolments are told before whatever
@@ -48,7 +49,7 @@ def fill(store: Store, tables: Tables, files: Files | None) -> None:
             enrolled = [Fact(kind="enrolled", fingerprint="", data={}, at=store.wall())]
         if tip := _enrolments(store, cells, enrolled):
             swaps.append(Swap(ref=store.refs.enrolled, old="", new=tip))
-        swaps += _log(store, cells, events, files, tips.get(store.machine, ""))
+        swaps += _log(store, cells, events, files, tips.get(store.machine, ""), seen)
         if swaps and not store.remote.push(
             swaps, holding={store.refs.ledger: tips[store.refs.ledger]}
         ):
@@ -103,7 +104,12 @@ def _enrolments(store: Store, cells: Sequence[Entered], told: Sequence[Fact]) ->
 
 
 def _log(
-    store: Store, cells: Sequence[Entered], events: Sequence[Fact], files: Files | None, first: str
+    store: Store,
+    cells: Sequence[Entered],
+    events: Sequence[Fact],
+    files: Files | None,
+    first: str,
+    seen: Seen,
 ) -> list[Swap]:
     """What happened to the cells, and the commits that bring their results, one for each."""
     known = {cell.fingerprint: cell for cell in cells}
@@ -113,7 +119,8 @@ def _log(
     facts = [fact for fact in events if fact.kind != "enrolled"]
     for start in range(0, len(facts), _TOGETHER):
         some, results = facts[start : start + _TOGETHER], {}
-        for fact in some:
+        for number, fact in enumerate(some, start):
+            seen(number, len(facts))
             if files is None or last.get(fact.fingerprint) is not fact:
                 continue
             cell = known[fact.fingerprint]
@@ -130,6 +137,7 @@ def _log(
         head = f"copy {len(some)} events"
         text = message(head, installation=store.number, facts=written(some), **more)
         log = store.commit(EMPTY_TREE, (log,) if log else (), text)
+    seen(len(facts), len(facts))
     swaps = [Swap(ref=store.log, old="", new=log)] if log else []
     return [*swaps, *([Swap(ref=store.machine, old=first, new=branch)] if branch != first else [])]
 

@@ -22,6 +22,7 @@ from benchfleet.domain.attempt import CellRecord, Claim, Lease, Outcome, RunnerI
 from benchfleet.domain.cell import Cell, Fingerprint
 from benchfleet.domain.event import Event
 from benchfleet.domain.resource import Offer
+from benchfleet.domain.seen import Seen, unseen
 from benchfleet.domain.state import State
 from benchfleet.ledger.copying import Row, SqlTables, Tables
 from benchfleet.ledger.git.ahead import Ahead
@@ -252,8 +253,8 @@ class HostedLedger:
     def tables(self) -> AbstractContextManager[Iterator[tuple[str, Iterable[Row]]]]:
         return self.inside.tables()
 
-    def fill(self, tables: Tables) -> None:
-        self.inside.fill(tables)
+    def fill(self, tables: Tables, *, seen: Seen = unseen) -> None:
+        self.inside.fill(tables, seen=seen)
 
     def close(self) -> None:
         """Give back what was claimed ahead, and tell what waits, at once."""

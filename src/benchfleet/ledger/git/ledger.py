@@ -21,6 +21,7 @@ from benchfleet.domain.attempt import Claim, Lease, Outcome, RunnerId
 from benchfleet.domain.cell import Cell, Fingerprint
 from benchfleet.domain.event import Event
 from benchfleet.domain.resource import Offer
+from benchfleet.domain.seen import Seen, unseen
 from benchfleet.domain.state import FINAL_STATES
 from benchfleet.errors import (
     ClaimLost,
@@ -129,9 +130,9 @@ class GitLedger(SharedTransactions):
         with self.store.mirror.tables(self.store.wall() - self._clock()) as tables:
             yield tables
 
-    def fill(self, tables: Tables) -> None:
+    def fill(self, tables: Tables, *, seen: Seen = unseen) -> None:
         """Enter what another ledger has, where this one is empty. Raises LedgerError."""
-        fill(self.store, tables, self._files)
+        fill(self.store, tables, self._files, seen)
 
     # The verbs
 

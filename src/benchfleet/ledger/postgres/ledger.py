@@ -15,6 +15,7 @@ from benchfleet.domain.cell import Cell, Fingerprint
 from benchfleet.domain.event import Event
 from benchfleet.domain.phase import GATE_EVENTS
 from benchfleet.domain.resource import Offer
+from benchfleet.domain.seen import Seen, unseen
 from benchfleet.domain.state import STATES, State
 from benchfleet.errors import ClaimLost
 from benchfleet.ledger.addresses import schema_of, shown_url
@@ -238,7 +239,7 @@ class PostgresLedger:
     def tables(self) -> AbstractContextManager[Iterator[tuple[str, Iterable[Row]]]]:
         return self._reading.tables()
 
-    def fill(self, tables: Tables) -> None:
+    def fill(self, tables: Tables, *, seen: Seen = unseen) -> None:
         with self._connections.lent(lambda connection: connection) as connection:
             enter(connection, self.shown, tables)  # once: the source is read once
 

@@ -14,6 +14,7 @@ from urllib.parse import quote
 
 from benchfleet.domain.attempt import Claim, Lease, Outcome, RunnerId
 from benchfleet.domain.resource import Offer
+from benchfleet.domain.seen import Seen, unseen
 from benchfleet.errors import (
     ClaimLost,
     LedgerDamaged,
@@ -142,7 +143,7 @@ class SqliteLedger(SqlLedger):
             connection.execute("begin")
             yield ((table, connection.execute(selecting(table))) for table in TABLES)
 
-    def fill(self, tables: Tables) -> None:
+    def fill(self, tables: Tables, *, seen: Seen = unseen) -> None:
         with self._writing():
             connection = self._connection
             counts = "select (select count(*) from cell), (select count(*) from event)"

@@ -9,6 +9,7 @@ from typing import TypeVar
 
 from benchfleet.domain.attempt import Claim, Outcome, RunnerId
 from benchfleet.domain.resource import Choice, Offer
+from benchfleet.domain.seen import Seen, unseen
 from benchfleet.errors import ClaimLost
 from benchfleet.ledger.base import Ledger
 from benchfleet.runner.ending.writers import Writers
@@ -17,12 +18,7 @@ TOGETHER = 64  # cells claimed at once
 _PAUSE, _PATIENCE = 0.5, 600.0  # seconds; between two claims, and of waiting for any
 
 T = TypeVar("T")
-Seen = Callable[[int, int], None]  # is told how many are done, of how many, as it goes on
 Ready = tuple[Outcome, Callable[[], object]]  # how a cell ended, and what follows once that is told
-
-
-def unseen(done: int, of: int) -> None:
-    """Nobody waits for it."""
 
 
 def end_each(

@@ -12,13 +12,14 @@ from functools import partial
 from benchfleet.domain.attempt import Claim, Outcome, RunnerId
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.event import Event
+from benchfleet.domain.seen import Seen, unseen
 from benchfleet.ledger.base import Ledger
 from benchfleet.results.disk import read_plain
 from benchfleet.results.earlier import Entry, number
 from benchfleet.results.layout import Layout
 from benchfleet.results.publish import publish
 from benchfleet.results.write import AttemptFolder, Verdict
-from benchfleet.runner.mending.entered import Ready, Seen, end_each, unseen
+from benchfleet.runner.mending.entered import Ready, end_each
 
 _RUNNER = RunnerId("import")
 _FILE = "imported.json"  # the result as it was

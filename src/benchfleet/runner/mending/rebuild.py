@@ -12,6 +12,7 @@ from typing import Any
 from benchfleet.domain.attempt import CellRecord, Outcome, RunnerId
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.event import Event
+from benchfleet.domain.seen import Seen, unseen
 from benchfleet.domain.state import FINAL_STATES, State
 from benchfleet.domain.usage import Usage
 from benchfleet.errors import ResultsError
@@ -19,7 +20,7 @@ from benchfleet.ledger.base import Ledger
 from benchfleet.results.layout import Layout
 from benchfleet.results.read import damage, has_published, is_sealed, published_folders, sealed
 from benchfleet.results.summary import numbers_and_truths
-from benchfleet.runner.mending.entered import Seen, end_each, unseen
+from benchfleet.runner.mending.entered import end_each
 
 _RUNNER = RunnerId("rebuild")
 
