@@ -73,6 +73,17 @@ def test_what_each_host_has_comes_together_once(hosts: User) -> None:
     assert "2 done (2 reused)" in hosts.run("run", *at, *CPU).stdout
 
 
+def test_a_source_that_holds_nothing_of_the_campaign_is_named(hosts: User) -> None:
+    (hosts.folder / "others" / "another").mkdir(parents=True)
+    at = ("study.yaml", *LEDGER, "--results", "all", "--from", "host1", "--from", "others")
+    told = hosts.run("merge", *at, code=1).stdout
+    assert told.count("nothing  ") == 1
+    assert "nothing  others holds no result that study calls done" in told
+    assert "the folder of results, or the one above it" in told
+    again = hosts.json("merge", *at, code=1)  # what host1 holds is here already
+    assert (again["came"], again["nothing"]) == ({}, ["others"])
+
+
 def test_what_each_other_host_did_is_written_beside_the_results(
     hosts: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:

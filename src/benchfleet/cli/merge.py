@@ -9,6 +9,7 @@ import time
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import asdict
+from itertools import chain
 from pathlib import Path
 
 from benchfleet.bench import Bench
@@ -19,7 +20,7 @@ from benchfleet.cli.waiting import shown_as
 from benchfleet.cli.words import printable, shown_path
 from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.words import counted
-from benchfleet.errors import LedgerAway, PlaceUnreachable, UnknownName
+from benchfleet.errors import LedgerAway, PlaceUnreachable, ResultsError, UnknownName
 from benchfleet.ledger.base import Ledger
 from benchfleet.results.disk import make_folder
 from benchfleet.results.places.base import Place, place_at
@@ -62,11 +63,13 @@ def main(arguments: argparse.Namespace) -> int:
                 print(printable(f"benchfleet: {found.problem}"), file=sys.stderr)
         records = bench.records(cells)
         absent = Whereabouts(bench).absent(records)
-        places = _places(arguments, bench, ledger)
+        named = {source: _source(source, bench) for source in arguments.sources}
+        places = [*chain.from_iterable(named.values()), *_places(bench, ledger)]
         with shown_as("results fetched") as seen:
             told = gather(bench.layout, absent, places, seen=seen)
         branch = _branch(bench, ledger, records)
         done = [record for record in records if record.state == "success"]
+        nothing = [source for source, places in named.items() if not _holds(places, done, told)]
         here = [record for record in done if record not in absent]
         unfit = {r.path: why for r in here if (why := unsound(bench.layout, r))}
         where = Whereabouts(bench).elsewhere(told.missing)
@@ -87,21 +90,20 @@ def main(arguments: argparse.Namespace) -> int:
             "unsound": unfit,
             "missing": last,
             "away": told.away,
+            "nothing": nothing,
             **({"branch": asdict(branch)} if branch else {}),
         }
         print(json.dumps(found_, indent=2))
     else:
-        _tell(arguments, bench, told, len(done), unfit, last)
+        _tell(arguments, bench, told, len(done), unfit, last, nothing)
         if branch is not None:
             _tell_branch(branch)
     return 1 if last or unfit else 0
 
 
-def _places(arguments: argparse.Namespace, bench: Bench, ledger: Ledger) -> list[Place]:
-    """Where results may lie: what the command names, the campaign's place, and the ledger's own."""
-    places = [place for source in arguments.sources for place in _source(source, bench)]
-    if (place := bench.place()) is not None:
-        places.append(place)
+def _places(bench: Bench, ledger: Ledger) -> list[Place]:
+    """Where results may lie, whatever the command names: the campaign's place, and the ledger's."""
+    places = [place] if (place := bench.place()) is not None else []
     if (own := getattr(ledger, "place", None)) is not None:
         places.append(own())
     return places
@@ -145,6 +147,17 @@ def _source(source: str, bench: Bench) -> list[Place]:
     return [place_at(source, bench.campaign.name), place_at(source, "")]
 
 
+def _holds(places: Sequence[Place], done: Sequence[CellRecord], told: Gathered) -> bool:
+    """Whether one of these has any of the results, or may: one that is away is told as such."""
+    brought = {*told.came.values(), *(place for _, place, _ in told.refused), *told.away}
+    paths = [record.path for record in done]
+    try:
+        return any(place.shown in brought or place.there(paths) for place in places) or not paths
+    except ResultsError as error:
+        told.away[places[0].shown] = str(error)
+        return True
+
+
 def _host_of(record: CellRecord) -> str:
     return record.outcome.host if record.outcome else ""
 
@@ -164,12 +177,17 @@ def _tell(
     done: int,
     unfit: dict[str, str],
     last: dict[str, str],
+    nothing: Sequence[str],
 ) -> None:
     here = done - len(last)
     lines = [f"{bench.campaign.name}: {counted(done, 'result', 'are')} done, {here} here"]
     if told.came:
         lines.append(f"{len(told.came)} came from {', '.join(sorted({*told.came.values()}))}")
     lines += [f"away     {place}: {why}" for place, why in told.away.items()]
+    for source in nothing:
+        lines.append(f"nothing  {source} holds no result that {bench.campaign.name} calls done")
+    if nothing:
+        lines.append("--from names the folder of results, or the one above it")
     lines += _some([f"refused  {path}  from {place}: {why}" for path, place, why in told.refused])
     lines += _some([f"unsound  {path}: {why}" for path, why in unfit.items()])
     lines += _some([f"missing  {path}  last seen at {host}" for path, host in last.items()])
