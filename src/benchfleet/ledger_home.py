@@ -103,7 +103,8 @@ class LedgerHome:
     def set_aside_damaged(self) -> Path | None:
         """Move an embedded ledger that is damaged out of the way; where it is kept.
 
-        Raises LedgerError where it cannot be used for another reason, or somebody uses it still.
+        Raises LedgerError where it cannot be used for another reason, or somebody uses it still;
+        also where a file that was named shows no sign of ever having been one.
         """
         file = self.file
         if file is None or not file.exists():
@@ -122,8 +123,11 @@ class LedgerHome:
                     f"{error}\nIt is left there while a runner may hold {held[0]}: end that runner,"
                     " or wait until its lease ran out."
                 ) from error
-            from benchfleet.ledger.sqlite.file import set_aside
+            from benchfleet.ledger.sqlite.file import set_aside, was_ledger
 
+            own = file.resolve() == self.layout.ledger.resolve()
+            if not own and not was_ledger(file):
+                raise
             return set_aside(file)
         return None
 

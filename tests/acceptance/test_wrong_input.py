@@ -247,3 +247,30 @@ def test_an_unknown_option_is_told_by_its_verb_with_the_near_one(
     assert told.startswith(f"usage: benchfleet {words[0]} ")
     assert "unrecognized arguments: --resluts" in told
     assert "did you mean --results?" in told
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"notes on what was run\n" * 9, b"\x89PNG\0\1", b"SQLite format 3\0".ljust(8192, b"?")],
+)
+def test_a_file_that_is_no_ledger_is_not_set_aside(user: User, content: bytes) -> None:
+    user.write(MOCK)
+    (user.folder / "mine").write_bytes(content)
+    told = user.run("ledger", "rebuild", "study.yaml", "--ledger", "mine", code=3).stderr
+    assert f"the ledger {user.folder}/mine cannot be used" in told
+    assert [file.name for file in user.folder.glob("mine*")] == ["mine"]
+    assert (user.folder / "mine").read_bytes() == content
+
+
+@pytest.mark.parametrize("harm", ["head", "tail"])
+def test_a_damaged_ledger_that_is_named_is_set_aside_like_any_other(user: User, harm: str) -> None:
+    user.write(MOCK)
+    where = ("study.yaml", "--ledger", "sqlite:own.db")
+    user.run("run", *where)
+    file = user.folder / "own.db"
+    content = bytearray(file.read_bytes())
+    lost = slice(0, 4096) if harm == "head" else slice(4096, len(content))
+    content[lost] = b"\x5a" * len(content[lost])
+    file.write_bytes(content)
+    assert "2 results taken in" in user.run("ledger", "rebuild", *where).stdout
+    assert (user.folder / "own.db.damaged-1").read_bytes() == content

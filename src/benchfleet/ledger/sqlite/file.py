@@ -7,6 +7,7 @@ import sqlite3
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing, suppress
+from mmap import ACCESS_READ, mmap
 from pathlib import Path
 
 from benchfleet.errors import LedgerDamaged, LedgerUnreachable
@@ -19,6 +20,7 @@ NETWORK_FILE_SYSTEMS = frozenset(
     | {"fuse.ceph-fuse", "fuse.gcsfuse", "fuse.glusterfs", "fuse.juicefs", "fuse.rclone"}
     | {"fuse.s3fs", "fuse.sshfs"}
 )
+_TRACES = (b"ended_token", b'"token": ')  # of its tables, and of what happened
 _REBUILD = (
     "move {path} aside, with {name}-wal and {name}-shm where they exist, and run "
     "`benchfleet ledger rebuild CAMPAIGN`"
@@ -164,6 +166,14 @@ def _statements_of(script: str) -> Iterator[str]:
         if sqlite3.complete_statement(statement):
             yield statement
             statement = ""
+
+
+def was_ledger(file: Path) -> bool:
+    """Whether what is left in a damaged file shows that it was a ledger; an empty one may be."""
+    if not file.stat().st_size:
+        return True
+    with open(file, "rb") as opened, mmap(opened.fileno(), 0, access=ACCESS_READ) as content:
+        return any(content.find(trace) >= 0 for trace in _TRACES)
 
 
 def set_aside(file: Path) -> Path:
