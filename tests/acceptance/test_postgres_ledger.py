@@ -102,6 +102,13 @@ def test_a_database_without_the_ledger_of_results_does_not_run_them_again(
         ((PASSWORD, "wrong"), "put the right password for it into ~/.pgpass or PGPASSWORD"),
         (("/lab_", "/no_"), "does not exist"),
         (("127.0.0.1:", "127.0.0.1:x"), "invalid integer value"),
+        ((PASSWORD, f"{PASSWORD}%zz"), "write @ / % and blanks as %40 %2F %25 %20"),
+        ((PASSWORD, f"{PASSWORD}@hush-hush"), "write @ / % and blanks as %40 %2F %25 %20"),
+        ((PASSWORD, f"{PASSWORD}/2"), "write @ / % and blanks as %40 %2F %25 %20"),
+        ((PASSWORD, f"{PASSWORD} 2"), "write @ / % and blanks as %40 %2F %25 %20"),
+        ((PASSWORD, f"{PASSWORD}/2?x"), "is no address of a ledger"),
+        ((f":{PASSWORD}@", "@?password=hush-hush%zz&host="), 'invalid percent-encoded token: "…"'),
+        ((f":{PASSWORD}@", "@/x?sslpassword=hush-hush&host="), "cannot be reached"),
     ],
 )
 def test_a_database_that_lets_nobody_in_is_named_with_the_reason(

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import re
+from urllib.parse import unquote
 
 from benchfleet import registry
 from benchfleet.errors import UnknownName
 from benchfleet.ledger.base import DEFAULT_LEASE
 
 _NAME_MAX = 63  # bytes of an identifier in PostgreSQL
+_SECRETS = ("password", "sslpassword", "oauth_client_secret")  # options of libpq
+_PASSWORD = re.compile(r"(//[^:@/?]*):(.*)@")  # to the last @: it may be spelt wrongly
+_OPTION = re.compile(r"(?<=[?&])([^=&]+)=([^&]*)&?")
+_QUOTED = re.compile(r"""(["'])(.+?)\1""")
 
 
 def schema_of(campaign: str) -> str:
@@ -24,8 +29,30 @@ def schema_of(campaign: str) -> str:
 
 def shown_url(url: str) -> str:
     """The URL as people may see it: without a password."""
-    without = re.sub(r"(//[^:@/?]*):.*@", r"\1@", url)
-    return re.sub(r"(?i)([?&])password=[^&]*&?", r"\1", without).rstrip("?&")
+    without = _PASSWORD.sub(r"\1@", url)
+    return _OPTION.sub(lambda one: "" if _secret(one) else one[0], without).rstrip("?&")
+
+
+def without_secrets(said: str, url: str) -> str:
+    """What a driver says of the URL, which may cite it, or a part of a password that it stumbled
+    over."""
+    hidden = [found[2] for found in _PASSWORD.finditer(url)]
+    hidden += [one[2] for one in _OPTION.finditer(url) if _secret(one)]
+
+    def cited(quoted: re.Match[str]) -> str:
+        return '"…"' if any(quoted[2] in secret for secret in hidden) else quoted[0]
+
+    return _QUOTED.sub(cited, said.replace(url, shown_url(url)))
+
+
+def misspelt_password(url: str) -> bool:
+    """Whether a password stands in the URL with characters that would part it elsewhere."""
+    found = re.match(r"[^:]+://[^:@/?]*:([^?]*)@", url)
+    return found is not None and bool(re.search(r"[@/\s]|%(?![0-9A-Fa-f]{2})", found[1]))
+
+
+def _secret(option: re.Match[str]) -> bool:
+    return unquote(option[1]).lower() in _SECRETS
 
 
 def split_url(url: str) -> tuple[str, str]:

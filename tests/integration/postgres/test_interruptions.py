@@ -126,7 +126,7 @@ def test_whoever_opens_it_while_the_server_restarts_waits_for_that(
 def test_opening_waits_for_what_passes_by_itself_alone(said: str, seconds: float) -> None:
     import psycopg
 
-    from benchfleet.ledger.postgres.connections import opening_patience
+    from benchfleet.ledger.postgres.troubles import opening_patience
 
     assert opening_patience(psycopg.OperationalError(said), 120.0) == seconds
 

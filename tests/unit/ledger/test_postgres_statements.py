@@ -67,6 +67,9 @@ def test_campaigns_whose_names_are_alike_have_different_schemas() -> None:
         ("postgresql://db/lab?password=secret&user=me", "postgresql://db/lab?user=me"),
         ("postgres://me:se/cr:et@db/lab", "postgres://me@db/lab"),
         ("postgresql:///lab?service=lab", "postgresql:///lab?service=lab"),
+        ("postgresql://db/lab?sslpassword=secret&sslkey=k", "postgresql://db/lab?sslkey=k"),
+        ("postgresql://db/lab?pass%77ord=secret", "postgresql://db/lab"),
+        ("postgresql://db/lab?oauth_client_secret=secret", "postgresql://db/lab"),
         ("postgresql://me@[::1]:5432/lab", "postgresql://me@[::1]:5432/lab"),
     ],
 )

@@ -13,21 +13,14 @@ from psycopg import Connection, conninfo, errors, sql
 from psycopg.pq.abc import PGresult
 from psycopg.types.numeric import Int8Dumper
 
-from benchfleet.errors import (
-    LedgerAway,
-    LedgerError,
-    LedgerFull,
-    LedgerTooNew,
-    LedgerUnreachable,
-)
+from benchfleet.errors import LedgerError
+from benchfleet.ledger.addresses import misspelt_password
 from benchfleet.ledger.hurry import Hurry
 from benchfleet.ledger.postgres.statements import Value, statement
+from benchfleet.ledger.postgres.troubles import opening_patience, passes, plain, said
 from benchfleet.ledger.sql import read_statements
 
 PATIENCE = 120.0  # seconds for a server that restarts or fails over
-_OPENING = (
-    5.0  # seconds for one that does not answer when a ledger is opened: it may be no server's
-)
 _PAUSES = (0.05, 0.1, 0.2, 0.5, 1.0)  # seconds between tries; the last one stays
 _DEFAULTS = {  # what a URL does not say; a server that is gone is noticed within half a minute
     "application_name": "benchfleet",
@@ -40,23 +33,6 @@ _DEFAULTS = {  # what a URL does not say; a server that is gone is noticed withi
 }
 _STATEMENT = "60s"  # for one statement; none of them takes a second but those on a million cells
 _IDLE_IN_TRANSACTION = "60s"  # a writer that was stopped in the middle of one is cut off
-_AGAIN = (  # what passes by itself; classes 08 and 57P are told of by broken connections too
-    errors.SerializationFailure,
-    errors.DeadlockDetected,
-    errors.AdminShutdown,
-    errors.CrashShutdown,
-    errors.CannotConnectNow,
-    errors.TooManyConnections,
-    errors.ReadOnlySqlTransaction,  # a server that was demoted a moment ago
-    errors.IdleInTransactionSessionTimeout,
-    errors.QueryCanceled,
-)
-# What libpq and a server say of one that restarts: it has no state of its own while connecting.
-_NOT_THERE = ("Is the server running", "closed the connection", "Connection reset by peer")
-_COMING = (
-    *("is starting up", "is shutting down", "in recovery mode", "not yet accepting"),
-    "terminating connection",
-)
 _KEPT = 4  # idle connections: one claims and one tells what ended, for however many slots
 _WELL = (psycopg.pq.ExecStatus.TUPLES_OK, psycopg.pq.ExecStatus.COMMAND_OK)
 T = TypeVar("T")
@@ -96,12 +72,17 @@ class Connections:
 
     def __init__(self, url: str, shown: str, schema: str, *, patience: float = PATIENCE) -> None:
         self._url, self._shown, self._schema, self._patience = url, shown, schema, patience
+        if misspelt_password(url):
+            raise LedgerError(
+                f"the password in the address of {shown} has characters that part an address: "
+                "write @ / % and blanks as %40 %2F %25 %20, or keep it in ~/.pgpass or PGPASSWORD"
+            )
         try:
             given = conninfo.conninfo_to_dict(url)
             defaults = {name: value for name, value in _DEFAULTS.items() if name not in given}
             self._conninfo = conninfo.make_conninfo(url, **defaults)
         except psycopg.ProgrammingError as error:
-            raise LedgerError(f"{shown} is no address of a ledger: {self._what(error)}") from None
+            raise LedgerError(f"{shown} is no address of a ledger: {said(error, url)}") from None
         self._lock = threading.Lock()
         self._idle: list[_Line] = []
         self._closed = threading.Event()
@@ -182,7 +163,7 @@ class Connections:
                     pause = 0.0 if kept else next(pauses, _PAUSES[-1])
                     # Whoever slept while it was asked has not waited: it is asked once more.
                     late = not kept and asked + pause > until
-                    if late or not _passes(error):
+                    if late or not passes(error):
                         raise self.plain(error) from error
                     self._drop_idle()  # they broke with it, most likely
                     if self._closed.wait(pause):
@@ -233,51 +214,4 @@ class Connections:
 
     def plain(self, error: psycopg.Error) -> LedgerError:
         """What the server or libpq says, in words that help."""
-        what = self._what(error)
-        if isinstance(error, errors.InsufficientPrivilege):
-            return LedgerError(
-                f"the ledger {self._shown} does not let us: {what}; its owner grants what is "
-                f"needed on schema {self._schema}, see `benchfleet ledger init`"
-            )
-        if isinstance(error, errors.UndefinedTable | errors.InvalidSchemaName):
-            return LedgerError(
-                f"the ledger {self._shown} is not whole: {what}; see `benchfleet ledger check`"
-            )
-        if isinstance(error, errors.UndefinedColumn):
-            return LedgerTooNew(
-                f"the ledger {self._shown} was brought up to date by a newer benchfleet meanwhile: "
-                f"{what}; upgrade benchfleet and run again"
-            )
-        if isinstance(error, errors.DiskFull):
-            return LedgerFull(
-                f"the ledger {self._shown} cannot be written: {what}; make room on the disk of its "
-                f"server, what was committed is safe"
-            )
-        kind = LedgerAway if _passes(error) else LedgerUnreachable
-        do = "see that its server is well and that we may connect"
-        if "password" in what:
-            do = "put the right password for it into ~/.pgpass or PGPASSWORD"
-        return kind(f"the ledger {self._shown} cannot be reached: {what}; {do}")
-
-    def _what(self, error: psycopg.Error) -> str:
-        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-        said = "; ".join(lines[:3]) or type(error).__name__
-        return said.replace(self._url, self._shown)
-
-
-def opening_patience(error: psycopg.Error, patience: float) -> float:
-    """Seconds to wait where a first connection fails: none for what a person has to mend."""
-    said = str(error)
-    if any(words in said for words in _COMING):
-        return patience
-    return min(_OPENING, patience) if any(words in said for words in _NOT_THERE) else 0.0
-
-
-def _passes(error: psycopg.Error) -> bool:
-    """Whether it may go well when it is asked again."""
-    if isinstance(error, _AGAIN):
-        return True
-    # Without a state it is not the server's answer, but the lack of one.
-    return isinstance(error, psycopg.OperationalError) and (
-        error.sqlstate is None or error.sqlstate.startswith(("08", "57P"))
-    )
+        return plain(error, self._url, self._shown, self._schema)

@@ -1,0 +1,95 @@
+"""What may go wrong between a PostgreSQL server and us: whether it passes, and how we say it."""
+
+from __future__ import annotations
+
+import psycopg
+from psycopg import errors
+
+from benchfleet.errors import (
+    LedgerAway,
+    LedgerError,
+    LedgerFull,
+    LedgerTooNew,
+    LedgerUnreachable,
+)
+from benchfleet.ledger.addresses import without_secrets
+
+OPENING = 5.0  # seconds for one that does not answer when a ledger is opened: it may be no server's
+_AGAIN = (  # what passes by itself; classes 08 and 57P are told of by broken connections too
+    errors.SerializationFailure,
+    errors.DeadlockDetected,
+    errors.AdminShutdown,
+    errors.CrashShutdown,
+    errors.CannotConnectNow,
+    errors.TooManyConnections,
+    errors.ReadOnlySqlTransaction,  # a server that was demoted a moment ago
+    errors.IdleInTransactionSessionTimeout,
+    errors.QueryCanceled,
+)
+# What libpq and a server say of one that restarts: it has no state of its own while connecting.
+_NOT_THERE = ("Is the server running", "closed the connection", "Connection reset by peer")
+_COMING = (
+    *("is starting up", "is shutting down", "in recovery mode", "not yet accepting"),
+    "terminating connection",
+)
+
+
+def opening_patience(error: psycopg.Error, patience: float) -> float:
+    """Seconds to wait where a first connection fails: none for what a person has to mend."""
+    said = str(error)
+    if any(words in said for words in _COMING):
+        return patience
+    return min(OPENING, patience) if any(words in said for words in _NOT_THERE) else 0.0
+
+
+def passes(error: psycopg.Error) -> bool:
+    """Whether it may go well when it is asked again."""
+    if isinstance(error, _AGAIN):
+        return True
+    # Without a state it is not the server's answer, but the lack of one.
+    return isinstance(error, psycopg.OperationalError) and (
+        error.sqlstate is None or error.sqlstate.startswith(("08", "57P"))
+    )
+
+
+def plain(error: psycopg.Error, url: str, shown: str, schema: str) -> LedgerError:
+    """What the server or libpq says, in words that help."""
+    what = said(error, url)
+    if isinstance(error, errors.InsufficientPrivilege):
+        return LedgerError(
+            f"the ledger {shown} does not let us: {what}; its owner grants what is "
+            f"needed on schema {schema}, see `benchfleet ledger init`"
+        )
+    if isinstance(error, errors.UndefinedTable | errors.InvalidSchemaName):
+        return LedgerError(
+            f"the ledger {shown} is not whole: {what}; see `benchfleet ledger check`"
+        )
+    if isinstance(error, errors.UndefinedColumn):
+        return LedgerTooNew(
+            f"the ledger {shown} was brought up to date by a newer benchfleet meanwhile: "
+            f"{what}; upgrade benchfleet and run again"
+        )
+    if isinstance(error, errors.DiskFull):
+        return LedgerFull(
+            f"the ledger {shown} cannot be written: {what}; make room on the disk of its "
+            f"server, what was committed is safe"
+        )
+    if isinstance(error, errors.ReadOnlySqlTransaction):
+        return LedgerAway(
+            f"the ledger {shown} cannot be written: {what}; its server is a standby, or lets us "
+            "only look (default_transaction_read_only); name the one that takes writes, or several "
+            "hosts with target_session_attrs=read-write"
+        )
+    if error.sqlstate is not None and not passes(error):
+        return LedgerUnreachable(f"the ledger {shown} refuses what it is asked: {what}")
+    kind = LedgerAway if passes(error) else LedgerUnreachable
+    do = "see that its server is well and that we may connect"
+    if "password" in what:
+        do = "put the right password for it into ~/.pgpass or PGPASSWORD"
+    return kind(f"the ledger {shown} cannot be reached: {what}; {do}")
+
+
+def said(error: psycopg.Error, url: str) -> str:
+    """The first lines of it, without the secrets of an address."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return without_secrets("; ".join(lines[:3]) or type(error).__name__, url)
