@@ -24,7 +24,6 @@ PATIENCE = 120.0  # seconds for a server that restarts or fails over
 _PAUSES = (0.05, 0.1, 0.2, 0.5, 1.0)  # seconds between tries; the last one stays
 _DEFAULTS = {  # what a URL does not say; a server that is gone is noticed within half a minute
     "application_name": "benchfleet",
-    "client_encoding": "utf8",
     "connect_timeout": "10",
     "keepalives_idle": "10",
     "keepalives_interval": "5",
@@ -80,7 +79,7 @@ class Connections:
         try:
             given = conninfo.conninfo_to_dict(url)
             defaults = {name: value for name, value in _DEFAULTS.items() if name not in given}
-            self._conninfo = conninfo.make_conninfo(url, **defaults)
+            self._conninfo = conninfo.make_conninfo(url, **defaults, client_encoding="utf8")
         except psycopg.ProgrammingError as error:
             raise LedgerError(f"{shown} is no address of a ledger: {said(error, url)}") from None
         self._lock = threading.Lock()
@@ -151,7 +150,7 @@ class Connections:
         pauses = iter(_PAUSES)
         with ExitStack() as lent:
             while True:
-                kept, asked = False, time.monotonic()
+                connection, kept, asked = None, False, time.monotonic()
                 try:
                     connection = lent.enter_context(self.one())
                     kept = connection.kept
@@ -163,7 +162,7 @@ class Connections:
                     pause = 0.0 if kept else next(pauses, _PAUSES[-1])
                     # Whoever slept while it was asked has not waited: it is asked once more.
                     late = not kept and asked + pause > until
-                    if late or not passes(error):
+                    if late or not passes(error) or _only_looks(error, connection):
                         raise self.plain(error) from error
                     self._drop_idle()  # they broke with it, most likely
                     if self._closed.wait(pause):
@@ -215,3 +214,10 @@ class Connections:
     def plain(self, error: psycopg.Error) -> LedgerError:
         """What the server or libpq says, in words that help."""
         return plain(error, self._url, self._shown, self._schema)
+
+
+def _only_looks(error: psycopg.Error, connection: _Line | None) -> bool:
+    """Whether we may not write by settings that stay, rather than since a standby takes over."""
+    if not isinstance(error, errors.ReadOnlySqlTransaction) or connection is None:
+        return False
+    return connection.info.parameter_status("in_hot_standby") != "on"

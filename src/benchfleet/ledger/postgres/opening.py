@@ -15,6 +15,8 @@ def prepare(connection: Connection, *, schema: str, campaign: str, shown: str, m
     meta = _meta(connection, schema)
     if not meta and not make:
         raise LedgerAbsent(f"{shown} has no ledger of campaign {campaign!r}")
+    if not meta:
+        _refuse_encoding(connection, shown)
     if int(meta.get("schema", "0")) < len(known):
         try:
             _bring_up_to_date(connection, schema, campaign)
@@ -30,6 +32,16 @@ def prepare(connection: Connection, *, schema: str, campaign: str, shown: str, m
         raise LedgerError(
             f"schema {schema} of {shown} is the ledger of campaign "
             f"{meta['campaign']!r}, not of {campaign!r}; name another database"
+        )
+
+
+def _refuse_encoding(connection: Connection, shown: str) -> None:
+    """Names are of any language; a database that knows no encoding keeps them as they are."""
+    encoding = connection.info.parameter_status("server_encoding")
+    if encoding not in ("UTF8", "SQL_ASCII"):
+        raise LedgerError(
+            f"the database of {shown} is in {encoding}, which has no letters for some names; name "
+            "another, made with: create database NAME encoding 'UTF8' template template0"
         )
 
 

@@ -1,0 +1,130 @@
+"""The PostgreSQL ledger for roles, databases and addresses that are set up in other ways."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
+from typing import Any
+
+import pytest
+
+from benchfleet.domain.attempt import Outcome, RunnerId
+from benchfleet.domain.event import Event
+from benchfleet.domain.resource import Offer
+from benchfleet.errors import LedgerAway, LedgerError
+from benchfleet.ledger.history import counts
+from benchfleet.testing import sample_cell
+from postgres import Postgres
+
+ME = RunnerId("me")
+
+
+@pytest.fixture
+def opened(postgres: Postgres) -> Iterator[Callable[..., Any]]:
+    """Opens the ledger of the test's own campaign, and closes it."""
+    campaign = uuid.uuid4().hex
+    with ExitStack() as open_ones:
+
+        def opened(url: str = "", **options: Any) -> Any:
+            from benchfleet.ledger.postgres.ledger import PostgresLedger
+
+            ledger = PostgresLedger(url or postgres.url(), campaign=campaign, **options)
+            return open_ones.enter_context(closing(ledger))
+
+        yield opened
+
+
+@pytest.fixture
+def role(postgres: Postgres) -> Callable[..., str]:
+    """Makes a role that may do all with these settings of its own: its address."""
+
+    def made(*settings: str) -> str:
+        name = f"role_{uuid.uuid4().hex[:8]}"
+        postgres.sql(f"create role {name} login superuser")
+        for setting in settings:
+            postgres.sql(f"alter role {name} set {setting}")
+        return postgres.url(user=name)
+
+    return made
+
+
+@pytest.mark.parametrize("level", ["repeatable read", "serializable"])
+def test_no_event_is_passed_over_however_a_role_isolates_its_transactions(
+    opened: Callable[..., Any], role: Callable[..., str], postgres: Postgres, level: str
+) -> None:
+    """Who waits for an event to be committed sees it then, and what came after it."""
+    import psycopg
+
+    ledger = opened(role(f"default_transaction_isolation = '{level}'"))
+    with psycopg.connect(postgres.url()) as slow:
+        slow.execute("select pg_advisory_xact_lock_shared(%s)", (ledger._turn,))
+        slow.execute(
+            f'insert into "{ledger.schema}".event (at, kind, fingerprint, data)'  # noqa: S608
+            " values (0, 'slow', '', '{}')"
+        )
+        seen: list[list[str]] = []
+        looking = threading.Thread(target=lambda: seen.append([e.kind for e in ledger.events()]))
+        looking.start()
+        looking.join(0.3)
+        slow.commit()
+        looking.join(30)
+    assert seen == [["slow"]]
+
+
+def test_who_enrolls_waits_for_another_whatever_a_role_says_of_locks(
+    opened: Callable[..., Any], role: Callable[..., str], postgres: Postgres
+) -> None:
+    import psycopg
+
+    ledger = opened(role("lock_timeout = '10ms'"))
+    with psycopg.connect(postgres.url()) as slow:
+        slow.execute(f'select from "{ledger.schema}".meta for update')
+        told: list[int] = []
+        enrolling = threading.Thread(target=lambda: told.append(ledger.enroll([sample_cell(0)])))
+        enrolling.start()
+        enrolling.join(0.3)
+        slow.commit()
+        enrolling.join(30)
+    assert told == [1]
+
+
+def test_times_are_told_to_the_last_digit_whatever_a_role_says_of_numbers(
+    opened: Callable[..., Any], role: Callable[..., str]
+) -> None:
+    ledger = opened()
+    ledger.record(Event(kind="told"))
+    (event,) = opened(role("extra_float_digits = -9")).events()
+    assert [event] == ledger.events()
+
+
+def test_names_are_kept_whatever_encoding_an_address_asks_for(
+    opened: Callable[..., Any], postgres: Postgres
+) -> None:
+    cell = sample_cell(0, model="模型-ü")
+    ledger = opened(f"{postgres.url()}?client_encoding=latin1")
+    ledger.enroll([cell])
+    (claim,) = ledger.claim(RunnerId("läufer"), Offer())
+    ledger.finish(claim.lease, Outcome(state="success", digest="abc"))
+    assert [record.cell for record in opened().cells(whole=True)] == [cell]
+
+
+def test_a_database_that_cannot_hold_every_name_gets_no_ledger(
+    opened: Callable[..., Any], postgres: Postgres
+) -> None:
+    name = f"latin_{uuid.uuid4().hex[:8]}"
+    postgres.sql(f"create database {name} encoding 'LATIN1' locale 'C' template template0")
+    with pytest.raises(LedgerError, match=r"is in LATIN1, .* encoding 'UTF8' template template0"):
+        opened(postgres.url(database=name))
+
+
+def test_a_role_that_only_looks_by_its_settings_is_told_so_at_once(
+    opened: Callable[..., Any], role: Callable[..., str]
+) -> None:
+    opened().enroll([sample_cell(0)])
+    ledger = opened(role("default_transaction_read_only = on"), patience=3600.0)
+    assert counts(ledger.cells()).pending == 1
+    assert [event.kind for event in ledger.events()] == ["enrolled"]
+    with pytest.raises(LedgerAway, match=r"cannot be written: .*\(default_transaction_read_only\)"):
+        ledger.claim(ME, Offer())
