@@ -13,14 +13,14 @@ demo: $(VENV)/demo.stamp
 test: check
 
 # Where CI=true, what tests need of the system: a browser that looks at a report, and an sshd, rsync
-# and ip for hosts to reach, systemd to check a unit, and a PostgreSQL server; elsewhere tests that lack
-# one are skipped by name.
+# and ip for hosts to reach, systemd to check a unit, a PostgreSQL server, and a pooler before it;
+# elsewhere tests that lack one are skipped by name.
 ifeq ($(CI),true)
 system: export PATH := $(PATH):/usr/sbin:/sbin
 system:
-	(which chromium sshd ssh rsync ip systemd-analyze && ls /usr/lib/postgresql/*/bin/initdb) > /dev/null || \
+	(which chromium sshd ssh rsync ip systemd-analyze pgbouncer && ls /usr/lib/postgresql/*/bin/initdb) > /dev/null || \
 	  (apt-get -qq update && apt-get -qq install --yes --no-install-recommends \
-	    chromium openssh-server openssh-client rsync iproute2 systemd postgresql)
+	    chromium openssh-server openssh-client rsync iproute2 systemd postgresql pgbouncer)
 else
 system:
 endif

@@ -60,7 +60,7 @@ class Postgres:
         self._process: subprocess.Popen[bytes] | None = None
         self._watcher: subprocess.Popen[bytes] | None = None
         self._synced = synced
-        self.port = _free_port()
+        self.port = free_port()
         # Not below the tests' own folder, into which another user may not look.
         self.folder = Path(tempfile.mkdtemp(prefix="benchfleet-postgres-", dir=below))
         self._user: dict[str, object] = {}
@@ -159,7 +159,8 @@ def _server_user() -> pwd.struct_passwd:
     pytest.skip("no user here that a PostgreSQL server could run as")
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """A port of this machine that nobody listens on."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         return int(listener.getsockname()[1])

@@ -16,6 +16,7 @@ from benchfleet.domain.resource import Offer
 from benchfleet.errors import LedgerAway, LedgerError
 from benchfleet.ledger.history import counts
 from benchfleet.testing import sample_cell
+from pgbouncer import PgBouncer
 from postgres import Postgres
 
 ME = RunnerId("me")
@@ -128,3 +129,33 @@ def test_a_role_that_only_looks_by_its_settings_is_told_so_at_once(
     assert [event.kind for event in ledger.events()] == ["enrolled"]
     with pytest.raises(LedgerAway, match=r"cannot be written: .*\(default_transaction_read_only\)"):
         ledger.claim(ME, Offer())
+
+
+def test_a_pooler_that_gives_whole_sessions_may_stand_between(
+    opened: Callable[..., Any], postgres: Postgres
+) -> None:
+    with closing(PgBouncer(postgres, "session")) as pooler:
+        ledger, other = opened(pooler.url()), opened(pooler.url())
+        told = threading.Event()
+        other.listen(told.set)
+        assert told.wait(30)  # as it begins to listen
+        told.clear()
+        ledger.enroll([sample_cell(n) for n in range(20)])
+        assert told.wait(30)
+        for handle in (ledger, other) * 10:
+            (claim,) = handle.claim(ME, Offer())
+            handle.finish(claim.lease, Outcome(state="success", digest="abc"))
+        assert counts(ledger.cells()).success == 20
+        for one in (ledger, other):
+            one.close()
+
+
+@pytest.mark.parametrize("mode", ["transaction", "statement"])
+def test_a_pooler_that_gives_less_than_sessions_is_refused(
+    opened: Callable[..., Any], postgres: Postgres, mode: str
+) -> None:
+    with (
+        closing(PgBouncer(postgres, mode)) as pooler,
+        pytest.raises(LedgerError, match=r"a pooler .* pool_mode = session"),
+    ):
+        opened(pooler.url())

@@ -33,6 +33,7 @@ _DEFAULTS = {  # what a URL does not say; a server that is gone is noticed withi
 _STATEMENT = "60s"  # for one statement; none of them takes a second but those on a million cells
 _IDLE_IN_TRANSACTION = "60s"  # a writer that was stopped in the middle of one is cut off
 _KEPT = 4  # idle connections: one claims and one tells what ended, for however many slots
+_LOOKS = 5  # at which of the server's processes a pooler shows, while others ask it too
 _WELL = (psycopg.pq.ExecStatus.TUPLES_OK, psycopg.pq.ExecStatus.COMMAND_OK)
 T = TypeVar("T")
 Answer = list[tuple[Value, ...]]
@@ -192,18 +193,35 @@ class Connections:
 
     def check(self) -> None:
         """Connect, with patience for a server that restarts, and little for one that is not there.
-        Raises LedgerUnreachable with the server's words."""
+        Raises LedgerUnreachable with the server's words, and LedgerError for a pooler that does not
+        give whole sessions."""
         began, pauses = time.monotonic(), iter(_PAUSES)
         while True:
             asked = time.monotonic()  # what passes while we are stopped is no waiting
             try:
-                with self.one():
+                with self.one() as line:
+                    self._refuse_shared(line)
                     return
             except psycopg.Error as error:
                 pause = next(pauses, _PAUSES[-1])
                 wait = opening_patience(error, self._patience)
                 if asked + pause - began > wait or self._closed.wait(pause):
                     raise self.plain(error) from error
+
+    def _refuse_shared(self, line: _Line) -> None:
+        """Settings, what is prepared and who listens are a session's: where a pooler gives it to
+        others after each transaction, cells would be entered into another's schema. One that gives
+        whole sessions shows each of us one process of the server, and to nobody else the same."""
+        if _process_of(line) == line.info.backend_pid:
+            return  # no pooler: it tells us a number of its own
+        with self.one() as other:
+            pairs = [(_process_of(line), _process_of(other)) for _ in range(_LOOKS)]
+        mine, others = ({pair[n] for pair in pairs} for n in (0, 1))
+        if len(mine) > 1 or mine & others:
+            raise LedgerError(
+                f"between {self._shown} and us stands a pooler that gives out transactions; have "
+                "it give whole sessions (PgBouncer: pool_mode = session), or name the server itself"
+            )
 
     def _drop_idle(self) -> None:
         with self._lock:
@@ -214,6 +232,12 @@ class Connections:
     def plain(self, error: psycopg.Error) -> LedgerError:
         """What the server or libpq says, in words that help."""
         return plain(error, self._url, self._shown, self._schema)
+
+
+def _process_of(line: _Line) -> int:
+    """The process of the server that answers."""
+    ((number,),) = line.execute(statement("process")).fetchall()
+    return int(number)
 
 
 def _only_looks(error: psycopg.Error, connection: _Line | None) -> bool:

@@ -32,6 +32,9 @@ select set_config('search_path', %(search_path)s, false),
        set_config('statement_timeout', %(statement_timeout)s, false),
        set_config('idle_in_transaction_session_timeout', %(idle_timeout)s, false);
 
+-- name: process
+select pg_backend_pid();
+
 -- name: there
 -- Whether the schema of the campaign holds a ledger that we may see.
 select to_regclass(%(meta)s) is not null;
