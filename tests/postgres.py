@@ -20,6 +20,7 @@ _RULES = """\
 local all all trust
 host all secretive 127.0.0.1/32 scram-sha-256
 host all all 127.0.0.1/32 trust
+host replication all 127.0.0.1/32 trust
 """
 _BOUND = 60  # seconds for the server to answer, and to end
 
@@ -125,6 +126,15 @@ class Postgres:
             self._process.send_signal(signal.SIGQUIT if crash else signal.SIGINT)
             self._process.wait(_BOUND)
             self._process = None
+
+    def standby(self) -> Postgres:
+        """A server that follows this one, and is not started yet. Whoever asks removes it."""
+        other = Postgres(synced=self._synced)
+        shutil.rmtree(other.folder / "data")
+        command = [self._programs / "pg_basebackup", "-D", other.folder / "data", "-R", "--no-sync"]
+        words = ["-c", "fast", "-h", "127.0.0.1", "-p", str(self.port), "-U", "bench"]
+        subprocess.run([*command, *words], check=True, capture_output=True, cwd="/", **other._user)
+        return other
 
     def remove(self) -> None:
         self.stop(crash=True)

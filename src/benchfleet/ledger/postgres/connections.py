@@ -87,6 +87,7 @@ class Connections:
         self._idle: list[_Line] = []
         self._closed = threading.Event()
         self.hurry = Hurry()
+        self.era: tuple[Any, ...] = ()  # of the server that answered last; another may know less
 
     def close(self) -> None:
         self._closed.set()
@@ -186,10 +187,16 @@ class Connections:
                     "idle_timeout": _IDLE_IN_TRANSACTION,
                 },
             )
+            self.note_era(connection)
         except BaseException:
             connection.close()
             raise
         return connection
+
+    def note_era(self, connection: Connection) -> None:
+        """Learn which server it is, and which ledger."""
+        meta = sql.Identifier(self._schema, "meta").as_string()
+        (self.era,) = connection.execute(statement("era"), {"meta": meta}).fetchall()
 
     def check(self) -> None:
         """Connect, with patience for a server that restarts, and little for one that is not there.

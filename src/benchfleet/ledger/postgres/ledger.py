@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
@@ -67,13 +68,9 @@ class PostgresLedger:
         self._connections = Connections(url, self.shown, self.schema, patience=patience)
         self._renewing = Connections(url, self.shown, self.schema, patience=lease / 5)
         self._texts = CellTexts()
-        claims = Claims(self._texts, lease)
-        self._finishing = Finishing(
-            self._connections, claims.ordinals, clock=clock, turn=self._turn
-        )
-        self._claiming = Claiming(
-            self._connections, claims, self._finishing, clock=clock, lease=lease, turn=self._turn
-        )
+        self._claimants: dict[Fingerprint, RunnerId] = {}  # of what was claimed here and holds
+        self._beginning = threading.Lock()
+        self._begin({})
         self._finish = Together(self.finish_all)
         self._reading = Reading(self._connections, clock=clock, turn=self._turn)
         self._listeners: list[Listener] = []
@@ -88,9 +85,37 @@ class PostgresLedger:
                     make=make,
                 )
             )
+            self._connections.asked(self._connections.note_era)
+            self._era = self._connections.era
         except BaseException:
             self.close()
             raise
+
+    def _begin(self, declared: dict[str, Cell]) -> None:
+        """Know nothing of the server's cells yet but what they are."""
+        self._era = self._connections.era
+        claims = Claims(self._texts, self._lease)
+        claims.declared = declared
+        self._finishing = Finishing(
+            self._connections, claims.ordinals, clock=self._clock, turn=self._turn
+        )
+        self._claiming = Claiming(
+            self._connections,
+            claims,
+            self._finishing,
+            clock=self._clock,
+            lease=self._lease,
+            turn=self._turn,
+        )
+
+    def _now_claiming(self) -> Claiming:
+        """What claims. Where another server took over, or the ledger was restored, it may lack what
+        was committed last, and what we know of its cells does not hold."""
+        if self._era != self._connections.era:
+            with self._beginning:
+                if self._era != self._connections.era:
+                    self._begin(self._claiming.claims.declared)
+        return self._claiming
 
     @classmethod
     def campaigns(cls, url: str) -> Sequence[str]:
@@ -132,7 +157,11 @@ class PostgresLedger:
         return new
 
     def claim(self, runner: RunnerId, offer: Offer, limit: int = 1) -> Sequence[Claim]:
-        return self._claiming.claim(runner, offer, limit)
+        return self._noted(runner, self._now_claiming().claim(runner, offer, limit))
+
+    def _noted(self, runner: RunnerId, claims: Sequence[Claim]) -> Sequence[Claim]:
+        self._claimants.update((claim.lease.fingerprint, runner) for claim in claims)
+        return claims
 
     # Holding and ending
 
@@ -143,10 +172,10 @@ class PostgresLedger:
     def renew(self, leases: Sequence[Lease]) -> Sequence[Lease]:
         if not leases:
             return []
+        runners = [self._claimants.get(lease.fingerprint) for lease in leases]
+        values = {"lease": self._lease, "runners": runners, **_named(leases)}
         held = self._renewing.asked(
-            lambda connection: do(
-                connection, "renew", now=self._now(), lease=self._lease, **_named(leases)
-            ).fetchall()
+            lambda connection: do(connection, "renew", now=self._now(), **values).fetchall()
         )
         tokens: dict[str, int] = dict(held)
         return [
@@ -165,6 +194,8 @@ class PostgresLedger:
 
     def finish_all(self, ended: Sequence[tuple[Lease, Outcome]]) -> Sequence[ClaimLost | None]:
         """End several attempts in one transaction: for each nothing, or why it was refused."""
+        self._forget(ended)
+        self._now_claiming()
         return self._finishing.finish_all(ended)
 
     def exchange(
@@ -172,7 +203,13 @@ class PostgresLedger:
     ) -> tuple[Sequence[ClaimLost | None], Sequence[Claim]]:
         """End attempts and claim what is next, in one transaction where nothing is to be learnt
         before."""
-        return self._claiming.exchange(ended, runner, offer, limit)
+        self._forget(ended)
+        refused, claims = self._now_claiming().exchange(ended, runner, offer, limit)
+        return refused, self._noted(runner, claims)
+
+    def _forget(self, ended: Sequence[tuple[Lease, Outcome]]) -> None:
+        for lease, _ in ended:
+            self._claimants.pop(lease.fingerprint, None)
 
     def release(self, leases: Sequence[Lease], reason: str) -> None:
         if leases:

@@ -32,6 +32,11 @@ select set_config('search_path', %(search_path)s, false),
        set_config('statement_timeout', %(statement_timeout)s, false),
        set_config('idle_in_transaction_session_timeout', %(idle_timeout)s, false);
 
+-- name: era
+-- Since when the server works, and where the ledger is in it: what another took over, or was restored,
+-- differs, and may lack what was committed last.
+select pg_postmaster_start_time(), to_regclass(%(meta)s)::oid;
+
 -- name: process
 select pg_backend_pid();
 
@@ -330,11 +335,14 @@ where identity.fingerprint = %(fingerprint)s;
 
 -- name: renew
 -- Whoever touches several cells locks them in one order, so that none waits for one who waits for it.
+-- Who claimed counts where that is known: a server that lost a claim gives its token to another.
 with held as materialized (
   select cell.ordinal, identity.fingerprint
-  from unnest(%(fingerprints)s::text[], %(tokens)s::bigint[]) as lease (fingerprint, token)
+  from unnest(%(fingerprints)s::text[], %(tokens)s::bigint[], %(runners)s::text[])
+      as lease (fingerprint, token, runner)
     join identity using (fingerprint) join cell using (ordinal)
   where cell.token = lease.token and cell.state = 'running'
+    and cell.runner = coalesce(lease.runner, cell.runner)
   order by identity.fingerprint for update of cell
 )
 update cell
