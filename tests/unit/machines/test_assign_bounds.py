@@ -110,6 +110,18 @@ def test_no_plan_is_sooner_than_what_is_proven(
     assert answered(asked).bound <= ended(plan) + 1e-6
 
 
+def test_by_patterns_too_who_brings_a_model_need_not_wait_for_one_that_takes_less() -> None:
+    groups = (alike(5, "a", model="y", count=3), alike(3, "a", model="x"))
+    transfers = {("a", "x"): 4.0, ("a", "y"): 2.0}
+    problem = Problem(slots={"a": 2}, groups=groups, transfers=transfers)
+    lanes = Lanes(problem, {}, {(0, "a", 0): 2, (1, "a", 1): 1, (0, "a", 1): 1})
+    assert ended(lanes.pieces()) == 12
+    asked = Asked(
+        problem=problem, known=15.0, bound=0.0, how="patterns", seed=0, limit=1.0, seconds=EVER
+    )
+    assert answered(asked).bound <= 12
+
+
 @st.composite
 def many_models(draw: st.DrawFn) -> Problem:
     """On two machines, one of which knows few of the models."""

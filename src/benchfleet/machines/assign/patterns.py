@@ -65,7 +65,6 @@ class _Step:
     kind: Kind
     taken: list[tuple[_Batch, Any]]  # in which states each batch was taken, by way and time
     chosen: tuple[Any, Any, Any]  # by row and time: which way it came in, from 1, or 0
-    either: Any  # of a gang that brings: whether it had brought something before
 
 
 class Slot:
@@ -125,7 +124,8 @@ class Slot:
         """The most that a pattern is worth, by its end; and one for that end.
 
         A row for each state: of slots that bring nothing, which wait for what they want; of slots
-        that will bring something, before that and after. What these do meanwhile may be anything.
+        that will bring something more, which takes as long as what came in so far, so that they
+        need wait for none of that; and of slots that will bring nothing more, and wait again.
         """
         size = self._most + 1
         best = np.zeros((3 if self._shared else 1, size), np.int32)
@@ -146,13 +146,11 @@ class Slot:
         rows = len(best)
         several = not kind.alone
         ways = np.full((rows + several, size), _NEVER, np.int32)
-        either = None
         if several:
             load, bring = kind.load, kind.bring
-            ways[0, setup:] = best[0, bring : size - load]
-            ways[1:3, setup:] = best[1:, bring : size - load]
-            either = best[2] >= best[1]
-            ways[3, setup:] = np.maximum(best[1], best[2])[: size - setup]
+            ways[[0, 2], setup:] = best[[0, 2], bring : size - load]
+            ways[1, load:] = best[1, : size - load]
+            ways[3, setup:] = best[1, : size - setup]
         else:
             ways[:, setup:] = best[:, : size - setup]
         taken = []
@@ -175,13 +173,13 @@ class Slot:
         for row in range(rows):
             came: Any = (ways[row] > best[row]).astype(np.int8)
             np.maximum(best[row], ways[row], out=best[row])
-            if several and row == 2:
-                came[ways[3] > best[2]] = 2
-                np.maximum(best[2], ways[3], out=best[2])
+            if several and row:
+                came[ways[3] > best[row]] = 2
+                np.maximum(best[row], ways[3], out=best[row])
             chosen.append(came)
         while len(chosen) < 3:
             chosen.append(chosen[0])
-        return _Step(kind, taken, (chosen[0], chosen[1], chosen[2]), either)
+        return _Step(kind, taken, (chosen[0], chosen[1], chosen[2]))
 
     def _earned(self, kind: Kind, prices: Prices) -> int:
         """By a slot that brings the model."""
@@ -214,7 +212,7 @@ class Slot:
             elif way == 2:
                 at -= kind.load + kind.bring
                 brings[kind.model] = brings.get(kind.model, 0.0) + 1 / kind.width
-                row = 2 if step.either[at] else 1
+                row = 1
             else:
                 at -= kind.load
                 waits[kind.model] = waits.get(kind.model, 0.0) + 1 / kind.width
