@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
 from unittest.mock import patch
 
 import pytest
@@ -13,13 +12,18 @@ from hypothesis import strategies as st
 import labs
 from benchfleet.machines.assign import search, solver
 from benchfleet.machines.assign.apart import answered
-from benchfleet.machines.assign.asking import Asked
-from benchfleet.machines.assign.covering import covered
+from benchfleet.machines.assign.asking import Asked, How
 from benchfleet.machines.assign.lanes import Lanes
 from benchfleet.machines.assign.problem import Group, Problem, Way
 from benchfleet.machines.assign.walk import ended, walked
 
 from .problems import EVER, alike, check, distinct_problem, random_problem
+
+
+def asked(problem: Problem, how: How, *, known: float, limit: float = 0.1) -> Asked:
+    return Asked(
+        problem=problem, known=known, bound=0.0, how=how, seed=0, limit=limit, seconds=EVER
+    )
 
 
 def test_200_cells_on_8_machines_are_within_2_percent_of_the_bound() -> None:
@@ -94,20 +98,9 @@ def test_every_plan_is_whole_and_never_below_its_bound(problem: Problem) -> None
 
 @settings(max_examples=60, deadline=None)
 @given(problems(), st.sampled_from(["cut", "apart", "patterns"]), st.sampled_from([1.004, 1.5]))
-def test_no_plan_is_sooner_than_what_is_proven(
-    problem: Problem, how: Literal["cut", "apart", "patterns"], known: float
-) -> None:
+def test_no_plan_is_sooner_than_what_is_proven(problem: Problem, how: How, known: float) -> None:
     plan = walked(Lanes(problem, search.greedy(problem)), goal=0.0, seed=0)
-    asked = Asked(
-        problem=problem,
-        known=known * ended(plan),
-        bound=0.0,
-        how=how,
-        seed=0,
-        limit=0.1,
-        seconds=EVER,
-    )
-    assert answered(asked).bound <= ended(plan) + 1e-6
+    assert answered(asked(problem, how, known=known * ended(plan))).bound <= ended(plan) + 1e-6
 
 
 def test_by_patterns_too_who_brings_a_model_need_not_wait_for_one_that_takes_less() -> None:
@@ -116,10 +109,7 @@ def test_by_patterns_too_who_brings_a_model_need_not_wait_for_one_that_takes_les
     problem = Problem(slots={"a": 2}, groups=groups, transfers=transfers)
     lanes = Lanes(problem, {}, {(0, "a", 0): 2, (1, "a", 1): 1, (0, "a", 1): 1})
     assert ended(lanes.pieces()) == 12
-    asked = Asked(
-        problem=problem, known=15.0, bound=0.0, how="patterns", seed=0, limit=1.0, seconds=EVER
-    )
-    assert answered(asked).bound <= 12
+    assert answered(asked(problem, "patterns", known=15.0, limit=1.0)).bound <= 12
 
 
 @st.composite
@@ -142,8 +132,8 @@ def many_models(draw: st.DrawFn) -> Problem:
 @given(many_models())
 def test_no_plan_is_sooner_than_what_patterns_prove(problem: Problem) -> None:
     plan = walked(Lanes(problem, search.greedy(problem)), goal=0.0, seed=0)
-    bound = covered(problem, known=1.3 * ended(plan), bound=0.0, limit=0.1, left=lambda: EVER)
-    assert bound <= ended(plan) + 1e-6
+    question = asked(problem, "patterns", known=1.3 * ended(plan))
+    assert answered(question).bound <= ended(plan) + 1e-6
 
 
 def test_patterns_prove_what_counting_work_cannot() -> None:
@@ -151,7 +141,7 @@ def test_patterns_prove_what_counting_work_cannot() -> None:
     ways = dict.fromkeys(("a", "b"), Way(seconds=10, model="m"))
     slots = {"a": 2, "b": 1}
     problem = Problem(slots=slots, groups=tuple(Group(count=1, ways=ways) for _ in range(4)))
-    bound = covered(problem, known=21.0, bound=0.0, left=lambda: EVER)
+    bound = answered(asked(problem, "patterns", known=21.0, limit=1.0)).bound
     assert bound == pytest.approx(20.0, rel=0.001)
 
 

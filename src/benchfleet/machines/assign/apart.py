@@ -8,7 +8,6 @@ import pickle
 import signal
 import sys
 import threading
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -19,47 +18,13 @@ from .sat import solved
 
 def answered(asked: Asked, told: Callable[[float], None] = lambda bound: None) -> Answer:
     """The answer; each better bound is told as it comes."""
-    if asked.how == "patterns":
-        return Answer(bound=_by_patterns(asked, told))
     if asked.how == "cut":
-        return _cut(asked)
-    cells, hosts, bound = solved(
-        asked.problem,
-        known=asked.known,
-        bound=asked.bound,
-        seed=asked.seed,
-        limit=asked.limit,
-        seconds=asked.seconds,
-        told=told,
-    )
-    return Answer(bound=bound, cells=cells, apart=hosts)
-
-
-def _cut(asked: Asked) -> Answer:
-    counts, bound = cut(
-        asked.problem,
-        known=asked.known,
-        bound=asked.bound,
-        seed=asked.seed,
-        limit=asked.limit,
-        seconds=asked.seconds,
-    )
-    return Answer(bound=bound, cells={(n, host, 0): count for (n, host), count in counts.items()})
-
-
-def _by_patterns(asked: Asked, told: Callable[[float], None]) -> float:
+        return cut(asked)
+    if asked.how == "apart":
+        return solved(asked, told)
     from .covering import covered
 
-    over = time.monotonic() + asked.seconds
-    return covered(
-        asked.problem,
-        known=asked.known,
-        bound=asked.bound,
-        seed=asked.seed,
-        limit=asked.limit,
-        left=lambda: over - time.monotonic(),
-        told=told,
-    )
+    return covered(asked, told)
 
 
 def main() -> None:

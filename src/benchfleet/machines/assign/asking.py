@@ -19,6 +19,7 @@ from typing import BinaryIO, Literal
 
 from .problem import Placed, Problem
 
+How = Literal["cut", "apart", "patterns"]  # by SCIP, CP-SAT, or patterns
 _PROGRAM = [sys.executable, "-m", "benchfleet.machines.assign.apart"]
 
 
@@ -29,7 +30,7 @@ class Asked:
     problem: Problem
     known: float  # seconds of a plan; one is looked for that ends sooner
     bound: float  # seconds that no plan can beat
-    how: Literal["cut", "apart", "patterns"]  # by SCIP, CP-SAT, or patterns
+    how: How
     seed: int
     limit: float  # in the solver's own time
     seconds: float  # by the clock, at most
@@ -42,6 +43,7 @@ class Answer:
     bound: float  # seconds
     cells: Placed = field(default_factory=dict)  # none: nothing that ends sooner
     apart: frozenset[str] = frozenset()  # machines whose gangs were told apart
+    spent: float = 0.0  # of the solver's own time, where that is told
 
 
 class Solving:

@@ -8,6 +8,7 @@ together cannot earn as much by then as all cells pay. That is decided in whole 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
@@ -15,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from .asking import Answer, Asked
 from .patterns import Pattern, Prices, Slot
 from .problem import Problem
 from .walk import GOOD
@@ -44,31 +46,22 @@ class Duals:
         return Duals(cells, mix(self.joint, other.joint), mix(self.waiting, other.waiting))
 
 
-def covered(
-    problem: Problem,
-    *,
-    known: float,
-    bound: float,
-    seed: int = 0,
-    limit: float = 1.0,
-    left: Callable[[], float],
-    told: Callable[[float], None] = lambda bound: None,
-) -> float:
-    """Seconds that no plan can beat, at least `bound` and at most those of the `known` plan; better
-    ones are told as they come. `limit` times as many prices are tried as usual, while seconds are
-    `left`."""
-    if known <= 0:
-        return bound
-    unit = known / UNITS
+def covered(asked: Asked, told: Callable[[float], None] = lambda bound: None) -> Answer:
+    """A bound of at most the seconds of the known plan; better ones are told as they come. The
+    limit is how many times as many prices are tried as usual."""
+    if asked.known <= 0:
+        return Answer(bound=asked.bound)
+    over = time.monotonic() + asked.seconds
+    problem, unit = asked.problem, asked.known / UNITS
     slots = [Slot(problem, host, unit=unit, most=UNITS) for host in problem.slots]
     counts = [group.count for group in problem.groups]
     all_ = _PAY // max(8, *(len(slot.lanes) for slot in slots))
-    random = Random(seed)  # noqa: S311 - a bound is no secret
+    random = Random(asked.seed)  # noqa: S311 - a bound is no secret
     master = _Master(problem, slots)
-    until = max(1, min(UNITS, int(bound / unit)))
+    until = max(1, min(UNITS, int(asked.bound / unit)))
     best = duals = started(problem)
     least, worse = 2.0, 0
-    for _ in range(round(_TURNS * limit)):
+    for _ in range(round(_TURNS * asked.limit)):
         prices = [_prices(slot, duals, all_) for slot in slots]
         pay = sum(count * paid for count, paid in zip(counts, prices[0].cells, strict=True))
         earned = np.zeros(UNITS + 1, np.int64)
@@ -80,7 +73,7 @@ def covered(
         if proven > until:
             until, least = min(proven, UNITS), 2.0
             told(until * unit)
-            if known <= until * unit * (1 + GOOD / 5):
+            if asked.known <= until * unit * (1 + GOOD / 5):
                 break
         value = int(earned[until]) / pay
         if value < least:
@@ -89,10 +82,10 @@ def covered(
             worse += 1
         _complete(slots, prices, counts, until, random, master)
         found = master.solved()
-        if found is None or left() <= 0:
+        if found is None or time.monotonic() >= over:
             break
         duals = best.mixed(found, max(0.0, 1 - (1 + worse) * (1 - _SMOOTH)))
-    return max(bound, until * unit)
+    return Answer(bound=max(asked.bound, until * unit))
 
 
 def _complete(

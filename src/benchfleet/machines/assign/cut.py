@@ -9,8 +9,8 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
+from .asking import Answer, Asked
 from .model import Model
-from .problem import Counts, Problem
 from .relaxed import rounded
 from .room import UNITS
 from .walk import GOOD
@@ -18,38 +18,37 @@ from .walk import GOOD
 _NODES = 40_000  # of the search, times numbers of cells: where there are many a node takes longer
 
 
-def cut(
-    problem: Problem, *, known: float, bound: float, seed: int, limit: float, seconds: float
-) -> tuple[Counts, float]:
-    """Whole cells nearest to the best shares that were found, none where there is no such plan; and
-    a bound in seconds. `limit` times as much is looked at as usual, for so many seconds at most."""
+def cut(asked: Asked) -> Answer:
+    """Whole cells nearest to the best shares that were found, none where there is no such plan. The
+    limit is how many times as much is looked at as usual."""
     from ortools.math_opt.python import mathopt
 
-    rows = _Rows(mathopt.Model())
-    model = Model(problem, known=known, bound=bound, rows=rows, cut=True)
+    rows, problem = _Rows(mathopt.Model()), asked.problem
+    model = Model(problem, known=asked.known, bound=asked.bound, rows=rows, cut=True)
     numbers = sum(len(group.ways) for group in problem.groups)
     found: Any = mathopt.solve(
         rows.model,
         mathopt.SolverType.GSCIP,
         params=mathopt.SolveParameters(
-            random_seed=seed,
+            random_seed=asked.seed,
             threads=1,
-            node_limit=max(1, round(limit * _NODES / numbers)),
-            time_limit=timedelta(seconds=max(0.01, seconds)),
+            node_limit=max(1, round(asked.limit * _NODES / numbers)),
+            time_limit=timedelta(seconds=max(0.01, asked.seconds)),
             relative_gap_tolerance=GOOD / 5,
         ),
     )
     if found.termination.reason == mathopt.TerminationReason.INFEASIBLE:
-        return {}, model.seconds(UNITS)
+        return Answer(bound=model.seconds(UNITS))
     least = model.seconds(found.termination.objective_bounds.dual_bound - 1)  # it rounds numbers
     if not found.has_primal_feasible_solution():
-        return {}, least
+        return Answer(bound=least)
     values = found.variable_values()
     parts: list[dict[str, float]] = [{} for _ in problem.groups]
     for (number, host, _), cells in model.placed(values.__getitem__).items():
         part = parts[number]
         part[host] = part.get(host, 0.0) + cells / problem.groups[number].count
-    return rounded(problem, parts), least
+    counts = rounded(problem, parts)
+    return Answer(bound=least, cells={(n, host, 0): count for (n, host), count in counts.items()})
 
 
 class _Rows:

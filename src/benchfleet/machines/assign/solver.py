@@ -6,10 +6,9 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from importlib.util import find_spec
-from typing import Literal
 
 from .alike import merged, parted
-from .asking import Answer, Asked, Solving
+from .asking import Answer, Asked, How, Solving
 from .lanes import Lanes, placed
 from .problem import Counts, Problem, Solution
 from .relaxed import relaxed, rounded
@@ -18,7 +17,7 @@ from .walk import GOOD, ended, walked
 
 SECONDS = 9.0  # by the clock, that a plan takes at most
 _BRIEF = 0.25  # of a walk: before anything is asked, which needs a plan to begin with
-_Round = tuple[Literal["cut", "apart", "patterns"], float, float]
+_Round = tuple[How, float, float]
 _ROUNDS: tuple[_Round, ...] = (
     ("cut", 0.5, 1.0),  # what is asked, how long that looks, and how long the walk goes meanwhile
     ("patterns", 1.0, 3.0),
