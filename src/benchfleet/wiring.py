@@ -44,9 +44,6 @@ from benchfleet.runner.inbox import (
     Changed,
     Interrupted,
     LeaseLost,
-    LedgerBack,
-    LedgerGone,
-    NoRoom,
     RealInbox,
     Said,
 )
@@ -83,9 +80,7 @@ def run_cells(
     ending, serving = threading.Event(), serving or threading.Event()
     ledger = PatientLedger(
         shared := bench.ledger(),
-        full=lambda: inbox.post(NoRoom()),
-        away=lambda why: inbox.post(LedgerGone(why=why)),
-        back=lambda: inbox.post(LedgerBack()),
+        post=inbox.post,
         ending=ending,
         serving=serving,
     )

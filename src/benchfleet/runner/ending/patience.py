@@ -16,6 +16,7 @@ from benchfleet.domain.resource import Offer
 from benchfleet.domain.state import State
 from benchfleet.errors import ClaimLost, LedgerAway, LedgerError, LedgerFull
 from benchfleet.ledger.base import Ledger
+from benchfleet.runner.inbox import LedgerBack, LedgerGone, NoRoom
 
 PAUSE = 1.0  # seconds between tries
 _MOMENT = 2.0  # seconds for what is told once, and would be lost
@@ -38,24 +39,21 @@ class PatientLedger:
     `LedgerAway`. While `serving` is not set all wait, before a run and as it is counted at the end:
     nothing runs that would be kept from it.
 
-    `full` is called, from whatever thread, each time; `away` once, with the reason, and `back` once
-    it answers again. `ending` and `thread` can be a simulation's own.
+    What it notices it posts, from whatever thread: `NoRoom` each time, `LedgerGone` once, and
+    `LedgerBack` once it answers again. `ending` and `thread` can be a simulation's own.
     """
 
     def __init__(
         self,
         ledger: Ledger,
         *,
-        full: Callable[[], None],
+        post: Callable[[NoRoom | LedgerGone | LedgerBack], None],
         ending: threading.Event,
-        away: Callable[[str], None] = lambda why: None,
-        back: Callable[[], None] = lambda: None,
         pause: float = PAUSE,
         serving: threading.Event | None = None,
         thread: Callable[..., threading.Thread] = threading.Thread,
     ) -> None:
-        self._ledger, self._full, self._ending, self._pause = ledger, full, ending, pause
-        self._tell_away, self._tell_back = away, back
+        self._ledger, self._post, self._ending, self._pause = ledger, post, ending, pause
         self._serving, self._thread = serving, thread
         # A ledger that is never away has nothing that could be hurried.
         self._within = getattr(ledger, "within", lambda seconds: contextlib.nullcontext())
@@ -82,7 +80,7 @@ class PatientLedger:
             try:
                 return self._at_once(ask)
             except LedgerFull:
-                self._full()
+                self._post(NoRoom())
                 if self._ending.wait(self._pause):
                     raise
             except LedgerAway:
@@ -98,7 +96,7 @@ class PatientLedger:
             self._catch_up()
             return self._at_once(lambda: self._ledger.claim(runner, offer, limit))
         except LedgerFull:
-            self._full()
+            self._post(NoRoom())
         except LedgerAway:
             pass
         return []
@@ -111,7 +109,7 @@ class PatientLedger:
             self._catch_up()
             return self._at_once(lambda: self._exchange(ended, runner, offer, limit))
         except LedgerFull:
-            self._full()
+            self._post(NoRoom())
             raise
 
     def renew(self, leases: Sequence[Lease]) -> Sequence[Lease]:
@@ -120,7 +118,7 @@ class PatientLedger:
         except (LedgerFull, LedgerAway) as error:
             self._behind = leases
             if isinstance(error, LedgerFull):
-                self._full()
+                self._post(NoRoom())
             return leases  # they hold until they are taken back
         self._behind = ()
         return held
@@ -137,7 +135,7 @@ class PatientLedger:
             self._catch_up()
             return self._at_once(self._ledger.reap)
         except LedgerFull:
-            self._full()
+            self._post(NoRoom())
         except LedgerAway:
             pass
         return []
@@ -207,7 +205,7 @@ class PatientLedger:
             if self._away is not None:
                 return
             self._away = error
-        self._tell_away(str(error))
+        self._post(LedgerGone(why=str(error)))
         self._waiter = self._thread(target=self._wait, name="ledger", daemon=True)
         self._waiter.start()
 
@@ -222,5 +220,5 @@ class PatientLedger:
             except LedgerError:
                 pass  # it answers; whoever asks next hears what is wrong
             self._away = None
-            self._tell_back()
+            self._post(LedgerBack())
             return

@@ -24,9 +24,6 @@ from benchfleet.runner.inbox import (
     Arrival,
     Broken,
     LeaseLost,
-    LedgerBack,
-    LedgerGone,
-    NoRoom,
 )
 from benchfleet.runner.loop import RunEnd, Runner
 from benchfleet.runner.means import Means
@@ -120,9 +117,7 @@ class RunnerProcess:
         serving = threading.Event()
         patient = PatientLedger(
             self.ledger,
-            full=lambda: self.inbox.post(NoRoom()),
-            away=lambda why: self.inbox.post(LedgerGone(why=why)),
-            back=lambda: self.inbox.post(LedgerBack()),
+            post=self.inbox.post,
             ending=self._ended,
             serving=serving,
             thread=lambda target, **_: self._strand(target),

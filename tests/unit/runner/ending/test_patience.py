@@ -13,6 +13,7 @@ from benchfleet.domain.resource import Offer
 from benchfleet.errors import LedgerAway, LedgerFull, LedgerUnreachable
 from benchfleet.ledger.memory import MemoryLedger
 from benchfleet.runner.ending.patience import PatientLedger
+from benchfleet.runner.inbox import LedgerBack, LedgerGone, NoRoom
 from benchfleet.testing import LedgerContract
 from benchfleet.testing.clock import FakeClock
 from benchfleet.testing.samples import sample_cell
@@ -57,10 +58,8 @@ class Desk:
     def __init__(self) -> None:
         self.full = FullLedger()
         self.ending = threading.Event()
-        self.told: list[str] = []
-        self.ledger = PatientLedger(
-            self.full, full=lambda: self.told.append("full"), ending=self.ending, pause=0
-        )
+        self.told: list[object] = []
+        self.ledger = PatientLedger(self.full, post=self.told.append, ending=self.ending, pause=0)
         self.ledger.enroll([sample_cell()])
         (claim,) = self.ledger.claim(US, Offer())
         self.lease = claim.lease
@@ -74,7 +73,7 @@ def desk() -> Desk:
 def test_what_ended_is_told_once_there_is_room(desk: Desk) -> None:
     desk.full.times = 3
     desk.ledger.finish(desk.lease, Outcome(state="success"))
-    assert desk.told == ["full"] * 3
+    assert desk.told == [NoRoom()] * 3
     assert [record.state for record in desk.ledger.cells()] == ["success"]
 
 
@@ -92,14 +91,14 @@ def test_nothing_else_waits_and_nothing_is_raised(desk: Desk) -> None:
     assert desk.ledger.reap() == []
     assert desk.ledger.claim(US, Offer()) == []
     desk.ledger.release([desk.lease], "the end")
-    assert desk.told == ["full"] * 3
+    assert desk.told == [NoRoom()] * 3
     assert [record.state for record in desk.ledger.cells()] == ["running"]
 
 
 def test_what_could_not_be_renewed_is_renewed_before_anything_is_taken_back() -> None:
     clock = FakeClock()
     full = FullLedger(clock=clock, lease=60)
-    ledger = PatientLedger(full, full=lambda: None, ending=threading.Event(), pause=0)
+    ledger = PatientLedger(full, post=lambda news: None, ending=threading.Event(), pause=0)
     ledger.enroll([sample_cell(0), sample_cell(1)])
     (claim,) = ledger.claim(US, Offer())
     full.times = 2
@@ -123,7 +122,7 @@ def test_a_ledger_that_is_gone_for_other_reasons_is_not_waited_for(desk: Desk) -
 
 def test_what_ends_goes_with_a_claim_to_a_server_alone() -> None:
     server, here = (
-        PatientLedger(ledger, full=lambda: None, ending=threading.Event())
+        PatientLedger(ledger, post=lambda news: None, ending=threading.Event())
         for ledger in (AwayLedger(), MemoryLedger())
     )
     assert here.exchange is None
@@ -181,11 +180,15 @@ class AwayLedger(MemoryLedger):
 def test_a_server_that_is_away_is_told_once_and_holds_up_nobody_but_what_ended() -> None:
     clock, ending = FakeClock(), threading.Event()
     server = AwayLedger(clock=clock, lease=60)
-    told: list[str] = []
+    told: list[object] = []
     back = threading.Event()
-    ledger = PatientLedger(
-        server, full=lambda: None, ending=ending, away=told.append, back=back.set, pause=0.001
-    )
+
+    def post(news: object) -> None:
+        told.append(news)
+        if news == LedgerBack():
+            back.set()
+
+    ledger = PatientLedger(server, post=post, ending=ending, pause=0.001)
     ledger.enroll([sample_cell(0), sample_cell(1)])
     (claim,) = ledger.claim(US, Offer())
     server.away = True
@@ -199,7 +202,7 @@ def test_a_server_that_is_away_is_told_once_and_holds_up_nobody_but_what_ended()
     for ask in (ledger.cells, ledger.events):
         with pytest.raises(LedgerAway, match="no answer"):
             ask()
-    assert told == ["no answer"]
+    assert told == [LedgerGone(why="no answer")]
     clock.now += 100
     finishing = threading.Thread(
         target=lambda: ledger.finish(claim.lease, Outcome(state="success"))
@@ -218,7 +221,7 @@ def test_a_server_that_is_away_is_told_once_and_holds_up_nobody_but_what_ended()
 
 def test_nobody_waits_for_a_server_that_goes_away_while_its_cells_are_read() -> None:
     server, ending = AwayLedger(), threading.Event()
-    ledger = PatientLedger(server, full=lambda: None, ending=ending)
+    ledger = PatientLedger(server, post=lambda news: None, ending=ending)
     ledger.enroll([sample_cell(0), sample_cell(1)])
     reading = ledger.cells()
     next(reading)
@@ -232,7 +235,7 @@ def test_nobody_waits_for_a_server_that_goes_away_while_its_cells_are_read() -> 
 def test_a_run_that_serves_no_slot_yet_is_patient_with_its_server() -> None:
     ending, serving = threading.Event(), threading.Event()
     server = AwayLedger()
-    ledger = PatientLedger(server, full=lambda: None, ending=ending, serving=serving)
+    ledger = PatientLedger(server, post=lambda news: None, ending=ending, serving=serving)
     hurried: list[bool] = []
     server._ask = lambda: hurried.append(server.hurried)  # type: ignore[method-assign]
     ledger.enroll([sample_cell(0)])
@@ -248,7 +251,7 @@ def test_a_run_that_serves_no_slot_yet_is_patient_with_its_server() -> None:
 def test_a_run_that_serves_no_slot_any_more_asks_a_server_that_was_away() -> None:
     ending, serving = threading.Event(), threading.Event()
     server = AwayLedger()
-    ledger = PatientLedger(server, full=lambda: None, ending=ending, serving=serving)
+    ledger = PatientLedger(server, post=lambda news: None, ending=ending, serving=serving)
     ledger.enroll([sample_cell(0)])
     serving.set()
     ending.set()
@@ -266,7 +269,7 @@ def test_a_run_that_serves_no_slot_any_more_asks_a_server_that_was_away() -> Non
 
 def test_a_run_that_ends_waits_for_no_server() -> None:
     server, ending = AwayLedger(), threading.Event()
-    ledger = PatientLedger(server, full=lambda: None, ending=ending, pause=0.001)
+    ledger = PatientLedger(server, post=lambda news: None, ending=ending, pause=0.001)
     ledger.enroll([sample_cell(0)])
     (claim,) = ledger.claim(US, Offer())
     server.away = True
@@ -281,4 +284,4 @@ class TestPatientLedger(LedgerContract):
 
     def make_ledger(self, clock: Callable[[], float], lease: float) -> PatientLedger:
         made = MemoryLedger(clock=clock, lease=lease)
-        return PatientLedger(made, full=lambda: None, ending=threading.Event())
+        return PatientLedger(made, post=lambda news: None, ending=threading.Event())
