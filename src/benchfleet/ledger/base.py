@@ -110,7 +110,8 @@ class Ledger(Protocol):
         unless that is None, and its model in `offer.models` where `offer.others` is None.
         Order: priority (larger first), then the sum of the cell's rank in `offer.among` and what
         `offer.models` or else `offer.others` says of its model (smaller first), then the order of
-        enrolment.
+        enrolment. Of cells that are alike in the first two, those who claim at the same time may
+        each take others first than were enrolled first.
         """
         ...
 

@@ -84,8 +84,9 @@ def test_a_claim_reads_as_few_rows_however_many_cannot_be_claimed(
         assert _blocks(connection) - before < 400
 
 
+@pytest.mark.parametrize("how", ["one", "several", "exchange"])
 def test_a_claim_walks_through_no_table_where_half_have_ended_and_some_wait_again(
-    opened: Callable[..., Any], postgres: Postgres
+    opened: Callable[..., Any], postgres: Postgres, how: str
 ) -> None:
     ledger = opened()
     ledger.enroll([sample_cell(n) for n in range(3000)])
@@ -93,7 +94,7 @@ def test_a_claim_walks_through_no_table_where_half_have_ended_and_some_wait_agai
     ledger.finish_all([(claim.lease, SUCCESS) for claim in claims])
     postgres.sql(f"analyze {ledger.schema}.cell; analyze {ledger.schema}.identity")
     offer = Offer(among=Choice(cell.fingerprint for cell in ledger.cells()))
-    first, _ = ledger.claim(ME, offer, 2)
+    first, second = ledger.claim(ME, offer, 2)
     ledger.finish(first.lease, Outcome(state="failed", retry_in=1000.0))
     ledger.release([claim.lease for claim in ledger.claim(ME, offer)], "to learn what waits again")
     scans = (
@@ -103,7 +104,10 @@ def test_a_claim_walks_through_no_table_where_half_have_ended_and_some_wait_agai
     with ledger._connections.one() as connection:
         _blocks(connection)
         before = postgres.sql(scans)
-    assert len(ledger.claim(ME, offer, 3)) == 3
+    if how == "exchange":
+        assert len(ledger.exchange([(second.lease, SUCCESS)], ME, offer, 1)[1]) == 1
+    else:
+        assert len(ledger.claim(ME, offer, 1 if how == "one" else 3)) == (1 if how == "one" else 3)
     with ledger._connections.one() as connection:
         _blocks(connection)
         assert postgres.sql(scans) == before

@@ -42,8 +42,8 @@ class Lane:
         return offer.weight(self.load_key) if fits else None
 
 
-_SORTED = 256  # cells that are sorted beyond those that are asked for
-_Key = tuple[float, ...]
+_SORTED = 256  # cells that are sorted beyond four times those that are asked for
+Key = tuple[float, ...]
 
 
 class _Place(NamedTuple):
@@ -55,7 +55,7 @@ class _Place(NamedTuple):
     fingerprint: str
 
 
-@dataclass(kw_only=True)
+@dataclass(kw_only=True, eq=False)
 class ChosenCells:
     """The cells of one choice, by lane; those that were begun are passed over, and forgotten when
     they come to the front."""
@@ -63,8 +63,8 @@ class ChosenCells:
     choice: Choice
     version: int  # of the choice, that these are of
     _lanes: dict[int, list[_Place]] = field(default_factory=dict)
-    _begun: set[int] = field(default_factory=set)
-    _sorted: deque[tuple[_Key, _Place]] = field(default_factory=deque)  # the first of all lanes
+    _waiting: set[int] = field(default_factory=set)  # those that nobody began, by ordinal
+    _sorted: deque[tuple[Key, _Place]] = field(default_factory=deque)  # the first of all lanes
     _weights: list[tuple[int, float]] = field(default_factory=list)  # by which, of each lane
     _asked: tuple[object, ...] = ()  # what was offered last
     _checked: int = -1  # the version of the choice for which all that are sorted stand
@@ -74,6 +74,7 @@ class ChosenCells:
         for cell in cells:
             if cell.fingerprint in self.choice:
                 self._lanes.setdefault(cell.lane, []).append(_place(cell, self.choice))
+                self._waiting.add(cell.ordinal)
         for places in self._lanes.values():
             places.sort(reverse=True)  # the first is at the end, whence it is taken
 
@@ -84,14 +85,15 @@ class ChosenCells:
             if cell.fingerprint in self.choice:
                 places = self._lanes.setdefault(cell.lane, [])
                 insort(places, _place(cell, self.choice), key=_backwards)
+                self._waiting.add(cell.ordinal)
         self._sorted.clear()
         self._asked = ()
 
     def begun(self, ordinals: Iterable[int]) -> None:
-        """These are nobody's first attempt any more."""
-        self._begun.update(ordinals)
+        """These are nobody's first attempt any more; some may be no cells of the choice."""
+        self._waiting.difference_update(ordinals)
 
-    def first(self, offer: Offer, lanes: Mapping[int, Lane], count: int) -> list[_Key]:
+    def first(self, offer: Offer, lanes: Mapping[int, Lane], count: int) -> list[Key]:
         """The first cells that fit the offer, in its order: (after, rank with weight, ordinal)."""
         asked = (offer.gpus, offer.vram, dict(offer.models), offer.others)
         if asked != self._asked:  # most offers of a run are like one before
@@ -111,43 +113,43 @@ class ChosenCells:
             queues = [
                 self._of_lane(self._lanes[number], weight) for number, weight in self._weights
             ]
-            self._sorted = deque(islice(merge(*queues), _SORTED + count))
+            self._sorted = deque(islice(merge(*queues), _SORTED + 4 * count))
             found = self._unbegun(count)
         return found
 
-    def _unbegun(self, count: int) -> list[_Key]:
+    def _unbegun(self, count: int) -> list[Key]:
         """The first of those that are sorted."""
-        ready, begun, found = self._sorted, self._begun, list[_Key]()
-        while ready and ready[0][1].ordinal in begun:
+        ready, waiting, found = self._sorted, self._waiting, list[Key]()
+        while ready and ready[0][1].ordinal not in waiting:
             ready.popleft()
         for key, place in ready:
-            if place.ordinal not in begun:
+            if place.ordinal in waiting:
                 found.append(key)
                 if len(found) == count:
                     break
         return found
 
-    def next(self, count: int) -> list[int]:
+    def next(self, count: int) -> Iterator[int]:
         """The cells that were first in the order of the last offer, those that nobody began."""
         standing = (place.ordinal for _, place in self._sorted if self._stands(place))
-        return list(islice(standing, count))
+        return islice(standing, count)
 
-    def _of_lane(self, places: list[_Place], weight: float) -> Iterator[tuple[_Key, _Place]]:
+    def _of_lane(self, places: list[_Place], weight: float) -> Iterator[tuple[Key, _Place]]:
         while places and not self._stands(places[-1]):
-            self._begun.discard(places.pop().ordinal)
+            places.pop()
         for place in reversed(places):
             if self._stands(place):
                 yield (place.after, place.rank + weight, place.ordinal), place
 
     def _stands(self, place: _Place) -> bool:
         return (
-            place.ordinal not in self._begun
+            place.ordinal in self._waiting
             and place.fingerprint in self.choice
             and self.choice.rank(place.fingerprint) == place.rank
         )
 
 
-def sort_key(cell: Waiting, choice: Choice, weight: float) -> _Key:
+def sort_key(cell: Waiting, choice: Choice, weight: float) -> Key:
     """Where a cell that was begun before stands among the others."""
     return -cell.priority, choice.rank(cell.fingerprint) + weight, cell.ordinal
 

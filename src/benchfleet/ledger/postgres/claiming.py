@@ -11,11 +11,12 @@ from weakref import WeakKeyDictionary, proxy
 from benchfleet.domain.attempt import Claim, Lease, Outcome, RunnerId
 from benchfleet.domain.resource import Choice, Offer
 from benchfleet.errors import ClaimLost
-from benchfleet.ledger.postgres.choices import ChosenCells, Lane, Waiting, sort_key
+from benchfleet.ledger.postgres.choices import ChosenCells, Key, Lane, Waiting, sort_key
 from benchfleet.ledger.postgres.claiming_any import AHEAD, AHEAD_MAX, ClaimingAny
 from benchfleet.ledger.postgres.claims import Claims, text
 from benchfleet.ledger.postgres.connections import Connections
 from benchfleet.ledger.postgres.finishing import Ending, Finishing
+from benchfleet.ledger.postgres.shares import Share
 from benchfleet.ledger.postgres.statements import do, numbers
 from benchfleet.ledger.postgres.taking import Known, Taken, Taking
 from benchfleet.ledger.postgres.together import Together
@@ -55,6 +56,7 @@ class Claiming:
         self._horizon = 0  # what was made to wait again before this transaction is known
         self._late: dict[int, int] = {}  # what is known since, with its transaction, by ordinal
         self._read: dict[int, Sequence[str]] = {}  # what cells are that may be claimed next
+        self._share = Share(connections)
         self._ahead = 0  # how many are looked at, where others are quicker
         self._offset = 0.0  # seconds that the ledger's clock was ahead of our monotonic one
 
@@ -107,8 +109,19 @@ class Claiming:
         ahead, claims = max(limit + AHEAD, self._ahead), list[Claim]()
         while len(claims) < limit:
             chosen = self._brought_up(choice)
-            candidates, more = self._candidates(chosen, offer, ahead)
-            taken = self._take(runner, chosen, candidates, limit - len(claims), ending)
+            wanted, more = limit - len(claims), True
+            again = self._again(choice, offer)
+            shared = None
+            if self._ahead and not again:  # others were quicker lately
+                shared = self._take_own(runner, chosen, offer, wanted, ending)
+            taken = shared
+            if taken is None:
+                candidates, more = self._candidates(chosen, offer, ahead, again)
+                candidates = [*dict.fromkeys([*self._share.given_up(), *candidates])]
+                if candidates and not again:
+                    taken = self._take_fresh(runner, chosen, candidates, wanted, ending)
+            if taken is None:
+                taken = self._take_among(runner, candidates, wanted, ending)
             self._offset = taken.moment - time.monotonic()
             if taken.enrolment != self._enrolment:
                 self._look_again()
@@ -122,8 +135,10 @@ class Claiming:
                 self._wait_again(before)
                 continue
             claims += self._claims(taken)
+            if shared:
+                continue
             # Others go on: fewer are looked at by and by.
-            self._ahead = max(self._ahead * 7 // 8, min(AHEAD_MAX, 2 * len(taken.begun)))
+            self._ahead = max(self._ahead * 7 // 8, min(AHEAD_MAX, 4 * len(taken.begun)))
             if not more or (ahead >= AHEAD_MAX and not (taken.claims or taken.begun)):
                 break
             ahead = min(4 * ahead, AHEAD_MAX)
@@ -137,35 +152,53 @@ class Claiming:
             self._returned[waiting.ordinal] = waiting
             self._late[waiting.ordinal] = turned
 
-    def _take(
+    def _take_fresh(
         self,
         runner: RunnerId,
         chosen: ChosenCells,
         candidates: Sequence[int],
         limit: int,
         ending: Ending,
+    ) -> Taken | None:
+        """Claim the first of the candidates that are free, which nobody began as far as we know;
+        None where there is more to learn."""
+        known, taken = Known(self._enrolment, self._horizon), None
+        if limit == 1 and not self._ahead and not ending.several:  # nobody was quicker lately
+            self._read_ahead(candidates[0], chosen.next(_READ))
+            taken = self._taking.first(runner, known, candidates[0], ending)
+        return taken or self._taking.fresh(runner, known, candidates, limit, ending)
+
+    def _take_among(
+        self, runner: RunnerId, candidates: Sequence[int], limit: int, ending: Ending
     ) -> Taken:
-        """Claim the first of the candidates that are free."""
-        known = Known(self._enrolment, self._horizon)
-        if candidates and not self._returned:
-            taken: Taken | None = None
-            if limit == 1 and not self._ahead and not ending.several:  # nobody was quicker lately
-                self._read_ahead(chosen, candidates[0])
-                taken = self._taking.first(runner, known, candidates[0], ending)
-            if taken or (taken := self._taking.fresh(runner, known, candidates, limit, ending)):
-                return taken
+        """Claim the first of the candidates that are free, and learn all that there is."""
         ending.plainly()
         self._late = {
             ordinal: turned for ordinal, turned in self._late.items() if turned >= self._horizon
         }
+        known = Known(self._enrolment, self._horizon)
         return self._taking.among(runner, known, self._late, candidates, limit)
 
-    def _read_ahead(self, chosen: ChosenCells, ordinal: int) -> None:
+    def _take_own(
+        self, runner: RunnerId, chosen: ChosenCells, offer: Offer, limit: int, ending: Ending
+    ) -> Taken | None:
+        """Claim from this handle's share; None where it has none, or there is more to learn."""
+        own = self._share.next(runner, chosen, offer, self._lanes, limit)
+        if self._share.runners == 1:
+            self._ahead = 0
+        if not own:
+            return None
+        known = Known(self._enrolment, self._horizon)
+        if limit == 1 and not ending.several:
+            self._read_ahead(own[0], self._share.rest())
+            return self._taking.first(runner, known, own[0], ending)
+        return self._taking.fresh(runner, known, own, limit, ending)
+
+    def _read_ahead(self, ordinal: int, then: Iterable[int]) -> None:
         """Read what that cell is, and those after it, unless it is known: a claim of one cell that
         says so itself takes longer than its share of such a read."""
         if ordinal not in self._read:
-            ordinals = [ordinal, *chosen.next(_READ)]
-            rows = self._connections.answer("texts", [numbers(ordinals)])
+            rows = self._connections.answer("texts", [numbers([ordinal, *then])])
             self._read = {int(row[0] or 0): [*map(text, row[1:])] for row in rows}
 
     def _claims(self, taken: Taken) -> list[Claim]:
@@ -222,23 +255,27 @@ class Claiming:
         self._look_again()
         return True
 
-    def _candidates(self, chosen: ChosenCells, offer: Offer, ahead: int) -> tuple[list[int], bool]:
-        """The first cells to try, and whether there are more: some that nobody began, and all that
-        were begun before and may be ready, which the ledger's clock alone decides."""
-        choice = chosen.choice
-        soon = _SOON + (self._clock() if self._clock else self._offset + time.monotonic())
-        fresh = chosen.first(offer, self._lanes, ahead + 1)
-        more = len(fresh) > ahead
+    def _again(self, choice: Choice, offer: Offer) -> list[Key]:
+        """The cells that were begun before and may be ready, which the ledger's clock decides."""
         if not self._returned:
-            return [int(key[2]) for key in fresh[:ahead]], more
-        again = [
+            return []
+        soon = _SOON + (self._clock() if self._clock else self._offset + time.monotonic())
+        return [
             sort_key(cell, choice, weight)
             for cell in self._returned.values()
             if cell.fingerprint in choice
             and (cell.ready is None or cell.ready <= soon)
             and (weight := self._lanes[cell.lane].weight(offer)) is not None
         ]
+
+    def _candidates(
+        self, chosen: ChosenCells, offer: Offer, ahead: int, again: Sequence[Key]
+    ) -> tuple[list[int], bool]:
+        """The first cells to try, and whether there are more: some that nobody began, and all of
+        those that were begun before."""
+        fresh = chosen.first(offer, self._lanes, ahead + 1)
+        more = len(fresh) > ahead
         if more:  # what comes after all of those is not to be taken before the next of them
             again = [key for key in again if key < fresh[ahead]]
-        ordered = sorted([*fresh[:ahead], *again])
+        ordered = sorted([*fresh[:ahead], *again]) if again else fresh[:ahead]
         return [int(key[2]) for key in dict.fromkeys(ordered)], more

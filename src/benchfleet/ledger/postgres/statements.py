@@ -49,6 +49,11 @@ def numbers(values: Iterable[int]) -> bytes:
     return b"{%s}" % b",".join([b"%d" % value for value in values])
 
 
+def numbered(value: Value) -> list[int]:
+    """Whole numbers that came joined by commas; none where nothing did."""
+    return [int(number) for number in value.split(b",")] if value else []
+
+
 def _element(value: str | float | None) -> str:
     if isinstance(value, str):
         return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'

@@ -9,7 +9,7 @@ from benchfleet.domain.attempt import RunnerId
 from benchfleet.ledger.postgres.claims import text
 from benchfleet.ledger.postgres.connections import Answer, Connections
 from benchfleet.ledger.postgres.finishing import Ending
-from benchfleet.ledger.postgres.statements import Value, numbers
+from benchfleet.ledger.postgres.statements import Value, numbered, numbers
 from benchfleet.ledger.sql import Clock
 
 _FIRST = ("1", "0", "1", "")  # what the first attempt of a cell is told, as in `Taken`
@@ -65,7 +65,7 @@ class Taking:
         wanted = [numbers(candidates), b"%d" % limit, self._turn]
         told = [*self._told(runner, known), numbers(late), numbers(late.values()), *wanted]
         rows = self._connections.answer("claim_cells", told)
-        moment, enrolment, horizon, all_known, begun, gone = map(text, rows[0][:6])
+        moment, enrolment, horizon, all_known = map(text, rows[0][:4])
         taken = {int(row[6]): [*map(text, row[7:])] for row in rows if row[6] is not None}
         return Taken(
             claims={ordinal: taken[ordinal][:4] for ordinal in candidates if ordinal in taken},
@@ -74,8 +74,8 @@ class Taking:
             enrolment=enrolment,
             horizon=int(horizon),
             known=all_known == "t",
-            begun=_numbers(begun),
-            gone=_numbers(gone),
+            begun=numbered(rows[0][4]),
+            gone=numbered(rows[0][5]),
         )
 
     def first(self, runner: RunnerId, known: Known, ordinal: int, ending: Ending) -> Taken | None:
@@ -121,10 +121,6 @@ def _fresh(
     texts: Mapping[int, Sequence[str]],
     known: Known,
 ) -> Taken:
-    moment, horizon, *begun = map(text, rows[0][1:4])
-    passed = _numbers(*begun)
-    return Taken(claims, texts, float(moment), known.enrolment, int(horizon), True, passed, [])
-
-
-def _numbers(value: str = "") -> list[int]:
-    return [int(number) for number in value.split(",")] if value else []
+    moment, horizon = map(text, rows[0][1:3])
+    begun = numbered(rows[0][3]) if len(rows[0]) > 3 else []
+    return Taken(claims, texts, float(moment), known.enrolment, int(horizon), True, begun, [])

@@ -70,7 +70,7 @@ insert into meta (key, value) values (%(key)s, %(value)s)
 on conflict (key) do update set value = excluded.value;
 
 -- name: time
-select extract(epoch from clock_timestamp())::float8;
+select date_part('epoch', clock_timestamp());
 
 ---------------------------------------------------------------------------------- Enrolling
 
@@ -139,7 +139,7 @@ where spec.ordinal = other.ordinal;
 -- The best cells that fit: the head of every lane that fits the offer and whatever has waited out its
 -- back-off. More are looked at than are wanted, since others look at the same.
 with moment as materialized (
-  select coalesce($3::float8, extract(epoch from clock_timestamp())::float8) as now
+  select coalesce($3::float8, date_part('epoch', clock_timestamp())) as now
 ), fit as materialized (
   select lane.number, coalesce(wish.weight, $6::float8) as weight
   from lane left join unnest($4::text[], $5::float8[]) as wish (load_key, weight)
@@ -193,10 +193,11 @@ order by taken.priority desc, fit.weight, taken.ordinal;
 -- name: claim_first
 -- Takes one cell that nobody began, as most claims do where few runners are, and says when, with a
 -- horizon. No row comes where it is not free, or where `claim_cells` has more to tell. A row that is
--- locked is passed over; the lock of those who append events is taken once the only row is.
+-- locked is passed over; the lock of those who append events is taken once the only row is. What waits
+-- again is asked for in order: expecting many, the server would else walk through all cells for one.
 update cell set state = 'running', attempt = 1, token = 1, runner = $1::text,
-                claimed_at = coalesce($3::float8, extract(epoch from clock_timestamp())::float8),
-                expires = coalesce($3::float8, extract(epoch from clock_timestamp())::float8)
+                claimed_at = coalesce($3::float8, date_part('epoch', clock_timestamp())),
+                expires = coalesce($3::float8, date_part('epoch', clock_timestamp()))
                           + $2::float8,
                 claim_seq = case when pg_advisory_xact_lock_shared($7::bigint) is null then 0
                             else nextval('event_seq_seq') end
@@ -204,8 +205,9 @@ where ordinal = (
   select ordinal from cell
   where ordinal = $6::bigint and state = 'pending' and token = 0
     and (select value from meta where key = 'enrolled') = $4::text
-    and not exists (select from cell as other
-                    where other.state = 'pending' and other.token > 0 and other.turned >= $5::xid8)
+    and (select turned from cell as other
+         where state = 'pending' and token > 0 and turned >= $5::xid8
+         order by turned limit 1) is null
   for update skip locked)
 returning ordinal, claimed_at, pg_snapshot_xmin(pg_current_snapshot());
 
@@ -214,24 +216,32 @@ returning ordinal, claimed_at, pg_snapshot_xmin(pg_current_snapshot());
 -- each cell is. No row comes where none of them is free, or where `claim_cells` has more to tell.
 with taken as (
   update cell set state = 'running', attempt = 1, token = 1, runner = $1::text,
-                  claimed_at = coalesce($3::float8, extract(epoch from clock_timestamp())::float8),
-                  expires = coalesce($3::float8, extract(epoch from clock_timestamp())::float8)
+                  claimed_at = coalesce($3::float8, date_part('epoch', clock_timestamp())),
+                  expires = coalesce($3::float8, date_part('epoch', clock_timestamp()))
                             + $2::float8,
                   claim_seq = case when pg_advisory_xact_lock_shared($8::bigint) is null then 0
                               else nextval('event_seq_seq') end
   where ordinal = any (array(
-    select ordinal from cell
-    where ordinal = any ($6::bigint[]) and state = 'pending' and token = 0
-      and (select value from meta where key = 'enrolled') = $4::text
-      and not exists (select from cell as other
-                      where other.state = 'pending' and other.token > 0 and other.turned >= $5::xid8)
-    order by array_position($6::bigint[], ordinal) limit $7::bigint for update skip locked))
+    select free.ordinal from unnest($6::bigint[]) as candidate (ordinal) cross join lateral (
+      select cell.ordinal from cell
+      where cell.ordinal = candidate.ordinal and state = 'pending' and token = 0
+      for update skip locked
+    ) as free
+    where (select value from meta where key = 'enrolled') = $4::text
+      and (select turned from cell as other
+           where state = 'pending' and token > 0 and turned >= $5::xid8
+           order by turned limit 1) is null
+    limit $7::bigint))
   returning ordinal, claimed_at
+), reached as materialized (
+  select count(*) as cells,
+         case when count(*) < $7::bigint then cardinality($6::bigint[])
+         else max(array_position($6::bigint[], ordinal)) end as place
+  from taken
 )
 select ordinal, claimed_at, pg_snapshot_xmin(pg_current_snapshot()), (
-  select string_agg(ordinal::text, ',') from cell where ordinal = any ($6::bigint[]) and token > 0
-    and exists (select from unnest(($6::bigint[])[:$7::bigint]) as wanted (number)
-                where not exists (select from taken where taken.ordinal = number))),
+  select string_agg(ordinal::text, ',') from cell, reached
+  where place > cells and ordinal = any (($6::bigint[])[:place]) and token > 0),
   fingerprint, path, spec, terms
 from taken join identity using (ordinal) join spec using (ordinal);
 
@@ -246,7 +256,7 @@ from taken join identity using (ordinal) join spec using (ordinal);
 -- Of what waits again one more than is known is looked at: the server, which takes half of all cells
 -- for such ones where half have ended, would else walk through all.
 with stands as materialized (
-  select coalesce($3::float8, extract(epoch from clock_timestamp())::float8) as now,
+  select coalesce($3::float8, date_part('epoch', clock_timestamp())) as now,
          value as enrolment, pg_snapshot_xmin(pg_current_snapshot()) as horizon,
          value = $4::text and not exists (
            select from (
@@ -306,6 +316,14 @@ where state = 'pending' and token > 0 and turned >= %(since)s::text::xid8;
 select identity.ordinal, fingerprint, path, spec, terms
 from identity join spec using (ordinal) where identity.ordinal = any ($1::bigint[]);
 
+-- name: crowd
+-- Who is at work, what runs, what ended since an event, and an event to ask from next.
+with running as materialized (select ordinal, runner from cell where state = 'running')
+select (select string_agg(distinct runner, e'\x1e') from running),
+       (select string_agg(ordinal::text, ',') from running),
+       (select string_agg(ordinal::text, ',') from ended where seq > $1::bigint),
+       (select last_value from event_seq_seq);
+
 -- name: lanes
 -- Every lane, and the enrolment that they are of in the first column.
 select meta.value, lane.number, lane.load_key, lane.gpus, lane.vram
@@ -346,7 +364,7 @@ with held as materialized (
   order by identity.fingerprint for update of cell
 )
 update cell
-set expires = coalesce(%(now)s::float8, extract(epoch from clock_timestamp())::float8)
+set expires = coalesce(%(now)s::float8, date_part('epoch', clock_timestamp()))
               + %(lease)s::float8
 from held where cell.ordinal = held.ordinal
 returning held.fingerprint, cell.token;
@@ -360,7 +378,7 @@ select fingerprint, ordinal from identity where fingerprint = any (%(among)s::te
 -- again wakes others. No row is waited for once the only one is locked.
 with done as (
   update cell set state = $4::text, tries = tries + $6::integer, ended_token = token, expires = null,
-                  ready = coalesce($8::float8, extract(epoch from clock_timestamp())::float8)
+                  ready = coalesce($8::float8, date_part('epoch', clock_timestamp()))
                           + $5::float8,
                   turned = case $4::text when 'pending' then pg_current_xact_id() end,
                   before = last, last = nextval('ended_number_seq')
@@ -372,7 +390,7 @@ with done as (
 insert into ended (number, seq, at, ordinal, attempt, token, runner, claim_seq, claimed_at, before,
                    outcome)
 select last, nextval('event_seq_seq'),
-       coalesce($8::float8, extract(epoch from clock_timestamp())::float8), ordinal, $3::integer,
+       coalesce($8::float8, date_part('epoch', clock_timestamp())), ordinal, $3::integer,
        $2::bigint, runner, claim_seq, claimed_at, before, $7::text
 from done
 returning 1;
@@ -388,7 +406,7 @@ with given as materialized (
     with ordinality as given (number, fence, nth, becomes, waits, charge, how, place)
 ), done as (
   update cell set state = becomes, tries = tries + charge, ended_token = token, expires = null,
-                  ready = coalesce($8::float8, extract(epoch from clock_timestamp())::float8)
+                  ready = coalesce($8::float8, date_part('epoch', clock_timestamp()))
                           + waits,
                   turned = case becomes when 'pending' then pg_current_xact_id() end,
                   before = last, last = nextval('ended_number_seq')
@@ -406,7 +424,7 @@ with given as materialized (
   insert into ended (number, seq, at, ordinal, attempt, token, runner, claim_seq, claimed_at,
                      before, outcome)
   select last, nextval('event_seq_seq'),
-         coalesce($8::float8, extract(epoch from clock_timestamp())::float8), ordinal, nth, fence,
+         coalesce($8::float8, date_part('epoch', clock_timestamp())), ordinal, nth, fence,
          runner, claim_seq, claimed_at, before, how
   from turn cross join done
 )
@@ -426,13 +444,13 @@ with done as (
   insert into ended (number, seq, at, ordinal, attempt, token, runner, claim_seq, claimed_at,
                      before, outcome)
   select last, nextval('event_seq_seq'),
-         coalesce($3::float8, extract(epoch from clock_timestamp())::float8), ordinal,
+         coalesce($3::float8, date_part('epoch', clock_timestamp())), ordinal,
          $10::integer, $9::bigint, runner, claim_seq, claimed_at, before, $13::text
   from done
 ), taken as (
   update cell set state = 'running', attempt = 1, token = 1, runner = $1::text,
-                  claimed_at = coalesce($3::float8, extract(epoch from clock_timestamp())::float8),
-                  expires = coalesce($3::float8, extract(epoch from clock_timestamp())::float8)
+                  claimed_at = coalesce($3::float8, date_part('epoch', clock_timestamp())),
+                  expires = coalesce($3::float8, date_part('epoch', clock_timestamp()))
                             + $2::float8,
                   claim_seq = nextval('event_seq_seq')
   where ordinal = (
@@ -440,8 +458,9 @@ with done as (
     where ordinal = $6::bigint and state = 'pending' and token = 0
       and exists (select from done)
       and (select value from meta where key = 'enrolled') = $4::text
-      and not exists (select from cell as other
-                      where other.state = 'pending' and other.token > 0 and other.turned >= $5::xid8)
+      and (select turned from cell as other
+           where state = 'pending' and token > 0 and turned >= $5::xid8
+           order by turned limit 1) is null
     for update skip locked)
   returning ordinal, claimed_at
 )
@@ -470,29 +489,37 @@ with given as materialized (
   insert into ended (number, seq, at, ordinal, attempt, token, runner, claim_seq, claimed_at,
                      before, outcome)
   select last, nextval('event_seq_seq'),
-         coalesce($3::float8, extract(epoch from clock_timestamp())::float8), ordinal, nth, fence,
+         coalesce($3::float8, date_part('epoch', clock_timestamp())), ordinal, nth, fence,
          runner, claim_seq, claimed_at, before, how
   from turn cross join done
 ), taken as (
   update cell set state = 'running', attempt = 1, token = 1, runner = $1::text,
-                  claimed_at = coalesce($3::float8, extract(epoch from clock_timestamp())::float8),
-                  expires = coalesce($3::float8, extract(epoch from clock_timestamp())::float8)
+                  claimed_at = coalesce($3::float8, date_part('epoch', clock_timestamp())),
+                  expires = coalesce($3::float8, date_part('epoch', clock_timestamp()))
                             + $2::float8,
                   claim_seq = nextval('event_seq_seq')
   where ordinal = any (array(
-    select ordinal from cell
-    where ordinal = any ($6::bigint[]) and state = 'pending' and token = 0
-      and (select ends from turn) = cardinality($9::bigint[])
+    select free.ordinal from unnest($6::bigint[]) as candidate (ordinal) cross join lateral (
+      select cell.ordinal from cell
+      where cell.ordinal = candidate.ordinal and state = 'pending' and token = 0
+      for update skip locked
+    ) as free
+    where (select ends from turn) = cardinality($9::bigint[])
       and (select value from meta where key = 'enrolled') = $4::text
-      and not exists (select from cell as other
-                      where other.state = 'pending' and other.token > 0 and other.turned >= $5::xid8)
-    order by array_position($6::bigint[], ordinal) limit $7::bigint for update skip locked))
+      and (select turned from cell as other
+           where state = 'pending' and token > 0 and turned >= $5::xid8
+           order by turned limit 1) is null
+    limit $7::bigint))
   returning ordinal, claimed_at
+), reached as materialized (
+  select count(*) as cells,
+         case when count(*) < $7::bigint then cardinality($6::bigint[])
+         else max(array_position($6::bigint[], ordinal)) end as place
+  from taken
 )
 select ordinal, claimed_at, pg_snapshot_xmin(pg_current_snapshot()), (
-  select string_agg(ordinal::text, ',') from cell where ordinal = any ($6::bigint[]) and token > 0
-    and exists (select from unnest(($6::bigint[])[:$7::bigint]) as wanted (number)
-                where not exists (select from taken where taken.ordinal = number))),
+  select string_agg(ordinal::text, ',') from cell, reached
+  where place > cells and ordinal = any (($6::bigint[])[:place]) and token > 0),
   fingerprint, path, spec, terms, (select count(*) from done)
 from (values (0)) as always
   left join (taken join identity using (ordinal) join spec using (ordinal)) on true;
@@ -522,7 +549,7 @@ with held as materialized (
   from told where claim_seq is not null
 )
 insert into event (at, kind, fingerprint, ordinal, data)
-select coalesce(%(now)s::float8, extract(epoch from clock_timestamp())::float8),
+select coalesce(%(now)s::float8, date_part('epoch', clock_timestamp())),
        'released', '', ordinal, data || ', "reason": ' || %(reason)s || '}'
 from told;
 
@@ -530,7 +557,7 @@ from told;
 -- The token stays: the writer that was too late may still finish while nobody else claims. What is
 -- being renewed or ended at this moment is left alone.
 with moment as materialized (
-  select coalesce(%(now)s::float8, extract(epoch from clock_timestamp())::float8) as now
+  select coalesce(%(now)s::float8, date_part('epoch', clock_timestamp())) as now
 ), expired as materialized (
   select ordinal, attempt, token, runner, claim_seq, claimed_at from cell
   where state = 'running' and expires <= (select now from moment)
@@ -584,7 +611,7 @@ select pg_advisory_xact_lock(%(turn)s::bigint);
 
 -- name: add_event
 insert into event (at, kind, fingerprint, ordinal, data)
-select coalesce(%(now)s::float8, extract(epoch from clock_timestamp())::float8), %(kind)s,
+select coalesce(%(now)s::float8, date_part('epoch', clock_timestamp())), %(kind)s,
        case when found.ordinal is null then %(fingerprint)s else '' end, found.ordinal, %(data)s
 from (select max(ordinal) as ordinal from identity where fingerprint = %(fingerprint)s) as found
 returning seq;

@@ -1,0 +1,87 @@
+"""Several who claim short cells of one choice at once from a real PostgreSQL server."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from benchfleet.domain.attempt import Outcome, RunnerId
+from benchfleet.domain.resource import Choice, Offer
+from benchfleet.ledger.postgres.ledger import PostgresLedger
+from benchfleet.testing import sample_cell
+
+SUCCESS = Outcome(state="success", digest="abc")
+RUNNERS = 4
+
+
+def work(ledger: PostgresLedger, offer: Offer, name: str, batch: int = 1, most: int = 10**6) -> int:
+    """Claims and ends at once, until nothing is left or so many have ended; how many have."""
+    runner, ended = RunnerId(name), 0
+    claims = ledger.claim(runner, offer, batch)
+    while claims:
+        over = [(claim.lease, SUCCESS) for claim in claims]
+        ended += len(over)
+        if ended >= most:
+            assert not any(ledger.finish_all(over))
+            return ended
+        refused, claims = ledger.exchange(over, runner, offer, batch)
+        assert not any(refused)
+    return ended
+
+
+def crowd(ledger: PostgresLedger) -> int:
+    return ledger._claiming._share.runners
+
+
+@pytest.mark.parametrize("batch", [1, 10])
+def test_those_who_claim_at_once_take_each_cell_once_and_the_most_urgent_first(
+    opened: Callable[..., Any], batch: int
+) -> None:
+    cells = [sample_cell(n, priority=n % 2) for n in range(1600)]
+    ledgers = [opened() for _ in range(RUNNERS)]
+    ledgers[0].enroll(cells)
+    offer, seen, ended = (
+        Offer(among=Choice(c.fingerprint for c in cells)),
+        set[int](),
+        [0] * RUNNERS,
+    )
+    meeting = threading.Barrier(RUNNERS)
+
+    def run(number: int) -> None:
+        meeting.wait(60)
+        while some := work(ledgers[number], offer, f"runner-{number}", batch, most=100):
+            ended[number] += some
+            seen.add(crowd(ledgers[number]))
+
+    threads = [threading.Thread(target=run, args=(number,)) for number in range(RUNNERS)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(120)
+    assert sum(ended) == len(cells)
+    assert max(seen) > 1  # they met, and shared
+    urgent = {cell.fingerprint for cell in cells if cell.priority}
+    claimed = [event.fingerprint for event in ledgers[0].events(kinds=["claimed"])]
+    assert len(claimed) == len(set(claimed)) == len(cells)
+    early = [name for name in claimed[: len(urgent)] if name not in urgent]
+    assert len(early) < 2 * RUNNERS * batch  # while the last urgent ones were being claimed
+
+
+def test_the_share_of_whoever_went_away_is_claimed_by_the_others(
+    opened: Callable[..., Any],
+) -> None:
+    cells = [sample_cell(n) for n in range(600)]
+    mine, other = opened(), opened()
+    mine.enroll(cells)
+    offer, ended = Offer(among=Choice(cell.fingerprint for cell in cells)), 0
+    held = list(other.claim(RunnerId("other"), offer))
+    while crowd(mine) < 2 and ended < 300:
+        ended += work(mine, offer, "me", most=1)
+        over = [(claim.lease, SUCCESS) for claim in held]
+        _, held = other.exchange(over, RunnerId("other"), offer, 1)
+        ended += len(over)
+    assert crowd(mine) == 2  # they met, and share
+    assert ended + work(mine, offer, "me") + len(held) == len(cells)
