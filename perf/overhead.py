@@ -21,14 +21,14 @@ from measure import BENCHFLEET, arguments, folder, interleaved, missing, seconds
 
 CELLS = 200
 OUR_FILES = 5  # of a cell that prints nothing; an empty log needs no sync
-CAMPAIGN = f"""\
+CAMPAIGN = """\
 campaign: noop
 cpu_slots: 2
-defaults: {{repeats: {CELLS}}}
+defaults: {repeats: CELLS}
 matrix:
-  models: [{{name: m, adapter: mock}}]
-  configs: {{dense: null}}
-  benchmarks: [{{mock_benchmark: {{rows: 1}}}}]
+  models: [{name: m, adapter: mock}]
+  configs: {dense: null}
+  benchmarks: [{mock_benchmark: {rows: 1}}]
 """
 SNAKEFILE = """\
 rule all:
@@ -46,7 +46,7 @@ PARALLEL = (
 def benchfleet(work: Path) -> Mapping[str, float]:
     """benchfleet itself, with its ledger's times of the first claim and the last finish."""
     work.mkdir(parents=True)
-    (work / "noop.yaml").write_text(CAMPAIGN)
+    (work / "noop.yaml").write_text(CAMPAIGN.replace("CELLS", str(CELLS)))
     whole = seconds([*BENCHFLEET, "run", "noop.yaml"], cwd=work)
     with closing(sqlite3.connect(work / "benchmark_results" / "noop" / "ledger.db")) as ledger:
         kinds = dict(ledger.execute("select kind, count(*) from event group by kind"))

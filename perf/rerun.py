@@ -6,18 +6,9 @@ import sys
 from pathlib import Path
 
 from measure import BENCHFLEET, arguments, folder, interleaved, missing, seconds, show
-from overhead import SNAKEFILE
+from overhead import CAMPAIGN, SNAKEFILE
 
 CELLS = 5000
-CAMPAIGN = f"""\
-campaign: rerun
-cpu_slots: 2
-defaults: {{repeats: {CELLS}}}
-matrix:
-  models: [{{name: m, adapter: mock}}]
-  configs: {{dense: null}}
-  benchmarks: [{{mock_benchmark: {{rows: 1}}}}]
-"""
 HEAD = "Seq\tHost\tStarttime\tJobRuntime\tSend\tReceive\tExitval\tSignal\tCommand\n"
 BODY = "echo {} > out/.t{} && mv out/.t{} out/{}.json"
 
@@ -37,7 +28,7 @@ def finished_by_a_peer(work: Path) -> None:
 def main() -> None:
     chosen = arguments(__doc__ or "", repeats=3)
     with folder(chosen) as work:
-        (work / "rerun.yaml").write_text(CAMPAIGN)
+        (work / "rerun.yaml").write_text(CAMPAIGN.replace("CELLS", str(CELLS)))
         seconds([*BENCHFLEET, "run", "rerun.yaml", "--json"], cwd=work)
         peers = work / "peers"
         finished_by_a_peer(peers)
