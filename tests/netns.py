@@ -24,6 +24,7 @@ import pytest
 
 from benchfleet.domain.host import Host
 from sshd import need_sshd
+from watchers import ends_with_us
 
 _CONFIG = """\
 ListenAddress 0.0.0.0:22
@@ -165,12 +166,7 @@ class Machine:
                 stderr=log,
                 start_new_session=True,
             )
-        # Ends it when we end, however we do: its input is closed then.
-        self._watcher = subprocess.Popen(
-            ["sh", "-c", f"cat; kill -9 {self._process.pid} 2>/dev/null"],
-            stdin=subprocess.PIPE,
-            start_new_session=True,
-        )
+        self._watcher = ends_with_us(f"kill -9 {self._process.pid}")
         above = psutil.Process(self._process.pid)
         _until(lambda: bool(above.children()) or self._process_ended())
         self._init = next((child.pid for child in above.children()), 0)

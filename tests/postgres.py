@@ -16,6 +16,8 @@ from pathlib import Path
 
 import pytest
 
+from watchers import ends_with_us
+
 _RULES = """\
 local all all trust
 host all secretive 127.0.0.1/32 scram-sha-256
@@ -102,13 +104,7 @@ class Postgres:
                 start_new_session=True,
                 **self._user,
             )
-        # Ends it when we end, however we do: its input is closed then.
-        self._watcher = subprocess.Popen(
-            ["sh", "-c", f"cat; kill -QUIT {self._process.pid}; rm -rf {self.folder}"],
-            stdin=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
+        self._watcher = ends_with_us(f"kill -QUIT {self._process.pid}; rm -rf {self.folder}")
         deadline = time.monotonic() + _BOUND
         while not self._answers():
             if self._process.poll() is not None or time.monotonic() > deadline:

@@ -19,6 +19,7 @@ import psutil
 import pytest
 
 from benchfleet.domain.host import Host
+from watchers import ends_with_us
 
 _CONFIG = """\
 ListenAddress 127.0.0.1:{port}
@@ -118,13 +119,7 @@ class Sshd:
                 stderr=log,
                 start_new_session=True,
             )
-        # Ends it when we end, however we do: its input is closed then.
-        self._watcher = subprocess.Popen(
-            ["sh", "-c", f"cat; kill {self._process.pid}"],
-            stdin=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
+        self._watcher = ends_with_us(f"kill {self._process.pid}")
         deadline = time.monotonic() + _BOUND
         while not self._answers():
             if self._process.poll() is not None or time.monotonic() > deadline:
