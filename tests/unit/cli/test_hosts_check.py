@@ -9,26 +9,15 @@ from pathlib import Path
 
 import pytest
 
+from bare_machine import facts_of
 from benchfleet.cli import hosts_check
 from benchfleet.domain.host import Host
 from benchfleet.engines.openssh import OpenSsh
 from benchfleet.engines.ssh_command import Answer
-from benchfleet.machines.facts import Facts
-from benchfleet.machines.wheel import environment_name
 
 SSH = OpenSsh(known_hosts=Path("/known_hosts"), sockets=Path("/sockets"))
-BROKEN = Facts(
-    benchfleet="1",
-    environment=environment_name(),
-    python="3.12.1",
-    executable="",
-    hostname="",
-    platform="",
-    cores=2,
-    memory=1,
-    disk_free=10**12,
-    gpu_problem="NVML: Driver/library version mismatch",
-    clock=0,
+BROKEN = facts_of(
+    cores=2, disk_free=10**12, gpu_problem="NVML: Driver/library version mismatch", clock=0
 )
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from bare_machine import facts_of
 from benchfleet.domain.host import Host
 from benchfleet.machines.bootstrap import (
     BootstrapFailed,
@@ -24,18 +25,7 @@ from benchfleet.machines.wheel import Wheel, environment_name, environment_of
 
 HOST = Host(name="lab1")
 WANTED = Wanted(wheel=Wheel(name="benchfleet-1-py3-none-any.whl", data=b"wheel"))
-FACTS = Facts(
-    benchfleet="1",
-    environment=environment_name(),
-    python="3.12.1",
-    executable="",
-    hostname="",
-    platform="",
-    cores=1,
-    memory=1,
-    disk_free=1,
-    clock=1,
-)
+FACTS = facts_of()
 
 
 @dataclass(frozen=True)

@@ -6,25 +6,14 @@ from dataclasses import replace
 
 import pytest
 
+from bare_machine import facts_of
 from benchfleet.domain.host import AUTO, Host
 from benchfleet.domain.usage import Price
 from benchfleet.errors import DeviceError
 from benchfleet.machines.facts import Facts, Gpu
 from benchfleet.machines.shares import share_of
 
-BARE = Facts(
-    benchfleet="1",
-    environment="1-0",
-    python="3.12.1",
-    executable="",
-    hostname="",
-    platform="",
-    cores=8,
-    memory=1,
-    disk_free=1,
-    no_gpu="no driver",
-    clock=1,
-)
+BARE = facts_of(cores=8, no_gpu="no driver")
 BROKEN = replace(BARE, no_gpu="", gpu_problem="NVML: Driver/library version mismatch")
 GPUS = replace(
     BARE,
