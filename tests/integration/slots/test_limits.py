@@ -40,7 +40,7 @@ from benchfleet.machines.shares import examined
 from benchfleet.testing.engine_bench import slot_id
 from sshd import Sshd
 
-from .test_local_slots import gone
+from .conftest import gone
 
 SLOT = slot_id()
 HOG = """

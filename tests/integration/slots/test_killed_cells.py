@@ -36,7 +36,7 @@ from benchfleet.results.layout import Layout
 from benchfleet.results.samples import count_samples, earlier_samples
 from benchfleet.results.write import AttemptFolder, Verdict
 
-EXAMPLES = Path(__file__).parents[2] / "examples" / "recall"
+EXAMPLES = Path(__file__).parents[3] / "examples" / "recall"
 KILLS = 4
 _LONG = 120.0  # seconds: a bound on the wait for an event that must come, never a measure
 

@@ -11,18 +11,13 @@ from benchfleet.results.logs import Tail, lines, log_of
 from benchfleet.testing import sample_cell
 from study import Study
 
-from .test_archive import LONG, attic, grow_log, items, succeeded_late
+from .attics import LONG, attic, grow_log, items, succeeded_late
 
 
 def text(study: Study, number: int, name: str, *, last: bool) -> str | None:
     record = study.record(sample_cell(number).id)
     log = log_of(study.layout, record, name, last=last)
     return None if log is None else "\n".join(lines(log.pieces()))
-
-
-@pytest.fixture
-def study(tmp_path: Path) -> Study:
-    return Study(tmp_path / "study")
 
 
 @pytest.mark.parametrize("act", ["leave", "pack", "move"])
