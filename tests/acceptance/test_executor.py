@@ -5,93 +5,15 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import signal
-import sqlite3
-import subprocess
-import sys
 from pathlib import Path
-from typing import Any
-
-import pytest
 
 from benchfleet.machines.probe import report
 from capabilities import fleet
 
 from .conftest import User
+from .scripts import MATRIX, lines, published, run, states
 
 DEMO = Path(__file__).parents[2] / "examples" / "recall" / "model"
-
-START = """\
-import json
-from benchfleet import AdapterConfig, BenchmarkConfig, BenchmarkExecutor, CampaignError
-
-def told(results):
-    print(json.dumps({
-        "done": [r.stub.result_dir for r in results.individual_results],
-        "reused": [r.stub.result_dir for r in results.individual_results if r.reused],
-        "failed": [[f.stub.result_dir, f.state, f.error_type, f.error_message]
-                   for f in results.failed_executions],
-        "scores": [r.metrics["overall_score"] for r in results.individual_results],
-        "counts": results.execution_summary["counts"],
-    }))
-
-MODELS = [
-    {"name": "meta-llama/m1", "model_kwargs": {"answer": "Ada Brandt"}},
-    {"name": "m2", "model_kwargs": {"answer": "Ingham"}},
-]
-ADAPTER = AdapterConfig("mock")
-executor = BenchmarkExecutor(gpu_ids=[], max_concurrent_runs=2)
-"""
-
-MATRIX = """
-told(executor.run_benchmark_matrix(
-    MODELS, [("dense", None), ("streaming", {"streaming": 32})],
-    [BenchmarkConfig("recall", ["128", 256], {"samples": 2}), BenchmarkConfig("mock_benchmark")],
-    ADAPTER, generation_kwargs={"max_new_tokens": 4},
-))
-"""
-
-SLOW = """
-def say(progress):
-    if any("10/60" in text for text in progress.current_executions.values()):
-        print(json.dumps("ten samples"), flush=True)
-
-told(executor.run_benchmark_matrix(
-    MODELS, [("dense", None)], [{"_hostile": {"samples": 60, "seconds": 0.05}}], ADAPTER,
-    progress=say))
-"""
-
-
-def run(user: User, text: str, *, code: int = 0) -> subprocess.CompletedProcess[str]:
-    """Run a script to its end; `code` is the exit code it must end with."""
-    done = subprocess.run(
-        [sys.executable, "-W", "error", user.write(START + text, "script.py")],
-        cwd=user.folder,
-        env={**user.environment, "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        timeout=200,
-    )
-    assert done.returncode == code, done.stdout + done.stderr
-    return done
-
-
-def lines(user: User, text: str) -> list[Any]:
-    """What a script printed, a JSON value on each line."""
-    return [json.loads(line) for line in run(user, text).stdout.splitlines()]
-
-
-def published(user: User) -> dict[str, bytes]:
-    root = user.folder / "benchmark_results"
-    files = {file.parent.relative_to(root).as_posix(): file for file in root.rglob("cell.json")}
-    return {path: files[path].read_bytes() for path in sorted(files) if path[0] != "."}
-
-
-def states(user: User) -> list[str]:
-    ledger = sqlite3.connect(user.folder / "benchmark_results" / "ledger.db")
-    rows = ledger.execute("select state from cell").fetchall()
-    ledger.close()
-    return sorted(state for (state,) in rows)
 
 
 def test_a_matrix_is_run_once_and_a_second_script_reuses_all_of_it(user: User) -> None:
@@ -259,59 +181,6 @@ def test_the_ledger_may_lie_elsewhere(user: User) -> None:
     assert not (user.folder / "benchmark_results" / "ledger.db").exists()
 
 
-def test_ctrl_c_gives_back_what_ran_and_the_next_call_goes_on_from_there(user: User) -> None:
-    script = user.write(START + SLOW, "script.py")
-    process = subprocess.Popen(
-        [sys.executable, script],
-        cwd=user.folder,
-        env=user.environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stdout is not None
-    assert json.loads(process.stdout.readline()) == "ten samples"
-    process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=60)
-    assert err.rstrip().endswith("KeyboardInterrupt"), out + err
-    assert states(user) == ["pending", "pending"]
-    summary = json.loads((user.folder / "benchmark_results" / "execution_summary.json").read_text())
-    assert summary["interrupted"]
-    *_, again = lines(user, SLOW)
-    assert len(again["done"]) == 2
-    resumed = [
-        json.loads(cell)["provenance"]["resumed_samples"] for cell in published(user).values()
-    ]
-    assert sum(resumed) >= 10
-
-
-def test_executors_work_one_after_another_and_from_threads(user: User) -> None:
-    told = lines(
-        user,
-        """
-import threading
-
-ended = []
-
-def call(model):
-    ran = BenchmarkExecutor([], 1, "results")
-    ended.append(ran.run_benchmark_matrix([model], {"dense": None}, ["mock_benchmark"], ADAPTER))
-
-threads = [threading.Thread(target=call, args=(model,)) for model in MODELS]
-for thread in threads:
-    thread.start()
-for thread in threads:
-    thread.join()
-for model in MODELS:
-    call(model)
-for results in ended:
-    told(results)
-""",
-    )
-    assert [len(each["reused"]) for each in told] == [0, 0, 1, 1]
-    assert len({each["done"][0] for each in told}) == 2
-
-
 def test_a_variant_that_was_planned_is_run_in_place_of_its_model(user: User) -> None:
     """As `assign` gave it to a laptop on which the model itself has no room."""
     model = """{name: r1-7b, size: 9GB, adapter: mock, model_kwargs: {answer: full},
@@ -332,81 +201,3 @@ told(executor.run_benchmark_matrix([model], [("dense", None)], ["mock_benchmark"
     ]
     (again,) = lines(user, call)
     assert again["reused"] == first["done"]
-
-
-def test_progress_is_told_from_nothing_to_all(user: User) -> None:
-    call = """
-seen = []
-executor.run_benchmark_matrix(MODELS, [("dense", None)], ["mock_benchmark"], ADAPTER,
-                              progress=seen.append)
-print(json.dumps([[p.total_stubs, p.skipped_stubs, p.completed_stubs, p.failed_stubs, p.percent]
-                  for p in seen]))
-print(json.dumps([p.current_executions for p in seen if p.current_executions]))
-"""
-    counts, running = lines(user, call)
-    assert counts[0] == [2, 0, 0, 0, 0.0]
-    assert counts[-1] == [2, 0, 2, 0, 100.0]
-    assert counts == sorted(counts)
-    assert any("m2/dense/mock_benchmark" in text for each in running for text in each.values())
-    assert {index for each in running for index in each} <= {"0", "1"}
-    counts, running = lines(user, call)
-    assert counts[-1] == [2, 2, 0, 0, 100.0]
-    assert not running
-
-
-def test_an_error_in_the_callback_is_raised_and_leaves_nothing_held(user: User) -> None:
-    call = """
-def fall(progress):
-    if progress.current_executions:
-        raise RuntimeError("the caller's own")
-
-try:
-    executor.run_benchmark_matrix(MODELS, [("dense", None)], ["mock_benchmark"], ADAPTER,
-                                  progress=fall)
-except RuntimeError as error:
-    print(json.dumps(str(error)))
-told(executor.run_benchmark_matrix(MODELS, [("dense", None)], ["mock_benchmark"], ADAPTER))
-"""
-    error, told = lines(user, call)
-    assert error == "the caller's own"
-    assert len(told["done"]) == 2
-
-
-def test_wrong_arguments_are_all_told_at_once_and_nothing_is_made(user: User) -> None:
-    done = run(
-        user,
-        """
-executor = BenchmarkExecutor([4096], 2)
-executor.run_benchmark_matrix(
-    ["./nowhere"], [("dense", None), ("s", {"streming": 8})],
-    [BenchmarkConfig("recall", ["128", "12x"])], AdapterConfig("mok"))
-""",
-        code=1,
-    )
-    for part in (
-        "gpu_ids",
-        "sparse_attention_configs[1][1].streming",
-        "did you mean 'streaming'",
-        "benchmark_configs[0].subsets[1]",
-        "adapter_config.adapter_name",
-    ):
-        assert part in done.stderr, done.stderr
-    assert not (user.folder / "benchmark_results").exists()
-
-
-def test_a_file_in_the_folders_place_is_told_before_anything_runs(user: User) -> None:
-    user.write("", "benchmark_results")
-    assert "base_result_dir" in run(user, MATRIX, code=1).stderr
-
-
-@pytest.mark.parametrize(
-    ("text", "absent"),
-    [
-        ("import benchfleet", ["benchfleet.executor", "benchfleet.errors", "importlib.metadata"]),
-        ("from benchfleet import BenchmarkExecutor", ["torch", "transformers", "numpy", "yaml"]),
-    ],
-)
-def test_importing_is_light(user: User, text: str, absent: list[str]) -> None:
-    check = f"import sys; {text}; print([name for name in {absent!r} if name in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
