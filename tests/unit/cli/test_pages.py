@@ -76,6 +76,23 @@ def test_every_link_of_a_page_leads_somewhere(page: Path) -> None:
             assert heading in map(anchor, heads), link
 
 
+@pytest.mark.parametrize("page", PAGES, ids=NAMES)
+def test_every_file_that_a_sentence_names_by_its_folder_is_there(page: Path) -> None:
+    bases = (ROOT, ROOT / "src" / "benchfleet", ROOT / "docs")
+    for said in re.findall(r"`([^`\n]+)`", FENCE.sub("", page.read_text("utf-8"))):
+        for name in re.findall(
+            r"^(?:python )?([\w.-]+(?:/[\w.-]+)+\.(?:py|md|sql|css|js))\b", said
+        ):
+            assert any((base / name).exists() for base in bases), said
+
+
+@pytest.mark.parametrize("page", PAGES, ids=NAMES)
+def test_every_script_that_is_to_be_run_is_there(page: Path) -> None:
+    for _, _, block in FENCE.findall(page.read_text("utf-8")):
+        for script in re.findall(r"^\s*\$ python ((?:perf|examples|tests)/\S+\.py)", block, re.M):
+            assert (ROOT / script).exists(), script
+
+
 def anchor(heading: str) -> str:
     """As those who show pages make it."""
     return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
