@@ -2,8 +2,8 @@
 
 Beside it: a raw loop of two statements on a table of as many rows, on PostgreSQL and on SQLite;
 and, with `--peers PYTHON` (one that has pgqueuer and procrastinate), jobs of those that do nothing.
-`a choice` claims among named cells, as a run does, and `exchanged` ends cells and claims the next
-ones at once, as a run of short cells does. Each worker is a process with a connection, but
+`a choice` claims among 10,000 named cells, as a run does, and `exchanged` ends cells and claims the
+next ones at once, as a run of short cells does. Each worker is a process with a connection, but
 for the last table: 64 threads of one process, which share the connections of one ledger, beside 64
 threads with one each. `--quick 1` tries few shapes; `--aged CELLS` only compares a small campaign,
 a new one of so many cells, and one of as many after five attempts for each. The server is the
@@ -23,7 +23,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from functools import partial
 from pathlib import Path
@@ -143,10 +143,16 @@ def loop(ledger: Any, batch: int, among: Choice | None, *, exchanges: bool = Fal
 
 
 def through_postgres(
-    url: str, campaign: str, batch: int, chosen: bool, stack: ExitStack, *, exchanges: bool = False
+    url: str,
+    campaign: str,
+    batch: int,
+    chosen: Iterable[int] | None,
+    stack: ExitStack,
+    *,
+    exchanges: bool = False,
 ) -> Pairs:
     ledger = stack.enter_context(closing(PostgresLedger(url, campaign=campaign)))
-    among = Choice(names(SMALL)) if chosen else None
+    among = None if chosen is None else Choice(names(chosen))
     if among is not None:  # it reads the choice once, at its first claim
         claims = ledger.claim(RunnerId("perf"), Offer(among=among))
         ledger.release([claim.lease for claim in claims], "to read the choice")
@@ -161,8 +167,8 @@ def through_sqlite(file: Path, batch: int, stack: ExitStack, *, exchanges: bool 
 # The rows
 
 
-def names(rows: int) -> Iterator[str]:
-    return (hashlib.sha256(str(number).encode()).hexdigest() for number in range(1, rows + 1))
+def names(numbers: Iterable[int]) -> Iterator[str]:
+    return (hashlib.sha256(str(number).encode()).hexdigest() for number in numbers)
 
 
 def filled(rows: int) -> Tables:
@@ -171,7 +177,7 @@ def filled(rows: int) -> Tables:
     specs = [(texts.spec(cell), texts.terms(cell)) for cell in samples]
 
     def cells() -> Iterator[Sequence[Any]]:
-        for ordinal, name in enumerate(names(rows), start=1):
+        for ordinal, name in enumerate(names(range(1, rows + 1)), start=1):
             state = "success" if rows > SMALL and ordinal % 2 else "pending"
             lane, priority = ordinal % MODELS + 1, ordinal * 7919 % PRIORITIES
             path = f"model-{lane}/dense/benchmark/r{ordinal}"
@@ -348,6 +354,7 @@ class Bench:
 
     def __init__(self, server: Postgres, folder: Path, peers: str) -> None:
         self._server, self._folder, self._python = server, folder, peers
+        self._block = 0  # of a large table, whose cells were chosen last
         server.sql("create database peers")
         self.peers: list[str] = []
         if peers:
@@ -372,15 +379,14 @@ class Bench:
         url, campaign = self._server.url(), f"perf{rows}"
         opens: dict[str, Opens] = {
             "psycopg loop": partial(raw_postgres, url, f"raw{rows}", batch),
-            "benchfleet, PostgreSQL": partial(through_postgres, url, campaign, batch, False),
+            "benchfleet, PostgreSQL": partial(through_postgres, url, campaign, batch, None),
+            "benchfleet, PostgreSQL, a choice": partial(
+                through_postgres, url, campaign, batch, self._some(rows)
+            ),
+            "benchfleet, PostgreSQL, a choice, exchanged": partial(
+                through_postgres, url, campaign, batch, self._some(rows), exchanges=True
+            ),
         }
-        if rows == SMALL:
-            opens["benchfleet, PostgreSQL, a choice"] = partial(
-                through_postgres, url, campaign, batch, True
-            )
-            opens["benchfleet, PostgreSQL, a choice, exchanged"] = partial(
-                through_postgres, url, campaign, batch, True, exchanges=True
-            )
         opens["sqlite3 loop"] = partial(raw_sqlite, self._folder / f"raw{rows}.db", batch)
         file = self._folder / f"ledger{rows}.db"
         opens["benchfleet, SQLite"] = partial(through_sqlite, file, batch)
@@ -395,6 +401,13 @@ class Bench:
                 found[peer] = partial(self._peer, peer, workers, batch, max(500, cells // 2))
         return found
 
+    def _some(self, rows: int) -> range:
+        """The numbers of SMALL cells that wait, others than before; all of a small table."""
+        if rows == SMALL:
+            return range(1, SMALL + 1)
+        self._block = (self._block + 1) % (rows // (2 * SMALL))
+        return range(self._block * 2 * SMALL + 1, (self._block + 1) * 2 * SMALL + 1)
+
     def _peer(self, peer: str, workers: int, batch: int, jobs: int) -> float:
         url = self._server.url(database="peers")
         command = [self._python, str(PEERS), url, peer, str(workers), str(batch), str(jobs)]
@@ -404,7 +417,7 @@ class Bench:
     def slots(self) -> dict[str, Any]:
         """64 slots of one process, over the connections of one ledger and over 64."""
 
-        def over(ledgers: int) -> float:
+        def over(ledgers: int, among: Choice | None = None) -> float:
             with ExitStack() as stack:
                 opened = [
                     stack.enter_context(
@@ -412,7 +425,11 @@ class Bench:
                     )
                     for _ in range(ledgers)
                 ]
-                return in_threads([loop(opened[n % ledgers], 1, None) for n in range(SLOTS)], 2560)
+                loops = [
+                    loop(opened[n % ledgers], 1, among, exchanges=among is not None)
+                    for n in range(SLOTS)
+                ]
+                return in_threads(loops, 2560)
 
         def raw() -> float:
             with ExitStack() as stack:
@@ -425,6 +442,9 @@ class Bench:
             "psycopg loops, 64 connections": raw,
             "benchfleet, 64 ledgers": partial(over, SLOTS),
             "benchfleet, one ledger": partial(over, 1),
+            "benchfleet, one ledger, a choice, exchanged": lambda: over(
+                1, Choice(names(range(1, SMALL + 1)))
+            ),
         }
 
 
@@ -440,8 +460,9 @@ def compare_aged(server: Postgres, cells: int, repeats: int) -> dict[str, dict[s
         for batch, chosen in ((1, False), (1, True), (10, False), (10, True)):
             how = ", a choice, exchanged" if chosen else ""
             for name in ("small", "new", "aged"):
+                among = range(1, SMALL + 1) if chosen else None
                 opens = partial(
-                    through_postgres, server.url(), name, batch, chosen, exchanges=chosen
+                    through_postgres, server.url(), name, batch, among, exchanges=chosen
                 )
                 heading = f"{cells:,} cells, batch {batch}{how}"
                 row = rates.setdefault(heading, {}).setdefault(name, [])
@@ -494,10 +515,21 @@ def show(rates: dict[str, dict[str, list[float]]], arguments: Any) -> None:
     for heading, systems in figures.items():
         print(f"\n{heading}\n\n| | cells/s | ratio to its loop |\n|---|---|---|")
         for name, rate in systems.items():
-            against = "sqlite3 loop" if "SQLite" in name else next(iter(systems))
-            print(f"| {name} | {rate:.0f} | {rate / systems.get(against, rate):.2f} |")
+            print(f"| {name} | {rate:.0f} | {rate / systems.get(_beside(name), rate):.2f} |")
+    for heading, small in figures.items():
+        if large := figures.get(heading.replace(f"{SMALL:,}", f"{LARGE:,}", 1)):
+            if small is large:
+                continue
+            print(f"\n{heading}: how much slower {LARGE:,} rows are, beside the loop\n")
+            for name in large:
+                growth = small[name] / large[name] * large[_beside(name)] / small[_beside(name)]
+                print(f"- {name}: {growth:.2f}")
     if arguments.json:
         Path(arguments.json).write_text(json.dumps(figures, indent=2) + "\n")
+
+
+def _beside(name: str) -> str:
+    return "sqlite3 loop" if "SQLite" in name else "psycopg loop"
 
 
 if __name__ == "__main__":
