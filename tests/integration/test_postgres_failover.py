@@ -172,7 +172,7 @@ def test_a_standby_shows_all_and_is_no_place_to_run(pair: tuple[Postgres, Postgr
     with opened(primary.url()) as ledger:
         ledger.enroll([sample_cell(0)])
         follow(primary, standby)
-        with opened(standby.url(), patience=0.3) as looking:
+        with opened(standby.url(), patience=3600.0) as looking:
             assert counts(looking.cells()).pending == 1
             assert looking.events() == ledger.events()
             with pytest.raises(LedgerAway, match=r"cannot be written: .* its server is a standby"):

@@ -131,6 +131,25 @@ def test_a_role_that_only_looks_by_its_settings_is_told_so_at_once(
         ledger.claim(ME, Offer())
 
 
+def test_a_server_that_takes_no_more_connections_is_waited_for_and_then_named(
+    opened: Callable[..., Any], postgres: Postgres
+) -> None:
+    """A role may have one connection, which somebody has until it is given back."""
+    import psycopg
+
+    name = f"role_{uuid.uuid4().hex[:8]}"
+    postgres.sql(f"create role {name} login connection limit 1")
+    opened()  # makes the ledger
+    with psycopg.connect(postgres.url(user=name)) as taken:
+        with pytest.raises(LedgerAway, match=r"too many connections for role .*max_connections"):
+            opened(postgres.url(user=name), patience=0.2)
+        waiting = threading.Timer(0.5, taken.close)
+        waiting.start()
+        with pytest.raises(LedgerError, match="does not let us"):  # it is in, without rights
+            opened(postgres.url(user=name))
+        waiting.join()
+
+
 def test_a_pooler_that_gives_whole_sessions_may_stand_between(
     opened: Callable[..., Any], postgres: Postgres
 ) -> None:

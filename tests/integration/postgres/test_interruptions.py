@@ -119,6 +119,8 @@ def test_whoever_opens_it_while_the_server_restarts_waits_for_that(
         ('connection to server at "db", port 1 failed: Connection refused\n\tIs the server running'
          " on that host and accepting TCP/IP connections?", 5.0),
         ("server closed the connection unexpectedly", 5.0),
+        ("FATAL:  sorry, too many clients already", 5.0),
+        ("session is read-only", 5.0),
         ('FATAL:  password authentication failed for user "me"', 0.0),
         ('could not translate host name "db" to address', 0.0),
     ],

@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from math import inf
 from typing import Any, TypeVar
 
 import psycopg
@@ -17,7 +18,7 @@ from benchfleet.errors import LedgerError
 from benchfleet.ledger.addresses import misspelt_password
 from benchfleet.ledger.hurry import Hurry
 from benchfleet.ledger.postgres.statements import Value, statement
-from benchfleet.ledger.postgres.troubles import opening_patience, passes, plain, said
+from benchfleet.ledger.postgres.troubles import OPENING, opening_patience, passes, plain, said
 from benchfleet.ledger.sql import read_statements
 
 PATIENCE = 120.0  # seconds for a server that restarts or fails over
@@ -148,7 +149,7 @@ class Connections:
     @contextmanager
     def lent(self, ask: Callable[[_Line], T]) -> Iterator[T]:
         """The same, with the connection kept for whoever reads on."""
-        until = time.monotonic() + self.hurry.patience(self._patience)
+        began, patience = time.monotonic(), self.hurry.patience(self._patience)
         pauses = iter(_PAUSES)
         with ExitStack() as lent:
             while True:
@@ -163,8 +164,9 @@ class Connections:
                     # What had broken before says nothing of the server: that is asked at once.
                     pause = 0.0 if kept else next(pauses, _PAUSES[-1])
                     # Whoever slept while it was asked has not waited: it is asked once more.
+                    until = began + min(patience, _write_patience(error, connection))
                     late = not kept and asked + pause > until
-                    if late or not passes(error) or _only_looks(error, connection):
+                    if late or not passes(error):
                         raise self.plain(error) from error
                     self._drop_idle()  # they broke with it, most likely
                     if self._closed.wait(pause):
@@ -247,8 +249,9 @@ def _process_of(line: _Line) -> int:
     return int(number)
 
 
-def _only_looks(error: psycopg.Error, connection: _Line | None) -> bool:
-    """Whether we may not write by settings that stay, rather than since a standby takes over."""
+def _write_patience(error: psycopg.Error, connection: _Line | None) -> float:
+    """Seconds to wait where we may not write: a standby may be about to take over, settings stay.
+    Whoever runs cells goes on all the same."""
     if not isinstance(error, errors.ReadOnlySqlTransaction) or connection is None:
-        return False
-    return connection.info.parameter_status("in_hot_standby") != "on"
+        return inf
+    return OPENING if connection.info.parameter_status("in_hot_standby") == "on" else 0.0

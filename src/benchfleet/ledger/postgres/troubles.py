@@ -28,6 +28,8 @@ _AGAIN = (  # what passes by itself; classes 08 and 57P are told of by broken co
 )
 # What libpq and a server say of one that restarts: it has no state of its own while connecting.
 _NOT_THERE = ("Is the server running", "closed the connection", "Connection reset by peer")
+_STANDBY = ("session is read-only", "server is in hot standby mode")  # target_session_attrs
+_CROWDED = ("too many c", "connection slots are reserved")  # clients, or connections for a role
 _COMING = (
     *("is starting up", "is shutting down", "in recovery mode", "not yet accepting"),
     "terminating connection",
@@ -39,7 +41,8 @@ def opening_patience(error: psycopg.Error, patience: float) -> float:
     said = str(error)
     if any(words in said for words in _COMING):
         return patience
-    return min(OPENING, patience) if any(words in said for words in _NOT_THERE) else 0.0
+    soon = any(words in said for words in (*_NOT_THERE, *_STANDBY, *_CROWDED))
+    return min(OPENING, patience) if soon else 0.0
 
 
 def passes(error: psycopg.Error) -> bool:
@@ -84,7 +87,9 @@ def plain(error: psycopg.Error, url: str, shown: str, schema: str) -> LedgerErro
         return LedgerUnreachable(f"the ledger {shown} refuses what it is asked: {what}")
     kind = LedgerAway if passes(error) else LedgerUnreachable
     do = "see that its server is well and that we may connect"
-    if "password" in what:
+    if any(words in what for words in _CROWDED):
+        do = "let more connect to it (max_connections): each runner needs three to six connections"
+    elif "password" in what:
         do = "put the right password for it into ~/.pgpass or PGPASSWORD"
     return kind(f"the ledger {shown} cannot be reached: {what}; {do}")
 
