@@ -7,18 +7,12 @@ import os
 import subprocess
 import sys
 import textwrap
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from benchfleet.benchmarks.python import Python
 from benchfleet.campaign.load import load_campaign
-from benchfleet.domain.cell import Config, Model
-from benchfleet.errors import CellFailure
-from benchfleet.models.mock import MockAdapter
 
 HEAD = """\
 campaign: study
@@ -231,90 +225,3 @@ def test_an_error_in_the_users_code_is_a_failure_with_its_trace(study: Study):
     assert "run_benchmark" in found["empty"]["message"]
     assert "'json' is taken" in found["taken"]["message"]
     assert json.loads(study.text("fine/metrics.json"))["overall_score"] == 1
-
-
-# The benchmark itself, in this process
-
-
-@dataclass
-class HeldSession:
-    """A session with a mock model and a real scratch folder."""
-
-    scratch: Path
-    subset: str | None = None
-    repeat: int = 0
-    seed: int = 7
-    limit: int | None = None
-    batch_size: int = 1
-    generation: dict[str, Any] = field(default_factory=dict)
-    recorded: tuple[()] = ()
-    kept: list[Any] = field(default_factory=list)
-
-    adapter = MockAdapter(Model(name="m", adapter="mock", source="m", digest="mock"))
-    config = Config(name="dense")
-
-    def record(self, record: Any) -> None:
-        self.kept.append(record)
-
-    def expect(self, total: int) -> None:
-        pass
-
-    def asking(self, count: int, *, sample: int | None = None) -> AbstractContextManager[None]:
-        return nullcontext()
-
-    def check_stop(self) -> None:
-        pass
-
-
-def _score(folder: Path, call: str, scratch: Path, **given: Any) -> float:
-    made = Python({"name": "x", "call": call, "folder": str(folder)})
-    scratch.mkdir(exist_ok=True)
-    return made.run(HeldSession(scratch, **given)).overall  # type: ignore[arg-type]
-
-
-def test_each_cell_imports_the_source_as_it_is_now_and_leaves_no_trace(tmp_path: Path):
-    folder, other = tmp_path / "a", tmp_path / "b"
-    for place in (folder, other):
-        place.mkdir()
-        (place / "own_part.py").write_text(f"VALUE = {len(place.name)}\n")
-    (folder / "own_eval.py").write_text("from own_part import VALUE\ndef run(a): return VALUE\n")
-    (other / "own_eval.py").write_text("def run(a):\n    import own_part\n    return 5\n")
-    before, path, here = set(sys.modules), list(sys.path), os.getcwd()
-    assert _score(folder, "own_eval:run", tmp_path / "s") == 1
-    assert _score(other, "own_eval:run", tmp_path / "s") == 5
-    (folder / "own_part.py").write_text("VALUE = 9\n")  # as long, and within the same second
-    assert _score(folder, "own_eval:run", tmp_path / "s") == 9
-    assert {name for name in set(sys.modules) - before if name.startswith("own_")} == set()
-    assert (sys.path, os.getcwd()) == (path, here)
-
-
-def test_a_written_metrics_file_goes_before_what_is_returned(tmp_path: Path):
-    (tmp_path / "own.py").write_text(
-        "def run(adapter, result_dir):\n"
-        "    with open(result_dir + '/metrics.json', 'w') as out:\n"
-        "        out.write('{\"score\": 2}')\n"
-        "    return {'score': 1}\n"
-    )
-    assert _score(tmp_path, "own:run", tmp_path / "s") == 2
-
-
-def test_a_callable_in_a_class_and_one_behind_a_wrapper_are_found(tmp_path: Path):
-    (tmp_path / "own.py").write_text(
-        "import functools\n"
-        "class Suite:\n    @staticmethod\n    def run(adapter): return 3\n"
-        "def two(adapter, extra): return extra\n"
-        "partial = functools.partial(two, extra=4)\n"
-    )
-    assert _score(tmp_path, "own:Suite.run", tmp_path / "s") == 3
-    assert _score(tmp_path, "own:partial", tmp_path / "s") == 4
-    with pytest.raises(CellFailure, match=r"own has no 'Suite\.walk'"):
-        _score(tmp_path, "own:Suite.walk", tmp_path / "s")
-
-
-def test_a_request_reaches_the_slots_own_adapter(tmp_path: Path):
-    (tmp_path / "own.py").write_text(
-        "def run(adapter):\n"
-        "    assert adapter.provenance() == {'adapter': 'mock'}\n"
-        "    return float(adapter.generate('x') == 'mock')\n"
-    )
-    assert _score(tmp_path, "own:run", tmp_path / "s") == 1

@@ -3,85 +3,37 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
 
-from benchfleet.domain.attempt import Lease, Outcome, RunnerId
+from benchfleet.domain.attempt import Outcome
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.event import Event
-from benchfleet.domain.failure import Failure
 from benchfleet.domain.matrix import Rule
-from benchfleet.domain.phase import GATE_EVENTS, Decision, Phase, decisions, forgotten
-from benchfleet.domain.resource import Choice, Offer
+from benchfleet.domain.phase import GATE_EVENTS, Decision, Phase, forgotten
+from benchfleet.domain.resource import Offer
 from benchfleet.domain.told import Told
-from benchfleet.engines.base import Done, Failed, Order, SlotEvent, SlotId, Started
+from benchfleet.engines.base import Order, SlotEvent, SlotId
 from benchfleet.runner.inbox import Arrival
 from benchfleet.runner.waiting.gates import PATIENCE, Gates, Gating
 from benchfleet.testing.samples import sample_cell
 from stage import Stage, good
 
-OTHER = RunnerId("other" * 8)
-E0 = Phase(name="e0", gate="min(score) >= 0.9")
-E1 = Phase(name="e1", requires=("e0",))
-PHASES = (E0, E1)
-
-
-def phase_cells(first: int = 2, second: int = 2) -> list[Cell]:
-    numbers = [("e0", n) for n in range(first)] + [("e1", first + n) for n in range(second)]
-    return [sample_cell(number, phase=phase) for phase, number in numbers]
-
-
-def scoring(
-    overall: Callable[[Cell], float],
-) -> Callable[[SlotId, Order], Sequence[tuple[float, SlotEvent]]]:
-    def run(slot: SlotId, order: Order) -> Sequence[tuple[float, SlotEvent]]:
-        *before, (at, done) = good(slot, order)
-        assert isinstance(done, Done)
-        return [*before, (at, replace(done, score={**done.score, "overall": overall(order.cell)}))]
-
-    return run
-
-
-def failing(
-    phase: str, kind: str = "user_error"
-) -> Callable[..., Sequence[tuple[float, SlotEvent]]]:
-    def run(slot: SlotId, order: Order) -> Sequence[tuple[float, SlotEvent]]:
-        if order.cell.phase != phase:
-            return good(slot, order)
-        failure = Failure(stage="load", kind=kind, message="it is broken")
-        return [
-            (0, Started(slot=slot, attempt=order.attempt, stage="load")),
-            (1, Failed(slot=slot, attempt=order.attempt, failure=failure, seconds={})),
-        ]
-
-    return run
-
-
-def judged(stage: Stage, cells: Sequence[Cell], phases: Sequence[Phase] = PHASES) -> Stage:
-    stage.gating = Gating(phases=phases, cells=cells, judge="lab")
-    return stage
-
-
-def gates(stage: Stage) -> dict[str, Decision]:
-    return decisions(stage.ledger.events(kinds=GATE_EVENTS))
-
-
-def began(stage: Stage) -> list[str]:
-    """The phases of the cells that were begun, in order."""
-    phases = {
-        record.id: record.cell.phase for record in stage.ledger.cells(whole=True) if record.cell
-    }
-    return [phases[cell] for _, cell in stage.engine.orders]
-
-
-def other_ends(stage: Stage, cell: Cell) -> Lease:
-    """Another runner ends the cell well."""
-    among = Choice([str(cell.fingerprint)])
-    (claim,) = stage.ledger.claim(OTHER, Offer(among=among), 1)
-    stage.ledger.finish(claim.lease, Outcome(state="success", metrics={"overall_score": 1.0}))
-    return claim.lease
+from .phased import (
+    E0,
+    E1,
+    OTHER,
+    PHASES,
+    began,
+    failing,
+    gates,
+    judged,
+    other_ends,
+    phase_cells,
+    scoring,
+)
 
 
 def test_a_phase_begins_once_all_of_the_one_before_has_ended(stage: Stage) -> None:

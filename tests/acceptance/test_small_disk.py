@@ -1,0 +1,90 @@
+"""Disks that are full while a campaign runs, and when it says how it went."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from .conftest import COMMAND, MOCK, User
+
+
+def test_a_full_disk_below_what_is_printed_is_told_without_its_number(user: User) -> None:
+    user.write(MOCK)
+    command = f"{' '.join(COMMAND)} status study.yaml > /dev/full"
+    done = subprocess.run(
+        ["bash", "-c", command],
+        cwd=user.folder,
+        env=user.environment,
+        capture_output=True,
+        text=True,
+    )
+    assert (done.returncode, done.stderr) == (2, "benchfleet: No space left on device\n")
+
+
+@pytest.fixture
+def small_disk(user: User) -> Iterator[Callable[[str], None]]:
+    """A disk of its own at ``small``; called with a size, it gets another one."""
+    small = user.folder / "small"
+    small.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", "size=400k", "tmpfs", str(small)]
+    if os.geteuid() != 0 or subprocess.run(command, capture_output=True).returncode:
+        reason = "needs root and the right to mount, for a disk that can be filled"
+        if os.environ.get("CI") == "true":
+            pytest.fail(reason)
+        pytest.skip(reason)
+    yield lambda size: remounted(small, size)
+    subprocess.run(["umount", "--lazy", str(small)], check=True)
+
+
+def remounted(small: Path, size: str) -> None:
+    subprocess.run(["mount", "-o", f"remount,size={size}", str(small)], check=True)
+
+
+LARGE = (
+    MOCK.replace("[mock_benchmark]", '[{recall: {subsets: ["4096"], samples: 10}}]')
+    + "defaults: {repeats: 6, limits: {tries: 1, disk: 1kB}}\n"
+)
+
+
+@pytest.mark.parametrize("ledger", [("--ledger", "sqlite:ledger.db"), ()], ids=["away", "beside"])
+def test_a_full_disk_pauses_a_run_which_goes_on_when_there_is_room(
+    user: User, small_disk: Callable[[str], None], ledger: tuple[str, ...]
+) -> None:
+    if not ledger:
+        small_disk("900k")
+    user.write(LARGE)
+    words = ("study.yaml", "--results", "small", *ledger)
+    process = user.start("run", *words)
+    said: list[str] = []
+    assert process.stdout is not None
+    while "the disk of the" not in "".join(said[-1:]):  # results, or ledger: whichever met it
+        said.append(process.stdout.readline())
+        assert said[-1], "".join(said) + "".join(process.communicate())
+    time.sleep(2)  # so that more than one cell meets the full disk
+    assert process.poll() is None
+    small_disk("20m")
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == 0, "".join(said) + out + err
+    assert "going on" in out
+    assert user.json("status", *words)["success"] == 12
+
+
+def test_a_run_that_waits_for_room_ends_with_ctrl_c_and_loses_nothing(
+    user: User, small_disk: Callable[[str], None]
+) -> None:
+    user.write(MOCK + "defaults: {limits: {disk: 1GB}}\n")
+    words = ("study.yaml", "--results", "small")
+    process = user.start("run", *words)
+    assert process.stdout is not None
+    while "limits.disk" not in (line := process.stdout.readline()):
+        assert line
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 130, out + err
+    assert user.json("status", *words)["pending"] == 2
