@@ -18,7 +18,7 @@ from benchfleet.cli.fleet import on_all
 from benchfleet.cli.hosts_check import Checked, check
 from benchfleet.cli.placed import placing
 from benchfleet.domain.cell import Cell, Model
-from benchfleet.domain.words import counted
+from benchfleet.domain.words import counted, sized
 from benchfleet.engines.openssh import connections
 from benchfleet.environment import offline
 from benchfleet.errors import (
@@ -31,7 +31,7 @@ from benchfleet.errors import (
 from benchfleet.fleet import choose_pool
 from benchfleet.ledger.addresses import split_url
 from benchfleet.ledger.sqlite.file import mount_table, network_file_system
-from benchfleet.machines.checkup import Check, folder_check, judged, size
+from benchfleet.machines.checkup import Check, folder_check, judged
 from benchfleet.machines.devices import cores
 from benchfleet.machines.memory import available_memory
 from benchfleet.models.digest import hub_name, model_folder
@@ -231,4 +231,4 @@ def _devices(arguments: argparse.Namespace, bench: Bench, cells: Sequence[Cell])
         yield judged("memory", warning, f"benchfleet plan {arguments.campaign}", warning=True)
     largest = max((row.bytes_on_a_device or 0 for row in plan.rows), default=0)
     if largest:
-        yield judged("memory", f"the largest cell takes about {size(largest)}", "")
+        yield judged("memory", f"the largest cell takes about {sized(largest)}", "")

@@ -24,6 +24,11 @@ def duration(seconds: float) -> str:
     return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
 
 
+def sized(size: int) -> str:
+    """``640 MB``, ``31.2 GB`` for a number of bytes."""
+    return f"{size / 1e9:.1f} GB" if size >= 10**9 else f"{size / 1e6:.0f} MB"
+
+
 def gigabytes(size: int) -> str:
     """``0.4 GB``, ``31.2 GB``."""
     return f"{size / 1e9:.1f} GB"

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Literal
 
 import benchfleet
+from benchfleet.domain.words import sized
 from benchfleet.environment import own_cache
 from benchfleet.errors import DeviceError
 from benchfleet.machines.devices import cores
@@ -92,17 +93,12 @@ def folder_check(what: str, folder: Path, *, least: int, fix: str) -> Check:
     except OSError as error:
         return judged(what, f"{folder} cannot be written: {error.strerror}", fix, problem=True)
     if free < least:
-        found = f"{folder}: only {size(free)} are free"
+        found = f"{folder}: only {sized(free)} are free"
         return judged(what, found, f"free space there, or {fix}", warning=True)
     if abs(ahead) > 60:
         found = f"{folder}: its disk's clock is {ahead:+.0f} s off this machine's"
         return judged(what, found, "set both clocks by NTP", warning=True)
-    return judged(what, f"{folder}, {size(free)} free", "")
-
-
-def size(count: int) -> str:
-    """``31.2 GB``"""
-    return f"{count / 1e9:.1f} GB" if count >= 1e8 else f"{count / 1e6:.0f} MB"
+    return judged(what, f"{folder}, {sized(free)} free", "")
 
 
 def _python() -> Check:
@@ -141,7 +137,7 @@ def _cores(cgroup: Path) -> Check:
 
 def _memory(cgroup: Path) -> Check:
     ram = headroom(gpus=False, cgroup=cgroup)["cpu"]
-    found = f"{size(ram.free)} free of {size(ram.total)}"
+    found = f"{sized(ram.free)} free of {sized(ram.total)}"
     fix = "end what holds it, or run small models in few slots"
     return judged("RAM", found, fix, warning=ram.free < _RAM)
 
@@ -155,7 +151,7 @@ def _gpus() -> Iterator[Check]:
         return
     for gpu in found:
         what = f"gpu:{gpu.index}"
-        about = f"{gpu.name}, {size(gpu.free)} free of {size(gpu.memory)}, driver {driver}"
+        about = f"{gpu.name}, {sized(gpu.free)} free of {sized(gpu.memory)}, driver {driver}"
         if gpu.fault:
             yield judged(what, gpu.fault, "leave it out with --gpus, and restart it", warning=True)
         elif gpu.processes:
@@ -170,7 +166,7 @@ def _shared_memory(place: Path) -> Check:
     if not place.is_dir():
         return judged("shared memory", f"there is no {place} on this system", "")
     disk = shutil.disk_usage(place)
-    found = f"{place}: {size(disk.free)} free of {size(disk.total)}"
+    found = f"{place}: {sized(disk.free)} free of {sized(disk.total)}"
     fix = "give it more: docker run --shm-size 2g, or mount -o remount,size=2g /dev/shm"
     return judged("shared memory", found, fix, warning=disk.free < _SHARED_LEAST)
 

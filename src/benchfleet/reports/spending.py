@@ -9,7 +9,7 @@ from typing import Any
 from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.usage import Bill
-from benchfleet.domain.words import counted
+from benchfleet.domain.words import counted, sized
 
 _WATT_HOUR = 3600.0  # joules
 _WHOLE = 0.995  # of the GPU time: as good as all of it
@@ -147,9 +147,7 @@ def money(bill: Bill) -> str:
 
 def memory(size: int) -> str:
     """``31.2 GB``, ``640 MB``; empty for none."""
-    if not size:
-        return ""
-    return f"{size / 1e9:.1f} GB" if size >= 10**9 else f"{size / 1e6:.0f} MB"
+    return sized(size) if size else ""
 
 
 def _amount(cost: float, currency: str) -> str:

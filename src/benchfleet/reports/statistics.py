@@ -107,6 +107,7 @@ def holm(p_values: Sequence[float], *, family: int | None = None) -> list[float]
     Below 5 % after it are those that are told apart with a chance of at most 5 % that any of
     them is told apart wrongly. `family` counts the comparisons that could have been made where
     not all of them were: the others are taken as not told apart.
+    Raises ValueError where it is less than there are.
     """
     size = len(p_values) if family is None else family
     if size < len(p_values):
@@ -120,7 +121,8 @@ def holm(p_values: Sequence[float], *, family: int | None = None) -> list[float]
 
 
 def two_sided_p(t: float, freedom: int) -> float:
-    """The chance that Student's t of so many degrees of freedom is at least as far from 0."""
+    """The chance that Student's t of so many degrees of freedom is at least as far from 0.
+    Raises ValueError for less than one."""
     if freedom < 1:
         raise ValueError(f"Student's t needs a degree of freedom; {freedom} is none")
     if freedom >= _NEARLY_NORMAL:
@@ -135,7 +137,8 @@ def two_sided_p(t: float, freedom: int) -> float:
 
 @cache
 def t_quantile(confidence: float, freedom: int) -> float:
-    """The t that encloses `confidence` of Student's distribution between −t and t."""
+    """The t that encloses `confidence` of Student's distribution between −t and t. Raises
+    ValueError where it is not between 0 and 1."""
     if not 0 < confidence < 1:
         raise ValueError(f"a confidence lies between 0 and 1; {confidence} does not")
     outside = 1 - confidence

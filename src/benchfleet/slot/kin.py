@@ -54,8 +54,8 @@ def over(limit: int, pids: list[int], proc: str = "/proc") -> str:
         return ""
     most = max(apart, key=lambda pid: apart[pid])
     return (
-        f"its {len(apart)} processes hold {in_gb(total)} of RAM, over its limit of "
-        f"{in_gb(limit)}; most of it {_name(most, proc)} ({most}) with {in_gb(apart[most])}"
+        f"its {len(apart)} processes hold {_size(total)} of RAM, over its limit of "
+        f"{_size(limit)}; most of it {_name(most, proc)} ({most}) with {_size(apart[most])}"
     )
 
 
@@ -82,7 +82,7 @@ def is_the_one_to_go(slot: str, proc: str = "/proc") -> str:
     if largest != slot or slots[slot] < enough:
         return ""
     return (
-        f"the machine ran out of RAM, and it was the largest slot with {in_gb(slots[slot])}; "
+        f"the machine ran out of RAM, and it was the largest slot with {_size(slots[slot])}; "
         "run fewer at once"
     )
 
@@ -115,7 +115,7 @@ def kernel_kills(proc: str = "/proc") -> int:
     return 0
 
 
-def in_gb(size: int) -> str:
+def _size(size: int) -> str:
     return f"{size / 1e9:.1f} GB" if size >= 10**9 else f"{size / 1e6:.0f} MB"
 
 

@@ -34,7 +34,7 @@ def test_a_container_is_told_of_what_it_allows(tmp_path: Path) -> None:
     checks = found(cgroup=tmp_path)
     assert "the control group allows 0.5" in checks["cores"].found
     assert checks["cores"].fix.startswith("--cpu-slots 1")
-    assert checks["RAM"].found == "0.8 GB free of 1.0 GB"
+    assert checks["RAM"].found == "800 MB free of 1.0 GB"
     assert (checks["RAM"].level, checks["processes"].level) == ("warning", "warning")
 
 
