@@ -51,7 +51,8 @@ def read_file(file: Path) -> Any:
 
 
 def plain(value: Any) -> Any:
-    """The value as JSON knows it; numbers of numpy and the like become plain ones."""
+    """The value as JSON knows it; numbers of numpy and the like become plain ones. Raises
+    CellFailure where it is none."""
     try:
         return json.loads(json.dumps(value, default=lambda other: other.item()))
     except (TypeError, ValueError, AttributeError) as error:

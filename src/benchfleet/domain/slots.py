@@ -47,6 +47,7 @@ def looks_like_device(text: str) -> bool:
 
 
 def name_of(device: Device) -> DeviceName:
+    """How people and orders call a device."""
     return DeviceName(device.host, device.kind, device.index)
 
 

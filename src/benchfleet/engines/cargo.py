@@ -61,7 +61,8 @@ def model_parcel(cell: Cell) -> Parcel | None:
 
 
 def files_parcel(cell: Cell) -> Parcel | None:
-    """The files of the user's own that its benchmark reads; None where there are none."""
+    """The files of the user's own that its benchmark reads; None where there are none. Raises
+    NotDelivered where they cannot be read."""
     work = cell.workload
     if not work.data_digest:
         return None

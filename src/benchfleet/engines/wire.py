@@ -99,7 +99,8 @@ def fitness(spec: SlotSpec, checks: GpuChecks | None, *, named: bool) -> dict[st
 
 
 def to_unfitness(frame: Frame) -> tuple[str, tuple[int, ...], bool]:
-    """Why a slot does not take its GPUs, which of them, and whether they are only busy."""
+    """Why a slot does not take its GPUs, which of them, and whether they are only busy. Raises
+    ProtocolError."""
     gpus = _field(frame, "gpus", list)
     if not all(type(index) is int for index in gpus):
         raise ProtocolError(f"frame 'unfit': gpus must be numbers, not {gpus!r:.100}")

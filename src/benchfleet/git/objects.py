@@ -49,7 +49,8 @@ class Objects:
         return self._write("blob", content)
 
     def tree(self, entries: Mapping[str, tuple[str, bool]]) -> str:
-        """A folder: by name, the object and whether it is a folder itself."""
+        """A folder: by name, the object and whether it is a folder itself. Raises GitError at
+        a name that git would not take."""
         found = []
         for name, (oid, folder) in entries.items():
             if name in ("", ".", "..") or name.lower() == ".git" or "/" in name or "\0" in name:

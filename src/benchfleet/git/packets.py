@@ -63,6 +63,7 @@ class Advertised:
 
 
 def advertised(lines: Iterable[str]) -> Advertised:
+    """What a repository says first: its refs, and what whoever serves it can do."""
     can: list[str] = []
     pairs = []
     for line in lines:

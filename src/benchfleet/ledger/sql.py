@@ -30,7 +30,8 @@ _HERE = Path(__file__).parent
 
 
 def named_statements(text: str) -> dict[str, str]:
-    """The statements of a .sql file, by the name in the ``-- name:`` line above each."""
+    """The statements of a .sql file, by the name in the ``-- name:`` line above each. Raises
+    ValueError where two have the same."""
     found: dict[str, str] = {}
     for part in text.split("\n-- name: ")[1:]:
         name, _, statement = part.partition("\n")

@@ -74,6 +74,8 @@ def load_checkpoint(
 
     A CPU takes float32 and a GPU the checkpoint's own dtype unless `model_kwargs` name one. All
     the devices in sight are used: a model is spread over several GPUs.
+    Raises ValueError for kwargs or a checkpoint that cannot be, MemoryError, and what transformers
+    raises.
     """
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer

@@ -134,7 +134,7 @@ class TransformersAdapter:
             _register(self._name, self._attention)
 
     def configure(self, config: Config) -> None:
-        """Switch to the config on the loaded weights."""
+        """Switch to the config on the loaded weights. Raises CellFailure where it takes none."""
         loaded, sparse = self._ready(), _is_sparse(config)
         loaded.decoder.forget()
         loaded.decoder.everywhere = config.everywhere

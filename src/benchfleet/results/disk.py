@@ -264,7 +264,7 @@ def _no_plain_file(file: Path | str) -> FileNotFoundError:
 
 
 def make_folder(folder: Path) -> None:
-    """Make a results folder, or say why it cannot be written."""
+    """Make a results folder. Raises ResultsError, with what to do, where it cannot be written."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         probe = folder / f".write-{os.urandom(4).hex()}"

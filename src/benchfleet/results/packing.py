@@ -38,7 +38,8 @@ def free(target: Path) -> Path:
 
 
 def packed(place: Path, target: Path) -> None:
-    """Compress a file or a folder to `target`; durable and read back when this returns."""
+    """Compress a file or a folder to `target`; durable and read back when this returns. Raises
+    ResultsError where it changed meanwhile."""
     changed = make_folders(target.parent)
     part = target.with_name(f".{target.name}.part")
     try:

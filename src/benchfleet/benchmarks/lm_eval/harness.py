@@ -86,7 +86,10 @@ def evaluate_task(
     *,
     clock: Callable[[], float],
 ) -> Mapping[str, Any]:
-    """What lm-eval's `evaluate` says of the task, with every answer recorded as it came."""
+    """What lm-eval's `evaluate` says of the task, with every answer recorded as it came.
+
+    Raises CellFailure, and what the session or the model does.
+    """
     from lm_eval import evaluate
 
     from .resumed import ResumedLM

@@ -116,7 +116,8 @@ class GitLedger(SharedTransactions):
         return removed
 
     def place(self) -> Any:
-        """The results that lie in the repository, as `benchfleet.results.places.base.Place`."""
+        """The results that lie in the repository, as `benchfleet.results.places.base.Place`. Raises
+        LedgerError where it was opened without them."""
         if self._place is None:
             raise LedgerError(f"{self.store.shown} was opened without its results")
         with suppress(GitAway, GitDenied):  # whoever asks the place hears of it

@@ -121,7 +121,7 @@ class Mirror:
 
     @contextmanager
     def writing(self) -> Iterator[Change]:
-        """One transaction, kept where the block ends well."""
+        """One transaction, kept where the block ends well. Raises LedgerUnreachable."""
         connection = self._connection
         try:
             connection.execute("begin immediate")
@@ -137,7 +137,7 @@ class Mirror:
 
     @contextmanager
     def reading(self) -> Iterator[Do]:
-        """One consistent view."""
+        """One consistent view. Raises LedgerUnreachable."""
         try:
             with closing(self._connect()) as connection:
                 yield lambda name, /, **values: connection.execute(self._statements[name], values)

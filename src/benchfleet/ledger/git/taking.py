@@ -94,6 +94,7 @@ def take_in(do: Do, facts: Sequence[Fact], commit: str, *, now: float, lease: fl
 
 
 def append(do: Do, fact: Fact) -> None:
+    """Add a fact to the events of the mirror."""
     do(
         "add_event", at=fact.at, kind=fact.kind, fingerprint=fact.fingerprint,
         data=json.dumps(fact.data),

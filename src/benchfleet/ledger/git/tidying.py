@@ -66,7 +66,7 @@ class Tidying:
                 return removed
 
     def told(self, last: int) -> bool:
-        """Write the state down where it has grown; whether it was."""
+        """Write the state down where it has grown; whether it was. Raises Behind."""
         store = self._store
         if last < max(LEAST, GROWN * store.told_in_state):
             return False

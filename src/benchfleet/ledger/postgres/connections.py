@@ -148,7 +148,7 @@ class Connections:
 
     @contextmanager
     def lent(self, ask: Callable[[_Line], T]) -> Iterator[T]:
-        """The same, with the connection kept for whoever reads on."""
+        """The same, with the connection kept for whoever reads on. Raises as `asked` does."""
         began, patience = time.monotonic(), self.hurry.patience(self._patience)
         pauses = iter(_PAUSES)
         with ExitStack() as lent:

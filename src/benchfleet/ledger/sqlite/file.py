@@ -57,7 +57,7 @@ def network_file_system(folder: Path, mounts: str) -> str | None:
 
 def create(path: Path, campaign: str) -> None:
     """Make the whole ledger under another name, then link it into place: nobody ever sees a
-    half-made one, and of two makers one wins."""
+    half-made one, and of two makers one wins. Raises LedgerUnreachable."""
     for leftover in (f"{path}-wal", f"{path}-shm"):
         # SQLite would replay it into the new file. Where the file is there by now, another
         # process made it a moment ago, and this is no leftover.
@@ -102,6 +102,7 @@ def remove_old_drafts(path: Path) -> None:
 
 
 def refuse_network(path: Path, mounts: str) -> None:
+    """Raise LedgerUnreachable where the file is on a network file system, by these ``mounts``."""
     kind = network_file_system(path.parent, mounts)
     if kind is not None:
         raise LedgerUnreachable(
@@ -111,7 +112,8 @@ def refuse_network(path: Path, mounts: str) -> None:
 
 
 def refuse_unfit(path: Path) -> None:
-    """What SQLite would take for a new or a read-only database."""
+    """Raise LedgerUnreachable, or LedgerDamaged, at what SQLite would take for a new or a read-only
+    database."""
     if not path.is_file():
         repository = (
             f" (a repository is named git+file://{path})" if (path / "HEAD").exists() else ""

@@ -97,7 +97,8 @@ class SqliteLedger(SqlLedger):
 
     @classmethod
     def campaigns(cls, path: Path) -> Sequence[str]:
-        """The campaign whose ledger the file is; none where there is no file."""
+        """The campaign whose ledger the file is; none where there is no file. Raises
+        LedgerUnreachable where the file is no ledger."""
         if not path.is_file():
             return []
         address = f"file:{quote(str(path.resolve()))}?mode=ro"

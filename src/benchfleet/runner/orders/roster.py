@@ -94,4 +94,5 @@ class Roster:
 
 
 def listed(names: Mapping[DeviceName, Device]) -> str:
+    """``cpu:0, lab1/gpu:1``, or ``none``."""
     return ", ".join(map(str, sorted(names))) or "none"
