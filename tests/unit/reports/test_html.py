@@ -96,6 +96,14 @@ def test_the_page_says_what_won_and_how_it_was_computed(demo):
     assert "Failures" not in found
 
 
+def test_a_figure_of_one_score_names_it_once(study):
+    for model in ("a", "b"):
+        study.done("dense", [1, 0], model=model)
+        study.done("window", [0, 1], model=model)
+    assert "all scores are 0.500" in text(study)
+    assert "scores from" not in text(study)
+
+
 def test_the_page_asks_nothing_of_anyone(hostile):
     found = page(hostile)
     asking = {"src", "href", "action", "data", "poster", "srcset", "background", "xlink:href"}
