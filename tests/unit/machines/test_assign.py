@@ -72,26 +72,6 @@ def test_loading_is_paid_once_for_each_slot_and_bringing_once_for_each_machine()
     assert ended(pieces) == 30
 
 
-def test_a_slot_of_one_model_brings_it_and_one_of_two_meanwhile_the_other() -> None:
-    problem = Problem(
-        slots={"a": 2},
-        groups=(alike(5, "a", model="x"), alike(20, "a", model="y"), alike(25, "a", model="x")),
-        transfers={("a", "x"): 30.0, ("a", "y"): 10.0},
-    )
-    lanes = Lanes(problem, {}, {(0, "a", 0): 1, (1, "a", 0): 1, (2, "a", 1): 1})
-    assert ended(lanes.pieces()) == 55  # 65 where the first brings x, too, for which both wait
-
-
-def test_of_slots_with_the_same_models_who_has_least_to_do_brings_the_longest() -> None:
-    problem = Problem(
-        slots={"a": 2},
-        groups=tuple(alike(seconds, "a", model=model) for seconds in (20, 30) for model in "xy"),
-        transfers={("a", "x"): 30.0, ("a", "y"): 10.0},
-    )
-    lanes = Lanes(problem, {}, {(2, "a", 0): 1, (3, "a", 0): 1, (0, "a", 1): 1, (1, "a", 1): 1})
-    assert ended(lanes.pieces()) == 70  # 90 where the first in the row brings the longest
-
-
 def test_a_slot_changes_its_model_as_seldom_as_can_be() -> None:
     problem = Problem(
         slots={"a": 1, "b": 1},

@@ -90,28 +90,20 @@ def turns(
     seconds: Sequence[Mapping[str, float]],
 ) -> list[tuple[int, str, float, float]]:
     """In which order gangs do what they have of each model: gang, model, when it turns to it and
-    when it begins its cells. The widest gangs go first; whoever is free first begins its next. Of
-    those, who has fewest models chooses first, since others can do something else while they wait;
-    then who has least to do, and so has time to bring what takes longest."""
+    when it begins its cells. The widest gangs go first; whoever is free first begins its next."""
     costs = problem.setups[host]
     ends = [0.0] * problem.slots[host]
     here: dict[str, float] = {}  # when each model has been brought
     found: list[tuple[int, str, float, float]] = []
     for width in sorted({len(gang) for gang in slots}, reverse=True):
         left = [
-            (
-                max([ends[slot] for slot in gang]),
-                len(seconds[place]),
-                sum(seconds[place].values()),
-                place,
-                list(seconds[place]),
-            )
+            (max([ends[slot] for slot in gang]), place, list(seconds[place]))
             for place, gang in enumerate(slots)
             if len(gang) == width and seconds[place]
         ]
         heapify(left)
         while left:
-            begin, _, work, place, names = left[0]
+            begin, place, names = left[0]
             model = names[0] if len(names) == 1 else _next(names, begin, here, costs)
             load, bring = costs[model]
             at = here.get(model)
@@ -122,8 +114,7 @@ def turns(
             done = ready + seconds[place][model]
             names.remove(model)
             if names:
-                work -= seconds[place][model]
-                heapreplace(left, (done, len(names), work, place, names))
+                heapreplace(left, (done, place, names))
             else:
                 heappop(left)
                 for slot in slots[place]:
