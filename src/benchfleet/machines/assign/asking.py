@@ -43,7 +43,6 @@ class Answer:
     bound: float  # seconds
     cells: Placed = field(default_factory=dict)  # none: nothing that ends sooner
     apart: frozenset[str] = frozenset()  # machines whose gangs were told apart
-    spent: float = 0.0  # of the solver's own time, where that is told
 
 
 class Solving:

@@ -29,13 +29,12 @@ def solved(asked: Asked, told: Callable[[float], None] = lambda bound: None) -> 
     solver.best_bound_callback = lambda units: told(model.seconds(units))
     status = solver.solve(model.rows)
     if status == cp_model.INFEASIBLE:  # no plan ends so soon
-        return Answer(bound=model.seconds(UNITS), spent=solver.deterministic_time)
+        return Answer(bound=model.seconds(UNITS))
     least = model.seconds(solver.best_objective_bound)
     if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
-        return Answer(bound=least, spent=solver.deterministic_time)
+        return Answer(bound=least)
     return Answer(
         bound=least,
         cells=model.placed(solver.value),
         apart=frozenset(host for host in problem.slots if model.apart(host)),
-        spent=solver.deterministic_time,
     )
