@@ -514,8 +514,9 @@ def show(rates: dict[str, dict[str, list[float]]], arguments: Any) -> None:
     }
     for heading, systems in figures.items():
         print(f"\n{heading}\n\n| | cells/s | ratio to its loop |\n|---|---|---|")
+        first = next(iter(systems.values()))
         for name, rate in systems.items():
-            print(f"| {name} | {rate:.0f} | {rate / systems.get(_beside(name), rate):.2f} |")
+            print(f"| {name} | {rate:.0f} | {rate / systems.get(_beside(name), first):.2f} |")
     for heading, small in figures.items():
         if large := figures.get(heading.replace(f"{SMALL:,}", f"{LARGE:,}", 1)):
             if small is large:

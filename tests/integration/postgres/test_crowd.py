@@ -12,6 +12,7 @@ from benchfleet.domain.attempt import Outcome, RunnerId
 from benchfleet.domain.resource import Choice, Offer
 from benchfleet.ledger.postgres.ledger import PostgresLedger
 from benchfleet.testing import sample_cell
+from postgres import Postgres
 
 SUCCESS = Outcome(state="success", digest="abc")
 RUNNERS = 4
@@ -85,3 +86,26 @@ def test_the_share_of_whoever_went_away_is_claimed_by_the_others(
         ended += len(over)
     assert crowd(mine) == 2  # they met, and share
     assert ended + work(mine, offer, "me") + len(held) == len(cells)
+
+
+def test_a_look_at_who_is_at_work_walks_through_nothing_however_much_ended(
+    opened: Callable[..., Any], postgres: Postgres
+) -> None:
+    ledger = opened()
+    ledger.enroll([sample_cell(n) for n in range(3000)])
+    ledger.finish_all(
+        [(claim.lease, SUCCESS) for claim in ledger.claim(RunnerId("me"), Offer(), 3000)]
+    )
+    postgres.sql(f"analyze {ledger.schema}.cell; analyze {ledger.schema}.ended")
+    scans = (
+        "select sum(seq_scan) from pg_stat_all_tables"  # noqa: S608
+        f" where schemaname = '{ledger.schema}' and relname in ('cell', 'ended')"
+    )
+    with ledger._connections.one() as connection:
+        connection.execute("select pg_stat_force_next_flush()")
+    before, last = postgres.sql(scans), ledger.events()[-1].seq
+    with ledger._connections.one() as connection:
+        ((_, ended, _),) = connection.answer("crowd", [b"%d" % (last - 2)])
+        connection.execute("select pg_stat_force_next_flush()")
+    assert len(ended.split(b",")) == 2
+    assert postgres.sql(scans) == before

@@ -25,7 +25,6 @@ _FEW = 4  # runners, as which fewer count for that
 _BELIEVED = 0.025  # seconds for which a share stands, for each runner
 _SEEN = 1.0  # seconds for which a runner counts after it was seen at work
 _CLAIMS, _ALL = 16, 256  # claims that a share is to suffice for: its own; all runners' together
-_LATER = 2**62  # after any event
 
 
 class Share:
@@ -37,8 +36,8 @@ class Share:
         self._of: tuple[object, ...] = ()  # what it is the share of
         self._until = self._claimed = 0.0  # on the monotonic clock
         self._seen: dict[str, float] = {}  # runners, and when they were at work
-        self.runners = 1  # of those
-        self._event = _LATER  # what ended after it is news
+        self.runners = 0  # of those; 0 before it is known
+        self._event: int | None = None  # what ended after it is news
 
     def next(
         self,
@@ -55,20 +54,14 @@ class Share:
         of = (chosen, chosen.version, asked)
         if not hurry:
             self._cells.clear()
-            self._event = _LATER
-        elif not self._cells or now > self._until or of != self._of:
-            count = max(4 * limit, min(_CLAIMS * limit, _ALL // self.runners))
-            mine = self._look(runner, chosen, now)
-            # Twice as many: what others have not taken yet comes first.
-            keys = chosen.first(offer, lanes, 2 * count * self.runners)
-            alike = takewhile(lambda key: key[:2] == keys[0][:2], keys)
-            self._cells = deque(
-                ordinal
-                for ordinal in (int(key[2]) for key in alike)
-                if crc32(b"%d" % ordinal) % self.runners == mine
-            )
-            self._of, self._until = of, now + _BELIEVED * self.runners
-        return [self._cells.popleft() for _ in range(min(limit, len(self._cells)))]
+            self._event = None
+        elif now > self._until or of != self._of:
+            self._of, self._until = of, now + _BELIEVED * max(_FEW, self.runners)
+            self._cells = self._looked(runner, chosen, offer, lanes, limit)
+        mine = [self._cells.popleft() for _ in range(min(limit, len(self._cells)))]
+        if mine and not self._cells:
+            self._until = 0.0
+        return mine
 
     def rest(self) -> Iterable[int]:
         """What comes after those."""
@@ -77,16 +70,34 @@ class Share:
     def given_up(self) -> Sequence[int]:
         """The same, none of which is in the share any more."""
         cells, self._cells = self._cells, deque()
+        if cells:
+            self._until = 0.0
         return cells
 
-    def _look(self, runner: RunnerId, chosen: ChosenCells, now: float) -> int:
-        """See who is at work and what they began; which of the shares is this runner's."""
-        since = b"%d" % (self._event - 4 * self.runners)  # events are not seen in their order
-        ((names, running, ended, event),) = self._connections.answer("crowd", [since])
+    def _looked(
+        self,
+        runner: RunnerId,
+        chosen: ChosenCells,
+        offer: Offer,
+        lanes: Mapping[int, Lane],
+        limit: int,
+    ) -> deque[int]:
+        """The share, after a look at who is at work and what they ended; none at the first look,
+        after which it is known what is news."""
+        # Events are not seen in the order of their numbers.
+        since = None if self._event is None else b"%d" % (self._event - 4 * self.runners)
+        ((names, ended, event),) = self._connections.answer("crowd", [since])
         self._event = int(event or 0)
-        chosen.begun(numbered(running))
+        if since is None:
+            self._until = self._claimed + _HURRY * _FEW
+            return deque()
         chosen.begun(numbered(ended))
+        now = self._claimed
         self._seen |= dict.fromkeys((*text(names).split("\x1e"), str(runner)), now)
         self._seen = {name: at for name, at in self._seen.items() if name and at > now - _SEEN}
-        self.runners = len(self._seen)
-        return sorted(self._seen).index(runner)
+        self.runners, number = len(self._seen), sorted(self._seen).index(runner)
+        count = max(4 * limit, min(_CLAIMS * limit, _ALL // self.runners))
+        # Twice as many: what others have not taken yet comes first.
+        keys = chosen.first(offer, lanes, 2 * count * self.runners)
+        alike = (int(key[2]) for key in takewhile(lambda key: key[:2] == keys[0][:2], keys))
+        return deque(one for one in alike if crc32(b"%d" % one) % self.runners == number)
