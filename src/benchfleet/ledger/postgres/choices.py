@@ -43,6 +43,8 @@ class Lane:
 
 
 _SORTED = 256  # cells that are sorted beyond four times those that are asked for
+_AT_ONCE = 64  # cells that are looked through for those of a part
+_SPREAD, _SPREAD_OVER = 165902235, 2**28 - 1  # of the golden ratio: Knuth's multiplicative hash
 Key = tuple[float, ...]
 
 
@@ -53,6 +55,23 @@ class _Place(NamedTuple):
     rank: float
     ordinal: int
     fingerprint: str
+
+
+class Part(NamedTuple):
+    """One of so many parts into which cells fall by their numbers, each as large as any other."""
+
+    number: int
+    parts: int
+
+    def of(self, places: list[_Place]) -> Iterator[_Place]:
+        """Those that are in it, from the last on."""
+        number, parts = self
+        for end in range(len(places), 0, -_AT_ONCE):
+            yield from [
+                place
+                for place in places[max(0, end - _AT_ONCE) : end][::-1]
+                if (place.ordinal * _SPREAD & _SPREAD_OVER) * parts >> 28 == number
+            ]
 
 
 @dataclass(kw_only=True, eq=False)
@@ -95,6 +114,17 @@ class ChosenCells:
 
     def first(self, offer: Offer, lanes: Mapping[int, Lane], count: int) -> list[Key]:
         """The first cells that fit the offer, in its order: (after, rank with weight, ordinal)."""
+        self._bring_up(offer, lanes)
+        if self.choice.version != self._checked:  # some have another rank, or none
+            self._sorted = deque(one for one in self._sorted if self._stands(one[1]))
+            self._checked = self.choice.version
+        found = self._unbegun(count)
+        if len(found) < count:
+            self._sorted = deque(islice(self._in_order(), _SORTED + 4 * count))
+            found = self._unbegun(count)
+        return found
+
+    def _bring_up(self, offer: Offer, lanes: Mapping[int, Lane]) -> None:
         asked = (offer.gpus, offer.vram, dict(offer.models), offer.others)
         if asked != self._asked:  # most offers of a run are like one before
             weights = [
@@ -105,17 +135,17 @@ class ChosenCells:
             if weights != self._weights:
                 self._sorted.clear()
             self._weights, self._asked = weights, asked
-        if self.choice.version != self._checked:  # some have another rank, or none
-            self._sorted = deque(one for one in self._sorted if self._stands(one[1]))
-            self._checked = self.choice.version
-        found = self._unbegun(count)
-        if len(found) < count:
-            queues = [
-                self._of_lane(self._lanes[number], weight) for number, weight in self._weights
-            ]
-            self._sorted = deque(islice(merge(*queues), _SORTED + 4 * count))
-            found = self._unbegun(count)
-        return found
+
+    def ordered(
+        self, offer: Offer, lanes: Mapping[int, Lane], part: Part | None = None
+    ) -> Iterator[Key]:
+        """The same one by one, or those of a part, for as long as none is told to have begun."""
+        self._bring_up(offer, lanes)
+        return (key for key, _ in self._in_order(part))
+
+    def waits(self, ordinal: int) -> bool:
+        """Whether nobody began that cell of the choice, as far as is known."""
+        return ordinal in self._waiting
 
     def _unbegun(self, count: int) -> list[Key]:
         """The first of those that are sorted."""
@@ -134,10 +164,18 @@ class ChosenCells:
         standing = (place.ordinal for _, place in self._sorted if self._stands(place))
         return islice(standing, count)
 
-    def _of_lane(self, places: list[_Place], weight: float) -> Iterator[tuple[Key, _Place]]:
+    def _in_order(self, part: Part | None = None) -> Iterator[tuple[Key, _Place]]:
+        queues = [
+            self._of_lane(self._lanes[number], weight, part) for number, weight in self._weights
+        ]
+        return merge(*queues)
+
+    def _of_lane(
+        self, places: list[_Place], weight: float, part: Part | None
+    ) -> Iterator[tuple[Key, _Place]]:
         while places and not self._stands(places[-1]):
             places.pop()
-        for place in reversed(places):
+        for place in part.of(places) if part else reversed(places):
             if self._stands(place):
                 yield (place.after, place.rank + weight, place.ordinal), place
 

@@ -16,7 +16,7 @@ from benchfleet.ledger.postgres.claiming_any import AHEAD, AHEAD_MAX, ClaimingAn
 from benchfleet.ledger.postgres.claims import Claims, text
 from benchfleet.ledger.postgres.connections import Connections
 from benchfleet.ledger.postgres.finishing import Ending, Finishing
-from benchfleet.ledger.postgres.shares import Share
+from benchfleet.ledger.postgres.shares import Asked, Share
 from benchfleet.ledger.postgres.statements import do, numbers
 from benchfleet.ledger.postgres.taking import Known, Taken, Taking
 from benchfleet.ledger.postgres.together import Together
@@ -56,7 +56,7 @@ class Claiming:
         self._horizon = 0  # what was made to wait again before this transaction is known
         self._late: dict[int, int] = {}  # what is known since, with its transaction, by ordinal
         self._read: dict[int, Sequence[str]] = {}  # what cells are that may be claimed next
-        self._share = Share(connections)
+        self._share = Share(connections, clock)
         self._ahead = 0  # how many are looked at, where others are quicker
         self._offset = 0.0  # seconds that the ledger's clock was ahead of our monotonic one
 
@@ -117,7 +117,6 @@ class Claiming:
             taken = shared
             if taken is None:
                 candidates, more = self._candidates(chosen, offer, ahead, again)
-                candidates = [*dict.fromkeys([*self._share.given_up(), *candidates])]
                 if candidates and not again:
                     taken = self._take_fresh(runner, chosen, candidates, wanted, ending)
             if taken is None:
@@ -138,7 +137,8 @@ class Claiming:
             if shared:
                 continue
             # Others go on: fewer are looked at by and by.
-            self._ahead = max(self._ahead * 7 // 8, min(AHEAD_MAX, 4 * len(taken.begun)))
+            most = self._share.ahead(limit) or AHEAD_MAX
+            self._ahead = max(self._ahead * 7 // 8, min(most, 4 * len(taken.begun)))
             if not more or (ahead >= AHEAD_MAX and not (taken.claims or taken.begun)):
                 break
             ahead = min(4 * ahead, AHEAD_MAX)
@@ -183,16 +183,19 @@ class Claiming:
         self, runner: RunnerId, chosen: ChosenCells, offer: Offer, limit: int, ending: Ending
     ) -> Taken | None:
         """Claim from this handle's share; None where it has none, or there is more to learn."""
-        own = self._share.next(runner, chosen, offer, self._lanes, limit)
+        share = self._share.next(Asked(runner, chosen, offer, self._lanes, limit))
         if self._share.runners == 1:
             self._ahead = 0
-        if not own:
+        if not share:
             return None
-        known = Known(self._enrolment, self._horizon)
-        if limit == 1 and not ending.several:
-            self._read_ahead(own[0], self._share.rest())
-            return self._taking.first(runner, known, own[0], ending)
-        return self._taking.fresh(runner, known, own, limit, ending)
+        known, rest = Known(self._enrolment, self._horizon), self._share.rest()
+        if limit == 1 and self._share.owns(share[0]) and not ending.several:
+            self._read_ahead(share[0], rest)
+            taken = self._taking.first(runner, known, share[0], ending)
+            if taken or not rest:
+                return taken
+            share = []
+        return self._taking.fresh(runner, known, [*share, *rest], limit, ending)
 
     def _read_ahead(self, ordinal: int, then: Iterable[int]) -> None:
         """Read what that cell is, and those after it, unless it is known: a claim of one cell that

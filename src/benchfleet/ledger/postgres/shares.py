@@ -1,7 +1,8 @@
 """Which cells a handle claims first where several claim short cells at once: its own share.
 
 All who claim among the same cells want the best of them, and whoever comes second finds it taken.
-So of cells that are equally good every runner at work has a share, the same by everybody's count.
+So of cells that are equally good every runner at work has a share, the same by everybody's count;
+whoever is through with its own takes of the others', not the same ones first as the next.
 What is looked up for that is believed for a moment: where cells take longer, all go by the order.
 """
 
@@ -10,94 +11,124 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import takewhile
+from functools import partial
+from itertools import islice, takewhile
+from typing import NamedTuple
 from zlib import crc32
 
 from benchfleet.domain.attempt import RunnerId
 from benchfleet.domain.resource import Offer
-from benchfleet.ledger.postgres.choices import ChosenCells, Lane
+from benchfleet.ledger.postgres.choices import ChosenCells, Key, Lane, Part
 from benchfleet.ledger.postgres.claims import text
 from benchfleet.ledger.postgres.connections import Connections
 from benchfleet.ledger.postgres.statements import numbered
+from benchfleet.ledger.sql import Clock
 
 _HURRY = 0.005  # seconds from claim to claim, for each runner, of those in each other's way
-_FEW = 4  # runners, as which fewer count for that
-_BELIEVED = 0.025  # seconds for which a share stands, for each runner
+_FEW, _MANY = 4, 64  # runners: as many as that count, where fewer do; where they are not known
+_BELIEVED, _NEW = 0.025, 0.005  # seconds for which a share stands, for each runner; if some are new
 _SEEN = 1.0  # seconds for which a runner counts after it was seen at work
-_CLAIMS, _ALL = 16, 256  # claims that a share is to suffice for: its own; all runners' together
+_CLAIMS = 32  # claims that a share is to suffice for
+_AHEAD = 4  # times as many cells as the runners claim at once, past which others have got lately
+
+
+class Asked(NamedTuple):
+    """What a handle asks for."""
+
+    runner: RunnerId
+    chosen: ChosenCells
+    offer: Offer
+    lanes: Mapping[int, Lane]
+    limit: int
 
 
 class Share:
     """The cells of one handle's share that it has not tried yet."""
 
-    def __init__(self, connections: Connections) -> None:
-        self._connections = connections
+    def __init__(self, connections: Connections, clock: Clock | None) -> None:
+        self._connections, self._clock = connections, clock
         self._cells: deque[int] = deque()
+        self._others: set[int] = set()  # those of others' shares
         self._of: tuple[object, ...] = ()  # what it is the share of
         self._until = self._claimed = 0.0  # on the monotonic clock
         self._seen: dict[str, float] = {}  # runners, and when they were at work
         self.runners = 0  # of those; 0 before it is known
         self._event: int | None = None  # what ended after it is news
 
-    def next(
-        self,
-        runner: RunnerId,
-        chosen: ChosenCells,
-        offer: Offer,
-        lanes: Mapping[int, Lane],
-        limit: int,
-    ) -> Sequence[int]:
-        """The first of the share, up to so many; none where there is no hurry."""
+    def next(self, asked: Asked) -> Sequence[int]:
+        """The first of the share, up to the limit; none where there is no hurry."""
         now = time.monotonic()
-        hurry, self._claimed = now - self._claimed < _HURRY * max(_FEW, self.runners), now
-        asked = (offer.gpus, offer.vram, dict(offer.models), offer.others)
-        of = (chosen, chosen.version, asked)
-        if not hurry:
+        since, self._claimed = now - self._claimed, now
+        offer, chosen = asked.offer, asked.chosen
+        of = (chosen, chosen.version, offer.gpus, offer.vram, dict(offer.models), offer.others)
+        if self._hurry(since) and (now > self._until or of != self._of):
+            self._of = of
+            self._look(asked)
+        if not self._hurry(since):
             self._cells.clear()
             self._event = None
-        elif now > self._until or of != self._of:
-            self._of, self._until = of, now + _BELIEVED * max(_FEW, self.runners)
-            self._cells = self._looked(runner, chosen, offer, lanes, limit)
-        mine = [self._cells.popleft() for _ in range(min(limit, len(self._cells)))]
-        if mine and not self._cells:
-            self._until = 0.0
-        return mine
-
-    def rest(self) -> Iterable[int]:
-        """What comes after those."""
-        return iter(self._cells)
-
-    def given_up(self) -> Sequence[int]:
-        """The same, none of which is in the share any more."""
-        cells, self._cells = self._cells, deque()
-        if cells:
+            if now > self._until + _SEEN:
+                self.runners = 0
+        waiting = (self._cells.popleft() for _ in range(len(self._cells)))
+        cells = [*islice(filter(chosen.waits, waiting), asked.limit)]
+        if not self._cells:
             self._until = 0.0
         return cells
 
-    def _looked(
-        self,
-        runner: RunnerId,
-        chosen: ChosenCells,
-        offer: Offer,
-        lanes: Mapping[int, Lane],
-        limit: int,
-    ) -> deque[int]:
-        """The share, after a look at who is at work and what they ended; none at the first look,
-        after which it is known what is news."""
+    def rest(self) -> Sequence[int]:
+        """What comes after those."""
+        return [*self._cells]
+
+    def owns(self, ordinal: int) -> bool:
+        """Whether a cell of it is the handle's own, rather than of another's share."""
+        return ordinal not in self._others
+
+    def ahead(self, limit: int) -> int:
+        """How many cells others may have taken before one is free; 0 before that is known."""
+        return _AHEAD * limit * self.runners
+
+    def _hurry(self, since: float) -> bool:
+        return since < _HURRY * max(_FEW, self.runners or _MANY)
+
+    def _look(self, asked: Asked) -> None:
+        """Learn who is at work and what they ended, and take the share by that."""
         # Events are not seen in the order of their numbers.
         since = None if self._event is None else b"%d" % (self._event - 4 * self.runners)
-        ((names, ended, event),) = self._connections.answer("crowd", [since])
+        clock = repr(self._clock()).encode() if self._clock else None
+        ((names, ended, event),) = self._connections.answer("crowd", [since, clock])
         self._event = int(event or 0)
-        if since is None:
-            self._until = self._claimed + _HURRY * _FEW
-            return deque()
-        chosen.begun(numbered(ended))
-        now = self._claimed
-        self._seen |= dict.fromkeys((*text(names).split("\x1e"), str(runner)), now)
+        asked.chosen.begun(numbered(ended))
+        now, before = self._claimed, {*self._seen}
+        self._seen |= dict.fromkeys((*text(names).split("\x1e"), str(asked.runner)), now)
         self._seen = {name: at for name, at in self._seen.items() if name and at > now - _SEEN}
-        self.runners, number = len(self._seen), sorted(self._seen).index(runner)
-        count = max(4 * limit, min(_CLAIMS * limit, _ALL // self.runners))
-        # Twice as many: what others have not taken yet comes first.
-        keys = chosen.first(offer, lanes, 2 * count * self.runners)
-        alike = (int(key[2]) for key in takewhile(lambda key: key[:2] == keys[0][:2], keys))
-        return deque(one for one in alike if crc32(b"%d" % one) % self.runners == number)
+        self.runners, new = len(self._seen), self._seen.keys() != before
+        self._until = now + (_NEW if new else _BELIEVED) * max(_FEW, self.runners)
+        self._cells = deque(self._shared(asked, new=new))
+
+    def _shared(self, asked: Asked, *, new: bool) -> Sequence[int]:
+        """The handle's own of the cells that are as good as the best; where it has none, those of
+        others, and its own of the next best."""
+        ordered = partial(asked.chosen.ordered, asked.offer, asked.lanes)
+        part = Part(sorted(self._seen).index(asked.runner), self.runners)
+        most = _CLAIMS * asked.limit
+        self._others.clear()
+        if (best := next(ordered(), None)) is None:
+            return []
+        if own := _alike(islice(ordered(part), most), best):
+            # Those who do not know each other yet share a part: each begins elsewhere.
+            return _turned(own, crc32(asked.runner.encode()) % len(own) if new else 0)
+        keys = [*islice(ordered(), self.ahead(asked.limit))]
+        others = _alike(keys, best)
+        self._others.update(others)
+        then = (_alike(islice(ordered(part), most), key) for key in keys[len(others) :][:1])
+        return [*_turned(others, len(others) * part.number // part.parts), *next(then, [])]
+
+
+def _alike(keys: Iterable[Key], best: Key) -> list[int]:
+    """The ordinals of those that are as good as the best."""
+    return [int(key[2]) for key in takewhile(lambda key: key[:2] == best[:2], keys)]
+
+
+def _turned(cells: Sequence[int], place: int) -> Sequence[int]:
+    """The same from that place on, then those before."""
+    return [*cells[place:], *cells[:place]]
