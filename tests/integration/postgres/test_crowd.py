@@ -128,7 +128,7 @@ def test_a_look_at_who_is_at_work_reads_only_what_ended_since_however_much_ended
     )
     before = int(postgres.sql(read))
     with ledger._connections.one() as connection:
-        ((_, ended, _),) = connection.answer("crowd", [b"50098", None])
+        ((_, ended, _),) = connection.answer("crowd", [b"50098", None, b"1"])
         connection.execute("select pg_stat_force_next_flush()")
     assert len(ended.split(b",")) == 2
     assert int(postgres.sql(read)) - before < 10

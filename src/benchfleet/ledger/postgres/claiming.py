@@ -22,7 +22,8 @@ from benchfleet.ledger.postgres.taking import Known, Taken, Taking
 from benchfleet.ledger.postgres.together import Together
 from benchfleet.ledger.sql import Clock
 
-_FEW = 10_000  # chosen cells that are asked for by name, rather than among all that wait
+_FEW = 10_000  # chosen cells that are asked for by name, rather than among all that wait; or
+_PART = 5  # as small a part of all cells as that: a name costs as much as so many in a row
 _READ = 64  # cells that are read before they are claimed one by one
 _SOON = 1.0  # seconds by which our idea of the server's time may be wrong
 _Ended = tuple[Lease, Outcome]
@@ -106,6 +107,7 @@ class Claiming:
     def _claim_chosen(
         self, runner: RunnerId, offer: Offer, choice: Choice, limit: int, ending: Ending
     ) -> list[Claim]:
+        self._share.claims()
         ahead, claims = max(limit + AHEAD, self._ahead), list[Claim]()
         while len(claims) < limit:
             chosen = self._brought_up(choice)
@@ -232,7 +234,7 @@ class Claiming:
         chosen = self._chosen.get(choice)
         version = choice.version
         if chosen is None:
-            rows = self._fresh(list(choice) if len(choice) <= _FEW else None)
+            rows = self._fresh(list(choice) if self._is_small(choice) else None)
             if self._strange(rows):
                 return self._brought_up(choice)
             chosen = self._chosen[choice] = ChosenCells(choice=proxy(choice), version=version)
@@ -244,6 +246,12 @@ class Claiming:
             chosen.put(starmap(Waiting, rows))
             chosen.version = version
         return chosen
+
+    def _is_small(self, choice: Choice) -> bool:
+        if len(choice) <= _FEW:
+            return True
+        ((last,),) = self._connections.asked(lambda c: do(c, "last_ordinal").fetchall())
+        return _PART * len(choice) <= int(last)
 
     def _fresh(self, among: list[str] | None) -> list[tuple[Any, ...]]:
         """The cells that nobody began yet."""

@@ -27,7 +27,8 @@ from benchfleet.ledger.sql import Clock
 _HURRY = 0.005  # seconds from claim to claim, for each runner, of those in each other's way
 _FEW, _MANY = 4, 64  # runners: as many as that count, where fewer do; where they are not known
 _BELIEVED, _NEW = 0.025, 0.005  # seconds for which a share stands, for each runner; if some are new
-_SEEN = 1.0  # seconds for which a runner counts after it was seen at work
+_SEEN, _PACE = 0.1, 16  # seconds for which a runner counts after it was at work; claims, if longer
+_RELEARNT = 1.0  # seconds after which it may be another number of runners
 _CLAIMS = 32  # claims that a share is to suffice for
 _AHEAD = 4  # times as many cells as the runners claim at once, past which others have got lately
 
@@ -51,23 +52,27 @@ class Share:
         self._others: set[int] = set()  # those of others' shares
         self._of: tuple[object, ...] = ()  # what it is the share of
         self._until = self._claimed = 0.0  # on the monotonic clock
+        self._since = 0.0  # seconds between the last two claims
         self._seen: dict[str, float] = {}  # runners, and when they were at work
         self.runners = 0  # of those; 0 before it is known
         self._event: int | None = None  # what ended after it is news
 
+    def claims(self) -> None:
+        """Note that the handle claims now, and so in how much of a hurry it is."""
+        now = time.monotonic()
+        self._since, self._claimed = now - self._claimed, now
+
     def next(self, asked: Asked) -> Sequence[int]:
         """The first of the share, up to the limit; none where there is no hurry."""
-        now = time.monotonic()
-        since, self._claimed = now - self._claimed, now
         offer, chosen = asked.offer, asked.chosen
         of = (chosen, chosen.version, offer.gpus, offer.vram, dict(offer.models), offer.others)
-        if self._hurry(since) and (now > self._until or of != self._of):
+        if self._hurry() and (self._claimed > self._until or of != self._of):
             self._of = of
             self._look(asked)
-        if not self._hurry(since):
+        if not self._hurry():
             self._cells.clear()
             self._event = None
-            if now > self._until + _SEEN:
+            if self._claimed > self._until + _RELEARNT:
                 self.runners = 0
         waiting = (self._cells.popleft() for _ in range(len(self._cells)))
         cells = [*islice(filter(chosen.waits, waiting), asked.limit)]
@@ -87,41 +92,49 @@ class Share:
         """How many cells others may have taken before one is free; 0 before that is known."""
         return _AHEAD * limit * self.runners
 
-    def _hurry(self, since: float) -> bool:
-        return since < _HURRY * max(_FEW, self.runners or _MANY)
+    def _hurry(self) -> bool:
+        return self._since < _HURRY * max(_FEW, self.runners or _MANY)
 
     def _look(self, asked: Asked) -> None:
         """Learn who is at work and what they ended, and take the share by that."""
         # Events are not seen in the order of their numbers.
         since = None if self._event is None else b"%d" % (self._event - 4 * self.runners)
         clock = repr(self._clock()).encode() if self._clock else None
-        ((names, ended, event),) = self._connections.answer("crowd", [since, clock])
+        seen = max(_SEEN, _PACE * self._since)
+        asking = [since, clock, repr(seen).encode()]
+        ((names, ended, event),) = self._connections.answer("crowd", asking)
         self._event = int(event or 0)
         asked.chosen.begun(numbered(ended))
         now, before = self._claimed, {*self._seen}
         self._seen |= dict.fromkeys((*text(names).split("\x1e"), str(asked.runner)), now)
-        self._seen = {name: at for name, at in self._seen.items() if name and at > now - _SEEN}
+        self._seen = {name: at for name, at in self._seen.items() if name and at > now - seen}
         self.runners, new = len(self._seen), self._seen.keys() != before
         self._until = now + (_NEW if new else _BELIEVED) * max(_FEW, self.runners)
         self._cells = deque(self._shared(asked, new=new))
 
     def _shared(self, asked: Asked, *, new: bool) -> Sequence[int]:
-        """The handle's own of the cells that are as good as the best; where it has none, those of
-        others, and its own of the next best."""
+        """The handle's own of the cells that are as good as the best; where those do not suffice,
+        others' of them too, and its own of the next best."""
         ordered = partial(asked.chosen.ordered, asked.offer, asked.lanes)
         part = Part(sorted(self._seen).index(asked.runner), self.runners)
         most = _CLAIMS * asked.limit
         self._others.clear()
         if (best := next(ordered(), None)) is None:
             return []
-        if own := _alike(islice(ordered(part), most), best):
+        own = _alike(islice(ordered(part), most), best)
+        if len(own) >= asked.limit:
             # Those who do not know each other yet share a part: each begins elsewhere.
             return _turned(own, crc32(asked.runner.encode()) % len(own) if new else 0)
         keys = [*islice(ordered(), self.ahead(asked.limit))]
-        others = _alike(keys, best)
-        self._others.update(others)
-        then = (_alike(islice(ordered(part), most), key) for key in keys[len(others) :][:1])
-        return [*_turned(others, len(others) * part.number // part.parts), *next(then, [])]
+        alike = _alike(keys, best)
+        self._others.update(alike)
+        self._others.difference_update(own)
+        others = [one for one in alike if one in self._others]
+        then = (
+            _alike(islice(ordered(part), len(own), most), key) for key in keys[len(alike) :][:1]
+        )
+        turned = _turned(others, len(others) * part.number // part.parts)
+        return [*own, *turned, *next(then, [])]
 
 
 def _alike(keys: Iterable[Key], best: Key) -> list[int]:

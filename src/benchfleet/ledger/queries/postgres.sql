@@ -317,8 +317,8 @@ select identity.ordinal, fingerprint, path, spec, terms
 from identity join spec using (ordinal) where identity.ordinal = any ($1::bigint[]);
 
 -- name: crowd
--- Who ended cells within a second, and which ended since an event, or lately where none is given; and
--- an event to ask from next. The newest are asked for in order: expecting a third of all, the server
+-- Who ended cells within some seconds, and which ended since an event, or lately where none is given;
+-- and an event to ask from next. The newest are asked for in order: expecting a third of all, the server
 -- would else walk through all. What runs is not asked for: its index is full of what ran since the
 -- table was cleared of old versions.
 with late as materialized (
@@ -328,7 +328,7 @@ with late as materialized (
 )
 select (select string_agg(runner, e'\x1e') from (
           select runner from late
-          where at > coalesce($2::float8, date_part('epoch', clock_timestamp())) - 1
+          where at > coalesce($2::float8, date_part('epoch', clock_timestamp())) - $3::float8
           group by runner) as one),
        (select string_agg(ordinal::text, ',') from late),
        (select last_value from event_seq_seq);
