@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from benchfleet.domain.attempt import Lease, Outcome
+from benchfleet.domain.attempt import Lease, Outcome, RunnerId
 from benchfleet.domain.state import State
 from benchfleet.errors import ClaimLost
 from benchfleet.ledger.postgres.connections import Connections
@@ -47,12 +47,18 @@ class Ending:
 
 class Finishing:
     """Ends attempts; `known` are the numbers of cells that were claimed here, by fingerprint, which
-    it takes out."""
+    it takes out, and `claimants` those who claimed them."""
 
     def __init__(
-        self, connections: Connections, known: dict[str, int], *, clock: Clock | None, turn: int
+        self,
+        connections: Connections,
+        known: dict[str, int],
+        claimants: Mapping[str, RunnerId],
+        *,
+        clock: Clock | None,
+        turn: int,
     ) -> None:
-        self._connections, self._known = connections, known
+        self._connections, self._known, self._claimants = connections, known, claimants
         self._clock, self._turn = clock, b"%d" % turn
 
     def _asked(self, name: str, **values: Any) -> list[tuple[Any, ...]]:
@@ -68,11 +74,9 @@ class Finishing:
         order = sorted(range(len(ended)), key=lambda number: ended[number][0].fingerprint)
         some = [ended[number] for number in order]
         waits = array([how.retry_in or None for _, how in some])
-        ordinals, tokens, attempts, states, charges, hows = self._columns(some)
-        rows = self._connections.answer(
-            "finish_cells",
-            [ordinals, tokens, attempts, states, waits, charges, hows, clock, self._turn],
-        )
+        *first, charges, hows, claimants = self._columns(some)
+        told = [*first, waits, charges, hows, clock, self._turn, claimants]
+        rows = self._connections.answer("finish_cells", told)
         found = {place for (place,) in rows}
         refused: list[ClaimLost | None] = [None] * len(ended)
         for place, number in enumerate(order, start=1):
@@ -86,7 +90,9 @@ class Finishing:
             ((lease, outcome),) = ended
             (ordinal,) = self._ordinals([lease.fingerprint])
             token, attempt, state, _, charge, how = _facts(lease, outcome)
-            return [_wire(value) for value in (ordinal, token, attempt, state, charge, how)]
+            claimant = self._claimants.get(lease.fingerprint)
+            values = (ordinal, token, attempt, state, charge, how, claimant)
+            return [_wire(value) for value in values]
         return self._columns(sorted(ended, key=lambda pair: pair[0].fingerprint))
 
     def _columns(self, ended: Sequence[tuple[Lease, Outcome]]) -> list[Value]:
@@ -99,6 +105,7 @@ class Finishing:
             joined(_becomes(how) for _, how in ended),
             numbers(how.charged for _, how in ended),
             joined(_JSON(how.to_dict()) for _, how in ended),
+            joined(self._claimants.get(lease.fingerprint, "") for lease, _ in ended),
         ]
 
     def _finish_one(self, lease: Lease, outcome: Outcome, clock: Value) -> ClaimLost | None:
@@ -106,7 +113,8 @@ class Finishing:
         if ordinal is None:
             ordinal = self._ordinals([lease.fingerprint])[0]
         values = [_wire(value) for value in (ordinal, *_facts(lease, outcome))]
-        done = self._connections.answer("finish_cell", [*values, clock, self._turn])
+        claimant = _wire(self._claimants.get(lease.fingerprint))
+        done = self._connections.answer("finish_cell", [*values, clock, self._turn, claimant])
         return None if done else self.refused(lease, outcome)
 
     def _ordinals(self, fingerprints: Sequence[str]) -> list[int | None]:
@@ -122,8 +130,13 @@ class Finishing:
         held = self._asked("held", fingerprint=lease.fingerprint)
         if not held:
             return ClaimLost(f"the ledger knows no cell {lease.fingerprint[:8]}")
-        token, ended_token, finished = held[0]
+        token, ended_token, runner, finished = held[0]
         name = f"attempt {lease.attempt} of cell {lease.fingerprint[:8]}"
+        if token == lease.token > ended_token:
+            return ClaimLost(
+                f"{name} holds no longer: the server lost that it was claimed,"
+                f" and {runner} claimed it since"
+            )
         if ended_token != lease.token:
             return ClaimLost(
                 f"{name} holds no longer: its token is {lease.token}, the cell's is {token}"

@@ -97,7 +97,11 @@ class PostgresLedger:
         claims = Claims(self._texts, self._lease)
         claims.declared = declared
         self._finishing = Finishing(
-            self._connections, claims.ordinals, clock=self._clock, turn=self._turn
+            self._connections,
+            claims.ordinals,
+            self._claimants,
+            clock=self._clock,
+            turn=self._turn,
         )
         self._claiming = Claiming(
             self._connections,
@@ -194,17 +198,18 @@ class PostgresLedger:
 
     def finish_all(self, ended: Sequence[tuple[Lease, Outcome]]) -> Sequence[ClaimLost | None]:
         """End several attempts in one transaction: for each nothing, or why it was refused."""
-        self._forget(ended)
         self._now_claiming()
-        return self._finishing.finish_all(ended)
+        refused = self._finishing.finish_all(ended)
+        self._forget(ended)
+        return refused
 
     def exchange(
         self, ended: Sequence[tuple[Lease, Outcome]], runner: RunnerId, offer: Offer, limit: int
     ) -> tuple[Sequence[ClaimLost | None], Sequence[Claim]]:
         """End attempts and claim what is next, in one transaction where nothing is to be learnt
         before."""
-        self._forget(ended)
         refused, claims = self._now_claiming().exchange(ended, runner, offer, limit)
+        self._forget(ended)
         return refused, self._noted(runner, claims)
 
     def _forget(self, ended: Sequence[tuple[Lease, Outcome]]) -> None:

@@ -351,7 +351,7 @@ where fingerprint = any (%(among)s::text[]) and state = 'pending' and token = 0;
 
 -- name: held
 -- The cell of a lease, as the lease is compared with it, and how its last attempt ended.
-select cell.token, cell.ended_token,
+select cell.token, cell.ended_token, cell.runner,
        case when cell.last is not null then (
               select '{"outcome": ' || outcome || '}' from ended where number = cell.last)
             when cell.ended_token > 0 then (
@@ -383,8 +383,9 @@ returning held.fingerprint, cell.token;
 select fingerprint, ordinal from identity where fingerprint = any (%(among)s::text[]);
 
 -- name: finish_cell
--- Ends an attempt while its token is the cell's and has not ended; a row says that it did. What waits
--- again wakes others. No row is waited for once the only one is locked.
+-- Ends an attempt while its token is the cell's and has not ended; a row says that it did. Who claimed
+-- it counts where that is known, as for `renew`. What waits again wakes others. No row is waited for
+-- once the only one is locked.
 with done as (
   update cell set state = $4::text, tries = tries + $6::integer, ended_token = token, expires = null,
                   ready = coalesce($8::float8, date_part('epoch', clock_timestamp()))
@@ -392,6 +393,7 @@ with done as (
                   turned = case $4::text when 'pending' then pg_current_xact_id() end,
                   before = last, last = nextval('ended_number_seq')
   where ordinal = $1::bigint and token = $2::bigint and ended_token < token
+    and runner = coalesce($10::text, runner)
   returning last, ordinal, runner, claim_seq, claimed_at, before,
             pg_advisory_xact_lock_shared($9::bigint),
             case $4::text when 'pending' then pg_notify(current_schema(), '') end
@@ -411,8 +413,8 @@ returning 1;
 with given as materialized (
   select * from unnest($1::bigint[], $2::bigint[], $3::integer[],
                        string_to_array($4::text, e'\x1e'), $5::float8[], $6::integer[],
-                       string_to_array($7::text, e'\x1e'))
-    with ordinality as given (number, fence, nth, becomes, waits, charge, how, place)
+                       string_to_array($7::text, e'\x1e'), string_to_array($10::text, e'\x1e', ''))
+    with ordinality as given (number, fence, nth, becomes, waits, charge, how, claimant, place)
 ), done as (
   update cell set state = becomes, tries = tries + charge, ended_token = token, expires = null,
                   ready = coalesce($8::float8, date_part('epoch', clock_timestamp()))
@@ -421,6 +423,7 @@ with given as materialized (
                   before = last, last = nextval('ended_number_seq')
   from given
   where cell.ordinal = given.number and cell.token = fence and cell.ended_token < cell.token
+    and cell.runner = coalesce(claimant, cell.runner)
   returning last, cell.ordinal, nth, fence, runner, claim_seq, claimed_at, before, how, becomes,
             place
 ), all_ended as materialized (
@@ -447,6 +450,7 @@ with done as (
                   expires = null, ready = null, turned = null,
                   before = last, last = nextval('ended_number_seq')
   where ordinal = $8::bigint and token = $9::bigint and ended_token < token
+    and runner = coalesce($14::text, runner)
   returning last, ordinal, runner, claim_seq, claimed_at, before,
             pg_advisory_xact_lock_shared($7::bigint)
 ), told as (
@@ -482,13 +486,14 @@ from (values (0)) as always left join taken on true;
 with given as materialized (
   select * from unnest($9::bigint[], $10::bigint[], $11::integer[],
                        string_to_array($12::text, e'\x1e'), $13::integer[],
-                       string_to_array($14::text, e'\x1e'))
-    as given (number, fence, nth, becomes, charge, how)
+                       string_to_array($14::text, e'\x1e'), string_to_array($15::text, e'\x1e', ''))
+    as given (number, fence, nth, becomes, charge, how, claimant)
 ), done as (
   update cell set state = becomes, tries = tries + charge, ended_token = token, expires = null,
                   ready = null, turned = null, before = last, last = nextval('ended_number_seq')
   from given
   where cell.ordinal = given.number and cell.token = fence and cell.ended_token < cell.token
+    and cell.runner = coalesce(claimant, cell.runner)
   returning last, cell.ordinal, nth, fence, runner, claim_seq, claimed_at, before, how
 ), all_ended as materialized (
   select count(*) as ends from done having count(*) > 0
