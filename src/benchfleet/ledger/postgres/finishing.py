@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from benchfleet.domain.attempt import Lease, Outcome, RunnerId
+from benchfleet.domain.cell import Fingerprint
 from benchfleet.domain.state import State
 from benchfleet.errors import ClaimLost
 from benchfleet.ledger.postgres.connections import Connections
@@ -53,7 +54,7 @@ class Finishing:
         self,
         connections: Connections,
         known: dict[str, int],
-        claimants: Mapping[str, RunnerId],
+        claimants: Mapping[Fingerprint, RunnerId],
         *,
         clock: Clock | None,
         turn: int,

@@ -27,8 +27,8 @@ from benchfleet.ledger.sql import Clock
 _HURRY = 0.005  # seconds from claim to claim, for each runner, of those in each other's way
 _FEW, _MANY = 4, 64  # runners: as many as that count, where fewer do; where they are not known
 _BELIEVED, _NEW = 0.025, 0.005  # seconds for which a share stands, for each runner; if some are new
-_SEEN, _PACE = 0.1, 16  # seconds for which a runner counts after it was at work; claims, if longer;
-_LATE = 2  # or times as long as runners in a hurry take
+_SEEN = 0.1  # seconds for which a runner counts after it was at work, at least
+_PACE, _LATE = 16, 2  # the same in claims of the asker's; as times as long as a hurry
 _RELEARNT = 1.0  # seconds after which it may be another number of runners
 _CLAIMS = 32  # claims that a share is to suffice for
 _AHEAD = 4  # times as many cells as the runners claim at once, past which others have got lately
