@@ -44,3 +44,14 @@ def test_what_was_begun_waits_no_more(chosen: ChosenCells) -> None:
     chosen.begun([5])
     assert [chosen.waits(n) for n in (4, 5, CELLS)] == [True, False, False]
     assert 5 not in {key[2] for key in chosen.ordered(OFFER, AT)}
+
+
+def test_what_was_begun_behind_a_cell_that_seems_to_wait_is_forgotten() -> None:
+    many = 10_000
+    choice = Choice(str(n) for n in range(many))
+    chosen = ChosenCells(choice=choice, version=choice.version)
+    chosen.fill(Waiting(n, str(n), n % LANES, 0) for n in range(many))
+    chosen.begun(range(LANES, many - 10))
+    assert len(list(chosen.ordered(OFFER, AT))) == LANES + 10
+    assert sum(map(len, chosen._lanes.values())) == LANES + 10
+    assert len(chosen.first(OFFER, AT, many)) == LANES + 10

@@ -43,6 +43,7 @@ class Lane:
 
 
 _SORTED = 256  # cells that are sorted beyond four times those that are asked for
+_PASSED = 1000  # cells that were begun and are passed over, beside as many as wait
 _AT_ONCE = 64  # cells that are looked through for those of a part
 _SPREAD, _SPREAD_OVER = 165902235, 2**28 - 1  # of the golden ratio: Knuth's multiplicative hash
 Key = tuple[float, ...]
@@ -165,10 +166,17 @@ class ChosenCells:
         return islice(standing, count)
 
     def _in_order(self, part: Part | None = None) -> Iterator[tuple[Key, _Place]]:
+        if sum(map(len, self._lanes.values())) > 2 * len(self._waiting) + _PASSED:
+            self._clear()
         queues = [
             self._of_lane(self._lanes[number], weight, part) for number, weight in self._weights
         ]
         return merge(*queues)
+
+    def _clear(self) -> None:
+        """Forget what was begun behind a cell that others run, or nobody has told of."""
+        for number, places in self._lanes.items():
+            self._lanes[number] = [one for one in places if one.ordinal in self._waiting]
 
     def _of_lane(
         self, places: list[_Place], weight: float, part: Part | None
