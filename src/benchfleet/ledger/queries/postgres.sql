@@ -318,12 +318,13 @@ from identity join spec using (ordinal) where identity.ordinal = any ($1::bigint
 
 -- name: crowd
 -- Who ended cells within some seconds, and which ended since an event, or lately where none is given;
--- and an event to ask from next. The newest are asked for in order: expecting a third of all, the server
--- would else walk through all. What runs is not asked for: its index is full of what ran since the
--- table was cleared of old versions.
+-- and the event of the last end, to ask from next: to look at the sequence of events takes a right that
+-- nothing else needs. The newest are asked for in order: expecting a third of all, the server would else
+-- walk through all. What runs is not asked for: its index is full of what ran since the table was
+-- cleared of old versions.
 with late as materialized (
   select ordinal, runner, at from ended
-  where seq > coalesce($1::bigint, (select last_value from event_seq_seq) - 1024)
+  where seq > coalesce($1::bigint, (select max(seq) from ended) - 1024)
   order by seq desc limit 10000
 )
 select (select string_agg(runner, e'\x1e') from (
@@ -331,7 +332,7 @@ select (select string_agg(runner, e'\x1e') from (
           where at > coalesce($2::float8, date_part('epoch', clock_timestamp())) - $3::float8
           group by runner) as one),
        (select string_agg(ordinal::text, ',') from late),
-       (select last_value from event_seq_seq);
+       (select max(seq) from ended);
 
 -- name: lanes
 -- Every lane, and the enrolment that they are of in the first column.

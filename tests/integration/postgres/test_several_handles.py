@@ -1,0 +1,44 @@
+"""Several handles of one ledger on a real PostgreSQL server, each with its own idea of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from benchfleet.domain.attempt import RunnerId
+from benchfleet.domain.resource import Choice, Offer
+from benchfleet.ledger.postgres.rights import to_run
+from benchfleet.testing import sample_cell
+from postgres import Postgres
+
+from .conftest import ME, SUCCESS
+
+
+def meet(offer: Offer, *sides: tuple[Any, RunnerId]) -> None:
+    """Both claim and end in turn until they share."""
+    held = [ledger.claim(runner, offer) for ledger, runner in sides]
+    for _ in range(100):
+        for place, (ledger, runner) in enumerate(sides):
+            over = [(claim.lease, SUCCESS) for claim in held[place]]
+            refused, held[place] = ledger.exchange(over, runner, offer, 1)
+            assert not any(refused)
+        if all(ledger._claiming._share.runners == len(sides) for ledger, _ in sides):
+            break
+    else:
+        pytest.fail("they did not meet")
+    for (ledger, _), claims in zip(sides, held, strict=True):
+        assert not any(ledger.finish_all([(claim.lease, SUCCESS) for claim in claims]))
+
+
+def test_whoever_may_only_run_shares_too(
+    opened: Callable[..., Any], postgres: Postgres, campaign: str
+) -> None:
+    cells = [sample_cell(n) for n in range(600)]
+    opened().enroll(cells)
+    role = f"runs_{campaign[:8]}"
+    postgres.sql(f"create role {role} login; {to_run(campaign, role)}")
+    url = postgres.url(user=role)
+    offer = Offer(among=Choice(cell.fingerprint for cell in cells))
+    meet(offer, (opened(url=url), ME), (opened(url=url), RunnerId("you")))
