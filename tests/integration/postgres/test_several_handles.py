@@ -42,3 +42,23 @@ def test_whoever_may_only_run_shares_too(
     url = postgres.url(user=role)
     offer = Offer(among=Choice(cell.fingerprint for cell in cells))
     meet(offer, (opened(url=url), ME), (opened(url=url), RunnerId("you")))
+
+
+@pytest.mark.parametrize("name", ["", "a,b", 'a"b', "a\\b", "{}", "a\nb", "a\x1eb", "null", "läufer"])
+def test_a_runner_may_be_called_anything(opened: Callable[..., Any], name: str) -> None:
+    cells = [sample_cell(n) for n in range(600)]
+    mine, other = opened(), opened()
+    mine.enroll(cells)
+    offer = Offer(among=Choice(cell.fingerprint for cell in cells))
+    runner = RunnerId(name)
+    meet(offer, (mine, runner), (other, RunnerId("you")))
+    claims = mine.claim(runner, offer, 5)
+    leases = [claim.lease for claim in claims]
+    assert [lease.token for lease in mine.renew(leases)] == [1] * 5
+    over = [(lease, SUCCESS) for lease in leases]
+    assert not any(mine.finish_all(over[:2]))
+    refused, (claim,) = mine.exchange(over[2:], runner, offer, 1)
+    assert not any(refused)
+    mine.finish(claim.lease, SUCCESS)
+    told = [event.data["runner"] for event in mine.events(kinds=["finished"])]
+    assert {*told} == {name, "you"}

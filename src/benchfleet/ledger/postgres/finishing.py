@@ -106,7 +106,7 @@ class Finishing:
             joined(_becomes(how) for _, how in ended),
             numbers(how.charged for _, how in ended),
             joined(_JSON(how.to_dict()) for _, how in ended),
-            joined(self._claimants.get(lease.fingerprint, "") for lease, _ in ended),
+            array(self._claimants.get(lease.fingerprint) for lease, _ in ended),
         ]
 
     def _finish_one(self, lease: Lease, outcome: Outcome, clock: Value) -> ClaimLost | None:

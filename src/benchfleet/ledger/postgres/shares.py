@@ -8,6 +8,7 @@ What is looked up for that is believed for a moment: where cells take longer, al
 
 from __future__ import annotations
 
+import json
 import time
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,7 +20,6 @@ from zlib import crc32
 from benchfleet.domain.attempt import RunnerId
 from benchfleet.domain.resource import Offer
 from benchfleet.ledger.postgres.choices import ChosenCells, Key, Lane, Part
-from benchfleet.ledger.postgres.claims import text
 from benchfleet.ledger.postgres.connections import Connections
 from benchfleet.ledger.postgres.statements import numbered
 from benchfleet.ledger.sql import Clock
@@ -107,8 +107,8 @@ class Share:
         self._event = int(event or 0)
         asked.chosen.begun(numbered(ended))
         now, before = self._claimed, {*self._seen}
-        self._seen |= dict.fromkeys((*text(names).split("\x1e"), str(asked.runner)), now)
-        self._seen = {name: at for name, at in self._seen.items() if name and at > now - seen}
+        self._seen |= dict.fromkeys((*json.loads(names or b"[]"), asked.runner), now)
+        self._seen = {name: at for name, at in self._seen.items() if at > now - seen}
         self.runners, new = len(self._seen), self._seen.keys() != before
         self._until = now + (_NEW if new else _BELIEVED) * max(_FEW, self.runners)
         self._cells = deque(self._shared(asked, new=new))

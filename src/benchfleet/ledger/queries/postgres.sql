@@ -327,7 +327,7 @@ with late as materialized (
   where seq > coalesce($1::bigint, (select max(seq) from ended) - 1024)
   order by seq desc limit 10000
 )
-select (select string_agg(runner, e'\x1e') from (
+select (select json_agg(runner) from (
           select runner from late
           where at > coalesce($2::float8, date_part('epoch', clock_timestamp())) - $3::float8
           group by runner) as one),
@@ -409,12 +409,12 @@ returning 1;
 
 -- name: finish_cells
 -- The same for several at once: the places, in what was given, of those that it ended. Whoever names
--- cells in the order of their fingerprints waits for nobody who waits for them. Texts come joined by a
--- character that JSON never has: to take an array of them apart takes longer.
+-- cells in the order of their fingerprints waits for nobody who waits for them. States and JSON come
+-- joined by a character that they never have: to take an array of them apart takes longer.
 with given as materialized (
   select * from unnest($1::bigint[], $2::bigint[], $3::integer[],
                        string_to_array($4::text, e'\x1e'), $5::float8[], $6::integer[],
-                       string_to_array($7::text, e'\x1e'), string_to_array($10::text, e'\x1e', ''))
+                       string_to_array($7::text, e'\x1e'), $10::text[])
     with ordinality as given (number, fence, nth, becomes, waits, charge, how, claimant, place)
 ), done as (
   update cell set state = becomes, tries = tries + charge, ended_token = token, expires = null,
@@ -487,7 +487,7 @@ from (values (0)) as always left join taken on true;
 with given as materialized (
   select * from unnest($9::bigint[], $10::bigint[], $11::integer[],
                        string_to_array($12::text, e'\x1e'), $13::integer[],
-                       string_to_array($14::text, e'\x1e'), string_to_array($15::text, e'\x1e', ''))
+                       string_to_array($14::text, e'\x1e'), $15::text[])
     as given (number, fence, nth, becomes, charge, how, claimant)
 ), done as (
   update cell set state = becomes, tries = tries + charge, ended_token = token, expires = null,
