@@ -44,7 +44,9 @@ def test_whoever_may_only_run_shares_too(
     meet(offer, (opened(url=url), ME), (opened(url=url), RunnerId("you")))
 
 
-@pytest.mark.parametrize("name", ["", "a,b", 'a"b', "a\\b", "{}", "a\nb", "a\x1eb", "null", "läufer"])
+@pytest.mark.parametrize(
+    "name", ["", "a,b", 'a"b', "a\\b", "{}", "a\nb", "a\x1eb", "null", "läufer"]
+)
 def test_a_runner_may_be_called_anything(opened: Callable[..., Any], name: str) -> None:
     cells = [sample_cell(n) for n in range(600)]
     mine, other = opened(), opened()
@@ -62,3 +64,24 @@ def test_a_runner_may_be_called_anything(opened: Callable[..., Any], name: str) 
     mine.finish(claim.lease, SUCCESS)
     told = [event.data["runner"] for event in mine.events(kinds=["finished"])]
     assert {*told} == {name, "you"}
+
+
+@pytest.mark.parametrize("together", [False, True])
+def test_a_handle_ends_what_another_claimed_after_it_lost_the_cell_itself(
+    opened: Callable[..., Any], together: bool
+) -> None:
+    cells = [sample_cell(n) for n in range(2)]
+    mine, other = opened(), opened()
+    mine.enroll(cells)
+    offer = Offer(among=Choice(cell.fingerprint for cell in cells))
+    given_back = mine.claim(ME, offer, 2)
+    mine.release([claim.lease for claim in given_back], "it leaves")
+    claims = other.claim(RunnerId("you"), offer, 2)
+    leases = [claim.lease for claim in claims]
+    assert len(mine.renew(leases)) == 2
+    over = [(lease, SUCCESS) for lease in leases]
+    if together:
+        assert not any(mine.finish_all(over))
+    else:
+        for one in over:
+            mine.finish(*one)

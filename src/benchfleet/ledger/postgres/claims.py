@@ -3,12 +3,29 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
-from benchfleet.domain.attempt import Claim, Lease, Outcome
+from benchfleet.domain.attempt import Claim, Lease, Outcome, RunnerId
 from benchfleet.domain.cell import Cell, Fingerprint
 from benchfleet.ledger.postgres.statements import Value
 from benchfleet.ledger.rows import CellTexts, cell_of, made
+
+
+class Claimants:
+    """Who claimed what was claimed here and holds, as far as is known."""
+
+    def __init__(self) -> None:
+        self._runners: dict[tuple[Fingerprint, int], RunnerId] = {}  # by cell and token
+
+    def note(self, runner: RunnerId, leases: Iterable[Lease]) -> None:
+        self._runners.update(((one.fingerprint, one.token), runner) for one in leases)
+
+    def of(self, lease: Lease) -> RunnerId | None:
+        return self._runners.get((lease.fingerprint, lease.token))
+
+    def forget(self, leases: Iterable[Lease]) -> None:
+        for lease in leases:
+            self._runners.pop((lease.fingerprint, lease.token), None)
 
 
 class Claims:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from benchfleet.domain.attempt import Lease, Outcome, RunnerId
-from benchfleet.domain.cell import Fingerprint
+from benchfleet.domain.attempt import Lease, Outcome
 from benchfleet.domain.state import State
 from benchfleet.errors import ClaimLost
+from benchfleet.ledger.postgres.claims import Claimants
 from benchfleet.ledger.postgres.connections import Connections
 from benchfleet.ledger.postgres.statements import Value, array, do, joined, numbers
 from benchfleet.ledger.sql import Clock
@@ -48,13 +48,13 @@ class Ending:
 
 class Finishing:
     """Ends attempts; `known` are the numbers of cells that were claimed here, by fingerprint, which
-    it takes out, and `claimants` those who claimed them."""
+    it takes out, and `claimants` knows who claimed them."""
 
     def __init__(
         self,
         connections: Connections,
         known: dict[str, int],
-        claimants: Mapping[Fingerprint, RunnerId],
+        claimants: Claimants,
         *,
         clock: Clock | None,
         turn: int,
@@ -91,7 +91,7 @@ class Finishing:
             ((lease, outcome),) = ended
             (ordinal,) = self._ordinals([lease.fingerprint])
             token, attempt, state, _, charge, how = _facts(lease, outcome)
-            claimant = self._claimants.get(lease.fingerprint)
+            claimant = self._claimants.of(lease)
             values = (ordinal, token, attempt, state, charge, how, claimant)
             return [_wire(value) for value in values]
         return self._columns(sorted(ended, key=lambda pair: pair[0].fingerprint))
@@ -106,7 +106,7 @@ class Finishing:
             joined(_becomes(how) for _, how in ended),
             numbers(how.charged for _, how in ended),
             joined(_JSON(how.to_dict()) for _, how in ended),
-            array(self._claimants.get(lease.fingerprint) for lease, _ in ended),
+            array(self._claimants.of(lease) for lease, _ in ended),
         ]
 
     def _finish_one(self, lease: Lease, outcome: Outcome, clock: Value) -> ClaimLost | None:
@@ -114,7 +114,7 @@ class Finishing:
         if ordinal is None:
             ordinal = self._ordinals([lease.fingerprint])[0]
         values = [_wire(value) for value in (ordinal, *_facts(lease, outcome))]
-        claimant = _wire(self._claimants.get(lease.fingerprint))
+        claimant = _wire(self._claimants.of(lease))
         done = self._connections.answer("finish_cell", [*values, clock, self._turn, claimant])
         return None if done else self.refused(lease, outcome)
 

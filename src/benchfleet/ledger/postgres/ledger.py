@@ -23,7 +23,7 @@ from benchfleet.ledger.addresses import schema_of, shown_url
 from benchfleet.ledger.base import DEFAULT_LEASE
 from benchfleet.ledger.copying import Row, Tables
 from benchfleet.ledger.postgres.claiming import Claiming
-from benchfleet.ledger.postgres.claims import Claims
+from benchfleet.ledger.postgres.claims import Claimants, Claims
 from benchfleet.ledger.postgres.connections import PATIENCE, Connections
 from benchfleet.ledger.postgres.enrolling import PostgresEnrolment
 from benchfleet.ledger.postgres.finishing import Finishing
@@ -68,7 +68,7 @@ class PostgresLedger:
         self._connections = Connections(url, self.shown, self.schema, patience=patience)
         self._renewing = Connections(url, self.shown, self.schema, patience=lease / 5)
         self._texts = CellTexts()
-        self._claimants: dict[Fingerprint, RunnerId] = {}  # of what was claimed here and holds
+        self._claimants = Claimants()
         self._beginning = threading.Lock()
         self._begin({})
         self._finish = Together(self.finish_all)
@@ -164,7 +164,7 @@ class PostgresLedger:
         return self._noted(runner, self._now_claiming().claim(runner, offer, limit))
 
     def _noted(self, runner: RunnerId, claims: Sequence[Claim]) -> Sequence[Claim]:
-        self._claimants.update((claim.lease.fingerprint, runner) for claim in claims)
+        self._claimants.note(runner, (claim.lease for claim in claims))
         return claims
 
     # Holding and ending
@@ -176,8 +176,7 @@ class PostgresLedger:
     def renew(self, leases: Sequence[Lease]) -> Sequence[Lease]:
         if not leases:
             return []
-        runners = [self._claimants.get(lease.fingerprint) for lease in leases]
-        values = {"lease": self._lease, "runners": runners, **_named(leases)}
+        values = {"lease": self._lease, **self._named(leases)}
         held = self._renewing.asked(
             lambda connection: do(connection, "renew", now=self._now(), **values).fetchall()
         )
@@ -200,7 +199,7 @@ class PostgresLedger:
         """End several attempts in one transaction: for each nothing, or why it was refused."""
         self._now_claiming()
         refused = self._finishing.finish_all(ended)
-        self._forget(ended)
+        self._claimants.forget(lease for lease, _ in ended)
         return refused
 
     def exchange(
@@ -209,19 +208,23 @@ class PostgresLedger:
         """End attempts and claim what is next, in one transaction where nothing is to be learnt
         before."""
         refused, claims = self._now_claiming().exchange(ended, runner, offer, limit)
-        self._forget(ended)
+        self._claimants.forget(lease for lease, _ in ended)
         return refused, self._noted(runner, claims)
-
-    def _forget(self, ended: Sequence[tuple[Lease, Outcome]]) -> None:
-        for lease, _ in ended:
-            self._claimants.pop(lease.fingerprint, None)
 
     def release(self, leases: Sequence[Lease], reason: str) -> None:
         if leases:
-            values = {"reason": json.dumps(reason), "turn": self._turn, **_named(leases)}
+            values = {"reason": json.dumps(reason), "turn": self._turn, **self._named(leases)}
             self._connections.asked(
                 lambda connection: do(connection, "release", now=self._now(), **values)
             )
+            self._claimants.forget(leases)
+
+    def _named(self, leases: Sequence[Lease]) -> dict[str, list[Any]]:
+        return {
+            "fingerprints": [lease.fingerprint for lease in leases],
+            "tokens": [lease.token for lease in leases],
+            "runners": [self._claimants.of(lease) for lease in leases],
+        }
 
     def reap(self) -> Sequence[Fingerprint]:
         return [row[0] for row in self._one("reap", now=self._now(), turn=self._turn)]
@@ -290,10 +293,3 @@ def _lock_number(schema: str) -> int:
     """The number of the lock that those take who append events to this ledger."""
     digest = hashlib.sha256(f"{schema} events".encode()).digest()
     return int.from_bytes(digest[:8], "big", signed=True)
-
-
-def _named(leases: Sequence[Lease]) -> dict[str, list[Any]]:
-    return {
-        "fingerprints": [lease.fingerprint for lease in leases],
-        "tokens": [lease.token for lease in leases],
-    }
