@@ -45,19 +45,25 @@ def exchanged(ledger: Any, ended: Ended) -> Any:
     return ledger.exchange(ended, ME, OFFER, 2)[0]
 
 
+def lost_claims(ledger: Any, postgres: Postgres) -> Sequence[Claim]:
+    """Two, of which the server knows nothing afterwards."""
+    kept = f"create table {ledger.schema}.kept as table {ledger.schema}.cell"
+    postgres.sql(kept)
+    lost: Sequence[Claim] = ledger.claim(ME, OFFER, 2)
+    postgres.sql(
+        f"delete from {ledger.schema}.cell;"  # noqa: S608
+        f" insert into {ledger.schema}.cell select * from {ledger.schema}.kept"
+    )
+    return lost
+
+
 @pytest.mark.parametrize("end", [one_by_one, together, exchanged_one_by_one, exchanged])
 def test_a_claim_that_the_server_lost_ends_nobody_elses_attempt(
     opened: Callable[..., Any], postgres: Postgres, end: Callable[[Any, Ended], Any]
 ) -> None:
     mine, other = opened(), opened()
     mine.enroll(CELLS)
-    kept = f"create table {mine.schema}.kept as table {mine.schema}.cell"
-    postgres.sql(kept)
-    lost: Sequence[Claim] = mine.claim(ME, OFFER, 2)
-    postgres.sql(
-        f"delete from {mine.schema}.cell;"  # noqa: S608
-        f" insert into {mine.schema}.cell select * from {mine.schema}.kept"
-    )
+    lost = lost_claims(mine, postgres)
     held = other.claim(YOU, OFFER, 2)
     assert [claim.lease for claim in held] == [claim.lease for claim in lost]
     assert mine.renew([claim.lease for claim in lost]) == []
@@ -79,3 +85,15 @@ def test_a_handle_that_did_not_claim_ends_what_it_has_the_lease_of(
     ended = [(claim.lease, SUCCESS) for claim in claims]
     other.finish(*ended[0])
     assert not any(other.finish_all(ended[1:]))
+
+
+def test_a_claim_that_the_server_lost_gives_back_nobody_elses_cell(
+    opened: Callable[..., Any], postgres: Postgres
+) -> None:
+    mine, other = opened(), opened()
+    mine.enroll(CELLS)
+    lost = lost_claims(mine, postgres)
+    held = other.claim(YOU, OFFER, 2)
+    mine.release([claim.lease for claim in lost], "it leaves")
+    assert len(other.renew([claim.lease for claim in held])) == 2
+    assert not mine.events(kinds=["released"])

@@ -540,11 +540,14 @@ from (values (0)) as always
   left join (taken join identity using (ordinal) join spec using (ordinal)) on true;
 
 -- name: release
+-- Who claimed counts as for `renew`.
 with held as materialized (
   select cell.ordinal, cell.attempt, cell.token, cell.runner, cell.claim_seq, cell.claimed_at
-  from unnest(%(fingerprints)s::text[], %(tokens)s::bigint[]) as lease (fingerprint, token)
+  from unnest(%(fingerprints)s::text[], %(tokens)s::bigint[], %(runners)s::text[])
+      as lease (fingerprint, token, runner)
     join identity using (fingerprint) join cell using (ordinal)
   where cell.token = lease.token and cell.state = 'running'
+    and cell.runner = coalesce(lease.runner, cell.runner)
   order by identity.fingerprint for update of cell
 ), given as (
   update cell set state = 'pending', token = cell.token + 1, expires = null, claim_seq = null,
