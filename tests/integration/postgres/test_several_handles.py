@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from benchfleet.domain.attempt import RunnerId
+from benchfleet.domain.cell import Cell
 from benchfleet.domain.resource import Choice, Offer
 from benchfleet.ledger.postgres.rights import to_run
 from benchfleet.testing import sample_cell
@@ -85,3 +87,31 @@ def test_a_handle_ends_what_another_claimed_after_it_lost_the_cell_itself(
     else:
         for one in over:
             mine.finish(*one)
+
+
+def test_what_was_given_back_may_meanwhile_ask_for_something_else(
+    opened: Callable[..., Any],
+) -> None:
+    """It is enrolled anew while others look at what waits again."""
+
+    def cells(vram: int) -> list[Cell]:
+        return [sample_cell(n, vram=vram) for n in range(20)]
+
+    enrolls, claims = opened(), opened()
+    enrolls.enroll(cells(0))
+    offer = Offer(vram=1000, among=Choice(cell.fingerprint for cell in cells(0)))
+    over = threading.Event()
+
+    def enroll() -> None:
+        for vram in range(1, 100):
+            enrolls.enroll(cells(vram))
+        over.set()
+
+    thread = threading.Thread(target=enroll)
+    thread.start()
+    try:
+        while not over.is_set():
+            claims.release([claim.lease for claim in claims.claim(ME, offer, 3)], "it leaves")
+    finally:
+        thread.join(60)
+    assert len(claims.claim(ME, offer, 30)) == 20

@@ -149,6 +149,8 @@ class Claiming:
     def _wait_again(self, since: int) -> None:
         """Learn what was made to wait again from that transaction on."""
         news = self._connections.asked(lambda c: do(c, "claim_news", since=str(since)).fetchall())
+        if self._strange(news):
+            return
         for *cell, turned in news:
             waiting = Waiting(*cell)
             self._returned[waiting.ordinal] = waiting
