@@ -68,8 +68,8 @@ class Share:
         offer, chosen = asked.offer, asked.chosen
         of = (chosen, chosen.version, offer.gpus, offer.vram, dict(offer.models), offer.others)
         if self._hurry() and (self._claimed > self._until or of != self._of):
-            self._of = of
             self._look(asked)
+            self._of = of
         if not self._hurry():
             self._cells.clear()
             self._event = None
