@@ -257,6 +257,30 @@ def test_a_history_that_lacks_an_attempt_is_told(opened: Opened, clock: FakeCloc
     ]
 
 
+def test_those_rights_suffice_where_several_claim_at_once(postgres: Postgres) -> None:
+    pytest.importorskip("psycopg")
+    from benchfleet.ledger.postgres.ledger import PostgresLedger
+
+    campaign, runs = f"r{uuid.uuid4().hex[:8]}", f"runs_{uuid.uuid4().hex[:8]}"
+    with closing(PostgresLedger(postgres.url(), campaign=campaign)) as owner:
+        owner.enroll([sample_cell(n) for n in range(40)])
+    postgres.sql(f"create role {runs} login")
+    postgres.sql(to_run(campaign, runs))
+    with (
+        closing(PostgresLedger(postgres.url(user=runs), campaign=campaign)) as one,
+        closing(PostgresLedger(postgres.url(user=runs), campaign=campaign)) as other,
+    ):
+        among = Choice(record.fingerprint for record in one.cells())
+        offer = Offer(gpus=1, among=among)
+        claimed = [
+            claim.lease.fingerprint
+            for _ in range(20)
+            for ledger, runner in ((one, ME), (other, OTHER))
+            for claim in ledger.claim(runner, offer)
+        ]
+    assert sorted(claimed) == sorted(among)
+
+
 def test_a_role_needs_no_more_rights_than_are_said(postgres: Postgres) -> None:
     psycopg = pytest.importorskip("psycopg")
     from benchfleet.ledger.postgres.ledger import PostgresLedger
