@@ -47,3 +47,21 @@ def test_a_share_that_could_not_be_looked_up_is_not_that_of_the_offer_before() -
         claim(0)
     server.away = False
     assert not any(ordinal % 2 for ordinal in claim(0))
+
+
+def test_what_could_not_be_taken_stays_in_the_share_until_it_is_known_to_have_begun() -> None:
+    server: Any = Server()
+    choice = Choice(str(n) for n in range(100))
+    chosen = ChosenCells(choice=choice, version=choice.version)
+    chosen.fill(Waiting(n, str(n), 0, 0) for n in range(100))
+    asked = Asked(ME, chosen, Offer(), {0: SMALL}, 1)
+    share = Share(server, None)
+    while True:
+        share.claims()
+        if first := [*share.next(asked)]:
+            break
+    share.claims()
+    assert share.next(asked) == first
+    chosen.begun(first[:1])
+    share.claims()
+    assert share.next(asked) == first[1:]

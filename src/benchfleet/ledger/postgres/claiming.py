@@ -192,14 +192,13 @@ class Claiming:
             self._ahead = 0
         if not share:
             return None
-        known, rest = Known(self._enrolment, self._horizon), self._share.rest()
+        known = Known(self._enrolment, self._horizon)
         if limit == 1 and self._share.owns(share[0]) and not ending.several:
-            self._read_ahead(share[0], rest)
+            self._read_ahead(share[0], share[1:])
             taken = self._taking.first(runner, known, share[0], ending)
-            if taken or not rest:
+            if taken or len(share) == 1:
                 return taken
-            share = []
-        return self._taking.fresh(runner, known, [*share, *rest], limit, ending)
+        return self._taking.fresh(runner, known, share, limit, ending)
 
     def _read_ahead(self, ordinal: int, then: Iterable[int]) -> None:
         """Read what that cell is, and those after it, unless it is known: a claim of one cell that

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import time
-from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from itertools import islice, takewhile
@@ -45,11 +44,11 @@ class Asked(NamedTuple):
 
 
 class Share:
-    """The cells of one handle's share that it has not tried yet."""
+    """The cells of one handle's share that nobody began yet, as far as it knows."""
 
     def __init__(self, connections: Connections, clock: Clock | None) -> None:
         self._connections, self._clock = connections, clock
-        self._cells: deque[int] = deque()
+        self._cells: Sequence[int] = []
         self._others: set[int] = set()  # those of others' shares
         self._of: tuple[object, ...] = ()  # what it is the share of
         self._until = self._claimed = 0.0  # on the monotonic clock
@@ -64,26 +63,23 @@ class Share:
         self._since, self._claimed = now - self._claimed, now
 
     def next(self, asked: Asked) -> Sequence[int]:
-        """The first of the share, up to the limit; none where there is no hurry."""
+        """What is left of the share, the best first; none where there is no hurry.
+
+        What could not be taken for now stays, until it is known to have begun."""
         offer, chosen = asked.offer, asked.chosen
         of = (chosen, chosen.version, offer.gpus, offer.vram, dict(offer.models), offer.others)
+        self._cells = [*filter(chosen.waits, self._cells)]
+        if not self._cells:
+            self._until = 0.0
         if self._hurry() and (self._claimed > self._until or of != self._of):
             self._look(asked)
             self._of = of
         if not self._hurry():
-            self._cells.clear()
+            self._cells = []
             self._event = None
             if self._claimed > self._until + _RELEARNT:
                 self.runners = 0
-        waiting = (self._cells.popleft() for _ in range(len(self._cells)))
-        cells = [*islice(filter(chosen.waits, waiting), asked.limit)]
-        if not self._cells:
-            self._until = 0.0
-        return cells
-
-    def rest(self) -> Sequence[int]:
-        """What comes after those."""
-        return [*self._cells]
+        return self._cells
 
     def owns(self, ordinal: int) -> bool:
         """Whether a cell of it is the handle's own, rather than of another's share."""
@@ -111,7 +107,7 @@ class Share:
         self._seen = {name: at for name, at in self._seen.items() if at > now - seen}
         self.runners, new = len(self._seen), self._seen.keys() != before
         self._until = now + (_NEW if new else _BELIEVED) * max(_FEW, self.runners)
-        self._cells = deque(self._shared(asked, new=new))
+        self._cells = self._shared(asked, new=new)
 
     def _shared(self, asked: Asked, *, new: bool) -> Sequence[int]:
         """The handle's own of the cells that are as good as the best; where those do not suffice,
