@@ -7,12 +7,14 @@ import subprocess
 import sys
 import threading
 import time
+import uuid
 from collections.abc import Callable
 from contextlib import closing
 from typing import Any
 
 import pytest
 
+from benchfleet.domain.event import Event
 from benchfleet.domain.resource import Choice, Offer
 from benchfleet.errors import LedgerError, LedgerUnreachable
 from benchfleet.ledger.history import counts
@@ -200,6 +202,39 @@ def test_whoever_has_no_time_asks_over_another_line_where_those_kept_were_cut(
         line.cut()
         with ledger.within(0.0):
             ask()
+
+
+def test_a_connection_that_read_cells_still_knows_what_it_prepared(
+    opened: Callable[..., Any], postgres: Postgres
+) -> None:
+    name = f"reader_{uuid.uuid4().hex[:8]}"
+    ledger = opened(url=f"{postgres.url()}?application_name={name}")
+    ledger.enroll([sample_cell(n) for n in range(40)])
+    asked = f"select pid from pg_stat_activity where application_name = '{name}' order by pid"  # noqa: S608
+
+    def at_work() -> None:
+        for claim in ledger.claim(ME, Offer(), 2):
+            ledger.finish(claim.lease, SUCCESS)
+        for _ in range(6):  # psycopg, too, prepares what it is asked often
+            ledger.record(Event(kind="host_lost"))
+        next(ledger.cells())
+
+    at_work()
+    lines = postgres.sql(asked)
+    for _ in range(4):
+        at_work()
+    assert postgres.sql(asked) == lines
+
+
+def test_what_a_connection_forgot_is_prepared_again(postgres: Postgres) -> None:
+    from benchfleet.ledger.postgres.connections import Connections
+
+    with closing(Connections(postgres.url(), "it", "public")) as connections:
+        with connections.one() as line:
+            number = line.answer("process", [])
+            line.execute("deallocate all")
+            assert line.answer("process", []) == number
+        assert connections.answer("process", []) == number
 
 
 def test_closing_ends_the_patience_of_whoever_waits(own_postgres: Postgres, campaign: str) -> None:

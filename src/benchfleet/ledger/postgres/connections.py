@@ -51,6 +51,13 @@ class _Line(Connection[Any]):
     def answer(self, name: str, values: Sequence[Value]) -> Answer:
         """The rows of a prepared statement, in one call of libpq: to adapt values, to wait and to
         read rows in Python would take longer than the statement does."""
+        try:
+            return self._answer(name, values)
+        except errors.InvalidSqlStatementName:  # forgotten, as by psycopg after a rollback
+            self._known_here.clear()
+            return self._answer(name, values)
+
+    def _answer(self, name: str, values: Sequence[Value]) -> Answer:
         wire = self.pgconn
         if name not in self._known_here:
             self._refuse(wire.prepare(name.encode(), statement(name)))
@@ -59,6 +66,15 @@ class _Line(Connection[Any]):
         self._refuse(result)
         value, columns = result.get_value, range(result.nfields)
         return [tuple([value(row, n) for n in columns]) for row in range(result.ntuples)]
+
+    def leave(self) -> None:
+        """End what is open: a view that was read, since each write ends itself. It is not rolled
+        back: after that psycopg has the server forget all that was prepared, by us too."""
+        status = self.info.transaction_status
+        if status == psycopg.pq.TransactionStatus.INTRANS:
+            self.commit()
+        elif status != psycopg.pq.TransactionStatus.IDLE:
+            self.rollback()
 
     def _refuse(self, result: PGresult) -> None:
         if result.status in _WELL:
@@ -105,8 +121,7 @@ class Connections:
             yield connection
         finally:
             with suppress(psycopg.Error):
-                if connection.info.transaction_status != psycopg.pq.TransactionStatus.IDLE:
-                    connection.rollback()
+                connection.leave()
             self._keep(connection)
 
     def _taken(self) -> _Line:
