@@ -250,6 +250,24 @@ def test_an_unknown_option_is_told_by_its_verb_with_the_near_one(
 
 
 @pytest.mark.parametrize(
+    "words",
+    [
+        ("stop", "study.yaml", "--ledger", "postgresql://me:hush@db/lab"),
+        ("run", "study.yaml", "--ledgr=postgresql://db/lab?password=hush"),
+        ("--ledger", "postgresql://me:hush@db/lab", "run", "study.yaml"),
+    ],
+)
+def test_a_mistake_in_the_words_shows_no_password(
+    words: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(words)
+    told = capsys.readouterr().err
+    assert "postgresql://" in told
+    assert "hush" not in told
+
+
+@pytest.mark.parametrize(
     "content",
     [b"notes on what was run\n" * 9, b"\x89PNG\0\1", b"SQLite format 3\0".ljust(8192, b"?")],
 )

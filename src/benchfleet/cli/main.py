@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 from difflib import get_close_matches
 from importlib import import_module
-from typing import Any
+from typing import Any, NoReturn
 
 import benchfleet
 from benchfleet.cli.words import printable
@@ -98,7 +98,16 @@ def _make_streams_bearable() -> None:
             stream.reconfigure(errors="replace")
 
 
-class _Verb(argparse.ArgumentParser):
+class _Words(argparse.ArgumentParser):
+    """Tells of a mistake without the password that an address among the words may hold."""
+
+    def error(self, message: str) -> NoReturn:
+        from benchfleet.ledger.addresses import hidden  # only where there is a mistake
+
+        super().error(hidden(message))
+
+
+class _Verb(_Words):
     """A verb whose options may stand between what it is about: ``gate show FILE --json PHASE``."""
 
     _within = False
@@ -137,7 +146,7 @@ def _run(words: Sequence[str]) -> int:
 
 def parser_of(words: Sequence[str]) -> argparse.ArgumentParser:
     """What reads a command line; it knows the options of the one verb that is asked for."""
-    parser = argparse.ArgumentParser(
+    parser = _Words(
         prog="benchfleet",
         description="Run a matrix of LLM benchmarks, and never a cell twice.",
         epilog=_ENDINGS,

@@ -11,9 +11,13 @@ from benchfleet.errors import UnknownName
 from benchfleet.ledger.base import DEFAULT_LEASE
 
 _NAME_MAX = 63  # bytes of an identifier in PostgreSQL
-_SECRETS = ("password", "sslpassword", "oauth_client_secret")  # options of libpq
+_NO_SECRET = ("passfile",)  # of the options whose names speak of a password or secret
+_LIBPQ = re.compile(r"\s*(host|hostaddr|port|dbname|user|password|service)\s*=")  # its other form
 _PASSWORD = re.compile(r"(//[^:@/?]*):(.*)@")  # to the last @: it may be spelt wrongly
 _OPTION = re.compile(r"(?<=[?&])([^=&]+)=([^&]*)&?")
+_WORD = re.compile(
+    r"""\b(\w*(?:pass(?!file)|secret)\w*\s*=\s*)('(?:[^'\\]|\\.)*'|[^\s'&]+)""", re.I
+)
 _QUOTED = re.compile(r"""(["'])(.+?)\1""")
 
 
@@ -29,8 +33,14 @@ def schema_of(campaign: str) -> str:
 
 def shown_url(url: str) -> str:
     """The URL as people may see it: without a password."""
-    without = _PASSWORD.sub(r"\1@", url)
-    return _OPTION.sub(lambda one: "" if _secret(one) else one[0], without).rstrip("?&")
+    return hidden(url).rstrip("?&")
+
+
+def hidden(said: str) -> str:
+    """The same with no password of an address in it."""
+    without = _PASSWORD.sub(r"\1@", said)
+    without = _OPTION.sub(lambda one: "" if _secret(one) else one[0], without)
+    return _WORD.sub(r"\1…", without)
 
 
 def without_secrets(said: str, url: str) -> str:
@@ -52,12 +62,19 @@ def misspelt_password(url: str) -> bool:
 
 
 def _secret(option: re.Match[str]) -> bool:
-    return unquote(option[1]).lower() in _SECRETS
+    name = unquote(option[1]).lower()
+    return ("pass" in name or "secret" in name) and name not in _NO_SECRET
 
 
 def split_url(url: str) -> tuple[str, str]:
     """``sqlite:///abs/ledger.db``, ``sqlite:rel.db``, a bare path, or ``postgresql://host/db`` as
-    scheme and rest. Raises UnknownName for a scheme that no ledger has."""
+    scheme and rest. Raises UnknownName for a scheme that no ledger has, and for what libpq takes
+    beside URLs."""
+    if _LIBPQ.match(url):
+        raise UnknownName(
+            f"a ledger's address is a URL, not {hidden(url)!r}: write "
+            "postgresql://USER@HOST:PORT/DATABASE, and keep the password in ~/.pgpass or PGPASSWORD"
+        )
     scheme, colon, rest = url.partition(":")
     if not colon or "/" in scheme:
         return "sqlite", url

@@ -8,8 +8,8 @@ from importlib.resources import files
 import pytest
 
 from benchfleet import registry
-from benchfleet.errors import MissingExtra
-from benchfleet.ledger.addresses import schema_of, shown_url
+from benchfleet.errors import MissingExtra, UnknownName
+from benchfleet.ledger.addresses import schema_of, shown_url, split_url
 from benchfleet.ledger.copying import TABLES
 from benchfleet.ledger.sql import migrations, read_statements
 
@@ -70,11 +70,21 @@ def test_campaigns_whose_names_are_alike_have_different_schemas() -> None:
         ("postgresql://db/lab?sslpassword=secret&sslkey=k", "postgresql://db/lab?sslkey=k"),
         ("postgresql://db/lab?pass%77ord=secret", "postgresql://db/lab"),
         ("postgresql://db/lab?oauth_client_secret=secret", "postgresql://db/lab"),
+        ("postgresql://db/lab?passwd=secret&user=me", "postgresql://db/lab?user=me"),
+        ("postgresql://db/lab?passfile=p", "postgresql://db/lab?passfile=p"),
+        ("postgres:host=db password=secret", "postgres:host=db password=…"),
         ("postgresql://me@[::1]:5432/lab", "postgresql://me@[::1]:5432/lab"),
     ],
 )
 def test_a_url_is_shown_without_its_password(url: str, shown: str) -> None:
     assert shown_url(url) == shown
+
+
+@pytest.mark.parametrize("password", ["secret", "'se cret'", r"'it\'s se cret'"])
+def test_what_libpq_takes_beside_a_url_is_no_name_of_a_file(password: str) -> None:
+    with pytest.raises(UnknownName, match="write postgresql://") as refused:
+        split_url(f"host=db user=me password={password} dbname=lab")
+    assert "cret" not in str(refused.value)
 
 
 def test_a_ledger_whose_driver_is_lacking_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
