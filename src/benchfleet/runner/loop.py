@@ -198,17 +198,20 @@ class Runner:
     def _unfinished(self) -> bool:
         """Whether a cell is left that this runner could still see to its end."""
         states: Sequence[State] = ["pending", "running"]
+        held = None
         try:
-            waiting = self._ledger.cells(states=states, among=self._devices.able)
-            record = next(iter(waiting), None)
+            for record in self._ledger.cells(states=states, among=self._devices.able):
+                if record.state == "pending":
+                    return True
+                held = held or record
         except LedgerAway:
             return True
-        if record is not None and record.runner not in ("", self._runner, self._waits_for):
-            self._waits_for = record.runner
+        if held is not None and held.runner not in ("", self._runner, self._waits_for):
+            self._waits_for = held.runner
             self._course.count()
-            told = f"runner {record.runner[:8]} holds it; were it dead, its lease runs out soon"
-            self._course.say("waiting", cell=record.path, message=told)
-        return record is not None
+            told = f"runner {held.runner[:8]} holds it; were it dead, its lease runs out soon"
+            self._course.say("waiting", cell=held.path, message=told)
+        return held is not None
 
     def _look(self) -> None:
         """See to what nobody tells: leases that ran out, back-offs over, cells too slow."""

@@ -223,6 +223,16 @@ def test_what_others_give_back_is_claimed_when_the_ledger_tells_of_it(
     assert end.seconds == pytest.approx(10 + begun)
 
 
+def test_nobody_is_said_to_be_waited_for_while_other_cells_are_free(stage: Stage) -> None:
+    stage.ledger.enroll(cells(3))
+    (held,) = stage.ledger.claim(RunnerId("other"), Offer(), 1)
+    stage.run(cells(3))
+    (waits,) = stage.said("waiting")
+    assert waits.cell == held.path
+    ended = [notice.kind for notice in stage.notices if notice.kind in ("cell_done", "waiting")]
+    assert ended == ["cell_done", "cell_done", "waiting", "cell_done"]
+
+
 def test_cells_held_by_another_runner_are_waited_for_and_taken_when_it_dies(stage: Stage) -> None:
     stage.ledger.enroll(cells(1))
     stage.ledger.claim(RunnerId("other"), Offer(), 1)
