@@ -109,6 +109,12 @@ def test_what_cannot_be_worked_on_is_said(
     assert not (user.folder / "none.db").exists()
 
 
+def test_a_ledger_without_cells_has_none_and_no_state_to_tell(user: User) -> None:
+    user.write(MOCK)
+    user.run("ledger", "init", "study.yaml", *LEDGER)
+    assert user.run("status", *LEDGER).stdout == "study: 0 cells\n"
+
+
 def test_a_worker_becomes_a_service_of_systemd(enrolled: User) -> None:
     told = enrolled.json("service", "--worker", *LEDGER, *CPU, "--forever", "--models", "m*")
     assert told["name"] == "benchfleet-study.service"

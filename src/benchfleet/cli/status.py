@@ -64,7 +64,8 @@ def main(arguments: argparse.Namespace) -> int:
         print(json.dumps(told, indent=2))
         return 0
     shown = [f"{counts[state]} {state}" for state in STATES if counts[state]]
-    print(printable(f"{bench.campaign.name}: {counted(len(cells), 'cell')} · {' · '.join(shown)}"))
+    shown.insert(0, counted(len(cells), "cell"))
+    print(printable(f"{bench.campaign.name}: {' · '.join(shown)}"))
     for line in (*phased.lines(phases), *placed.lines(kept, found.notes)):
         print(printable(line))
     if took := in_all(used):
