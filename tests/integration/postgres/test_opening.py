@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import pytest
 
 from benchfleet.domain.resource import Offer
-from benchfleet.errors import LedgerError, LedgerTooNew
+from benchfleet.errors import LedgerError, LedgerTooNew, LedgerUnreachable
 from benchfleet.testing import sample_cell
 from postgres import Postgres
 
@@ -55,3 +56,24 @@ def test_a_ledger_whose_tables_are_gone_is_named(
     postgres.sql(f"drop table {ledger.schema}.cell cascade")
     with pytest.raises(LedgerError, match=r"is not whole: .*benchfleet ledger check"):
         ledger.claim(ME, Offer())
+
+
+@pytest.mark.parametrize(
+    ("where", "way_out"),
+    [
+        ({"database": "nobodys"}, 'database "nobodys" does not exist; make it on the server, or'),
+        (
+            {"user": "nobody"},
+            'role "nobody" does not exist; make it on the server, or mend its name',
+        ),
+        ({"port": "1x"}, 'value "1x" for connection option "port"; mend the address'),
+        ({"user": "secretive"}, "password for it into ~/.pgpass"),
+    ],
+)
+def test_what_cannot_be_reached_is_told_with_its_own_way_out(
+    postgres: Postgres, where: dict[str, Any], way_out: str
+) -> None:
+    from benchfleet.ledger.postgres.ledger import PostgresLedger
+
+    with pytest.raises(LedgerUnreachable, match=re.escape(way_out)):
+        PostgresLedger(postgres.url(**where), campaign="study")

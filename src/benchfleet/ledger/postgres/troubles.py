@@ -30,6 +30,19 @@ _AGAIN = (  # what passes by itself; classes 08 and 57P are told of by broken co
 _NOT_THERE = ("Is the server running", "closed the connection", "Connection reset by peer")
 _STANDBY = ("session is read-only", "server is in hot standby mode")  # target_session_attrs
 _CROWDED = ("too many c", "connection slots are reserved")  # clients, or connections for a role
+_WAYS_OUT = (  # the first that fits what is said of a connection
+    (
+        _CROWDED,
+        "let more connect to it (max_connections): each runner needs three to six connections",
+    ),
+    (("password",), "put the right password for it into ~/.pgpass or PGPASSWORD"),
+    (("does not exist",), "make it on the server, or mend its name in the address"),
+    (("resolve host", "translate host name", "invalid integer"), "mend the address"),
+    (
+        ("no pg_hba.conf entry",),
+        "have the server let us in: a line in its pg_hba.conf says who may",
+    ),
+)
 _COMING = (
     *("is starting up", "is shutting down", "in recovery mode", "not yet accepting"),
     "terminating connection",
@@ -86,11 +99,8 @@ def plain(error: psycopg.Error, url: str, shown: str, schema: str) -> LedgerErro
     if error.sqlstate is not None and not passes(error):
         return LedgerUnreachable(f"the ledger {shown} refuses what it is asked: {what}")
     kind = LedgerAway if passes(error) else LedgerUnreachable
-    do = "see that its server is well and that we may connect"
-    if any(words in what for words in _CROWDED):
-        do = "let more connect to it (max_connections): each runner needs three to six connections"
-    elif "password" in what:
-        do = "put the right password for it into ~/.pgpass or PGPASSWORD"
+    ways = (do for words, do in _WAYS_OUT if any(word in what for word in words))
+    do = next(ways, "see that its server is well and that we may connect")
     return kind(f"the ledger {shown} cannot be reached: {what}; {do}")
 
 
