@@ -12,7 +12,9 @@ from benchfleet.ledger.base import DEFAULT_LEASE
 
 _NAME_MAX = 63  # bytes of an identifier in PostgreSQL
 _NO_SECRET = ("passfile",)  # of the options whose names speak of a password or secret
-_LIBPQ = re.compile(r"\s*(host|hostaddr|port|dbname|user|password|service)\s*=")  # its other form
+_NO_URL = re.compile(  # libpq's other form, and a URL that lacks a part of its ://
+    r"\s*(host|hostaddr|port|dbname|user|password|service)\s*=|postgres(ql)?(?!://)(:|//)"
+)
 _PASSWORD = re.compile(r"(//[^:@/?]*):(.*)@")  # to the last @: it may be spelt wrongly
 _OPTION = re.compile(r"(?<=[?&])([^=&]+)=([^&]*)&?")
 _WORD = re.compile(
@@ -68,11 +70,11 @@ def _secret(option: re.Match[str]) -> bool:
 
 def split_url(url: str) -> tuple[str, str]:
     """``sqlite:///abs/ledger.db``, ``sqlite:rel.db``, a bare path, or ``postgresql://host/db`` as
-    scheme and rest. Raises UnknownName for a scheme that no ledger has, and for what libpq takes
-    beside URLs."""
-    if _LIBPQ.match(url):
+    scheme and rest. Raises UnknownName for a scheme that no ledger has, and for an address
+    of PostgreSQL that is no URL."""
+    if _NO_URL.match(url):
         raise UnknownName(
-            f"a ledger's address is a URL, not {hidden(url)!r}: write "
+            "the address of a ledger on PostgreSQL is a URL, and this is none: write "
             "postgresql://USER@HOST:PORT/DATABASE, and keep the password in ~/.pgpass or PGPASSWORD"
         )
     scheme, colon, rest = url.partition(":")

@@ -80,11 +80,25 @@ def test_a_url_is_shown_without_its_password(url: str, shown: str) -> None:
     assert shown_url(url) == shown
 
 
-@pytest.mark.parametrize("password", ["secret", "'se cret'", r"'it\'s se cret'"])
-def test_what_libpq_takes_beside_a_url_is_no_name_of_a_file(password: str) -> None:
+@pytest.mark.parametrize(
+    "address",
+    [
+        "host=db user=me password=secret dbname=lab",
+        "postgres:host=db password=secret",
+        "postgresql:me:secret@db/lab",
+        "postgresql:/me:secret@db/lab",
+        "postgresql//me:secret@db/lab",
+    ],
+)
+def test_an_address_that_is_no_url_is_no_name_of_a_file(address: str) -> None:
     with pytest.raises(UnknownName, match="write postgresql://") as refused:
-        split_url(f"host=db user=me password={password} dbname=lab")
-    assert "cret" not in str(refused.value)
+        split_url(address)
+    assert "secret" not in str(refused.value)
+
+
+@pytest.mark.parametrize("path", ["postgres.db", "postgresql/ledger.db", "C=1/host=x.db"])
+def test_a_file_may_be_called_like_a_server(path: str) -> None:
+    assert split_url(path) == ("sqlite", path)
 
 
 def test_a_ledger_whose_driver_is_lacking_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
