@@ -49,11 +49,11 @@ class Share:
     def __init__(self, connections: Connections, clock: Clock | None) -> None:
         self._connections, self._clock = connections, clock
         self._cells: Sequence[int] = []
-        self._others: set[int] = set()  # those of others' shares
+        self._others: set[int] = set()  # those among them that are of others' shares
         self._of: tuple[object, ...] = ()  # what it is the share of
         self._until = self._claimed = 0.0  # on the monotonic clock
         self._since = 0.0  # seconds between the last two claims
-        self._seen: dict[str, float] = {}  # runners, and when they were at work
+        self._seen: dict[str, float] = {}  # runners, and when they were last seen at work
         self.runners = 0  # of those; 0 before it is known
         self._event: int | None = None  # what ended after it is news
 
@@ -65,7 +65,8 @@ class Share:
     def next(self, asked: Asked) -> Sequence[int]:
         """What is left of the share, the best first; none where there is no hurry.
 
-        What could not be taken for now stays, until it is known to have begun."""
+        What could not be taken for now stays, until it is known to have begun.
+        """
         offer, chosen = asked.offer, asked.chosen
         of = (chosen, chosen.version, offer.gpus, offer.vram, dict(offer.models), offer.others)
         self._cells = [*filter(chosen.waits, self._cells)]
