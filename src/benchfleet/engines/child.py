@@ -17,6 +17,8 @@ from benchfleet.engines.frames import Decoder
 from benchfleet.engines.marks import Mark, Marks
 from benchfleet.engines.processes import end_tree
 
+_LAST = 1.0  # seconds for a supervisor that has closed all to be gone
+
 
 class Child:
     """A child process whose streams are a slot's channel, and which ends as the slot ends.
@@ -143,6 +145,9 @@ class Child:
     def bury(self) -> int:
         """Wait for it, let go of the channel and of an empty log; its exit code."""
         self._add(self.printing_to, self.marks.rest())
+        if self.alone and not self.far:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.process.wait(_LAST)
         if not self.alone or self.process.poll() is None:
             self.end_by_force()  # it looks for what is left in all processes there are
         code = self.process.wait()

@@ -20,6 +20,7 @@ from benchfleet.engines.base import (
     SlotLost,
     SlotReady,
 )
+from benchfleet.engines.child import Child
 from benchfleet.engines.local import LocalEngine
 from benchfleet.engines.processes import end_tree
 from benchfleet.testing.engine_bench import slot_id
@@ -90,6 +91,20 @@ def test_slots_end_with_their_owner_however_it_ends(tmp_path: Path, number: int)
         owner.send_signal(number)
         owner.wait()
     assert all(gone(pid) for pid in slots)
+
+
+def test_a_supervisor_that_said_its_last_is_given_a_moment_to_be_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked_for: list[str] = []
+    monkeypatch.setattr(
+        "benchfleet.engines.child.end_tree", lambda _, slot: looked_for.append(slot)
+    )
+    slow = "import os, time; os.closerange(0, 3); time.sleep(0.3)"
+    child = Child(slot_id("slow"), [sys.executable, "-c", slow], log=tmp_path / "log", key="")
+    child.alone = True
+    assert child.bury() == 0
+    assert looked_for == []
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs a subreaper")
