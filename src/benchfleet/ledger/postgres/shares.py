@@ -125,14 +125,12 @@ class Share:
             return _turned(own, crc32(asked.runner.encode()) % len(own) if new else 0)
         keys = [*islice(ordered(), self.ahead(asked.limit))]
         alike = _alike(keys, best)
-        self._others.update(alike)
-        self._others.difference_update(own)
-        others = [one for one in alike if one in self._others]
-        then = (
-            _alike(islice(ordered(part), len(own), most), key) for key in keys[len(alike) :][:1]
-        )
-        turned = _turned(others, len(others) * part.number // part.parts)
-        return [*own, *turned, *next(then, [])]
+        others = [one for one in alike if one not in own]
+        self._others.update(others)
+        share = [*own, *_turned(others, len(others) * part.number // part.parts)]
+        if len(alike) < len(keys):
+            share += _alike(islice(ordered(part), len(own), most), keys[len(alike)])
+        return share
 
 
 def _alike(keys: Iterable[Key], best: Key) -> list[int]:
