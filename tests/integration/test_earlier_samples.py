@@ -27,7 +27,7 @@ def test_the_attempt_that_got_furthest_counts(tmp_path: Path) -> None:
 def test_of_attempts_that_got_as_far_the_last_counts(tmp_path: Path) -> None:
     for name in ("10-12", "9-9", "2-2", "10-3", "rescored-1", "10-12.1"):
         attempt(tmp_path, name, 0, 1)
-    assert of(tmp_path) == {"10-12"}
+    assert of(tmp_path) == {"10-12.1"}
 
 
 def test_what_is_kept_for_the_next_attempt_alone_is_no_progress(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@
       execution_summary.json  <hostname>_summary.json  report.md  report.html  ledger.db
       slots.txt                                              orders to a run; gone once taken
       <model>/<config>/<benchmark>[_<subset>][/r<repeat>]/   published: complete by construction
-      .attempts/<fingerprint>/<attempt>-<token>/             at work, or what a failed one left
+      .attempts/<fingerprint>/<attempt>-<token>[.<n>]/       at work, or what a failed one left
       .slots/<slot>.log                                      what a slot printed between cells
       .runners/<run>.json                                    who runs, and how that stands
       .folder                                                names this folder among hosts
@@ -112,6 +112,15 @@ class Layout:
 
     def attempt(self, lease: Lease) -> Path:
         return self.root / f".attempts/{lease.fingerprint}/{lease.attempt}-{lease.token}"
+
+    def attempts_called(self, fingerprint: str, name: str) -> list[Path]:
+        """The folders of attempts that are called ``<attempt>-<token>``, the last one first.
+        Several are, with a number behind, where a ledger was made anew or lost that one was
+        claimed."""
+        above = self.attempts_of(fingerprint)
+        found = [place for place in above.glob(f"{name}.*") if place.suffix[1:].isdecimal()]
+        found.sort(key=lambda place: int(place.suffix[1:]), reverse=True)
+        return [*found, *([above / name] if (above / name).exists() else [])]
 
     def published(self, path: str) -> Path:
         """The public folder of a cell, from the path that the ledger allotted to it. Raises

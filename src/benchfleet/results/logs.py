@@ -13,6 +13,8 @@ from benchfleet.results import layout as names
 from benchfleet.results.archive import packed_attempts
 from benchfleet.results.disk import PACKED, open_plain, taken_note, unpacked
 from benchfleet.results.layout import Layout
+from benchfleet.results.read import is_published
+from benchfleet.results.samples import age
 
 _PIECE = 2**16
 
@@ -42,9 +44,11 @@ class Log:
 def log_of(layout: Layout, record: CellRecord, name: str, *, last: bool) -> Log | None:
     """The log of the attempt that is called ``<attempt>-<token>``, the cell's last one or not;
     None where it is not here."""
-    places = [layout.attempts_of(record.fingerprint) / name / names.LOG]
+    places = [place / names.LOG for place in layout.attempts_called(record.fingerprint, name)[:1]]
     if last and record.state == "success":
-        places.append(layout.published(record.path) / names.LOG)
+        digest = record.outcome.digest if record.outcome else ""
+        first = is_published(layout, record.path, digest)  # another's attempt may be called so
+        places.insert(0 if first else 1, layout.published(record.path) / names.LOG)
     for place in places:
         for file in (place, place.with_name(f"{place.name}{PACKED}")):
             if file.is_file() and not file.is_symlink():
@@ -54,8 +58,11 @@ def log_of(layout: Layout, record: CellRecord, name: str, *, last: bool) -> Log 
         except OSError:
             continue
         return Log(file=moved) if moved.is_file() else None
-    archived = packed_attempts(layout, record.fingerprint).get(name)
-    return Log(file=archived, inside=f"{name}/{names.LOG}") if archived else None
+    archived = packed_attempts(layout, record.fingerprint)
+    if packed := [one for one in archived if one.partition(".")[0] == name]:
+        last_one = max(packed, key=lambda one: age(Path(one)))
+        return Log(file=archived[last_one], inside=f"{last_one}/{names.LOG}")
+    return None
 
 
 def lines(pieces: Iterable[bytes]) -> Iterator[str]:

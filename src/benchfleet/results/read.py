@@ -123,8 +123,13 @@ def _leaves(folder: Path, name: str) -> bool:
 
 def is_published(layout: Layout, path: str, digest: str) -> bool:
     """Whether what lies at a public path is the result with that digest of its cell.json."""
+    return has_seal(layout.published(path), digest)
+
+
+def has_seal(folder: Path, digest: str) -> bool:
+    """Whether a folder's cell.json has that digest."""
     try:
-        return digest_of(layout.published(path) / names.CELL) == digest
+        return digest_of(folder / names.CELL) == digest
     except OSError:
         return False
 

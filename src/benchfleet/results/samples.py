@@ -74,9 +74,9 @@ def _furthest(folder: Path) -> tuple[Path | None, dict[int, dict[str, Any]]]:
 
 
 def age(attempt: Path) -> tuple[int, ...]:
-    """By which the folders of attempts, ``<attempt>-<token>``, are in their order; others, such as
-    what was moved aside, go before them."""
-    parts = attempt.name.split("-")
+    """By which the folders of attempts, ``<attempt>-<token>[.<n>]``, are in their order; others go
+    before them."""
+    parts = attempt.name.replace(".", "-").split("-")
     return tuple(map(int, parts)) if all(part.isdecimal() for part in parts) else ()
 
 

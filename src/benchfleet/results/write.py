@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import re
 import shutil
 from collections.abc import Callable, Mapping, Sequence
@@ -69,14 +68,10 @@ class AttemptFolder:
     """One attempt's files while it runs. Written by the runner alone."""
 
     def __init__(self, folder: Path, *, make: MakeFolders = make_folders) -> None:
-        self.folder = folder
+        """Where the place is taken it gets one beside it."""
         self._changed = make(folder.parent)  # folders with a new name in them, to be synced
         self.first = bool(self._changed)  # no other attempt left anything beside it
-        try:
-            folder.mkdir()
-        except FileExistsError:  # of a ledger that is gone: the tokens of a rebuilt one begin anew
-            _move_aside(folder)
-            folder.mkdir()
+        self.folder = folder = _made(folder)
         self._changed.append(folder.parent)
         self.log = folder / names.LOG
         self._samples: FileIO | None = None  # once there is one to be kept
@@ -282,11 +277,19 @@ def seal_all(some: Sequence[Sealing]) -> Sequence[Sealed | Exception]:
     return [one if isinstance(one, Exception) else next(sealed) for one in drafts]
 
 
-def _move_aside(folder: Path) -> None:
-    number = 1
-    while (aside := folder.with_name(f"{folder.name}.{number}")).exists():
-        number += 1
-    os.rename(folder, aside)
+def _made(folder: Path) -> Path:
+    """The folder, or one beside it where another attempt of that name has it: of a ledger that is
+    gone, since the tokens of a rebuilt one begin anew, or of a runner whose claim its server lost.
+    That one may be at work there yet."""
+    place, number = folder, 0
+    while True:
+        try:
+            place.mkdir()
+        except FileExistsError:
+            number += 1
+            place = folder.with_name(f"{folder.name}.{number}")
+        else:
+            return place
 
 
 def _write(file: Path, text: str) -> None:

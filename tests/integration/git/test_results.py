@@ -78,6 +78,19 @@ def test_a_result_comes_out_of_the_repository_as_it_was_sealed(
     assert (short["hostname"], short["load_time_s"], short["result"]) == ("lab2", 1.5, place)
 
 
+def test_of_several_attempts_of_one_name_the_one_that_was_finished_is_carried(
+    objects: Objects, layout: Layout, tmp_path: Path
+) -> None:
+    """Such as one of a ledger before this one, and one that sealed something else since."""
+    AttemptFolder(layout.attempt(LEASE)).close()
+    outcome = sealed(layout, big=b"more")
+    sealed(layout)
+    tree = carried(objects, layout, outcome)
+    assert (
+        take_out(objects, tree, place_of("my study", PATH), tmp_path / "out", outcome.digest) == []
+    )
+
+
 def test_a_large_file_stays_on_its_host_and_is_named(
     objects: Objects, layout: Layout, tmp_path: Path
 ) -> None:

@@ -204,6 +204,21 @@ def test_an_attempt_never_goes_on_in_a_folder_of_another_one(layout: Layout) -> 
     assert beside == ["1-1", "1-1.1", "1-1.2"]
 
 
+def test_two_attempts_of_one_name_spoil_nothing_of_each_other(layout: Layout) -> None:
+    """As after a server lost a claim: both are at work."""
+    first, second = (AttemptFolder(layout.attempt(LEASE)) for _ in range(2))
+    for folder, answer in ((first, "first"), (second, "second")):
+        folder.record(line(0, answer))
+        folder.append("raw.bin", answer.encode())
+    first.fail(BROKEN)
+    second.seal(CELL, CELL.id, verdict(1.0))
+    assert (second.folder / "raw.bin").read_bytes() == b"second"
+    assert not (second.folder / "failure.json").exists()
+    assert layout.attempts_called(CELL.fingerprint, "1-1") == [second.folder, first.folder]
+    first.discard()
+    assert second.folder.is_dir()
+
+
 def test_leftovers_that_cannot_be_removed_are_no_harm(ordinary_user: OrdinaryUser) -> None:
     outer = Path(tempfile.mkdtemp())
     outer.chmod(0o777)

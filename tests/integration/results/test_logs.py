@@ -7,11 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from benchfleet.domain.attempt import Outcome
+from benchfleet.ledger.memory import MemoryLedger
 from benchfleet.results.logs import Tail, lines, log_of
+from benchfleet.results.write import AttemptFolder
 from benchfleet.testing import sample_cell
 from study import Study
 
-from .attics import LONG, attic, grow_log, items, succeeded_late
+from .attics import FAILURE, LONG, attic, failed, grow_log, items, succeeded_late
 
 
 def text(study: Study, number: int, name: str, *, last: bool) -> str | None:
@@ -41,6 +44,28 @@ def test_the_log_of_an_earlier_attempt_is_found_where_it_is(
             attic(study).pack(item, tmp_path / "cold" if act == "move" else None)
     told = text(study, 3, "1-1", last=False)
     assert told == (None if act == "delete" else LONG.decode().rstrip("\n"))
+
+
+@pytest.mark.parametrize("act", ["leave", "pack"])
+def test_of_several_attempts_of_one_name_the_last_one_s_log_is_meant(
+    study: Study, act: str
+) -> None:
+    """They are called so in a ledger that was made anew after the first."""
+    failed(study, 3, 1, state="failed")
+    for count in range(2):
+        study.ledger = MemoryLedger()
+        claim = study.claim(sample_cell(3))
+        log = AttemptFolder(study.layout.attempt(claim.lease))
+        log.log.write_text(f"{count} said\n")
+        log.fail(FAILURE)
+    outcome = Outcome(state="failed", failure=FAILURE)
+    study.ledger.finish(claim.lease, outcome)
+    for item in items(study, "attempts") if act != "leave" else ():
+        attic(study).pack(item, None)
+    assert text(study, 3, "1-1", last=True) == "1 said"
+    study.ledger = MemoryLedger()
+    grow_log(study, 3)
+    assert text(study, 3, "1-1", last=True) == LONG.decode().rstrip("\n")
 
 
 def test_a_link_in_place_of_a_log_is_not_followed(study: Study) -> None:

@@ -28,7 +28,7 @@ from benchfleet.git.remote import Remote
 from benchfleet.results import layout as names
 from benchfleet.results.disk import read_plain
 from benchfleet.results.layout import LEFT_OUT, Layout
-from benchfleet.results.read import sealed
+from benchfleet.results.read import has_seal, sealed
 
 
 def place_of(campaign: str, path: str) -> str:
@@ -125,9 +125,7 @@ class Carrier:
         """
         if not outcome.digest:
             return None
-        folder = self._layout.attempt(lease)
-        if path and not folder.exists():
-            folder = self._layout.published(path)
+        folder = self._folder(lease, outcome.digest, path)
         try:
             content, digest = sealed(folder)
         except ResultsError as error:
@@ -143,6 +141,14 @@ class Carrier:
         return objects.with_file(
             tree, run_of(id or content["id"]), objects.blob(f"{run}\n".encode())
         )
+
+    def _folder(self, lease: Lease, digest: str, path: str) -> Path:
+        """Where what was finished lies, or ought to."""
+        plain = self._layout.attempt(lease)
+        called = self._layout.attempts_called(lease.fingerprint, plain.name)
+        if not called:
+            return self._layout.published(path) if path else plain
+        return next((place for place in called if has_seal(place, digest)), called[0])
 
 
 def summary(content: Mapping[str, Any], outcome: Outcome, campaign: str) -> dict[str, Any]:
