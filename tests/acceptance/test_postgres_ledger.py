@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import signal
 import time
@@ -56,6 +57,31 @@ def test_every_verb_works_through_it_and_never_shows_the_password(user: User, ur
     for file in user.folder.rglob("*"):
         assert not file.is_file() or PASSWORD.encode() not in file.read_bytes()
     assert not list(user.folder.rglob("ledger.db"))
+
+
+def test_no_script_of_a_user_is_told_its_password(
+    user: User, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PGPASSWORD", PASSWORD)
+    user.write(
+        "import json, os, sys\n"
+        "def told(adapter=None):\n"
+        "    return {'accuracy': 0.5, 'told': 'PGPASSWORD' in os.environ}\n"
+        "if __name__ == '__main__':\n"
+        "    json.dump(told(), open(sys.argv[1], 'w'))\n",
+        "told.py",
+    )
+    script = '{name: script, argv: [python, told.py, "{result}"]}'
+    user.write(
+        MOCK.replace(
+            "mock_benchmark",
+            f"{{command: {script}}}, {{python: {{name: function, call: 'told:told'}}}}",
+        )
+    )
+    at = ("study.yaml", "--ledger", url.replace(f":{PASSWORD}", ""))
+    user.run("run", *at, "--cpu-slots", "1")
+    found = [json.loads(content)["reported"]["told"] for content in user.published().values()]
+    assert found == [False] * 4
 
 
 def test_plans_and_gates_are_kept_in_it(user: User, url: str) -> None:

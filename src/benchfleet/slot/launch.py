@@ -52,6 +52,8 @@ _THREADS = (
     "VECLIB_MAXIMUM_THREADS",
     "RAYON_NUM_THREADS",
 )
+_MISLEADING = ("LOCAL_RANK", "RANK", "WORLD_SIZE")  # a launcher's leftovers
+_SECRET = ("PGPASSWORD",)  # the ledger's: no slot speaks to it, and much prints its environment
 
 
 def main() -> None:
@@ -122,7 +124,7 @@ def slot_environment(inherited: dict, order: dict) -> dict:  # type: ignore[type
     environment["BENCHFLEET_SLOT"] = order["slot"]
     environment["BENCHFLEET_OWNER"] = order.get("owner", "")
     environment["BENCHFLEET_TELLS_ROOM"] = "1" if order.get("tells_room") else ""
-    for name in ("LOCAL_RANK", "RANK", "WORLD_SIZE"):  # a launcher's leftovers mislead libraries
+    for name in (*_MISLEADING, *_SECRET):
         environment.pop(name, None)
     return environment
 

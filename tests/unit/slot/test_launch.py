@@ -32,3 +32,9 @@ def test_the_users_own_python_path_stays_as_it_is() -> None:
     environment = slot_environment({"PYTHONPATH": "/mine"}, {**ORDER, "package": "/benchfleet"})
     assert environment["PYTHONPATH"] == "/mine"
     assert "PYTHONPATH" not in slot_environment({}, {**ORDER, "package": "/benchfleet"})
+
+
+def test_the_password_of_the_ledger_is_kept_from_slots() -> None:
+    environment = slot_environment({"PGPASSWORD": "hush", "PGPASSFILE": "/home/u/.pgpass"}, ORDER)
+    assert "PGPASSWORD" not in environment
+    assert environment["PGPASSFILE"] == "/home/u/.pgpass"
