@@ -12,6 +12,7 @@ from collections.abc import Callable
 import pytest
 
 import campaign_s1
+from benchfleet.ledger.postgres.rights import to_look
 from benchfleet.machines.probe import report
 from capabilities import LAPTOP, reported
 from postgres import Postgres
@@ -254,3 +255,23 @@ def test_an_empty_ledger_is_made_with_the_rights_of_others_said(user: User, url:
     assert 'grant usage on schema "benchfleet_study" to ROLE;\n' in said
     assert "is made" in said
     assert "was there" in user.run("ledger", "init", "study.yaml", "--ledger", url).stdout
+
+
+def test_a_role_that_may_only_look_moves_no_result(
+    user: User, url: str, postgres: Postgres
+) -> None:
+    user.write(MOCK)
+    user.run("run", "study.yaml", "--ledger", url, "--cpu-slots", "1")
+    database, role = url.rpartition("/")[2], f"looks_{uuid.uuid4().hex[:8]}"
+    postgres.sql(f"create role {role} login; {to_look('study', role)}", database=database)
+    damaged = user.results / "m1/dense/mock_benchmark" / "metrics.json"
+    damaged.write_text("{}")
+    before = user.published()
+    at = ("study.yaml", "--ledger", postgres.url(user=role, database=database))
+    assert "damaged" in user.run("verify", *at, code=1).stdout
+    refused = user.run("verify", *at, "--repair", "--yes", code=3).stderr
+    assert "does not let us: permission denied" in refused
+    assert user.published() == before
+    at = ("study.yaml", "--ledger", url)
+    done = user.json("verify", *at, "--repair", "--yes", code=1)
+    assert [one["act"] for one in done["repaired"]] == ["kept as evidence", "pending again"]

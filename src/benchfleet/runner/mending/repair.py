@@ -57,11 +57,14 @@ class Repaired:
 def repair(
     ledger: Ledger, layout: Layout, findings: Collection[Finding], *, moment: str
 ) -> Iterator[Repaired]:
-    """Put right what can be; `moment` names the folder of the evidence."""
+    """Put right what can be; `moment` names the folder of the evidence. A ledger that takes no
+    word from us says so before anything is moved."""
+    wrong = [one for one in findings if one.kind in REPAIRED and one.spoils]
+    if wrong:
+        ledger.record(Event(kind="repair_began", data={"moment": moment}))
     for finding in findings:
         if finding.kind in ("extra", "unfinished"):
             yield from _tidy(layout, finding, moment)
-    wrong = [one for one in findings if one.kind in REPAIRED and one.spoils]
     reasons = {finding.fingerprint: finding for finding in wrong}
     moved: dict[str, Path] = {}  # by fingerprint of the place
     damaged: set[Path] = set()
