@@ -74,6 +74,14 @@ class Bench:
         with closing(ledger):
             return list(ledger.cells(among={cell.fingerprint for cell in cells}))
 
+    def is_begun(self) -> bool:
+        """Whether there is a ledger of it."""
+        ledger = self.existing_ledger()
+        if ledger is None:
+            return False
+        ledger.close()
+        return True
+
     def bills(self) -> dict[str, Bill]:
         """What the attempts of each cell used up, by fingerprint."""
         ledger = self.existing_ledger()

@@ -13,6 +13,9 @@ from pathlib import Path
 import psutil
 import pytest
 
+from postgres import Postgres
+from repositories import make_bare
+
 from .conftest import COMMAND, MOCK, User, samples_kept, until
 from .test_interruptions import SLOW, let_leases_run_out
 
@@ -94,6 +97,23 @@ def test_results_with_a_ledger_of_their_own_are_brought_to_another_with_its_hist
     for file in finished.results.glob("ledger.db*"):
         file.unlink()
     assert "ledger copy" not in finished.run(*asked, code=3).stderr
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql", "git", "results"])
+def test_a_ledger_that_was_named_and_is_not_there_is_said_whatever_it_is(
+    user: User, postgres: Postgres, kind: str
+) -> None:
+    """Nothing that is shown says whether cells wait, or another place was meant."""
+    user.write(MOCK.replace("campaign: study", "campaign: never-begun"))
+    git = f"git+file://{make_bare(user.folder / 'lab.git')}"
+    named = {"sqlite": "other.db", "postgresql": postgres.url(), "git": git}.get(kind, "")
+    at = ["--ledger", named] if named else ["--results", "elsewhere"]
+    for verb in ("status", "failures", "report", "retry", "verify"):
+        told = user.run(verb, "study.yaml", *at, code=verb == "verify")
+        assert "has no ledger of 'never-begun': nothing was run there yet" in told.stderr
+        assert told.stderr.count("\n") == 1
+    assert user.json("status", "study.yaml", *at)["pending"] == 2
+    assert user.run("status", "study.yaml").stderr == ""
 
 
 def test_rebuilding_leaves_out_what_was_changed(finished: User) -> None:

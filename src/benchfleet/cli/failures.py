@@ -9,7 +9,7 @@ from contextlib import closing
 from typing import Any
 
 from benchfleet.bench import Bench
-from benchfleet.cli import options, selection
+from benchfleet.cli import options, selection, unbegun
 from benchfleet.cli.words import printable
 from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.words import counted
@@ -28,7 +28,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def main(arguments: argparse.Namespace) -> int:
     """Show the failures by stage, kind and message, with every attempt of one cell each."""
     bench, cells = options.opened(arguments)
-    found = bench.records(cells)
+    found = unbegun.records_of(arguments, bench, cells)
     selection.check(arguments, bench, found)
     records = selection.selected(arguments, found)
     groups = grouped_failures(records)

@@ -12,6 +12,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from benchfleet.bench import Bench
+from benchfleet.cli import unbegun
 from benchfleet.cli.words import moment, printable
 from benchfleet.domain.attempt import CellRecord, Lease
 from benchfleet.domain.slots import BEGAN
@@ -60,10 +61,7 @@ def ledger_of(bench: Bench) -> Ledger:
     """The campaign's ledger. Raises LedgerAbsent where there is none yet."""
     ledger = bench.existing_ledger()
     if ledger is None:
-        raise LedgerAbsent(
-            f"{bench.shown_ledger} has no ledger of {bench.campaign.name!r}: nothing was run there "
-            "yet; was it elsewhere, name that ledger by --ledger, or its results by --results"
-        )
+        raise LedgerAbsent(unbegun.words(bench))
     return ledger
 
 

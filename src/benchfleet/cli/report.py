@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from benchfleet.bench import Bench
-from benchfleet.cli import options
+from benchfleet.cli import options, unbegun
 from benchfleet.cli.ending import compared, show
 from benchfleet.cli.words import printable, shown_path
 from benchfleet.errors import BenchfleetError, ResultsError
@@ -43,7 +43,8 @@ def main(arguments: argparse.Namespace) -> int:
     drawn = _format(arguments)
     bench, cells = options.opened(arguments)
     output = arguments.output or (_page(bench) if drawn == "html" else _STDOUT)
-    comparison = compared(bench, cells, bench.records(cells), arguments.baseline)
+    records = unbegun.records_of(arguments, bench, cells)
+    comparison = compared(bench, cells, records, arguments.baseline)
     if drawn == "terminal" and output == _STDOUT:
         show(comparison, bench.campaign.name)
         return 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 
-from benchfleet.cli import options, selection
+from benchfleet.cli import options, selection, unbegun
 from benchfleet.cli.words import printable
 from benchfleet.domain.event import Event
 from benchfleet.domain.words import counted
@@ -27,7 +27,7 @@ def main(arguments: argparse.Namespace) -> int:
     """Put failed, partial and cancelled cells back to pending; the next run takes them."""
     bench, cells = options.opened(arguments)
     again = []
-    records = bench.records(cells)
+    records = unbegun.records_of(arguments, bench, cells)
     selection.check(arguments, bench, records)
     ended = [record for record in records if record.state in _states(arguments)]
     ledger = bench.existing_ledger()

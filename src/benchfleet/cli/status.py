@@ -6,7 +6,7 @@ import argparse
 import json
 from collections import Counter
 
-from benchfleet.cli import holding, options, phased, placed
+from benchfleet.cli import holding, options, phased, placed, unbegun
 from benchfleet.cli.words import printable
 from benchfleet.domain.state import STATES
 from benchfleet.domain.words import counted
@@ -25,7 +25,7 @@ def main(arguments: argparse.Namespace) -> int:
     """Show how many cells are pending, running and done, who runs what, and what failed."""
     bench, cells = options.opened(arguments)
     counts: dict[str, int] = {"total": len(cells), **dict.fromkeys(STATES, 0)}
-    records = bench.records(cells)
+    records = unbegun.records_of(arguments, bench, cells)
     for record in records:
         counts[record.state] += 1
     holders = holding.holders(bench, records)

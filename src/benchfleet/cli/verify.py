@@ -11,7 +11,7 @@ from contextlib import closing
 from typing import Any
 
 from benchfleet.bench import Bench
-from benchfleet.cli import options
+from benchfleet.cli import options, unbegun
 from benchfleet.cli.verified import Verified, told, verified
 from benchfleet.cli.words import printable
 from benchfleet.domain.words import counted
@@ -63,6 +63,7 @@ def main(arguments: argparse.Namespace) -> int:
     ledger = bench.existing_ledger()
     done: list[Repaired] = []
     if ledger is None:
+        unbegun.say(arguments, bench)
         found = told(cells, [], [])
         return _show(arguments, bench, found, done)
     with closing(ledger):
