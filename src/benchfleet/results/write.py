@@ -69,10 +69,9 @@ class AttemptFolder:
 
     def __init__(self, folder: Path, *, make: MakeFolders = make_folders) -> None:
         """Where the place is taken it gets one beside it."""
-        self._changed = make(folder.parent)  # folders with a new name in them, to be synced
-        self.first = bool(self._changed)  # no other attempt left anything beside it
-        self.folder = folder = _made(folder)
-        self._changed.append(folder.parent)
+        folder, self._changed = _made(folder, make)  # with what is to be synced for it
+        self.first = len(self._changed) > 1  # no other attempt left anything beside it
+        self.folder = folder
         self.log = folder / names.LOG
         self._samples: FileIO | None = None  # once there is one to be kept
         self._held: list[bytes] = []  # what is not in the file yet
@@ -277,19 +276,21 @@ def seal_all(some: Sequence[Sealing]) -> Sequence[Sealed | Exception]:
     return [one if isinstance(one, Exception) else next(sealed) for one in drafts]
 
 
-def _made(folder: Path) -> Path:
+def _made(folder: Path, make: MakeFolders) -> tuple[Path, list[Path]]:
     """The folder, or one beside it where another attempt of that name has it: of a ledger that is
     gone, since the tokens of a rebuilt one begin anew, or of a runner whose claim its server lost.
-    That one may be at work there yet."""
-    place, number = folder, 0
+    That one may be at work there yet. Also the folders with a new name in them."""
+    place, number, changed = folder, 0, make(folder.parent)
     while True:
         try:
             place.mkdir()
         except FileExistsError:
             number += 1
             place = folder.with_name(f"{folder.name}.{number}")
+        except FileNotFoundError:  # another run found the one above empty
+            changed += make(folder.parent)
         else:
-            return place
+            return place, [*changed, place.parent]
 
 
 def _write(file: Path, text: str) -> None:

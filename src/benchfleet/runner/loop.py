@@ -17,6 +17,7 @@ from benchfleet.runner.mending.rebuild import take_in_found
 from benchfleet.runner.mending.recover import (
     publish_what_was_committed,
     remove_what_came_too_late,
+    remove_what_is_empty,
 )
 from benchfleet.runner.pace import Pace
 from benchfleet.runner.parts import Parts
@@ -151,6 +152,7 @@ class Runner:
             kind: NoticeKind = "warning" if late.problem else "published_late"
             self._course.say(kind, cell=late.path, message=late.problem)
         remove_what_came_too_late(self._ledger, self._layout)
+        remove_what_is_empty(self._layout)
 
     def _taking_in(self, done: int, of: int) -> None:
         """A hosted repository is told of so many at a push, and has some seconds between two."""

@@ -14,7 +14,7 @@ import pytest
 from benchfleet.domain.attempt import Lease
 from benchfleet.domain.failure import Failure
 from benchfleet.errors import ResultsError
-from benchfleet.results.disk import EmptyFolders
+from benchfleet.results.disk import EmptyFolders, make_folders
 from benchfleet.results.layout import Layout
 from benchfleet.results.publish import publish
 from benchfleet.results.read import (
@@ -202,6 +202,25 @@ def test_an_attempt_never_goes_on_in_a_folder_of_another_one(layout: Layout) -> 
     assert json.loads((folder.folder / "metrics.json").read_text())["overall_score"] == 0.5
     beside = sorted(other.name for other in folder.folder.parent.iterdir())
     assert beside == ["1-1", "1-1.1", "1-1.2"]
+
+
+def test_an_attempt_begins_though_another_run_removed_its_cell_s_empty_folder(
+    layout: Layout,
+) -> None:
+    other_runs = [1, 2]
+
+    def make(folder: Path) -> list[Path]:
+        made = make_folders(folder)
+        if other_runs and other_runs.pop():
+            folder.rmdir()
+        return made
+
+    layout.attempts_of(CELL.fingerprint).mkdir(parents=True)
+    folder = AttemptFolder(layout.attempt(LEASE), make=make)
+    folder.record(line(0))
+    folder.seal(CELL, CELL.id, verdict(1.0))
+    assert folder.first
+    assert not other_runs
 
 
 def test_two_attempts_of_one_name_spoil_nothing_of_each_other(layout: Layout) -> None:

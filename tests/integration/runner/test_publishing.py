@@ -40,6 +40,15 @@ def test_what_a_killed_runner_left_of_a_published_cell_is_removed_by_the_next_ru
     assert scored.is_dir()
 
 
+def test_folders_that_a_killed_runner_left_empty_are_removed_by_the_next_run(stage: Stage) -> None:
+    stage.run(cells(1))
+    empty = left_behind(stage, "")
+    kept = left_behind(stage, "../other/1-1", "log.txt").resolve()
+    stage.run(cells(1))
+    assert not empty.exists()
+    assert kept.is_dir()
+
+
 def test_attempts_of_a_cell_whose_result_is_not_at_its_place_are_kept(stage: Stage) -> None:
     stage.run(cells(1))
     (path,) = stage.states()

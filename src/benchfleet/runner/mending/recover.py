@@ -1,5 +1,5 @@
-"""Putting right what a crash left: results that wait for their rename, and attempts that came too
-late."""
+"""Putting right what a crash left: results that wait for their rename, attempts that came too late,
+and empty folders."""
 
 from __future__ import annotations
 
@@ -59,3 +59,12 @@ def remove_what_came_too_late(ledger: Ledger, layout: Layout) -> None:
         shutil.rmtree(folder, ignore_errors=True)
         with contextlib.suppress(OSError):  # others are there
             folder.parent.rmdir()
+
+
+def remove_what_is_empty(layout: Layout) -> None:
+    """Remove the folders of cells that have no attempt any more; a run that ends keeps none, and
+    one that is killed leaves those that it meant for its next cells."""
+    with contextlib.suppress(FileNotFoundError):  # nothing was run yet
+        for folder in layout.attempts.iterdir():
+            with contextlib.suppress(OSError):  # attempts are there
+                folder.rmdir()
