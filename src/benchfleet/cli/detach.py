@@ -44,6 +44,8 @@ def detach(arguments: argparse.Namespace, bench: Bench, devices: AskedDevices) -
             raise
     if code is not None:  # all that it had to say
         print(log.read_text("utf-8", "replace"), end="", file=sys.stderr if code > 1 else None)
+        if not log.with_suffix(".json").exists():  # no run that anybody would look for
+            log.unlink()
         return code
     record = records.read(log.with_suffix(".json"))
     metrics = {"metrics": record.metrics} if record and record.metrics else {}

@@ -54,6 +54,11 @@ class Record:
         return self.file.with_suffix(".jsonl")
 
     @property
+    def began(self) -> bool:
+        """Whether it came to tell how it stands."""
+        return bool(self.state)
+
+    @property
     def goes_on(self) -> bool:
         """Whether it goes on, on this machine."""
         return self.end is None and self.process.lives() is True
@@ -159,14 +164,16 @@ def write(record: Record) -> None:
 
 
 def announce(record: Record) -> None:
-    """Write a run down, and forget those that ended long ago. Raises OSError."""
+    """Write a run down, and forget those that ended long ago, or before they began. Raises
+    OSError."""
     record.file.parent.mkdir(parents=True, exist_ok=True)
     write(record)
     with contextlib.suppress(OSError):
         _notes().mkdir(parents=True, exist_ok=True)
         (_notes() / record.file.stem).write_text(str(record.file), "utf-8")
     ended = [r for r in runs_of(Layout(record.results)) if not r.goes_on]
-    for old in ended[_KEPT:]:
+    kept = [r for r in ended if r.began][:_KEPT]
+    for old in (r for r in ended if r not in kept):
         if old.process.lives() is not None:
             for suffix in (".jsonl", ".log", ".json"):
                 old.file.with_suffix(suffix).unlink(missing_ok=True)

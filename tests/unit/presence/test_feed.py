@@ -140,12 +140,27 @@ def test_old_records_go_and_those_that_go_on_or_run_elsewhere_stay(layout: Layou
         kept = replace(going, file=layout.runners / "20000101-000000.json", process=far)
         records.write(kept)
         for _ in range(13):
-            with run(layout):
-                pass
+            with run(layout) as feed:
+                feed(Notice(kind="run_started"), progress())
         files = {record.file for record in records.runs_of(layout)}
     assert {going.file, kept.file} < files
     assert len(files) == 13  # these two, ten that ended, and the latest
     assert not list(layout.runners.glob("*.draft"))
+
+
+def test_the_record_of_a_run_that_failed_before_it_began_stays_until_the_next(
+    layout: Layout,
+) -> None:
+    with run(layout) as feed:
+        feed(Notice(kind="run_started"), progress())
+        feed.ended(END)
+    for _ in range(12):
+        with pytest.raises(RuntimeError), run(layout):
+            raise RuntimeError("the ledger is gone")
+    found = records.runs_of(layout)
+    assert [record.began for record in found] == [False, True]
+    assert found[0].end == {"error": "the ledger is gone"}
+    assert len([*layout.runners.glob("*.json*")]) == 3
 
 
 def test_what_json_cannot_tell_is_left_out_and_ends_nothing(layout: Layout) -> None:
