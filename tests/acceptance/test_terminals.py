@@ -48,7 +48,7 @@ def test_a_terminal_that_draws_nothing_again_gets_a_line_for_each_event(
 def test_who_copies_a_ledger_to_a_repository_sees_how_far_it_is(finished: User) -> None:
     make_bare(finished.folder / "lab.git")
     shown = seen(finished, "ledger", "copy", "study.yaml", "--to", "git+file:lab.git")
-    told = re.findall(r"\r\x1b\[Kevents copied: (\d+) of (\d+)", shown)
+    told = re.findall(r"\r\x1b\[Kcopied: (\d+) of (\d+)", shown)
     events = int(told[0][1])
     assert told[0] == ("0", str(events))
     assert events >= 4  # each cell was claimed and finished

@@ -107,6 +107,14 @@ def test_a_copy_there_and_back_is_the_same_to_the_last_number(
         assert list(faults(ledger)) == []
 
 
+@pytest.mark.parametrize("place", ["sqlite-2", "postgres-1"])
+def test_of_a_large_copy_it_is_told_how_many_rows_went(opened: Opened, place: str) -> None:
+    source, told = opened("sqlite-1"), list[tuple[int, int]]()
+    source.enroll(sample_cell(number) for number in range(2500))
+    copy(source, opened(place), seen=lambda *one: told.append(one))
+    assert told == [(1000 * number, 0) for number in range(1, 6)]
+
+
 @pytest.fixture
 def repository(clock: FakeClock, tmp_path: Path) -> Any:
     """Opens the ledger in a repository, by the name of an installation."""

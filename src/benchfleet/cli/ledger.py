@@ -122,7 +122,7 @@ def _copy(arguments: argparse.Namespace, bench: Bench) -> int:
             print(
                 printable(f"benchfleet: {held}; end them before the copy is run"), file=sys.stderr
             )
-        with shown_as("events copied") as seen:
+        with shown_as("copied") as seen:
             ledgers = cast(SqlTables, source), cast(SqlTables, other)
             cells = copy(*ledgers, held=arguments.yes, seen=seen)
     where = target.shown_ledger

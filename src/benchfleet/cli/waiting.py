@@ -14,15 +14,17 @@ _EVERY = 0.2  # seconds; sooner nobody would see it
 
 @contextlib.contextmanager
 def shown_as(what: str) -> Iterator[Callable[[int, int], None]]:
-    """What is to be told how many are done, of how many: ``{what}: 3 of 64`` on standard error, and
-    gone when the block ends. Nothing is shown elsewhere than on a terminal."""
+    """What is to be told how many are done, of how many: ``{what}: 3 of 64`` on standard error, or
+    ``{what}: 3`` where that is not known, and gone when the block ends. Nothing is shown elsewhere
+    than on a terminal."""
     told = 0.0
 
     def tell(done: int, of: int) -> None:
         nonlocal told
         if can_redraw(sys.stderr) and (not told or time.monotonic() > told + _EVERY):
             told = time.monotonic()
-            print(f"\r\x1b[K{what}: {done} of {of}", end="", file=sys.stderr, flush=True)
+            many = f"{done} of {of}" if of else str(done)
+            print(f"\r\x1b[K{what}: {many}", end="", file=sys.stderr, flush=True)
 
     try:
         yield tell

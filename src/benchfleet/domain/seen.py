@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-Seen = Callable[[int, int], None]  # is told how many are done, of how many, as it goes on
+# Is told how many are done, of how many, as it goes on; of 0 where that is not known before.
+Seen = Callable[[int, int], None]
 
 
 def unseen(done: int, of: int) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
+from itertools import count
 from typing import Any, Protocol
 
 from benchfleet.domain.seen import Seen, unseen
@@ -21,6 +22,7 @@ TABLES = {
     "spec": ("ordinal", "spec", "terms"),
     "event": ("seq", "at", "kind", "fingerprint", "data"),
 }
+_OFTEN = 1000  # rows
 Row = Sequence[Any]
 Tables = Iterable[tuple[str, Iterable[Row]]]
 
@@ -46,14 +48,28 @@ def selecting(table: str) -> str:
 def copy(source: SqlTables, target: SqlTables, *, held: bool = False, seen: Seen = unseen) -> int:
     """Enter all of a ledger into an empty one; how many cells it has.
 
-    Leases, tokens, times and numbers stay as they are. Raises LedgerError where the target is not
+    `seen` is told of the rows as they are read, and then of what the target tells. Leases, tokens,
+    times and numbers stay as they are. Raises LedgerError where the target is not
     empty, and where runners hold cells of the source, unless `held` says that this is known.
     """
     if not held and (holds := told_of_held(source)):
         raise LedgerError(f"{holds}; end them, or say --yes")
     with source.tables() as tables:
-        target.fill(tables, seen=seen)
+        target.fill(_told(tables, seen), seen=seen)
     return sum(1 for _ in target.cells())
+
+
+def _told(tables: Tables, seen: Seen) -> Tables:
+    """The same rows; `seen` is told of every so many, of no known number."""
+    numbers = count(1)
+
+    def told(row: Row) -> Row:
+        if (number := next(numbers)) % _OFTEN == 0:
+            seen(number, 0)
+        return row
+
+    for table, rows in tables:
+        yield table, map(told, rows)
 
 
 def told_of_held(ledger: Ledger) -> str:

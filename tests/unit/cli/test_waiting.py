@@ -27,6 +27,14 @@ def test_only_a_terminal_shows_how_far_it_is_and_nothing_of_it_stays(
     assert stream.getvalue() == shown
 
 
+def test_of_how_many_is_left_out_where_nobody_knows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stderr", terminal := Terminal())
+    monkeypatch.setenv("TERM", "xterm")
+    with shown_as("copied") as seen:
+        seen(1000, 0)
+    assert terminal.getvalue() == "\r\x1b[Kcopied: 1000\r\x1b[K"
+
+
 def test_what_was_not_told_leaves_no_trace(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stderr", terminal := Terminal())
     with shown_as("results taken in"):
