@@ -31,6 +31,23 @@ class SqliteMachine(LedgerMachine):
         return self.make_ledger(Path(self.folder.name), self.clock, LEASE)
 
 
+class SqliteHandlesMachine(SqliteMachine):
+    """Two handles of one file: each is used for a while, and knows what it read before."""
+
+    def make_ledger(self, folder: Path, clock: Callable[[], float], lease: float) -> Ledger:
+        self.other = super().make_ledger(folder, clock, lease)
+        return super().make_ledger(folder, clock, lease)
+
+    def open_again(self) -> Ledger:
+        self.ledger, self.other = self.other, self.ledger
+        return self.ledger
+
+    def teardown(self) -> None:
+        if hasattr(self, "other"):
+            self.other.close()
+        super().teardown()
+
+
 class PostgresMachine(LedgerMachine):
     def make_ledger(self, folder: Path, clock: Callable[[], float], lease: float) -> Ledger:
         need_postgres()
@@ -116,6 +133,8 @@ TestMemoryMachine = MemoryMachine.TestCase
 TestMemoryMachine.settings = often(400)
 TestSqliteMachine = SqliteMachine.TestCase
 TestSqliteMachine.settings = often(200)
+TestSqliteHandlesMachine = SqliteHandlesMachine.TestCase
+TestSqliteHandlesMachine.settings = often(100)
 TestPostgresMachine = PostgresMachine.TestCase
 TestPostgresMachine.settings = often(15)
 TestGitMachine = GitMachine.TestCase

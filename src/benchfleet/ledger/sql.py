@@ -23,7 +23,7 @@ from benchfleet.domain.state import STATES, State
 from benchfleet.errors import ClaimLost
 from benchfleet.ledger.entering import SqliteEnrolment
 from benchfleet.ledger.rows import CellTexts, cell_of, record_of
-from benchfleet.ledger.sqlite.chosen_table import ChosenTable, Do, Rows
+from benchfleet.ledger.sqlite.chosen_table import ChosenTable, Do
 
 Clock = Callable[[], float]  # seconds since the epoch
 _HERE = Path(__file__).parent
@@ -85,7 +85,7 @@ class SqlLedger(ABC):
             enrolment = SqliteEnrolment(do, partial(self._each, do), self._texts, paths)
             new, changed = enrolment.enter(self._kept(cells))
             if new or changed:
-                self._append(do, "enrolled", "", {"new": new, "changed": changed})
+                self._append(do, "enrolled", "", json.dumps({"new": new, "changed": changed}))
         return new
 
     def _kept(self, cells: Iterable[Cell]) -> Iterator[Cell]:
@@ -105,27 +105,11 @@ class SqlLedger(ABC):
 
     def _claimed(self, do: Do, runner: RunnerId, offer: Offer, limit: int) -> list[Claim]:
         now = self._clock()
-        last, due, chosen_due = do("news", now=now).fetchone()
-        if due:
-            do("wake", now=now)
-        if chosen_due:
-            do("chosen_wake", now=now)
-        wanted: dict[str, Any] = {
-            "gpus": offer.gpus,
-            "vram": offer.vram,
-            "models": json.dumps(dict(offer.models)),
-            "others": offer.others,
-        }
-        which = "claimable"
-        if offer.among is not None:
-            which = "claimable_chosen"
-            wanted["choice"] = self._chosen.bring(do, offer.among, last)
-        picked = self._best(partial(do, which, **wanted), limit)
-        return [self._take(do, row, runner, now) for row in picked]
+        return [self._take(do, row, runner, now) for row in self._picked(do, offer, limit, now)]
 
-    def _best(self, claimable: Callable[..., Rows], limit: int) -> list[Any]:
-        """The cells to claim, of those that `claimable` finds up to its ``limit``."""
-        return claimable(limit=limit).fetchall()
+    @abstractmethod
+    def _picked(self, do: Do, offer: Offer, limit: int, now: float) -> Iterable[Any]:
+        """The cells to claim, each claimed before the next is asked for."""
 
     def _take(self, do: Do, row: Any, runner: RunnerId, now: float) -> Claim:
         ordinal, fingerprint, path, attempt, tries, token, spec, terms, finished = row
@@ -140,7 +124,7 @@ class SqlLedger(ABC):
             runner=runner,
             expires=now + self._lease,
         )
-        event = self._append(do, "claimed", fingerprint, _facts(lease, runner), at=now)
+        event = self._append(do, "claimed", fingerprint, _told(lease, runner), at=now)
         self._chosen.began(do, ordinal, event)
         cell = self._cell(fingerprint, spec, terms)
         after = Outcome.from_dict(json.loads(finished)["outcome"]) if finished else None
@@ -187,18 +171,18 @@ class SqlLedger(ABC):
             raise ClaimLost(
                 f"{name} holds no longer: its token is {lease.token}, the cell's is {token}"
             )
-        now, retry = self._clock(), outcome.retry_in is not None
+        now, retry = self._clock(), outcome.retry_in
         do(
             "finish",
             ordinal=ordinal,
-            state="pending" if retry else outcome.state,
-            ready=now + outcome.retry_in if outcome.retry_in else None,
-            charged=int(outcome.charged),
+            state=outcome.state if retry is None else "pending",
+            ready=now + retry if retry else None,
+            charged=outcome.charged,
             token=lease.token,
         )
-        facts = {**_facts(lease, runner), "outcome": outcome.to_dict()}
-        event = self._append(do, "finished", lease.fingerprint, facts, at=now)
-        if state == "running" and not retry:
+        told = _told(lease, runner, f', "outcome": {json.dumps(outcome.to_dict())}')
+        event = self._append(do, "finished", lease.fingerprint, told, at=now)
+        if state == "running" and retry is None:
             self._chosen.ended(event)
 
     def release(self, leases: Sequence[Lease], reason: str) -> None:
@@ -207,8 +191,8 @@ class SqlLedger(ABC):
                 cell = do("held", fingerprint=lease.fingerprint).fetchone()
                 if cell is not None and _holds(cell, lease):
                     do("release", ordinal=cell[0])
-                    facts = {**_facts(lease, cell[5]), "reason": reason}
-                    self._append(do, "released", lease.fingerprint, facts)
+                    told = _told(lease, cell[5], f', "reason": {json.dumps(reason)}')
+                    self._append(do, "released", lease.fingerprint, told)
 
     def reap(self) -> Sequence[Fingerprint]:
         with self._writing() as do:
@@ -217,7 +201,7 @@ class SqlLedger(ABC):
             for ordinal, fingerprint, attempt, token, runner in expired:
                 do("reap", ordinal=ordinal)
                 facts = {"attempt": attempt, "token": token, "runner": runner}
-                self._append(do, "reaped", fingerprint, facts, at=now)
+                self._append(do, "reaped", fingerprint, json.dumps(facts), at=now)
         return [fingerprint for _, fingerprint, *_ in expired]
 
     def cells(
@@ -246,7 +230,7 @@ class SqlLedger(ABC):
                 do("retry", fingerprint=event.fingerprint)
             elif event.kind == "cancel_asked":
                 do("cancel", fingerprint=event.fingerprint)
-            return self._append(do, event.kind, event.fingerprint, dict(event.data))
+            return self._append(do, event.kind, event.fingerprint, json.dumps(dict(event.data)))
 
     def events(
         self,
@@ -264,21 +248,23 @@ class SqlLedger(ABC):
             ]
 
     def _append(
-        self, do: Do, kind: str, fingerprint: str, data: Any, *, at: float | None = None
+        self, do: Do, kind: str, fingerprint: str, data: str, *, at: float | None = None
     ) -> int:
-        """Append an event; its number."""
+        """Append an event with its data as JSON; its number."""
         added = do(
             "add_event",
             at=self._clock() if at is None else at,
             kind=kind,
             fingerprint=fingerprint,
-            data=json.dumps(data),
+            data=data,
         )
         return added.lastrowid or 0
 
 
-def _facts(lease: Lease, runner: str) -> dict[str, Any]:
-    return {"attempt": lease.attempt, "token": lease.token, "runner": runner}
+def _told(lease: Lease, runner: str, more: str = "") -> str:
+    """What an event of an attempt tells, as JSON."""
+    who = f'"attempt": {lease.attempt}, "token": {lease.token}, "runner": {json.dumps(runner)}'
+    return f"{{{who}{more}}}"
 
 
 def _holds(cell: Any, lease: Lease) -> bool:

@@ -43,12 +43,14 @@ def test_two_statements_of_one_name_are_refused() -> None:
 
 def test_every_statement_is_used_and_every_one_used_is_there() -> None:
     package = files("benchfleet.ledger")
-    code = "".join(
-        package.joinpath(name).read_text()
-        for name in ("sql.py", "entering.py", "sqlite/ledger.py", "sqlite/chosen_table.py")
+    files_of = (
+        "sql.py",
+        "entering.py",
+        *(f"sqlite/{n}.py" for n in ("ledger", "chosen_table", "ahead")),
     )
-    called = set(re.findall(r'\b_?(?:do|each)\(\s*"(\w+)"', code))
-    called |= {"claimable", "claimable_chosen", *TEMPORARY}
+    code = "".join(package.joinpath(name).read_text() for name in files_of)
+    called = set(re.findall(r'\b_?(?:do|each|partial)\(\s*(?:do, )?"(\w+)"', code))
+    called |= {"wake", "chosen_wake", *TEMPORARY}
     assert set(STATEMENTS) == called
 
 
@@ -65,12 +67,14 @@ def test_every_statement_fits_the_schema(database: sqlite3.Connection, name: str
         ("paths_near", "sqlite_autoindex_cell_2 (path=?)"),
         ("paths_near", "sqlite_autoindex_cell_2 (path>? AND path<?)"),
         ("wake", "cell_backing_off (ready>? AND ready<?)"),
-        ("claimable", "cell_claimable (lane=?)"),
-        ("claimable_chosen", "chosen_claimable (choice=? AND lane=?)"),
-        ("claimable_chosen", "SEARCH chosen USING PRIMARY KEY (ordinal=? AND choice=?)"),
+        ("heads", "cell_claimable (lane=?)"),
+        ("of_lane", "cell_claimable (lane=?)"),
+        ("chosen_heads", "chosen_claimable (choice=? AND lane=?)"),
+        ("chosen_heads", "SEARCH head USING PRIMARY KEY (ordinal=? AND choice=?)"),
+        ("chosen_of_lane", "chosen_claimable (choice=? AND lane=?)"),
         ("expired", "cell_running (expires<?)"),
-        ("news", "cell_backing_off (ready>? AND ready<?)"),
-        ("news", "chosen_backing_off (ready>? AND ready<?)"),
+        ("next_due", "SEARCH cell USING INDEX cell_backing_off (ready>?)"),
+        ("next_due", "SEARCH chosen USING COVERING INDEX chosen_backing_off (ready>?)"),
         ("begun", "SEARCH chosen USING PRIMARY KEY (ordinal=?)"),
         ("happened", "SEARCH event USING INTEGER PRIMARY KEY (rowid>?)"),
         ("leave_out", "SEARCH chosen USING PRIMARY KEY (ordinal=?)"),

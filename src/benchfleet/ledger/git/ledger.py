@@ -44,7 +44,7 @@ from benchfleet.ledger.git.taking import ACTS
 from benchfleet.ledger.git.telling import Behind, Files
 from benchfleet.ledger.git.tidying import Tidying
 from benchfleet.ledger.sql import Clock
-from benchfleet.ledger.sqlite.chosen_table import Rows
+from benchfleet.ledger.sqlite.chosen_table import Do, Rows
 
 LEASE = 1800.0  # seconds; a repository is no place for a heartbeat every few seconds
 PATIENCE = 300.0  # seconds for a remote that is away, or refuses what it took before
@@ -188,6 +188,9 @@ class GitLedger(SharedTransactions):
                 else:
                     self.release([claim.lease for claim in claims], "its claim was not heard of")
         return found
+
+    def _picked(self, do: Do, offer: Offer, limit: int, now: float) -> list[Any]:
+        return self._best(self._claimable(do, offer, now), limit)
 
     def _best(self, claimable: Callable[..., Rows], limit: int) -> list[Any]:
         """Where others claim too, each first takes the best of its own share, so that few pushes

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import random
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, TypeVar
 
+from benchfleet.domain.resource import Offer
 from benchfleet.errors import BenchfleetError, GitAway, GitDenied, GitError, LedgerError
 from benchfleet.git.objects import kept
 from benchfleet.ledger.git.address import ref_part
@@ -16,7 +19,7 @@ from benchfleet.ledger.git.store import Store
 from benchfleet.ledger.git.telling import Behind, Files, Told, tell
 from benchfleet.ledger.hurry import Hurry
 from benchfleet.ledger.sql import SqlLedger
-from benchfleet.ledger.sqlite.chosen_table import Do
+from benchfleet.ledger.sqlite.chosen_table import Do, Rows, wake
 
 _PAUSES = (0.05, 0.2, 0.5, 1.0, 2.0, 5.0)  # seconds between tries; the last one stays
 REFUSED = 50  # pushes in a row; of what was just seen a crowd never refuses as many
@@ -203,7 +206,21 @@ class SharedTransactions(SqlLedger):
         with self.store.mirror.reading() as do:
             yield do
 
+    def _claimable(self, do: Do, offer: Offer, now: float) -> Callable[..., Rows]:
+        """The statement that finds the best cells for an offer, up to its ``limit``."""
+        wake(do, now)
+        self._chosen.follow(do, do("last_event").fetchone()[0])
+        wanted: dict[str, Any] = {
+            "gpus": offer.gpus,
+            "vram": offer.vram,
+            "models": json.dumps(dict(offer.models)),
+            "others": offer.others,
+        }
+        if offer.among is None:
+            return partial(do, "claimable", **wanted)
+        return partial(do, "claimable_chosen", choice=self._chosen.bring(do, offer.among), **wanted)
+
     def _append(
-        self, do: Do, kind: str, fingerprint: str, data: Any, *, at: float | None = None
+        self, do: Do, kind: str, fingerprint: str, data: str, *, at: float | None = None
     ) -> int:
         return super()._append(do, kind, fingerprint, data, at=self.store.wall())

@@ -43,12 +43,13 @@ update spec set terms = :terms where ordinal = :ordinal;
 
 ----------------------------------------------------------------------------------- Claiming
 
--- name: news
--- The last event, and whether the back-off of a cell is over: here, and in the handle's own table.
-select (select coalesce(max(seq), 0) from event),
-       exists (select 1 from cell
-               where state = 'pending' and ready is not null and ready <= :now),
-       exists (select 1 from temp.chosen where ready is not null and ready <= :now);
+-- name: last_event
+select coalesce(max(seq), 0) from event;
+
+-- name: next_due
+-- When the next back-off of a cell is over: here, and in the handle's own table.
+select (select min(ready) from cell where state = 'pending' and ready is not null),
+       (select min(ready) from temp.chosen where ready is not null);
 
 -- name: wake
 -- Cells whose back-off is over become claimable. The index holds only the cells that wait, by
@@ -56,38 +57,43 @@ select (select coalesce(max(seq), 0) from event),
 update cell set ready = null
 where state = 'pending' and ready is not null and ready <= :now;
 
--- name: claimable
--- The best cells that fit: the head of every lane that fits the offer, then the best of those.
-with wish as materialized (select key, value from json_each(:models))
-select cell.ordinal, cell.fingerprint, cell.path, cell.attempt, cell.tries, cell.token,
-       spec.spec, spec.terms, (select event.data from event where event.seq = cell.outcome)
-from lane left join wish on wish.key = lane.load_key
-cross join cell on cell.ordinal in (
-  select head.ordinal from cell as head
-  where head.lane = lane.number and head.state = 'pending' and head.ready is null
-  order by head.priority desc, head.ordinal limit :limit
-) join spec using (ordinal)
-where lane.gpus <= :gpus and lane.vram <= :vram and coalesce(wish.value, :others) is not null
-order by cell.priority desc, coalesce(wish.value, :others), cell.ordinal
-limit :limit;
+-- name: heads
+-- Every lane in which cells wait, and where the best of them stands.
+select lane.number, lane.load_key, lane.gpus, lane.vram, -head.priority, 0.0, head.ordinal
+from lane cross join cell as head on head.ordinal = (
+  select ordinal from cell
+  where cell.lane = lane.number and state = 'pending' and ready is null
+  order by priority desc, ordinal limit 1
+);
 
--- name: claimable_chosen
+-- name: of_lane
+-- The best cells of a lane.
+select -cell.priority, 0.0, cell.ordinal, cell.fingerprint, cell.path, cell.attempt, cell.tries,
+       cell.token, spec.spec, spec.terms,
+       (select event.data from event where event.seq = cell.outcome)
+from cell cross join spec using (ordinal)
+where cell.lane = :lane and cell.state = 'pending' and cell.ready is null
+order by cell.priority desc, cell.ordinal limit :limit;
+
+-- name: chosen_heads
 -- The same among the cells of one choice alone, which are in their own ordered list, so that
--- neither the other pending cells nor the size of the choice matter. What runs is never given
--- again, whatever the list says (+: no index of states is to be used).
-with wish as materialized (select key, value from json_each(:models))
-select cell.ordinal, cell.fingerprint, cell.path, cell.attempt, cell.tries, cell.token,
-       spec.spec, spec.terms, (select event.data from event where event.seq = cell.outcome)
-from lane left join wish on wish.key = lane.load_key
-cross join temp.chosen on chosen.choice = :choice and chosen.ordinal in (
-  select head.ordinal from temp.chosen as head
-  where head.choice = :choice and head.lane = lane.number and head.ready is null
-  order by head.priority desc, head.rank, head.ordinal limit :limit
-) join cell on cell.ordinal = chosen.ordinal and +cell.state = 'pending'
-join spec on spec.ordinal = chosen.ordinal
-where lane.gpus <= :gpus and lane.vram <= :vram and coalesce(wish.value, :others) is not null
-order by chosen.priority desc, chosen.rank + coalesce(wish.value, :others), chosen.ordinal
-limit :limit;
+-- neither the other pending cells nor the size of the choice matter.
+select lane.number, lane.load_key, lane.gpus, lane.vram, -head.priority, head.rank, head.ordinal
+from lane cross join temp.chosen as head on head.choice = :choice and head.ordinal = (
+  select ordinal from temp.chosen
+  where choice = :choice and chosen.lane = lane.number and ready is null
+  order by priority desc, rank, ordinal limit 1
+);
+
+-- name: chosen_of_lane
+-- What runs is never given again, whatever the list says (+: no index of states is to be used).
+select -chosen.priority, chosen.rank, cell.ordinal, cell.fingerprint, cell.path, cell.attempt,
+       cell.tries, cell.token, spec.spec, spec.terms,
+       (select event.data from event where event.seq = cell.outcome)
+from temp.chosen cross join cell using (ordinal) cross join spec using (ordinal)
+where chosen.choice = :choice and chosen.lane = :lane and chosen.ready is null
+  and +cell.state = 'pending'
+order by chosen.priority desc, chosen.rank, chosen.ordinal limit :limit;
 
 -- name: take
 update cell

@@ -9,6 +9,7 @@ the events.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 from weakref import WeakKeyDictionary
@@ -35,6 +36,17 @@ class Do(Protocol):
     def __call__(self, name: str, /, **values: Any) -> Rows: ...
 
 
+def wake(do: Do, now: float) -> float:
+    """Let the cells whose back-off is over wait; until when that suffices."""
+    until = math.inf
+    for which, due in zip(("wake", "chosen_wake"), do("next_due").fetchone(), strict=True):
+        if due is not None:
+            if due <= now:
+                do(which, now=now)
+            until = min(until, max(due, now))
+    return until
+
+
 class ChosenTable:
     """Keeps temp.chosen as the last committed transaction left it: whoever ends one calls `keep`,
     or `take_back` where it was rolled back."""
@@ -52,12 +64,19 @@ class ChosenTable:
     def take_back(self) -> None:
         self._versions, self._seen = self._kept
 
-    def bring(self, do: Do, choice: Choice, last: int) -> int:
-        """Bring the table to what of the choice can be claimed now, where `last` is the last
-        event; the choice's number."""
+    @property
+    def seen(self) -> int:
+        """The last event that was followed."""
+        return self._seen
+
+    def follow(self, do: Do, last: int) -> None:
+        """Take in what happened up to the `last` event."""
         if self._seen < last:
             self._catch_up(do)
             self._seen = last
+
+    def bring(self, do: Do, choice: Choice) -> int:
+        """Bring the table to what of the choice can be claimed now; the choice's number."""
         number, version = self._numbers.get(choice, 0), choice.version
         known = self._versions.get(number)
         if known is None:

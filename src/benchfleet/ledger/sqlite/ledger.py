@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sqlite3
 import threading
 import time
@@ -13,6 +12,7 @@ from typing import Any
 from urllib.parse import quote
 
 from benchfleet.domain.attempt import Claim, Lease, Outcome, RunnerId
+from benchfleet.domain.cell import Cell, Fingerprint
 from benchfleet.domain.resource import Offer
 from benchfleet.domain.seen import Seen, unseen
 from benchfleet.errors import (
@@ -26,6 +26,7 @@ from benchfleet.errors import (
 from benchfleet.ledger.base import DEFAULT_LEASE
 from benchfleet.ledger.copying import TABLES, Row, Tables, refuse_filled, selecting
 from benchfleet.ledger.sql import Clock, SqlLedger, migrations, read_statements
+from benchfleet.ledger.sqlite.ahead import ReadAhead
 from benchfleet.ledger.sqlite.chosen_table import Do, Rows
 from benchfleet.ledger.sqlite.file import (
     create,
@@ -36,20 +37,15 @@ from benchfleet.ledger.sqlite.file import (
     refuse_unfit,
     remove_old_drafts,
 )
+from benchfleet.ledger.sqlite.syncing import Sync, Syncing, sync_data
 
-_CACHE = (
-    64 * 2**10
-)  # KiB of pages kept at most: an enrolment comes to each of its indexes at random
+_CACHE, _LARGE_CACHE = 2 * 2**10, 64 * 2**10  # KiB of pages kept at most
 BUSY = 30.0  # seconds to wait for another writer; well below a lease
 TEMPORARY = (
     "make_chosen",
     "make_chosen_claimable",
     "make_chosen_backing_off",
 )
-
-
-# What has been written over what was there before needs no commit of the file system's own.
-_sync_data = getattr(os, "fdatasync", os.fsync)
 
 
 class SqliteLedger(SqlLedger):
@@ -68,16 +64,14 @@ class SqliteLedger(SqlLedger):
         lease: float = DEFAULT_LEASE,
         busy: float = BUSY,
         mounts: Callable[[], str] = mount_table,
-        sync: Callable[[int], None] = _sync_data,
+        sync: Sync = sync_data,
     ) -> None:
         super().__init__(clock=clock, lease=lease)
-        self._busy, self._sync = busy, sync
+        self._busy = busy
         self.path = path.resolve()
         self._statements = read_statements("sqlite")
         self._lock = threading.Lock()
-        self._syncing = threading.Lock()
-        self._committed = self._synced = 0  # transactions of this handle: made, and durable
-        self._lost: OSError | None = None  # why the disk may not have kept what was written
+        self._ahead = ReadAhead(self._chosen)
         refuse_network(self.path, mounts())
         with self._plain_errors():
             try:
@@ -90,7 +84,7 @@ class SqliteLedger(SqlLedger):
             self._connection = self._connect()
             try:
                 self._prepare(campaign)
-                self._log = os.open(f"{self.path}-wal", os.O_RDONLY)
+                self._syncing = Syncing(self.path, sync)
             except BaseException:
                 self._connection.close()
                 raise
@@ -112,9 +106,16 @@ class SqliteLedger(SqlLedger):
     def close(self) -> None:
         with self._lock:
             self._connection.close()
-            if self._log >= 0:
-                os.close(self._log)
-                self._log = -1
+            self._syncing.close()
+
+    def enroll(self, cells: Iterable[Cell], *, paths: Mapping[Fingerprint, str] = {}) -> int:
+        """It comes to each of the indexes at random; where few pages change, a large cache only
+        makes every commit slower."""
+        self._connection.execute(f"pragma cache_size = -{_LARGE_CACHE}")
+        try:
+            return super().enroll(cells, paths=paths)
+        finally:
+            self._connection.execute(f"pragma cache_size = -{_CACHE}")
 
     def finish_all(self, ended: Sequence[tuple[Lease, Outcome]]) -> Sequence[ClaimLost | None]:
         """End several attempts in one transaction: for each nothing, or why it was refused."""
@@ -138,6 +139,10 @@ class SqliteLedger(SqlLedger):
                 refused.append(error)
         return refused
 
+    def _picked(self, do: Do, offer: Offer, limit: int, now: float) -> Iterable[Any]:
+        last: int = do("last_event").fetchone()[0]
+        return self._ahead.best(do, offer, limit, now, last)
+
     @contextmanager
     def tables(self) -> Iterator[Iterator[tuple[str, Iterable[Row]]]]:
         with self._plain_errors(), closing(self._connect()) as connection:
@@ -157,57 +162,40 @@ class SqliteLedger(SqlLedger):
 
     @contextmanager
     def _writing(self, *, synced: bool = True) -> Iterator[Do]:
-        connection = self._connection
-        with self._lock, self._plain_errors():
-            connection.execute("begin immediate")
+        execute = self._connection.execute
+        with self._lock:
             try:
-                yield self._doing(connection)
-                connection.execute("commit")
-            except BaseException:
-                self._chosen.take_back()
-                if connection.in_transaction:
-                    connection.execute("rollback")
+                execute("begin immediate")
+                yield self._do
+                execute("commit")
+            except BaseException as error:
+                self._undo()
+                self._tell_plainly(error)
                 raise
             self._chosen.keep()
-            self._committed = commit = self._committed + 1
+            commit = self._syncing.committed()
         # Everybody who uses this file runs on this machine (a network file system is refused), so
-        # that the power cut which takes back a claim leaves nobody who holds it; and in the one
-        # log, whatever is synced brings along all that was committed before it. The disk is waited
+        # that the power cut which takes back a claim leaves nobody who holds it. The disk is waited
         # for when the lock is free: claims need not wait for finishes to be durable.
         if synced:
-            self._wait_for_disk(commit)
+            self._syncing.wait(commit)
 
-    def _wait_for_disk(self, commit: int) -> None:
-        """Have what was committed until then synced; of those who wait one does it for all."""
-        with self._syncing:
-            if self._synced >= commit:
-                return
-            brings = self._committed
-            try:
-                if self._lost is None:  # not to be asked again: the kernel tells of a loss once
-                    self._sync(self._log)
-            except OSError as error:
-                self._lost = error
-            if self._lost is not None:
-                raise LedgerUnreachable(
-                    f"the disk of {self.path} does not say that it keeps what was written: "
-                    f"{self._lost.strerror}; see that it is well and run again"
-                ) from self._lost
-            self._synced = brings
+    def _undo(self) -> None:
+        self._chosen.take_back()
+        self._ahead.forget()
+        if self._connection.in_transaction:
+            self._connection.execute("rollback")
+
+    def _do(self, name: str, /, **values: Any) -> Rows:
+        return self._connection.execute(self._statements[name], values)
 
     @contextmanager
     def _reading(self) -> Iterator[Do]:
         with self._plain_errors(), closing(self._connect()) as connection:
-            yield self._doing(connection)
+            yield lambda name, /, **values: connection.execute(self._statements[name], values)
 
     def _each(self, do: Do, name: str, rows: Iterable[Mapping[str, Any]]) -> None:
         self._connection.executemany(self._statements[name], rows)
-
-    def _doing(self, connection: sqlite3.Connection) -> Do:
-        def do(name: str, /, **values: Any) -> Rows:
-            return connection.execute(self._statements[name], values)
-
-        return do
 
     def _connect(self) -> sqlite3.Connection:
         """A connection to the file as it is: unlike a plain one it never makes an empty file."""
@@ -259,25 +247,28 @@ class SqliteLedger(SqlLedger):
 
     @contextmanager
     def _plain_errors(self) -> Iterator[None]:
-        """Say what SQLite and the system say in words that help."""
         try:
             yield
-        except (sqlite3.IntegrityError, sqlite3.ProgrammingError):
-            raise
         except sqlite3.DatabaseError as error:
-            text = str(error)
-            kind: type[LedgerUnreachable] = LedgerUnreachable
-            if "not a database" in text:
-                advice = (
-                    f"name a ledger's file by --ledger, or, was it one, {rebuilding(self.path)}"
-                )
-                kind = LedgerDamaged
-            elif "malformed" in text:
-                kind, advice = LedgerDamaged, rebuilding(self.path)
-            elif "locked" in text:
-                advice = f"another process has been writing for {self._busy:g} s; try again"
-            elif "full" in text:
-                kind, advice = LedgerFull, "make room on the disk; what was committed is safe"
-            else:
-                advice = f"see that its disk is well and try again, or {rebuilding(self.path)}"
-            raise kind(f"the ledger {self.path} cannot be used: {text}; {advice}") from error
+            self._tell_plainly(error)
+            raise
+
+    def _tell_plainly(self, error: BaseException) -> None:
+        """Raise what SQLite and the system say, in words that help; not what is our mistake."""
+        ours = isinstance(error, (sqlite3.IntegrityError, sqlite3.ProgrammingError))
+        if ours or not isinstance(error, sqlite3.DatabaseError):
+            return
+        text = str(error)
+        kind: type[LedgerUnreachable] = LedgerUnreachable
+        if "not a database" in text:
+            advice = f"name a ledger's file by --ledger, or, was it one, {rebuilding(self.path)}"
+            kind = LedgerDamaged
+        elif "malformed" in text:
+            kind, advice = LedgerDamaged, rebuilding(self.path)
+        elif "locked" in text:
+            advice = f"another process has been writing for {self._busy:g} s; try again"
+        elif "full" in text:
+            kind, advice = LedgerFull, "make room on the disk; what was committed is safe"
+        else:
+            advice = f"see that its disk is well and try again, or {rebuilding(self.path)}"
+        raise kind(f"the ledger {self.path} cannot be used: {text}; {advice}") from error
