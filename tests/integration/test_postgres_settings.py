@@ -100,6 +100,14 @@ def test_times_are_told_to_the_last_digit_whatever_a_role_says_of_numbers(
     assert [event] == ledger.events()
 
 
+@pytest.mark.parametrize("style", ["German", "SQL, DMY", "Postgres"])
+def test_it_opens_however_a_role_writes_its_dates(
+    opened: Callable[..., Any], role: Callable[..., str], style: str
+) -> None:
+    ledger = opened(role(f"datestyle = '{style}'"))
+    assert ledger.enroll([sample_cell(0)]) == 1
+
+
 def test_names_are_kept_whatever_encoding_an_address_asks_for(
     opened: Callable[..., Any], postgres: Postgres
 ) -> None:

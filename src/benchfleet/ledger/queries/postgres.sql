@@ -34,8 +34,9 @@ select set_config('search_path', %(search_path)s, false),
 
 -- name: era
 -- Since when the server works, and where the ledger is in it: what another took over, or was restored,
--- differs, and may lack what was committed last.
-select pg_postmaster_start_time(), to_regclass(%(meta)s)::oid;
+-- differs, and may lack what was committed last. The time is a number: a date would come as a role has
+-- dates written.
+select date_part('epoch', pg_postmaster_start_time()), to_regclass(%(meta)s)::oid;
 
 -- name: process
 select pg_backend_pid();
