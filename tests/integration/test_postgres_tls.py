@@ -91,5 +91,6 @@ def test_a_server_with_the_right_certificate_is_let_in(asked: Callable[..., bool
 def test_a_server_that_is_not_the_one_asked_for_is_refused_at_once(
     asked: Callable[..., bool], options: str, host: str, said: str
 ) -> None:
-    with pytest.raises(LedgerUnreachable, match=said):
+    with pytest.raises(LedgerUnreachable, match=said) as refused:
         asked(options, host)
+    assert "make it on the server" not in str(refused.value)

@@ -68,6 +68,12 @@ def test_a_ledger_whose_tables_are_gone_is_named(
         ),
         ({"port": "1x"}, 'value "1x" for connection option "port"; mend the address'),
         ({"user": "secretive"}, "password for it into ~/.pgpass"),
+        ({"database": "postgres?sslmode=odd"}, 'sslmode value: "odd"; mend the address'),
+        ({"database": "postgres?service=odd"}, "mend the address"),
+        (
+            {"database": "postgres?options=-codd%3D1"},
+            'unrecognized configuration parameter "odd"; mend the address',
+        ),
     ],
 )
 def test_what_cannot_be_reached_is_told_with_its_own_way_out(

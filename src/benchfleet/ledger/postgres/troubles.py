@@ -30,14 +30,22 @@ _AGAIN = (  # what passes by itself; classes 08 and 57P are told of by broken co
 _NOT_THERE = ("Is the server running", "closed the connection", "Connection reset by peer")
 _STANDBY = ("session is read-only", "server is in hot standby mode")  # target_session_attrs
 _CROWDED = ("too many c", "connection slots are reserved")  # clients, or connections for a role
+_MISSPELT = (
+    *("resolve host", "translate host name", "invalid ", "unrecognized configuration parameter"),
+    *("definition of service", "service file"),
+)
 _WAYS_OUT = (  # the first that fits what is said of a connection
     (
         _CROWDED,
         "let more connect to it (max_connections): each runner needs three to six connections",
     ),
     (("password",), "put the right password for it into ~/.pgpass or PGPASSWORD"),
+    (
+        ("certificate", "private key"),
+        "mend what the address says of TLS (sslmode, sslrootcert), or the server's certificate",
+    ),
     (("does not exist",), "make it on the server, or mend its name in the address"),
-    (("resolve host", "translate host name", "invalid integer"), "mend the address"),
+    (_MISSPELT, "mend the address"),
     (
         ("no pg_hba.conf entry",),
         "have the server let us in: a line in its pg_hba.conf says who may",
