@@ -40,8 +40,8 @@ def shown_url(url: str) -> str:
 
 def hidden(said: str) -> str:
     """The same with no password of an address in it."""
-    without = _PASSWORD.sub(r"\1@", said)
-    without = _OPTION.sub(lambda one: "" if _secret(one) else one[0], without)
+    without = _OPTION.sub(lambda one: "" if _secret(one) else one[0], said)  # they may have an @
+    without = _PASSWORD.sub(r"\1@", without)
     return _WORD.sub(r"\1…", without)
 
 

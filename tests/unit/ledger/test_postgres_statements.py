@@ -65,6 +65,7 @@ def test_campaigns_whose_names_are_alike_have_different_schemas() -> None:
         ),
         ("postgresql://db/lab?user=me&password=secret", "postgresql://db/lab?user=me"),
         ("postgresql://db/lab?password=secret&user=me", "postgresql://db/lab?user=me"),
+        ("postgresql://db:5432/lab?user=me&password=a@/secret", "postgresql://db:5432/lab?user=me"),
         ("postgres://me:se/cr:et@db/lab", "postgres://me@db/lab"),
         ("postgresql:///lab?service=lab", "postgresql:///lab?service=lab"),
         ("postgresql://db/lab?sslpassword=secret&sslkey=k", "postgresql://db/lab?sslkey=k"),
