@@ -90,9 +90,20 @@ def split_url(url: str) -> tuple[str, str]:
 
 def surely_differ(one: str, other: str) -> bool:
     """Whether two addresses, their paths absolute, lead to two ledgers. A server may be known by
-    several addresses, so two of one kind may be the same."""
+    several addresses, so two of one kind may be the same, unless they name two databases."""
     kinds = [_kind(split_url(address)[0]) for address in (one, other)]
-    return one != other and (kinds[0] != kinds[1] or "sqlite" in kinds)
+    if one == other or kinds[0] != kinds[1] or "sqlite" in kinds:
+        return one != other
+    databases = {_database(address) for address in (one, other)}
+    return kinds[0] == "postgresql" and len(databases - {""}) == 2
+
+
+def _database(url: str) -> str:
+    """The name of the database in an address of PostgreSQL; ``""`` where something else says it."""
+    before, _, query = url.partition("?")
+    options = {unquote(option.partition("=")[0]) for option in query.split("&")}
+    _, _, name = before.partition("://")[2].partition("/")
+    return "" if "dbname" in options else unquote(name)
 
 
 def _kind(scheme: str) -> str:

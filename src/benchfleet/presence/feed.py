@@ -19,6 +19,7 @@ from benchfleet.ledger.addresses import surely_differ
 from benchfleet.presence import record as records
 from benchfleet.presence.process import Process
 from benchfleet.presence.record import Record
+from benchfleet.results.layout import Layout
 from benchfleet.runner.loop import RunEnd
 from benchfleet.runner.progress import Notice, Observer, Progress
 
@@ -138,13 +139,7 @@ def announced(
     run the same cells at once, in folders of the same names.
     """
     ledger = bench.home.address
-    for run in records.runs_of(bench.layout):
-        if run.goes_on and run.ledger and surely_differ(run.ledger, ledger):
-            where = run.ledger.removeprefix("sqlite:")
-            raise LedgerError(
-                f"a run goes on in {bench.layout.root} with another ledger, {where} ({run.shown});"
-                " end it first (`benchfleet stop`), or name another --results folder"
-            )
+    _refuse_another(bench.layout, ledger)
     log = os.environ.pop(DETACHED, "")  # slots, and what they start, are not detached runs
     file = Path(log).with_suffix(".json") if log else records.new_file(bench.layout)
     feed = Feed(
@@ -162,11 +157,22 @@ def announced(
         )
     )
     try:
+        _refuse_another(bench.layout, ledger)  # that began at the same moment: it sees us, or we it
         yield feed
     except BaseException as error:
         feed.close(error)
         raise
     feed.close()
+
+
+def _refuse_another(layout: Layout, ledger: str) -> None:
+    for run in records.runs_of(layout):
+        if run.goes_on and run.ledger and surely_differ(run.ledger, ledger):
+            where = run.ledger.removeprefix("sqlite:")
+            raise LedgerError(
+                f"a run goes on in {layout.root} with another ledger, {where} ({run.shown});"
+                " end it first (`benchfleet stop`), or name another --results folder"
+            )
 
 
 def both(first: Observer, second: Observer) -> Observer:

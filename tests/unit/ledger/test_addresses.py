@@ -15,6 +15,14 @@ from benchfleet.ledger.addresses import surely_differ
         ("sqlite:/a/ledger.db", "git+file:///a/lab.git", True),
         ("postgresql://db/bench", "git+ssh://lab/bench.git", True),
         ("postgresql://db/bench", "postgres://me@db.lab/bench", False),
+        ("postgresql://db/bench", "postgresql://me@db.lab:5433/bench?sslmode=require", False),
+        ("postgresql://db/bench", "postgresql://db/other", True),
+        ("postgresql://db/%62ench", "postgresql://db.lab/bench", False),
+        ("postgresql://db/bench", "postgresql://db", False),  # by its user, or PGDATABASE
+        ("postgresql:///bench?service=lab", "postgresql:///other?service=lab", True),
+        ("postgresql://db/bench?dbname=other", "postgresql://db/other", False),
+        ("postgresql://me@[::1]:1,db:2/bench?a=/b", "postgresql://db:2/bench", False),
+        ("postgresql://[::1/bench", "postgresql://db/bench", False),  # misspelt
         ("git+ssh://lab/bench.git", "git+file:///srv/bench.git", False),
     ],
 )

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from benchfleet.bench import Bench
 from benchfleet.campaign.base import Campaign
 from benchfleet.domain.matrix import Matrix
 from benchfleet.domain.telemetry import GpuReading, Reading
+from benchfleet.errors import LedgerError
 from benchfleet.presence import record as records
 from benchfleet.presence.feed import DETACHED, Feed, announced
 from benchfleet.presence.follow import Seen, follow
@@ -35,10 +37,10 @@ def layout(tmp_path: Path) -> Layout:
 
 
 @contextmanager
-def run(layout: Layout) -> Iterator[Feed]:
+def run(layout: Layout, *, url: str = "") -> Iterator[Feed]:
     """A run of this process."""
     campaign = Campaign(name="study", file=Path("/study.yaml"), results=layout.root, matrix=_NONE)
-    with announced(Bench(campaign=campaign, layout=layout, url=""), ends_on="SIGTERM") as feed:
+    with announced(Bench(campaign=campaign, layout=layout, url=url), ends_on="SIGTERM") as feed:
         yield feed
 
 
@@ -195,3 +197,25 @@ def test_only_a_signal_that_asks_is_believed_of_a_record(layout: Layout) -> None
         records.write(replace(record, ends_on="SIGKILL"))
         (found,) = records.runs_of(layout)
     assert found.ends_on == ""
+
+
+def test_two_that_begin_at_once_with_two_ledgers_do_not_both_go_on(layout: Layout) -> None:
+    together, tried = threading.Barrier(2), threading.Barrier(2)
+    going: list[str] = []
+
+    def begin(url: str) -> None:
+        together.wait(60)
+        with suppress(LedgerError), run(layout, url=url):
+            going.append(url)
+            tried.wait(60)
+            return
+        tried.wait(60)
+
+    for number in range(20):
+        going.clear()
+        both = [threading.Thread(target=begin, args=(f"{name}{number}.db",)) for name in ("a", "b")]
+        for one in both:
+            one.start()
+        for one in both:
+            one.join(60)
+        assert len(going) < 2
