@@ -101,7 +101,7 @@ def _migrate(arguments: argparse.Namespace, bench: Bench) -> int:
 
 def _check(arguments: argparse.Namespace, bench: Bench) -> int:
     with closing(ledger_of(bench)) as ledger:
-        found = list(faults(ledger))
+        found = list(faults(cast(SqlTables, ledger)))
         cells = sum(1 for _ in ledger.cells())
     where = bench.shown_ledger
     many = counted(len(found), "fault") if found else "no faults"

@@ -10,8 +10,15 @@ from typing import Any, TypeVar
 
 from benchfleet.domain.attempt import CellRecord, Outcome
 from benchfleet.domain.cell import Cell, Config, Model, Workload, vars_of
+from benchfleet.errors import LedgerDamaged
 
 T = TypeVar("T")
+UNREADABLE = (
+    ValueError,
+    TypeError,
+    LookupError,
+    AttributeError,
+)  # of JSON that was changed by hand
 
 
 class CellTexts:
@@ -95,7 +102,23 @@ def _outside(workload: Workload) -> dict[str, Any]:
 
 
 def cell_of(spec: str, terms: str) -> Cell:
-    """The cell that two such texts stand for; those that differ in their repeat share the rest."""
+    """The cell that two such texts stand for; those that differ in their repeat share the rest.
+
+    Raises LedgerDamaged where they cannot be read.
+    """
+    try:
+        return _read(spec, terms)
+    except UNREADABLE as error:
+        raise _damaged(f"what a cell is: {spec[:80]}") from error
+
+
+def _damaged(what: str) -> LedgerDamaged:
+    return LedgerDamaged(
+        f"the ledger is damaged and cannot tell {what}; see `benchfleet ledger check`"
+    )
+
+
+def _read(spec: str, terms: str) -> Cell:
     kind, told, repeat = spec.rpartition(', "repeat": ')
     number, also, repeats = repeat.partition(', "repeats": ')
     if not (told and also):
@@ -141,7 +164,7 @@ def record_of(row: Any, now: float) -> CellRecord:
         "tries": tries,
         "token": token,
         "runner": runner if running else "",
-        "expires_in": expires - now if running else None,
+        "expires_in": expires - now if running and expires is not None else None,
         "ready_in": max(0.0, ready - now) if ready is not None else 0.0,
         "cell": cell_of(spec, terms) if spec else None,
     }
@@ -159,7 +182,10 @@ class _Ended(CellRecord):
 
     @cached_property
     def outcome(self) -> Outcome:
-        return Outcome.from_dict(json.loads(vars(self)["finished"])["outcome"])
+        try:
+            return Outcome.from_dict(json.loads(vars(self)["finished"])["outcome"])
+        except UNREADABLE as error:
+            raise _damaged(f"how {self.path} ended") from error
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, CellRecord) and vars_of(self) == vars_of(other)

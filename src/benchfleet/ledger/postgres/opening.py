@@ -4,19 +4,25 @@ from __future__ import annotations
 
 from psycopg import Connection, errors, sql
 
-from benchfleet.errors import LedgerAbsent, LedgerError, LedgerTooNew
+from benchfleet.errors import LedgerAbsent, LedgerDamaged, LedgerError, LedgerTooNew
 from benchfleet.ledger.postgres.statements import do
 from benchfleet.ledger.sql import migrations
 
 
 def prepare(connection: Connection, *, schema: str, campaign: str, shown: str, make: bool) -> None:
-    """Make, migrate or check the ledger. Raises LedgerAbsent, LedgerTooNew or LedgerError."""
+    """Make, migrate or check the ledger. Raises LedgerAbsent,
+    LedgerDamaged, LedgerTooNew or LedgerError."""
     known = migrations("postgres")
     meta = _meta(connection, schema)
     if not meta and not make:
         raise LedgerAbsent(f"{shown} has no ledger of campaign {campaign!r}")
     if not meta:
         _refuse_encoding(connection, shown)
+    if meta and not ({"campaign", "enrolled"} <= meta.keys() and meta.get("schema", "").isdigit()):
+        raise LedgerDamaged(
+            f"schema {schema} of {shown} is damaged: its table meta lacks what it is; bring it back"
+            " from a backup, or drop the schema and `benchfleet ledger rebuild`"
+        )
     if int(meta.get("schema", "0")) < len(known):
         try:
             _bring_up_to_date(connection, schema, campaign)

@@ -12,7 +12,7 @@ from psycopg import Connection
 from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.event import Event
 from benchfleet.domain.state import State
-from benchfleet.errors import LedgerUnreachable
+from benchfleet.errors import LedgerDamaged, LedgerUnreachable
 from benchfleet.ledger.copying import TABLES, Row
 from benchfleet.ledger.postgres.connections import Connections
 from benchfleet.ledger.postgres.statements import do, read
@@ -79,9 +79,12 @@ class Reading:
                     reading = True
                     for ordinal, *row in rows:
                         after, breaks = ordinal, 0
+                        record = record_of(row, now)
                         left = True
-                        yield record_of(row, now)
+                        yield record
                         left = False
+            except LedgerDamaged:  # that is no break of the line
+                raise
             except LedgerUnreachable:
                 if left:  # nobody reads on
                     return

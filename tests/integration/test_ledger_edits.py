@@ -1,0 +1,145 @@
+"""Ledgers whose rows somebody changed by hand: what is said of them."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchfleet.domain.attempt import Outcome, RunnerId
+from benchfleet.domain.event import Event
+from benchfleet.domain.resource import Offer
+from benchfleet.errors import LedgerDamaged
+from benchfleet.ledger.checking import faults
+from benchfleet.ledger.sqlite.ledger import SqliteLedger
+from benchfleet.testing import sample_cell
+from postgres import Postgres
+
+ME = RunnerId("me")
+CELLS = [sample_cell(n) for n in range(6)]
+
+
+def live(ledger: Any) -> None:
+    """One cell for each way a sound ledger may have it; the first ended well."""
+    ledger.enroll(CELLS)
+    claims = ledger.claim(ME, Offer(), 5)
+    ledger.finish(claims[0].lease, Outcome(state="success", digest="abc"))
+    ledger.finish(claims[1].lease, Outcome(state="failed", retry_in=0.0))
+    ledger.finish(claims[2].lease, Outcome(state="partial", digest="abc"))
+    ledger.record(Event(kind="retry_asked", fingerprint=claims[2].lease.fingerprint))
+    ledger.release([claims[3].lease], "given back")
+
+
+@pytest.fixture
+def ledger(postgres: Postgres) -> Iterator[Any]:
+    from benchfleet.ledger.postgres.ledger import PostgresLedger
+
+    with closing(PostgresLedger(postgres.url(), campaign=uuid.uuid4().hex)) as ledger:
+        live(ledger)
+        assert list(faults(ledger)) == []
+        yield ledger
+
+
+@pytest.fixture
+def edit(ledger: Any, postgres: Postgres) -> Any:
+    def edit(statement: str) -> None:
+        postgres.sql(f"set search_path = {ledger.schema}; {statement}")
+
+    return edit
+
+
+@pytest.mark.parametrize(
+    ("statement", "said"),
+    [
+        (
+            "update cell set state = 'failed' where ordinal = 1",
+            "it is failed, and ended as success",
+        ),
+        ("update cell set state = 'odd' where ordinal = 1", "its state is 'odd', which is none"),
+        ("update cell set state = 'pending' where ordinal = 1", "it waits, and ended as success"),
+        ("update cell set expires = null where ordinal = 5", "its lease never runs out"),
+        (
+            "update cell set ended_token = 7 where ordinal = 1",
+            "its token 1 is below 7, which ended",
+        ),
+        ("update cell set lane = 99 where ordinal = 1", "it is in another's lane"),
+        (
+            "update cell set last = null where ordinal = 1",
+            "not that of the attempt that ended last",
+        ),
+        ("update cell set last = 2 where ordinal = 1", "not that of the attempt that ended last"),
+        ("update ended set outcome = '{}' where ordinal = 1", "how it ended cannot be read"),
+        ("update ended set outcome = 'odd' where ordinal = 1", "how it ended cannot be read"),
+        ("update spec set spec = 'odd' where ordinal = 1", "what it is cannot be read"),
+        ("update spec set spec = '{}' where ordinal = 1", "what it is cannot be read"),
+        ("update spec set terms = '{}' where ordinal = 1", "what it is cannot be read"),
+        ("delete from spec where ordinal = 1", "what it is does not stand there"),
+        (
+            "delete from identity where ordinal = 1",
+            "cell 1: what it is stands there, and nothing else",
+        ),
+        ("delete from cell where ordinal = 1", "cell 1: what it is stands there, and nothing else"),
+        ("update identity set path = '../../x' where ordinal = 1", "no path below the results"),
+        ("update identity set id = 'x/y/z' where ordinal = 1", "and called x/y/z"),
+        (
+            "insert into event (at, kind, fingerprint, data) values (1, 'finished', 'odd', '{}')",
+            "it tells of a cell that is not there",
+        ),
+    ],
+)
+def test_rows_that_somebody_changed_are_told(
+    ledger: Any, edit: Any, statement: str, said: str
+) -> None:
+    edit(statement)
+    assert any(said in fault for fault in faults(ledger))
+
+
+def test_one_row_that_cannot_be_read_hides_no_other(ledger: Any, edit: Any) -> None:
+    edit("update spec set spec = 'odd' where ordinal < 4")
+    assert len(list(faults(ledger))) == 3
+
+
+def test_whoever_reads_a_row_that_somebody_changed_is_told_so(ledger: Any, edit: Any) -> None:
+    edit("update ended set outcome = 'odd' where ordinal = 1")
+    edit("update spec set spec = 'odd' where ordinal = 2")
+    with pytest.raises(LedgerDamaged, match=r"what a cell is: odd; see `benchfleet ledger check`"):
+        list(ledger.cells(whole=True))
+    first = next(ledger.cells())
+    with pytest.raises(LedgerDamaged, match=r"cannot tell how .* ended"):
+        assert first.outcome
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "delete from meta where key = 'schema'",
+        "delete from meta where key = 'campaign'",
+        "delete from meta where key = 'enrolled'",
+        "update meta set value = 'odd' where key = 'schema'",
+    ],
+)
+def test_a_ledger_that_does_not_tell_what_it_is_is_damaged(
+    postgres: Postgres, statement: str
+) -> None:
+    from benchfleet.ledger.postgres.ledger import PostgresLedger
+
+    campaign = uuid.uuid4().hex
+    with closing(PostgresLedger(postgres.url(), campaign=campaign)) as ledger:
+        postgres.sql(f"set search_path = {ledger.schema}; {statement}")
+    with pytest.raises(LedgerDamaged, match="its table meta lacks what it is"):
+        PostgresLedger(postgres.url(), campaign=campaign)
+
+
+def test_rows_of_a_file_are_told_alike(tmp_path: Path) -> None:
+    ledger: Any = SqliteLedger(tmp_path / "ledger.db", campaign="study")
+    with closing(ledger):
+        live(ledger)
+        assert list(faults(ledger)) == []
+        ledger._connection.execute("update cell set state = 'failed' where ordinal = 1")
+        ledger._connection.execute("update spec set terms = '{}' where ordinal = 2")
+        told = [fault.partition(": ")[2] for fault in faults(ledger)]
+        assert sorted(told) == ["it is failed, and ended as success", "what it is cannot be read"]
