@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import resource
 import threading
 import time
 import uuid
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import ExitStack, closing
 from functools import partial
 from typing import Any
 
@@ -18,6 +20,7 @@ from benchfleet.domain.resource import Choice, Offer
 from benchfleet.ledger.checking import faults
 from benchfleet.ledger.history import counts
 from benchfleet.testing import sample_cell
+from cut_lines import Line
 from postgres import Postgres
 
 from .conftest import ME, SUCCESS
@@ -245,3 +248,29 @@ def test_whoever_listens_is_told_when_cells_became_claimable(
         own_postgres.stop()
         own_postgres.start()
         assert heard()
+
+
+def test_a_runner_of_a_thousand_slots_listens_on_after_its_line_was_cut(
+    opened: Callable[..., Any], line: Line, postgres: Postgres
+) -> None:
+    """Where more than 1024 files are open, a new line has a number that is beyond those."""
+    told = threading.Event()
+    before, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with ExitStack() as undo:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(before, min(2048, most)), most))
+        undo.callback(resource.setrlimit, resource.RLIMIT_NOFILE, (before, most))
+        ledger, other = opened(url=postgres.url(port=line.port)), opened()
+        for _ in range(1100):
+            undo.callback(os.close, os.dup(0))
+        ledger.listen(told.set)
+        assert told.wait(30)
+        told.clear()
+        other.enroll([sample_cell(0)])
+        assert told.wait(30)
+        line.cut()
+        told.clear()
+        assert told.wait(30)  # it listens again
+        told.clear()
+        other.enroll([sample_cell(1)])
+        assert told.wait(30)
+        ledger.close()

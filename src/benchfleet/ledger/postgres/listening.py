@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import select
+import selectors
 import socket
 import threading
 from collections.abc import Callable
@@ -38,11 +38,13 @@ class Listener:
     def _run(self) -> None:
         while not self._ending.is_set():
             try:
-                with self._connections.one() as connection:
+                with self._connections.one() as connection, selectors.DefaultSelector() as either:
+                    either.register(connection, selectors.EVENT_READ)
+                    either.register(self._bell, selectors.EVENT_READ)
                     connection.execute(sql.SQL("listen {}").format(sql.Identifier(self._channel)))
                     self._told()
                     while not self._ending.is_set():
-                        select.select([connection.fileno(), self._bell.fileno()], [], [])
+                        either.select()  # of any number: who has a thousand slots has more files
                         if any(True for _ in connection.notifies(timeout=0)):
                             self._told()
                     connection.execute("unlisten *")
