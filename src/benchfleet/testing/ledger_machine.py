@@ -16,6 +16,7 @@ from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import pytest
 from hypothesis import strategies as st
@@ -35,6 +36,7 @@ from benchfleet.domain.resource import Choice, Offer
 from benchfleet.domain.state import FINAL_STATES, State
 from benchfleet.errors import ClaimLost
 from benchfleet.ledger.base import Ledger
+from benchfleet.ledger.checking import faults
 from benchfleet.ledger.history import attempts_by_cell, counts
 
 from .clock import FakeClock
@@ -225,6 +227,12 @@ class LedgerMachine(RuleBasedStateMachine):
         states = [known.state for known in self.model.known.values()]
         assert shown.total == len(states)
         assert all(getattr(shown, state) == states.count(state) for state in set(states))
+
+    @invariant()
+    def nothing_is_wrong_with_its_rows(self) -> None:
+        ledger: Any = getattr(self, "ledger", None)
+        if hasattr(ledger, "tables"):
+            assert not list(faults(ledger))
 
     @invariant()
     def the_events_tell_every_attempt(self) -> None:
