@@ -100,6 +100,16 @@ def test_times_are_told_to_the_last_digit_whatever_a_role_says_of_numbers(
     assert [event] == ledger.events()
 
 
+def test_cells_are_ended_together_whatever_a_role_says_of_nulls_in_arrays(
+    opened: Callable[..., Any], role: Callable[..., str]
+) -> None:
+    ledger = opened(role("array_nulls = off"))
+    ledger.enroll([sample_cell(0), sample_cell(1)])
+    claims = ledger.claim(RunnerId("me"), Offer(), 2)
+    ended = [(claim.lease, Outcome(state="success", digest="abc")) for claim in claims]
+    assert ledger.finish_all(ended) == [None, None]
+
+
 @pytest.mark.parametrize("style", ["German", "SQL, DMY", "Postgres"])
 def test_it_opens_however_a_role_writes_its_dates(
     opened: Callable[..., Any], role: Callable[..., str], style: str

@@ -18,7 +18,7 @@
 -- How each connection works. Plans are made once: those of a claim take longer than the claim. A
 -- server that would forget what it said was committed, when it crashes, is asked not to. Nor is one
 -- to start workers for a look at the news: a plan that knows no bounds expects much, and finds little.
--- What a role's own settings say of isolation, locks and numbers is for other programs: whoever waits
+-- What a role's own settings say of isolation, locks, numbers and arrays is for other programs: whoever waits
 -- for an event has to see it afterwards, and times are told to their last digit.
 select set_config('search_path', %(search_path)s, false),
        set_config('plan_cache_mode', 'force_generic_plan', false),
@@ -26,6 +26,7 @@ select set_config('search_path', %(search_path)s, false),
        set_config('default_transaction_isolation', 'read committed', false),
        set_config('lock_timeout', '0', false),
        set_config('extra_float_digits', '1', false),
+       set_config('array_nulls', 'on', false),
        set_config('max_parallel_workers_per_gather', '0', false),
        set_config('synchronous_commit', case current_setting('synchronous_commit')
                     when 'off' then 'on' else current_setting('synchronous_commit') end, false),
