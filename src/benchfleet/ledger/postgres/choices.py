@@ -42,7 +42,7 @@ class Lane:
         return offer.weight(self.load_key) if fits else None
 
 
-_SORTED = 256  # cells that are sorted beyond four times those that are asked for
+_SORTED = 256  # cells that are sorted beyond those that are asked for
 _PASSED = 1000  # cells that were begun and are passed over, beside as many as wait
 _AT_ONCE = 64  # cells that are looked through for those of a part
 _SPREAD, _SPREAD_OVER = 165902235, 2**28 - 1  # of the golden ratio: Knuth's multiplicative hash
@@ -121,7 +121,7 @@ class ChosenCells:
             self._checked = self.choice.version
         found = self._unbegun(count)
         if len(found) < count:
-            self._sorted = deque(islice(self._in_order(), _SORTED + 4 * count))
+            self._sorted = deque(islice(self._in_order(), _SORTED + count))
             found = self._unbegun(count)
         return found
 
