@@ -21,7 +21,7 @@ from benchfleet.ledger.sql import Clock
 
 _BREAKS = 10  # of a line, without a row in between, until a reader gives up
 _ONE_VIEW = (
-    "begin isolation level repeatable read read only;"
+    "begin isolation level repeatable read read only; set local statement_timeout = 0;"
     " set local idle_in_transaction_session_timeout = 0"
 )
 
