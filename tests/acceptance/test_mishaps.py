@@ -72,6 +72,9 @@ def test_an_occupied_place_is_told_by_every_run_and_ends_none(user: User) -> Non
     for _ in range(2):
         told = user.run("run", "study.yaml", code=1).stdout.replace("\n", "")
         assert "cannot be published" in told
+    told = user.run("status", "study.yaml").stdout
+    way_out = "something else lies at its place: benchfleet verify study.yaml"
+    assert f"m1/dense/mock_benchmark  done; {way_out}" in told
     assert "m2/dense/mock_benchmark" in user.published()
     assert waits.exists()
     (public / "mine.txt").rename(user.folder / "mine.txt")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 from collections import Counter
 
 from benchfleet.cli import holding, options, phased, placed, unbegun
@@ -86,7 +87,11 @@ def main(arguments: argparse.Namespace) -> int:
         what = "it" if counts["cancelled"] == 1 else "them"
         print(printable(f"{cancelled} cancelled; bring {what} back: {back}"))
     for record in unpublished:
-        print(printable(f"  waits    {record.path}  done; the next run puts it at its place"))
+        then = "the next run puts it at its place"
+        if os.path.lexists(bench.layout.published(record.path)):
+            verify = options.same_choice(arguments, "verify")
+            then = f"something else lies at its place: {verify}"
+        print(printable(f"  waits    {record.path}  done; {then}"))
     if elsewhere:
         found_at = Counter(elsewhere.values())
         there = ", ".join(f"{count} at {place}" for place, count in sorted(found_at.items()))
