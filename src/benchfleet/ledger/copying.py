@@ -49,8 +49,8 @@ def copy(source: SqlTables, target: SqlTables, *, held: bool = False, seen: Seen
     """Enter all of a ledger into an empty one; how many cells it has.
 
     `seen` is told of the rows as they are read, and then of what the target tells. Leases, tokens,
-    times and numbers stay as they are. Raises LedgerError where the target is not
-    empty, and where runners hold cells of the source, unless `held` says that this is known.
+    times and numbers stay as they are. Raises LedgerError where the target is not empty, and where
+    runners hold cells of the source, unless `held` says that this is known.
     """
     if not held and (holds := told_of_held(source)):
         raise LedgerError(f"{holds}; end them, or say --yes")

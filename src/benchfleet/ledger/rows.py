@@ -13,12 +13,8 @@ from benchfleet.domain.cell import Cell, Config, Model, Workload, vars_of
 from benchfleet.errors import LedgerDamaged
 
 T = TypeVar("T")
-UNREADABLE = (
-    ValueError,
-    TypeError,
-    LookupError,
-    AttributeError,
-)  # of JSON that was changed by hand
+# What reading JSON raises that was changed by hand.
+UNREADABLE = (ValueError, TypeError, LookupError, AttributeError)
 
 
 class CellTexts:

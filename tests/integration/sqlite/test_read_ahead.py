@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from contextlib import closing
 from pathlib import Path
 
@@ -71,3 +72,18 @@ def test_a_cell_is_not_claimed_again_for_another_choice(tmp_path: Path) -> None:
         while more := [claim for offer in (*offers, Offer()) for claim in ledger.claim(ME, offer)]:
             claims += more
         assert sorted(names_of(claims)) == sorted(cell.fingerprint for cell in CELLS)
+
+
+def test_a_cell_that_was_ended_by_hand_is_passed_over(tmp_path: Path) -> None:
+    """No event tells of it, so that a choice that was read before still has it."""
+    path = tmp_path / "ledger.db"
+    offer = Offer(among=Choice(cell.fingerprint for cell in CELLS[:14]))
+    with closing(open_ledger(path)) as ledger:
+        ledger.enroll(CELLS)
+        ledger.release([claim.lease for claim in ledger.claim(ME, offer)], "it looks first")
+        with closing(sqlite3.connect(path)) as editor, editor:
+            editor.execute("update cell set state = 'skipped' where ordinal in (1, 8, 2)")
+        left = [
+            cell.fingerprint for number, cell in enumerate(CELLS[:14]) if number not in (0, 7, 1)
+        ]
+        assert names_of(ledger.claim(ME, offer, 14)) == left

@@ -127,6 +127,20 @@ def test_a_ledger_that_is_damaged_while_it_is_open_says_so(tmp_path: Path) -> No
             list(ledger.cells(whole=True))
 
 
+def test_one_that_is_damaged_after_another_changed_its_schema_says_so_too(tmp_path: Path) -> None:
+    path = filled(tmp_path / "ledger.db")
+    with closing(open_ledger(path)) as ledger:
+        with closing(sqlite3.connect(path)) as other, other:
+            other.execute("create table of_a_newer_one (number integer)")
+            other.execute("pragma wal_checkpoint (truncate)")
+        overwrite_all_but_the_head(path)
+        with open(path, "r+b") as file:  # nor can its schema be read
+            file.seek(100)
+            file.write(b"x" * 3000)
+        with pytest.raises(LedgerDamaged, match=re.escape(str(path))):
+            ledger.enroll(CELLS)
+
+
 def test_a_ledger_of_a_newer_schema_is_refused_and_not_touched(tmp_path: Path) -> None:
     path = filled(tmp_path / "ledger.db")
     with closing(sqlite3.connect(path)) as connection:

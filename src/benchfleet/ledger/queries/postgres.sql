@@ -18,8 +18,8 @@
 -- How each connection works. Plans are made once: those of a claim take longer than the claim. A
 -- server that would forget what it said was committed, when it crashes, is asked not to. Nor is one
 -- to start workers for a look at the news: a plan that knows no bounds expects much, and finds little.
--- What a role's own settings say of isolation, locks, numbers and arrays is for other programs: whoever waits
--- for an event has to see it afterwards, and times are told to their last digit.
+-- What a role's own settings say of isolation, locks, numbers and arrays is for other programs:
+-- whoever waits for an event has to see it afterwards, and times are told to their last digit.
 select set_config('search_path', %(search_path)s, false),
        set_config('plan_cache_mode', 'force_generic_plan', false),
        set_config('jit', 'off', false),

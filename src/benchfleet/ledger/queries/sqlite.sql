@@ -44,6 +44,7 @@ update spec set terms = :terms where ordinal = :ordinal;
 ----------------------------------------------------------------------------------- Claiming
 
 -- name: last_event
+-- Up to here a handle has to know what happened.
 select coalesce(max(seq), 0) from event;
 
 -- name: next_due

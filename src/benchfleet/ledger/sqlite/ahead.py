@@ -68,6 +68,7 @@ class Lanes:
             return None
         if len(best.rows[-1]) == _PLACE + 1:
             best.read(self._of_lane, least)
+            return self.first(offer, least)  # it may be another that is first now, or none
         row = best.rows.pop()[_PLACE:]
         if not best.rows:
             self._empty = best

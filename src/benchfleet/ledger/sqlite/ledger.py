@@ -111,11 +111,12 @@ class SqliteLedger(SqlLedger):
     def enroll(self, cells: Iterable[Cell], *, paths: Mapping[Fingerprint, str] = {}) -> int:
         """It comes to each of the indexes at random; where few pages change, a large cache only
         makes every commit slower."""
-        self._connection.execute(f"pragma cache_size = -{_LARGE_CACHE}")
-        try:
-            return super().enroll(cells, paths=paths)
-        finally:
-            self._connection.execute(f"pragma cache_size = -{_CACHE}")
+        with self._plain_errors():
+            self._connection.execute(f"pragma cache_size = -{_LARGE_CACHE}")
+            try:
+                return super().enroll(cells, paths=paths)
+            finally:
+                self._connection.execute(f"pragma cache_size = -{_CACHE}")
 
     def finish_all(self, ended: Sequence[tuple[Lease, Outcome]]) -> Sequence[ClaimLost | None]:
         """End several attempts in one transaction: for each nothing, or why it was refused."""
