@@ -1,11 +1,11 @@
-# Two commands do everything: `make demo` and `make test`.
+# Two commands do everything: `make demo` and `make test`. `make check-fast` is for while you work.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 PYTEST := $(BIN)/pytest -n auto --dist worksteal --max-worker-restart 0
 
-.PHONY: demo test check coverage format constraints system
+.PHONY: demo test check check-fast lint coverage format constraints system
 
 demo: $(VENV)/demo.stamp
 	$(BIN)/benchfleet run examples/recall/campaign.yaml
@@ -26,12 +26,19 @@ system:
 endif
 
 # What CI runs: every check in turn; the last line is the test runner's.
-check: $(VENV)/dev.stamp system
+check: lint system
+	$(PYTEST)
+
+lint: $(VENV)/dev.stamp
 	$(BIN)/ruff format --check src tests examples perf
 	$(BIN)/ruff check src tests examples perf
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(PYTEST)
+
+# Format, lint, types, import layers, unit tests, and the contracts of the ledgers that need no server.
+CONTRACTS := tests/contract/test_ledger_contract.py
+check-fast: lint
+	$(PYTEST) -q tests/unit $(CONTRACTS)::TestMemoryLedger $(CONTRACTS)::TestSqliteLedger
 
 # Which lines and branches the tests reach, in every process that they start. A target of its own,
 # since it proves nothing more and takes twice as long.
