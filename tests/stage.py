@@ -31,7 +31,7 @@ from benchfleet.ledger.memory import MemoryLedger
 from benchfleet.policies.base import Policy
 from benchfleet.results.layout import Layout
 from benchfleet.runner.devices.here import Here
-from benchfleet.runner.disk import MOMENT, Disk, at_once
+from benchfleet.runner.disk import Disk, at_once
 from benchfleet.runner.inbox import Arrival, LeaseLost
 from benchfleet.runner.loop import RunEnd, Runner
 from benchfleet.runner.means import Means
@@ -167,7 +167,6 @@ class Stage:
     renew_every: float = 1e9
     background: Callable[[Callable[[], None]], object] = at_once
     here: Here = Here()  # noqa: RUF009 - frozen
-    moment: float = MOMENT  # that outcomes wait for a claim
     policy: Policy | None = None  # the default one
     gating: Gating = field(default_factory=Gating)
     shift: Shift = Shift()  # noqa: RUF009 - frozen
@@ -200,7 +199,7 @@ class Stage:
             every=self.renew_every,
             clock=self.since_boot,
         )
-        disk = Disk(room=self.room, background=self.background, moment=self.moment)
+        disk = Disk(room=self.room, background=self.background)
         return Runner(
             Parts(
                 Means(

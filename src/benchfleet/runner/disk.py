@@ -10,8 +10,6 @@ from benchfleet.results.publish import PublishAll, publish_all
 from benchfleet.results.write import AttemptFolder, SealAll, seal_all
 from benchfleet.runner.space import PLENTY, Room
 
-MOMENT = 0.02  # seconds that an outcome waits for a claim which takes it along
-
 Background = Callable[[Callable[[], None]], object]  # runs what it is given soon
 
 
@@ -34,4 +32,3 @@ class Disk:
     seal_all: SealAll = seal_all  # completes some of them
     publish_all: PublishAll = publish_all  # gives them their public paths
     background: Background = at_once  # writes and syncs, here or in another thread
-    moment: float = MOMENT  # that what is sealed waits at most for a claim to finish it

@@ -126,7 +126,6 @@ class Runner:
 
     def _let_writers_end(self) -> None:
         """What is being sealed and finished is not to be released."""
-        self._writing.let_go()
         while self._writing.under_way:
             if isinstance(arrival := self._inbox.take(LOOK_EVERY), Concluded):
                 with contextlib.suppress(LedgerError):  # one such error ends the run already
@@ -175,8 +174,6 @@ class Runner:
         now, due = self._inbox.now(), self._cells.keep()
         if self._pace.asked:
             due = min(due, self._pace.wait(now, others=self._slots.any_busy))
-        else:
-            due = min(due, self._writing.keep())
         return min(self._next_look - now, due)
 
     def _goes_on(self) -> bool:

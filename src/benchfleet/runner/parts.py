@@ -55,16 +55,13 @@ class Parts:
         self.slots = Slots(means.runner[:8], means.engine, means.layout, self.course.progress)
         hosts, self.news = Hosts(means.engine.hosts()), News(means.ledger)
         attempts = Attempts(means, disk)
-        self.writing = Writing(
-            means, course=self.course, slots=self.slots, attempts=attempts, disk=disk
-        )
+        self.writing = Writing(attempts, inbox=means.inbox, background=disk.background)
         self.filler = Filler(
             means,
             agenda,
             news=self.news,
             slots=self.slots,
             hosts=hosts,
-            claim=self.writing.claim,
             begin=lambda slot, claim: self.cells.begin(slot, claim),
         )
         self.devices = self.filler.devices

@@ -112,7 +112,7 @@ def write_by_twos(stage: Stage, times: int) -> None:
             while waiting:
                 waiting.pop()()
 
-    stage.background, stage.moment = background, 0
+    stage.background = background
 
 
 def at_once(slot: SlotId, order: Order) -> list[tuple[float, SlotEvent]]:

@@ -95,37 +95,33 @@ class Attempts:
         makes it a failure of stage ``collect``; a public path that is occupied is a ResultsError,
         after the finish.
         """
-        written = list(zip(some, self.seal(some), strict=True))
+        written = list(zip(some, self._seal(some), strict=True))
         try:
-            refused = self.finish(written)
+            refused = self._finish(written)
         except Exception as error:  # noqa: BLE001 - it is the answer to each
             return [error] * len(some)
-        return self.publish(written, refused)
+        return self._publish(written, refused)
 
-    def finish(self, some: Sequence[Written]) -> Sequence[ClaimLost | None]:
+    def _finish(self, some: Sequence[Written]) -> Sequence[ClaimLost | None]:
         """Tell the ledger how these ended; of each nothing, or why it was refused."""
-        ended = leases(some)
+        ended = [(one.attempt.claim.lease, outcome) for one, outcome in some]
         try:
             if self._at_once is not None and len(ended) > 1:
                 refused: Sequence[ClaimLost | None] = self._at_once(ended)
                 return refused
-            return [self._finish(lease, outcome) for lease, outcome in ended]
+            return [self._finish_one(lease, outcome) for lease, outcome in ended]
         finally:
-            self.drop(some)
+            for lease, _ in ended:
+                self._keeper.drop(lease)
 
-    def _finish(self, lease: Lease, outcome: Outcome) -> ClaimLost | None:
+    def _finish_one(self, lease: Lease, outcome: Outcome) -> ClaimLost | None:
         try:
             self._ledger.finish(lease, outcome)
         except ClaimLost as error:
             return error
         return None
 
-    def drop(self, some: Sequence[Written]) -> None:
-        """The ledger knows how these ended: their leases are held no more."""
-        for ended, _ in some:
-            self._keeper.drop(ended.attempt.claim.lease)
-
-    def publish(
+    def _publish(
         self, some: Sequence[Written], refused: Sequence[ClaimLost | None]
     ) -> list[Outcome | Exception]:
         """Give what was finished its public path; of each its outcome, or what went wrong."""
@@ -141,7 +137,7 @@ class Attempts:
             found[place] = wrong or found[place]
         return found
 
-    def seal(self, some: Sequence[Ended]) -> list[Outcome]:
+    def _seal(self, some: Sequence[Ended]) -> list[Outcome]:
         """Seal what ended well, and keep the reason of what did not."""
         well = [(one.attempt, one.how) for one in some if isinstance(one.how, Done)]
         sealed = iter(self._seal_all([self._sealing(attempt, done) for attempt, done in well]))
@@ -249,11 +245,6 @@ class Attempts:
         data = {"attempt": lease.attempt, "token": lease.token, "usage": attempt.usage.to_dict()}
         with contextlib.suppress(LedgerError):  # what ends it matters more
             self._ledger.record(Event(kind="used", fingerprint=lease.fingerprint, data=data))
-
-
-def leases(some: Sequence[Written]) -> list[tuple[Lease, Outcome]]:
-    """These as the ledger is told of them."""
-    return [(ended.attempt.claim.lease, outcome) for ended, outcome in some]
 
 
 def _failed(ended: Outcome | Exception) -> bool:

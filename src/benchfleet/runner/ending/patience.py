@@ -23,10 +23,6 @@ _MOMENT = 2.0  # seconds for what is told once, and would be lost
 _TOGETHER = 1000  # cells that are read at once
 T = TypeVar("T")
 FinishAll = Callable[[Sequence[tuple[Lease, Outcome]]], Sequence[ClaimLost | None]]
-Exchange = Callable[
-    [Sequence[tuple[Lease, Outcome]], RunnerId, Offer, int],
-    tuple[Sequence[ClaimLost | None], Sequence[Claim]],
-]
 
 
 class PatientLedger:
@@ -61,11 +57,6 @@ class PatientLedger:
         self.finish_all: FinishAll | None = None
         if (finish_all := getattr(ledger, "finish_all", None)) is not None:
             self.finish_all = lambda ended: self._patiently(lambda: finish_all(ended))
-        # What ends is durable when it is told of: a disk here is waited for aside from the claims.
-        self.exchange: Exchange | None = None
-        if hasattr(ledger, "within") and (exchange := getattr(ledger, "exchange", None)):
-            self._exchange: Exchange = exchange
-            self.exchange = self._exchanged
         self.writers: int | None = getattr(ledger, "writers", None)
         self._behind: Sequence[Lease] = ()  # leases that could not be renewed
         self._lock = threading.Lock()
@@ -100,17 +91,6 @@ class PatientLedger:
         except LedgerAway:
             pass
         return []
-
-    def _exchanged(
-        self, ended: Sequence[tuple[Lease, Outcome]], runner: RunnerId, offer: Offer, limit: int
-    ) -> tuple[Sequence[ClaimLost | None], Sequence[Claim]]:
-        """Once, without patience. Raises `LedgerFull` and `LedgerAway`."""
-        try:
-            self._catch_up()
-            return self._at_once(lambda: self._exchange(ended, runner, offer, limit))
-        except LedgerFull:
-            self._post(NoRoom())
-            raise
 
     def renew(self, leases: Sequence[Lease]) -> Sequence[Lease]:
         try:

@@ -62,7 +62,6 @@ class Ended:
     attempt: Attempt
     how: Done | Failure
     seconds: Mapping[str, float]
-    brisk: bool = False  # it came a moment after something else did
 
     @property
     def path(self) -> str:
@@ -72,8 +71,3 @@ class Ended:
     def is_large(self) -> bool:
         """Whether it took long, or has much: to write it may hold others up."""
         return self.attempt.folder.recorded
-
-    @property
-    def may_wait(self) -> bool:
-        """Whether a claim that finishes it too should come in a moment."""
-        return self.brisk and isinstance(self.how, Done) and not self.is_large

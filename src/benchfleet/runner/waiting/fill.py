@@ -25,7 +25,7 @@ from benchfleet.runner.waiting.advised import Advised
 from benchfleet.runner.waiting.agenda import Agenda
 from benchfleet.runner.waiting.backlog import Backlog
 from benchfleet.runner.waiting.bookings import Bookings
-from benchfleet.runner.waiting.giving import Claiming, Giving, Waiting
+from benchfleet.runner.waiting.giving import Giving, Waiting
 from benchfleet.runner.waiting.straying import Straying
 from benchfleet.runner.waiting.whither import Whither
 from benchfleet.runner.waiting.wishes import Wishes
@@ -45,7 +45,6 @@ class Filler:
         news: News,
         slots: Slots,
         hosts: Hosts,
-        claim: Claiming,
         begin: Callable[[Slot, Claim], None],
     ) -> None:
         self._runner, self._ledger, self._now = means.runner, means.ledger, means.inbox.now
@@ -84,7 +83,7 @@ class Filler:
             straying=Straying(self.backlog, slots.seats, whither),
             wishes=Wishes(policy, slots, self.backlog, self._now),
         )
-        self._giving = Giving(means, slots, waiting, claim=claim, begin=begin, follow=self.follow)
+        self._giving = Giving(means, slots, waiting, begin=begin, follow=self.follow)
 
     def survey(self) -> None:
         """See what waits, and learn from what has ended; what happens from now on is followed."""

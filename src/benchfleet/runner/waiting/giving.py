@@ -6,7 +6,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from benchfleet.domain.attempt import Claim, RunnerId
+from benchfleet.domain.attempt import Claim
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.resource import Choice, Offer
 from benchfleet.policies.base import Wish
@@ -22,8 +22,6 @@ from benchfleet.runner.waiting.bookings import Bookings, service
 from benchfleet.runner.waiting.lanes import Lane
 from benchfleet.runner.waiting.straying import Straying
 from benchfleet.runner.waiting.wishes import Wishes
-
-Claiming = Callable[[RunnerId, Offer, int], Sequence[Claim]]  # as `Ledger.claim`
 
 _NOBODY: deque[Slot] = deque()
 _BACKFILL = 32  # cells that one claim chooses from, where they must end in time
@@ -59,7 +57,6 @@ class Giving:
         slots: Slots,
         waiting: Waiting,
         *,
-        claim: Claiming,
         begin: Callable[[Slot, Claim], None],
         follow: Callable[[], None],
     ) -> None:
@@ -68,7 +65,7 @@ class Giving:
         self._cells, self._backlog, self._advised = waiting.cells, waiting.backlog, waiting.advised
         self._devices, self._bookings = waiting.devices, waiting.bookings
         self._straying, self._wishes = waiting.straying, waiting.wishes
-        self._claim, self._begin, self._follow = claim, begin, follow
+        self._begin, self._follow = begin, follow
         self._in_vain: set[Lane] = set()  # that a slot claimed of just now, and got nothing
 
     def fill(self) -> list[Slot]:
@@ -203,7 +200,7 @@ class Giving:
         offer = Offer(
             gpus=slot.gpus, vram=vram, models=wish.models, others=wish.others, among=among
         )
-        claims = self._claim(self._runner, offer, len(slots))
+        claims = self._ledger.claim(self._runner, offer, len(slots))
         for claim in claims:
             self._keeper.hold(claim.lease)
         if claims:

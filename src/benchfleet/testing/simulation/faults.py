@@ -21,7 +21,7 @@ FAULTS = (
 )  # fmt: skip
 _AT = (
     "any", "any", "claimed", "folder", "record", "seal", "sealed", "finish", "finished", "publish",
-    "published", "release", "reaped", "exchange", "exchanged",
+    "published", "release", "reaped",
 )  # fmt: skip
 
 

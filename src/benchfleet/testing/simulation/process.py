@@ -40,7 +40,6 @@ from benchfleet.testing.simulation.wire import LeaseWatch, Weather, WiredLedger
 
 LEASE = 60.0  # seconds
 _WRITERS = 2
-_MOMENT = 5.0  # seconds, at most, for which outcomes wait for a claim
 _SLOW_STEP, _SLOWEST_STEP = 0.05, 3.0  # seconds
 
 
@@ -162,7 +161,6 @@ class RunnerProcess:
                     seal_all=around.disk.sealer(self.step),
                     publish_all=around.disk.publisher(around.publish_all, self.step),
                     background=self._write_later,
-                    moment=_MOMENT * self._chance.random(),
                 ),
                 observer=self._observe,
                 ending=self._ended,

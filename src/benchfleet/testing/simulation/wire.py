@@ -168,16 +168,6 @@ class WiredLedger:
                 refused.append(error)
         return refused
 
-    def exchange(
-        self, ended: Sequence[tuple[Lease, Outcome]], runner: RunnerId, offer: Offer, limit: int
-    ) -> tuple[Sequence[ClaimLost | None], Sequence[Claim]]:
-        """What ended with a claim, whichever the ledger."""
-        return self._told(
-            "exchange",
-            "exchanged",
-            lambda: (self._finished(ended), self._claimed(runner, offer, limit)),
-        )
-
     def within(self, seconds: float) -> AbstractContextManager[None]:
         """What this thread asks meanwhile is given up so soon."""
         return self._hurry.within(seconds)

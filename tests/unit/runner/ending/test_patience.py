@@ -120,20 +120,6 @@ def test_a_ledger_that_is_gone_for_other_reasons_is_not_waited_for(desk: Desk) -
     assert desk.told == []
 
 
-def test_what_ends_goes_with_a_claim_to_a_server_alone() -> None:
-    server, here = (
-        PatientLedger(ledger, post=lambda news: None, ending=threading.Event())
-        for ledger in (AwayLedger(), MemoryLedger())
-    )
-    assert here.exchange is None
-    assert server.exchange is not None
-    server.enroll([sample_cell(0), sample_cell(1)])
-    (first,) = server.claim(US, Offer())
-    refused, (second,) = server.exchange([(first.lease, Outcome(state="success"))], US, Offer(), 1)
-    assert refused == [None]
-    assert first.lease.fingerprint != second.lease.fingerprint
-
-
 class AwayLedger(MemoryLedger):
     """A ledger whose server is away while `away` says so; hurried calls alone are made of it."""
 
@@ -193,9 +179,6 @@ def test_a_server_that_is_away_is_told_once_and_holds_up_nobody_but_what_ended()
     (claim,) = ledger.claim(US, Offer())
     server.away = True
     assert ledger.claim(US, Offer()) == []
-    assert ledger.exchange is not None
-    with pytest.raises(LedgerAway, match="no answer"):
-        ledger.exchange([(claim.lease, Outcome(state="success"))], US, Offer(), 1)
     assert ledger.reap() == []
     assert ledger.renew([claim.lease]) == [claim.lease]
     ledger.release([claim.lease], "the end")
