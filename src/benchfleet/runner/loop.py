@@ -224,7 +224,7 @@ class Runner:
         if not waking or self._woke:
             self._course.tell_reaped(self._ledger.reap())
         self._woke = waking
-        self._stopping.end_overdue(excused=late if late > LOOK_EVERY else 0.0)
+        self._stopping.end_expired(excused=late if late > LOOK_EVERY else 0.0)
         self._filler.follow()
         if self._filler.placed:
             self._tell_kept_off()

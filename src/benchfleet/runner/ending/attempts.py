@@ -25,8 +25,8 @@ from benchfleet.results.write import (
 from benchfleet.runner.disk import Disk
 from benchfleet.runner.means import Means
 from benchfleet.runner.trying.attempt import Attempt, Ended
-from benchfleet.runner.trying.overdue import Watch
 from benchfleet.runner.trying.retry import charged, first_reason, next_advice, retry_in
+from benchfleet.runner.trying.timeouts import AttemptTimeouts
 
 MOST = 32  # attempts that are ended at once
 
@@ -75,7 +75,7 @@ class Attempts:
             began=now,
             provenance=provenance,
             rate=rate,
-            watch=Watch(claim.cell.limits, began=now),
+            timeouts=AttemptTimeouts(claim.cell.limits, began=now),
             done=(known := count_samples(recorded)),
             before=known,
         )

@@ -97,7 +97,7 @@ class Cells:
 
     def take(self, slot: Slot, attempt: Attempt, event: AttemptEvent) -> bool:
         """What a slot says of its attempt; whether that ended it."""
-        attempt.watch.saw(event, self._inbox.now())
+        attempt.timeouts.record(event, self._inbox.now())
         if isinstance(event, (Recorded, FileSent)):
             self._keep(slot, attempt, event)
         elif isinstance(event, Measured):

@@ -26,17 +26,17 @@ class Stopping:
         self._inbox, self._engine, self._course = inbox, engine, course
         self._slots, self._cells, self._filler = slots, cells, filler
 
-    def end_overdue(self, *, excused: float) -> None:
-        """End what takes too long; so many seconds of it are not its own fault."""
+    def end_expired(self, *, excused: float) -> None:
+        """End the attempts that take too long; leave out the seconds that are not their fault."""
         now = self._inbox.now()
         for slot in self._slots.busy:
             if (attempt := slot.attempt) is None:
                 continue  # what ended another was told of this one too
             if excused:  # what came meanwhile is still to be taken in
-                attempt.watch.excuse(excused)
-            if now >= attempt.watch.sure_until and (overdue := attempt.watch.overdue(now)):
+                attempt.timeouts.excuse(excused)
+            if timeout := attempt.timeouts.expired(now):
                 self._slots.kill(slot)
-                self._cells.fail(attempt, attempt.stage, overdue.kind, overdue.message)
+                self._cells.fail(attempt, attempt.stage, timeout.kind, timeout.message)
 
     def interrupt(self, event: Interrupted) -> None:
         """A person asks the runner to end: the first time in good order, then at once."""

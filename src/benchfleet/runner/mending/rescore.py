@@ -41,7 +41,7 @@ from benchfleet.runner.ending.attempts import Attempts
 from benchfleet.runner.means import Means
 from benchfleet.runner.mending.entered import claims_of
 from benchfleet.runner.trying.attempt import Attempt
-from benchfleet.runner.trying.overdue import Watch
+from benchfleet.runner.trying.timeouts import AttemptTimeouts
 
 _CPU = Device(kind="cpu", index=0)
 _LOOK = 0.5  # seconds that a wait lasts, so that Ctrl-C is heard
@@ -149,7 +149,7 @@ class Rescorer:
                 device=_CPU.label,
                 began=self._inbox.now(),
                 provenance={},
-                watch=Watch(claim.cell.limits, began=self._inbox.now()),
+                timeouts=AttemptTimeouts(claim.cell.limits, began=self._inbox.now()),
                 done=count_samples(recorded),
                 rescored=True,
             )
@@ -177,12 +177,12 @@ class Rescorer:
         name = f"{record.fingerprint}/{folder.folder.name}"
         log = str(folder.log)
         order = Order(attempt=name, cell=record.cell, log=log, recorded=recorded, rescore=True)
-        watch = Watch(record.cell.limits, began=self._inbox.now())
+        timeouts = AttemptTimeouts(record.cell.limits, began=self._inbox.now())
         self._engine.run(slot.slot, order)
         while True:
             event = self._next()
             if isinstance(event, AttemptEvent):
-                watch.saw(event, self._inbox.now())
+                timeouts.record(event, self._inbox.now())
             if isinstance(event, Recorded):
                 folder.record(event.lines)
             elif isinstance(event, FileSent):
@@ -197,7 +197,7 @@ class Rescorer:
                 why = f"its slot ended: {event.reason}"
                 tail = log_tail(folder.log)
                 return Failure(stage="collect", kind="slot_lost", message=why, log_tail=tail)
-            elif late := watch.overdue(self._inbox.now()):
+            elif late := timeouts.expired(self._inbox.now()):
                 self._close(fit=False)
                 tail = log_tail(folder.log)
                 return Failure(stage="collect", kind=late.kind, message=late.message, log_tail=tail)

@@ -12,8 +12,8 @@ from benchfleet.domain.telemetry import Telemetry
 from benchfleet.domain.usage import Rate, Usage
 from benchfleet.engines.base import Done, SlotSpec
 from benchfleet.results.write import AttemptFolder
-from benchfleet.runner.trying.overdue import Watch
 from benchfleet.runner.trying.retry import Memory
+from benchfleet.runner.trying.timeouts import AttemptTimeouts
 
 
 @dataclass(kw_only=True)
@@ -28,7 +28,7 @@ class Attempt:
     device: str
     began: float  # on the inbox's clock
     provenance: Mapping[str, Any]  # of its host, where that is not this machine
-    watch: Watch
+    timeouts: AttemptTimeouts
     stage: Stage = "load"
     done: int = 0  # samples
     before: int = 0  # of these, that earlier attempts had answered
