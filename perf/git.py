@@ -179,10 +179,15 @@ def main() -> None:
                     place = work / f"{repeat}-{workers}-{batch}-{way.replace(' ', '-')}"
                     figures = one(way, place, workers, batch, given.seconds)
                     found.setdefault((way, workers, batch), []).append(figures)
-    print("| way | workers | batch | claims/s | refused pushes a claim |\n|---|---|---|---|---|")
-    for (way, workers, batch), all_ in found.items():
-        rate, refused = (statistics.median(one[place] for one in all_) for place in (0, 1))
-        print(f"| {way} | {workers} | {batch} | {rate:.1f} | {refused:.2f} |")
+    medians = {
+        key: [statistics.median(one[place] for one in all_) for place in (0, 1)]
+        for key, all_ in found.items()
+    }
+    print("| way | workers | batch | claims/s | x shared branch | refused pushes a claim |")
+    print("|---|---|---|---|---|---|")
+    for (way, workers, batch), (rate, refused) in medians.items():
+        ratio = rate / medians["shared branch", workers, 1][0]
+        print(f"| {way} | {workers} | {batch} | {rate:.1f} | {ratio:.1f} | {refused:.2f} |")
 
 
 if __name__ == "__main__":

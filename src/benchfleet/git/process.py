@@ -6,8 +6,8 @@ import os
 import shlex
 import signal
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -67,40 +67,29 @@ class Git:
         return self._environ
 
     def ask(self, *arguments: str, stdin: bytes = b"") -> Ended:
-        """Run a command to its end. Raises GitError where there is no git, GitAway where it takes
-        too long."""
-        return self.answered(self.command(*arguments), arguments[0], stdin)
+        """Run a command to its end. Raises GitError if git is not installed, GitAway on timeout.
 
-    def answered(self, command: Sequence[str], name: str, stdin: bytes = b"") -> Ended:
-        """The same for a whole command line, such as one about another repository."""
-        with self.running(command, name) as process:
-            out, err = process.communicate(stdin, timeout=self.timeout)
-        return Ended(code=process.returncode, out=out, err=err.decode("utf-8", "replace"))
-
-    @contextmanager
-    def running(
-        self, command: Sequence[str], name: str, environ: Mapping[str, str] | None = None
-    ) -> Iterator[subprocess.Popen[bytes]]:
-        """A process that is ended, with all that it started, where the block does not end well.
-        Raises GitError where there is no git, GitAway for subprocess.TimeoutExpired."""
+        A command that does not end well is killed, with all that it started.
+        """
         try:
             process = subprocess.Popen(
-                command,
+                self.command(*arguments),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
-                env=self._environ if environ is None else environ,
-                start_new_session=True,  # Ctrl-C is ours to judge: a push is let end
+                env=self._environ,
+                start_new_session=True,  # Ctrl-C is ours to judge: a push may end
             )
         except FileNotFoundError as error:
             raise GitError("git is not installed here; install it and run again") from error
         try:
-            yield process
+            out, err = process.communicate(stdin, timeout=self.timeout)
         except BaseException as error:
             _end(process)
             if isinstance(error, subprocess.TimeoutExpired):
-                raise GitAway(f"git {name} has not ended in {self.timeout:g} s") from error
+                raise GitAway(f"git {arguments[0]} has not ended in {self.timeout:g} s") from error
             raise
+        return Ended(code=process.returncode, out=out, err=err.decode("utf-8", "replace"))
 
     def reach(self, *arguments: str) -> Ended:
         """The same for a command that talks to a remote."""

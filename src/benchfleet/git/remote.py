@@ -4,13 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 from benchfleet.errors import GitAway, GitDenied, GitError
-from benchfleet.git.objects import Objects
-from benchfleet.git.packets import Answer
 from benchfleet.git.process import Git, plain
-from benchfleet.git.receiving import Receiver, receiver
 
 # What git says of a ref that is not as it was expected, here or in the remote's transaction.
 _LOST = (
@@ -37,20 +33,9 @@ class Swap:
 class Remote:
     """The repository at `url`, seen from one of our own."""
 
-    def __init__(
-        self,
-        git: Git,
-        url: str,
-        shown: str,
-        *,
-        objects: Objects | None = None,
-        spared: Sequence[str] = (),
-    ) -> None:
-        """With `objects`, a repository in a folder here is told without `git push`, and hides its
-        `spared` refs (as ``receive.hideRefs`` has them) but those that a push is about."""
+    def __init__(self, git: Git, url: str, shown: str) -> None:
         self._git, self._url, self._shown = git, url, shown
-        self._objects, self._spared = objects, spared
-        self.refused = ""  # why the last push that was refused was
+        self.refused = ""  # why the last refused push was refused
 
     def refs(self, *patterns: str) -> dict[str, str]:
         """The remote's refs that match (``refs/benchfleet/study/*``), with their objects.
@@ -99,38 +84,27 @@ class Remote:
         """
         leases = {**{swap.ref: swap.old for swap in swaps}, **holding}
         wanted = {**{swap.ref: swap.new for swap in swaps}, **holding}
-        answer = self._receiver.push(leases, wanted) if self._receiver else None
-        if answer is None:
-            answer = self._pushed_by_git(leases, wanted)
-        if answer.done:
-            return True
-        if not answer.reasons:
-            raise self._failed(answer.err)
-        others = [why for why in answer.reasons if not any(lost in why for lost in _LOST)]
-        if not others:
-            self.refused = plain(answer.err)
-            return False
-        if any("unpacker error" in why for why in others):
-            raise GitAway(f"{self._shown} cannot take it: {plain(answer.err)}")
-        # Where one is refused all are, and of the others no more is said than that.
-        why = next((why for why in others if "atomic push failure" not in why), others[0])
-        raise GitDenied(f"{self._shown} refuses it: {why}; {plain(answer.err)}")
-
-    @cached_property
-    def _receiver(self) -> Receiver | None:
-        objects = self._objects
-        return receiver(self._git, self._url, objects, self._spared) if objects else None
-
-    def _pushed_by_git(self, leases: Mapping[str, str], wanted: Mapping[str, str]) -> Answer:
         ended = self._git.reach(
             *("push", "--porcelain", "--atomic", "--no-verify", "--recurse-submodules=no"),
             *(f"--force-with-lease={ref}:{old}" for ref, old in leases.items()),
             self._url,
             *(f"{new}:{ref}" for ref, new in wanted.items()),
         )
+        if not ended.code:
+            return True
         lines = ended.out.decode("utf-8", "replace").splitlines()
-        refused = [line.rpartition("\t")[2] for line in lines if line.startswith("!\t")]
-        return Answer(done=not ended.code, reasons=refused, err=ended.err)
+        reasons = [line.rpartition("\t")[2] for line in lines if line.startswith("!\t")]
+        if not reasons:
+            raise self._failed(ended.err)
+        others = [why for why in reasons if not any(lost in why for lost in _LOST)]
+        if not others:
+            self.refused = plain(ended.err)
+            return False
+        if any("unpacker error" in why for why in others):
+            raise GitAway(f"{self._shown} cannot take it: {plain(ended.err)}")
+        # Where one is refused all are, and of the others no more is said than that.
+        why = next((why for why in others if "atomic push failure" not in why), others[0])
+        raise GitDenied(f"{self._shown} refuses it: {why}; {plain(ended.err)}")
 
     def _failed(self, err: str) -> GitError:
         said = plain(err).replace(self._url, self._shown)

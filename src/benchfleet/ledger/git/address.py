@@ -134,11 +134,6 @@ class Refs:
     def claims(self) -> str:
         return f"{self.root}/claims/"
 
-    @property
-    def spared(self) -> tuple[str, ...]:
-        """What a push needs to know nothing of: other campaigns, and claims but its own."""
-        return ROOT, f"!{self.root}", self.claims
-
 
 def mirror_folder(parent: Path, address: Address, campaign: str) -> Path:
     """Where an installation keeps what it saw of a ledger."""

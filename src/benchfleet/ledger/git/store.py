@@ -65,9 +65,7 @@ class Store(Looking):
             raise LedgerUnreachable(f"{self.folder} cannot be used: {error.strerror}") from error
         self.git = Git(self.folder / "objects.git")
         self.objects = Objects(self.git)
-        self.remote = Remote(
-            self.git, self.address.remote, self.shown, objects=self.objects, spared=self.refs.spared
-        )
+        self.remote = Remote(self.git, self.address.remote, self.shown)
         with self.turn:
             self.mirror = Mirror(self.folder / "mirror.db", campaign)
             if again:
