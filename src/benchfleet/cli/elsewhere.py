@@ -13,9 +13,14 @@ from benchfleet.domain.words import counted
 def told_elsewhere(arguments: argparse.Namespace, places: Iterable[str], shown: str) -> list[str]:
     """How many results are elsewhere, as `shown` words it with ``{results}``, where they are, and
     how they come; nothing where none are."""
-    counts = Counter(places)
-    if not counts:
+    seen = list(places)
+    if not seen:
         return []
-    where = ", ".join(f"{count} at {place}" for place, count in sorted(counts.items()))
-    said = shown.format(results=counted(counts.total(), "result"))
-    return [f"{said} ({where}); bring them here: {options.same_choice(arguments, 'merge')}"]
+    said = shown.format(results=counted(len(seen), "result"))
+    merge = options.same_choice(arguments, "merge")
+    return [f"{said} ({counted_places(seen)}); bring them here: {merge}"]
+
+
+def counted_places(places: Iterable[str]) -> str:
+    """``2 at lab1, 1 at s3://bucket``"""
+    return ", ".join(f"{count} at {place}" for place, count in sorted(Counter(places).items()))

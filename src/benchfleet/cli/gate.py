@@ -60,7 +60,7 @@ def main(arguments: argparse.Namespace) -> int:
 def _show(arguments: argparse.Namespace, bench: Bench) -> int:
     found = [one for one in _standings(bench) if arguments.phase in ("", one.phase.name)]
     if arguments.json:
-        data = {"campaign": bench.campaign.name, "phases": phased.as_json(found)}
+        data = {"campaign": bench.campaign.name, "phases": [one.to_dict() for one in found]}
         print(json.dumps(data, indent=2))
     else:
         for line in phased.lines(found):

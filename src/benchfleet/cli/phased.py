@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
 
 from benchfleet.cli.words import columns, padded
 from benchfleet.domain.phase import ENDED
@@ -64,24 +63,3 @@ def _cells(held: Sequence[Standing]) -> str:
         left = one.total - one.ended
         parts.append(f"{counted(left, 'cell')} of {one.phase.name}")
     return ", ".join(parts)
-
-
-def as_json(standings: Sequence[Standing]) -> list[dict[str, Any]]:
-    """All of it as JSON values."""
-    return [
-        {
-            "phase": one.phase.name,
-            "state": one.state,
-            "requires": list(one.phase.requires),
-            "held_by": list(one.held_by),
-            "gate": one.phase.gate,
-            "cells": {"total": one.total, **{s: one.states.get(s, 0) for s in STATES}},
-            "decision": one.decision
-            and {
-                **vars(one.decision),
-                "numbers": list(one.decision.numbers),
-                "cells": dict(one.decision.cells),
-            },
-        }
-        for one in standings
-    ]

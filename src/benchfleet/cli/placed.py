@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from contextlib import closing
-from typing import Any
 
 from benchfleet.bench import Bench
-from benchfleet.domain.cell import Cell
 from benchfleet.domain.placing import KeptOff, Placing
 from benchfleet.placing import placing_of
 
@@ -28,14 +26,3 @@ def lines(kept: Sequence[KeptOff], notes: Iterable[str] = ()) -> list[str]:
     if len(kept) > _SHOWN:
         shown.append(f"  … and {len(kept) - _SHOWN} more; --json has them all")
     return [*shown, *(f"  {note}" for note in notes)]
-
-
-def as_json(kept: Iterable[KeptOff]) -> list[dict[str, Any]]:
-    """The same as JSON values."""
-    return [{**vars(one), "models": list(one.models)} for one in kept]
-
-
-def waiting(cells: Iterable[Cell], ended: Iterable[str]) -> list[Cell]:
-    """Those of the cells that are none of these."""
-    names = set(ended)
-    return [cell for cell in cells if cell.fingerprint not in names]

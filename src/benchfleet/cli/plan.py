@@ -58,8 +58,12 @@ def main(arguments: argparse.Namespace) -> int:
     open_ = [row.cell for row in plan.rows if row.state in ("pending", "running")]
     kept = [one for one in found.kept_off(open_) if one.host not in ("", bench.host)]
     if arguments.json:
-        shown = {**as_json(bench, plan), "phases": phased.as_json(phases)}
-        print(json.dumps({**shown, "kept_off": placed.as_json(kept)}, indent=2))
+        shown = {
+            **as_json(bench, plan),
+            "phases": [one.to_dict() for one in phases],
+            "kept_off": [one.to_dict() for one in kept],
+        }
+        print(json.dumps(shown, indent=2))
     else:
         notes = (*found.notes, *found.unreported(open_, [""] if pool else []))
         told = (*phased.lines(phases), *placed.lines(kept, notes))

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from benchfleet.bench import Bench
-from benchfleet.cli import holding
 from benchfleet.cli.assigned import tasks_file
 from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.cell import Cell
@@ -17,6 +16,7 @@ from benchfleet.domain.eligibility import PROBED
 from benchfleet.domain.event import Event
 from benchfleet.domain.plan import ASSIGNED, Plan, forms, newest, plans
 from benchfleet.ledger.base import Ledger
+from benchfleet.ledger.holders import holders
 from benchfleet.machines.assign.solver import SECONDS
 from benchfleet.machines.probe import report
 from benchfleet.machines.probe.report import Capability
@@ -77,12 +77,11 @@ def planned(
 ) -> tuple[Assignment, Mapping[str, Any]]:
     """The plan for what is left of the cells, and what each machine is told of it."""
     records: list[CellRecord] = []
-    holders: dict[str, str] = {}
+    hosts: dict[str, str] = {}
     told: list[Plan] = []
     if ledger is not None:
         records = list(ledger.cells())
-        held = holding.held(ledger, records)
-        holders = {str(one.record.fingerprint): one.host for one in held}
+        hosts = {str(one.record.fingerprint): one.host for one in holders(ledger, records)}
         told = plans(ledger.events(kinds={ASSIGNED}))
     variants: Variants = settings.get("variants", "faster")
     assigner = Assigner(
@@ -90,7 +89,7 @@ def planned(
         machines,
         records,
         forms=forms(told),
-        holders=holders,
+        holders=hosts,
         bandwidth=settings.get("bandwidth", 0.0),
         variants=variants,
     )

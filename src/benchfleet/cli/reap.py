@@ -8,6 +8,7 @@ from contextlib import closing
 from benchfleet.cli import holding, options
 from benchfleet.domain.words import counted
 from benchfleet.errors import BenchfleetError
+from benchfleet.ledger.holders import holders
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -29,7 +30,7 @@ def main(arguments: argparse.Namespace) -> int:
         raise BenchfleetError("--now and --host NAME go together: whose cells are taken now?")
     bench, _ = options.opened(arguments)
     with closing(holding.ledger_of(bench)) as ledger:
-        before = holding.held(ledger, ledger.cells(states=["running"]))
+        before = holders(ledger, ledger.cells(states=["running"]))
         out = set(ledger.reap())
         taken = [one for one in before if one.record.fingerprint in out]
         if arguments.now:

@@ -23,6 +23,7 @@ from benchfleet.domain.slots import BEGAN
 from benchfleet.domain.words import counted, duration
 from benchfleet.errors import BenchfleetError
 from benchfleet.ledger.base import Ledger
+from benchfleet.ledger.holders import Holder, holders
 from benchfleet.machines.probe import report
 from benchfleet.planning.assignment import Assignment
 
@@ -74,7 +75,7 @@ def main(arguments: argparse.Namespace) -> int:
     failed = list(dict.fromkeys(arguments.host))
     with closing(holding.ledger_of(bench)) as ledger:
         records = list(ledger.cells())
-        found = holding.held(ledger, records)
+        found = holders(ledger, records)
         meant = holding.choose(arguments, found)
         plan = told.newest(told.plans(ledger.events(kinds={ASSIGNED})))
         _check_names(ledger, failed, found, plan)
@@ -112,7 +113,7 @@ def main(arguments: argparse.Namespace) -> int:
 
 
 def _check_names(
-    ledger: Ledger, failed: Sequence[str], found: Sequence[holding.Held], plan: Plan | None
+    ledger: Ledger, failed: Sequence[str], found: Sequence[Holder], plan: Plan | None
 ) -> None:
     """Raises BenchfleetError for a machine that nothing was ever heard of."""
     known = {one.host for one in found} | set((plan.hosts if plan else None) or ())
@@ -133,7 +134,7 @@ def _left(
     plan: Plan,
     failed: Sequence[str],
     records: Sequence[CellRecord],
-    meant: Sequence[holding.Held],
+    meant: Sequence[Holder],
 ) -> dict[str, bool]:
     """What the plan gave these machines that has not ended, and is not run by others; of each cell,
     as declared, whether it was running there."""
@@ -189,7 +190,7 @@ def _show(arguments: argparse.Namespace, again: _Again) -> None:
 
 
 def _as_json(
-    bench: Bench, given: Sequence[holding.Held], only_planned: int, again: _Again | None
+    bench: Bench, given: Sequence[Holder], only_planned: int, again: _Again | None
 ) -> dict[str, Any]:
     plan = again.plan if again else None
     return {

@@ -7,6 +7,7 @@ from contextlib import closing
 
 from benchfleet.cli import holding, options
 from benchfleet.errors import BenchfleetError
+from benchfleet.ledger.holders import holders
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -40,7 +41,7 @@ def main(arguments: argparse.Namespace) -> int:
     bench, cells = options.opened(arguments)
     with closing(holding.ledger_of(bench)) as ledger:
         records = ledger.cells(states=["running"], among={cell.fingerprint for cell in cells})
-        meant = holding.choose(arguments, holding.held(ledger, records))
+        meant = holding.choose(arguments, holders(ledger, records))
         if not holding.agreed(arguments, meant, "release"):
             print("nothing was released")
             return 1

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from typing import Any
 
 from benchfleet.domain.words import counted
 
@@ -36,6 +37,10 @@ class KeptOff:
     def __str__(self) -> str:
         cells = counted(self.cells, "cell")
         return f"none of {cells} of {', '.join(self.models)}: {self.why}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON values only."""
+        return {**asdict(self), "models": list(self.models)}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.gate import Reported, answer
 from benchfleet.domain.gate_grammar import Value
 from benchfleet.domain.phase import ENDED, Decision, Phase, held_by, may_run
-from benchfleet.domain.state import FINAL_STATES, State
+from benchfleet.domain.state import FINAL_STATES, STATES, State
 
 from .base import Ledger
 
@@ -39,6 +39,23 @@ class Standing:
     @property
     def ended(self) -> int:
         return sum(self.states.get(state, 0) for state in FINAL_STATES)
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON values only."""
+        return {
+            "phase": self.phase.name,
+            "state": self.state,
+            "requires": list(self.phase.requires),
+            "held_by": list(self.held_by),
+            "gate": self.phase.gate,
+            "cells": {"total": self.total, **{s: self.states.get(s, 0) for s in STATES}},
+            "decision": self.decision
+            and {
+                **vars(self.decision),
+                "numbers": list(self.decision.numbers),
+                "cells": dict(self.decision.cells),
+            },
+        }
 
 
 def standings(

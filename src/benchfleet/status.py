@@ -1,0 +1,135 @@
+"""The status of a campaign: one value that the command line, Python and other views share."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from typing import Any
+
+from benchfleet.bench import Bench
+from benchfleet.domain.attempt import CellRecord
+from benchfleet.domain.cell import Cell
+from benchfleet.domain.phase import GATE_EVENTS, Decision, decisions
+from benchfleet.domain.placing import KeptOff, Placing
+from benchfleet.domain.state import STATES
+from benchfleet.domain.usage import Bill
+from benchfleet.ledger.gates import Standing, standings
+from benchfleet.ledger.history import BILLED, bill
+from benchfleet.ledger.holders import Holder, holders
+from benchfleet.placing import placing_of
+from benchfleet.results.outbox import Outbox
+from benchfleet.whereabouts import Whereabouts
+
+
+@dataclass(frozen=True, kw_only=True)
+class Unpublished:
+    """A cell whose sealed result is not at its path yet."""
+
+    path: str
+    blocked: bool  # something else lies at that path
+
+
+@dataclass(frozen=True, kw_only=True)
+class Status:
+    """How far a campaign is, from its ledger and its results folder."""
+
+    campaign: str
+    has_ledger: bool
+    counts: Mapping[str, int]  # cells: in "total", and by state
+    phases: Sequence[Standing]
+    kept_off: Sequence[KeptOff]
+    notes: Sequence[str]  # reports and plans of the ledger that could not be used
+    holders: Sequence[Holder]
+    used: Bill
+    failed: Sequence[CellRecord]  # failed or partial
+    elsewhere: Mapping[str, str]  # path of a cell → the host or store that has its result
+    gone: Sequence[str]  # paths of successful cells whose results are nowhere
+    unpublished: Sequence[Unpublished]
+    unsent: int  # results that wait for their upload
+    store: str  # where they are uploaded to; "" for nowhere
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON values only."""
+        return {
+            "campaign": self.campaign,
+            **self.counts,
+            "phases": [one.to_dict() for one in self.phases],
+            "kept_off": [one.to_dict() for one in self.kept_off],
+            "holders": [one.to_dict() for one in self.holders],
+            "used": self.used.to_dict(),
+            "elsewhere": dict(self.elsewhere),
+            "unsent": self.unsent,
+            "gone": list(self.gone),
+            "unpublished": [one.path for one in self.unpublished],
+            "failures": [
+                {"cell": record.path, "state": record.state, "reason": record.outcome.why}
+                for record in self.failed
+                if record.outcome and record.outcome.why
+            ],
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Known:
+    """What the ledger tells; the defaults are those of a campaign without one."""
+
+    has_ledger: bool = False
+    records: Sequence[CellRecord] = ()
+    decisions: Mapping[str, Decision] = field(default_factory=dict)
+    holders: Sequence[Holder] = ()
+    used: Bill = field(default_factory=Bill)
+    placing: Placing = field(default_factory=Placing)
+
+
+def status_of(bench: Bench, cells: Sequence[Cell] | None = None) -> Status:
+    """The status of these cells of a campaign; of all where None are given."""
+    cells = bench.cells() if cells is None else cells
+    known = _read_ledger(bench, cells)
+    states = Counter(record.state for record in known.records)
+    states["pending"] += len(cells) - len(known.records)  # what was never enrolled
+    ended = {record.fingerprint for record in known.records if record.state != "pending"}
+    where = Whereabouts(bench)
+    absent = where.absent(known.records)
+    elsewhere = where.elsewhere(absent)
+    return Status(
+        campaign=bench.campaign.name,
+        has_ledger=known.has_ledger,
+        counts={"total": len(cells), **{state: states[state] for state in STATES}},
+        phases=standings(bench.campaign.phases, cells, known.records, known.decisions),
+        kept_off=known.placing.kept_off(cell for cell in cells if cell.fingerprint not in ended),
+        notes=known.placing.notes,
+        holders=known.holders,
+        used=known.used,
+        failed=[record for record in known.records if record.state in ("failed", "partial")],
+        elsewhere={r.path: elsewhere[r.fingerprint] for r in absent if r.fingerprint in elsewhere},
+        gone=[record.path for record in absent if record.fingerprint not in elsewhere],
+        unpublished=[
+            Unpublished(
+                path=record.path,
+                blocked=os.path.lexists(bench.layout.published(record.path)),
+            )
+            for record in where.unpublished(known.records)
+        ],
+        unsent=len(Outbox(bench.layout)),
+        store=bench.campaign.place,
+    )
+
+
+def _read_ledger(bench: Bench, cells: Sequence[Cell]) -> _Known:
+    ledger = bench.existing_ledger()
+    if ledger is None:
+        return _Known()
+    among = {cell.fingerprint for cell in cells}
+    with closing(ledger):
+        records = list(ledger.cells(among=among))
+        return _Known(
+            has_ledger=True,
+            records=records,
+            decisions=decisions(ledger.events(kinds=GATE_EVENTS)) if bench.campaign.phases else {},
+            holders=holders(ledger, records),
+            used=bill(ledger.events(kinds=BILLED), among),
+            placing=placing_of(bench.campaign, ledger),
+        )
