@@ -2,8 +2,9 @@
 
 BenchfleetError
 ├── CampaignError        the campaign file or the command line is wrong; nothing was run
-├── UnknownName          no plugin of that name; lists the near ones
-├── MissingExtra         a plugin needs packages that are not installed
+├── PluginError          the class of that name is no plugin of its family
+│   ├── UnknownName          no plugin of that name; lists the near ones
+│   └── MissingExtra         a plugin needs packages that are not installed
 ├── DeviceError          a device asked for is absent or unfit
 │   └── NoGpu                there is none on this machine at all
 ├── ResultsError         the results tree cannot be written or read
@@ -70,11 +71,15 @@ class CampaignError(BenchfleetError):
         return "\n".join(lines)
 
 
-class UnknownName(BenchfleetError):
+class PluginError(BenchfleetError):
+    """A plugin does not derive from the base class of its family."""
+
+
+class UnknownName(PluginError):
     """No plugin has that name."""
 
 
-class MissingExtra(BenchfleetError):
+class MissingExtra(PluginError):
     """A plugin needs packages that are not installed."""
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from benchfleet import registry
+from benchfleet.benchmarks.base import loads_model
 from benchfleet.campaign.base import Machine
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.host import AUTO, Host
@@ -72,14 +73,9 @@ def opened_engine(
         return _untried(fleet, inbox.post, connected, lease, inbox)
     from benchfleet.engines.trials import TrialEngine
 
-    trials = TrialEngine(inbox.post, [cell for cell in cells if _asks_a_model(cell)])
+    trials = TrialEngine(inbox.post, [cell for cell in cells if loads_model(cell)])
     trials.inside = _untried(fleet, trials.hear, connected, lease, inbox)
     return trials
-
-
-def _asks_a_model(cell: Cell) -> bool:
-    needed = getattr(registry.load("benchmarks", cell.workload.benchmark), "needs_model", True)
-    return needed and getattr(registry.load("models", cell.model.adapter), "opens", True)
 
 
 def _untried(

@@ -6,9 +6,9 @@ from difflib import get_close_matches
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
-from benchfleet.errors import MissingExtra, UnknownName
+from benchfleet.errors import MissingExtra, PluginError, UnknownName
 
 Family = Literal["models", "benchmarks", "attention", "ledgers", "engines", "policies", "places"]
 
@@ -69,6 +69,20 @@ _SINGULAR = {
     "places": "place for results",
 }
 _EXTRA_OF = {"psycopg": "postgres"}  # packages that a plugin's module cannot do without
+_BASES = {
+    "models": "benchfleet.models.base:Adapter",
+    "benchmarks": "benchfleet.benchmarks.base:Benchmark",
+    "attention": "benchfleet.models.attention.base:AttentionConfig",
+    "places": "benchfleet.results.places.base:Place",
+}
+
+
+class Plugin:
+    """What a plugin says of the packages that it needs; the base classes of families derive from
+    this."""
+
+    requires: ClassVar[tuple[str, ...]] = ()  # modules that must be importable, such as ("torch",)
+    extra: ClassVar[str] = ""  # the extra of benchfleet that brings them
 
 
 @cache
@@ -85,14 +99,16 @@ def names(family: Family) -> list[str]:
 
 
 def load(family: Family, name: str) -> Any:
-    """The class that bears the name. Raises `UnknownName` with the near ones, or `MissingExtra`
-    where the class says (`requires`, `extra`) that packages are lacking here."""
+    """The class that bears the name.
+
+    Raises `UnknownName` with the near ones, `MissingExtra` where the class says that packages are
+    lacking here, and `PluginError` where it does not derive from the base class of its family.
+    """
     place = _BUILT_IN[family].get(name) or _entry_points(family).get(name)
     if place is None:
         raise UnknownName(no_such(family, name))
-    module, _, attribute = place.partition(":")
     try:
-        found = getattr(import_module(module), attribute)
+        found = _imported(place)
     except ModuleNotFoundError as error:
         extra = _EXTRA_OF.get(error.name or "")
         if extra is None:
@@ -100,13 +116,24 @@ def load(family: Family, name: str) -> Any:
         raise MissingExtra(
             f"{_SINGULAR[family]} {name!r} needs {error.name}; pip install 'benchfleet[{extra}]'"
         ) from None
-    lacking = [need for need in getattr(found, "requires", ()) if find_spec(need) is None]
+    base = _imported(_BASES[family]) if family in _BASES else None
+    if base and not (isinstance(found, type) and issubclass(found, base)):
+        raise PluginError(
+            f"{_SINGULAR[family]} {name!r} ({place}) does not derive from the base class of its "
+            f"family; make it a subclass of {_BASES[family].replace(':', '.')}"
+        )
+    lacking = [need for need in found.requires if find_spec(need) is None] if base else []
     if lacking:
         raise MissingExtra(
             f"{_SINGULAR[family]} {name!r} needs {', '.join(lacking)}; "
             f"pip install 'benchfleet[{found.extra}]'"
         )
     return found
+
+
+def _imported(place: str) -> Any:
+    module, _, attribute = place.partition(":")
+    return getattr(import_module(module), attribute)
 
 
 def no_such(family: Family, name: str) -> str:

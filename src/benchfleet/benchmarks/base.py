@@ -1,40 +1,20 @@
 """The benchmark contract: what is asked of a model, and how its answers are scored.
 
-A benchmark is made from the parameters of the campaign file (`__init__` raises ValueError with
-what to do for those it does not take) and runs inside a slot: `run` is handed a `Session` and
-returns a `Score`. Most benchmarks are sample by sample and derive from `SampleBenchmark`, which
-does batching, resuming and recording; they write `samples` and `score` only.
+A benchmark subclasses `Benchmark`, or `SampleBenchmark` where it is sample by sample, as most
+are: that does batching, resuming and recording, and its subclasses write `samples` and `score`
+only. It is made from the parameters of the campaign file and runs inside a slot: `run` is handed
+a `Session` and returns a `Score`.
+
+The abstract methods are all that a benchmark must have. The other members have defaults, and a
+benchmark overrides those that say something of it.
 
 The data of a cell follow from version, parameters, subset, the digest of local files and the
 seed alone: the same for every model and config, and different for each repeat. Importing a
 benchmark's module imports nothing heavy.
 
-A benchmark that knows it without opening its data may say how long its prompts get, by a method
-``longest_prompt(subset: str | None) -> int`` in characters: the memory of a cell is estimated
-by it, and otherwise by the longest text that the model takes.
-
-A benchmark that stands for many, such as a user's scripts, has a ``name``, by which results and
-rules call it. One that asks no model through the adapter says ``needs_model = False``: its slot
-then holds no model while it runs. One that reads files of the campaign's own says
-``takes_folder = True``: it is made with the campaign's folder as the parameter ``folder``. What of
-its parameters is no part of the identity, such as that folder, it tells by ``outside()``.
-
-One that makes the model's passes itself, and so asks for an adapter that lends its model, says
-``needs_lender = True``: with any other adapter it is refused before anything runs. One whose own
-code reads the generation settings, so that the adapter is not to check them, says
-``reads_generation = True``.
-
-A benchmark whose subsets go by another word in a campaign, such as tasks, says so by
-``subsets_named``.
-
-A benchmark that reads files of a user's own names them by ``files(subset: str | None) ->
-Sequence[Path]``, so that they can be sent to another host, and folders that must be there. On that
-host they lie elsewhere, under one folder as they do here: every absolute path that ``outside()``
-tells is changed to there, and all others are to be taken from one of those.
-
-A benchmark whose parameters name code that it runs, such as a command, says what by a classmethod
-``code(workload: Workload) -> str``, ``""`` where they name none: what a shared ledger tells of
-such cells is run only by those who trust it.
+A benchmark that reads a user's own files names them by `files`, so that they can be sent to
+another host. On that host they lie elsewhere, under one folder as they do here: every absolute
+path that `outside` gives is changed to there, and all others are to be taken from one of those.
 
 Before a cell runs, the slot asks for `data_digest` again where there was one: data or code that
 changed since the campaign was read are refused.
@@ -48,10 +28,11 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, cast
 
-from benchfleet.domain.cell import Config, Model
-from benchfleet.models.base import Adapter, Prompt
+from benchfleet import registry
+from benchfleet.domain.cell import Cell, Config, Model, Workload
+from benchfleet.models.base import Adapter, Prompt, adapter_class
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -170,53 +151,38 @@ def withdraw(session: Session, records: Iterable[Record]) -> None:
         )
 
 
-class Benchmark(Protocol):
+class Benchmark(registry.Plugin, ABC):
     """A benchmark by name; see the module for the whole contract."""
 
-    version: ClassVar[str]  # changes whenever the same parameters give other data or scores
-    default_generation: ClassVar[Mapping[str, Any]]  # under what the campaign file says
+    version: ClassVar[str] = "1"  # raised when the same parameters give other data or scores
+    default_generation: ClassVar[Mapping[str, Any]] = {}  # under what the campaign file says
+    needs_model: ClassVar[bool] = True  # False: its slot holds no model while it runs
+    borrows: ClassVar[bool] = False  # True: it makes the model's passes itself (`Adapter.lends`)
+    reads_generation: ClassVar[bool] = False  # True: its own code, so the adapter checks none
+    takes_folder: ClassVar[bool] = False  # True: the parameter `folder` is the campaign's folder
+    subsets_key: ClassVar[str] = "subsets"  # of a campaign file, where its users say "tasks"
+    name: str = ""  # by which results and rules call one that stands for many, such as scripts
 
-    def __init__(self, params: Mapping[str, Any]) -> None: ...
+    def __init__(self, params: Mapping[str, Any]) -> None:
+        """From the parameters of the campaign file; this one takes none. Raises ValueError with
+        what to do for those it does not take."""
+        if params:
+            raise ValueError(f"takes no parameter; remove {', '.join(map(repr, params))}")
 
+    @abstractmethod
     def params(self) -> Mapping[str, Any]:
         """Every parameter with its value, defaults filled in: this enters the identity."""
-        ...
+
+    def outside(self) -> Mapping[str, Any]:
+        """Parameters that are no part of the identity, such as a folder or a time limit."""
+        return {}
 
     def subsets(self) -> Sequence[str]:
         """The subsets it is known by; empty where it has none."""
-        ...
-
-    def check_subset(self, subset: str) -> str | None:
-        """What is wrong with a subset's name, or None."""
-        ...
-
-    def data_digest(self, subset: str | None) -> str:
-        """The digest of local data files; ``""`` where version and parameters say it all."""
-        ...
-
-    def run(self, session: Session) -> Score:
-        """Ask, record and score."""
-        ...
-
-
-class SampleBenchmark(ABC):
-    """A benchmark whose samples are known beforehand and stand for themselves."""
-
-    version: ClassVar[str]
-    default_generation: ClassVar[Mapping[str, Any]] = {}
-
-    @abstractmethod
-    def samples(self, subset: str | None, seed: int) -> Iterable[Sample]:
-        """The samples in their order; those that share a context stand side by side."""
-
-    @abstractmethod
-    def score(self, records: Sequence[Record]) -> Score:
-        """Score the records, which come in the order of their samples."""
-
-    def subsets(self) -> Sequence[str]:
         return ()
 
     def check_subset(self, subset: str) -> str | None:
+        """What is wrong with a subset's name, or None."""
         from difflib import get_close_matches
 
         known = self.subsets()
@@ -229,7 +195,52 @@ class SampleBenchmark(ABC):
         return f"no subset {subset!r}; {hint}"
 
     def data_digest(self, subset: str | None) -> str:
+        """The digest of local data files; ``""`` where version and parameters say it all."""
         return ""
+
+    def files(self, subset: str | None) -> Sequence[Path]:
+        """The user's own files that it reads, and folders that must be there."""
+        return ()
+
+    def longest_prompt(self, subset: str | None) -> int | None:
+        """The longest prompt in characters, where that is known without opening the data. The
+        memory of a cell is estimated by it, else by the longest text that the model takes."""
+        return None
+
+    @classmethod
+    def code(cls, workload: Workload) -> str:
+        """Which code the parameters name that would be run, such as a command; ``""`` for none.
+
+        Cells of a shared ledger that name code are run only by those who trust it.
+        """
+        return ""
+
+    @abstractmethod
+    def run(self, session: Session) -> Score:
+        """Ask, record and score."""
+
+
+def benchmark_class(name: str) -> type[Benchmark]:
+    """The benchmark of that name. Raises PluginError."""
+    return cast(type[Benchmark], registry.load("benchmarks", name))
+
+
+def loads_model(cell: Cell) -> bool:
+    """Whether the cell has its model loaded in the slot."""
+    needed = benchmark_class(cell.workload.benchmark).needs_model
+    return needed and adapter_class(cell.model.adapter).opens
+
+
+class SampleBenchmark(Benchmark):
+    """A benchmark whose samples are known beforehand and stand for themselves."""
+
+    @abstractmethod
+    def samples(self, subset: str | None, seed: int) -> Iterable[Sample]:
+        """The samples in their order; those that share a context stand side by side."""
+
+    @abstractmethod
+    def score(self, records: Sequence[Record]) -> Score:
+        """Score the records, which come in the order of their samples."""
 
     def run(self, session: Session) -> Score:
         """Ask what was not recorded yet, batch by batch, then score all of it."""

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
-from benchfleet.benchmarks.base import Score, Session
+from benchfleet.benchmarks.base import Benchmark, Score, Session
 from benchfleet.benchmarks.fields import check_fields, filled, has_field
 from benchfleet.benchmarks.leftovers import make_keepable
 from benchfleet.benchmarks.parameters import seconds, text, texts, with_defaults, worded
@@ -34,7 +34,7 @@ _DEFAULTS: dict[str, Any] = {
 }
 
 
-class Command:
+class Command(Benchmark):
     """Runs `argv` once for a cell, without a shell, on the slot's devices.
 
     Parameters: `name` (how results call it), `argv`, `environment`, `cwd` (from the campaign's
@@ -45,8 +45,6 @@ class Command:
     `output` (a file of the campaign's folder that the report is left in too).
     """
 
-    version: ClassVar[str] = "1"
-    default_generation: ClassVar[Mapping[str, Any]] = {}
     needs_model: ClassVar[bool] = False
     takes_folder: ClassVar[bool] = True
 
@@ -97,9 +95,6 @@ class Command:
             "files": self._files,
             **({"output": self._output} if self._output else {}),
         }
-
-    def subsets(self) -> Sequence[str]:
-        return ()
 
     def check_subset(self, subset: str) -> str | None:
         return None  # the script alone knows which there are

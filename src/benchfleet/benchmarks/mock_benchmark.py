@@ -58,7 +58,6 @@ class MockBenchmark(SampleBenchmark):
     spacing count in neither.
     """
 
-    version: ClassVar[str] = "1"
     default_generation: ClassVar[Mapping[str, Any]] = {"max_new_tokens": 16, "temperature": 0}
 
     def __init__(self, params: Mapping[str, Any]) -> None:

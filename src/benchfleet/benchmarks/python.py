@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from benchfleet.benchmarks.asking import AskingAdapter
-from benchfleet.benchmarks.base import Score, Session
+from benchfleet.benchmarks.base import Benchmark, Score, Session
 from benchfleet.benchmarks.leftovers import make_keepable
 from benchfleet.benchmarks.parameters import text, texts, with_defaults
 from benchfleet.benchmarks.reported import METRICS, bad_result, plain, read_file, read_report
@@ -40,7 +40,7 @@ _STAR = re.compile(r"^\s*from\s.+\simport\s+\*", re.MULTILINE)
 _SUBSETS = ("subset", "subsets", "subsets_to_run")
 
 
-class Python:
+class Python(Benchmark):
     """Calls ``module:name`` once for a cell.
 
     A function is called as ``evaluate(adapter, **params)`` and returns its metrics. A class is
@@ -53,8 +53,6 @@ class Python:
     files, whose content is part of the identity beside the module's or its whole package's.
     """
 
-    version: ClassVar[str] = "1"
-    default_generation: ClassVar[Mapping[str, Any]] = {}
     takes_folder: ClassVar[bool] = True
     reads_generation: ClassVar[bool] = True
 
@@ -94,9 +92,6 @@ class Python:
             "path": self._declared_path,
             "files": self._files,
         }
-
-    def subsets(self) -> Sequence[str]:
-        return ()
 
     def check_subset(self, subset: str) -> str | None:
         return None  # the callable alone knows which there are

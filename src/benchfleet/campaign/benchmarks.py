@@ -8,6 +8,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
+from benchfleet.benchmarks.base import Benchmark
 from benchfleet.domain.cell import Workload
 
 from .defaults import Defaults
@@ -95,9 +96,10 @@ def _workloads(
 ) -> list[DeclaredWorkload]:
     """The workloads of one item; `body` is a mapping of settings, or the subsets themselves."""
     settings = body if isinstance(body.value, dict) else body.like({})
-    own_word = getattr(plugin("benchmarks", name, entry), "subsets_named", "subsets")
-    subsets = _listing(settings, own_word) if settings is body else body
-    ours = {*KEYS, own_word}
+    made: type[Benchmark] | None = plugin("benchmarks", name, entry)
+    subsets_key = made.subsets_key if made else Benchmark.subsets_key
+    subsets = _listing(settings, subsets_key) if settings is body else body
+    ours = {*KEYS, subsets_key}
     params = {key: value for key, value in settings.kwargs().items() if key not in ours}
     if params.pop("repeats", None) is not None:
         settings.inside("repeats").wrong("belongs in 'defaults', or in an include rule")
@@ -106,11 +108,9 @@ def _workloads(
     limit, critical = settings.inside("limit"), settings.inside("critical")
     limited = None if limit.absent else limit.whole(1)
     is_critical = critical if critical.truth(False) else None
-    benchmark = _benchmark(name, params, entry, folder)
-    called = getattr(benchmark, "name", "")
-    if benchmark is None:
-        shared, base = None, {}
-    else:
+    benchmark = _benchmark(made, params, entry, folder) if made else None
+    shared, base = None, {}
+    if benchmark is not None:
         base = {**benchmark.default_generation, **defaults.generation}
         shared = Workload(
             benchmark=name,
@@ -119,27 +119,27 @@ def _workloads(
             generation={**base, **own},
             batch_size=batch_size,
             limit=limited,
-            called=called,
-            outside=dict(benchmark.outside()) if hasattr(benchmark, "outside") else {},
+            called=benchmark.name,
+            outside=dict(benchmark.outside()),
         )
     return [
         DeclaredWorkload(
-            benchmark=called or name,
+            benchmark=shared.name if shared else name,
             subset=subset,
             entry=place,
             settings=settings,
             base=base,
             own=own,
-            workload=shared and _of_subset(shared, benchmark, subset, place, subsets),
+            workload=_of_subset(shared, benchmark, subset, place, subsets),
             critical=is_critical,
         )
         for subset, place in _subsets(subsets, entry)
     ]
 
 
-def _listing(settings: Entry, own_word: str) -> Entry:
+def _listing(settings: Entry, subsets_key: str) -> Entry:
     """Where the subsets are named: under the benchmark's own word for them, or ours."""
-    subsets, own = settings.inside("subsets"), settings.inside(own_word)
+    subsets, own = settings.inside("subsets"), settings.inside(subsets_key)
     if own.absent:
         return subsets
     if own.path != subsets.path and not subsets.absent:
@@ -155,12 +155,11 @@ def _subsets(listing: Entry, entry: Entry) -> list[tuple[str | None, Entry]]:
     return [(item.label(), item) for item in items] or [(None, entry)]
 
 
-def _benchmark(name: str, params: dict[str, Any], entry: Entry, folder: Path) -> Any:
+def _benchmark(
+    made: type[Benchmark], params: dict[str, Any], entry: Entry, folder: Path
+) -> Benchmark | None:
     """The benchmark made from its parameters, or None with the mistake noted."""
-    made = plugin("benchmarks", name, entry)
-    if made is None:
-        return None
-    if getattr(made, "takes_folder", False):
+    if made.takes_folder:
         if "folder" in params:
             entry.inside("folder").wrong("relative paths start at the campaign's folder; remove it")
         params = {**params, "folder": str(folder)}
@@ -174,10 +173,14 @@ def _benchmark(name: str, params: dict[str, Any], entry: Entry, folder: Path) ->
 
 
 def _of_subset(
-    shared: Workload, benchmark: Any, subset: str | None, place: Entry, listing: Entry
+    shared: Workload | None,
+    benchmark: Benchmark | None,
+    subset: str | None,
+    place: Entry,
+    listing: Entry,
 ) -> Workload | None:
     """The workload of one subset, or None with the mistake noted."""
-    if not place.right:
+    if shared is None or benchmark is None or not place.right:
         return None
     if subset is not None and (message := benchmark.check_subset(subset)):
         listing.wrong(message, at=place)

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from benchfleet import registry
 from benchfleet.domain.host import AUTO
 from benchfleet.domain.told import Told
-from benchfleet.errors import CampaignError, MissingExtra, ResultsError
+from benchfleet.errors import CampaignError, PluginError, ResultsError
 from benchfleet.policies.base import DEFAULT
 
 from . import defaults, eligibility
@@ -205,6 +205,6 @@ def _results(entry: Entry) -> tuple[str, str]:
     else:
         try:
             registry.load("places", scheme)(base, "")
-        except (MissingExtra, ResultsError, ValueError) as error:
+        except (PluginError, ResultsError, ValueError) as error:
             entry.wrong(str(error))
     return RESULTS, base

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
+from benchfleet.benchmarks.base import Benchmark, benchmark_class
 from benchfleet.domain.cell import Config
 from benchfleet.domain.matrix import Matrix, ModelEntry
+from benchfleet.models.base import Adapter, adapter_class
 
 from .benchmarks import DeclaredWorkload
 from .configs import DeclaredConfig
 from .entry import Entry
 from .models import DeclaredModel
-from .plugins import plugin
 from .source import KeyPath
 
 DENSE = Config(name="dense")
@@ -42,7 +42,7 @@ def check_pairs(
     for declared in models:
         if declared.model is None:
             continue
-        adapter = plugin("models", declared.model.model.adapter, declared.entry)
+        adapter = adapter_class(declared.model.model.adapter)
         if message := adapter.check(declared.model.model, DENSE):
             declared.entry.wrong(message)
             continue
@@ -74,7 +74,10 @@ def leaves_cells(matrix: Matrix) -> bool:
 
 
 def _configs(
-    matrix: Matrix, entry: ModelEntry, adapter: Any, configs: Sequence[DeclaredConfig]
+    matrix: Matrix,
+    entry: ModelEntry,
+    adapter: type[Adapter],
+    configs: Sequence[DeclaredConfig],
 ) -> Iterator[_Refusal]:
     for declared in configs:
         if declared.config is None:
@@ -88,23 +91,22 @@ def _benchmarks(
     matrix: Matrix,
     declared: DeclaredModel,
     entry: ModelEntry,
-    adapter: Any,
+    adapter: type[Adapter],
     workloads: Sequence[DeclaredWorkload],
     defaults: Entry,
 ) -> Iterator[_Refusal]:
     for one in workloads:
         if one.workload is None:
             continue
-        benchmark = plugin("benchmarks", one.workload.benchmark, one.entry)
-        if not getattr(benchmark, "needs_model", True):
+        benchmark = benchmark_class(one.workload.benchmark)
+        if not benchmark.needs_model:
             continue
         found = []
         if message := _unserved(benchmark, one.benchmark, adapter, entry.model.adapter):
             found.append(_Refusal(entry=one.entry, message=message, pair=True))
-        elif not getattr(benchmark, "reads_generation", False):
+        elif not benchmark.reads_generation:
             generation = {**one.base, **declared.generation, **one.own}
-            check = getattr(adapter, "check_generation", None)
-            for name, message in (check(generation) if check else {}).items():
+            for name, message in adapter.check_generation(generation).items():
                 place = _where(name, (one.settings, declared.entry, defaults)) or one.entry
                 found.append(_Refusal(entry=place, message=message, pair=False))
         own = replace(entry, workloads=(one.workload,))
@@ -112,11 +114,13 @@ def _benchmarks(
             yield from found
 
 
-def _unserved(benchmark: Any, name: str, adapter: Any, adapter_name: str) -> str | None:
+def _unserved(
+    benchmark: type[Benchmark], name: str, adapter: type[Adapter], adapter_name: str
+) -> str | None:
     """What the benchmark needs of an adapter and this one does not give, or None."""
-    if not getattr(adapter, "opens", True):
+    if not adapter.opens:
         return f"{name} needs a model, and the adapter {adapter_name!r} opens none"
-    if getattr(benchmark, "needs_lender", False) and not hasattr(adapter, "lend"):
+    if benchmark.borrows and not adapter.lends:
         return (
             f"{name} makes the model's passes itself, which the adapter {adapter_name!r} does not "
             "let it"

@@ -11,7 +11,7 @@ from numbers import Integral, Real
 from pathlib import PurePath
 from typing import Any
 
-from benchfleet.errors import MissingExtra
+from benchfleet.errors import PluginError
 from benchfleet.registry import load, names
 
 from .source import Bounds, Flaw, KeyPath
@@ -94,7 +94,7 @@ def _attention_step(value: Any) -> dict[str, Any] | None:
     """What a campaign writes for an attention config; None where the value is none."""
     for name in names("attention"):
         # A class that cannot be had here has no instance here.
-        with suppress(MissingExtra, ImportError, AttributeError):
+        with suppress(PluginError, ImportError, AttributeError):
             if type(value) is load("attention", name):
                 return {name: value.params()}
     return None

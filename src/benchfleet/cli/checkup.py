@@ -118,7 +118,7 @@ def _plugins(cells: Sequence[Cell]) -> Iterator[Check]:
         *(("benchmark", name) for name in benchmarks),
     ]:
         found = registry.load("models" if kind == "adapter" else "benchmarks", name)
-        needs = [_package(module) for module in getattr(found, "requires", ())]
+        needs = [_package(module) for module in found.requires]
         yield judged(f"{kind} {name}", ", ".join(needs) or "needs nothing more", "")
 
 

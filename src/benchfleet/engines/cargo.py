@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, cast
 
-from benchfleet import registry
+from benchfleet.benchmarks.base import benchmark_class
 from benchfleet.domain.canonical import content_digest
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.failure import Kind
@@ -66,11 +66,8 @@ def files_parcel(cell: Cell) -> Parcel | None:
     work = cell.workload
     if not work.data_digest:
         return None
-    kind = registry.load("benchmarks", work.benchmark)
-    if not hasattr(kind, "files"):
-        return None
     try:
-        found = kind({**work.params, **work.outside}).files(work.subset)
+        found = benchmark_class(work.benchmark)({**work.params, **work.outside}).files(work.subset)
     except (ValueError, OSError) as error:
         raise NotDelivered(f"{work.name}: {error}", kind="user_error") from error
     files = tuple(dict.fromkeys(Path(os.path.abspath(file)) for file in found))  # each once

@@ -1,30 +1,13 @@
 """The adapter contract: a model kept loaded, asked for answers.
 
-An adapter is made in a slot, which is bound to its devices before Python starts, so that an
-adapter never chooses a device by number: it takes all that it sees. `load` is called once,
-`configure` before each cell, `answer` for each batch, `unload` at most once. Importing an
+An adapter subclasses `Adapter`. It is made in a slot, which is bound to its devices before Python
+starts: an adapter never chooses a device by number, it takes all that it sees. `load` is called
+once, `configure` before each cell, `answer` for each batch, `unload` at most once. Importing an
 adapter's module imports nothing heavy: torch and friends are imported inside `load`.
 
-An adapter that opens a checkpoint in the usual layout (config.json, *.safetensors) may say where
-it lies, by a classmethod ``folder(source: str) -> Path`` that raises ValueError where there is
-none: what a cell takes of memory is then estimated before it runs.
-
-One that has such files on this host may also say where they are by a classmethod
-``folder_of(model: Model) -> Path``, called in a slot, which fetches them where they are not here
-yet: scripts that open a model by themselves are told that path.
-
-An adapter that holds a model of transformers may lend it to a harness that makes its own passes:
-it is a `Lender` then. One that opens nothing says ``opens = False``: it serves those benchmarks
-alone that need no model.
-
-One that does not take every generation setting says which are wrong, by a classmethod
-``check_generation(generation: Mapping[str, Any]) -> Mapping[str, str]``: what is wrong with each
-and what to do about it, by the setting's name. It is called before anything runs, with the
-settings of each benchmark that asks the adapter, and imports nothing heavy.
-
-One whose kwargs may name code that is run says what by a classmethod ``code(model: Model) -> str``,
-``""`` where they name none: what a shared ledger tells of such cells is run only by those who
-trust it.
+The abstract methods are all that an adapter must have. The other members have defaults, and an
+adapter overrides those that say something of it. Class methods are called before anything runs,
+on machines that may not hold the model, and import nothing heavy either.
 
 Everything an adapter raises becomes the cell's failure. A `CellFailure` names its stage and
 kind; any other exception in `load` is a failure of stage ``load``.
@@ -32,12 +15,16 @@ kind; any other exception in `load` is a failure of stage ``load``.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from pathlib import Path
+from typing import Any, ClassVar, cast
 
+from benchfleet import registry
 from benchfleet.domain.cell import Config, Model
+from benchfleet.errors import CellFailure
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,48 +47,6 @@ class Answer:
     measures: Mapping[str, float] = field(default_factory=dict)  # density, …
 
 
-class Adapter(Protocol):
-    """A model kept loaded between cells; see the module for the whole contract."""
-
-    requires: ClassVar[tuple[str, ...]]  # modules that must be importable, such as ("torch",)
-    extra: ClassVar[str]  # the extra of benchfleet that brings them; "" where none is needed
-
-    def __init__(self, model: Model) -> None: ...
-
-    @classmethod
-    def digest(cls, source: str) -> str:
-        """The identity of what `source` holds, computed without loading it.
-
-        Raises ValueError with what to do where there is no such model here.
-        """
-        ...
-
-    @classmethod
-    def check(cls, model: Model, config: Config) -> str | None:
-        """Why this adapter cannot run that config, or None. Called before anything runs."""
-        ...
-
-    def load(self) -> None:
-        """Bring the model into memory."""
-        ...
-
-    def configure(self, config: Config) -> None:
-        """Switch to the config on the loaded weights."""
-        ...
-
-    def answer(self, prompts: Sequence[Prompt], generation: Mapping[str, Any]) -> list[Answer]:
-        """Answer the prompts as one batch, in order."""
-        ...
-
-    def unload(self) -> None:
-        """Let the memory go; what hangs together in cycles is its own to collect."""
-        ...
-
-    def provenance(self) -> Mapping[str, Any]:
-        """What was effective: versions, dtype, device name, revision."""
-        ...
-
-
 @dataclass(frozen=True, kw_only=True)
 class Loan:
     """A loaded model in the hands of a harness, the config's attention in all of its passes."""
@@ -111,10 +56,91 @@ class Loan:
     measures: Callable[[], Mapping[str, float]]  # density, … of the passes since the last call
 
 
-@runtime_checkable
-class Lender(Protocol):
-    """An adapter that lets others run the model it has loaded."""
+class Adapter(registry.Plugin, ABC):
+    """A model kept loaded between cells; see the module for the whole contract."""
+
+    opens: ClassVar[bool] = True  # False: it serves only benchmarks that need no model
+    lends: ClassVar[bool] = False  # True: `lend` hands the loaded model of transformers over
+
+    def __init__(self, model: Model) -> None:
+        self.model = model
+
+    @classmethod
+    @abstractmethod
+    def digest(cls, source: str) -> str:
+        """The identity of what `source` holds, computed without loading it.
+
+        Raises ValueError with what to do where there is no such model here.
+        """
+
+    @classmethod
+    def check(cls, model: Model, config: Config) -> str | None:
+        """Why this adapter cannot run that config, or None."""
+        return None
+
+    @classmethod
+    def check_generation(cls, generation: Mapping[str, Any]) -> Mapping[str, str]:
+        """What is wrong with generation settings and what to do about it, by their names."""
+        return {}
+
+    @classmethod
+    def code(cls, model: Model) -> str:
+        """Which code the model's kwargs name that would be run; ``""`` for none.
+
+        Cells of a shared ledger that name code are run only by those who trust it.
+        """
+        return ""
+
+    @classmethod
+    def checkpoint(cls, source: str) -> Path | None:
+        """The folder of a checkpoint in the usual layout (config.json, *.safetensors), or None
+        where the adapter opens none. The memory that a cell takes is estimated from it.
+
+        Raises ValueError where it should be here and is not.
+        """
+        return None
+
+    @classmethod
+    def fetch(cls, model: Model) -> Path | None:
+        """The folder of the model's files on this host, fetched where they are not here yet, or
+        None where `source` itself is what opens it. Called in a slot, for scripts that open the
+        model by themselves.
+
+        Raises CellFailure where it cannot be had.
+        """
+        return None
+
+    @abstractmethod
+    def load(self) -> None:
+        """Bring the model into memory."""
+
+    @abstractmethod
+    def configure(self, config: Config) -> None:
+        """Switch to the config on the loaded weights."""
+
+    @abstractmethod
+    def answer(self, prompts: Sequence[Prompt], generation: Mapping[str, Any]) -> list[Answer]:
+        """Answer the prompts as one batch, in order."""
+
+    @abstractmethod
+    def unload(self) -> None:
+        """Let the memory go; what hangs together in cycles is its own to collect."""
+
+    @abstractmethod
+    def provenance(self) -> Mapping[str, Any]:
+        """What was effective: versions, dtype, device name, revision."""
 
     def lend(self) -> AbstractContextManager[Loan]:
-        """The loaded model, configured, for as long as the context lasts."""
-        ...
+        """The loaded model, configured, for as long as the context lasts: for a harness that
+        makes its own passes. Only where `lends` is True."""
+        raise CellFailure(
+            stage="benchmark",
+            kind="user_error",
+            message=f"the adapter of {self.model.name} does not lend its model to a benchmark "
+            "that makes the model's passes itself; exclude the pair",
+        )
+
+
+def adapter_class(name: str) -> type[Adapter]:
+    """The adapter of that name. Raises PluginError."""
+    return cast(type[Adapter], registry.load("models", name))

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 from benchfleet.domain.cell import Config, Model
-from benchfleet.models.base import Answer, Prompt
+from benchfleet.models.base import Adapter, Answer, Prompt
 
 _DEFAULTS: dict[str, Any] = {"answer": "mock", "seconds": 0.0, "load_seconds": 0.0}
 
 
-class MockAdapter:
+class MockAdapter(Adapter):
     """Answers every prompt with `answer`, after `seconds`; loading takes `load_seconds`."""
 
-    requires: ClassVar[tuple[str, ...]] = ()
-    extra: ClassVar[str] = ""
-
     def __init__(self, model: Model) -> None:
+        super().__init__(model)
         self._settings = {**_DEFAULTS, **model.model_kwargs}
 
     @classmethod

@@ -6,38 +6,29 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
-from benchfleet.domain.cell import Config, Model
+from benchfleet.domain.cell import Config
 from benchfleet.errors import CellFailure
-from benchfleet.models.base import Answer, Prompt
+from benchfleet.models.base import Adapter, Answer, Prompt
 from benchfleet.models.digest import files_digest
 
 
-class NoAdapter:
+class NoAdapter(Adapter):
     """Opens nothing; `command` benchmarks run with it, and no others.
 
     A name is its own identity; a file or folder is known by its content.
     """
 
-    requires: ClassVar[tuple[str, ...]] = ()
-    extra: ClassVar[str] = ""
     opens: ClassVar[bool] = False
-
-    def __init__(self, model: Model) -> None:
-        self._model = model
 
     @classmethod
     def digest(cls, source: str) -> str:
         return files_digest(Path(source)) if Path(source).is_absolute() else f"name:{source}"
 
-    @classmethod
-    def check(cls, model: Model, config: Config) -> str | None:
-        return None  # configs are the script's to follow
-
     def load(self) -> None:
         raise CellFailure(
             stage="load",
             kind="user_error",
-            message=f"{self._model.name} has the adapter 'none', which opens nothing: it serves "
+            message=f"{self.model.name} has the adapter 'none', which opens nothing: it serves "
             "'command' benchmarks alone; give it another adapter, or leave this benchmark out",
         )
 

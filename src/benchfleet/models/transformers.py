@@ -17,7 +17,7 @@ from benchfleet.domain.cell import Config, Model
 from benchfleet.errors import CellFailure
 from benchfleet.models.attention.compose import build_steps, check_steps
 from benchfleet.models.attention.forward import SparseAttention, Tally
-from benchfleet.models.base import Answer, Loan, Prompt
+from benchfleet.models.base import Adapter, Answer, Loan, Prompt
 from benchfleet.models.decoding import Continuation, Decoder
 from benchfleet.models.digest import model_folder
 from benchfleet.models.encoding import Encoded, Encoder
@@ -48,7 +48,7 @@ class _Loaded:
     devices: tuple[str, ...]  # by name; to ask every weight takes more than a millisecond
 
 
-class TransformersAdapter:
+class TransformersAdapter(Adapter):
     """A causal language model of transformers, from a folder or the local hub cache.
 
     `model_kwargs` and `tokenizer_kwargs` go to ``from_pretrained`` as they are, but for `dtype`
@@ -60,9 +60,10 @@ class TransformersAdapter:
 
     requires: ClassVar[tuple[str, ...]] = ("torch", "transformers")
     extra: ClassVar[str] = "hf"
+    lends: ClassVar[bool] = True
 
     def __init__(self, model: Model, *, clock: Callable[[], float] = time.perf_counter) -> None:
-        self._declared = model
+        super().__init__(model)
         self._clock = clock
         self._attention = SparseAttention()
         self._loaded: _Loaded | None = None
@@ -75,15 +76,11 @@ class TransformersAdapter:
         return declared_digest(source)
 
     @classmethod
-    def folder(cls, source: str) -> Path:
-        """Where the files of `source` lie; see `benchfleet.models.base`."""
+    def checkpoint(cls, source: str) -> Path:
         return model_folder(source)
 
     @classmethod
-    def folder_of(cls, model: Model) -> Path:
-        """Where its files lie on this host, fetched from the hub where they are not here yet.
-
-        Raises CellFailure where it cannot be had."""
+    def fetch(cls, model: Model) -> Path:
         try:
             return fetched_folder(model.source, model.digest)
         except ValueError as error:
@@ -102,18 +99,17 @@ class TransformersAdapter:
 
     @classmethod
     def code(cls, model: Model) -> str:
-        """The kwargs by which a checkpoint may bring code; see `benchfleet.models.base`."""
+        """The kwargs by which a checkpoint may bring code."""
         return code_in(model.model_kwargs) or code_in(model.tokenizer_kwargs)
 
     @classmethod
     def check_generation(cls, generation: Mapping[str, Any]) -> Mapping[str, str]:
-        """What is wrong with generation settings, by their names."""
         return Generation.wrong(generation)
 
     def load(self) -> None:
         """Bring the model into memory. Raises CellFailure of stage ``load``."""
-        declared = self._declared
-        folder = self.folder_of(declared)
+        declared = self.model
+        folder = self.fetch(declared)
         with named_failures("load"):
             if not is_current(declared.source, declared.digest):
                 raise ValueError(
@@ -228,7 +224,7 @@ class TransformersAdapter:
             "adapter": "transformers",
             "torch": torch.__version__,
             "transformers": transformers.__version__,
-            "model_digest": self._declared.digest,
+            "model_digest": self.model.digest,
             "dtype": str(loaded.model.dtype).removeprefix("torch."),
             "devices": list(loaded.devices),
             "attn_implementation": "sdpa" if self._attention.steps else loaded.own,

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+from benchfleet.benchmarks.base import loads_model
 from benchfleet.campaign.base import Campaign
 from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.cell import Cell
@@ -17,7 +18,7 @@ from benchfleet.machines.assign.problem import Group, Piece, Problem, Solution, 
 from benchfleet.machines.probe.report import Capability
 from benchfleet.planning.assignment import Assignment, Given
 from benchfleet.planning.estimates import Estimates
-from benchfleet.planning.fitting import Fitting, opens_model, slots_of
+from benchfleet.planning.fitting import Fitting, slots_of
 
 Variants = Literal["faster", "needed", "mixed"]
 
@@ -229,7 +230,7 @@ class Assigner:
                 cell, machine, weights=self._fitting.weights(entry, cell), part=found / slots
             )
             self._by[cell.fingerprint, machine.hostname] = known.by
-            model = cell.model.name if opens_model(cell) else ""
+            model = cell.model.name if loads_model(cell) else ""
             return Way(seconds=known.seconds, model=model, form=number, width=found)
         return "; ".join(reasons)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from benchfleet import registry
+from benchfleet.benchmarks.base import loads_model
 from benchfleet.campaign.base import Campaign
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.matrix import ModelEntry
@@ -53,7 +53,7 @@ class Fitting:
         estimate = self._forecasts[kind].of(cell)
         if isinstance(estimate, Estimate):
             return -(-estimate.total // max(1, cell.need.gpus))
-        if not opens_model(cell):
+        if not loads_model(cell):
             return 0
         if weights := self.weights(entry, cell):
             return taken_by_weights(-(-weights // max(1, cell.need.gpus)), kind)
@@ -62,7 +62,7 @@ class Fitting:
 
     def weights(self, entry: ModelEntry, cell: Cell) -> int:
         """Bytes of the model; 0 where nothing tells."""
-        if not opens_model(cell):
+        if not loads_model(cell):
             return 0
         if entry.size:
             return entry.size
@@ -72,14 +72,6 @@ class Fitting:
         names = {cell.model.source, cell.model.source.partition("@")[0]}
         found = [m.models[name] for m in self._machines for name in names if name in m.models]
         return max(found, default=0)
-
-
-def opens_model(cell: Cell) -> bool:
-    """Whether the cell has its model loaded."""
-    return bool(
-        getattr(registry.load("benchmarks", cell.workload.benchmark), "needs_model", True)
-        and getattr(registry.load("models", cell.model.adapter), "opens", True)
-    )
 
 
 def slots_of(machine: Capability) -> int:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from benchfleet import registry
+from benchfleet.benchmarks.base import benchmark_class
 from benchfleet.campaign.base import Campaign
 from benchfleet.domain.canonical import canonical_json
 from benchfleet.domain.cell import Cell, Model, Workload
@@ -14,6 +14,7 @@ from benchfleet.domain.resource import DeviceKind
 from benchfleet.domain.words import gigabytes
 from benchfleet.machines.memory import Checkpoint, Estimate, read_checkpoint
 from benchfleet.machines.probe.recommend import largest_memory, sizes_that_fit
+from benchfleet.models.base import adapter_class
 from benchfleet.runner.slots.place import Pool
 from benchfleet.runner.waiting.expected import Expected
 
@@ -36,7 +37,7 @@ class MemoryForecast:
         return self._known[key]
 
     def _estimate(self, model: Model, workload: Workload) -> Estimate | str:
-        if not getattr(registry.load("benchmarks", workload.benchmark), "needs_model", True):
+        if not benchmark_class(workload.benchmark).needs_model:
             return f"{workload.name} runs without the adapter's model"
         checkpoint = self._checkpoint(model)
         if isinstance(checkpoint, str):
@@ -58,24 +59,23 @@ class MemoryForecast:
 
 
 def _opened(model: Model) -> Checkpoint | str:
-    folder = getattr(registry.load("models", model.adapter), "folder", None)
-    if folder is None:
-        return f"the {model.adapter} adapter opens no checkpoint of its own"
     try:
-        return read_checkpoint(folder(model.source))
+        folder = adapter_class(model.adapter).checkpoint(model.source)
+        if folder is None:
+            return f"the {model.adapter} adapter opens no checkpoint of its own"
+        return read_checkpoint(folder)
     except (ValueError, OSError) as error:
         return str(error)
 
 
 def _length(workload: Workload) -> int | None:
     """Tokens of prompt and answer at most: a character is seldom more than one token."""
-    made = registry.load("benchmarks", workload.benchmark)
-    benchmark = made({**workload.params, **workload.outside})
-    longest = getattr(benchmark, "longest_prompt", None)
+    benchmark = benchmark_class(workload.benchmark)({**workload.params, **workload.outside})
+    longest = benchmark.longest_prompt(workload.subset)
     answer = workload.generation.get("max_new_tokens")
     if longest is None or not isinstance(answer, int):
         return None
-    return int(longest(workload.subset)) + answer + _SPECIAL
+    return longest + answer + _SPECIAL
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -81,19 +81,15 @@ class Vetting:
 
     def _asked(self, family: registry.Family, name: str, part: Model | Workload) -> str:
         try:
-            code: _Code = getattr(registry.load(family, name), "code", _none)
+            found: str = registry.load(family, name).code(part)
         except BenchfleetError as error:
             return str(error)
-        what = code(part) or ("what is for tests alone" if name.startswith("_") else "")
+        what = found or ("what is for tests alone" if name.startswith("_") else "")
         return f"it names code: {what}" if what and not self.trusted else ""
 
     @cached_property
     def _known(self) -> dict[tuple[str, ...], str]:
         return {}
-
-
-def _none(part: object) -> str:
-    return ""
 
 
 def allowed(cell: Cell, models: tuple[str, ...]) -> bool:

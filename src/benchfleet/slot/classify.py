@@ -5,7 +5,7 @@ from __future__ import annotations
 from benchfleet.domain.failure import KINDS, STAGES, Failure, Kind, Stage
 from benchfleet.domain.signs import RETRYABLE, first_sign
 from benchfleet.environment import without_token
-from benchfleet.errors import CellFailure, MissingExtra, UnknownName
+from benchfleet.errors import CellFailure, MissingExtra, PluginError
 
 _MOST = 2**16  # characters of a message or a trace; both ends of a longer one are kept
 
@@ -33,7 +33,7 @@ def classify(error: BaseException, stage: Stage, *, trace: str) -> Failure:
 def _kind(error: BaseException, message: str) -> Kind:
     if isinstance(error, MissingExtra):
         return "missing_extra"
-    if isinstance(error, UnknownName):
+    if isinstance(error, PluginError):
         return "user_error"
     if isinstance(error, MemoryError):
         return "oom"

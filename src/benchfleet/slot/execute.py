@@ -9,13 +9,12 @@ import traceback
 from pathlib import Path
 from typing import Any
 
-from benchfleet import registry
-from benchfleet.benchmarks.base import Benchmark, Record, Score
+from benchfleet.benchmarks.base import Benchmark, Record, Score, benchmark_class
 from benchfleet.domain.cell import Cell, Workload
 from benchfleet.domain.failure import Failure, Stage
 from benchfleet.engines.frames import Frame
 from benchfleet.errors import CellFailure
-from benchfleet.models.base import Adapter, Prompt
+from benchfleet.models.base import Adapter, Prompt, adapter_class
 from benchfleet.slot.channel import Channel
 from benchfleet.slot.classify import classify
 from benchfleet.slot.leaks import Leaks
@@ -51,9 +50,8 @@ class Executor:
             loaded = self._loaded == cell.model.load_key
             tell = self._channel.hold if loaded else self._channel.send
             tell("started", attempt=attempt, stage="load")
-            kind = registry.load("benchmarks", cell.workload.benchmark)
-            benchmark = _made(kind, cell.workload)
-            stage, needs_model = "load", getattr(kind, "needs_model", True)
+            benchmark = _made(cell.workload)
+            stage, needs_model = "load", benchmark.needs_model
             if rescores and not needs_model:
                 raise refuse_to_run_again(cell.workload.name)
             needs_model = needs_model and not rescores
@@ -150,7 +148,7 @@ class Executor:
         if self._adapter is not None and self._loaded == cell.model.load_key:
             return self._adapter
         self._memory.note_before_load()
-        adapter: Adapter = registry.load("models", cell.model.adapter)(cell.model)
+        adapter = adapter_class(cell.model.adapter)(cell.model)
         self._adapter = adapter
         adapter.load()  # where it fails, `_recover` unloads what is there
         self._loaded = cell.model.load_key
@@ -181,11 +179,12 @@ class Executor:
         return self._fit
 
 
-def _made(kind: Any, work: Workload) -> Benchmark:
+def _made(work: Workload) -> Benchmark:
     """The benchmark from what the cell says. Raises CellFailure where its local files are not
     those that the campaign was read with."""
+    kind = benchmark_class(work.benchmark)
     try:
-        benchmark: Benchmark = kind({**work.params, **work.outside})
+        benchmark = kind({**work.params, **work.outside})
         found = benchmark.data_digest(work.subset) if work.data_digest else ""
     except (ValueError, OSError) as error:
         raise CellFailure(stage="setup", kind="user_error", message=str(error)) from error
@@ -208,7 +207,7 @@ def _asked_once(adapter: Adapter | None, cell: Cell) -> Score:
 
 def _run(benchmark: Benchmark, session: SlotSession) -> Score:
     try:
-        score: Score = benchmark.run(session)
+        score = benchmark.run(session)
     except BaseException:
         try:
             session.hand_over()

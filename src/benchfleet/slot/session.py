@@ -9,10 +9,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchfleet import registry
 from benchfleet.benchmarks.base import Record
 from benchfleet.domain.cell import Cell
-from benchfleet.models.base import Adapter
+from benchfleet.models.base import Adapter, adapter_class
 from benchfleet.slot.channel import Channel
 from benchfleet.slot.rescoring import NothingToAsk
 
@@ -70,8 +69,7 @@ class SlotSession:
 
     @property
     def model_path(self) -> str:
-        folder = getattr(registry.load("models", self.model.adapter), "folder_of", None)
-        return str(folder(self.model)) if folder else self.model.source
+        return str(adapter_class(self.model.adapter).fetch(self.model) or self.model.source)
 
     def record(self, record: Record) -> None:
         line = json.dumps(record.to_dict(), allow_nan=False).encode() + b"\n"

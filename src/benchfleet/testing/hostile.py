@@ -9,11 +9,11 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
-from benchfleet.benchmarks.base import Record, Score, Session
+from benchfleet.benchmarks.base import Benchmark, Record, Score, Session
 from benchfleet.errors import CellFailure
 
 NOISE = bytes(range(256)) * 4 + b"\n"  # what ``print`` writes before its lines
@@ -29,7 +29,7 @@ _DEFAULTS: dict[str, Any] = {
 }
 
 
-class Hostile:
+class Hostile(Benchmark):
     """Records `samples` samples, and before sample `at` does `act`.
 
     ``score`` fails when all are recorded. ``memory`` fails with a batch larger than `size`, and
@@ -38,23 +38,14 @@ class Hostile:
     With `once` (a file's path) it does so only while that file does not exist, and makes it.
     """
 
-    version: ClassVar[str] = "1"
-    default_generation: ClassVar[Mapping[str, Any]] = {}
-
     def __init__(self, params: Mapping[str, Any]) -> None:
         self._params = {**_DEFAULTS, **params}
 
     def params(self) -> Mapping[str, Any]:
         return self._params
 
-    def subsets(self) -> Sequence[str]:
-        return ()
-
     def check_subset(self, subset: str) -> str | None:
         return None
-
-    def data_digest(self, subset: str | None) -> str:
-        return ""
 
     def run(self, session: Session) -> Score:
         params = self._params

@@ -12,10 +12,11 @@ import pytest
 from .conftest import write
 
 PLUGINS = '''\
-class Adapter:
+from benchfleet.benchmarks.base import Benchmark
+from benchfleet.models.base import Adapter
+
+class Picky(Adapter):
     """Refuses sparse attention, and opens only what is called 'there'."""
-    requires = ()
-    extra = ""
     @classmethod
     def digest(cls, source):
         if source.endswith("there"):
@@ -25,16 +26,15 @@ class Adapter:
     def check(cls, model, config):
         return "this adapter knows no sparse attention" if config.attention else None
 
-class Lacking(Adapter):
+class Lacking(Picky):
     requires = ("no_such_module_anywhere",)
     extra = "hf"
 
-class _Benchmark:
-    version = "1"
-    default_generation = {}
-    def __init__(self, params):
-        if params:
-            raise ValueError("takes no parameter")
+class Plain:
+    """Has what an adapter must have, and is none."""
+    digest, check = Picky.digest, Picky.check
+
+class _Benchmark(Benchmark):
     def params(self):
         return {}
     def check_subset(self, subset):
@@ -43,13 +43,16 @@ class _Benchmark:
         if subset == "gone":
             raise ValueError("its data are missing; download them")
         return f"data of {subset}"
+    def run(self, session):
+        raise NotImplementedError
 
 class A(_Benchmark): pass
 class AB(_Benchmark): pass
 '''
 ENTRY_POINTS = """\
 [benchfleet.models]
-picky = picky_plugins:Adapter
+picky = picky_plugins:Picky
+plain = picky_plugins:Plain
 lacking = picky_plugins:Lacking
 broken = picky_plugins:Nowhere
 [benchfleet.benchmarks]
@@ -121,7 +124,8 @@ def test_what_plugins_refuse_is_told_at_its_key(tmp_path: Path, plugins: Path) -
             - {name: z, adapter: lacking, model: there}
             - {name: w, adapter: broken, model: there}
             - {name: v, adapter: picki}
-            - {name: u, adapter: mock}
+            - {name: u, adapter: plain}
+            - {name: t, adapter: mock}
           configs:
             dense: null
             sparse: {attention: {local: 4}}
@@ -139,12 +143,14 @@ def test_what_plugins_refuse_is_told_at_its_key(tmp_path: Path, plugins: Path) -
         "9 matrix.models[4].adapter: the plugin 'broken' cannot be imported: module "
         "'picky_plugins' has no attribute 'Nowhere'",
         "10 matrix.models[5].adapter: no adapter 'picki'; did you mean 'picky'?",
-        "14 matrix.configs.sparse: this adapter knows no sparse attention (model 'x'); "
+        "11 matrix.models[6].adapter: adapter 'plain' (picky_plugins:Plain) does not derive from "
+        "the base class of its family; make it a subclass of benchfleet.models.base.Adapter",
+        "15 matrix.configs.sparse: this adapter knows no sparse attention (model 'x'); "
         "change it, or exclude the pair",
-        "16 matrix.benchmarks[0].a[1]: its data are missing; download them",
-        "17 matrix.benchmarks[1].a_b[0]: benchmark 'a' with subset 'b_c' and benchmark 'a_b' "
+        "17 matrix.benchmarks[0].a[1]: its data are missing; download them",
+        "18 matrix.benchmarks[1].a_b[0]: benchmark 'a' with subset 'b_c' and benchmark 'a_b' "
         "with subset 'c' would share the folder 'a_b_c'; rename one",
-        "18 matrix.benchmarks[2].a: takes no parameter",
+        "19 matrix.benchmarks[2].a: takes no parameter; remove 'wrong'",
     ]
 
 

@@ -32,7 +32,7 @@ def test_provenance_tells_what_was_effective(adapter, kwargs, dtype):
     assert told["torch"] == torch.__version__
     assert told["attn_implementation"] == "sdpa"
     assert len(told["devices"]) == 1
-    assert told["model_digest"] == mine._declared.digest
+    assert told["model_digest"] == mine.model.digest
 
 
 def test_a_half_precision_checkpoint_is_float32_on_a_cpu(adapter):

@@ -73,12 +73,11 @@ def tiny_model() -> Model:
 def cell_of(model: Model, benchmark: str, params: dict[str, Any], **given: Any) -> Cell:
     kind = registry.load("benchmarks", benchmark)
     made = kind(params)
-    outside = made.outside() if hasattr(made, "outside") else {}
     work = Workload(
         benchmark=benchmark,
         version=kind.version,
         params=made.params(),
-        outside=outside,
+        outside=made.outside(),
         data_digest=made.data_digest(given.get("subset")),
         **given,
     )

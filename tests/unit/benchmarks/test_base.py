@@ -18,6 +18,9 @@ class Letters(SampleBenchmark):
     letters: str = "abcdefg"
     known: tuple[str, ...] = ()
 
+    def params(self):
+        return {}
+
     def samples(self, subset, seed):
         for index, letter in enumerate(self.letters):
             prompt = Prompt(context=letter, question="?")

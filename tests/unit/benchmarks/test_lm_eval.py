@@ -11,8 +11,10 @@ from typing import Any
 import pytest
 
 from benchfleet.benchmarks.lm_eval.benchmark import LmEval
+from benchfleet.domain.cell import Model
 from benchfleet.errors import CellFailure
 from benchfleet.models.generation import Generation
+from benchfleet.models.mock import MockAdapter
 
 EXAMPLES = Path(__file__).parents[3] / "examples" / "recall"
 
@@ -84,8 +86,8 @@ def test_it_takes_the_generation_settings_that_the_adapters_check() -> None:
 
 def test_an_adapter_that_lends_no_model_is_refused_by_name(session: Any) -> None:
     given = session(lambda prompt: "", subset="recall_choice")
-    given.model = type("Declared", (), {"adapter": "mock", "name": "m"})
-    with pytest.raises(CellFailure, match="which the adapter 'mock' cannot let it; exclude m") as e:
+    given.adapter = MockAdapter(Model(name="m", adapter="mock", source="m", digest="mock"))
+    with pytest.raises(CellFailure, match="the adapter of m does not lend its model") as e:
         shipped().run(given)
     assert (e.value.stage, e.value.kind) == ("benchmark", "user_error")
 

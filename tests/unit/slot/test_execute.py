@@ -180,7 +180,7 @@ def test_an_answer_that_is_missing_is_named_and_no_model_is_asked(
 def test_what_asks_and_scores_in_one_is_not_run_to_score_it_again(
     tmp_path: Path, heard: Heard, executor: Executor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(MockBenchmark, "needs_model", False, raising=False)
+    monkeypatch.setattr(MockBenchmark, "needs_model", False)
     monkeypatch.setattr(MockBenchmark, "run", raises("it was run"))
     executor.run(order(tmp_path, answered=99))
     assert "asks and scores in one" in heard.failed["failure"]["message"]

@@ -9,12 +9,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
-from benchfleet.benchmarks.base import Score, Session
+from benchfleet.benchmarks.base import Benchmark, Score, Session
 from benchfleet.benchmarks.parameters import whole_number, with_defaults
 from benchfleet.domain.cell import Workload
 from benchfleet.environment import offline
-from benchfleet.errors import CellFailure
-from benchfleet.models.base import Lender
 
 from .harness import alone, build_task, evaluate_task
 from .score import scored
@@ -42,7 +40,7 @@ _KINDS: dict[str, tuple[type, str]] = {
 }
 
 
-class LmEval:
+class LmEval(Benchmark):
     """Any task of lm-eval; a subset is a task's name.
 
     Parameters: `include_path`, a folder with tasks of one's own; `num_fewshot`; `metric` that
@@ -50,13 +48,11 @@ class LmEval:
     `fewshot_as_multiturn`, `system_instruction`, `add_bos_token` and `max_length`.
     """
 
-    version: ClassVar[str] = "1"
-    default_generation: ClassVar[Mapping[str, Any]] = {}
     requires: ClassVar[tuple[str, ...]] = ("lm_eval", "torch", "transformers")
     extra: ClassVar[str] = "lm-eval"
     takes_folder: ClassVar[bool] = True
-    needs_lender: ClassVar[bool] = True
-    subsets_named: ClassVar[str] = "tasks"
+    borrows: ClassVar[bool] = True
+    subsets_key: ClassVar[str] = "tasks"
 
     def __init__(
         self, params: Mapping[str, Any], *, clock: Callable[[], float] = time.perf_counter
@@ -86,9 +82,6 @@ class LmEval:
         """Where the tasks lie."""
         return {"folder": self._folder, "include_path": self._params["include_path"]}
 
-    def subsets(self) -> Sequence[str]:
-        return ()
-
     def check_subset(self, subset: str) -> str | None:
         """Whether there is such a task, and its data where they must not be fetched."""
         try:
@@ -115,13 +108,6 @@ class LmEval:
 
     def run(self, session: Session) -> Score:
         """Ask what was not recorded yet, record and score."""
-        if not isinstance(session.adapter, Lender):
-            raise CellFailure(
-                stage="benchmark",
-                kind="user_error",
-                message="lm-eval makes the model's passes itself, which the adapter "
-                f"{session.model.adapter!r} cannot let it; exclude {session.model.name} here",
-            )
         name = session.subset or ""
         with alone(), session.adapter.lend() as loan:
             task = build_task(name, self._own(name), session, loan, self._params)

@@ -22,6 +22,8 @@ from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
+from benchfleet.registry import Plugin
+
 if TYPE_CHECKING:
     from torch import Tensor
 
@@ -61,7 +63,7 @@ class View:
         return min(size, keys) if isinstance(size, int) else share(size, keys)
 
 
-class AttentionConfig(ABC):
+class AttentionConfig(Plugin, ABC):
     """One attention config by name; see the module for the whole contract."""
 
     samples: ClassVar[bool] = False  # it draws keys at random: one of these in a composition

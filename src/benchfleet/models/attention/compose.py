@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from benchfleet import registry
 from benchfleet.domain.cell import AttentionStep
-from benchfleet.errors import MissingExtra, UnknownName
+from benchfleet.errors import PluginError
 from benchfleet.models.attention.base import AttentionConfig, View
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ def check_steps(steps: Sequence[AttentionStep]) -> str | None:
     """What is wrong with a composition and what to do about it, or None."""
     try:
         configs = build_steps(steps)
-    except (UnknownName, MissingExtra, ValueError) as error:
+    except (PluginError, ValueError) as error:
         return str(error)
     names = [step.name for step in steps]
     if "dense" in names and len(names) > 1:
@@ -31,7 +31,7 @@ def check_steps(steps: Sequence[AttentionStep]) -> str | None:
 
 
 def build_steps(steps: Sequence[AttentionStep]) -> tuple[AttentionConfig, ...]:
-    """The configs by name, in order. Raises UnknownName, MissingExtra, or ValueError."""
+    """The configs by name, in order. Raises PluginError or ValueError."""
     built: list[AttentionConfig] = []
     for step in steps:
         try:

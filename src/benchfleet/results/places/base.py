@@ -8,8 +8,8 @@ beginning.
 Whoever fetches trusts nothing of it: `benchfleet.results.arrivals` holds what came against the
 ledger and its own seal before it becomes public.
 
-A place is made from its URL and the campaign's name, is found in the registry by the URL's
-scheme, and connects when it is first used. It is used by one thread at a time.
+A place subclasses `Place`. It is made from its URL and the campaign's name, is found in the
+registry by the URL's scheme, and connects when it is first used. One thread at a time uses it.
 
 Errors: `PlaceUnreachable` where it may go well later, `ResultsError` where it is refused. Neither
 shows credentials.
@@ -17,9 +17,10 @@ shows credentials.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import Protocol, cast
+from typing import cast
 
 from benchfleet import registry
 
@@ -27,32 +28,29 @@ INCOMING = ".incoming"  # below the campaign's folder: what is not whole yet
 REPLACED = ".replaced"  # what lay under the path of another result
 
 
-class Place(Protocol):
+class Place(registry.Plugin, ABC):
     """Where the results of one campaign are kept; see the module for the whole contract."""
 
-    @property
-    def shown(self) -> str:
-        """Its URL as people may see it."""
-        ...
+    shown: str  # its URL as people may see it
 
+    @abstractmethod
     def put(self, folder: Path, path: str, digest: str) -> None:
         """Put a sealed folder under its public path. Putting it again changes nothing; another
         result under the path, which the ledger calls done no longer, makes room."""
-        ...
 
+    @abstractmethod
     def there(self, paths: Collection[str]) -> Mapping[str, str]:
         """Of these paths, those with a result there, with the SHA-256 of its cell.json."""
-        ...
 
+    @abstractmethod
     def fetch(self, paths: Collection[str], into: Path) -> None:
         """Bring the folders that are there to ``into/<path>``, as plain files; `into` is empty.
         What is not there is passed over."""
-        ...
 
 
 def place_at(url: str, campaign: str) -> Place:
     """The place at this URL, for the results of one campaign; for ``""`` at the URL itself.
 
-    Raises UnknownName, MissingExtra or ResultsError.
+    Raises PluginError or ResultsError.
     """
     return cast(Place, registry.load("places", url.partition("://")[0])(url, campaign))

@@ -14,14 +14,14 @@ from benchfleet.domain.names import path_part
 from benchfleet.errors import PlaceUnreachable, ResultsError
 from benchfleet.results.disk import digest_of, make_folders, open_plain, sync_folder
 from benchfleet.results.layout import CELL, check_path
-from benchfleet.results.places.base import INCOMING, REPLACED
+from benchfleet.results.places.base import INCOMING, REPLACED, Place
 
 _PASSING = frozenset(
     {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.ESTALE, errno.ETIMEDOUT, errno.EHOSTDOWN}
 )
 
 
-class FolderPlace:
+class FolderPlace(Place):
     """``file:///srv/results``: below it each campaign has a folder."""
 
     def __init__(self, url: str, campaign: str) -> None:

@@ -28,6 +28,7 @@ from benchfleet.git.remote import Remote
 from benchfleet.results import layout as names
 from benchfleet.results.disk import read_plain
 from benchfleet.results.layout import LEFT_OUT, Layout
+from benchfleet.results.places.base import Place
 from benchfleet.results.read import has_seal, sealed
 
 
@@ -42,8 +43,8 @@ def run_of(id: str) -> str:
     return f"runs/{id.partition('/')[0]}/{entry_name(id)}.json"
 
 
-class GitPlace:
-    """The results of a campaign on the branches of a repository; `Place` has the contract.
+class GitPlace(Place):
+    """The results of a campaign on the branches of a repository.
 
     Nothing is put there by itself: a result comes with the finish that tells of it.
     """

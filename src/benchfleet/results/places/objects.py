@@ -11,10 +11,11 @@ from typing import Any, ClassVar
 from benchfleet.domain.names import path_part
 from benchfleet.errors import MissingExtra, PlaceUnreachable, ResultsError
 from benchfleet.results.layout import CELL, check_path
+from benchfleet.results.places.base import Place
 from benchfleet.results.read import file_names, sealed_names
 
 
-class ObjectPlace:
+class ObjectPlace(Place):
     """``s3://bucket/prefix`` and the like: below the prefix each campaign has its own.
 
     ``cell.json`` is put last and taken away first, so that a result is there as a whole or not at

@@ -15,7 +15,7 @@ from urllib.parse import unquote, urlsplit
 from benchfleet.domain.names import path_part
 from benchfleet.errors import PlaceUnreachable, ResultsError
 from benchfleet.results.layout import CELL, check_path
-from benchfleet.results.places.base import INCOMING, REPLACED
+from benchfleet.results.places.base import INCOMING, REPLACED, Place
 
 _SSH = (
     "-o",
@@ -50,7 +50,7 @@ sync {path} 2>/dev/null || sync
 """  # the last `rm`: where another put the same result at that moment, ours came to lie inside it
 
 
-class RsyncPlace:
+class RsyncPlace(Place):
     """``rsync://user@host[:port]/folder``: below it each campaign has a folder.
 
     The host needs rsync and a shell. Another ssh, or options for it, are named by ``RSYNC_RSH``.
