@@ -49,7 +49,7 @@ def piped(slots: int, orders: int, work: Path) -> dict[str, Any]:
     from benchfleet.engines.child import Child
     from benchfleet.engines.frames import PROTOCOL
     from benchfleet.engines.local import LocalEngine
-    from benchfleet.runner.inbox import RealInbox
+    from benchfleet.runner.events import EventQueue
     from benchfleet.testing.samples import sample_cell
 
     script, cell, log = work / "trivial.py", sample_cell(), str(work / "log")
@@ -60,7 +60,7 @@ def piped(slots: int, orders: int, work: Path) -> dict[str, Any]:
         def _start(self, spec: SlotSpec) -> tuple[Child, dict[str, Any]]:
             return Child(spec.slot, words, log=Path(spec.log), key="no supervisor"), {}
 
-    inbox, began = RealInbox(), time.perf_counter()
+    inbox, began = EventQueue(), time.perf_counter()
     engine, given, done, ready = Pipes(inbox.post, silence=600.0), 0, 0, list[SlotId]()
     for number in range(slots):
         device = Device(kind="cpu", index=number)

@@ -37,7 +37,7 @@ def simulated(slots: int, cells: int, work: Path, *, before: int, most: int) -> 
     from benchfleet.testing.simulation.disk import NoFolder
     from benchfleet.testing.simulation.engine import SimulatedEngine
     from benchfleet.testing.simulation.hosts import Nature, SimulatedHost
-    from benchfleet.testing.simulation.process import VirtualInbox
+    from benchfleet.testing.simulation.process import VirtualEventQueue
     from benchfleet.testing.simulation.turns import Gate, VirtualEvent
 
     devices = tuple(Device(kind="cpu", index=number) for number in range(slots))
@@ -45,7 +45,7 @@ def simulated(slots: int, cells: int, work: Path, *, before: int, most: int) -> 
     turns, began = MeteredTurns(parts), _memory()
     kinds = [sample_cell(n, repeats=True) for n in range(min(cells, KINDS))]
     declared = [replace(kinds[n % KINDS], repeat=n // KINDS) for n in range(cells)]  # parts shared
-    inbox = VirtualInbox(turns, lambda what: None)
+    inbox = VirtualEventQueue(turns, lambda what: None)
     told = _Told(parts, inbox, most, cells - before, slots)
 
     class Engine(SimulatedEngine):
@@ -145,7 +145,7 @@ class _Told:
             self._took = self._parts.end()
             self._parts.begin()
             if self._done == self._most:
-                from benchfleet.runner.inbox import Interrupted
+                from benchfleet.runner.events import Interrupted
 
                 self._inbox.post(Interrupted(signal="SIGINT"))
 

@@ -32,7 +32,7 @@ from benchfleet.policies.base import Policy
 from benchfleet.results.layout import Layout
 from benchfleet.runner.devices.here import Here
 from benchfleet.runner.disk import Disk, at_once
-from benchfleet.runner.inbox import Arrival, LeaseLost
+from benchfleet.runner.events import EventQueue, LeaseLost, RunnerEvent
 from benchfleet.runner.loop import RunEnd, Runner
 from benchfleet.runner.means import Means
 from benchfleet.runner.parts import Parts
@@ -52,26 +52,26 @@ GPUS = Pool(devices=tuple(Device(kind="gpu", index=i, memory=8 * 10**9) for i in
 HORIZON = 10_000.0  # virtual seconds after which a run that goes on has hung
 
 
-class VirtualInbox:
-    """Arrivals at times of their own; taking one moves the clock to it."""
+class VirtualEventQueue(EventQueue):
+    """Events at times of their own; taking one moves the clock to it."""
 
     def __init__(self, clock: FakeClock) -> None:
         self.clock = clock
         self.began = clock()
-        self._due: list[tuple[float, int, Arrival]] = []
+        self._due: list[tuple[float, int, RunnerEvent]] = []
         self._count = 0
 
-    def post(self, arrival: Arrival, *, after: float = 0.0) -> None:
+    def post(self, event: RunnerEvent, *, after: float = 0.0) -> None:
         self._count += 1
-        heapq.heappush(self._due, (self.clock() + after, self._count, arrival))
+        heapq.heappush(self._due, (self.clock() + after, self._count, event))
 
-    def take(self, wait: float) -> Arrival | None:
+    def take(self, wait: float) -> RunnerEvent | None:
         assert self.clock() < self.began + HORIZON, "the run does not end"
         until = self.clock() + max(0.0, wait)
         if self._due and self._due[0][0] <= until:
-            at, _, arrival = heapq.heappop(self._due)
+            at, _, event = heapq.heappop(self._due)
             self.clock.now = max(self.clock.now, at)
-            return arrival
+            return event
         self.clock.now = until
         return None
 
@@ -83,7 +83,7 @@ class VirtualInbox:
 class ScriptedEngine:
     """Slots that start at once and do what `script` says of each order."""
 
-    inbox: VirtualInbox
+    inbox: VirtualEventQueue
     script: Callable[[SlotId, Order], Sequence[tuple[float, SlotEvent]]]
     specs: dict[str, SlotSpec] = field(default_factory=dict)
     opened: list[SlotSpec] = field(default_factory=list)
@@ -175,7 +175,7 @@ class Stage:
     keeps: bool = True  # False: attempts have no folders, and many cells take little time
 
     def __post_init__(self) -> None:
-        self.inbox = VirtualInbox(self.clock)
+        self.inbox = VirtualEventQueue(self.clock)
         self.ledger = MemoryLedger(clock=self.since_boot, lease=60)
         self.engine = ScriptedEngine(self.inbox, good)
         self.layout = Layout(self.folder)

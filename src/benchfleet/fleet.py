@@ -14,10 +14,10 @@ from benchfleet.campaign.base import Machine
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.host import AUTO, Host
 from benchfleet.domain.resource import GpuChecks
-from benchfleet.engines.base import Engine, Post, Waiting
+from benchfleet.engines.base import Engine, Post
 from benchfleet.ledger.base import DEFAULT_LEASE
 from benchfleet.machines.devices import CPU_SLOTS, MOST_PER_GPU, chosen_devices, cores
-from benchfleet.runner.inbox import RealInbox
+from benchfleet.runner.events import EventQueue
 from benchfleet.runner.slots.place import Pool
 
 
@@ -64,27 +64,21 @@ class Fleet:
 def opened_engine(
     fleet: Fleet,
     cells: Sequence[Cell],
-    inbox: RealInbox,
+    inbox: EventQueue,
     connected: contextlib.ExitStack,
     lease: float,
 ) -> Engine:
     """What opens slots on all of these machines, for as long as `connected` is open."""
     if not fleet.trial_load:
-        return _untried(fleet, inbox.post, connected, lease, inbox)
+        return _untried(fleet, inbox.post, connected, lease)
     from benchfleet.engines.trials import TrialEngine
 
     trials = TrialEngine(inbox.post, [cell for cell in cells if loads_model(cell)])
-    trials.inside = _untried(fleet, trials.hear, connected, lease, inbox)
+    trials.inside = _untried(fleet, trials.hear, connected, lease)
     return trials
 
 
-def _untried(
-    fleet: Fleet,
-    post: Post,
-    connected: contextlib.ExitStack,
-    lease: float,
-    waiting: Waiting,
-) -> Engine:
+def _untried(fleet: Fleet, post: Post, connected: contextlib.ExitStack, lease: float) -> Engine:
     """Where leases are shorter than usual, slots are missed sooner too."""
     silence = min(lease, DEFAULT_LEASE)
     local = registry.load("engines", "local")
@@ -94,7 +88,6 @@ def _untried(
         silence=silence,
         checks=fleet.checks,
         named=fleet.named,
-        waiting=waiting,
     )
     if not fleet.hosts:
         return here

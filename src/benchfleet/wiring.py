@@ -39,13 +39,13 @@ from benchfleet.runner.disk import Disk
 from benchfleet.runner.ending.attempts import MOST
 from benchfleet.runner.ending.patience import PatientLedger
 from benchfleet.runner.ending.writers import Writers
-from benchfleet.runner.inbox import (
-    Broken,
-    Changed,
+from benchfleet.runner.events import (
+    EventQueue,
     Interrupted,
     LeaseLost,
-    RealInbox,
-    Said,
+    LedgerChanged,
+    ThreadFailed,
+    ThreadWarning,
 )
 from benchfleet.runner.loop import RunEnd, Runner
 from benchfleet.runner.means import Means
@@ -69,7 +69,7 @@ def run_cells(
     cells: Sequence[Cell],
     fleet: Fleet,
     *,
-    inbox: RealInbox,
+    inbox: EventQueue,
     observer: Observer,
     shift: Shift = Shift(),  # noqa: B008 - frozen
     serving: threading.Event | None = None,
@@ -104,7 +104,7 @@ def run_cells(
                     keeper=LeaseKeeper(
                         ledger,
                         lambda lease: inbox.post(LeaseLost(lease=lease)),
-                        lambda error: inbox.post(Broken(error=error)),
+                        lambda error: inbox.post(ThreadFailed(error=error)),
                         every=bench.lease / 5,
                     ),
                     engine=opened_engine(fleet, cells, inbox, connected, bench.lease),
@@ -134,7 +134,7 @@ def run_cells(
             )
         )
         if (listen := getattr(shared, "listen", None)) is not None:
-            listen(lambda: inbox.post(Changed()))
+            listen(lambda: inbox.post(LedgerChanged()))
         end = runner.run()
         return _sent(sender, inbox, end) if sender else end
     finally:
@@ -165,7 +165,7 @@ def _provenance(bench: Bench) -> Callable[[], Mapping[str, Any]]:
     return cache(partial(provenance, bench.campaign.folder))
 
 
-def _sender(bench: Bench, ledger: Ledger, public: PublishAll, inbox: RealInbox) -> Sender | None:
+def _sender(bench: Bench, ledger: Ledger, public: PublishAll, inbox: EventQueue) -> Sender | None:
     """What puts results to the campaign's place, where it has one."""
     if (place := bench.place()) is None:
         return None
@@ -175,13 +175,13 @@ def _sender(bench: Bench, ledger: Ledger, public: PublishAll, inbox: RealInbox) 
         place,
         host=bench.host,
         publish_all=public,
-        say=lambda message: inbox.post(Said(message=message)),
+        say=lambda message: inbox.post(ThreadWarning(message=message)),
     )
     sender.start()
     return sender
 
 
-def _sent(sender: Sender, inbox: RealInbox, end: RunEnd) -> RunEnd:
+def _sent(sender: Sender, inbox: EventQueue, end: RunEnd) -> RunEnd:
     """How the run ended, once the results that are left were sent, or could not be. Who interrupts
     it does not wait for that."""
     sender.finish()
@@ -219,7 +219,7 @@ def rescore(bench: Bench, records: Sequence[CellRecord]) -> Iterator[Rescored]:
     ledger = bench.existing_ledger() if records else None
     if ledger is None:
         return
-    inbox = RealInbox()
+    inbox = EventQueue()
     engine: Engine = registry.load("engines", "local")(inbox.post)
     try:
         means = Means(

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from benchfleet.executor.interrupt import raised_at_the_end
-from benchfleet.runner.inbox import Interrupted, RealInbox
+from benchfleet.runner.events import EventQueue, Interrupted
 
 
 @pytest.fixture(autouse=True)
@@ -31,7 +31,7 @@ def _serving() -> threading.Event:
 
 
 def _guarded(
-    inbox: RealInbox, *steps: Callable[[], object], serving: threading.Event | None = None
+    inbox: EventQueue, *steps: Callable[[], object], serving: threading.Event | None = None
 ) -> None:
     with raised_at_the_end(inbox, serving or _serving()):
         for step in steps:
@@ -39,7 +39,7 @@ def _guarded(
 
 
 def test_a_ctrl_c_is_posted_first_and_raised_after_the_block() -> None:
-    inbox, done = RealInbox(), []
+    inbox, done = EventQueue(), []
     with pytest.raises(KeyboardInterrupt):
         _guarded(inbox, _ctrl_c, _ctrl_c, lambda: done.append("the rest"))
     assert done == ["the rest"]
@@ -52,14 +52,14 @@ def test_a_ctrl_c_is_posted_first_and_raised_after_the_block() -> None:
 
 
 def test_without_a_ctrl_c_nothing_is_raised_and_the_handler_is_back() -> None:
-    with raised_at_the_end(RealInbox(), _serving()):
+    with raised_at_the_end(EventQueue(), _serving()):
         assert signal.getsignal(signal.SIGINT) is not signal.default_int_handler
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 def test_an_error_of_the_block_goes_before_the_ctrl_c() -> None:
     with pytest.raises(ValueError, match="invalid literal"):
-        _guarded(RealInbox(), _ctrl_c, lambda: int("one"))
+        _guarded(EventQueue(), _ctrl_c, lambda: int("one"))
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
@@ -67,7 +67,7 @@ def test_a_handler_of_the_callers_own_is_called_in_the_end() -> None:
     called: list[int] = []
     signal.signal(signal.SIGINT, lambda number, _: called.append(number))
     with pytest.raises(KeyboardInterrupt):
-        _guarded(RealInbox(), _ctrl_c, lambda: called.append(0))
+        _guarded(EventQueue(), _ctrl_c, lambda: called.append(0))
     assert called == [0, signal.SIGINT]
 
 
@@ -76,13 +76,13 @@ def test_a_ctrl_c_before_anything_runs_is_raised_at_once() -> None:
     signal.signal(signal.SIGINT, lambda number, _: called.append(number))
     serving, done = threading.Event(), list[str]()
     with pytest.raises(KeyboardInterrupt):
-        _guarded(RealInbox(), _ctrl_c, lambda: done.append("waited"), serving=serving)
+        _guarded(EventQueue(), _ctrl_c, lambda: done.append("waited"), serving=serving)
     assert (called, done, serving.is_set()) == ([signal.SIGINT], [], True)
 
 
 def test_an_ignored_ctrl_c_stays_ignored() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    inbox = RealInbox()
+    inbox = EventQueue()
     _guarded(inbox, _ctrl_c)
     assert inbox.take(0) is None
 
@@ -91,7 +91,7 @@ def test_another_thread_than_the_main_one_touches_no_handler() -> None:
     seen: list[object] = []
 
     def call() -> None:
-        with raised_at_the_end(RealInbox(), _serving()):
+        with raised_at_the_end(EventQueue(), _serving()):
             seen.append(signal.getsignal(signal.SIGINT))
 
     thread = threading.Thread(target=call)

@@ -22,7 +22,7 @@ from benchfleet.domain.cell import Cell
 from benchfleet.errors import LedgerAway, LedgerError, LedgerTooNew
 from benchfleet.metrics.collect import Collector
 from benchfleet.presence.feed import announced, both
-from benchfleet.runner.inbox import Inbox, Interrupted, RealInbox
+from benchfleet.runner.events import EventQueue, Interrupted
 from benchfleet.runner.loop import RunEnd
 from benchfleet.runner.shift import Shift
 from benchfleet.summary import summarised, write_host_summary, write_summary
@@ -51,7 +51,7 @@ def _run(
     shift: Shift,
 ) -> int:
     fleet = machines(arguments, devices)
-    inbox, serving = RealInbox(), threading.Event()
+    inbox, serving = EventQueue(), threading.Event()
     stream = sys.stderr if arguments.json else sys.stdout
     metrics = collector.address if collector else ""
     with (
@@ -116,7 +116,7 @@ def _write_files(bench: Bench, arguments: argparse.Namespace, end: RunEnd) -> No
 
 
 @contextlib.contextmanager
-def _answering_signals(inbox: Inbox, serving: threading.Event) -> Iterator[None]:
+def _answering_signals(inbox: EventQueue, serving: threading.Event) -> Iterator[None]:
     """Ctrl-C, SIGTERM and a closed terminal reach the runner; where one is ignored (nohup) it
     stays so. Where it is not `serving`, nothing runs: who waits for a ledger's server gives up."""
 

@@ -249,29 +249,3 @@ class Engine(Protocol):
     def slots(self) -> Sequence[SlotId]: ...
 
     def hosts(self) -> Sequence[str]: ...
-
-
-class Source(Protocol):
-    """Where events come from that somebody else's thread brings in."""
-
-    def fileno(self) -> int:
-        """A file descriptor that can be read when there is something to bring in."""
-        ...
-
-    def turn(self) -> float:
-        """Bring in what there is, and see to what is due, without waiting; seconds until something
-        is due again."""
-        ...
-
-
-class Waiting(Protocol):
-    """Who waits for many sources in one thread, and turns to each when there is something of it or
-    something is due; where its thread does something else, only after that."""
-
-    def watch(self, source: Source) -> None:
-        """Turn to this one too, from now on."""
-        ...
-
-    def forget(self, source: Source) -> None:
-        """Turn to it no more."""
-        ...

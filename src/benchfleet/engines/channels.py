@@ -7,6 +7,7 @@ import time
 import traceback
 from collections.abc import Callable, Sequence
 from functools import partial
+from math import inf
 from typing import Any
 
 from benchfleet.domain.failure import Failure
@@ -18,15 +19,15 @@ from benchfleet.engines.base import (
     SlotLost,
     SlotQuiet,
     SlotSpec,
-    Waiting,
 )
 from benchfleet.engines.child import Child
 from benchfleet.engines.ends import ending, lost, unstarted
 from benchfleet.engines.frames import encode, whole_lines
 from benchfleet.engines.hearing import Hearing
-from benchfleet.engines.serving import Serving
+from benchfleet.engines.io_loop import IoLoop
 from benchfleet.errors import ProtocolError
 
+_MOMENT = 0.005  # seconds between two looks at what is left
 _TICKS = 4  # looks at each slot in one heartbeat
 _START = 60.0  # seconds that a slot may take to say hello, at least
 _RECORDED = 8 * 2**20  # bytes of earlier samples in one frame
@@ -39,7 +40,7 @@ class ChannelEngine:
 
     A kind of engine says how a slot is started (`_start`), what its order looks like there
     (`_order`), and what its end means (`_epitaph`). `post` is called from the engine's own
-    thread, or that of `waiting`, and from the caller's where a slot or an order cannot even begin.
+    thread, and from the caller's where a slot or an order cannot even begin.
 
     Twice in a heartbeat a slot's supervisor says that it looks after it, and whether it computes:
     it ends one that was stopped. One that computes is never silent, whatever holds Python's lock
@@ -55,7 +56,6 @@ class ChannelEngine:
         heartbeat: float,
         silence: float,
         patience: float,
-        waiting: Waiting | None = None,
     ) -> None:
         self._post = post
         self._heartbeat, self._silence, self._patience = heartbeat, silence, patience
@@ -63,10 +63,9 @@ class ChannelEngine:
         self._slots: dict[SlotId, Child] = {}
         self._lock = threading.RLock()
         self._hearing = Hearing(post, self._condemn, self._stream_ended)
-        self._serving = Serving(
-            tick=heartbeat / _TICKS, begin=self._begin_turn, beat=self._beat_all, waiting=waiting
-        )
-        self._serving.start()
+        self._checked = time.monotonic()  # when its slots were checked last
+        self._loop = IoLoop(every=heartbeat / _TICKS, check=self._check_all)
+        self._loop.start()
 
     # What a kind of engine says
 
@@ -118,10 +117,10 @@ class ChannelEngine:
             self._slots[spec.slot] = child
             try:
                 hearing, see_to = self._hearing, partial(self._see_to, child)
-                self._serving.reads(child.reads, partial(see_to, hearing.read))
-                self._serving.reads(child.prints, partial(see_to, hearing.read_prints))
+                self._loop.add_reader(child.reads, partial(see_to, hearing.read))
+                self._loop.add_reader(child.prints, partial(see_to, hearing.read_prints))
                 if child.pidfd is not None:
-                    self._serving.reads(child.pidfd, partial(self._read_last, child))
+                    self._loop.add_reader(child.pidfd, partial(self._read_last, child))
             except OSError as error:
                 child.complaint = unstarted(error)
                 self._bury(child)
@@ -163,16 +162,19 @@ class ChannelEngine:
     def shutdown(self) -> None:
         for slot in self.slots():
             self.close(slot)
-        deadline = time.monotonic() + _GRACE
-        while self.slots() and time.monotonic() < deadline and self._serving.go_on():
-            continue
+        self._wait_for_all(_GRACE)
         for slot in self.slots():
             self.kill(slot)
-        while self.slots() and self._serving.go_on():
-            continue
+        self._wait_for_all()
         for child in list(self._slots.values()):
             self._bury(child)
-        self._serving.end()
+        self._loop.end()
+
+    def _wait_for_all(self, most: float = inf) -> None:
+        """Wait until no slot is left, so many seconds at most."""
+        until = time.monotonic() + most
+        while self.slots() and self._loop.alive and time.monotonic() < until:
+            time.sleep(_MOMENT)
 
     # A turn
 
@@ -183,8 +185,7 @@ class ChannelEngine:
                 child.outgoing += data
                 child.flush()
                 if child.outgoing:
-                    self._serving.writes(child.writes, partial(self._see_to, child, self._flush))
-                    self._serving.wake()
+                    self._loop.add_writer(child.writes, partial(self._see_to, child, self._flush))
 
     def _see_to(self, child: Child, act: Callable[[Child], bool]) -> bool:
         """Do this for a slot that is still here: one `select` may tell of a slot and of its end,
@@ -207,21 +208,13 @@ class ChannelEngine:
         with self._lock:
             child.flush()
             if not child.outgoing:
-                self._serving.leave(child.writes)
+                self._loop.remove(child.writes)
         return bool(child.outgoing)
-
-    def _begin_turn(self, since: float) -> None:
-        """Where this process itself was suspended, or busy, nobody can be blamed for not being
-        heard."""
-        if since > 2 * self._heartbeat:
-            with self._lock:
-                for child in self._slots.values():
-                    child.heard = child.overseen = self._serving.awake
 
     def _stream_ended(self, child: Child, handle: int) -> None:
         with self._lock:
             child.listening.discard(handle)
-            self._serving.leave(handle)
+            self._loop.remove(handle)
         if not child.listening:
             self._bury(child)
 
@@ -232,14 +225,20 @@ class ChannelEngine:
                 continue
         return self._see_to(child, self._bury)
 
-    def _beat_all(self) -> None:
-        for slot in self.slots():
-            self._see_to(self._slots[slot], self._beat)
+    def _check_all(self, now: float) -> None:
+        """See which slots are silent. Where this process itself was suspended, or busy, nobody can
+        be blamed for not being heard."""
+        with self._lock:
+            slots = list(self._slots.values())
+            if now - self._checked > 2 * self._heartbeat:
+                for child in slots:
+                    child.heard = child.overseen = now
+            self._checked = now
+        for child in slots:
+            self._see_to(child, self._beat)
 
     def _beat(self, child: Child) -> bool:
-        now = (
-            self._serving.awake
-        )  # where all slept since, nobody is silent before the next turn excused it
+        now = self._checked  # where all slept since, the next check excuses it
         if child.process.poll() is not None:
             return self._read_last(child)
         self._hearing.pronounce(child, now)
@@ -267,7 +266,7 @@ class ChannelEngine:
 
     def _is_missing(self, child: Child) -> bool:
         """Whether neither it nor its supervisor was heard for two heartbeats."""
-        return self._serving.awake - max(child.heard, child.overseen) > self._noticed
+        return self._checked - max(child.heard, child.overseen) > self._noticed
 
     def _condemn(self, child: Child, why: str) -> None:
         child.complaint = child.complaint or why
@@ -275,7 +274,7 @@ class ChannelEngine:
 
     def _end(self, child: Child) -> None:
         with self._lock:
-            self._serving.leave(child.writes)
+            self._loop.remove(child.writes)
             child.end()
 
     def _bury(self, child: Child) -> bool:
@@ -285,7 +284,7 @@ class ChannelEngine:
             with self._lock:  # held throughout: nobody may find a slot whose channel is closed
                 try:
                     for handle in child.handles:
-                        self._serving.leave(handle)
+                        self._loop.remove(handle)
                     code = child.bury()
                 finally:
                     del self._slots[child.id]

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from benchfleet.domain.resource import GpuChecks
-from benchfleet.engines.base import EngineEvent, Order, SlotSpec, Waiting
+from benchfleet.engines.base import EngineEvent, Order, SlotSpec
 from benchfleet.engines.channels import ChannelEngine
 from benchfleet.engines.child import Child
 from benchfleet.engines.processes import end_orphans, is_stopped, owner
@@ -25,8 +25,7 @@ class LocalEngine(ChannelEngine):
 
     A slot here is patient when it hears nothing, because a runner that is suspended for a while
     means no harm, and one that died is known at once. With `checks` it looks at its GPUs before
-    it starts; `named` says that those were named one by one. With `waiting` it has no thread: what
-    its slots say is brought in by the thread that waits for it.
+    it starts; `named` says that those were named one by one.
     """
 
     def __init__(
@@ -38,14 +37,11 @@ class LocalEngine(ChannelEngine):
         patience: float = 1800.0,
         checks: GpuChecks | None = None,
         named: bool = False,
-        waiting: Waiting | None = None,
     ) -> None:
         self._checks, self._named = checks, named
         self._owner = owner(os.getpid())
         end_orphans()
-        super().__init__(
-            post, heartbeat=heartbeat, silence=silence, patience=patience, waiting=waiting
-        )
+        super().__init__(post, heartbeat=heartbeat, silence=silence, patience=patience)
 
     def _start(self, spec: SlotSpec) -> tuple[Child, dict[str, Any]]:
         words, key = [sys.executable, "-S", "-E", str(_LAUNCHER)], secrets.token_hex(8)

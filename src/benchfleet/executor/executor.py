@@ -21,7 +21,7 @@ from benchfleet.presence.feed import announced, both
 from benchfleet.results import layout as names
 from benchfleet.results.layout import Layout
 from benchfleet.results.read import published_folders
-from benchfleet.runner.inbox import RealInbox
+from benchfleet.runner.events import EventQueue
 from benchfleet.runner.loop import RunEnd
 from benchfleet.runner.mending.rebuild import rebuild
 from benchfleet.runner.mending.recover import publish_what_was_committed
@@ -103,7 +103,7 @@ class BenchmarkExecutor:
         )
         pool, bench = self._checked(asked, progress)
         cells = bench.cells()
-        inbox, serving = RealInbox(), threading.Event()
+        inbox, serving = EventQueue(), threading.Event()
         watch = Watch(progress or self._progress, inbox.now)
         with (
             raised_at_the_end(inbox, serving),

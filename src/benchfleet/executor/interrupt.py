@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-from benchfleet.runner.inbox import Inbox, Interrupted
+from benchfleet.runner.events import EventQueue, Interrupted
 
 
 def answers() -> bool:
@@ -18,7 +18,7 @@ def answers() -> bool:
 
 
 @contextmanager
-def raised_at_the_end(inbox: Inbox, serving: threading.Event) -> Iterator[None]:
+def raised_at_the_end(inbox: EventQueue, serving: threading.Event) -> Iterator[None]:
     """Post each Ctrl-C to the inbox while the block runs, and raise KeyboardInterrupt after it; at
     once until it is `serving`, since nothing runs yet then.
 

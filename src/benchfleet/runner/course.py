@@ -10,7 +10,7 @@ from typing import Any
 from benchfleet.domain.cell import Cell
 from benchfleet.errors import LedgerAway
 from benchfleet.ledger.base import Ledger
-from benchfleet.runner.inbox import Inbox
+from benchfleet.runner.events import EventQueue
 from benchfleet.runner.progress import Notice, NoticeKind, Observer, Progress
 from benchfleet.runner.space import Room, Space
 
@@ -23,7 +23,7 @@ class Course:
         self,
         *,
         ledger: Ledger,
-        inbox: Inbox,
+        inbox: EventQueue,
         cells: Sequence[Cell],
         observer: Observer,
         room: Callable[[], Room],

@@ -10,7 +10,7 @@ from benchfleet.domain.words import counted
 from benchfleet.errors import LedgerAway
 from benchfleet.runner.course import Course
 from benchfleet.runner.ending.stopping import Stopping
-from benchfleet.runner.inbox import Inbox
+from benchfleet.runner.events import EventQueue
 from benchfleet.runner.shift import GRACE, LOOK_EVERY, Rest, Shift
 from benchfleet.runner.slots.slots import Slots
 from benchfleet.runner.waiting.fill import Filler
@@ -24,7 +24,7 @@ class Hours:
         self,
         shift: Shift,
         *,
-        inbox: Inbox,
+        inbox: EventQueue,
         course: Course,
         slots: Slots,
         filler: Filler,

@@ -10,8 +10,8 @@ from benchfleet.domain.cell import Cell
 from benchfleet.domain.state import State
 from benchfleet.domain.words import counted
 from benchfleet.errors import LedgerAway, LedgerError, LedgerUnreachable
-from benchfleet.runner.hearing import Hearing
-from benchfleet.runner.inbox import Arrival, Changed, Concluded
+from benchfleet.runner.events import Concluded, LedgerChanged, RunnerEvent
+from benchfleet.runner.handlers import EventHandlers
 from benchfleet.runner.mending.entered import TOGETHER
 from benchfleet.runner.mending.rebuild import take_in_found
 from benchfleet.runner.mending.recover import (
@@ -59,7 +59,7 @@ class Runner:
         self._course, self._slots, self._devices = parts.course, parts.slots, parts.devices
         self._filler, self._gates, self._cells = parts.filler, parts.gates, parts.cells
         self._crowd, self._machines, self._orders = parts.crowd, parts.machines, parts.orders
-        self._hearing = Hearing(parts)
+        self._handlers = EventHandlers(parts)
         self._stopping, self._hours, self._writing = parts.stopping, parts.hours, parts.writing
         self._next_look = 0.0
         self._pace = Pace()
@@ -265,9 +265,10 @@ class Runner:
         for slot in self._filler.fill():
             self._course.say("slot_opening", slot=slot.id, devices=slot.shown.devices)
 
-    def _handle(self, arrival: Arrival) -> None:
-        if self._hearing.take(arrival):
+    def _handle(self, event: RunnerEvent) -> None:
+        has_room = not self._slots.any_busy or self._slots.any_idle
+        if self._handlers.handle(event):
             self._pace.ask(self._inbox.now())
-        elif isinstance(arrival, Changed) and (not self._slots.any_busy or self._slots.any_idle):
+        elif isinstance(event, LedgerChanged) and has_room:
             # not all at once: many hear it
             self._next_look = min(self._next_look, self._inbox.now() + HERD * self._random())

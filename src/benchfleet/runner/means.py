@@ -10,7 +10,7 @@ from benchfleet.engines.base import Engine
 from benchfleet.ledger.base import Ledger
 from benchfleet.results.layout import Layout
 from benchfleet.runner.devices.here import Here
-from benchfleet.runner.inbox import Inbox
+from benchfleet.runner.events import EventQueue
 from benchfleet.runner.trying.leases import LeaseKeeper
 
 
@@ -23,6 +23,6 @@ class Means:
     ledger: Ledger
     keeper: LeaseKeeper  # of the leases that the ledger gave it
     engine: Engine
-    inbox: Inbox  # where all that happens arrives; it also tells the time
+    inbox: EventQueue  # where all that happens arrives; it also tells the time
     layout: Layout  # where results go
     random: Callable[[], float]  # from 0 to 1, so that many runners do not do the same at once

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import queue
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from benchfleet.domain.cell import Cell, Config, Model, Workload
 from benchfleet.domain.resource import Device
@@ -28,14 +29,7 @@ def slot_id(name: str | int = 1) -> SlotId:
     return SlotId(f"{_RUNNER}-{name}")
 
 
-class Events(Protocol):
-    """A queue of events; any thread puts them there."""
-
-    def put(self, event: EngineEvent, /) -> None: ...
-
-    def get(self, *, timeout: float) -> EngineEvent:
-        """The next one. Raises where none comes in so many seconds."""
-        ...
+Events = queue.SimpleQueue[EngineEvent]
 
 
 class Bench:

@@ -12,7 +12,6 @@ host is this machine by another way, so that the suite can see what becomes of i
 from __future__ import annotations
 
 import json
-import queue
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -47,13 +46,9 @@ class EngineContract(SlotsEnd):
     def make_engine(self, post: Callable[[EngineEvent], None]) -> Engine:
         raise NotImplementedError
 
-    def make_events(self) -> Events:
-        """What takes the events that are posted, until the suite asks for them."""
-        return queue.SimpleQueue()
-
     @pytest.fixture
     def bench(self, tmp_path: Path) -> Iterator[Bench]:
-        events = self.make_events()
+        events = Events()
         engine = self.make_engine(events.put)
         bench = Bench(engine, events, tmp_path, host=self.host)
         assert (self.host in engine.hosts()) is bool(self.host)

@@ -20,7 +20,7 @@ from benchfleet.engines.base import (
     SlotId,
 )
 from benchfleet.results.write import AttemptFolder
-from benchfleet.runner.inbox import Interrupted
+from benchfleet.runner.events import Interrupted
 from benchfleet.runner.space import Room
 from stage import Stage, cells, good
 

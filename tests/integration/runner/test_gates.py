@@ -16,7 +16,7 @@ from benchfleet.domain.phase import GATE_EVENTS, Decision, Phase, forgotten
 from benchfleet.domain.resource import Offer
 from benchfleet.domain.told import Told
 from benchfleet.engines.base import Order, SlotEvent, SlotId
-from benchfleet.runner.inbox import Arrival
+from benchfleet.runner.events import RunnerEvent
 from benchfleet.runner.waiting.gates import PATIENCE, Gates, Gating
 from benchfleet.testing.samples import sample_cell
 from stage import Stage, good
@@ -125,7 +125,7 @@ def test_a_gate_that_another_opens_is_noticed_while_running(stage: Stage) -> Non
     take = stage.inbox.take
     asked = {"at": 30.0}
 
-    def taking(wait: float) -> Arrival | None:
+    def taking(wait: float) -> RunnerEvent | None:
         if stage.clock() - stage.inbox.began > asked["at"]:
             asked["at"] = float("inf")
             stage.ledger.record(opened)
@@ -168,7 +168,7 @@ def test_a_phase_that_others_work_at_is_waited_for(stage: Stage) -> None:
     (claim,) = stage.ledger.claim(OTHER, Offer(), 1)
     take = stage.inbox.take
 
-    def taking(wait: float) -> Arrival | None:
+    def taking(wait: float) -> RunnerEvent | None:
         if stage.clock() - stage.inbox.began > 40 and gates(stage) == {}:
             outcome = Outcome(state="success", metrics={"overall_score": 1.0})
             stage.ledger.finish(claim.lease, outcome)
@@ -189,7 +189,7 @@ def test_who_was_given_cells_waits_for_others_that_begin_later(stage: Stage) -> 
     stage.ledger.enroll(cells)
     take = stage.inbox.take
 
-    def taking(wait: float) -> Arrival | None:
+    def taking(wait: float) -> RunnerEvent | None:
         if stage.clock() - stage.inbox.began > 1000 and gates(stage) == {}:
             (claim,) = stage.ledger.claim(OTHER, Offer(), 1)
             outcome = Outcome(state="success", metrics={"overall_score": 1.0})

@@ -19,7 +19,7 @@ from benchfleet.engines.base import (
 )
 from benchfleet.errors import LedgerAway
 from benchfleet.ledger.memory import MemoryLedger
-from benchfleet.runner.inbox import Arrival, Changed, LeaseLost
+from benchfleet.runner.events import LeaseLost, LedgerChanged, RunnerEvent
 from benchfleet.runner.progress import Notice, Progress
 from stage import Stage, cells, good
 
@@ -209,12 +209,12 @@ def test_what_others_give_back_is_claimed_when_the_ledger_tells_of_it(
     stage.inbox.post(LeaseLost(lease=claim.lease), after=0.3)  # nothing of ours: it only comes
     take = stage.inbox.take
 
-    def taken(wait: float) -> Arrival | None:
+    def taken(wait: float) -> RunnerEvent | None:
         arrival = take(wait)
         if isinstance(arrival, LeaseLost):
             stage.ledger.release([claim.lease], "given back")
             if told:
-                stage.inbox.post(Changed())
+                stage.inbox.post(LedgerChanged())
         return arrival
 
     stage.inbox.take = taken  # type: ignore[method-assign]

@@ -15,7 +15,7 @@ from benchfleet.engines.base import (
     SlotEvent,
     SlotId,
 )
-from benchfleet.runner.inbox import Arrival
+from benchfleet.runner.events import RunnerEvent
 from benchfleet.runner.progress import Notice, Progress
 from benchfleet.testing.samples import sample_cell
 from stage import Stage, cells, good
@@ -76,7 +76,7 @@ def test_what_came_while_the_runner_itself_was_suspended_counts(stage: Stage) ->
         first, second, third, done = good(slot, order)
         take = stage.inbox.take
 
-        def sleeps(wait: float) -> Arrival | None:
+        def sleeps(wait: float) -> RunnerEvent | None:
             stage.inbox.take = take  # type: ignore[method-assign]
             stage.clock.now += 500
             return None

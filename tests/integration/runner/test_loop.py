@@ -22,10 +22,10 @@ from benchfleet.engines.base import (
     Stopped,
 )
 from benchfleet.runner.ending.cells import HOLD
-from benchfleet.runner.inbox import Arrival, NoRoom
+from benchfleet.runner.events import NoRoom, RunnerEvent
 from benchfleet.runner.slots.place import Pool
 from benchfleet.testing.samples import sample_cell
-from stage import CPU, Stage, VirtualInbox, cells, good, sample
+from stage import CPU, Stage, VirtualEventQueue, cells, good, sample
 
 
 def test_every_cell_is_run_once_and_published(stage: Stage) -> None:
@@ -132,8 +132,8 @@ def test_a_sample_is_on_the_disk_a_moment_after_it_came(stage: Stage) -> None:
     seen: list[tuple[float, int]] = []
     began = stage.clock()
 
-    class Looking(VirtualInbox):
-        def take(self, wait: float) -> Arrival | None:
+    class Looking(VirtualEventQueue):
+        def take(self, wait: float) -> RunnerEvent | None:
             files = stage.layout.attempts.glob("*/*/samples.jsonl")
             kept = sum(len(file.read_text().splitlines()) for file in files)
             if kept > len(seen):

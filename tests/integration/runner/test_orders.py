@@ -14,7 +14,7 @@ from benchfleet.domain.slots import SlotsOrder, device_name
 from benchfleet.engines.base import HostLost, HostReady, SlotId, SlotLost
 from benchfleet.errors import DeviceError
 from benchfleet.runner.devices.here import Here
-from benchfleet.runner.inbox import Interrupted
+from benchfleet.runner.events import Interrupted
 from benchfleet.runner.slots.place import Pool
 from stage import GPUS, Stage, cells
 

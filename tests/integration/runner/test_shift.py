@@ -11,7 +11,7 @@ import pytest
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.plan import Plan
 from benchfleet.engines.base import Done, Order, SlotEvent, SlotId
-from benchfleet.runner.inbox import Arrival, Interrupted
+from benchfleet.runner.events import Interrupted, RunnerEvent
 from benchfleet.runner.shift import SELDOM, Shift
 from benchfleet.testing.samples import sample_cell
 from stage import Stage, cells, good
@@ -34,7 +34,7 @@ class _Meanwhile:
     def at(self, time: float, act: object) -> None:
         self._due.append((self._stage.clock() + time, act))
 
-    def take(self, wait: float) -> Arrival | None:
+    def take(self, wait: float) -> RunnerEvent | None:
         self.waits.append(wait)
         for due in [one for one in self._due if one[0] <= self._stage.clock()]:
             self._due.remove(due)

@@ -15,7 +15,7 @@ from benchfleet.engines.base import (
     Stopped,
 )
 from benchfleet.errors import LedgerFull
-from benchfleet.runner.inbox import Interrupted
+from benchfleet.runner.events import Interrupted
 from benchfleet.runner.progress import Notice, Progress
 from benchfleet.runner.slots.place import Pool
 from benchfleet.testing.samples import sample_cell

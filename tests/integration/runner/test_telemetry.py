@@ -26,7 +26,7 @@ from benchfleet.engines.base import (
     Stopped,
     Warned,
 )
-from benchfleet.runner.inbox import Interrupted
+from benchfleet.runner.events import Interrupted
 from benchfleet.runner.slots.place import Pool
 from stage import CPU, GPUS, Stage, cells, good
 

@@ -112,18 +112,3 @@ def test_shutting_down_while_slots_die_harms_nothing(tmp_path: Path) -> None:
             engine.close(slot)
         engine.shutdown()
         assert list(engine.slots()) == []
-
-
-def test_an_engine_whose_thread_ended_before_it_was_woken_shuts_down(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    engine = LocalEngine(lambda event: None, heartbeat=0.1)
-    wake = engine._serving.wake
-
-    def late() -> None:
-        engine._serving._thread.join()
-        wake()
-
-    monkeypatch.setattr(engine._serving, "wake", late)
-    engine.shutdown()
-    assert engine.slots() == []

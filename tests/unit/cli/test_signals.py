@@ -8,14 +8,14 @@ import threading
 import pytest
 
 from benchfleet.cli.running import _answering_signals
-from benchfleet.runner.inbox import Interrupted, RealInbox
+from benchfleet.runner.events import EventQueue, Interrupted
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_is_for_the_runner_once_it_serves_and_ends_what_waits_before(
     number: signal.Signals,
 ) -> None:
-    inbox, serving = RealInbox(), threading.Event()
+    inbox, serving = EventQueue(), threading.Event()
     before = signal.getsignal(number)
     with pytest.raises(KeyboardInterrupt), _answering_signals(inbox, serving):
         signal.raise_signal(number)

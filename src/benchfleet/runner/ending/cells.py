@@ -27,7 +27,7 @@ from benchfleet.runner.devices.hosts import Hosts
 from benchfleet.runner.ending.attempts import Attempts, unwritable
 from benchfleet.runner.ending.cancelling import Cancelling
 from benchfleet.runner.ending.writing import Writing
-from benchfleet.runner.inbox import Concluded
+from benchfleet.runner.events import Concluded
 from benchfleet.runner.means import Means
 from benchfleet.runner.slots.sharing import Sharing
 from benchfleet.runner.slots.slot import Slot, label

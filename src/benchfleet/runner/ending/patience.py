@@ -16,7 +16,7 @@ from benchfleet.domain.resource import Offer
 from benchfleet.domain.state import State
 from benchfleet.errors import ClaimLost, LedgerAway, LedgerError, LedgerFull
 from benchfleet.ledger.base import Ledger
-from benchfleet.runner.inbox import LedgerBack, LedgerGone, NoRoom
+from benchfleet.runner.events import LedgerBack, LedgerGone, NoRoom
 
 PAUSE = 1.0  # seconds between tries
 _MOMENT = 2.0  # seconds for what is told once, and would be lost

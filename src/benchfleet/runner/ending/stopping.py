@@ -5,7 +5,7 @@ from __future__ import annotations
 from benchfleet.engines.base import Engine
 from benchfleet.runner.course import Course
 from benchfleet.runner.ending.cells import Cells
-from benchfleet.runner.inbox import Inbox, Interrupted, LeaseLost
+from benchfleet.runner.events import EventQueue, Interrupted, LeaseLost
 from benchfleet.runner.slots.slots import Slots
 from benchfleet.runner.waiting.fill import Filler
 
@@ -16,7 +16,7 @@ class Stopping:
     def __init__(
         self,
         *,
-        inbox: Inbox,
+        inbox: EventQueue,
         engine: Engine,
         course: Course,
         slots: Slots,

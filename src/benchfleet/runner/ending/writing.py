@@ -11,14 +11,14 @@ from benchfleet.domain.failure import Failure
 from benchfleet.engines.base import Done
 from benchfleet.runner.disk import Background
 from benchfleet.runner.ending.attempts import Attempts
-from benchfleet.runner.inbox import Concluded, Inbox
+from benchfleet.runner.events import Concluded, EventQueue
 from benchfleet.runner.trying.attempt import Attempt, Ended
 
 
 class Writing:
     """Writes attempts in groups: those that end while one group is written are the next one."""
 
-    def __init__(self, attempts: Attempts, *, inbox: Inbox, background: Background) -> None:
+    def __init__(self, attempts: Attempts, *, inbox: EventQueue, background: Background) -> None:
         self._attempts, self._inbox, self._background = attempts, inbox, background
         self._ended: deque[Ended] = deque()  # to be written
         self.under_way = 0  # attempts that are being written

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from benchfleet.domain.cell import Fingerprint
 from benchfleet.domain.resource import CPU, Headroom
 from benchfleet.runner.course import Course
-from benchfleet.runner.inbox import Inbox, Measured
+from benchfleet.runner.events import EventQueue, Measured
 from benchfleet.runner.slots.adapt import Seen, seats_wanted
 from benchfleet.runner.slots.place import Pool, memories, memory_of
 from benchfleet.runner.slots.slot import Slot
@@ -69,9 +69,14 @@ class Crowd:
     """
 
     def __init__(
-        self, *, inbox: Inbox, course: Course, slots: Slots, pools: Callable[[], Sequence[Pool]],
+        self,
+        *,
+        inbox: EventQueue,
+        course: Course,
+        slots: Slots,
+        pools: Callable[[], Sequence[Pool]],
         measure: Measure,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._inbox, self._course, self._slots = inbox, course, slots
         self._pools, self._measure = pools, measure
         self._shared: dict[str, Shared] = {}

@@ -12,7 +12,7 @@ from benchfleet.domain.event import Event
 from benchfleet.domain.plan import Plan
 from benchfleet.errors import LedgerError
 from benchfleet.ledger.base import Ledger
-from benchfleet.runner.inbox import Interrupted
+from benchfleet.runner.events import Interrupted
 from benchfleet.testing.simulation.process import RunnerProcess, Surroundings
 
 FAULTS = (

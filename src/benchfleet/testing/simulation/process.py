@@ -20,10 +20,11 @@ from benchfleet.results.write import AttemptFolder
 from benchfleet.runner.devices.here import Here
 from benchfleet.runner.disk import Disk
 from benchfleet.runner.ending.patience import PatientLedger
-from benchfleet.runner.inbox import (
-    Arrival,
-    Broken,
+from benchfleet.runner.events import (
+    EventQueue,
     LeaseLost,
+    RunnerEvent,
+    ThreadFailed,
 )
 from benchfleet.runner.loop import RunEnd, Runner
 from benchfleet.runner.means import Means
@@ -62,20 +63,20 @@ class Surroundings:
     placing: Callable[[int], Placing]  # by the number of the plan
 
 
-class VirtualInbox:
-    """The inbox of one process, in virtual time."""
+class VirtualEventQueue(EventQueue):
+    """The event queue of one process, in virtual time."""
 
     def __init__(self, turns: Turns, step: Callable[[str], None]) -> None:
         self._turns, self._step = turns, step
-        self._queue: deque[Arrival] = deque()
+        self._queue: deque[RunnerEvent] = deque()
         self._taker: Strand | None = None
 
-    def post(self, arrival: Arrival) -> None:
-        self._queue.append(arrival)
+    def post(self, event: RunnerEvent) -> None:
+        self._queue.append(event)
         if self._taker is not None:
             self._turns.wake(self._taker)
 
-    def take(self, wait: float) -> Arrival | None:
+    def take(self, wait: float) -> RunnerEvent | None:
         self._step("take")
         if not self._queue:
             self._taker = self._turns.current
@@ -88,7 +89,7 @@ class VirtualInbox:
 
 
 class RunnerProcess:
-    """A runner with its inbox, engine, lease keeper and writers; `end` or `error` is how it ended.
+    """A runner with its queue, engine, lease keeper and writers; `end` or `error` is how it ended.
 
     Nothing of it happens but in its steps, at each of which it may be slow, stopped or killed.
     """
@@ -109,7 +110,7 @@ class RunnerProcess:
         self.over = self.in_peace = False
         self.last_words: Callable[[RunnerProcess], None] = lambda process: None
         self._ended = VirtualEvent(self._turns)
-        self.inbox = VirtualInbox(self._turns, self.step)
+        self.inbox = VirtualEventQueue(self._turns, self.step)
         self.ledger = WiredLedger(
             ledger, around.watch, around.weather, step=self.step, wait=self._wait
         )
@@ -133,7 +134,7 @@ class RunnerProcess:
         keeper = LeaseKeeper(
             patient,
             lambda lease: self.inbox.post(LeaseLost(lease=lease)),
-            lambda error: self.inbox.post(Broken(error=error)),
+            lambda error: self.inbox.post(ThreadFailed(error=error)),
             every=LEASE / 5,
             clock=self._turns.now,
             ending=VirtualEvent(self._turns),

@@ -13,7 +13,7 @@ from benchfleet.domain.resource import Offer
 from benchfleet.errors import LedgerAway, LedgerFull, LedgerUnreachable
 from benchfleet.ledger.memory import MemoryLedger
 from benchfleet.runner.ending.patience import PatientLedger
-from benchfleet.runner.inbox import LedgerBack, LedgerGone, NoRoom
+from benchfleet.runner.events import LedgerBack, LedgerGone, NoRoom
 from benchfleet.testing import LedgerContract
 from benchfleet.testing.clock import FakeClock
 from benchfleet.testing.samples import sample_cell

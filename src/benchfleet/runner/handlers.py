@@ -1,4 +1,4 @@
-"""What arrives in a runner's inbox, handed to who sees to it."""
+"""Dispatches the events of a runner to the parts that handle them."""
 
 from __future__ import annotations
 
@@ -14,9 +14,7 @@ from benchfleet.engines.base import (
     SlotReady,
 )
 from benchfleet.engines.base import Measured as Read
-from benchfleet.runner.inbox import (
-    Arrival,
-    Broken,
+from benchfleet.runner.events import (
     Concluded,
     Interrupted,
     LeaseLost,
@@ -24,52 +22,53 @@ from benchfleet.runner.inbox import (
     LedgerGone,
     Measured,
     NoRoom,
-    Said,
+    RunnerEvent,
+    ThreadFailed,
+    ThreadWarning,
 )
 from benchfleet.runner.parts import Parts
 
 
-class Hearing:
-    """Hands on what arrives; `Changed` alone is left to the loop, which decides when it looks."""
+class EventHandlers:
+    """Handles every event but `LedgerChanged`, for which the loop decides when to look."""
 
     def __init__(self, parts: Parts) -> None:
         self._course, self._slots, self._devices = parts.course, parts.slots, parts.devices
         self._cells, self._gates, self._crowd = parts.cells, parts.gates, parts.crowd
         self._machines, self._stopping = parts.machines, parts.stopping
 
-    def take(self, arrival: Arrival) -> bool:
-        """Hand it on; whether that may leave room for a cell. Raises what broke a thread."""
-        if isinstance(arrival, SlotEvent):  # as most are
-            return self._heard(arrival)
-        if isinstance(arrival, Concluded):
-            self._gates.written(arrival.attempt)
-            return self._cells.concluded(arrival)
-        if isinstance(arrival, HostReady):
-            self._machines.host_ready(arrival)
+    def handle(self, event: RunnerEvent) -> bool:
+        """Whether a slot may now be free for a cell. Raises the error that ended a thread."""
+        if isinstance(event, SlotEvent):  # as most are
+            return self._handle_slot(event)
+        if isinstance(event, Concluded):
+            self._gates.written(event.attempt)
+            return self._cells.concluded(event)
+        if isinstance(event, HostReady):
+            self._machines.host_ready(event)
             return True
-        if isinstance(arrival, HostLost):
-            self._machines.host_lost(arrival)
-        elif isinstance(arrival, Interrupted):
-            self._stopping.interrupt(arrival)
-        elif isinstance(arrival, LeaseLost):
-            self._stopping.lose(arrival)
-        elif isinstance(arrival, Broken):
-            raise arrival.error
-        elif isinstance(arrival, NoRoom):
+        if isinstance(event, HostLost):
+            self._machines.host_lost(event)
+        elif isinstance(event, Interrupted):
+            self._stopping.interrupt(event)
+        elif isinstance(event, LeaseLost):
+            self._stopping.lose(event)
+        elif isinstance(event, ThreadFailed):
+            raise event.error
+        elif isinstance(event, NoRoom):
             self._course.refused(of="ledger")
-        elif isinstance(arrival, Measured):
-            self._crowd.measured(arrival)
-        elif isinstance(arrival, LedgerGone):
-            told = f"{arrival.why}; what runs goes on, and nothing is begun until it answers"
+        elif isinstance(event, Measured):
+            self._crowd.measured(event)
+        elif isinstance(event, LedgerGone):
+            told = f"{event.why}; what runs goes on, and nothing is begun until it answers"
             self._course.say("warning", message=told)
-        elif isinstance(arrival, LedgerBack):
+        elif isinstance(event, LedgerBack):
             self._course.say("warning", message="the ledger answers again; going on")
-        elif isinstance(arrival, Said):
-            self._course.say("warning", message=arrival.message)
+        elif isinstance(event, ThreadWarning):
+            self._course.say("warning", message=event.message)
         return False
 
-    def _heard(self, event: SlotEvent) -> bool:
-        """What a slot says, or was seen of it; whether that may leave room for a cell."""
+    def _handle_slot(self, event: SlotEvent) -> bool:
         if (slot := self._slots.get(event.slot)) is None:
             return False
         attempt = slot.attempt

@@ -1,0 +1,116 @@
+"""The event queue of a runner: what slots say, and what happens to the runner itself."""
+
+from __future__ import annotations
+
+import queue
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from benchfleet.domain.attempt import Lease, Outcome
+from benchfleet.domain.resource import Headroom
+from benchfleet.engines.base import EngineEvent
+from benchfleet.runner.trying.attempt import Attempt
+
+
+@dataclass(frozen=True, kw_only=True)
+class Interrupted:
+    """Somebody asked the runner to end: the first time in good order, the second time now."""
+
+    signal: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class LeaseLost:
+    """The ledger says that a lease is held no longer."""
+
+    lease: Lease
+
+
+@dataclass(frozen=True, kw_only=True)
+class Concluded:
+    """An attempt ended in folder and ledger, or could not."""
+
+    attempt: Attempt
+    outcome: Outcome | Exception
+
+
+@dataclass(frozen=True, kw_only=True)
+class ThreadFailed:
+    """A thread of the runner ended by an error that nobody foresaw."""
+
+    error: Exception
+
+
+@dataclass(frozen=True, kw_only=True)
+class NoRoom:
+    """The ledger's disk takes no more."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LedgerGone:
+    """The ledger's server does not answer."""
+
+    why: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class LedgerBack:
+    """It answers again."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ThreadWarning:
+    """A thread of the runner has something to say."""
+
+    message: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class LedgerChanged:
+    """Others made cells claimable."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measured:
+    """What this machine has free, by memory."""
+
+    found: Mapping[str, Headroom]
+
+
+RunnerEvent = (
+    EngineEvent
+    | Interrupted
+    | LeaseLost
+    | Concluded
+    | ThreadFailed
+    | NoRoom
+    | LedgerGone
+    | LedgerBack
+    | ThreadWarning
+    | LedgerChanged
+    | Measured
+)
+
+
+class EventQueue:
+    """The events of one runner, and the clock that they are measured by: a simulation has both of
+    its own."""
+
+    def __init__(self) -> None:
+        self._events: queue.SimpleQueue[RunnerEvent] = queue.SimpleQueue()
+
+    def post(self, event: RunnerEvent) -> None:
+        """Add an event; from any thread, and from a signal handler."""
+        self._events.put(event)
+
+    def take(self, wait: float) -> RunnerEvent | None:
+        """The next event, or None after `wait` seconds."""
+        try:
+            return self._events.get(timeout=max(0.0, wait))
+        except queue.Empty:
+            return None
+
+    def now(self) -> float:
+        """Seconds on a clock that only grows."""
+        return time.monotonic()
