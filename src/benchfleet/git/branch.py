@@ -62,7 +62,7 @@ class Branch:
                 there = self._paths(tree)
                 new = tree
                 for path, content in sorted(change(there).items()):
-                    new = self._with(new, path.split("/"), objects.blob(content))
+                    new = objects.with_file(new, path, objects.blob(content))
                 if new == tree:
                     return ""
                 who = self._who() or f"{_user()} <{_user()}@{by}>"
@@ -96,26 +96,6 @@ class Branch:
 
     def _paths(self, tree: str) -> Asks:
         return lambda path: not self._git.ask("cat-file", "-e", f"{tree}:{path}").code
-
-    def _with(self, tree: str, path: list[str], blob: str) -> str:
-        """The tree with a file at `path`; all else in it stays as it is, links and modes too."""
-        name, *rest = path
-        listed = {}
-        if tree != EMPTY_TREE:
-            for line in self._git.do("ls-tree", "-z", tree).split(b"\0"):
-                if line:
-                    listed[line.partition(b"\t")[2]] = line
-        key = name.encode()
-        if rest:
-            mode, kind, below = b"040000", b"tree", EMPTY_TREE
-            if key in listed and listed[key].split()[1] == b"tree":
-                below = listed[key].split()[2].decode()
-            oid = self._with(below, rest, blob)
-        else:
-            mode, kind, oid = b"100644", b"blob", blob
-        listed[key] = b"%s %s %s\t%s" % (mode, kind, oid.encode(), key)
-        made = self._git.do("mktree", "-z", "--missing", stdin=b"\0".join(listed.values()) + b"\0")
-        return made.decode().strip()
 
 
 def _user() -> str:

@@ -5,18 +5,21 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import select
 import subprocess
+import threading
 import zlib
-from collections.abc import ItemsView, Iterator, Mapping
+from collections.abc import ItemsView, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchfleet.errors import GitError
+from benchfleet.errors import GitAway, GitError
 from benchfleet.git.process import Git
 
 EMPTY_TREE = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
 _FOLDERS = 500  # that are remembered; a merge asks for each result in the same few
-FOLDER, SUBMODULE, _FILE = b"40000", b"160000", b"100644"  # modes
+_FOLDER, _FILE = b"40000", b"100644"  # modes
 _ENTRY = re.compile(rb"(\d+) ([^\0]+)\0(.{20})", re.DOTALL)
 
 
@@ -30,18 +33,73 @@ class Commit:
     message: str
 
 
+class _CatFile:
+    """One `git cat-file --batch` process, which answers one thread at a time."""
+
+    def __init__(self, git: Git) -> None:
+        self._git, self._lock = git, threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def read(self, oid: str) -> tuple[str, bytes] | None:
+        """An object's type and content; None if the repository lacks it."""
+        with self._lock:
+            try:
+                return self._answer(self._running(), oid)
+            except BaseException:  # the rest of its answer is not to be taken for the next one
+                self._end()
+                raise
+
+    def close(self) -> None:
+        with self._lock:
+            self._end()
+
+    def _running(self) -> subprocess.Popen[bytes]:
+        if self._process is None or self._process.poll() is not None:
+            self._end()
+            self._process = subprocess.Popen(
+                self._git.command("cat-file", "--batch"),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                env=self._git.environ,
+                start_new_session=True,
+            )
+        return self._process
+
+    def _answer(self, process: subprocess.Popen[bytes], oid: str) -> tuple[str, bytes] | None:
+        asked, answer = process.stdin, process.stdout
+        if asked is None or answer is None:
+            raise GitError("git cat-file has no pipes")
+        asked.write(f"{oid}\n".encode())
+        asked.flush()
+        if not select.select([answer], [], [], self._git.timeout)[0]:
+            raise GitAway(f"git cat-file has not answered in {self._git.timeout:g} s")
+        head = answer.readline().split()
+        if not head:
+            raise GitError("git cat-file ended without an answer")
+        if len(head) != 3:
+            return None
+        content = answer.read(int(head[2]))
+        answer.read(1)
+        return head[1].decode(), content
+
+    def _end(self) -> None:
+        if self._process is not None:
+            with self._process as process, suppress(BrokenPipeError):  # which closes its pipes
+                process.kill()
+            self._process = None
+
+
 class Objects:
-    """The objects of one repository. Not to be used by two threads at once."""
+    """The objects of one repository, for any number of threads."""
 
     def __init__(self, git: Git) -> None:
         self.git = git
         self._folders: dict[str, Mapping[str, tuple[str, bool]]] = {}  # what was read lately
-        self._reader: subprocess.Popen[bytes] | None = None
+        self._reader = _CatFile(git)
 
     def close(self) -> None:
-        if self._reader is not None:
-            self._reader.communicate()
-            self._reader = None
+        self._reader.close()
 
     # Writing
 
@@ -51,15 +109,27 @@ class Objects:
     def tree(self, entries: Mapping[str, tuple[str, bool]]) -> str:
         """A folder: by name, the object and whether it is a folder itself. Raises GitError at
         a name that git would not take."""
-        found = []
-        for name, (oid, folder) in entries.items():
-            if name in ("", ".", "..") or name.lower() == ".git" or "/" in name or "\0" in name:
-                raise GitError(f"{name!r} can be no name in a git tree")
-            raw = name.encode("utf-8", "surrogateescape")
-            mode = FOLDER if folder else _FILE
-            # Git compares a folder's name as if it ended with a slash.
-            found.append((raw + b"/" * folder, mode + b" " + raw + b"\0" + bytes.fromhex(oid)))
-        return self._write("tree", b"".join(entry for _, entry in sorted(found)))
+        return self._tree(
+            {
+                _raw(name): (_FOLDER if folder else _FILE, bytes.fromhex(oid))
+                for name, (oid, folder) in entries.items()
+            }
+        )
+
+    def _tree(self, entries: Mapping[bytes, tuple[bytes, bytes]]) -> str:
+        """A folder by names, modes and objects, as git keeps them."""
+
+        def order(entry: tuple[bytes, tuple[bytes, bytes]]) -> bytes:
+            name, (mode, _) = entry  # git compares a folder's name as if it ended with a slash
+            return name + b"/" * (mode == _FOLDER)
+
+        return self._write(
+            "tree",
+            b"".join(
+                mode + b" " + name + b"\0" + oid
+                for name, (mode, oid) in sorted(entries.items(), key=order)
+            ),
+        )
 
     def commit(
         self, tree: str, parents: tuple[str, ...], message: str, *, who: str, at: float
@@ -72,22 +142,23 @@ class Objects:
 
     def with_folder(self, tree: str, path: str, folder: str) -> str:
         """The tree with `folder` at `path`, over what lay there."""
-        name, _, rest = path.partition("/")
-        entries = dict(self.entries(tree))
-        if rest:
-            below, is_folder = entries.get(name, (EMPTY_TREE, True))
-            folder = self.with_folder(below if is_folder else EMPTY_TREE, rest, folder)
-        entries[name] = folder, True
-        return self.tree(entries)
+        return self._with(tree, path.split("/"), _FOLDER, folder)
 
     def with_file(self, tree: str, path: str, blob: str) -> str:
         """The tree with a file at `path`, over what lay there."""
-        above, _, name = path.rpartition("/")
-        below = self.at(tree, above) if above else (tree, True)
-        entries = dict(self.entries(below[0])) if below and below[1] else {}
-        entries[name] = blob, False
-        made = self.tree(entries)
-        return self.with_folder(tree, above, made) if above else made
+        return self._with(tree, path.split("/"), _FILE, blob)
+
+    def _with(self, tree: str, path: Sequence[str], mode: bytes, oid: str) -> str:
+        """All else in the tree stays as it is: links, submodules and modes too."""
+        name, *rest = path
+        raw = _raw(name)
+        entries = {name: (mode, oid) for mode, name, oid in self._entries(tree)}
+        if rest:
+            there, below = entries.get(raw, (b"", b""))
+            below_oid = below.hex() if there == _FOLDER else EMPTY_TREE
+            mode, oid = _FOLDER, self._with(below_oid, rest, mode, oid)
+        entries[raw] = mode, bytes.fromhex(oid)
+        return self._tree(entries)
 
     def _write(self, kind: str, content: bytes) -> str:
         whole = f"{kind} {len(content)}\0".encode() + content
@@ -96,7 +167,7 @@ class Objects:
         if file.exists():
             return oid
         file.parent.mkdir(exist_ok=True)
-        beside = file.with_name(f"tmp_obj_{oid[:8]}{os.getpid()}")
+        beside = file.with_name(f"tmp_obj_{oid[:8]}{os.getpid()}{threading.get_ident()}")
         beside.write_bytes(zlib.compress(whole, 1))
         os.replace(beside, file)
         return oid
@@ -105,34 +176,14 @@ class Objects:
 
     def read(self, oid: str) -> tuple[str, bytes]:
         """An object's type and content. Raises GitError where it is not here."""
-        reader = self._reader
-        if reader is None or reader.poll() is not None:
-            reader = self._reader = subprocess.Popen(
-                self.git.command("cat-file", "--batch"),
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                env=self.git.environ,
-                start_new_session=True,
-            )
-        asked, answer = reader.stdin, reader.stdout
-        if asked is None or answer is None:
-            raise GitError("git cat-file has no pipes")
-        asked.write(f"{oid}\n".encode())
-        asked.flush()
-        head = answer.readline().split()
-        if len(head) != 3:
+        found = self._reader.read(oid)
+        if found is None:
             raise GitError(f"the object {oid} is not in {self.git.folder}")
-        content = answer.read(int(head[2]))
-        answer.read(1)
-        return head[1].decode(), content
+        return found
 
     def has(self, oid: str) -> bool:
         """Whether an object is here."""
-        try:
-            return bool(self.read(oid))
-        except GitError:
-            return False
+        return self._reader.read(oid) is not None
 
     def commit_of(self, oid: str) -> Commit:
         """Raises GitError for what is no commit."""
@@ -178,17 +229,19 @@ class Objects:
         return self._listed(tree).items()
 
     def _listed(self, tree: str) -> Mapping[str, tuple[str, bool]]:
-        if tree not in self._folders:
+        found = self._folders.get(tree)
+        if found is None:
+            found = {
+                name.decode("utf-8", "surrogateescape"): (oid.hex(), mode == _FOLDER)
+                for mode, name, oid in self._entries(tree)
+                if mode == _FOLDER or mode.startswith(b"100")
+            }
             if len(self._folders) >= _FOLDERS:
                 self._folders.clear()
-            self._folders[tree] = {
-                name.decode("utf-8", "surrogateescape"): (oid.hex(), mode == FOLDER)
-                for mode, name, oid in self.everything(tree)
-                if mode == FOLDER or mode.startswith(b"100")
-            }
-        return self._folders[tree]
+            self._folders[tree] = found
+        return found
 
-    def everything(self, tree: str) -> list[tuple[bytes, bytes, bytes]]:
+    def _entries(self, tree: str) -> list[tuple[bytes, bytes, bytes]]:
         """Mode, name and object of all that lies in a folder, links and submodules too."""
         return _ENTRY.findall(self.read(tree)[1]) if tree != EMPTY_TREE else []
 
@@ -200,6 +253,13 @@ class Objects:
                 return None
             found = self._listed(found[0]).get(name)
         return found
+
+
+def _raw(name: str) -> bytes:
+    """A name as git keeps it. Raises GitError for one that git would not take."""
+    if name in ("", ".", "..") or name.lower() == ".git" or "/" in name or "\0" in name:
+        raise GitError(f"{name!r} can be no name in a git tree")
+    return name.encode("utf-8", "surrogateescape")
 
 
 def held(git: Git, name: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import psutil
@@ -64,6 +65,64 @@ def test_a_name_that_git_or_a_folder_cannot_bear_is_refused(
     objects, _ = one(tmp_path, bare)
     with pytest.raises(GitError, match="can be no name"):
         objects.tree({name: (EMPTY_TREE, True)})
+
+
+def test_many_threads_may_read_at_once(tmp_path: Path, bare: Path) -> None:
+    objects, _ = one(tmp_path, bare)
+    written = {objects.blob(content): content for content in (b"a" * 90_000, b"b" * 10, b"c")}
+
+    def reads(oid: str) -> set[bytes]:
+        return {objects.read(oid)[1] for _ in range(300)}
+
+    with ThreadPoolExecutor(6) as threads:
+        for oid, found in zip(2 * [*written], threads.map(reads, 2 * [*written]), strict=True):
+            assert found == {written[oid]}
+    objects.close()
+
+
+def test_a_read_that_is_interrupted_does_not_spoil_the_next(
+    tmp_path: Path, bare: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    objects, _ = one(tmp_path, bare)
+    first, second = objects.blob(b"first"), objects.blob(b"second")
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr("benchfleet.git.objects.select.select", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            objects.read(first)
+    assert objects.read(second) == ("blob", b"second")
+    objects.close()
+
+
+def test_what_else_lies_in_a_tree_stays_as_it_is(tmp_path: Path, bare: Path) -> None:
+    objects, _ = one(tmp_path, bare)
+    blob = objects.blob(b"x")
+    lines = [
+        f"100755 blob {blob}\tbin/run",
+        f"120000 blob {blob}\tlink",
+        f"160000 commit {'1' * 40}\tsub",
+    ]
+    index = {"GIT_INDEX_FILE": str(tmp_path / "index"), "GIT_DIR": str(tmp_path / "own")}
+
+    def tool(*arguments: str, stdin: str = "") -> str:
+        done = subprocess.run(
+            ["git", *arguments], env={**os.environ, **index},
+            input=stdin, capture_output=True, text=True, check=True,
+        )  # fmt: skip
+        return done.stdout
+
+    tool("update-index", "--add", "--index-info", stdin="\n".join(lines) + "\n")
+    tree = tool("write-tree", "--missing-ok").strip()
+    tree = objects.with_file(objects.with_file(tree, "bin/other", blob), "new/file", blob)
+    listed = tool("ls-tree", "-r", tree).splitlines()
+    assert listed == sorted(
+        [*lines, f"100644 blob {blob}\tbin/other", f"100644 blob {blob}\tnew/file"],
+        key=lambda line: line.partition("\t")[2],
+    )
+    objects.close()
 
 
 def test_links_and_submodules_are_not_seen(tmp_path: Path, bare: Path) -> None:
