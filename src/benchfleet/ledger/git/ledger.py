@@ -32,8 +32,8 @@ from benchfleet.errors import (
     LedgerUnreachable,
 )
 from benchfleet.git.objects import Objects
-from benchfleet.git.packing import Packer
 from benchfleet.git.remote import Remote
+from benchfleet.git.repack import Repacker
 from benchfleet.ledger.base import since_boot
 from benchfleet.ledger.copying import Row, Tables
 from benchfleet.ledger.git.filling import fill
@@ -90,7 +90,7 @@ class GitLedger(SharedTransactions):
             host=host,
         )
         super().__init__(store, patience=patience, fresh=fresh, files=files)
-        self._place, self._tidying, self._packer = place, Tidying(store), Packer(store.git)
+        self._place, self._tidying, self._repacker = place, Tidying(store), Repacker(store.git)
         self._unheard: list[tuple[str, list[Any]]] = []  # claims that may have gone through
         self._wanted: object = None  # by the last claim
         self._outbox = Outbox(self.store.folder / "outbox")
@@ -104,7 +104,7 @@ class GitLedger(SharedTransactions):
                 self._alone(partial(self.finished, lease, outcome), patience=0.0)
 
     def close(self) -> None:
-        self._packer.close()
+        self._repacker.close()
         self.store.close()
 
     def compact(self) -> int:
@@ -270,7 +270,7 @@ class GitLedger(SharedTransactions):
     def reap(self) -> Sequence[Fingerprint]:
         self._look_after(self._fresh)
         out = self._alone(super().reap)
-        self._packer.soon()
+        self._repacker.start()
         if self._random.random() * len(self.store.names) < 1.0:
             self._tidying.now_and_then()
         return out

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import fcntl
 from contextlib import closing
 from pathlib import Path
 
 from benchfleet.domain.attempt import Outcome, RunnerId
 from benchfleet.domain.resource import Offer
 from benchfleet.git.objects import Objects
-from benchfleet.git.packing import Packer
 from benchfleet.git.process import Git
+from benchfleet.git.repack import Repacker
 from benchfleet.ledger.git.ledger import GitLedger
 from benchfleet.testing import sample_cell
 from repositories import git, make_bare
@@ -23,7 +24,7 @@ def counts(folder: Path) -> dict[str, int]:
 def test_what_is_loose_is_packed_and_all_is_found_again(tmp_path: Path) -> None:
     folder = make_bare(tmp_path / "own.git")
     with closing(Objects(Git(folder))) as objects:
-        packer = Packer(Git(folder), least=256, most=3)
+        packer = Repacker(Git(folder), least=256)
         made: list[str] = []
         for batch in range(4):
             number = 0
@@ -31,10 +32,9 @@ def test_what_is_loose_is_packed_and_all_is_found_again(tmp_path: Path) -> None:
                 made.append(objects.blob(f"{batch} {number}\n".encode()))
                 number += 1
             assert objects.has(made[0])
-            packer.soon()
+            packer.start()
             packer.close()
             assert counts(folder)["count"] == 0
-        assert counts(folder)["packs"] < 3  # they were put together
         assert all(objects.has(oid) for oid in made)  # also for who began to read before
     assert git(folder, "fsck", "--no-dangling") == ""
 
@@ -43,11 +43,11 @@ def test_only_one_process_packs_and_few_objects_stay_loose(tmp_path: Path) -> No
     folder = make_bare(tmp_path / "own.git")
     with closing(Objects(Git(folder))) as objects:
         objects.blob(b"alone")
-    packer = Packer(Git(folder))
-    packer.soon()
+    packer = Repacker(Git(folder))
+    packer.start()
     packer.close()
-    with Packer(Git(folder))._alone() as alone:
-        assert alone
+    with (folder / "packing").open("w") as another:
+        fcntl.flock(another, fcntl.LOCK_EX)
         packer.pack()
         assert counts(folder)["count"] == 1
     packer.pack()
@@ -60,7 +60,7 @@ def test_a_ledger_goes_on_over_a_mirror_that_was_packed(tmp_path: Path) -> None:
     with closing(GitLedger(url, campaign="study", folder=tmp_path / "mine", fresh=0.0)) as ledger:
         ledger.enroll([sample_cell(number) for number in range(3)])
         first, second = ledger.claim(me, Offer(), 2)
-        Packer(ledger.store.git).pack()
+        Repacker(ledger.store.git).pack()
         ledger.finish(first.lease, Outcome(state="success", digest="abc"))
         assert ledger.renew([second.lease]) == [second.lease]
         assert counts(ledger.store.git.folder)["packs"] == 1
