@@ -100,8 +100,8 @@ def _condition(entry: Entry, named: Mapping[str, Condition]) -> Condition | None
     except ValueError as error:
         entry.wrong(str(error))
         return None
-    if why := found.contradiction():
-        entry.wrong(f"no machine can ever satisfy this: {why}")
+    if not found.is_possible():
+        entry.wrong(f"no machine can ever satisfy {found}")
         return None
     return found
 
@@ -116,7 +116,7 @@ def _tiers(entry: Entry, named: Mapping[str, Condition]) -> tuple[Tier, ...]:
         when = _condition(fields["when"], named)
         if when is None:
             continue
-        if found and when.contradiction(*(one.when for one in found)):
+        if found and not when.is_possible(*(one.when for one in found)):
             fields["when"].wrong(
                 "is never reached: an earlier tier takes every machine that satisfies it; put the "
                 "tier that asks for more first"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from benchfleet.domain import gate_grammar
+from benchfleet.domain import gate
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.matrix import Matrix, Rule
 from benchfleet.domain.phase import Phase
@@ -75,11 +75,7 @@ def _read(
     fields = entry.fields(KEYS, elsewhere=BELONG)
     name = _name(entry, fields["name"], before)
     gate_text = fields["gate"].text()
-    if (
-        not fields["gate"].absent
-        and fields["gate"].right
-        and (said := gate_grammar.check(gate_text))
-    ):
+    if not fields["gate"].absent and fields["gate"].right and (said := gate.check(gate_text)):
         cut = gate_text.count("(") > gate_text.count(")")
         fields["gate"].wrong(said + "; put all of it in quotes, a comma ends it here" * cut)
     requires = _requires(fields["requires"], name, before)

@@ -1,34 +1,22 @@
-"""A condition over named facts, such as ``ram_available >= 8GB and gpus > 0``: pure.
-
-It is read by Python's own grammar, of which comparisons, ``and``, ``or``, ``not`` and parentheses
-are taken and nothing else; nothing in it is ever run. What can be told of it without a machine at
-hand is told too: whether any facts at all make it hold.
-"""
+"""Conditions over the facts of a machine, such as ``ram_available >= 8GB and gpus > 0``."""
 
 from __future__ import annotations
 
 import ast
-import re
-from collections.abc import Mapping
-from dataclasses import dataclass
-from difflib import get_close_matches
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise, product
+from math import ceil, floor, prod
+from typing import Literal, TypeAlias, cast
 
-from .clauses import Atom, Fact, Facts, Joined, Kind, Leaf, Node, Pair, shown
-from .contradiction import contradiction
+from . import expression
+from .expression import COMPARISONS, Evaluator, NoValue, Value, Vocabulary
 
-_SIZE = re.compile(r"(?<![\w.])([0-9]+(?:\.[0-9]+)?) ?([kKmMgGtT])([iI]?)[bB]\b")
-_POWERS = {letter: power for power, letter in enumerate("KMGT", start=1)}
-_SIGNS: Mapping[type[ast.cmpop], str] = {
-    ast.Lt: "<",
-    ast.LtE: "<=",
-    ast.Gt: ">",
-    ast.GtE: ">=",
-    ast.Eq: "==",
-    ast.NotEq: "!=",
-}
-_TURNED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "==", "!=": "!="}
-_LONGEST = 2000  # characters
-_TRUTHS = {"true": True, "false": False}
+Kind = Literal["size", "count", "number", "truth", "text"]  # sizes in bytes; no fact is below 0
+Fact: TypeAlias = Value
+Facts = Mapping[str, Fact]
+_OPPOSITE = {"<": ">=", "<=": ">", ">": "<=", ">=": "<", "==": "!=", "!=": "=="}
+_MAX_SAMPLES = 20_000  # sets of facts tried for one condition
 
 
 @dataclass(frozen=True)
@@ -36,151 +24,167 @@ class Condition:
     """What must hold of facts. `read` makes one."""
 
     text: str
-    _root: Node
-    _kinds: Mapping[str, Kind]
+    tree: ast.expr = field(compare=False, repr=False)
+    kinds: Mapping[str, Kind] = field(compare=False, repr=False)
 
     def __str__(self) -> str:
         return self.text
 
     def holds(self, facts: Facts) -> bool:
         """Whether it holds. Raises KeyError for a fact that is not given."""
-        return self._root.holds(facts)
+        return _holds(self.tree, facts)
 
     def unmet(self, facts: Facts) -> list[str]:
         """What of it does not hold, in words: ``ram_available is 3.1 GB, not >= 5 GB``."""
-        found = dict.fromkeys(self._root.leaves()) if not self.holds(facts) else {}
-        return [_told(leaf, facts, self._kinds) for leaf in found if not leaf.holds(facts)]
+        if self.holds(facts):
+            return []
+        return list(dict.fromkeys(_unmet(self.tree, facts, self.kinds)))
 
     def names(self) -> set[str]:
         """The facts that it speaks of."""
-        found = set()
-        for leaf in self._root.leaves():
-            found |= {leaf.name, leaf.other} if isinstance(leaf, Pair) else {leaf.name}
-        return found
+        return set(_facts_in(self.tree, self.kinds))
 
-    def contradiction(self, *but: Condition) -> str:
-        """Why no facts make it hold and none of `but`; ``""`` where some may."""
-        root = Joined(True, (self._root, *(one._root.denied() for one in but)))
-        return contradiction(root, self._kinds)
+    def is_possible(self, *but: Condition) -> bool:
+        """Whether some facts make it hold and none of `but`; also where that cannot be told.
+
+        Every fact takes each value at which a comparison may change, in all combinations.
+        """
+        trees = [self.tree, *(one.tree for one in but)]
+        values = _critical_values(trees, self.kinds)
+        if values is None or prod(map(len, values.values())) > _MAX_SAMPLES:
+            return True
+        samples = (dict(zip(values, chosen, strict=True)) for chosen in product(*values.values()))
+        return any(
+            self.holds(facts) and not any(one.holds(facts) for one in but) for facts in samples
+        )
 
 
 def read(
     text: str, kinds: Mapping[str, Kind], named: Mapping[str, Condition] | None = None
 ) -> Condition:
-    """The condition that `text` says over facts of these kinds; it may call others by their name.
+    """The condition that `text` says over facts of these kinds; it may name other conditions.
 
     Raises ValueError with what is wrong and what to write.
     """
-    if len(text) > _LONGEST:
-        raise ValueError(f"is longer than {_LONGEST} characters; split it")
+    trees = {name: one.tree for name, one in (named or {}).items()}
+    vocabulary = Vocabulary(
+        noun="fact",
+        example="ram_available >= 8GB and gpus > 0",
+        names={
+            **{
+                name: kind if kind in ("truth", "text") else "number"
+                for name, kind in kinds.items()
+            },
+            **dict.fromkeys(trees, "truth"),
+        },
+    )
+    return Condition(text.strip(), expression.parse(text, vocabulary, trees), kinds)
+
+
+class _OfFacts(Evaluator):
+    def __init__(self, facts: Facts) -> None:
+        self._facts = facts
+
+    def name(self, name: str) -> Value:
+        return self._facts[name]
+
+
+def _holds(node: ast.expr, facts: Facts) -> bool:
     try:
-        tree = ast.parse(_SIZE.sub(_in_bytes, text.strip()), mode="eval")
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        raise ValueError(
-            f"{text!r} is no condition; write such as ram_available >= 8GB and gpus > 0"
-        ) from None
-    root = _Reader(kinds, named or {}).node(tree.body)
-    return Condition(text.strip(), root, kinds)
+        return bool(_OfFacts(facts).value(node))
+    except NoValue:
+        return False
 
 
-def _in_bytes(match: re.Match[str]) -> str:
-    step = 1024 if match[3] else 1000
-    return str(round(float(match[1]) * step ** _POWERS[match[2].upper()]))
+def _unmet(
+    node: ast.expr, facts: Facts, kinds: Mapping[str, Kind], wanted: bool = True
+) -> Iterator[str]:
+    """The comparisons and truths that are not as wanted."""
+    if isinstance(node, ast.BoolOp):
+        for part in node.values:
+            yield from _unmet(part, facts, kinds, wanted)
+    elif isinstance(node, ast.UnaryOp):
+        yield from _unmet(node.operand, facts, kinds, not wanted)
+    elif isinstance(node, ast.Compare):
+        for one in _pairs(node):
+            if _holds(one, facts) is not wanted:
+                yield _comparison_text(one, facts, kinds, wanted)
+    elif _holds(node, facts) is not wanted:
+        yield f"{ast.unparse(node)} is {shown(not wanted, 'truth')}"
 
 
-class _Reader:
-    """Makes nodes of a tree, and refuses what is none."""
-
-    def __init__(self, kinds: Mapping[str, Kind], named: Mapping[str, Condition]) -> None:
-        self._kinds = kinds
-        self._named = named
-
-    def node(self, tree: ast.expr) -> Node:
-        if isinstance(tree, ast.BoolOp):
-            parts = tuple(map(self.node, tree.values))
-            return Joined(isinstance(tree.op, ast.And), parts)
-        if isinstance(tree, ast.UnaryOp) and isinstance(tree.op, ast.Not):
-            return self.node(tree.operand).denied()
-        if isinstance(tree, ast.Name):
-            return self._truth(tree.id)
-        if isinstance(tree, ast.Compare):
-            sides = [tree.left, *tree.comparators]
-            parts = tuple(
-                self._comparison(left, self._sign(operator), right)
-                for left, operator, right in zip(sides, tree.ops, sides[1:], strict=False)
-            )
-            return parts[0] if len(parts) == 1 else Joined(True, parts)
-        raise ValueError(
-            f"{ast.unparse(tree)!r} cannot stand here; a condition is made of comparisons, "
-            "and, or, not"
-        )
-
-    def _truth(self, name: str) -> Node:
-        if name in self._named:
-            return self._named[name]._root
-        if self._kind(name) != "truth":
-            raise ValueError(f"{name} is no yes or no; compare it, such as {name} >= 1")
-        return Atom(name, "==", True)
-
-    def _comparison(self, left: ast.expr, sign: str, right: ast.expr) -> Leaf:
-        if not isinstance(left, ast.Name) or left.id in _TRUTHS:
-            if isinstance(right, ast.Name) and right.id not in _TRUTHS:
-                return self._comparison(right, _TURNED[sign], left)
-            raise ValueError(f"'{ast.unparse(left)} {sign} {ast.unparse(right)}' names no fact")
-        name, kind = left.id, self._kind(left.id)
-        if kind in ("truth", "text") and sign not in ("==", "!="):
-            raise ValueError(f"{name} is {_WORDS[kind]}; it can only be == or != something")
-        if isinstance(right, ast.Name) and right.id not in _TRUTHS:
-            if (other := self._kind(right.id)) != kind:
-                raise ValueError(f"{name} is {_WORDS[kind]} and {right.id} is {_WORDS[other]}")
-            return Pair(name, sign, right.id)
-        value = self._value(right)
-        wanted: tuple[type, ...] = {"truth": (bool,), "text": (str,)}.get(kind, (int, float))
-        if not isinstance(value, wanted) or (isinstance(value, bool) and kind != "truth"):
-            raise ValueError(f"{name} is {_WORDS[kind]}, and {value!r} is not")
-        if kind == "truth" and sign == "!=":
-            return Atom(name, "==", not value)
-        return Atom(name, sign, value)
-
-    def _kind(self, name: str) -> Kind:
-        if name not in self._kinds:
-            words = [*self._kinds, *self._named]
-            near = [one for one in words if one.startswith(f"{name}_")]
-            near = near or get_close_matches(name, words, n=2)
-            known = ", ".join(self._kinds)
-            hint = f"did you mean {' or '.join(near)}?" if near else f"there are {known}"
-            raise ValueError(f"no fact {name!r}; {hint}")
-        return self._kinds[name]
-
-    @staticmethod
-    def _sign(operator: ast.cmpop) -> str:
-        if type(operator) not in _SIGNS:
-            raise ValueError("facts are compared by <, <=, >, >=, == and != alone")
-        return _SIGNS[type(operator)]
-
-    @staticmethod
-    def _value(tree: ast.expr) -> Fact:
-        if isinstance(tree, ast.Name):
-            return _TRUTHS[tree.id]
-        if isinstance(tree, ast.Constant) and isinstance(tree.value, (bool, int, float, str)):
-            return tree.value
-        raise ValueError(f"{ast.unparse(tree)!r} is no number, size, text, true or false")
+def _pairs(node: ast.Compare) -> Iterator[ast.Compare]:
+    """The single comparisons of a chain."""
+    sides = [node.left, *node.comparators]
+    for place, op in enumerate(node.ops):
+        yield ast.Compare(left=sides[place], ops=[op], comparators=[sides[place + 1]])
 
 
-_WORDS: Mapping[Kind, str] = {
-    "size": "a size",
-    "count": "a count",
-    "number": "a number",
-    "truth": "a yes or no",
-    "text": "text",
-}
+def _comparison_text(
+    node: ast.Compare, facts: Facts, kinds: Mapping[str, Kind], wanted: bool
+) -> str:
+    """``ram is 8 GB, not >= 12 GB``"""
+    evaluator = _OfFacts(facts)
+    left, sign, right = node.left, COMPARISONS[type(node.ops[0])][0], node.comparators[0]
+    if not _facts_in(left, kinds):
+        left, right = right, left
+        sign = sign.translate(str.maketrans("<>", "><"))
+    names = _facts_in(node, kinds)
+    kind: Kind = kinds[names[0]] if names else "number"
+    try:
+        has, limit = (shown(cast(Fact, evaluator.value(side)), kind) for side in (left, right))
+    except NoValue as error:
+        return str(error)
+    name = f"{ast.unparse(right)}, " if _facts_in(right, kinds) else ""
+    return f"{ast.unparse(left)} is {has}, not {sign if wanted else _OPPOSITE[sign]} {name}{limit}"
 
 
-def _told(leaf: Leaf, facts: Facts, kinds: Mapping[str, Kind]) -> str:
-    kind = kinds[leaf.name]
-    has = shown(facts[leaf.name], kind)
-    if isinstance(leaf, Pair):
-        return f"{leaf.name} is {has}, not {leaf.sign} {leaf.other} ({facts[leaf.other]})"
+def shown(value: Fact, kind: Kind) -> str:
+    """A fact, as people read it."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if kind == "size" and not isinstance(value, str):
+        return f"{value / 1e9:.3g} GB"
+    return f"{value:.4g}" if isinstance(value, float) else repr(value)
+
+
+def _facts_in(node: ast.AST, kinds: Mapping[str, Kind]) -> list[str]:
+    return [one.id for one in ast.walk(node) if isinstance(one, ast.Name) and one.id in kinds]
+
+
+def _critical_values(
+    trees: Sequence[ast.expr], kinds: Mapping[str, Kind]
+) -> dict[str, list[Fact]] | None:
+    """For each fact the values to try; None where a comparison is not of one fact with a value."""
+    limits: dict[str, set[Fact]] = {}
+    for tree in trees:
+        for name in _facts_in(tree, kinds):
+            limits.setdefault(name, set())
+        chains = (node for node in ast.walk(tree) if isinstance(node, ast.Compare))
+        for pair in (pair for chain in chains for pair in _pairs(chain)):
+            sides = [pair.left, pair.comparators[0]]
+            own = [side for side in sides if isinstance(side, ast.Name) and side.id in kinds]
+            values = [side for side in sides if not _facts_in(side, kinds)]
+            if len(own) + len(values) < 2 or len(own) > 1:
+                return None
+            if own:
+                try:
+                    limits[own[0].id].add(cast(Fact, Evaluator().value(values[0])))
+                except NoValue:
+                    return None
+    return {name: _around(found, kinds[name]) for name, found in limits.items()}
+
+
+def _around(limits: set[Fact], kind: Kind) -> list[Fact]:
+    """Each limit with a value on either side; no number is below 0."""
     if kind == "truth":
-        return f"{leaf.name} is {has}"
-    return f"{leaf.name} is {has}, not {leaf.sign} {shown(leaf.value, kind)}"
+        return [True, False]
+    if kind == "text":
+        return [*limits, "\0"]
+    numbers = sorted({0.0, *(float(one) for one in limits)})
+    if kind == "number":
+        between = [(low + high) / 2 for low, high in pairwise(numbers)]
+        found = {*numbers, *between, numbers[-1] + 1}
+    else:
+        found = {value for one in numbers for value in (ceil(one) - 1, floor(one), floor(one) + 1)}
+    return sorted((one for one in found if one >= 0), reverse=True)

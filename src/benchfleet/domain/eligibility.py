@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
 
-from .clauses import Facts, Kind
-from .conditions import Condition, read
+from .conditions import Condition, Facts, Kind, read
 
 PROBED = "probed"  # the event that keeps a report in a ledger; data: report
 

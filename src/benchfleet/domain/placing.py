@@ -10,7 +10,7 @@ from typing import Any
 from benchfleet.domain.words import counted
 
 from .cell import Cell
-from .clauses import Facts
+from .conditions import Facts
 from .eligibility import Eligibility
 
 ANYWHERE: frozenset[str] = frozenset()

@@ -10,7 +10,6 @@ from typing import Any, Literal
 from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.gate import Reported, answer
-from benchfleet.domain.gate_grammar import Value
 from benchfleet.domain.phase import ENDED, Decision, Phase, held_by, may_run
 from benchfleet.domain.state import FINAL_STATES, STATES, State
 
@@ -133,7 +132,7 @@ def weighed(phase: Phase, cells: Sequence[Cell], ledger: Ledger, *, by: str) -> 
 def reported(cell: Cell, record: CellRecord) -> Reported:
     """A cell as gates see it: the numbers and truths that its benchmark reported, and those that
     reports show; ``score`` is the headline."""
-    values: dict[str, Value] = {}
+    values: dict[str, float | bool] = {}
     if record.outcome is not None and record.state == "success":
         told = {**record.outcome.reported, **record.outcome.metrics}
         values = {name: one for name, one in told.items() if isinstance(one, (bool, int, float))}

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchfleet.domain.clauses import Kind
-from benchfleet.domain.conditions import read
+from benchfleet.domain.conditions import Kind, read
 
 KINDS: dict[str, Kind] = {
     "ram": "size",
@@ -39,6 +38,9 @@ FACTS = {
         "torch == true and system != 'Darwin'",
         "ram < disk",
         "speed > 1.4",
+        "ram / gpus >= 4GB",
+        "gpus > 1 or ram / (gpus - 2) > 1",
+        "system != 'a 64GB machine'",
     ],
 )
 def test_a_condition_holds_of_facts(text: str) -> None:
@@ -49,21 +51,17 @@ def test_a_condition_holds_of_facts(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "wrong"),
     [
-        ("rm >= 8GB", "no fact 'rm'; did you mean ram"),
-        ("colour == 3", "no fact 'colour'; there are ram, disk"),
-        ("ram", "ram is no yes or no; compare it"),
-        ("ram >=", "is no condition; write such as"),
-        ("ram >= 'big'", "ram is a size, and 'big' is not"),
-        ("torch >= 1", "torch is a yes or no; it can only be == or !="),
-        ("ram > system", "ram is a size and system is text"),
-        ("ram in (1, 2)", "facts are compared by <"),
-        ("3 < 4", "names no fact"),
-        ("ram + 1 > 3", "names no fact"),
-        ("ram > 1 + 1", "'1 + 1' is no number"),
-        ("__import__('os').system('true')", "cannot stand here"),
-        ("(lambda: 1)()", "cannot stand here"),
-        ("ram > 1" + " and ram > 1" * 300, "longer than 2000 characters"),
-        ("gpus == true", "gpus is a count, and True is not"),
+        ("rm >= 8GB", "unknown fact 'rm'; did you mean ram"),
+        ("colour == 3", "unknown fact 'colour'; use one of ram, disk"),
+        ("ram", "'ram' is not a condition; compare it"),
+        ("ram >=", "cannot be read; write a condition such as"),
+        ("ram >= 'big'", "compares text with a number"),
+        ("ram == system", "compares text with a number"),
+        ("system > 'a'", "orders text; compare it by == or !="),
+        ("ram in (1, 2)", "is not allowed here"),
+        ("__import__('os').system('true')", "is not allowed here"),
+        ("max(ram) > 1", "unknown function 'max'; there is none here"),
+        ("ram > 1" + " and ram > 1" * 300, "is too long"),
     ],
 )
 def test_what_is_no_condition_is_refused_with_advice(text: str, wrong: str) -> None:
@@ -72,32 +70,44 @@ def test_what_is_no_condition_is_refused_with_advice(text: str, wrong: str) -> N
 
 
 @pytest.mark.parametrize(
-    ("text", "why"),
+    "text",
     [
-        ("ram >= 8GB and ram < 4GB", "ram is never >= 8 GB and < 4 GB"),
-        ("gpus > 1 and gpus < 2", "gpus is never > 1 and < 2"),
-        ("ram < 0", "ram is never < 0 GB"),
-        ("speed > 2 and speed <= 2", "speed is never > 2 and <= 2"),
-        ("gpus == 1 and gpus != 1", "gpus is never == 1 and != 1"),
-        ("torch and not torch", "torch is never"),
-        ("system == 'a' and system == 'b'", "system is never == 'a' and == 'b'"),
-        ("(ram > 2GB or gpus > 3) and ram < 1GB and gpus < 2", "ram is never"),
+        "ram >= 8GB and ram < 4GB",
+        "gpus > 1 and gpus < 2",
+        "gpus > 1.2 and gpus < 1.8",
+        "ram < 0",
+        "speed > 2 and speed <= 2",
+        "gpus == 1 and gpus != 1",
+        "torch and not torch",
+        "system == 'a' and system == 'b'",
+        "(ram > 2GB or gpus > 3) and ram < 1GB and gpus < 2",
     ],
 )
-def test_a_condition_that_no_facts_satisfy_is_found(text: str, why: str) -> None:
-    assert why in read(text, KINDS).contradiction()
+def test_a_condition_that_no_facts_satisfy_is_found(text: str) -> None:
+    assert not read(text, KINDS).is_possible()
+
+
+def test_a_condition_that_cannot_be_judged_is_taken_to_be_possible() -> None:
+    assert read("ram < disk and disk < ram", KINDS).is_possible()
+    assert read("ram / gpus < 0", KINDS).is_possible()
 
 
 def test_a_condition_behind_others_that_take_all_of_it_is_found() -> None:
     weak, strong = read("ram >= 5GB", KINDS), read("ram >= 12GB and disk > 1GB", KINDS)
-    assert strong.contradiction(weak)
-    assert not weak.contradiction(strong)
-    assert read("ram >= 5GB", KINDS).contradiction(read("ram < 9GB", KINDS), weak)
+    assert not strong.is_possible(weak)
+    assert weak.is_possible(strong)
+    assert not read("ram >= 5GB", KINDS).is_possible(read("ram < 9GB", KINDS), weak)
 
 
 def test_what_does_not_hold_is_told() -> None:
     found = read("ram >= 12GB and gpus >= 1 and not torch", KINDS).unmet(FACTS)
     assert found == ["ram is 8 GB, not >= 12 GB", "torch is true"]
+    assert read("not 12GB > ram", KINDS).unmet(FACTS) == ["ram is 8 GB, not >= 12 GB"]
+    assert read("disk <= ram", KINDS).unmet(FACTS) == ["disk is 10 GB, not <= ram, 8 GB"]
+    assert read("1 < gpus < 2", KINDS).unmet(FACTS) == ["gpus is 2, not < 2"]
+    assert read("ram / (gpus - 2) > 1GB", KINDS).unmet(FACTS) == [
+        "ram / (gpus - 2): division by zero"
+    ]
 
 
 def test_conditions_call_others_by_name() -> None:
@@ -130,4 +140,4 @@ def test_a_contradiction_is_told_exactly_where_no_facts_hold(text: str) -> None:
         for gpus in range(7)
         for ram in range(7)
     )
-    assert bool(condition.contradiction()) is not some
+    assert condition.is_possible() is some

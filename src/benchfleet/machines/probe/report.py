@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import benchfleet
-from benchfleet.domain.clauses import Fact
+from benchfleet.domain.conditions import Fact
 from benchfleet.domain.eligibility import KINDS, Eligibility
 from benchfleet.domain.names import path_part
 from benchfleet.domain.resource import Device

@@ -9,8 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from benchfleet.domain.cell import Cell, Limits
-from benchfleet.domain.clauses import Fact
-from benchfleet.domain.conditions import read
+from benchfleet.domain.conditions import Fact, read
 from benchfleet.domain.eligibility import KINDS, Eligibility, Rule
 from benchfleet.domain.failure import Failure, Kind
 from benchfleet.domain.placing import Placing, Reported

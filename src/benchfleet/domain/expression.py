@@ -1,0 +1,268 @@
+"""The expression language of gates and eligibility rules; docs/expressions.md describes it.
+
+Python's parser reads an expression and `Evaluator` walks the tree; nothing is executed as Python. A
+`Vocabulary` lists the names and functions that an expression may use.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+import operator
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from typing import Any, Literal, TypeAlias, cast
+
+Value: TypeAlias = "float | int | bool | str"
+Kind = Literal["number", "truth", "text", "metric"]  # a metric is a number or truth of each cell
+
+COMPARISONS: Mapping[type[ast.cmpop], tuple[str, Callable[[Value, Value], bool]]] = {
+    ast.Lt: ("<", operator.lt),
+    ast.LtE: ("<=", operator.le),
+    ast.Gt: (">", operator.gt),
+    ast.GtE: (">=", operator.ge),
+    ast.Eq: ("==", operator.eq),
+    ast.NotEq: ("!=", operator.ne),
+}
+_ARITHMETIC: Mapping[type[ast.operator], Callable[[float, float], float]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+}
+_TRUTHS = {"true": True, "True": True, "false": False, "False": False}
+_MAX_CHARACTERS = 2000
+_MAX_NODES = 300  # of the tree; this bounds its depth, too
+_SIZE = re.compile(
+    r"""('[^']*'|"[^"]*")|(?<![\w.])([0-9]+(?:\.[0-9]+)?) ?([kKmMgGtT])([iI]?)[bB]\b"""
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Vocabulary:
+    """The names and functions of one use of the language."""
+
+    noun: str  # what a name stands for
+    example: str  # a condition, for messages
+    names: Mapping[str, Kind]
+    any_name: bool = False  # any other name is a metric
+    functions: Mapping[str, Kind] = field(default_factory=dict)  # of one metric; what each returns
+    axes: Collection[str] = ()  # keywords of functions, which choose cells
+
+
+def parse(
+    text: str, vocabulary: Vocabulary, named: Mapping[str, ast.expr] | None = None
+) -> ast.expr:
+    """The tree of a condition, in which the names of other conditions stand for their trees.
+
+    Raises ValueError with what is wrong and what to write.
+    """
+    too_long = ValueError("is too long; split it or simplify it")
+    if len(text) > _MAX_CHARACTERS:
+        raise too_long
+    try:
+        tree = ast.parse(_SIZE.sub(_in_bytes, text.strip()), mode="eval")
+    except (SyntaxError, ValueError, MemoryError, RecursionError):
+        message = f'{text!r} cannot be read; write a condition such as "{vocabulary.example}"'
+        raise ValueError(message) from None
+    if sum(1 for _ in ast.walk(tree)) > _MAX_NODES:
+        raise too_long
+    root = cast(ast.Expression, _Inliner(named or {}).visit(tree)).body
+    _check_condition(root, vocabulary)
+    return root
+
+
+def _in_bytes(match: re.Match[str]) -> str:
+    """A size as a number; quoted text stays."""
+    if match[1] is not None:
+        return match[1]
+    step = 1024 if match[4] else 1000
+    return str(round(float(match[2]) * step ** ("KMGT".index(match[3].upper()) + 1)))
+
+
+class _Inliner(ast.NodeTransformer):
+    """Puts trees in the place of their names."""
+
+    def __init__(self, named: Mapping[str, ast.expr]) -> None:
+        self._named = named
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        return self._named.get(node.id, node)
+
+
+def _check_condition(node: ast.expr, vocabulary: Vocabulary) -> Kind:
+    """The kind of a part that is to be true or false. Raises ValueError."""
+    kind = _check(node, vocabulary)
+    if kind == "truth" or (kind == "metric" and not isinstance(node, ast.BinOp)):
+        return kind
+    text = ast.unparse(node)
+    raise ValueError(f'{text!r} is not a condition; compare it, as in "{text} >= 1"')
+
+
+def _check(node: ast.expr, vocabulary: Vocabulary) -> Kind:
+    """The kind of a part. Raises ValueError for what the language does not have."""
+    if isinstance(node, ast.Name):
+        return _check_name(node.id, vocabulary)
+    if isinstance(node, ast.Constant):
+        return _check_constant(node)
+    if isinstance(node, ast.Compare):
+        return _check_comparison(node, vocabulary)
+    if isinstance(node, ast.BoolOp):
+        for part in node.values:
+            _check_condition(part, vocabulary)
+        return "truth"
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+        return _check_condition(node.operand, vocabulary)
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        return _check_numbers([node.operand], vocabulary)
+    if isinstance(node, ast.BinOp) and type(node.op) in _ARITHMETIC:
+        return _check_numbers([node.left, node.right], vocabulary)
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+        return _check_call(node, node.func.id, vocabulary)
+    allowed = ", ".join([f"{vocabulary.noun}s", *vocabulary.functions])
+    raise ValueError(
+        f"{ast.unparse(node)!r} is not allowed here; use < <= == != >= >, and, or, not, + - * /, "
+        f"numbers, sizes, true, false, {allowed}"
+    )
+
+
+def _check_name(name: str, vocabulary: Vocabulary) -> Kind:
+    if name in vocabulary.names:
+        return vocabulary.names[name]
+    if name in _TRUTHS:
+        return "truth"
+    if vocabulary.any_name:
+        return "metric"
+    raise _unknown(vocabulary.noun, name, vocabulary.names)
+
+
+def _unknown(what: str, name: str, known: Collection[str]) -> ValueError:
+    longer = [one for one in known if one.startswith(f"{name}_")]
+    near = longer or get_close_matches(name, known, n=2)
+    there = f"use one of {', '.join(known)}" if known else "there is none here"
+    hint = f"did you mean {' or '.join(near)}?" if near else there
+    return ValueError(f"unknown {what} {name!r}; {hint}")
+
+
+def _check_constant(node: ast.Constant) -> Kind:
+    if isinstance(node.value, bool):
+        return "truth"
+    if isinstance(node.value, str):
+        return "text"
+    if isinstance(node.value, (int, float)) and abs(node.value) < math.inf:
+        return "number"
+    raise ValueError(f"{ast.unparse(node)} is not a finite number")
+
+
+def _check_comparison(node: ast.Compare, vocabulary: Vocabulary) -> Kind:
+    kinds = [_check(side, vocabulary) for side in (node.left, *node.comparators)]
+    text = ast.unparse(node)
+    if any(type(op) not in COMPARISONS for op in node.ops):
+        raise ValueError(f"{text!r} is not allowed here; compare by < <= == != >= >")
+    if "text" in kinds and set(kinds) != {"text"}:
+        raise ValueError(f"{text!r} compares text with a number, or with true or false")
+    if "text" in kinds and any(not isinstance(op, (ast.Eq, ast.NotEq)) for op in node.ops):
+        raise ValueError(f"{text!r} orders text; compare it by == or !=")
+    return "metric" if "metric" in kinds else "truth"
+
+
+def _check_numbers(operands: Sequence[ast.expr], vocabulary: Vocabulary) -> Kind:
+    kinds = [_check(one, vocabulary) for one in operands]
+    for node, kind in zip(operands, kinds, strict=True):
+        if kind in ("text", "truth"):
+            raise ValueError(f"{ast.unparse(node)} is {kind}; + - * / take numbers")
+    return "metric" if "metric" in kinds else "number"
+
+
+def _check_call(node: ast.Call, name: str, vocabulary: Vocabulary) -> Kind:
+    if name not in vocabulary.functions:
+        raise _unknown("function", name, vocabulary.functions)
+    if len(node.args) != 1 or _check(node.args[0], vocabulary) != "metric":
+        raise ValueError(f"{name} takes exactly one metric, as in {name}(score)")
+    for keyword in node.keywords:
+        axis, value = keyword.arg or "**", keyword.value
+        if axis not in vocabulary.axes:
+            raise _unknown("axis", axis, vocabulary.axes)
+        if not (isinstance(value, ast.Constant) and isinstance(value.value, str)):
+            raise ValueError(f'{axis} takes a name or glob in quotes, as in {axis}="dense"')
+    return vocabulary.functions[name]
+
+
+@dataclass(frozen=True)
+class PerCell:
+    """A value for each of some cells."""
+
+    values: Mapping[str, Value]  # by the cell's path
+
+
+class NoValue(Exception):
+    """An expression has no value here; the message says why."""
+
+
+class Evaluator:
+    """Computes a parsed expression; a subclass looks names up, and calls functions."""
+
+    short_circuit = True  # False: all parts of and/or are computed
+
+    def name(self, name: str) -> Value | PerCell:
+        """The value of a name."""
+        raise NotImplementedError
+
+    def call(self, node: ast.Call, name: str) -> Value | PerCell:
+        """The value of a call."""
+        raise NotImplementedError
+
+    def truth(self, value: Value | PerCell, node: ast.expr) -> bool:
+        """Whether the value of this node holds, in every cell where there are several."""
+        return all(value.values.values()) if isinstance(value, PerCell) else bool(value)
+
+    def value(self, node: ast.expr) -> Value | PerCell:
+        """The value of any part. Raises NoValue."""
+        if isinstance(node, ast.BoolOp):
+            parts = (self.truth(self.value(part), part) for part in node.values)
+            truths = parts if self.short_circuit else list(parts)
+            return all(truths) if isinstance(node.op, ast.And) else any(truths)
+        if isinstance(node, ast.Compare):
+            return self._comparison(node)
+        if isinstance(node, ast.BinOp):
+            act = cast(Callable[[Value, Value], Value], _ARITHMETIC[type(node.op)])
+            try:
+                return _combine(act, self.value(node.left), self.value(node.right))
+            except (ZeroDivisionError, OverflowError) as error:
+                raise NoValue(f"{ast.unparse(node)}: {error}") from None
+        if isinstance(node, ast.UnaryOp):
+            negate: Callable[[Any], Value] = (
+                operator.not_ if isinstance(node.op, ast.Not) else operator.neg
+            )
+            return _combine(lambda value, _: negate(value), self.value(node.operand), 0)
+        if isinstance(node, ast.Call):
+            return self.call(node, cast(ast.Name, node.func).id)
+        if isinstance(node, ast.Name):
+            return _TRUTHS[node.id] if node.id in _TRUTHS else self.name(node.id)
+        return cast(Value, cast(ast.Constant, node).value)
+
+    def _comparison(self, node: ast.Compare) -> Value | PerCell:
+        """A chain holds where each of its comparisons does."""
+        sides: Sequence[Value | PerCell] = [*map(self.value, (node.left, *node.comparators))]
+        whole: Value | PerCell = True
+        for place, op in enumerate(node.ops):
+            one = _combine(COMPARISONS[type(op)][1], sides[place], sides[place + 1])
+            whole = _combine(lambda a, b: bool(a and b), whole, one)
+        return whole
+
+
+def _combine(
+    act: Callable[[Value, Value], Value], left: Value | PerCell, right: Value | PerCell
+) -> Value | PerCell:
+    """A function of two values, cell by cell where one of them is of several cells."""
+    if isinstance(left, PerCell) and isinstance(right, PerCell):
+        if left.values.keys() != right.values.keys():
+            raise NoValue("two metrics of different cells cannot be compared or combined")
+        return PerCell({cell: act(left.values[cell], right.values[cell]) for cell in left.values})
+    if isinstance(left, PerCell):
+        return PerCell({cell: act(one, cast(Value, right)) for cell, one in left.values.items()})
+    if isinstance(right, PerCell):
+        return PerCell({cell: act(left, one) for cell, one in right.values.items()})
+    return act(left, right)
