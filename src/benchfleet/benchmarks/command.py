@@ -161,7 +161,7 @@ class Command(Benchmark):
                 "name": model.name,
                 "path": session.model_path,
                 "adapter": model.adapter,
-                "model_kwargs": dict(model.model_kwargs),
+                "model_kwargs": dict(model.kwargs),
                 "tokenizer_kwargs": dict(model.tokenizer_kwargs),
             },
             "config": {

@@ -92,4 +92,4 @@ def _step(entry: Entry) -> AttentionStep | None:
     except ValueError as error:
         parameters.wrong(str(error))
         return None
-    return AttentionStep(name=name, params=dict(params))
+    return AttentionStep(name=name, params=dict(params), version=attention.version)

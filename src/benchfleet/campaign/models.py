@@ -10,6 +10,7 @@ from typing import Any
 from benchfleet.domain.cell import Model
 from benchfleet.domain.matrix import ModelEntry
 from benchfleet.domain.resource import Need
+from benchfleet.models.base import Adapter
 
 from .base import absolute
 from .defaults import ADAPTER, CELL_LIMITS, Defaults, read_limits
@@ -109,7 +110,8 @@ def _read(
     need, size = _need(fields["needs"]), fields["size"].size()
     priority = fields["priority"].whole(0, least=-MANY) if "priority" in fields else 0
     limits = read_limits(fields["limits"], CELL_LIMITS, defaults.limits)
-    opened = opened_plugin("models", adapter, adapter_entry)
+    opened: type[Adapter] | None = opened_plugin("models", adapter, adapter_entry)
+    outside = opened.outside if opened else ()
     digest = _digest(opened, source, origin) if opened and origin.right else ""
     model = ModelEntry(
         model=Model(
@@ -117,9 +119,11 @@ def _read(
             adapter=adapter,
             source=source,
             digest=digest,
-            model_kwargs=kwargs,
+            model_kwargs={key: kwargs[key] for key in kwargs if key not in outside},
             tokenizer_kwargs=tokenizer_kwargs,
             python=python,
+            adapter_version=opened.version if opened else None,
+            outside={key: kwargs[key] for key in kwargs if key in outside},
         ),
         need=need,
         limits=None if fields["limits"].absent else limits,
@@ -176,13 +180,12 @@ def _adapter(entry: Entry, own: Entry, defaults: Defaults) -> tuple[str, Entry]:
     return defaults.adapter.text(ADAPTER), entry if defaults.adapter.absent else defaults.adapter
 
 
-def _digest(adapter: Any, source: str, origin: Entry) -> str:
+def _digest(adapter: type[Adapter], source: str, origin: Entry) -> str:
     try:
-        digest: str = adapter.digest(source)
+        return adapter.digest(source)
     except (ValueError, OSError) as error:
         origin.wrong(str(error))
         return ""
-    return digest
 
 
 def _python(entry: Entry, folder: Path) -> str:

@@ -12,7 +12,7 @@ from benchfleet.cli.words import columns, padded
 from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.words import counted, duration, gigabytes
-from benchfleet.planning.explain import ABSENT, Difference, Named
+from benchfleet.planning.explain import ABSENT, Difference, Named, subject
 from benchfleet.planning.preview import ENDED_OTHERWISE, Plan, Row
 from benchfleet.runner.slots.place import Pool
 
@@ -184,9 +184,11 @@ def explained(
         lines += ["no other cell of this name is in the ledger"]
     for record, differing in before:
         lines += ["", f"{record.path}  {record.state}  fingerprint {record.fingerprint[:12]}…"]
-        lines += [f"  {one.key}: {_shown(one.old)} → {_shown(one.new)}" for one in differing]
+        for one in differing:
+            what = subject(one.key, named.cell)
+            lines += [f"  {what} {_shown(one.old)} → {_shown(one.new)}"]
     return lines
 
 
 def _shown(value: Any) -> str:
-    return ABSENT if value == ABSENT else json.dumps(value, ensure_ascii=False)
+    return "none" if value == ABSENT else json.dumps(value, ensure_ascii=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NewType
@@ -43,20 +43,30 @@ class Model(_Part):
     model_kwargs: Kwargs = field(default_factory=dict)
     tokenizer_kwargs: Kwargs = field(default_factory=dict)
     python: str = ""  # interpreter for its slots; "" for the runner's own
+    adapter_version: int | None = None  # None: the cell is older than versions of adapters
+    outside: Kwargs = field(default_factory=dict)  # model kwargs that are no part of identity
+
+    @property
+    def kwargs(self) -> Kwargs:
+        """All model kwargs, as the adapter takes them."""
+        return {**self.outside, **self.model_kwargs}
 
     @cached_property
     def load_key(self) -> str:
         """Equal for two models exactly when one loaded copy serves both: by what is inside, since
         the machines of a fleet keep the same files in different places."""
-        return content_digest([self.identity(), self.python])[:16]
+        outside = [dict(self.outside)] if self.outside else []
+        return content_digest([self.identity(), self.python, *outside])[:16]
 
     def identity(self) -> dict[str, Any]:
-        return {
+        found = {
             "adapter": self.adapter,
             "digest": self.digest,
             "model_kwargs": dict(self.model_kwargs),
             "tokenizer_kwargs": dict(self.tokenizer_kwargs),
         }
+        version = self.adapter_version
+        return found if version is None else {**found, "adapter_version": version}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,6 +75,17 @@ class AttentionStep:
 
     name: str
     params: Kwargs = field(default_factory=dict)
+    version: int | None = None  # None: the cell is older than versions of attention configs
+
+    def to_list(self) -> list[Any]:
+        """Name, parameters and, where there is one, version."""
+        versions = [] if self.version is None else [self.version]
+        return [self.name, dict(self.params), *versions]
+
+    @classmethod
+    def from_list(cls, value: Sequence[Any]) -> AttentionStep:
+        name, params, *versions = value
+        return cls(name=name, params=params, version=versions[0] if versions else None)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,7 +98,7 @@ class Config(_Part):
     settings: Kwargs = field(default_factory=dict)  # for scripts, which are told of them
 
     def identity(self) -> dict[str, Any]:
-        steps = [[step.name, dict(step.params)] for step in self.attention]
+        steps = [step.to_list() for step in self.attention]
         found = {"attention": steps, "everywhere": self.everywhere and bool(steps)}
         return {**found, "settings": dict(self.settings)} if self.settings else found
 
@@ -213,7 +234,7 @@ class Cell:
 
     @classmethod
     def from_dict(cls, value: Mapping[str, Any]) -> Cell:
-        steps = tuple(AttentionStep(name=n, params=p) for n, p in value["config"]["attention"])
+        steps = tuple(map(AttentionStep.from_list, value["config"]["attention"]))
         return cls(
             model=Model(**value["model"]),
             config=Config(**{**value["config"], "attention": steps}),

@@ -77,11 +77,15 @@ def _same(parts: tuple[object, ...], others: tuple[object, ...]) -> bool:
 
 def _model(model: Model) -> dict[str, Any]:
     kept = {**vars_of(model), "model_kwargs": dict(model.model_kwargs)}
-    return {name: value for name, value in kept.items() if name not in ("source", "python")}
+    left_out = {"source", "python", "outside"}
+    if model.adapter_version is None:  # as ledgers have it of cells older than that
+        left_out.add("adapter_version")
+    return {name: value for name, value in kept.items() if name not in left_out}
 
 
 def _place(model: Model) -> dict[str, Any]:
-    return {"source": model.source, "python": model.python}
+    outside = {"outside": dict(model.outside)} if model.outside else {}
+    return {"source": model.source, "python": model.python, **outside}
 
 
 def _config(config: Config) -> dict[str, Any]:

@@ -9,6 +9,10 @@ The abstract methods are all that an adapter must have. The other members have d
 adapter overrides those that say something of it. Class methods are called before anything runs,
 on machines that may not hold the model, and import nothing heavy either.
 
+The adapter's name and version, the digest of the model and its kwargs enter the identity of a
+cell: a change of any makes it another cell. Kwargs that change no answer are named by `outside`:
+an address, a time limit, concurrency. An adapter takes all of them from `Model.kwargs`.
+
 Everything an adapter raises becomes the cell's failure. A `CellFailure` names its stage and
 kind; any other exception in `load` is a failure of stage ``load``.
 """
@@ -59,6 +63,8 @@ class Loan:
 class Adapter(registry.Plugin, ABC):
     """A model kept loaded between cells; see the module for the whole contract."""
 
+    version: ClassVar[int] = 1  # raised when the same model and settings give other answers
+    outside: ClassVar[tuple[str, ...]] = ()  # model kwargs that are no part of the identity
     opens: ClassVar[bool] = True  # False: it serves only benchmarks that need no model
     lends: ClassVar[bool] = False  # True: `lend` hands the loaded model of transformers over
 

@@ -17,7 +17,7 @@ class MockAdapter(Adapter):
 
     def __init__(self, model: Model) -> None:
         super().__init__(model)
-        self._settings = {**_DEFAULTS, **model.model_kwargs}
+        self._settings = {**_DEFAULTS, **model.kwargs}
 
     @classmethod
     def digest(cls, source: str) -> str:
@@ -25,11 +25,11 @@ class MockAdapter(Adapter):
 
     @classmethod
     def check(cls, model: Model, config: Config) -> str | None:
-        unknown = sorted(set(model.model_kwargs) - set(_DEFAULTS))
+        unknown = sorted(set(model.kwargs) - set(_DEFAULTS))
         if unknown:
             return f"the mock adapter takes {', '.join(_DEFAULTS)}; not {', '.join(unknown)}"
         for name in ("seconds", "load_seconds"):
-            value = model.model_kwargs.get(name, 0)
+            value = model.kwargs.get(name, 0)
             if isinstance(value, bool) or not isinstance(value, (int, float)) or value < 0:
                 return f"{name} must be a number of seconds, not {value!r}"
         return None

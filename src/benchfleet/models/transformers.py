@@ -61,6 +61,13 @@ class TransformersAdapter(Adapter):
     requires: ClassVar[tuple[str, ...]] = ("torch", "transformers")
     extra: ClassVar[str] = "hf"
     lends: ClassVar[bool] = True
+    # Where the weights lie; what was effective is in the provenance.
+    outside: ClassVar[tuple[str, ...]] = (
+        "device_map",
+        "low_cpu_mem_usage",
+        "max_memory",
+        "offload_folder",
+    )
 
     def __init__(self, model: Model, *, clock: Callable[[], float] = time.perf_counter) -> None:
         super().__init__(model)
@@ -88,11 +95,11 @@ class TransformersAdapter(Adapter):
 
     @classmethod
     def check(cls, model: Model, config: Config) -> str | None:
-        own = model.model_kwargs.get("attn_implementation", "sdpa")
+        own = model.kwargs.get("attn_implementation", "sdpa")
         if _is_sparse(config) and own != "sdpa":
             return f"attention configs run on sdpa; remove attn_implementation: {own}"
         return (
-            check_kwargs(model.model_kwargs)
+            check_kwargs(model.kwargs)
             or check_tokenizer_kwargs(model.tokenizer_kwargs)
             or check_steps(config.attention)
         )
@@ -100,7 +107,7 @@ class TransformersAdapter(Adapter):
     @classmethod
     def code(cls, model: Model) -> str:
         """The kwargs by which a checkpoint may bring code."""
-        return code_in(model.model_kwargs) or code_in(model.tokenizer_kwargs)
+        return code_in(model.kwargs) or code_in(model.tokenizer_kwargs)
 
     @classmethod
     def check_generation(cls, generation: Mapping[str, Any]) -> Mapping[str, str]:
@@ -116,7 +123,7 @@ class TransformersAdapter(Adapter):
                     f"{declared.source} has changed since the campaign was read; run it again"
                 )
             model, tokenizer = load_checkpoint(
-                str(folder), declared.model_kwargs, declared.tokenizer_kwargs
+                str(folder), declared.kwargs, declared.tokenizer_kwargs
             )
             limit = getattr(model.config.get_text_config(), "max_position_embeddings", None)
             self._loaded = _Loaded(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -13,6 +14,7 @@ from benchfleet.domain.cell import Cell
 from benchfleet.errors import CampaignError, Mistake
 
 ABSENT = "(absent)"
+_STEP_VERSION = re.compile(r"config\.attention\[(\d+)\]\[2\]")
 _SHORTEST = 4  # digits of a fingerprint that are taken for its beginning
 
 
@@ -36,6 +38,18 @@ class Named:
 def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[Difference]:
     """What differs between two identities, key by key; a list is compared item by item."""
     return list(_differing(old, new, ""))
+
+
+def subject(key: str, cell: Cell) -> str:
+    """What a key of the cell's identity is, as people call it: ``adapter mock: version``, or the
+    key itself."""
+    if key == "model.adapter_version":
+        return f"adapter {cell.model.adapter}: version"
+    if key == "workload.version":
+        return f"benchmark {cell.workload.benchmark}: version"
+    if step := _STEP_VERSION.fullmatch(key):
+        return f"attention config {cell.config.attention[int(step[1])].name}: version"
+    return f"{key}:"
 
 
 def earlier(cell: Cell, records: Sequence[CellRecord]) -> list[CellRecord]:

@@ -45,7 +45,7 @@ class MemoryForecast:
         try:
             return checkpoint.estimate(
                 device=self._device,
-                model_kwargs=model.model_kwargs,
+                model_kwargs=model.kwargs,
                 batch=workload.batch_size,
                 length=_length(workload),
             )

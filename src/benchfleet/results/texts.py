@@ -19,7 +19,8 @@ def config(cell: Cell) -> dict[str, Any]:
     return {
         "model_name": cell.model.name,
         "adapter_name": cell.model.adapter,
-        "model_kwargs": dict(cell.model.model_kwargs),
+        "adapter_version": cell.model.adapter_version,
+        "model_kwargs": dict(cell.model.kwargs),
         "tokenizer_kwargs": dict(cell.model.tokenizer_kwargs),
         "generation_kwargs": dict(cell.workload.generation),
         "sparse_config_name": cell.config.name,

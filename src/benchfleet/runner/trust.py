@@ -65,7 +65,7 @@ class Vetting:
     def _of_model(self, model: Model) -> str:
         if model.python and not self.trusted:
             return f"it names code: the interpreter {model.python}"
-        key = "model", model.canonical, model.source
+        key = "model", model.load_key, model.source
         if key not in self._known:
             why = self._asked("models", model.adapter, model)
             if not why and Path(model.source).is_absolute() and not Path(model.source).exists():

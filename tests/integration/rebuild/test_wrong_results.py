@@ -17,7 +17,7 @@ from .conftest import published, states
 
 
 def other_attention(content: dict[str, Any]) -> None:
-    content["cell"]["config"]["attention"] = [[1, 2, 3]]
+    content["cell"]["config"]["attention"] = [[1]]
 
 
 def no_metrics(content: dict[str, Any]) -> None:
@@ -67,7 +67,7 @@ def other_fingerprint(content: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("edit", "why"),
     [
-        (other_attention, "too many values"),
+        (other_attention, "not enough values"),
         (no_metrics, "metrics"),
         (no_headline, "overall_score"),
         (endless_headline, "finite"),

@@ -49,7 +49,7 @@ def test_a_steps_parameters_are_complete_and_may_be_named(
         read("a: {attention: {local: 64}}\nb: {attention: {local: {window_size: 64}}}"),
         mock_defaults,
     )
-    expected = (AttentionStep(name="local", params={"window_size": 64}),)
+    expected = (AttentionStep(name="local", params={"window_size": 64}, version=1),)
     assert _config(short).attention == _config(long).attention == expected
 
 

@@ -33,6 +33,7 @@ def test_a_bare_name_is_a_model_of_the_default_adapter(
         adapter="mock",
         source="meta-llama/Llama-3.1-8B-Instruct@0e9e39f",
         digest="mock:meta-llama/Llama-3.1-8B-Instruct@0e9e39f",
+        adapter_version=1,
     )
 
 
@@ -63,6 +64,7 @@ def test_a_mapping_says_all_there_is_to_say(
         model_kwargs={"answer": "4"},
         tokenizer_kwargs={"a": 1},
         python=sys.executable,
+        adapter_version=1,
     )
     assert declared.model is not None
     assert declared.model.need == Need(gpus=2, vram=22 * 10**9)

@@ -56,13 +56,18 @@ _CELLS = st.builds(
         model_kwargs=_KWARGS,
         tokenizer_kwargs=_KWARGS,
         python=_NAMES,
+        adapter_version=st.none() | st.integers(1, 9),
+        outside=_KWARGS,
     ),
     config=st.builds(
         Config,
         name=_NAMES,
-        attention=st.lists(st.builds(AttentionStep, name=_NAMES, params=_KWARGS), max_size=3).map(
-            tuple
-        ),
+        attention=st.lists(
+            st.builds(
+                AttentionStep, name=_NAMES, params=_KWARGS, version=st.none() | st.integers(1, 9)
+            ),
+            max_size=3,
+        ).map(tuple),
         everywhere=st.booleans(),
     ),
     workload=st.builds(
@@ -103,8 +108,12 @@ def _work(**changes: Any) -> Cell:
         _model(digest="other"),
         _model(model_kwargs={"dtype": "float32", "seed": 2}),
         _model(tokenizer_kwargs={}),
+        _model(adapter_version=1),
         _config(attention=CELL.config.attention[::-1]),
         _config(attention=CELL.config.attention[:1]),
+        _config(
+            attention=(replace(CELL.config.attention[0], version=1), *CELL.config.attention[1:])
+        ),
         _config(everywhere=True),
         _work(benchmark="other"),
         _work(version="2"),
@@ -129,6 +138,7 @@ def test_another_content_is_another_cell(other: Cell) -> None:
         _model(name="another name"),
         _model(source="/elsewhere"),
         _model(python="/venv/bin/python"),
+        _model(outside={"address": "http://localhost:8000"}),
         _model(model_kwargs={"seed": 1, "dtype": "float32"}),
         _config(name="another name"),
         _work(params={"records": 16, "samples": 10}),

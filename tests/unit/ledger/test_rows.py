@@ -6,7 +6,7 @@ import json
 from dataclasses import replace
 
 from benchfleet.domain.attempt import CellRecord, Outcome
-from benchfleet.domain.cell import vars_of
+from benchfleet.domain.cell import AttentionStep, Config, vars_of
 from benchfleet.ledger.rows import CellTexts, cell_of, record_of
 from benchfleet.testing import sample_cell
 
@@ -38,8 +38,11 @@ def test_the_terms_of_a_cell_are_what_neither_names_nor_identifies_it() -> None:
 
 def test_a_cell_comes_back_from_its_texts_as_it_was() -> None:
     texts = CellTexts()
-    back = cell_of(texts.spec(CELL), texts.terms(CELL))
-    assert back.to_dict() == CELL.to_dict()
+    steps = (AttentionStep(name="sink", version=2), AttentionStep(name="local"))
+    model = replace(CELL.model, adapter_version=3, outside={"address": "here"})
+    for cell in (CELL, replace(CELL, model=model, config=Config(name="c", attention=steps))):
+        back = cell_of(texts.spec(cell), texts.terms(cell))
+        assert back.to_dict() == cell.to_dict()
 
 
 def test_parts_that_cells_share_are_told_apart_from_equal_looking_ones() -> None:

@@ -9,7 +9,15 @@ import pytest
 from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.cell import Cell
 from benchfleet.errors import CampaignError
-from benchfleet.planning.explain import ABSENT, Difference, Named, differences, earlier, find
+from benchfleet.planning.explain import (
+    ABSENT,
+    Difference,
+    Named,
+    differences,
+    earlier,
+    find,
+    subject,
+)
 from benchfleet.testing.samples import sample_cell
 
 
@@ -64,6 +72,14 @@ def test_cells_that_differ_always_have_a_difference_to_tell() -> None:
         replace(cell, model=replace(cell.model, model_kwargs={"a": [True]})),
     ):
         assert len(differences(cell.identity(), other.identity())) == 1
+
+
+def test_what_has_a_version_is_called_by_its_name() -> None:
+    cell = sample_cell(config="sink")
+    assert subject("model.adapter_version", cell) == "adapter mock: version"
+    assert subject("config.attention[0][2]", cell) == "attention config sink: version"
+    assert subject("workload.version", cell) == "benchmark benchmark-0: version"
+    assert subject("config.attention[0][1].size", cell) == "config.attention[0][1].size:"
 
 
 def test_earlier_cells_are_those_of_the_same_name_latest_first() -> None:

@@ -1,6 +1,7 @@
 """The attention contract: which keys each query of a layer may look at.
 
 A config is a frozen dataclass, its fields are its parameters, the first of them the main one.
+Its name, version and parameters enter the identity of a cell.
 One method does the work: `keep` is given what a layer's queries see and says which keys are
 kept. Steps stand in an order and add up: each sees in `View.kept` what those before it kept,
 takes nothing away, and need not care about masking, since keys that are not visible are dropped
@@ -66,6 +67,7 @@ class View:
 class AttentionConfig(Plugin, ABC):
     """One attention config by name; see the module for the whole contract."""
 
+    version: ClassVar[int] = 1  # raised when the same parameters keep other keys
     samples: ClassVar[bool] = False  # it draws keys at random: one of these in a composition
 
     @classmethod
