@@ -89,11 +89,11 @@ def choose_hosts(inventory: Inventory, patterns: Sequence[str]) -> Inventory:
         known[HERE] = {HERE}
     if mistakes := [_idle(word, known) for word in words if not _matching(word, known)]:
         raise CampaignError("command line", mistakes)
-    barred = {name for word in words if word.startswith("!") for name in _matching(word, known)}
-    wanted = {name for word in words if not word.startswith("!") for name in _matching(word, known)}
-    if all(word.startswith("!") for word in words):
-        wanted = set(known)
-    left = wanted - barred
+    chosen = [word for word in words if not word.startswith("!")]
+    left = set().union(*(_matching(word, known) for word in chosen)) if chosen else set(known)
+    for word in words:
+        if word.startswith("!"):
+            left -= _matching(word, known)
     if not left:
         message = f"leaves none of {', '.join(known)}"
         raise CampaignError(

@@ -51,16 +51,8 @@ class MatrixReader:
     def read(self, entry: Entry, fields: Mapping[str, Entry]) -> DeclaredMatrix:
         """The matrix of all that is right in `fields`, wherever in the file they stand; what is
         not is noted, and none of it is run. `entry` is what it is told of as a whole."""
-        preset, at = self._preset, {key: fields[key].path for key in fields}
-        if at["models"] not in self._models:
-            self._models[at["models"]] = read_models(fields["models"], preset, self._folder)
-        if at["configs"] not in self._configs:
-            self._configs[at["configs"]] = read_configs(fields["configs"], preset)
-        if at["benchmarks"] not in self._workloads:
-            read = read_benchmarks(fields["benchmarks"], preset, self._folder)
-            self._workloads[at["benchmarks"]] = read
-        named, settings = self._models[at["models"]], self._configs[at["configs"]]
-        workloads = self._workloads[at["benchmarks"]]
+        preset = self._preset
+        named, settings, workloads = self._axes(fields)
         axes = Axes(
             models=[model.name for model in named],
             configs=[config.name for config in settings],
@@ -76,17 +68,44 @@ class MatrixReader:
             exclude=read_exclude(fields["exclude"], axes),
             include=read_include(fields["include"], axes),
         )
-        every = [one for declared in named for one in (declared, *declared.variants)]
-        check_names(every, settings, workloads)
-        check_contents(every, settings)
-        if fields["exclude"].right and fields["include"].right:
-            asked = [one for declared in named for one in (declared, *_as_asked(declared))]
-            check_pairs(matrix, asked, settings, workloads, self._defaults)
+        self._check(matrix, fields, named, settings, workloads)
         if entry.right and matrix.models and not leaves_cells(matrix):
             fields["exclude"].wrong("the rules leave no cell to run")
         repeats = max([preset.repeats, *(include.repeats for include in matrix.include)])
         axes = replace(axes, repeats=repeats)
         return DeclaredMatrix(matrix=matrix, axes=axes, workloads=workloads)
+
+    def _axes(
+        self, fields: Mapping[str, Entry]
+    ) -> tuple[list[DeclaredModel], list[DeclaredConfig], list[DeclaredWorkload]]:
+        models, configs, benchmarks = (fields[key] for key in ("models", "configs", "benchmarks"))
+        if models.path not in self._models:
+            self._models[models.path] = read_models(models, self._preset, self._folder)
+        if configs.path not in self._configs:
+            self._configs[configs.path] = read_configs(configs, self._preset)
+        if benchmarks.path not in self._workloads:
+            read = read_benchmarks(benchmarks, self._preset, self._folder)
+            self._workloads[benchmarks.path] = read
+        return (
+            self._models[models.path],
+            self._configs[configs.path],
+            self._workloads[benchmarks.path],
+        )
+
+    def _check(
+        self,
+        matrix: Matrix,
+        fields: Mapping[str, Entry],
+        models: Sequence[DeclaredModel],
+        configs: Sequence[DeclaredConfig],
+        workloads: Sequence[DeclaredWorkload],
+    ) -> None:
+        every = [one for declared in models for one in (declared, *declared.variants)]
+        check_names(every, configs, workloads)
+        check_contents(every, configs)
+        if fields["exclude"].right and fields["include"].right:
+            asked = [one for declared in models for one in (declared, *_as_asked(declared))]
+            check_pairs(matrix, asked, configs, workloads, self._defaults)
 
 
 def _with_variants(

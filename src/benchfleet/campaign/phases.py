@@ -39,14 +39,14 @@ def read_phases(
     """The campaign's matrix with that of each phase in it, and the phases; `entry` is what stands
     under the campaign's ``matrix``."""
     fields = entry.fields(MATRIX, elsewhere=BELONG)
-    whole = phases.absent or not (fields["models"].absent or fields["benchmarks"].absent)
-    own = reader.read(entry, fields) if whole else None
-    nothing = Matrix(models=(), configs=(), workloads=())
     if phases.absent:
-        for work in own.workloads if own else ():
+        declared = reader.read(entry, fields)
+        for work in declared.workloads:
             if work.critical is not None:
                 work.critical.wrong("closes the gate of a phase, and this campaign has no phases")
-        return (own.matrix if own else nothing), ()
+        return declared.matrix, ()
+    whole = not (fields["models"].absent or fields["benchmarks"].absent)
+    own = reader.read(entry, fields) if whole else None
     items = phases.items()
     if not items and phases.right:
         phases.wrong("names no phase; remove it, or write - {name: …, gate: …}")
@@ -56,11 +56,13 @@ def read_phases(
         if (one := _read(item, fields, own, reader, names)) is not None:
             found.append((item, *one))
     if phases.right and entry.right:
-        _check_apart([(item, part) for item, _, part in found])
-        _check_names(own, [(item, part) for item, _, part in found])
-    parts = tuple(part for _, _, part in found)
-    return replace(own.matrix if own else nothing, parts=parts), tuple(
-        phase for _, phase, _ in found
+        parts = [(item, part) for item, _, part in found]
+        _check_apart(parts)
+        _check_names(own, parts)
+    matrix = own.matrix if own else Matrix(models=(), configs=(), workloads=())
+    return (
+        replace(matrix, parts=tuple(part for _, _, part in found)),
+        tuple(phase for _, phase, _ in found),
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
@@ -78,12 +78,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def main(arguments: argparse.Namespace) -> int:
     """Plan, write each machine's tasks, and say what the plan comes to."""
-    if arguments.limit is not None:
-        message = "makes cells for a trial, which no plan is needed for; run them where you are"
-        raise CampaignError("command line", [Mistake(key="--limit", message=message)])
-    if arguments.gantt and (arguments.gantt.is_dir() or not arguments.gantt.parent.is_dir()):
-        why = "is a folder" if arguments.gantt.is_dir() else "lies in no folder that there is"
-        raise BenchfleetError(f"--gantt {arguments.gantt} {why}; name a file to draw the plan in")
+    _check_options(arguments)
     campaign = load_campaign(arguments.campaign)
     if arguments.results is not None:
         campaign = campaign.with_results(arguments.results)
@@ -114,20 +109,35 @@ def main(arguments: argparse.Namespace) -> int:
         arguments.gantt.write_text(svg(plan, title=bench.campaign.name), "utf-8")
     if arguments.json:
         print(json.dumps({**as_json(bench, plan, files), "left_out": failed}, indent=2))
-        return 1 if plan.nowhere else 0
-    for line in lines(bench, plan, files):
-        print(printable(line).rstrip())
+    else:
+        for line in (*lines(bench, plan, files), *_remarks(arguments, plan, failed)):
+            print(printable(line).rstrip())
+    return 1 if plan.nowhere else 0
+
+
+def _check_options(arguments: argparse.Namespace) -> None:
+    if arguments.limit is not None:
+        message = "makes cells for a trial, which no plan is needed for; run them where you are"
+        raise CampaignError("command line", [Mistake(key="--limit", message=message)])
+    if arguments.gantt and (arguments.gantt.is_dir() or not arguments.gantt.parent.is_dir()):
+        why = "is a folder" if arguments.gantt.is_dir() else "lies in no folder that there is"
+        raise BenchfleetError(f"--gantt {arguments.gantt} {why}; name a file to draw the plan in")
+
+
+def _remarks(
+    arguments: argparse.Namespace, plan: Assignment, failed: Sequence[str]
+) -> Iterator[str]:
+    """What is to be said beside the plan."""
     if failed:
-        said = f"left out, since it was said to have failed: {', '.join(failed)}; probe it again"
-        print(printable(f"note: {said}"))
+        names = ", ".join(failed)
+        yield f"note: left out, since it was said to have failed: {names}; probe it again"
     if plan.failed:
         retry = options.same_choice(arguments, "retry")
-        print(printable(f"note: {plan.failed} of these cells failed before; {retry}"))
+        yield f"note: {plan.failed} of these cells failed before; {retry}"
     if arguments.dry_run:
-        print("nothing was written or recorded")
+        yield "nothing was written or recorded"
     if arguments.gantt:
-        print(printable(f"drawn in {shown_path(arguments.gantt.absolute())}"))
-    return 1 if plan.nowhere else 0
+        yield f"drawn in {shown_path(arguments.gantt.absolute())}"
 
 
 def _without(arguments: argparse.Namespace) -> list[str]:
@@ -185,21 +195,23 @@ def lines(bench: Bench, plan: Assignment, files: Mapping[str, Path]) -> Iterator
     for name, (begin, end) in plan.phases.items():
         if name:
             yield f"phase {name}: from {duration(begin)} to {duration(end)}"
-    alike: dict[str, list[str]] = {}  # by the reason
-    for cell, why in plan.nowhere.items():
-        alike.setdefault(why, []).append(cell)
-    for place, (why, cells) in enumerate(alike.items()):
-        if place == _SHOWN:
-            rest = sum(map(len, list(alike.values())[_SHOWN:]))
-            yield f"… and {rest} more fit nowhere; --json names them"
-            break
-        others = f" and {counted(len(cells) - 1, 'other')}" if len(cells) > 1 else ""
-        yield f"fits nowhere: {cells[0]}{others}: {why}"
+    yield from _nowhere(plan)
     if plan.given:
         known = ", ".join(f"{count} by {_BY[name]}" for name, count in plan.times.items())
         yield f"times: {known}"
     for note in plan.notes:
         yield f"note: {note}"
+
+
+def _nowhere(plan: Assignment) -> Iterator[str]:
+    alike: dict[str, list[str]] = {}  # by the reason
+    for cell, why in plan.nowhere.items():
+        alike.setdefault(why, []).append(cell)
+    for why, cells in list(alike.items())[:_SHOWN]:
+        others = f" and {counted(len(cells) - 1, 'other')}" if len(cells) > 1 else ""
+        yield f"fits nowhere: {cells[0]}{others}: {why}"
+    if rest := sum(map(len, list(alike.values())[_SHOWN:])):
+        yield f"… and {rest} more fit nowhere; --json names them"
 
 
 _BY = {

@@ -16,7 +16,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from benchfleet.cli.telling import QUIET, held, speed, standing, told
+from benchfleet.cli.telling import QUIET, held, sentence, speed, standing
 from benchfleet.cli.words import printable
 from benchfleet.domain.words import counted, duration
 from benchfleet.runner.progress import Notice, Observer, Progress, Running
@@ -61,7 +61,7 @@ class View:
         self._progress, self._begun = progress, True
         if notice.kind not in QUIET and notice.kind != "run_started":
             passes = notice.kind in _PASSING
-            line = Text(printable(told(notice, progress)), style="dim" if passes else "yellow")
+            line = Text(printable(sentence(notice)), style="dim" if passes else "yellow")
             self._last.append(line)
             if not passes:
                 self.troubles.append(line)

@@ -195,6 +195,7 @@ def _ids(text: str) -> tuple[int, ...]:
 
 _WHOLE = ("gate",)  # verbs that are about the campaign, whatever part of it was chosen
 _CARING = frozenset({"retry", "failures", "rescore", "cancel"})  # verbs that name cells one by one
+_DEVICES = ("gpus", "cpu_slots", "slots_per_gpu", "max_concurrent_runs", "share_gpus")
 
 
 def same_choice(
@@ -204,49 +205,47 @@ def same_choice(
     of cells that failed of these `kinds`, where some are given."""
     works = arguments.campaign is None or getattr(arguments, "verb", "") == "work"
     words = ["benchfleet", *("work" if verb == "run" and works else verb).split()]
-    if arguments.campaign is not None:
-        words.append(str(arguments.campaign))
-    if arguments.results is not None:
-        words += ["--results", str(arguments.results)]
-    if arguments.ledger:
-        words += ["--ledger", shown_url(arguments.ledger)]
-    if arguments.campaign is None and arguments.named:
-        words += ["--campaign", arguments.named]
-    if verb == "run" and works and getattr(arguments, "models", ""):
-        words += ["--models", arguments.models]
-    if verb == "run" and getattr(arguments, "assigned", None) is not None:
-        words += ["--assigned", *filter(None, [arguments.assigned])]
-    whole = verb.split()[0] in _WHOLE
-    for option in () if whole else ("only", "exclude"):
-        for text in getattr(arguments, option, ()):
-            words += [f"--{option}", text]
-    if verb == "run" and getattr(arguments, "placement", None) is not None:
-        words += ["--placement", arguments.placement]
-    if verb == "run" and getattr(arguments, "machines", None) is not None:
-        words += ["--machines", str(arguments.machines)]
-        for text in arguments.hosts:
-            words += ["--hosts", text]
+    words += _same_campaign(arguments)
+    if verb == "run" and works:
+        words += _repeated(arguments, "models", "assigned")
+    if verb.split()[0] not in _WHOLE:
+        words += _repeated(arguments, "only", "exclude", "limit")
     if verb == "run":
-        words += _same_devices(arguments)
-        words += ["--forever"] if works and getattr(arguments, "forever", False) else []
-    if getattr(arguments, "limit", None) is not None and not whole:
-        words += ["--limit", str(arguments.limit)]
+        words += _repeated(arguments, "placement", "machines")
+        if getattr(arguments, "machines", None) is not None:
+            words += _repeated(arguments, "hosts")
+        words += _repeated(arguments, *_DEVICES)
+        words += _repeated(arguments, "forever") if works else []
     if verb in _CARING:
-        for text in getattr(arguments, "cell", ()):
-            words += ["--cell", text]
-        for text in getattr(arguments, "kind", ()) if kinds is None else kinds:
-            words += ["--kind", text]
+        words += _repeated(arguments, "cell")
+        words += _repeated(arguments if kinds is None else argparse.Namespace(kind=kinds), "kind")
     return shlex.join(words)
 
 
-def _same_devices(arguments: argparse.Namespace) -> Iterator[str]:
-    """What was said of the devices: others on the machine may have the rest."""
-    for option in ("gpus", "cpu_slots", "slots_per_gpu", "max_concurrent_runs"):
-        if (said := getattr(arguments, option, None)) is not None:
-            shown = ",".join(map(str, said)) if option == "gpus" else str(said)
-            yield from (f"--{option.replace('_', '-')}", "auto" if said == AUTO else shown)
-    if getattr(arguments, "share_gpus", False):
-        yield "--share-gpus"
+def _same_campaign(arguments: argparse.Namespace) -> Iterator[str]:
+    if arguments.campaign is not None:
+        yield str(arguments.campaign)
+    yield from _repeated(arguments, "results")
+    if arguments.ledger:
+        yield from ("--ledger", shown_url(arguments.ledger))
+    if arguments.campaign is None and arguments.named:
+        yield from ("--campaign", arguments.named)
+
+
+def _repeated(arguments: argparse.Namespace, *names: str) -> Iterator[str]:
+    """The options of these names, as they were given."""
+    for name in names:
+        given = getattr(arguments, name, None)
+        option = f"--{name.replace('_', '-')}"
+        if given is True or (name == "assigned" and given == ""):
+            yield option
+        elif name == "gpus" and given:
+            yield from (option, ",".join(map(str, given)))
+        elif isinstance(given, (list, tuple)):
+            for one in given:
+                yield from (option, str(one))
+        elif given is not None and given is not False and given != "":
+            yield from (option, "auto" if given == AUTO else str(given))
 
 
 def _slots(text: str) -> int:

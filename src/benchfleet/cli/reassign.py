@@ -84,32 +84,35 @@ def main(arguments: argparse.Namespace) -> int:
             print("nothing was reassigned")
             return 1
         over_ssh = {event.data.get("host") for event in ledger.events(kinds={HOST_READY})}
-        reached = [host for host in failed if host in over_ssh]
-        given = []
-        for host in failed:
-            own = [one for one in meant if one.host == host]
-            names = [str(one.record.fingerprint) for one in own]
-            data = {"host": host, "cells": names, "by": bench.host}
-            ledger.record(Event(kind=plans.FAILED, data=data))
-            given += holding.released(ledger, own, f"its machine {host} failed")
+        given = [one for host in failed for one in _release(bench, ledger, host, meant)]
         again = _plan_again(arguments, bench, ledger, plan, list(left)) if plan and left else None
     only_planned = sum(not was_running for was_running in left.values())
     if arguments.json:
         print(json.dumps(_as_json(bench, given, only_planned, again), indent=2))
     else:
+        names = ", ".join(failed)
         if given or left:
             held = f"its worker held {counted(len(given), 'cell')}"
             held = held if given else "no worker there held a cell"
             waited = counted(only_planned, "cell")
-            print(printable(f"{', '.join(failed)} failed: {held}, {waited} only planned for it"))
-        if reached:
-            print(printable(f"{', '.join(reached)}: {_HELD_ELSEWHERE}"))
+            print(printable(f"{names} failed: {held}, {waited} only planned for it"))
+        if reached := ", ".join(host for host in failed if host in over_ssh):
+            print(printable(f"{reached}: {_HELD_ELSEWHERE}"))
         if given or not left:
-            none = f"{', '.join(failed)} holds no cell, and has none to do"
+            none = f"{names} holds no cell, and has none to do"
             holding.tell(arguments, bench, "reassigned", given, none)
         if again is not None:
             _show(arguments, again)
     return 1 if again is not None and (again.plan is None or again.plan.nowhere) else 0
+
+
+def _release(bench: Bench, ledger: Ledger, host: str, meant: Sequence[Holder]) -> list[Holder]:
+    """Record that the machine failed, and release what it holds."""
+    own = [one for one in meant if one.host == host]
+    names = [str(one.record.fingerprint) for one in own]
+    data = {"host": host, "cells": names, "by": bench.host}
+    ledger.record(Event(kind=plans.FAILED, data=data))
+    return holding.released(ledger, own, f"its machine {host} failed")
 
 
 def _check_names(

@@ -5,10 +5,11 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
+from typing import cast
 
 from benchfleet.cli.here import RunningRunner, only_campaign
 from benchfleet.cli.words import shown_path
-from benchfleet.domain.slots import ACTIONS, SlotsOrder, device_name, looks_like_device
+from benchfleet.domain.slots import ACTIONS, Action, SlotsOrder, device_name, looks_like_device
 from benchfleet.errors import BenchfleetError
 from benchfleet.presence.record import runs_here
 
@@ -16,18 +17,10 @@ from benchfleet.presence.record import runs_here
 def order_of(arguments: argparse.Namespace) -> SlotsOrder:
     """What was asked, with the campaign put in its place. Raises BenchfleetError."""
     words = list(arguments.asked)
-    actions = [word for word in words[:2] if word in ACTIONS and not Path(word).is_file()]
-    action = actions[0] if actions else "list"
-    if actions:
-        words.remove(action)
+    action = _take_action(words)
     devices = [word for word in words if looks_like_device(word)]
     others = [word for word in words if word not in devices]
-    if len(others) > 1:
-        raise BenchfleetError(f"{others[1]!r} is no device; write gpu:3, cpu:0 or lab2/gpu:1")
-    if others and "." not in others[0] and not Path(others[0]).exists():
-        raise BenchfleetError(
-            f"{others[0]!r} is no campaign file, no device and none of {', '.join(ACTIONS)}"
-        )
+    _check_others(others)
     try:
         names = tuple(map(device_name, devices))
     except ValueError as error:
@@ -44,10 +37,26 @@ def order_of(arguments: argparse.Namespace) -> SlotsOrder:
         arguments.campaign = Path(others[0])
     else:
         _find_campaign(arguments)
-    for known in ("add", "drain", "remove"):
-        if action == known:
-            return SlotsOrder(action=known, devices=names, now=arguments.now)
-    return SlotsOrder(action="list")
+    return SlotsOrder(action=action, devices=names, now=arguments.now)
+
+
+def _take_action(words: list[str]) -> Action:
+    """The action among the first two words, taken out of them; a file of that name is none."""
+    for word in words[:2]:
+        if word in ACTIONS and not Path(word).is_file():
+            words.remove(word)
+            return cast(Action, word)
+    return "list"
+
+
+def _check_others(others: Sequence[str]) -> None:
+    """Raises BenchfleetError where what is neither action nor device cannot be a campaign."""
+    if len(others) > 1:
+        raise BenchfleetError(f"{others[1]!r} is no device; write gpu:3, cpu:0 or lab2/gpu:1")
+    if others and "." not in others[0] and not Path(others[0]).exists():
+        raise BenchfleetError(
+            f"{others[0]!r} is no campaign file, no device and none of {', '.join(ACTIONS)}"
+        )
 
 
 def _find_campaign(arguments: argparse.Namespace) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+
 from benchfleet.cli.words import moment
 from benchfleet.domain.words import counted, duration
 from benchfleet.runner.progress import Notice, Progress, Running
@@ -45,51 +47,66 @@ def held(slot: Running) -> str:
     return f"{slot.reading.ram / 1e9:.1f} GB RAM" if slot.reading.ram else ""
 
 
-def told(notice: Notice, progress: Progress) -> str:
+def sentence(notice: Notice) -> str:
     """A notice as one sentence."""
-    data = notice.data
-    if notice.kind == "cell_done":
-        metrics = data["metrics"]
-        error = f" ± {metrics['stderr']:.3f}" if "stderr" in metrics else ""
-        score = f"{metrics['overall_score']:.3f}{error}"
-        return f"✓ {notice.cell}  {score}  {duration(data['took'])}"
-    if notice.kind == "cell_failed":
-        again = data["retry_in"]
-        after = f"; again in {duration(again)}" if again else "; again" if again == 0 else ""
-        after += f" {data['differently']}" if data["differently"] else ""
-        return f"✗ {notice.cell}  {notice.message}{after}"
-    if notice.kind == "cell_released":
-        samples = counted(data["samples"], "sample")
-        return f"↩ {notice.cell}  given back with {samples} ({notice.message})"
-    if notice.kind == "cell_cancelled":
-        return f"↩ {notice.cell}  cancelled; {counted(data['samples'], 'sample', 'are')} kept"
-    if notice.kind == "claim_lost":
-        return f"↩ {notice.cell}  {notice.message}"
-    if notice.kind == "host_ready":
-        return f"+ host {data['host']}: {counted(data['slots'], 'slot')} on {data['devices']}"
-    if notice.kind == "host_lost":
-        again = "" if data["hopeless"] else "; it is tried again"
-        return f"! host {data['host']}: {notice.message}{again}"
-    if notice.kind == "slots_changed":
-        return f"~ {notice.message}"
-    if notice.kind == "slot_lost":
-        return f"! slot {notice.slot} ended: {notice.message}; another takes its place"
-    if notice.kind == "published_late":
-        return f"✓ {notice.cell}  published now; the run before ended too early"
-    if notice.kind == "waiting":
-        return f"… waiting for {': '.join(filter(None, (notice.cell, notice.message)))}"
-    if notice.kind == "gate_decided":
-        return f"▪ phase {notice.message}"
-    if notice.kind == "kept_off":
-        return f"⊘ {notice.message}"
-    if notice.kind == "interrupted":
-        if data["times"] > 1:
-            return f"{notice.message} again: ended now"
-        if not data["cells"]:
-            return f"{notice.message}: ending"
-        stop = counted(data["cells"], "running cell", "stop")
-        return (
-            f"{notice.message}: {stop} after the sample at hand, and what is there is kept;"
-            " again to end now"
-        )
+    if (write := _SENTENCES.get(notice.kind)) is not None:
+        return write(notice)
     return f"! {notice.cell} {notice.message}".replace("  ", " ")
+
+
+def _done(notice: Notice) -> str:
+    metrics = notice.data["metrics"]
+    error = f" ± {metrics['stderr']:.3f}" if "stderr" in metrics else ""
+    score = f"{metrics['overall_score']:.3f}{error}"
+    return f"✓ {notice.cell}  {score}  {duration(notice.data['took'])}"
+
+
+def _failed(notice: Notice) -> str:
+    again = notice.data["retry_in"]
+    after = f"; again in {duration(again)}" if again else "; again" if again == 0 else ""
+    after += f" {notice.data['differently']}" if notice.data["differently"] else ""
+    return f"✗ {notice.cell}  {notice.message}{after}"
+
+
+def _host_lost(notice: Notice) -> str:
+    again = "" if notice.data["hopeless"] else "; it is tried again"
+    return f"! host {notice.data['host']}: {notice.message}{again}"
+
+
+def _host_ready(notice: Notice) -> str:
+    data = notice.data
+    return f"+ host {data['host']}: {counted(data['slots'], 'slot')} on {data['devices']}"
+
+
+def _interrupted(notice: Notice) -> str:
+    if notice.data["times"] > 1:
+        return f"{notice.message} again: ended now"
+    if not notice.data["cells"]:
+        return f"{notice.message}: ending"
+    stop = counted(notice.data["cells"], "running cell", "stop")
+    return (
+        f"{notice.message}: {stop} after the sample at hand, and what is there is kept;"
+        " again to end now"
+    )
+
+
+def _samples(notice: Notice, verb: str = "") -> str:
+    return counted(notice.data["samples"], "sample", verb)
+
+
+_SENTENCES: Mapping[str, Callable[[Notice], str]] = {
+    "cell_done": _done,
+    "cell_failed": _failed,
+    "cell_released": lambda n: f"↩ {n.cell}  given back with {_samples(n)} ({n.message})",
+    "cell_cancelled": lambda n: f"↩ {n.cell}  cancelled; {_samples(n, 'are')} kept",
+    "claim_lost": lambda n: f"↩ {n.cell}  {n.message}",
+    "host_ready": _host_ready,
+    "host_lost": _host_lost,
+    "slots_changed": lambda n: f"~ {n.message}",
+    "slot_lost": lambda n: f"! slot {n.slot} ended: {n.message}; another takes its place",
+    "published_late": lambda n: f"✓ {n.cell}  published now; the run before ended too early",
+    "waiting": lambda n: f"… waiting for {': '.join(filter(None, (n.cell, n.message)))}",
+    "gate_decided": lambda n: f"▪ phase {n.message}",
+    "kept_off": lambda n: f"⊘ {n.message}",
+    "interrupted": _interrupted,
+}

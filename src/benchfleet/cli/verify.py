@@ -12,12 +12,15 @@ from typing import Any
 
 from benchfleet.bench import Bench
 from benchfleet.cli import options, unbegun
-from benchfleet.cli.verified import Verified, told, verified
+from benchfleet.cli.elsewhere import told_elsewhere
+from benchfleet.cli.waiting import shown_as
 from benchfleet.cli.words import printable
 from benchfleet.domain.words import counted
 from benchfleet.errors import BenchfleetError
+from benchfleet.ledger.base import Ledger
 from benchfleet.results.verify import Finding
 from benchfleet.runner.mending.repair import MOVED, REPAIRED, Repaired, repair
+from benchfleet.verification import Verification, Verify
 
 _REPAIR = "{repair}"
 _WAYS_OUT = {
@@ -59,25 +62,35 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def main(arguments: argparse.Namespace) -> int:
     """Look at every result; 1 where something is wrong or missing."""
     bench, cells = options.opened(arguments)
-    whole = not (arguments.only or arguments.exclude or arguments.limit)
+    verify = Verify(
+        bench=bench,
+        cells=cells,
+        whole=not (arguments.only or arguments.exclude or arguments.limit),
+        quick=arguments.quick,
+        deep=arguments.deep,
+    )
     ledger = bench.existing_ledger()
     done: list[Repaired] = []
     if ledger is None:
         unbegun.say(arguments, bench)
-        found = told(cells, [], [])
-        return _show(arguments, bench, found, done)
+        return _show(arguments, bench, verify.run(None), done)
     with closing(ledger):
-        found = verified(arguments, bench, cells, ledger, whole=whole)
+        found = _verified(verify, ledger)
         mendable = [one for one in found.wrong if one.kind in REPAIRED]
         if arguments.repair and mendable and _agreed(arguments, mendable):
             moment = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
             done = list(repair(ledger, bench.layout, found.wrong, moment=moment))
-            found = verified(arguments, bench, cells, ledger, whole=whole)
+            found = _verified(verify, ledger)
     return _show(arguments, bench, found, done)
 
 
+def _verified(verify: Verify, ledger: Ledger) -> Verification:
+    with shown_as("results held against their seals") as progress:
+        return verify.run(ledger, progress)
+
+
 def _show(
-    arguments: argparse.Namespace, bench: Bench, found: Verified, done: Sequence[Repaired]
+    arguments: argparse.Namespace, bench: Bench, found: Verification, done: Sequence[Repaired]
 ) -> int:
     if arguments.json:
         print(json.dumps(_as_json(arguments, bench, found, done), indent=2))
@@ -104,7 +117,7 @@ def _did(one: Repaired) -> str:
     return f"  {one.act}  {one.path}{f'  {one.detail}' if one.detail else ''}"
 
 
-def _lines(arguments: argparse.Namespace, bench: Bench, found: Verified) -> Iterator[str]:
+def _lines(arguments: argparse.Namespace, bench: Bench, found: Verification) -> Iterator[str]:
     name = bench.campaign.name
     how = "looked over" if arguments.quick else "verified"
     wrong = f"{counted(len(found.wrong), 'thing')} wrong" if found.wrong else "nothing wrong"
@@ -114,10 +127,14 @@ def _lines(arguments: argparse.Namespace, bench: Bench, found: Verified) -> Iter
             if one.kind == kind:
                 yield f"  {one.kind}  {one.path}  {one.message}"
         yield f"    {_way_out(arguments, kind)}"
-    for note in found.notes:
+    for note in _notes(arguments, found):
         yield f"  note: {note}"
-    if not found.missing:
-        return
+    if found.missing:
+        yield from _missing(arguments, found)
+
+
+def _missing(arguments: argparse.Namespace, found: Verification) -> Iterator[str]:
+    """The cells without a good result, and how to get them."""
     shown = ", ".join(f"{count} {state}" for state, count in found.missing.items())
     count = sum(found.missing.values())
     yield f"{counted(count, 'cell')} without a good result: {shown}"
@@ -131,6 +148,13 @@ def _lines(arguments: argparse.Namespace, bench: Bench, found: Verified) -> Iter
         yield f"why, and the way out: {options.same_choice(arguments, 'failures')}"
 
 
+def _notes(arguments: argparse.Namespace, found: Verification) -> list[str]:
+    there = told_elsewhere(
+        arguments, found.elsewhere.values(), "{results} elsewhere, not looked at"
+    )
+    return [*there, *found.notes]
+
+
 def _way_out(arguments: argparse.Namespace, kind: str) -> str:
     repair = options.same_choice(arguments, "verify") + " --repair"
     rebuild = options.same_choice(arguments, "ledger rebuild")
@@ -139,7 +163,7 @@ def _way_out(arguments: argparse.Namespace, kind: str) -> str:
 
 
 def _as_json(
-    arguments: argparse.Namespace, bench: Bench, found: Verified, done: Sequence[Repaired]
+    arguments: argparse.Namespace, bench: Bench, found: Verification, done: Sequence[Repaired]
 ) -> dict[str, Any]:
     return {
         "campaign": bench.campaign.name,
@@ -148,8 +172,8 @@ def _as_json(
             {**one.to_dict(), "way_out": _way_out(arguments, one.kind)} for one in found.wrong
         ],
         "repaired": [one.to_dict() for one in done],
-        "notes": list(found.notes),
-        "missing": found.missing,
+        "notes": _notes(arguments, found),
+        "missing": dict(found.missing),
         "complete": {
             axis: {name: {"good": has, "cells": all_} for name, (has, all_) in names.items()}
             for axis, names in found.complete.items()

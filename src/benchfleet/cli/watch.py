@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterator
 from typing import TextIO
 
-from benchfleet.cli.telling import QUIET, standing, told
+from benchfleet.cli.telling import QUIET, sentence, standing
 from benchfleet.cli.words import can_redraw, printable
 from benchfleet.presence.feed import line_of
 from benchfleet.runner.progress import Notice, Observer, Progress
@@ -62,7 +62,7 @@ class PlainLines:
             self._say(f"{self._campaign}: {standing(progress)}")
         elif notice.kind not in QUIET:
             width = len(str(progress.total))
-            self._say(f"[{progress.ended:>{width}}/{progress.total}] {told(notice, progress)}")
+            self._say(f"[{progress.ended:>{width}}/{progress.total}] {sentence(notice)}")
 
     def _say(self, text: str) -> None:
         print(printable(text), file=self._stream, flush=True)

@@ -67,16 +67,9 @@ def course(parser: argparse.ArgumentParser) -> None:
 
 def main(arguments: argparse.Namespace) -> int:
     """Run the cells that this host may run, and write what it did."""
-    if arguments.campaign is None:
-        _refuse_what_a_file_is_for(arguments)
-    elif arguments.assigned is not None and arguments.limit is not None:
-        _refuse_a_trial()
+    _check_limit(arguments)
     bench, cells = options.opened(arguments)
-    given = None
-    if arguments.assigned is not None:
-        given = read_tasks(arguments.assigned, bench, stays=arguments.forever)
-        if arguments.campaign is not None:
-            check_known(given, bench)
+    given = _given(arguments, bench)
     models = tuple(glob for glob in arguments.models.split(",") if glob)
     left = Vetted(cells=())
     worker = _Worker(arguments, bench, given, Vetting(models, trusted=_trusts(arguments, bench)))
@@ -99,17 +92,44 @@ def main(arguments: argparse.Namespace) -> int:
         return detach(arguments, bench, devices)
     if arguments.resume_from is not None:
         run.resume_from(arguments, bench, cells)
+    from benchfleet.cli.running import run as run_cells  # the runner, its slots and the reports
+
+    return run_cells(arguments, bench, cells, devices, shift=_shift(arguments, worker))
+
+
+def _check_limit(arguments: argparse.Namespace) -> None:
+    """Raises CampaignError for --limit where it cannot be."""
+    if arguments.limit is None:
+        return
+    message = ""
+    if arguments.campaign is None:
+        message = "makes cells of their own, which takes the campaign's file; name it"
+    elif arguments.assigned is not None:
+        message = "makes cells of their own, which no plan gives to anybody; leave --assigned out"
+    if message:
+        raise CampaignError("command line", [Mistake(key="--limit", message=message)])
+
+
+def _given(arguments: argparse.Namespace, bench: Bench) -> Tasks | None:
+    """What a plan gives this host, where --assigned asks for it."""
+    if arguments.assigned is None:
+        return None
+    given = read_tasks(arguments.assigned, bench, stays=arguments.forever)
+    if arguments.campaign is not None:
+        check_known(given, bench)
+    return given
+
+
+def _shift(arguments: argparse.Namespace, worker: _Worker) -> Shift:
     shift = Shift(
         enrolls=arguments.campaign is not None,
-        patient=given is not None,  # whoever was given what it waits for may begin later
+        patient=arguments.assigned is not None,  # what it waits for may begin later
         stays=arguments.forever,
         seconds=arguments.max_hours and 3600 * arguments.max_hours,
     )
     if worker.follows:
         shift = replace(shift, more=worker.more, given_up=worker.given_up)
-    from benchfleet.cli.running import run as run_cells  # the runner, its slots and the reports
-
-    return run_cells(arguments, bench, cells, devices, shift=shift)
+    return shift
 
 
 class _Worker:
@@ -194,17 +214,6 @@ def _nothing_given(arguments: argparse.Namespace, bench: Bench, given: Tasks) ->
     else:
         print(printable(f"{bench.campaign.name}: {given.by} gives {bench.host} nothing to run"))
     return 0
-
-
-def _refuse_what_a_file_is_for(arguments: argparse.Namespace) -> None:
-    if arguments.limit is not None:
-        message = "makes cells of their own, which takes the campaign's file; name it"
-        raise CampaignError("command line", [Mistake(key="--limit", message=message)])
-
-
-def _refuse_a_trial() -> None:
-    message = "makes cells of their own, which no plan gives to anybody; leave --assigned out"
-    raise CampaignError("command line", [Mistake(key="--limit", message=message)])
 
 
 def _trusts(arguments: argparse.Namespace, bench: Bench) -> bool:

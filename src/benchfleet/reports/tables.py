@@ -246,27 +246,29 @@ def _notes(rows: Sequence[Row], records: Iterable[CellRecord]) -> Iterator[str]:
             f"The score of {', '.join(headlines)} is not the mean of its samples' scores: each "
             "repeat counts as one value there."
         )
-    if any(
-        values.keys() != next(iter(row.measured().values())).keys()
-        for row in rows
-        for values in row.measured().values()
-    ):
+    if any(map(_has_uneven_samples, rows)):
         yield (
             "Some configs have fewer samples than others so far: means are over what each has, "
             "differences and ranking over the samples that both sides have."
         )
-    places = sorted(
-        {
-            f"{record.outcome.host} ({record.outcome.device.partition(':')[0]})"
-            for record in records
-            if record.state == "success" and record.outcome and record.outcome.host
-        }
-    )
-    if len(places) > 1:
+    if len(places := _places(records)) > 1:
         yield (
             f"Results come from different machines, which may move scores a little and speed a "
             f"lot: {', '.join(places)}."
         )
+
+
+def _has_uneven_samples(row: Row) -> bool:
+    """Whether some of its configs have other samples than the rest."""
+    return len({frozenset(values) for values in row.measured().values()}) > 1
+
+
+def _places(records: Iterable[CellRecord]) -> list[str]:
+    """The hosts and kinds of device that results come from."""
+    outcomes = [record.outcome for record in records if record.state == "success"]
+    return sorted(
+        {f"{one.host} ({one.device.partition(':')[0]})" for one in outcomes if one and one.host}
+    )
 
 
 def _plain(value: Any) -> dict[str, Any]:

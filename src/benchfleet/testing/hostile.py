@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -81,70 +81,96 @@ class Hostile(Benchmark):
         return True
 
     def _act(self, act: str, session: Session) -> None:
-        scratch = session.scratch
-        if act == "kill":
-            os.kill(os.getpid(), signal.SIGKILL)
-        elif act == "exit":
-            os._exit(7)
-        elif act == "stop":
-            os.kill(os.getpid(), signal.SIGSTOP)
-        elif act == "grip":  # for `size` milliseconds nothing else of Python runs, nor does this
-            ctypes.PyDLL(None).usleep(1000 * self._params["size"])
-        elif act == "grind":  # nothing else of Python runs while this computes
-            sum(range(self._params["size"]))
-        elif act == "raise":
-            raise RuntimeError("it went wrong on purpose")
-        elif act == "transient":
-            raise CellFailure(
-                stage="benchmark", kind="error", message="it may work later", retryable=True
-            )
-        elif act == "memory" and session.batch_size > self._params["size"]:
+        do: Callable[[Session], None] | None = getattr(self, f"_act_{act}", None)
+        if do is not None:
+            do(session)
+
+    def _act_kill(self, session: Session) -> None:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    def _act_exit(self, session: Session) -> None:
+        os._exit(7)
+
+    def _act_stop(self, session: Session) -> None:
+        os.kill(os.getpid(), signal.SIGSTOP)
+
+    def _act_grip(self, session: Session) -> None:
+        # for `size` milliseconds nothing else of Python runs, nor does this
+        ctypes.PyDLL(None).usleep(1000 * self._params["size"])
+
+    def _act_grind(self, session: Session) -> None:
+        # nothing else of Python runs while this computes
+        sum(range(self._params["size"]))
+
+    def _act_raise(self, session: Session) -> None:
+        raise RuntimeError("it went wrong on purpose")
+
+    def _act_transient(self, session: Session) -> None:
+        raise CellFailure(
+            stage="benchmark", kind="error", message="it may work later", retryable=True
+        )
+
+    def _act_memory(self, session: Session) -> None:
+        if session.batch_size > self._params["size"]:
             raise MemoryError
-        elif act == "crowd":  # memory enough for one: a fake of what neighbours share
-            folder = Path(self._params["shared"])
-            (folder / str(os.getpid())).touch()
-            try:
-                time.sleep(self._params["size"] / 1000)
-                if sum(_is_alive(int(file.name)) for file in folder.iterdir()) > 1:
-                    raise MemoryError
-            finally:
-                (folder / str(os.getpid())).unlink()
-        elif act == "leave":
-            sys.exit(3)
-        elif act == "print":
-            os.write(1, NOISE)
-            print("a line on stdout")
-            print("a line on stderr", file=sys.stderr)
-        elif act == "flood":
-            for _ in range(max(1, self._params["size"] // 2**20)):
-                os.write(1, b"x" * 2**20)
-        elif act == "files":
-            (scratch / "nested").mkdir()
-            (scratch / "nested" / "big.bin").write_bytes(b"x" * self._params["size"])
-            (scratch / "empty.txt").touch()
-            (scratch / ODD).touch()
-            (scratch / "link").symlink_to("/etc/passwd")
-        elif act == "owe":  # at its end the process says so in the file `shared`
-            file = Path(self._params["shared"])
-            atexit.register(lambda: file.write_text("paid"))
-        elif act == "wait":
-            while Path(self._params["shared"]).exists():
-                time.sleep(0.01)
-        elif act == "hang":
-            time.sleep(3600)
-        elif act == "litter":  # it goes on, and leaves a file and a process in a session of its own
-            (scratch / "big.bin").write_bytes(b"x" * self._params["size"])
-            subprocess.Popen(
-                [sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True
-            )
-        elif act == "child":
-            marker = Path(self._params["once"] or os.devnull)
-            child = subprocess.Popen(
-                [sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True
-            )
-            if marker != Path(os.devnull):
-                marker.write_text(str(child.pid))
-            os.kill(os.getpid(), signal.SIGKILL)
+
+    def _act_crowd(self, session: Session) -> None:
+        # memory enough for one: a fake of what neighbours share
+        folder = Path(self._params["shared"])
+        (folder / str(os.getpid())).touch()
+        try:
+            time.sleep(self._params["size"] / 1000)
+            if sum(_is_alive(int(file.name)) for file in folder.iterdir()) > 1:
+                raise MemoryError
+        finally:
+            (folder / str(os.getpid())).unlink()
+
+    def _act_leave(self, session: Session) -> None:
+        sys.exit(3)
+
+    def _act_print(self, session: Session) -> None:
+        os.write(1, NOISE)
+        print("a line on stdout")
+        print("a line on stderr", file=sys.stderr)
+
+    def _act_flood(self, session: Session) -> None:
+        for _ in range(max(1, self._params["size"] // 2**20)):
+            os.write(1, b"x" * 2**20)
+
+    def _act_files(self, session: Session) -> None:
+        (session.scratch / "nested").mkdir()
+        (session.scratch / "nested" / "big.bin").write_bytes(b"x" * self._params["size"])
+        (session.scratch / "empty.txt").touch()
+        (session.scratch / ODD).touch()
+        (session.scratch / "link").symlink_to("/etc/passwd")
+
+    def _act_owe(self, session: Session) -> None:
+        # at its end the process says so in the file `shared`
+        file = Path(self._params["shared"])
+        atexit.register(lambda: file.write_text("paid"))
+
+    def _act_wait(self, session: Session) -> None:
+        while Path(self._params["shared"]).exists():
+            time.sleep(0.01)
+
+    def _act_hang(self, session: Session) -> None:
+        time.sleep(3600)
+
+    def _act_litter(self, session: Session) -> None:
+        # it goes on, and leaves a file and a process in a session of its own
+        (session.scratch / "big.bin").write_bytes(b"x" * self._params["size"])
+        subprocess.Popen(
+            [sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True
+        )
+
+    def _act_child(self, session: Session) -> None:
+        marker = Path(self._params["once"] or os.devnull)
+        child = subprocess.Popen(
+            [sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True
+        )
+        if marker != Path(os.devnull):
+            marker.write_text(str(child.pid))
+        os.kill(os.getpid(), signal.SIGKILL)
 
 
 def _is_alive(pid: int) -> bool:

@@ -1,0 +1,182 @@
+"""Verification of a campaign's results: one value that the command line and other views share."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from benchfleet.bench import Bench
+from benchfleet.domain.attempt import CellRecord
+from benchfleet.domain.cell import Cell
+from benchfleet.domain.state import STATES
+from benchfleet.domain.words import counted
+from benchfleet.ledger.base import Ledger
+from benchfleet.presence.record import runs_of
+from benchfleet.results.verify import KINDS, Finding, Verifier
+from benchfleet.whereabouts import Whereabouts
+from benchfleet.wiring import rescore
+
+_PUBLISH_S = 1.0  # that a run takes at most from the ledger's commit to the rename
+_PASSING = frozenset({"gone", "unpublished", "occupied", "unknown"})  # while a run goes on
+
+Progress = Callable[[int, int], None]  # is called with how many are done, of how many
+
+
+def _no_progress(done: int, of: int) -> None:
+    """Tells nobody."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verification:
+    """What was found."""
+
+    results: int = 0  # that were looked at
+    wrong: Sequence[Finding] = ()
+    elsewhere: Mapping[str, str] = field(default_factory=dict)  # path → host or store that has it
+    notes: Sequence[str] = ()
+    complete: Mapping[str, Mapping[str, tuple[int, int]]]  # by axis and name: good ones, cells
+    missing: Mapping[str, int]  # cells of the campaign without a good result, by state
+
+    @property
+    def is_good(self) -> bool:
+        """Whether every cell has a good result, and nothing else is wrong."""
+        return not self.wrong and not self.missing
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verify:
+    """What is to be verified."""
+
+    bench: Bench
+    cells: Sequence[Cell]
+    whole: bool  # they are the whole campaign; what else lies among the results counts, too
+    quick: bool = False  # read each cell.json, and no other file
+    deep: bool = False  # score the answers again
+
+    def run(self, ledger: Ledger | None, progress: Progress = _no_progress) -> Verification:
+        """Look at the results; without a ledger there are none."""
+        if ledger is None:
+            return self._summed_up([], [], {}, [])
+        known = list(ledger.cells())
+        among = {str(cell.fingerprint) for cell in self.cells}
+        records = [one for one in known if self.whole or one.fingerprint in among]
+        verifier = Verifier(self.bench.layout, known, quick=self.quick)
+        found = self._look(verifier, records, progress)
+        if moving := [path for path, one in found.items() if one.kind in _PASSING]:
+            if self._goes_on(known):
+                time.sleep(_PUBLISH_S)
+            now = {record.path: record for record in ledger.cells()}
+            again = Verifier(self.bench.layout, now.values(), quick=self.quick)
+            for path in moving:
+                del found[path]
+            found |= self._look(again, [now[path] for path in moving])
+            records = [now[record.path] for record in records]
+        elsewhere = self._elsewhere(records, found)
+        wrong = [one for path, one in found.items() if path not in elsewhere]
+        scores, notes = self._score_again(records, wrong, elsewhere) if self.deep else ([], [])
+        wrong += scores
+        if self.whole:
+            wrong += verifier.unknown()
+        return self._summed_up(records, wrong, elsewhere, notes)
+
+    @staticmethod
+    def _look(
+        verifier: Verifier,
+        records: Sequence[CellRecord],
+        progress: Progress = _no_progress,
+    ) -> dict[str, Finding]:
+        """What is wrong with the results of these, by path."""
+        found = {}
+        for number, record in enumerate(records):
+            progress(number, len(records))
+            if (one := verifier.look(record)) is not None:
+                found[record.path] = one
+        return found
+
+    def _goes_on(self, records: Iterable[CellRecord]) -> bool:
+        """Whether a run may be about to publish something."""
+        running = any(record.state == "running" for record in records)
+        return running or any(run.goes_on for run in runs_of(self.bench.layout))
+
+    def _elsewhere(
+        self, records: Iterable[CellRecord], found: Mapping[str, Finding]
+    ) -> dict[str, str]:
+        gone = [r for r in records if r.path in found and found[r.path].kind == "gone"]
+        places = Whereabouts(self.bench).elsewhere(gone)
+        return {r.path: places[r.fingerprint] for r in gone if r.fingerprint in places}
+
+    def _score_again(
+        self,
+        records: Sequence[CellRecord],
+        wrong: Sequence[Finding],
+        elsewhere: Collection[str],
+    ) -> tuple[list[Finding], list[str]]:
+        """The results that score otherwise now, and notes on those that were not scored again."""
+        bad = {one.path for one in wrong if one.spoils} | set(elsewhere)
+        sound = [one for one in records if one.state == "success" and one.path not in bad]
+        found, notes = [], []
+        for one in rescore(self.bench, sound):
+            path, fingerprint = one.record.path, str(one.record.fingerprint)
+            if one.differs:
+                message = f"scored again it has {one.score}, published is {one.published}"
+                message += f" ({counted(one.changed, 'sample', 'differ')})"
+                found.append(
+                    Finding(kind="score", path=path, message=message, fingerprint=fingerprint)
+                )
+            elif one.failure:
+                notes.append(f"{path} was not scored again: {one.failure.message}")
+        return found, notes
+
+    def _summed_up(
+        self,
+        records: Sequence[CellRecord],
+        wrong: Sequence[Finding],
+        elsewhere: Mapping[str, str],
+        notes: Sequence[str],
+    ) -> Verification:
+        """What was found, held against the campaign's cells."""
+        bad = {one.path for one in wrong if one.spoils}
+        states = {str(record.fingerprint): record.state for record in records}
+        done = {name for name, state in states.items() if state == "success"}
+        good = done - {str(record.fingerprint) for record in records if record.path in bad}
+        ours = {str(cell.fingerprint) for cell in self.cells}
+        if others := len(done - ours):
+            notes = [
+                *notes,
+                f"{others} of these results are of cells that the campaign has no more",
+            ]
+        lacking = Counter(states.get(cell, "pending") for cell in ours - good)
+        return Verification(
+            results=len(done) - len(elsewhere),
+            wrong=sorted(wrong, key=lambda one: (KINDS.index(one.kind), one.path)),
+            elsewhere=elsewhere,
+            notes=notes,
+            complete=_completeness(self.cells, good),
+            missing={
+                "wrong" if state == "success" else state: lacking[state]
+                for state in STATES
+                if lacking[state]
+            },
+        )
+
+
+def _completeness(
+    cells: Iterable[Cell], good: Collection[str]
+) -> dict[str, dict[str, tuple[int, int]]]:
+    """How many cells have a good result, and how many there are, by axis and name."""
+    axes: dict[str, Callable[[Cell], str]] = {
+        "phases": lambda cell: cell.phase,
+        "models": lambda cell: cell.model.name,
+        "configs": lambda cell: cell.config.name,
+        "benchmarks": lambda cell: cell.workload.label,
+    }
+    found: dict[str, dict[str, tuple[int, int]]] = {axis: {} for axis in axes}
+    for cell in cells:
+        for axis, name_of in axes.items():
+            has, all_ = found[axis].get(name_of(cell), (0, 0))
+            found[axis][name_of(cell)] = has + (cell.fingerprint in good), all_ + 1
+    if not set(found["phases"]) - {""}:
+        del found["phases"]
+    return found
