@@ -29,7 +29,6 @@ while head := read.read(8):
     elif frame["type"] == "ping":
         say("ping")
     elif frame["type"] == "close":
-        sys.stderr.write("\\0no supervisor alone\\0")
         break
 """
 
@@ -57,7 +56,7 @@ def piped(slots: int, orders: int, work: Path) -> dict[str, Any]:
     words = [sys.executable, "-I", "-S", str(script), str(PROTOCOL), benchfleet.__version__]
 
     class Pipes(LocalEngine):
-        def _start(self, spec: SlotSpec) -> tuple[Child, dict[str, Any]]:
+        def _spawn(self, spec: SlotSpec) -> tuple[Child, dict[str, Any]]:
             return Child(spec.slot, words, log=Path(spec.log), key="no supervisor"), {}
 
     inbox, began = EventQueue(), time.perf_counter()

@@ -71,10 +71,10 @@ def opened_engine(
     """What opens slots on all of these machines, for as long as `connected` is open."""
     if not fleet.trial_load:
         return _untried(fleet, inbox.post, connected, lease)
-    from benchfleet.engines.trials import TrialEngine
+    from benchfleet.engines.preload_check import PreloadCheckEngine
 
-    trials = TrialEngine(inbox.post, [cell for cell in cells if loads_model(cell)])
-    trials.inside = _untried(fleet, trials.hear, connected, lease)
+    trials = PreloadCheckEngine(inbox.post, [cell for cell in cells if loads_model(cell)])
+    trials.inside = _untried(fleet, trials.handle, connected, lease)
     return trials
 
 
@@ -91,13 +91,13 @@ def _untried(fleet: Fleet, post: Post, connected: contextlib.ExitStack, lease: f
     )
     if not fleet.hosts:
         return here
+    from benchfleet.engines.composite import CompositeEngine
     from benchfleet.engines.openssh import connections
     from benchfleet.engines.ssh import SshEngine
-    from benchfleet.engines.together import Together
     from benchfleet.machines.shares import examined
     from benchfleet.machines.wheel import interpreter_of
 
     hosts = [replace(host, python=interpreter_of(host)) for host in fleet.hosts]
     ssh = connected.enter_context(connections(fleet.known_hosts))
     there = SshEngine(post, hosts=hosts, ssh=ssh, examine=examined, checks=fleet.checks)
-    return Together(here, there)
+    return CompositeEngine(here, there)

@@ -11,7 +11,7 @@ import torch
 
 from benchfleet.domain.gpu import GpuState
 from benchfleet.machines.nvml import opened
-from benchfleet.slot.fitness import Rules, tried, unfit, unfit_now
+from benchfleet.slot.gpu_checks import Rules, tried, unfit, unfit_now
 
 pytestmark = [
     pytest.mark.gpu,

@@ -77,7 +77,7 @@ def test_a_machine_without_ssh_says_so_of_every_host(
         lost = until(events, HostLost)
         engine.shutdown()
     assert isinstance(lost, HostLost)
-    assert "ssh cannot be started here" in lost.reason
+    assert "there is no ssh on this machine" in lost.reason
 
 
 def test_a_model_that_cannot_even_begin_to_be_sent_is_a_failure(

@@ -25,8 +25,8 @@ from benchfleet.engines.base import (
 )
 from benchfleet.engines.local import LocalEngine
 from benchfleet.engines.openssh import connections
+from benchfleet.engines.preload_check import PreloadCheckEngine
 from benchfleet.engines.ssh import SshEngine
-from benchfleet.engines.trials import TrialEngine
 from benchfleet.machines.shares import examined
 from benchfleet.models.transformers import TransformersAdapter
 from benchfleet.testing.engine_bench import slot_id
@@ -61,8 +61,8 @@ class Tried:
     events: queue.SimpleQueue[EngineEvent] = field(default_factory=queue.SimpleQueue)
 
     def __post_init__(self) -> None:
-        self.engine = TrialEngine(self.events.put, [self.cell])
-        self.engine.inside = LocalEngine(self.engine.hear)
+        self.engine = PreloadCheckEngine(self.events.put, [self.cell])
+        self.engine.inside = LocalEngine(self.engine.handle)
         cpu = (Device(kind="cpu", index=0),)
         log = str(self.folder / "slot.log")
         self.engine.open(SlotSpec(slot=SLOT, devices=cpu, threads=1, log=log))
@@ -112,8 +112,8 @@ def test_a_host_is_sent_the_model_before_it_tries_it(
     cell = tiny(model)
     hosts = [replace(sshd.host("lab1"), cpu_slots=1)]
     with connections(sshd.folder / "known_hosts") as ssh:
-        engine = TrialEngine(events.put, [cell])
-        engine.inside = SshEngine(engine.hear, hosts=hosts, ssh=ssh, examine=examined)
+        engine = PreloadCheckEngine(events.put, [cell])
+        engine.inside = SshEngine(engine.handle, hosts=hosts, ssh=ssh, examine=examined)
         try:
             assert isinstance(events.get(timeout=120), HostReady)
             far = (Device(kind="cpu", index=0, host="lab1"),)

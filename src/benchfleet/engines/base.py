@@ -152,9 +152,9 @@ class Recorded(AttemptEvent):
 
 @dataclass(frozen=True, kw_only=True)
 class Measured(AttemptEvent):
-    """What the slot holds and its GPUs do, the latest last; no sign that the cell goes on."""
+    """What the slot holds and its GPUs do; no sign that the cell goes on."""
 
-    readings: tuple[Reading, ...]
+    reading: Reading
 
 
 @dataclass(frozen=True, kw_only=True)

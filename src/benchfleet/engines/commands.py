@@ -17,7 +17,9 @@ _FACTS = ALONE + "from benchfleet.machines.facts import main; main()"
 _SWEEP = ALONE + "from benchfleet.engines.processes import end_tree; "
 _SWEEP += "[end_tree(None, slot) for slot in sys.argv[1:]]"
 _LAUNCH = ALONE + "from benchfleet.slot.launch import main; main()"
-_RECEIVE = ALONE + "from benchfleet.engines.store import receive; receive(*sys.argv[1:])"
+_RECEIVE = (
+    ALONE + "from benchfleet.engines.provision_receiver import receive; receive(*sys.argv[1:])"
+)
 _LOOK = ALONE + "from pathlib import Path; place = Path(sys.argv[1]); "
 _LOOK += "print('have' if place.exists() else 'none', place.absolute())"
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from benchfleet.errors import ProtocolError
 
-PROTOCOL = 5
+PROTOCOL = 6
 MAX_HEAD = 64 * 2**20  # bytes; a larger head is noise, not a frame
 MAX_ATTACHED = 256 * 2**20  # bytes over all attachments of one frame; files go in pieces
 _PREFIX = struct.Struct(">II")  # length and CRC-32 of the head

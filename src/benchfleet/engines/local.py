@@ -11,21 +11,21 @@ from typing import Any
 
 from benchfleet.domain.resource import GpuChecks
 from benchfleet.engines.base import EngineEvent, Order, SlotSpec
-from benchfleet.engines.channels import ChannelEngine
 from benchfleet.engines.child import Child
+from benchfleet.engines.process_engine import ProcessEngine
 from benchfleet.engines.processes import end_orphans, is_stopped, owner
-from benchfleet.engines.wire import fitness
+from benchfleet.engines.protocol import gpu_checks
 
 _PACKAGE = Path(__file__).parents[1]
 _LAUNCHER = _PACKAGE / "slot" / "launch.py"
 
 
-class LocalEngine(ChannelEngine):
+class LocalEngine(ProcessEngine):
     """Opens slots as child processes; see `benchfleet.engines.base` for the contract.
 
-    A slot here is patient when it hears nothing, because a runner that is suspended for a while
-    means no harm, and one that died is known at once. With `checks` it looks at its GPUs before
-    it starts; `named` says that those were named one by one.
+    `patience` is long: a slot notices at once when its runner dies, and one that is suspended may
+    go on. With `checks` a slot checks its GPUs before it starts; `named` says that those were named
+    one by one.
     """
 
     def __init__(
@@ -43,24 +43,24 @@ class LocalEngine(ChannelEngine):
         end_orphans()
         super().__init__(post, heartbeat=heartbeat, silence=silence, patience=patience)
 
-    def _start(self, spec: SlotSpec) -> tuple[Child, dict[str, Any]]:
-        words, key = [sys.executable, "-S", "-E", str(_LAUNCHER)], secrets.token_hex(8)
-        return Child(spec.slot, words, log=Path(spec.log), key=key), {
+    def _spawn(self, spec: SlotSpec) -> tuple[Child, dict[str, Any]]:
+        command, key = [sys.executable, "-S", "-E", str(_LAUNCHER)], secrets.token_hex(8)
+        return Child(spec.slot, command, log=Path(spec.log), key=key), {
             "log": spec.log,
-            "mark": key,
+            "marker_key": key,
             "python": spec.python,
             "package": str(_PACKAGE),
             "parent": os.getpid(),
             "owner": self._owner,
-            **fitness(spec, self._checks, named=self._named),
+            **gpu_checks(spec, self._checks, named=self._named),
         }
 
-    def _order(self, child: Child, order: Order) -> dict[str, Any]:
+    def _order_fields(self, child: Child, order: Order) -> dict[str, Any]:
         scratch = f"{order.log}.scratch"
         return {"cell": order.cell.to_dict(), "log": order.log, "scratch": scratch}
 
-    def _miss(self, child: Child) -> None:
-        """A supervisor that was stopped itself sees to nothing any more."""
+    def _check_silent(self, child: Child) -> None:
+        """A supervisor that was stopped ends nothing any more."""
         if is_stopped(child.process.pid):
-            child.take_cause("stuck stopped by a signal (SIGSTOP), its supervisor too")
-            child.end_by_force()
+            child.note_cause("stuck stopped by a signal (SIGSTOP), its supervisor too")
+            child.kill()

@@ -35,9 +35,11 @@ def end_tree(pid: int | None, slot: str) -> None:
 
 
 def is_stopped(pid: int) -> bool:
-    """Whether a process was stopped by a signal; False where the system does not show it."""
-    with contextlib.suppress(OSError, IndexError), open(f"/proc/{pid}/stat", "rb") as file:
-        return file.read().rpartition(b")")[2].split()[0] == b"T"
+    """Whether a process was stopped by a signal."""
+    import psutil
+
+    with contextlib.suppress(psutil.Error):
+        return bool(psutil.Process(pid).status() == psutil.STATUS_STOPPED)
     return False
 
 

@@ -23,23 +23,23 @@ from benchfleet.engines.base import (
     SlotSpec,
     Started,
 )
-from benchfleet.engines.cargo import Courier, NotDelivered
-from benchfleet.engines.channels import ChannelEngine
 from benchfleet.engines.child import Child
 from benchfleet.engines.commands import launch
-from benchfleet.engines.ends import ending, lost
-from benchfleet.engines.links import Examine, Link
+from benchfleet.engines.exit_reasons import exit_reason, slot_lost
+from benchfleet.engines.host_connection import Examine, HostConnection
 from benchfleet.engines.openssh import LOST, OpenSsh
-from benchfleet.engines.wire import fitness
+from benchfleet.engines.process_engine import ProcessEngine
+from benchfleet.engines.protocol import gpu_checks
+from benchfleet.engines.provision import FileSync, ProvisionFailed
 
 
-class SshEngine(ChannelEngine):
+class SshEngine(ProcessEngine):
     """Opens slots on hosts; see `benchfleet.engines.base` for the contract.
 
-    Every host has its `python`, with the same benchfleet as here. What a cell needs of this
-    machine's files is brought to its host first (`cargo`). A host whose connection broke is asked
-    again; where it does not answer all its slots are lost, and it is reached for until it comes
-    back. A slot that hears nothing for `patience` seconds ends itself with all that it started.
+    Every host has its `python`, with the same benchfleet as here. The files that a cell needs are
+    sent to its host first (`provision`). A host whose connection broke is asked again. Where it
+    does not answer, all its slots are lost, and the engine tries to connect until it comes back. A
+    slot that hears nothing for `patience` seconds ends itself with all that it started.
     """
 
     def __init__(
@@ -56,64 +56,64 @@ class SshEngine(ChannelEngine):
     ) -> None:
         self._checks = checks
         self._ssh = ssh
-        self._where: dict[SlotId, Host] = {}
+        self._host_of: dict[SlotId, Host] = {}
         self._unseen: dict[str, list[SlotId]] = {host.name: [] for host in hosts}
-        self._couriers = {host.name: Courier(host, ssh) for host in hosts}
-        self._links = {
-            host.name: Link(host, ssh, post, examine, self._abandon, self._forgotten)
+        self._syncs = {host.name: FileSync(host, ssh) for host in hosts}
+        self._connections = {
+            host.name: HostConnection(host, ssh, post, examine, self._abandon, self._take_unseen)
             for host in hosts
         }
-        self._deliveries: set[threading.Thread] = set()
+        self._provisioning: set[threading.Thread] = set()
         super().__init__(post, heartbeat=heartbeat, silence=silence, patience=patience)
-        for link in self._links.values():
-            link.start()
+        for connection in self._connections.values():
+            connection.start()
 
     def hosts(self) -> Sequence[str]:
-        return list(self._links)
+        return list(self._connections)
 
     def run(self, slot: SlotId, order: Order) -> None:
-        """Hand the order over, once what it needs is on the slot's host."""
-        host = self._where.get(slot)
+        """Send the order, once the files that it needs are on the slot's host."""
+        host = self._host_of.get(slot)
         if host is None:
-            return  # its end is being told
+            return  # its end is being posted
         try:
-            cell = self._couriers[host.name].known(order.cell)
-        except NotDelivered as error:
-            self._refuse(slot, order, error)
+            cell = self._syncs[host.name].located(order.cell)
+        except ProvisionFailed as error:
+            self._fail(slot, order, error)
             return
         if cell is not None:
             super().run(slot, replace(order, cell=cell))
             return
         self._post(Started(slot=slot, attempt=order.attempt, stage="provision"))
-        delivery = threading.Thread(
-            target=self._deliver, args=(slot, host, order), name=f"to {host.name}", daemon=True
+        thread = threading.Thread(
+            target=self._provision, args=(slot, host, order), name=f"to {host.name}", daemon=True
         )
-        self._deliveries.add(delivery)
-        delivery.start()
+        self._provisioning.add(thread)
+        thread.start()
 
     def shutdown(self) -> None:
-        for link in self._links.values():
-            link.end()
-        for courier in self._couriers.values():
-            courier.stop()
+        for connection in self._connections.values():
+            connection.end()
+        for sync in self._syncs.values():
+            sync.stop()
         super().shutdown()
-        for link in self._links.values():
-            link.join()
-        for delivery in list(self._deliveries):
-            delivery.join()
+        for connection in self._connections.values():
+            connection.join()
+        for thread in list(self._provisioning):
+            thread.join()
 
-    def _deliver(self, slot: SlotId, host: Host, order: Order) -> None:
+    def _provision(self, slot: SlotId, host: Host, order: Order) -> None:
         try:
-            cell = self._couriers[host.name].deliver(order.cell)
+            cell = self._syncs[host.name].send(order.cell)
             super().run(slot, replace(order, cell=cell))
-        except NotDelivered as error:
-            self._refuse(slot, order, error)
+        except ProvisionFailed as error:
+            self._fail(slot, order, error)
         except Exception as error:  # noqa: BLE001 - nobody else would ever tell of it
-            self._refuse(slot, order, NotDelivered(f"sending what it needs failed: {error!r}"))
+            self._fail(slot, order, ProvisionFailed(f"sending what it needs failed: {error!r}"))
         finally:
-            self._deliveries.discard(threading.current_thread())
+            self._provisioning.discard(threading.current_thread())
 
-    def _refuse(self, slot: SlotId, order: Order, error: NotDelivered) -> None:
+    def _fail(self, slot: SlotId, order: Order, error: ProvisionFailed) -> None:
         failure = Failure(
             stage="provision", kind=error.kind, message=str(error), retryable=error.kind == "error"
         )
@@ -121,74 +121,77 @@ class SshEngine(ChannelEngine):
             if slot in self._slots:
                 self._post(Failed(slot=slot, attempt=order.attempt, failure=failure))
 
-    def _start(self, spec: SlotSpec) -> tuple[Child, dict[str, Any]]:
-        host, key = self._links[spec.host].host, secrets.token_hex(8)
-        words = self._ssh.argv(host, launch(host))
-        child = Child(spec.slot, words, log=Path(spec.log), key=key, far=True)
+    def _spawn(self, spec: SlotSpec) -> tuple[Child, dict[str, Any]]:
+        host, key = self._connections[spec.host].host, secrets.token_hex(8)
+        command = self._ssh.argv(host, launch(host))
+        child = Child(spec.slot, command, log=Path(spec.log), key=key, remote=True)
         child.scratch = f"{host.folder}/scratch/{spec.slot}"
-        self._where[spec.slot] = host
+        self._host_of[spec.slot] = host
         named = host.gpus is not None
         return child, {
-            "mark": key,
+            "marker_key": key,
             "scratch": child.scratch,
             "python": spec.python,
             "tells_room": host.cpu_slots == AUTO,
-            **fitness(spec, self._checks, named=named),
+            **gpu_checks(spec, self._checks, named=named),
         }
 
-    def _order(self, child: Child, order: Order) -> dict[str, Any]:
+    def _order_fields(self, child: Child, order: Order) -> dict[str, Any]:
         child.orders += 1
-        child.attempt, child.printing_to = order.attempt, Path(order.log)
+        child.attempt, child.output_file = order.attempt, Path(order.log)
         scratch = f"{child.scratch}/{child.orders}"
         return {"cell": order.cell.to_dict(), "log": "", "scratch": scratch}
 
-    def _epitaph(self, child: Child, code: int | None) -> SlotLost:
-        """Its supervisor told how it ended, or nobody knows."""
-        if child.ended is not None:
-            code = os.waitstatus_to_exitcode(child.ended)
-            return lost(child, child.complaint or ending(code), code)
-        words = child.last_words()
+    def _exit_event(self, child: Child, code: int | None) -> SlotLost:
+        """Its supervisor said how it ended, or nobody knows."""
+        if child.wait_status is not None:
+            code = os.waitstatus_to_exitcode(child.wait_status)
+            return slot_lost(child, child.reason or exit_reason(code), code)
+        last, reason = child.last_logged(), exit_reason(code)
         if code == LOST or (code is not None and code < 0):
-            why = child.complaint or f"its connection broke ({words or ending(code)})"
-            return lost(child, why, None, host_lost=True)
-        said = f"{words} ({ending(code)})" if words else ending(code)
-        return lost(child, child.complaint or said, code)
+            why = child.reason or f"its connection broke ({last or reason})"
+            return slot_lost(child, why, None, host_lost=True)
+        return slot_lost(child, child.reason or (f"{last} ({reason})" if last else reason), code)
 
-    def _miss(self, child: Child) -> None:
-        """Ask its host, since it may be the connection that is silent; see `_forgotten`."""
-        if child.greeted and not child.missed:
-            child.missed = True
-            self._links[self._where[child.id].name].doubt()
+    def _check_silent(self, child: Child) -> None:
+        """Ask its host, since it may be the connection that is silent; see `_take_unseen`."""
+        if child.greeted and not child.probed:
+            child.probed = True
+            self._connections[self._host_of[child.id].name].check()
 
-    def _buried(self, child: Child) -> None:
-        host = self._where.pop(child.id)
-        if child.ended is None:
+    def _exited(self, child: Child) -> None:
+        host = self._host_of.pop(child.id)
+        if child.wait_status is None:
             self._unseen[host.name].append(child.id)
-            self._links[host.name].doubt()
+            self._connections[host.name].check()
 
     def _abandon(self, host: Host, why: str) -> None:
-        """End what is open on a host that is lost, and wait until all of it is told."""
-        self._couriers[host.name].forget()
+        """End all slots on a host that is lost, and wait until their last events are posted."""
+        self._syncs[host.name].forget()
         with self._lock:
-            for slot, where in list(self._where.items()):
-                if where.name == host.name and (child := self._slots.get(slot)):
-                    child.complaint = child.complaint or f"its host was lost: {why}"
-                    self._end(child)
-                    child.end_by_force()
-        while any(where.name == host.name for where in list(self._where.values())):
+            for child in self._slots_on(host):
+                self._terminate(child, f"its host was lost: {why}")
+                child.kill()
+        while any(where.name == host.name for where in list(self._host_of.values())):
             time.sleep(0.01)
 
-    def _forgotten(self, host: Host) -> list[SlotId]:
-        """The slots whose end nobody saw since it was asked before, and those that are silent
-        though their host answers."""
+    def _take_unseen(self, host: Host) -> list[SlotId]:
+        """The slots whose end nobody saw since the last call, and those that are silent though
+        their host answers, which are ended."""
         with self._lock:
             unseen, self._unseen[host.name] = self._unseen[host.name], []
-            for slot, where in list(self._where.items()):
-                child = self._slots.get(slot)
-                if child and child.missed and where.name == host.name:
-                    child.missed = False
-                    if self._is_missing(child):
-                        child.take_cause("stuck silent, its supervisor too, on a host that answers")
-                        self._end(child)
-                        unseen.append(slot)
+            for child in self._slots_on(host):
+                if child.probed:
+                    child.probed = False
+                    if self._is_unsupervised(child):
+                        child.note_cause("stuck silent, its supervisor too, on a host that answers")
+                        self._terminate(child)
+                        unseen.append(child.id)
         return unseen
+
+    def _slots_on(self, host: Host) -> list[Child]:
+        return [
+            child
+            for slot, child in self._slots.items()
+            if (where := self._host_of.get(slot)) and where.name == host.name
+        ]

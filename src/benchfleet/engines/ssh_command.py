@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 from benchfleet.domain.host import Host
 from benchfleet.engines.openssh import LOST, OpenSsh
 from benchfleet.errors import BenchfleetError
 
-_PATIENCE = 120.0  # seconds
+ANSWER_LIMIT_S = 120.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,7 +27,7 @@ class Answer:
 
     @property
     def last(self) -> str:
-        """The last thing that it complained of, or else said."""
+        """The last line of its errors, or else of its output."""
         lines = [line.strip() for line in f"{self.out}\n{self.err}".splitlines() if line.strip()]
         return lines[-1] if lines else ""
 
@@ -36,43 +38,67 @@ def ask(
     words: Sequence[str],
     *,
     sent: bytes | Path = b"",
-    patience: float = _PATIENCE,
+    patience: float = ANSWER_LIMIT_S,
     alone: bool = False,
+    started: Callable[[subprocess.Popen[bytes]], object] | None = None,
 ) -> Answer:
     """Run `words` on the host with `sent` (or that file) as their input.
 
     One that takes longer than `patience` seconds is given up as LOST, though it may go on there.
     `alone` takes a connection of its own: ssh hides what a jump host says behind a shared one.
-    Raises BenchfleetError where this machine has no ssh.
+    `started` is given the process, and may kill it; Ctrl-C does not reach it then.
+    Raises BenchfleetError where this machine cannot start ssh.
     """
     argv = ssh.argv(host, words)
     if alone:
         argv[1:1] = ["-o", "ControlPath=none", "-o", "ControlPersist=no"]  # the first one holds
     # stderr goes to a file: the shared connection, which the first command leaves behind, may hold
     # on to it, and nobody should wait for that.
-    with tempfile.TemporaryFile() as heard, tempfile.TemporaryFile() as typed:
+    with contextlib.ExitStack() as files:
+        heard = files.enter_context(tempfile.TemporaryFile())
+        source: BinaryIO
         if isinstance(sent, bytes):
-            typed.write(sent)
-            typed.seek(0)
-        source = typed if isinstance(sent, bytes) else open(sent, "rb")  # noqa: SIM115
+            source = files.enter_context(tempfile.TemporaryFile())
+            source.write(sent)
+            source.seek(0)
+        else:
+            source = files.enter_context(open(sent, "rb"))
         try:
-            done = subprocess.run(
+            process = subprocess.Popen(
                 argv,
                 stdin=source,
                 stdout=subprocess.PIPE,
                 stderr=heard,
-                timeout=patience,
-                check=False,
+                start_new_session=started is not None,
             )
-            code, out = done.returncode, done.stdout
-        except subprocess.TimeoutExpired as expired:
-            code, out = LOST, expired.stdout or b""
-            heard.write(f"\nno answer within {patience:g} s\n".encode())
         except FileNotFoundError:
             message = "there is no ssh on this machine; install the OpenSSH client"
             raise BenchfleetError(message) from None
-        finally:
-            source.close()
+        except OSError as error:
+            raise BenchfleetError(f"ssh cannot be started here: {error}") from error
+        if started is not None:
+            started(process)
+        code, out = _finish(process, patience)
+        if code is None:
+            heard.write(f"\nno answer within {patience:g} s\n".encode())
         heard.seek(0)
         err = heard.read()
-    return Answer(code=code, out=out.decode("utf-8", "replace"), err=err.decode("utf-8", "replace"))
+    return Answer(
+        code=LOST if code is None else code,
+        out=out.decode("utf-8", "replace"),
+        err=err.decode("utf-8", "replace"),
+    )
+
+
+def _finish(process: subprocess.Popen[bytes], limit: float) -> tuple[int | None, bytes]:
+    """Its exit code, None where it had to be killed, and its output."""
+    with process:
+        try:
+            out, _ = process.communicate(timeout=limit)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            return None, process.communicate()[0]
+        except BaseException:
+            process.kill()
+            raise
+        return process.returncode, out

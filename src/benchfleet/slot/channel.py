@@ -35,7 +35,6 @@ class Channel:
         self._reads, self._writes = reads, writes
         self._heartbeat, self._silence, self._gone = heartbeat, silence, gone
         self._writing = threading.Lock()
-        self._held = b""  # frames that wait for the next one
         self.orders: queue.SimpleQueue[Frame] = queue.SimpleQueue()
         self.stopping: set[str] = set()  # attempts that were asked to stop
 
@@ -48,19 +47,13 @@ class Channel:
         """Send one frame; from any thread."""
         frame = encode(type, attached, **fields)
         with self._writing:
-            data, self._held = memoryview(self._held + frame), b""
+            data = memoryview(frame)
             while data:
                 try:
                     data = data[os.write(self._writes, data) :]
                 except OSError as error:
                     self._gone(f"cannot write: {error.strerror}")
                     return
-
-    def hold(self, type: str, **fields: Any) -> None:
-        """Send one frame together with the next, which is to follow at once; from any thread."""
-        frame = encode(type, **fields)
-        with self._writing:
-            self._held += frame
 
     def _beat(self) -> None:
         while True:

@@ -47,9 +47,7 @@ class Executor:
         if self._sampler and not rescores:
             self._sampler.begin(attempt)
         try:
-            loaded = self._loaded == cell.model.load_key
-            tell = self._channel.hold if loaded else self._channel.send
-            tell("started", attempt=attempt, stage="load")
+            self._channel.send("started", attempt=attempt, stage="load")
             benchmark = _made(cell.workload)
             stage, needs_model = "load", benchmark.needs_model
             if rescores and not needs_model:

@@ -2,11 +2,11 @@
 
 Run by path with a bare interpreter (``python -S -E launch.py``), so that nothing is imported
 before the environment is set. Its first frame, ``open``, says devices, threads, log, and which
-interpreter becomes the slot. What stays of it supervises: when the slot ends or goes beyond what
-it may (`oversight.py`), or the runner is gone, it ends all that the slot started, and then ends as
-the slot did. What it has to say itself goes to standard error, as marks (`engines/marks.py`); so
-does what is printed where there is no log, as on another machine. Only the standard library and
-what lies beside it.
+interpreter becomes the slot. The launcher stays as its supervisor. When the slot ends or breaks a
+limit (`watchdog.py`), or the runner is gone, it ends all that the slot started, and then exits as
+the slot did. Its own reports go to standard error, as markers (`engines/log_markers.py`); so does
+what is printed where there is no log, as on another machine. Only the standard library and what
+lies beside it.
 """
 
 import contextlib
@@ -21,15 +21,15 @@ import time
 import zlib
 
 if __package__:
-    from benchfleet.slot.oversight import Oversight
+    from benchfleet.slot.watchdog import Watchdog
 else:  # run by path, so that its own folder is where modules are looked for first
-    from oversight import Oversight  # type: ignore[import-not-found, no-redef]
+    from watchdog import Watchdog  # type: ignore[import-not-found, no-redef]
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
-_LONGEST_FIRST = 2**20  # bytes
-_LONGEST_CAUSE = 300  # characters, so that it fits into a mark
-_GRACE = 10.0  # seconds that killed processes are waited for
+MAX_FIRST_FRAME_BYTES = 2**20
+MAX_CAUSE_CHARS = 300  # so that it fits into a marker
+KILL_GRACE_S = 10.0
 _SLOT = """\
 import sys
 sys.path[:] = [part for part in sys.path if part]  # no module of the working folder's
@@ -43,7 +43,7 @@ if folder := sys.argv[3]:  # this package alone: what lies beside it is another 
 from benchfleet.slot.main import main
 main()
 """
-_GOES_FIRST = "500"  # of 1000: where memory runs out, a slot goes before the runner and others do
+OOM_SCORE_ADJ = "500"  # of 1000: the kernel kills a slot before the runner and others
 _THREADS = (
     "OMP_NUM_THREADS",
     "MKL_NUM_THREADS",
@@ -60,57 +60,55 @@ def main() -> None:
     """Read the first frame, set the environment, start the slot and outlive it."""
     order = _first_frame(0)
     reads, writes = os.dup(0), os.dup(1)  # held to the end: the channel closes with this process
-    says = os.dup(2)
+    report = os.dup(2)
     nothing = os.open(os.devnull, os.O_RDONLY)
     log = 2
     if order.get("log"):
         log = os.open(order["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     for source, target in ((nothing, 0), (log, 1), (log, 2)):
         os.dup2(source, target)
-    signals = _hear_signals()
-    hears, tells = os.pipe()  # what the slot has to say to its supervisor
+    signals = _signal_pipe()
+    limits, sets_limits = os.pipe()  # from the slot to its watchdog
     parent, supervisor = order.get("parent"), os.getpid()
-    reaps = _ask_kernel(_PR_SET_CHILD_SUBREAPER, 1)
+    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
     if parent is not None:
-        _ask_kernel(_PR_SET_PDEATHSIG, signal.SIGUSR1)
+        _prctl(_PR_SET_PDEATHSIG, signal.SIGUSR1)
         if os.getppid() != parent:
             raise SystemExit(0)  # it died before the request stood
     slot = os.fork()
     if slot == 0:
-        _become_slot(order, (reads, writes, tells), supervisor)
-    os.close(tells)
-    oversight = Oversight(slot, order["slot"], hears, heartbeat=order["heartbeat"])
-    line = Line(says, order.get("mark", ""))
-    status, left = _end_all(slot, _wait_for_end(slot, reads, signals, parent, oversight, line))
-    cause = oversight.cause_of(status)
+        _become_slot(order, (reads, writes, sets_limits), supervisor)
+    os.close(sets_limits)
+    watchdog = Watchdog(slot, order["slot"], limits, heartbeat=order["heartbeat"])
+    markers = MarkerWriter(report, order.get("marker_key", ""))
+    status = _end_all(slot, _wait_for_end(slot, reads, signals, parent, watchdog, markers))
+    cause = watchdog.exit_cause(status)
     if cause and order.get("log"):
-        _say(f"slot ends ({cause[0]}): {cause[1]}")
+        _log(f"slot ends ({cause[0]}): {cause[1]}")
     if order.get("scratch"):
         import shutil
 
         shutil.rmtree(os.path.expanduser(order["scratch"]), ignore_errors=True)
-    if reaps and not left:
-        line.say("alone")
-    why = " ".join(cause)[:_LONGEST_CAUSE].replace("\0", "")
-    line.say(f"ended {status} {why}")
-    _end_like(status)
+    why = " ".join(cause)[:MAX_CAUSE_CHARS].replace("\0", "")
+    markers.write(f"ended {status} {why}")
+    _exit_like(status)
 
 
-class Line:
-    """What the supervisor says to the engine; nothing where it has no `key` for it."""
+class MarkerWriter:
+    """Reports to the engine; nothing where the engine gave no `key` for it."""
 
     def __init__(self, handle: int, key: str) -> None:
         self._handle, self._key = handle, key
 
-    def say(self, text: str) -> None:
+    def write(self, text: str) -> None:
         if self._key:
             with contextlib.suppress(OSError):
                 os.write(self._handle, f"\0{self._key} {text}\0".encode("ascii", "replace"))
 
-    def say_if_heard(self, text: str) -> None:
-        """The same where there is room, so that it does not wait for one who does not listen."""
+    def write_if_room(self, text: str) -> None:
+        """The same, unless the pipe is full: a supervisor waits for no reader."""
         if text and select.select([], [self._handle], [], 0)[1]:
-            self.say(text)
+            self.write(text)
 
 
 def slot_environment(inherited: dict, order: dict) -> dict:  # type: ignore[type-arg]
@@ -132,21 +130,21 @@ def slot_environment(inherited: dict, order: dict) -> dict:  # type: ignore[type
 def _become_slot(order: dict, channel: "tuple[int, int, int]", supervisor: int) -> None:  # type: ignore[type-arg]
     """Exec the slot, in a session of its own, to be killed with its supervisor."""
     signal.set_wakeup_fd(-1)
-    _ask_kernel(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != supervisor:
         os._exit(0)
     os.setsid()
     with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
-        file.write(_GOES_FIRST)
+        file.write(OOM_SCORE_ADJ)
     for handle in channel:
         os.set_inheritable(handle, True)
     python = order.get("python") or sys.executable
-    told = [",".join(map(str, channel)), json.dumps(order), order.get("package", "")]
+    arguments = [",".join(map(str, channel)), json.dumps(order), order.get("package", "")]
     environment = slot_environment(dict(os.environ), order)
     try:
-        os.execve(python, [python, "-c", _SLOT, *told], environment)  # noqa: S606
+        os.execve(python, [python, "-c", _SLOT, *arguments], environment)  # noqa: S606
     except OSError as error:
-        _say(f"the interpreter {python} cannot be started: {error.strerror}")
+        _log(f"the interpreter {python} cannot be started: {error.strerror}")
         os._exit(1)
 
 
@@ -155,8 +153,8 @@ def _wait_for_end(
     reads: int,
     signals: int,
     parent: "int | None",
-    oversight: Oversight,
-    line: Line,
+    watchdog: Watchdog,
+    markers: MarkerWriter,
 ) -> "int | None":
     """The wait status of the slot; None where it still runs and is to be ended."""
     watch = select.poll()
@@ -164,28 +162,28 @@ def _wait_for_end(
     watch.register(reads, getattr(select, "POLLRDHUP", 0))
     watch.register(signals, select.POLLIN)
     while True:
-        ready = dict(watch.poll(oversight.every * 1000))
-        heard = os.read(signals, 4096) if signals in ready else b""
+        ready = dict(watch.poll(watchdog.every * 1000))
+        received = os.read(signals, 4096) if signals in ready else b""
         pid = -1
         while pid != 0:  # what lost its parent is buried here too
             pid, status = os.waitpid(-1, os.WNOHANG)
             if pid == slot:
                 return status
         if reads in ready or (parent is not None and os.getppid() != parent):
-            _say("slot ends: its runner is gone")
+            _log("slot ends: its runner is gone")
             return None
-        if signal.SIGTERM in heard or oversight.look():
+        if signal.SIGTERM in received or watchdog.check():
             return None
-        line.say_if_heard(oversight.word())
+        markers.write_if_room(watchdog.heartbeat())
 
 
-def _end_all(slot: int, status: "int | None") -> "tuple[int, bool]":
-    """Kill the slot and all that it started; the slot's wait status, and whether any of it is left.
+def _end_all(slot: int, status: "int | None") -> int:
+    """Kill the slot and all that it started; the slot's wait status.
 
     On Linux a process that lost its parent becomes a child of this one, whatever session it went
     into, so that nothing is left when this process has no child any more.
     """
-    until, pause, left = time.monotonic() + _GRACE, 0.001, False
+    until, pause = time.monotonic() + KILL_GRACE_S, 0.001
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(slot, signal.SIGKILL)
     while time.monotonic() < until:
@@ -202,9 +200,8 @@ def _end_all(slot: int, status: "int | None") -> "tuple[int, bool]":
             time.sleep(pause)
             pause = min(0.1, 2 * pause)
     else:
-        left = True
-        _say(f"killed, and still there: {_children()}")
-    return signal.SIGKILL if status is None else status, left
+        _log(f"killed, and still there: {_children()}")
+    return signal.SIGKILL if status is None else status
 
 
 def _children() -> "list[int]":
@@ -219,14 +216,14 @@ def _children() -> "list[int]":
     return found
 
 
-def _say(text: str) -> None:
-    """Add a line to the slot's log; on a disk that is full nothing is said, and all is done."""
+def _log(text: str) -> None:
+    """Add a line to the slot's log, where the disk takes it."""
     with contextlib.suppress(OSError):
         os.write(2, f"{text}\n".encode("utf-8", "backslashreplace"))
 
 
-def _end_like(status: int) -> None:
-    """End this process in the way of the slot, which is all that its runner can see."""
+def _exit_like(status: int) -> None:
+    """End this process as the slot ended, which is all that its runner sees."""
     if os.WIFSIGNALED(status):
         import resource
 
@@ -238,24 +235,24 @@ def _end_like(status: int) -> None:
     os._exit(os.WEXITSTATUS(status))
 
 
-def _hear_signals() -> int:
-    """Have the signals that matter here arrive as bytes of a pipe; its end to read."""
-    hears, told = os.pipe()
-    os.set_blocking(told, False)
-    signal.set_wakeup_fd(told, warn_on_full_buffer=False)
+def _signal_pipe() -> int:
+    """The end of a pipe from which signals are read, one byte each."""
+    reads, writes = os.pipe()
+    os.set_blocking(writes, False)
+    signal.set_wakeup_fd(writes, warn_on_full_buffer=False)
     for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGUSR1):
         signal.signal(number, lambda number, frame: None)
-    return hears
+    return reads
 
 
-def _ask_kernel(request: int, value: int) -> bool:
-    """Whether it is so now."""
-    return sys.platform == "linux" and bool(ctypes.CDLL(None).prctl(request, value) == 0)
+def _prctl(request: int, value: int) -> None:
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(request, value)
 
 
 def _first_frame(handle: int) -> dict:  # type: ignore[type-arg]
     length, crc = struct.unpack(">II", _exactly(handle, 8))
-    if length > _LONGEST_FIRST or zlib.crc32(text := _exactly(handle, length)) != crc:
+    if length > MAX_FIRST_FRAME_BYTES or zlib.crc32(text := _exactly(handle, length)) != crc:
         raise SystemExit("a slot's first frame must be 'open'")
     order = json.loads(text)
     if order.get("type") != "open" or order.get("attached"):

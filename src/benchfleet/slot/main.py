@@ -9,7 +9,7 @@ import os
 import platform
 import signal
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -47,13 +47,11 @@ def _serve() -> None:
         gone=_end,
     )
     channel.start()
-    if opening["gpus"] and "fitness" in opening and not _is_fit(opening, channel):
+    if opening["gpus"] and "gpu_checks" in opening and not _is_fit(opening, channel):
         channel.orders.get()  # to be ended, in whatever way
         return
     channel.send("hello", **_hello(opening["slot"]))
-    executor = Executor(
-        channel, Sampler(partial(_hand_over, channel.send), last=partial(_hand_over, channel.hold))
-    )
+    executor = Executor(channel, Sampler(partial(_send_reading, channel)))
     recorded: list[Frame] = []  # earlier samples, which come in pieces before their order
     while True:
         order = channel.orders.get()
@@ -74,7 +72,7 @@ def _serve() -> None:
 
 def _is_fit(opening: dict[str, Any], channel: Channel) -> bool:
     """Whether its GPUs may be used; where they may not, the runner is told why."""
-    from benchfleet.slot.fitness import rules_of, unfit_now
+    from benchfleet.slot.gpu_checks import rules_of, unfit_now
 
     unfit = unfit_now(rules_of(opening))
     if unfit is not None:
@@ -82,8 +80,8 @@ def _is_fit(opening: dict[str, Any], channel: Channel) -> bool:
     return unfit is None
 
 
-def _hand_over(tell: Callable[..., None], attempt: str, readings: Sequence[Reading]) -> None:
-    tell("readings", attempt=attempt, readings=[one.to_dict() for one in readings])
+def _send_reading(channel: Channel, attempt: str, reading: Reading) -> None:
+    channel.send("reading", attempt=attempt, reading=reading.to_dict())
 
 
 def _with_recorded(order: Frame, recorded: list[Frame]) -> Frame:
@@ -119,7 +117,7 @@ def _output_of(order: Frame, opening: dict[str, Any]) -> Iterator[None]:
         if order.fields["log"]:
             _point_output_at(opening["log"])
         else:
-            os.write(2, f"\0{opening['mark']} end {order.fields['attempt']}\0".encode())
+            os.write(2, f"\0{opening['marker_key']} end {order.fields['attempt']}\0".encode())
 
 
 def _point_output_at(file: str) -> None:

@@ -7,7 +7,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -17,37 +17,29 @@ from benchfleet.domain.telemetry import EVERY, GpuReading, Reading
 from benchfleet.errors import DeviceError, MissingExtra
 from benchfleet.machines.headroom import headroom
 from benchfleet.machines.nvml import Nvml, opened
-from benchfleet.slot import kin
+from benchfleet.slot import procfs
 
-_FRESH = 0.05  # of the time between readings: one taken so long ago begins the next attempt too
-_TICK = 0.01  # seconds in which the kernel's count of CPU time does not change
-_WAITED = 1.0  # seconds that a last reading waits for one that hangs
+HUNG_S = 1.0  # a reading that takes longer is not waited for
 
 
 class Sampler:
     """Takes a reading when an attempt begins, one every second, and one when it ends.
 
-    The first is handed over with the next, so that a short cell costs one frame. The thread that
-    takes them lives as long as the slot; a driver that hangs holds up it alone. The verdict follows
-    what `last` is handed.
+    The thread that takes them lives as long as the slot; a driver that hangs blocks that thread
+    only.
     """
 
     def __init__(
         self,
-        hand: Callable[[str, Sequence[Reading]], None],
+        hand: Callable[[str, Reading], None],
         measure: Callable[[], Reading] | None = None,
         *,
         every: float = EVERY,
-        last: Callable[[str, Sequence[Reading]], None] | None = None,
     ) -> None:
-        self._hand_last = last or hand
         self._hand, self._measure, self._every = hand, measure or Meter().read, every
-        self._taking = threading.Lock()
+        self._lock = threading.Lock()
         self._attempt = ""
-        self._first = Reading(at=0.0)
-        self._held: list[Reading] = []  # not handed over yet
-        self._took = 0.0  # when the last reading was taken
-        self._latest: Reading | None = None  # that one, as it was measured
+        self._first: Reading | None = None  # of the attempt, from which the others count
         self._thread: threading.Thread | None = None
 
     def begin(self, attempt: str) -> None:
@@ -55,18 +47,16 @@ class Sampler:
         if self._thread is None:
             self._thread = threading.Thread(target=self._watch, name="telemetry", daemon=True)
             self._thread.start()
-        with self._turn() as mine:
-            fresh = time.monotonic() - self._took < _FRESH * self._every
-            first = (self._latest if fresh else None) or (self._measured() if mine else None)
-            if mine and first is not None:
-                self._first, self._attempt = first, attempt
-                self._held = [self._since_first(first)]
+        with self._locked() as locked:
+            if locked:
+                self._attempt, self._first = attempt, None
+                self._take(attempt)
 
     def end(self) -> Reading | None:
-        """Take no further readings but this; None where none can be had."""
-        with self._turn() as mine:
+        """Take one more reading and no others; None where none can be had."""
+        with self._locked() as locked:
             attempt, self._attempt = self._attempt, ""
-            return self._take(attempt, self._hand_last) if mine and attempt else None
+            return self._take(attempt) if locked and attempt else None
 
     def again(self) -> Reading:
         """How things are now, handed to nobody."""
@@ -75,48 +65,37 @@ class Sampler:
     def _watch(self) -> None:
         while True:
             time.sleep(self._every)
-            with self._turn() as mine:
-                due = time.monotonic() - self._took >= self._every / 2
-                if mine and due and self._attempt:
-                    self._take(self._attempt, self._hand)
+            with self._locked() as locked:
+                if locked and self._attempt:
+                    self._take(self._attempt)
 
-    def _take(self, attempt: str, hand: Callable[[str, Sequence[Reading]], None]) -> Reading | None:
-        since = time.monotonic() - self._took
-        if self._latest is not None and since < _TICK:
-            measured: Reading | None = replace(self._latest, at=self._latest.at + since)
-        else:
-            measured = self._measured()
+    def _take(self, attempt: str) -> Reading | None:
+        measured = self._measured()
         if measured is None:
             return None
-        reading = self._since_first(measured)
-        readings, self._held = [*self._held, reading], []
-        hand(attempt, readings)
+        self._first = first = self._first or measured
+        known = measured.cpu is not None and first.cpu is not None
+        cpu = max(0.0, measured.cpu - first.cpu) if known else None  # type: ignore[operator]
+        reading = replace(measured, at=round(measured.at - first.at, 3), cpu=cpu)
+        self._hand(attempt, reading)
         return reading
 
     def _measured(self) -> Reading | None:
-        self._took = time.monotonic()
-        self._latest = None
         try:
-            self._latest = self._measure()
-            return self._latest
+            return self._measure()
         except Exception as error:  # noqa: BLE001 - no cell fails since it could not be measured
             print(f"could not be measured: {error!r}", file=sys.stderr)
             return None
 
-    def _since_first(self, reading: Reading) -> Reading:
-        first = self._first
-        known = reading.cpu is not None and first.cpu is not None
-        cpu = max(0.0, reading.cpu - first.cpu) if known else None  # type: ignore[operator]
-        return replace(reading, at=round(reading.at - first.at, 3), cpu=cpu)
-
     @contextlib.contextmanager
-    def _turn(self) -> Any:
-        mine = self._taking.acquire(timeout=_WAITED)
+    def _locked(self) -> Iterator[bool]:
+        """Whether the lock was free soon enough."""
+        locked = self._lock.acquire(timeout=HUNG_S)
         try:
-            yield mine
+            yield locked
         finally:
-            if mine:
-                self._taking.release()
+            if locked:
+                self._lock.release()
 
 
 class Meter:
@@ -135,9 +114,9 @@ class Meter:
         """How things stand now; `at` and `cpu` count from anywhere."""
         at = time.monotonic()
         if os.path.isdir(f"{self._proc}/{self._root}"):
-            pids = kin.family(self._root, self._proc)
-            cpu = kin.cpu_seconds([self._root, *pids], self._proc)
-            ram = sum(kin.held(pids, self._proc).values())
+            pids = procfs.descendants(self._root, self._proc)
+            cpu = procfs.cpu_seconds([self._root, *pids], self._proc)
+            ram = sum(procfs.rss(pids, self._proc).values())
         else:
             pids, cpu, ram = _elsewhere(self._root)
         room = headroom(gpus=False)[CPU] if self._tells_room else None

@@ -124,7 +124,7 @@ class Elsewhere:
     def script(self, slot: SlotId, order: Order) -> Sequence[tuple[float, SlotEvent]]:
         there = [s for s in self.stage.engine.specs.values() if s.host == "lab"]
         self.crowds.append(len(there))
-        read = Measured(slot=slot, attempt=order.attempt, readings=[self.reading(len(there))])
+        read = Measured(slot=slot, attempt=order.attempt, reading=self.reading(len(there)))
         return [*((float(second), read) for second in range(1, 10)), *good(slot, order)]
 
     def reading(self, slots: int) -> Reading:

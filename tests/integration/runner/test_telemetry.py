@@ -47,7 +47,7 @@ def reading(at: float, *, power: float = 200.0) -> Reading:
 def measured(slot: SlotId, order: Order, seconds: int = 10) -> list[tuple[float, SlotEvent]]:
     """Readings every second."""
     return [
-        (at, Measured(slot=slot, attempt=order.attempt, readings=(reading(at),)))
+        (at, Measured(slot=slot, attempt=order.attempt, reading=reading(at)))
         for at in range(seconds + 1)
     ]
 

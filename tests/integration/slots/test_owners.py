@@ -22,7 +22,6 @@ from benchfleet.engines.base import (
 )
 from benchfleet.engines.child import Child
 from benchfleet.engines.local import LocalEngine
-from benchfleet.engines.processes import end_tree
 from benchfleet.testing.engine_bench import slot_id
 
 from .conftest import Opened, gone, hostile, spec, supervisor_of, until
@@ -93,41 +92,11 @@ def test_slots_end_with_their_owner_however_it_ends(tmp_path: Path, number: int)
     assert all(gone(pid) for pid in slots)
 
 
-def test_a_supervisor_that_said_its_last_is_given_a_moment_to_be_gone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    looked_for: list[str] = []
-    monkeypatch.setattr(
-        "benchfleet.engines.child.end_tree", lambda _, slot: looked_for.append(slot)
-    )
+def test_a_supervisor_that_closed_its_streams_may_exit_by_itself(tmp_path: Path) -> None:
     slow = "import os, time; os.closerange(0, 3); time.sleep(0.3)"
     child = Child(slot_id("slow"), [sys.executable, "-c", slow], log=tmp_path / "log", key="")
-    child.alone = True
-    assert child.bury() == 0
-    assert looked_for == []
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="needs a subreaper")
-def test_what_its_supervisor_saw_end_is_not_looked_for_again(
-    tmp_path: Path, impatient: Opened, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    looked_for = []
-    monkeypatch.setattr(
-        "benchfleet.engines.child.end_tree",
-        lambda pid, slot: (looked_for.append(slot), end_tree(pid, slot)),
-    )
-    engine, events = impatient
-    closed = [f"closed-{number}" for number in range(5)]
-    for name in (*closed, "without a supervisor"):
-        engine.open(spec(tmp_path, slot=name))
-        ready = until(events, SlotReady)
-        if name in closed:
-            engine.close(slot_id(name))
-        else:
-            supervisor_of(ready).kill()
-        until(events, SlotLost)
-    assert slot_id("without a supervisor") in looked_for
-    assert len(looked_for) <= len(closed)  # a supervisor that is slow to end is helped
+    child.open_streams.clear()
+    assert child.release() == 0
 
 
 def test_samples_sent_before_a_kill_are_not_lost(tmp_path: Path, impatient: Opened) -> None:

@@ -5,9 +5,7 @@ from __future__ import annotations
 import os
 import queue
 
-import pytest
-
-from benchfleet.engines.frames import Decoder, encode
+from benchfleet.engines.frames import encode
 from benchfleet.slot.channel import Channel
 
 
@@ -24,21 +22,6 @@ def gone_after(data: bytes) -> str:
     finally:
         for handle in (reads, tells, hears, writes):
             os.close(handle)
-
-
-def test_what_is_held_goes_with_the_next_frame() -> None:
-    reads, tells = os.pipe()
-    hears, writes = os.pipe()
-    os.set_blocking(hears, False)
-    channel = Channel(reads, writes, heartbeat=3600, silence=3600, gone=pytest.fail)
-    channel.hold("started", attempt="f/1-1", stage="load")
-    with pytest.raises(BlockingIOError):
-        os.read(hears, 4096)
-    channel.send("started", attempt="f/1-1", stage="benchmark")
-    frames = list(Decoder().feed(os.read(hears, 4096)))
-    assert [frame.fields["stage"] for frame in frames] == ["load", "benchmark"]
-    for handle in (reads, tells, hears, writes):
-        os.close(handle)
 
 
 def test_noise_on_the_channel_is_the_end() -> None:

@@ -8,7 +8,6 @@ import queue
 import subprocess
 import sys
 import threading
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -112,37 +111,15 @@ def test_a_slot_without_gpus_asks_no_driver(monkeypatch: pytest.MonkeyPatch) -> 
     assert Meter(os.getpid()).read().gpus == ()
 
 
-def test_what_ends_before_the_kernel_counts_on_is_measured_once(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("benchfleet.slot.telemetry._TICK", 1e6)
-    handed: queue.SimpleQueue[tuple[str, Sequence[Reading]]] = queue.SimpleQueue()
-    times = iter([Reading(at=100.0, cpu=7.0)])
-    sampler = Sampler(
-        lambda *_: pytest.fail("it is the last"),
-        times.__next__,
-        every=1e6,
-        last=lambda *given: handed.put(given),
-    )
-    sampler.begin("f/1-1")
-    last = sampler.end()
-    assert last is not None
-    assert last.cpu == 0.0
-    _, (first, second) = handed.get_nowait()
-    assert (first.at, second) == (0.0, last)
-
-
-def test_readings_count_from_the_first_and_all_are_handed_over_before_the_end(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("benchfleet.slot.telemetry._TICK", 0.0)
-    handed: queue.SimpleQueue[tuple[str, Sequence[Reading]]] = queue.SimpleQueue()
+def test_readings_count_from_the_first_and_one_is_taken_at_the_end() -> None:
+    handed: queue.SimpleQueue[tuple[str, Reading]] = queue.SimpleQueue()
     times = iter([Reading(at=100.0, cpu=7.0), Reading(at=107.0, cpu=8.0)])
     sampler = Sampler(lambda *given: handed.put(given), times.__next__, every=1e6)
     sampler.begin("f/1-1")
     last = sampler.end()
     assert last == Reading(at=7.0, cpu=1.0)
-    assert handed.get_nowait() == ("f/1-1", [Reading(at=0.0, cpu=0.0), last])
+    assert handed.get_nowait() == ("f/1-1", Reading(at=0.0, cpu=0.0))
+    assert handed.get_nowait() == ("f/1-1", last)
     assert handed.empty()
 
 
@@ -168,8 +145,7 @@ def test_a_meter_that_fails_fails_no_cell(capsys: pytest.CaptureFixture[str]) ->
 
 
 def test_a_driver_that_hangs_holds_up_no_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("benchfleet.slot.telemetry._TICK", 0.0)
-    monkeypatch.setattr("benchfleet.slot.telemetry._WAITED", 0.01)
+    monkeypatch.setattr("benchfleet.slot.telemetry.HUNG_S", 0.01)
     hangs, freed = threading.Event(), threading.Event()
     answers = iter([Reading(at=0.0)])
 

@@ -101,11 +101,9 @@ class Cells:
         if isinstance(event, (Recorded, FileSent)):
             self._keep(slot, attempt, event)
         elif isinstance(event, Measured):
-            beside = self._sharing.beside(slot)
-            for reading in event.readings:
-                attempt.telemetry.add(reading, beside=beside)
-                attempt.folder.measure(reading)
-                slot.shown.reading = reading
+            attempt.telemetry.add(event.reading, beside=self._sharing.beside(slot))
+            attempt.folder.measure(event.reading)
+            slot.shown.reading = event.reading
         elif isinstance(event, Warned):
             attempt.telemetry.warnings.append(event.message)
             message = f"slot {slot.id} ({slot.shown.devices}): {event.message}"

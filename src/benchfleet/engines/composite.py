@@ -1,4 +1,4 @@
-"""This machine's slots and those of other machines, as one engine."""
+"""One engine for the slots of this machine and of others."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from collections.abc import Sequence
 from benchfleet.engines.base import Engine, Order, SlotId, SlotSpec
 
 
-class Together:
-    """Hands each slot to the engine of its machine; see `benchfleet.engines.base`."""
+class CompositeEngine:
+    """Passes each call to the engine of the slot's machine; see `benchfleet.engines.base`."""
 
-    def __init__(self, here: Engine, there: Engine) -> None:
-        self._here, self._there = here, there
+    def __init__(self, local: Engine, remote: Engine) -> None:
+        self._local, self._remote = local, remote
         self._engines: dict[SlotId, Engine] = {}
 
     def open(self, spec: SlotSpec) -> None:
-        self._engines[spec.slot] = self._there if spec.host else self._here
+        self._engines[spec.slot] = self._remote if spec.host else self._local
         self._engines[spec.slot].open(spec)
 
     def run(self, slot: SlotId, order: Order) -> None:
@@ -31,11 +31,11 @@ class Together:
         self._engines[slot].kill(slot)
 
     def shutdown(self) -> None:
-        self._there.shutdown()
-        self._here.shutdown()
+        self._remote.shutdown()
+        self._local.shutdown()
 
     def slots(self) -> Sequence[SlotId]:
-        return [*self._here.slots(), *self._there.slots()]
+        return [*self._local.slots(), *self._remote.slots()]
 
     def hosts(self) -> Sequence[str]:
-        return [*self._here.hosts(), *self._there.hosts()]
+        return [*self._local.hosts(), *self._remote.hosts()]

@@ -1,4 +1,4 @@
-"""A courier to the test's own sshd, and models for it to bring."""
+"""A file_sync to the test's own sshd, and models for it to bring."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from benchfleet.domain.cell import Cell
-from benchfleet.engines import cargo
-from benchfleet.engines.cargo import Courier, Parcel
+from benchfleet.engines import provision
 from benchfleet.engines.openssh import OpenSsh, connections
+from benchfleet.engines.provision import Bundle, FileSync
 from benchfleet.testing.samples import sample_cell
 from sshd import Sshd
 
-Wanted = Callable[..., Courier]
+MakeSync = Callable[..., FileSync]
 
 
 @pytest.fixture
@@ -26,18 +26,18 @@ def ssh(tmp_path: Path) -> Iterator[OpenSsh]:
 
 
 @pytest.fixture
-def courier(sshd: Sshd, ssh: OpenSsh, tmp_path: Path) -> Wanted:
-    """Makes couriers to one host that keeps its things in a folder of this test."""
+def file_sync(sshd: Sshd, ssh: OpenSsh, tmp_path: Path) -> MakeSync:
+    """Makes file syncs to one host that keeps its things in a folder of this test."""
 
-    def made(**changes: object) -> Courier:
-        return Courier(sshd.host(**{"folder": str(tmp_path / "far"), **changes}), ssh)
+    def made(**changes: object) -> FileSync:
+        return FileSync(sshd.host(**{"folder": str(tmp_path / "far"), **changes}), ssh)
 
     return made
 
 
 @pytest.fixture
 def model(tmp_path: Path) -> Path:
-    """A model's folder as the hub's cache has it: links to files that lie elsewhere."""
+    """A model's folder as the hub's cache has it: links to files that lie mapped_path."""
     blobs, folder = tmp_path / "blobs", tmp_path / "models--org--tiny" / "snapshots" / "abc"
     blobs.mkdir()
     (folder / "nested ü").mkdir(parents=True)
@@ -81,7 +81,7 @@ def without_rsync(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def packed(folder: Path) -> bytes:
-    """What a courier sends of a folder where there is no rsync."""
+    """What a file_sync sends of a folder where there is no rsync."""
     stream = io.BytesIO()
-    cargo._pack(Parcel(name="m", folder=folder), stream)
+    provision._pack(Bundle(name="m", folder=folder), stream)
     return b"tar\n" + stream.getvalue()

@@ -14,13 +14,19 @@ from pathlib import Path
 import pytest
 
 from benchfleet.benchmarks.command import Command
-from benchfleet.engines import cargo
-from benchfleet.engines.cargo import Courier, NotDelivered, Parcel, files_parcel, model_parcel
+from benchfleet.engines import provision
 from benchfleet.engines.openssh import OpenSsh
+from benchfleet.engines.provision import (
+    Bundle,
+    FileSync,
+    ProvisionFailed,
+    files_bundle,
+    model_bundle,
+)
 from benchfleet.testing.samples import sample_cell
 from sshd import Sshd
 
-from .conftest import Wanted, cell_of, contents, followed, without_rsync
+from .conftest import MakeSync, cell_of, contents, followed, without_rsync
 
 
 def python_without_rsync(folder: Path, python: str) -> str:
@@ -33,7 +39,7 @@ def python_without_rsync(folder: Path, python: str) -> str:
 
 @pytest.mark.parametrize("lacking", ["", "here", "there"])
 def test_a_model_arrives_as_files_and_is_sent_once(
-    courier: Wanted,
+    file_sync: MakeSync,
     sshd: Sshd,
     model: Path,
     tmp_path: Path,
@@ -46,43 +52,43 @@ def test_a_model_arrives_as_files_and_is_sent_once(
     if lacking == "there":
         changes["python"] = python_without_rsync(tmp_path, sshd.host().python)
     packed = counted(monkeypatch)
-    sender = courier(**changes)
-    assert sender.known(cell_of(model)) is None
-    there = Path(sender.deliver(cell_of(model)).model.source)
+    sender = file_sync(**changes)
+    assert sender.located(cell_of(model)) is None
+    there = Path(sender.send(cell_of(model)).model.source)
     assert there.parent == tmp_path / "far" / "models"
     assert contents(there) == followed(model)
     assert len(packed) == (1 if lacking else 0)
 
     before = there.stat()
-    assert sender.known(cell_of(model)) == sender.deliver(cell_of(model))
-    other = courier(**changes)  # that of another run
-    assert Path(other.deliver(cell_of(model)).model.source) == there
+    assert sender.located(cell_of(model)) == sender.send(cell_of(model))
+    other = file_sync(**changes)  # that of another run
+    assert Path(other.send(cell_of(model)).model.source) == there
     assert there.stat() == before
     assert len(packed) == (1 if lacking else 0)
     assert {path.name for path in there.parent.iterdir()} == {there.name, f"{there.name}.lock"}
 
 
-def counted(monkeypatch: pytest.MonkeyPatch) -> list[Parcel]:
+def counted(monkeypatch: pytest.MonkeyPatch) -> list[Bundle]:
     """The parcels that are packed from now on."""
-    packed, pack = [], cargo._pack
+    packed, pack = [], provision._pack
 
-    def counting(parcel: Parcel, stream: io.BufferedIOBase) -> None:
-        packed.append(parcel)
+    def counting(bundle: Bundle, stream: io.BufferedIOBase) -> None:
+        packed.append(bundle)
         time.sleep(0.3)  # so that who else wants it asks meanwhile
-        pack(parcel, stream)  # type: ignore[arg-type]
+        pack(bundle, stream)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(cargo, "_pack", counting)
+    monkeypatch.setattr(provision, "_pack", counting)
     return packed
 
 
 def test_two_who_want_the_same_at_once_have_it_sent_once(
-    courier: Wanted, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    file_sync: MakeSync, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     without_rsync(tmp_path / "bin", monkeypatch)
     packed = counted(monkeypatch)
-    one, other = courier(), courier()
+    one, other = file_sync(), file_sync()
     with ThreadPoolExecutor(4) as threads:
-        wanted = [threads.submit(each.deliver, cell_of(model)) for each in (one, other, one, other)]
+        wanted = [threads.submit(each.send, cell_of(model)) for each in (one, other, one, other)]
         places = {each.result(60).model.source for each in wanted}
     assert len(places) == 1
     assert contents(Path(places.pop())) == followed(model)
@@ -91,14 +97,18 @@ def test_two_who_want_the_same_at_once_have_it_sent_once(
 
 @pytest.mark.parametrize("with_rsync", [True, False])
 def test_a_delivery_that_is_stopped_ends_and_the_next_one_completes(
-    courier: Wanted, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, with_rsync: bool
+    file_sync: MakeSync,
+    model: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    with_rsync: bool,
 ) -> None:
     (model / "large.bin").write_bytes(os.urandom(2**20) * 200)
     if not with_rsync:
         without_rsync(tmp_path / "bin", monkeypatch)
-    stopped, store = courier(), tmp_path / "far" / "models"
+    stopped, store = file_sync(), tmp_path / "far" / "models"
     with ThreadPoolExecutor(1) as threads:
-        running = threads.submit(stopped.deliver, cell_of(model))
+        running = threads.submit(stopped.send, cell_of(model))
         until(
             lambda: (
                 any(file.stat().st_size for file in store.glob("*.part/*large*"))
@@ -106,10 +116,10 @@ def test_a_delivery_that_is_stopped_ends_and_the_next_one_completes(
             )
         )
         stopped.stop()
-        with pytest.raises(NotDelivered, match="abc"):
+        with pytest.raises(ProvisionFailed, match="abc"):
             running.result(30)
     assert [path.name for path in store.iterdir() if path.suffix not in {".part", ".lock"}] == []
-    there = Path(courier().deliver(cell_of(model)).model.source)
+    there = Path(file_sync().send(cell_of(model)).model.source)
     assert contents(there) == followed(model)
 
 
@@ -121,67 +131,69 @@ def until(condition: Callable[[], bool]) -> None:
 
 
 def test_what_a_broken_delivery_left_is_made_right(
-    courier: Wanted, model: Path, tmp_path: Path
+    file_sync: MakeSync, model: Path, tmp_path: Path
 ) -> None:
-    parcel = model_parcel(cell_of(model))
-    assert parcel is not None
-    part = tmp_path / "far" / f"{parcel.name}.part"
+    bundle = model_bundle(cell_of(model))
+    assert bundle is not None
+    part = tmp_path / "far" / f"{bundle.name}.part"
     (part / "nested ü").mkdir(parents=True)
     (part / "config.json").write_bytes(b"half")
     (part / "nested ü" / "left over").touch()
-    there = Path(courier().deliver(cell_of(model)).model.source)
+    there = Path(file_sync().send(cell_of(model)).model.source)
     assert contents(there) == followed(model)
 
 
 def test_a_model_that_the_host_has_by_itself_is_used_where_it_lies(
-    courier: Wanted, model: Path, tmp_path: Path, sshd: Sshd
+    file_sync: MakeSync, model: Path, tmp_path: Path, sshd: Sshd
 ) -> None:
     own = tmp_path / "own models" / "snapshots"
     shutil.copytree(model, own / "abc")
     paths = {str(model.parents[1]): str(own.parent)}
-    delivered = courier(paths=paths).deliver(cell_of(model))
+    delivered = file_sync(paths=paths).send(cell_of(model))
     assert delivered.model.source == str(own / "abc")
     assert not list((tmp_path / "far").rglob("abc"))
     at_home = {str(model): "~/" + os.path.relpath(own / "abc", sshd.folder / "home")}
-    found = Path(courier(paths=at_home).deliver(cell_of(model)).model.source)
+    found = Path(file_sync(paths=at_home).send(cell_of(model)).model.source)
     assert found.is_absolute()
     assert found.samefile(own / "abc")
     shutil.rmtree(own / "abc")
-    with pytest.raises(NotDelivered, match=r"lab1 has no .*own models.*inventory's paths"):
-        courier(paths=paths).deliver(cell_of(model))
-    with pytest.raises(NotDelivered, match=r"lab1 does not tell: .*refused"):
-        courier(paths=paths, port=1).deliver(cell_of(model))
+    with pytest.raises(ProvisionFailed, match=r"lab1 has no .*own models.*inventory's paths"):
+        file_sync(paths=paths).send(cell_of(model))
+    with pytest.raises(ProvisionFailed, match=r"lab1 does not tell: .*refused"):
+        file_sync(paths=paths, port=1).send(cell_of(model))
 
 
-def test_a_host_that_was_away_is_asked_again(courier: Wanted, model: Path, tmp_path: Path) -> None:
-    sender = courier()
-    there = Path(sender.deliver(cell_of(model)).model.source)
+def test_a_host_that_was_away_is_asked_again(
+    file_sync: MakeSync, model: Path, tmp_path: Path
+) -> None:
+    sender = file_sync()
+    there = Path(sender.send(cell_of(model)).model.source)
     shutil.rmtree(there)
     sender.forget()
-    assert contents(Path(sender.deliver(cell_of(model)).model.source)) == followed(model)
+    assert contents(Path(sender.send(cell_of(model)).model.source)) == followed(model)
 
 
 def test_a_store_that_takes_nothing_is_told_of(
-    courier: Wanted, model: Path, tmp_path: Path
+    file_sync: MakeSync, model: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "far").write_text("a file where the folder should be")
-    with pytest.raises(NotDelivered, match=r"abc could not be sent to lab1: .*far"):
-        courier().deliver(cell_of(model))
+    with pytest.raises(ProvisionFailed, match=r"abc could not be sent to lab1: .*far"):
+        file_sync().send(cell_of(model))
 
 
 def test_a_link_that_leads_nowhere_is_named(
-    courier: Wanted, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    file_sync: MakeSync, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (model / "gone.bin").symlink_to("/no/such/blob")
-    with pytest.raises(NotDelivered, match=r"gone\.bin"):
-        courier().deliver(cell_of(model))
+    with pytest.raises(ProvisionFailed, match=r"gone\.bin"):
+        file_sync().send(cell_of(model))
     without_rsync(tmp_path / "bin", monkeypatch)
-    with pytest.raises(NotDelivered, match=r"/no/such/blob|gone\.bin"):
-        courier(folder=str(tmp_path / "far2")).deliver(cell_of(model))
+    with pytest.raises(ProvisionFailed, match=r"/no/such/blob|gone\.bin"):
+        file_sync(folder=str(tmp_path / "far2")).send(cell_of(model))
 
 
 def test_the_files_of_a_benchmark_arrive_under_their_whole_path(
-    courier: Wanted, tmp_path: Path
+    file_sync: MakeSync, tmp_path: Path
 ) -> None:
     folder = tmp_path / "study"
     (folder / "data").mkdir(parents=True)
@@ -197,8 +209,8 @@ def test_the_files_of_a_benchmark_arrive_under_their_whole_path(
     digest = Command({**params, **outside}).data_digest(None)
     plain = sample_cell(benchmark="command", outside=outside)
     cell = replace(plain, workload=replace(plain.workload, params=params, data_digest=digest))
-    assert files_parcel(cell) is not None
-    delivered = courier().deliver(cell)
+    assert files_bundle(cell) is not None
+    delivered = file_sync().send(cell)
     place = Path(str(delivered.workload.outside["folder"]))
     assert place.is_relative_to(tmp_path / "far" / "files")
     assert str(place).endswith(str(folder))
@@ -212,6 +224,6 @@ def test_a_connection_that_cannot_be_had_is_not_the_cells_fault(
     own_sshd: Sshd, ssh: OpenSsh, model: Path
 ) -> None:
     own_sshd.kill()
-    with pytest.raises(NotDelivered, match="could not be sent") as broken:
-        Courier(own_sshd.host(), ssh).deliver(cell_of(model))
+    with pytest.raises(ProvisionFailed, match="could not be sent") as broken:
+        FileSync(own_sshd.host(), ssh).send(cell_of(model))
     assert broken.value.kind == "host_lost"

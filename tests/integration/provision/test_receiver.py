@@ -13,12 +13,16 @@ from pathlib import Path
 
 import pytest
 
-from benchfleet.engines.store import END, receive
+from benchfleet.engines.provision_receiver import END, receive
 
 from .conftest import contents, followed, packed
 
-RECEIVING = [sys.executable, "-c", "import sys; from benchfleet.engines.store import END, receive; "
-             "receive(*sys.argv[1:])"]  # fmt: skip
+PROGRAM = """
+import sys
+from benchfleet.engines.provision_receiver import receive
+receive(*sys.argv[1:])
+"""
+RECEIVING = [sys.executable, "-c", PROGRAM]
 
 
 def sent_to(
@@ -129,8 +133,8 @@ def test_who_waits_for_a_thing_goes_on_when_its_sender_dies(
 
 def test_a_sender_that_falls_silent_is_given_up_and_holds_up_no_other(tmp_path: Path) -> None:
     code = (
-        "import sys; from benchfleet.engines import store; store.SILENCE = 0.5; "
-        "store.receive(*sys.argv[1:])"
+        "import sys; from benchfleet.engines import provision_receiver as receiver; "
+        "receiver.SILENCE_S = 0.5; receiver.receive(*sys.argv[1:])"
     )
     words = [sys.executable, "-c", code, str(tmp_path), "models/m"]
     pipe = subprocess.PIPE

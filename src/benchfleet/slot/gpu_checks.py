@@ -56,7 +56,7 @@ class Unfit:
 def rules_of(opening: Mapping[str, Any]) -> Rules:
     """What a slot's opening frame asks of its GPUs."""
     gpus = tuple(int(part) for part in opening["gpus"].split(","))
-    return Rules(gpus=gpus, run=opening["slot"].rpartition("-")[0], **opening["fitness"])
+    return Rules(gpus=gpus, run=opening["slot"].rpartition("-")[0], **opening["gpu_checks"])
 
 
 def unfit_now(rules: Rules, trial: Callable[[], str] | None = None) -> Unfit | None:

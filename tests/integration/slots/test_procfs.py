@@ -11,8 +11,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from benchfleet.slot import kin
-from benchfleet.slot.oversight import Oversight
+from benchfleet.slot import procfs
+from benchfleet.slot.watchdog import Watchdog
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 GB_IN_KB = 1_000_000_000 // 1024 + 1
@@ -71,28 +71,28 @@ def test_a_family_is_all_descendants(proc: Proc) -> None:
     proc.process(2, children=(4,))
     proc.process(3)
     proc.process(4)
-    assert kin.family(1, str(proc.folder)) == [2, 3, 4]
+    assert procfs.descendants(1, str(proc.folder)) == [2, 3, 4]
 
 
 def test_a_tree_over_its_limit_is_told_with_its_numbers(proc: Proc) -> None:
     proc.process(2, anonymous=3)
     proc.process(3, anonymous=14)
-    assert kin.over(20 * 10**9, [2, 3], str(proc.folder)) == ""
-    told = kin.over(16 * 10**9, [2, 3], str(proc.folder))
+    assert procfs.over_limit(20 * 10**9, [2, 3], str(proc.folder)) == ""
+    told = procfs.over_limit(16 * 10**9, [2, 3], str(proc.folder))
     assert "its 2 processes hold 17.0 GB of RAM, over its limit of 16.0 GB" in told
     assert "most of it python3 (3) with 14.0 GB" in told
 
 
 def test_files_that_were_mapped_do_not_count(proc: Proc) -> None:
     proc.process(2, anonymous=1, files=60)
-    assert kin.over(16 * 10**9, [2], str(proc.folder)) == ""
+    assert procfs.over_limit(16 * 10**9, [2], str(proc.folder)) == ""
 
 
 def test_what_processes_share_counts_once(proc: Proc) -> None:
     for pid in (2, 3, 4):
         proc.process(pid, anonymous=10, apart=4)
-    assert kin.over(16 * 10**9, [2, 3, 4], str(proc.folder)) == ""
-    assert "hold 12.0 GB" in kin.over(11 * 10**9, [2, 3, 4], str(proc.folder))
+    assert procfs.over_limit(16 * 10**9, [2, 3, 4], str(proc.folder)) == ""
+    assert "hold 12.0 GB" in procfs.over_limit(11 * 10**9, [2, 3, 4], str(proc.folder))
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,7 @@ def test_a_machine_is_short_of_ram_where_swap_is_used_up_too(
     proc: Proc, available: int, swap: int, swap_free: int, short: bool
 ) -> None:
     proc.memory(available=available, swap=swap, swap_free=swap_free)
-    assert kin.is_short(str(proc.folder)) is short
+    assert procfs.is_short_of_ram(str(proc.folder)) is short
 
 
 def test_only_the_largest_slot_goes_and_only_where_that_helps(proc: Proc) -> None:
@@ -111,30 +111,30 @@ def test_only_the_largest_slot_goes_and_only_where_that_helps(proc: Proc) -> Non
     proc.process(3, anonymous=15, slot="run-1")
     proc.process(4, anonymous=30, slot="run-2")
     folder = str(proc.folder)
-    assert "largest slot with 35.0 GB" in kin.is_the_one_to_go("run-1", folder)
-    assert kin.is_the_one_to_go("run-2", folder) == ""
+    assert "largest slot with 35.0 GB" in procfs.oom_victim("run-1", folder)
+    assert procfs.oom_victim("run-2", folder) == ""
 
 
 def test_small_slots_do_not_pay_for_what_others_took(proc: Proc) -> None:
     proc.process(2, anonymous=2, slot="run-1")
-    assert kin.is_the_one_to_go("run-1", str(proc.folder)) == ""
+    assert procfs.oom_victim("run-1", str(proc.folder)) == ""
 
 
-def oversight(proc: Proc, hears: int) -> Oversight:
-    return Oversight(2, "run-1", hears, heartbeat=1e-9, proc=str(proc.folder))
+def watchdog(proc: Proc, hears: int) -> Watchdog:
+    return Watchdog(2, "run-1", hears, heartbeat=1e-9, proc=str(proc.folder))
 
 
 def test_the_guard_waits_for_a_shortage_that_lasts(proc: Proc) -> None:
     hears, tells = os.pipe()
     proc.process(2, anonymous=60, slot="run-1")
-    watch = oversight(proc, hears)
+    watch = watchdog(proc, hears)
     proc.memory(available=1)
-    assert not watch.look()
+    assert not watch.check()
     proc.memory(available=50)
-    assert not watch.look()
+    assert not watch.check()
     proc.memory(available=1)
-    assert [watch.look() for _ in range(3)] == [False, False, True]
-    kind, message = watch.cause_of(signal.SIGKILL)
+    assert [watch.check() for _ in range(3)] == [False, False, True]
+    kind, message = watch.exit_cause(signal.SIGKILL)
     assert (kind, "machine ran out of RAM" in message) == ("oom", True)
     os.close(hears)
     os.close(tells)
@@ -155,10 +155,10 @@ def test_a_kill_by_the_kernel_for_memory_is_known_by_its_count(
     hears, tells = os.pipe()
     proc.kills(before)
     proc.process(2)
-    watch = oversight(proc, hears)
-    watch.look()
+    watch = watchdog(proc, hears)
+    watch.check()
     proc.kills(after)
-    assert "".join(watch.cause_of(status)[:1]) == kind
+    assert "".join(watch.exit_cause(status)[:1]) == kind
     os.close(hears)
     os.close(tells)
 
@@ -167,12 +167,12 @@ def test_what_a_slot_says_in_pieces_or_in_riddles_harms_nothing(proc: Proc) -> N
     hears, tells = os.pipe()
     proc.process(os.getpid(), children=(2,))
     proc.process(2, anonymous=9)
-    watch = oversight(proc, hears)
+    watch = watchdog(proc, hears)
     os.write(tells, b"ram many\nwhat is this\nram 8")
-    assert not watch.look()
+    assert not watch.check()
     os.write(tells, b"000000000\n")
-    assert watch.look()
-    assert watch.cause_of(0)[0] == "oom"
+    assert watch.check()
+    assert watch.exit_cause(0)[0] == "oom"
     os.close(hears)
     os.close(tells)
 
@@ -182,14 +182,14 @@ def test_real_processes_are_read_alike() -> None:
     with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE) as child:
         assert child.stdout is not None
         child.stdout.readline()
-        assert child.pid in kin.family(os.getpid())
-        assert 64e6 < kin.held_apart([child.pid])[child.pid] < 200e6
-        assert 64e6 < kin.held([child.pid])[child.pid] < 200e6
-        assert not kin.stands_still(child.pid)
+        assert child.pid in procfs.descendants(os.getpid())
+        assert 64e6 < procfs.pss([child.pid])[child.pid] < 200e6
+        assert 64e6 < procfs.rss([child.pid])[child.pid] < 200e6
+        assert not procfs.is_stopped(child.pid)
         child.send_signal(signal.SIGSTOP)
         while psutil.Process(child.pid).status() != psutil.STATUS_STOPPED:
             continue
-        assert kin.stands_still(child.pid)
+        assert procfs.is_stopped(child.pid)
         child.kill()
-    assert kin.kernel_kills() >= 0
-    assert kin.held([child.pid]) == {child.pid: 0}
+    assert procfs.oom_kills() >= 0
+    assert procfs.rss([child.pid]) == {child.pid: 0}

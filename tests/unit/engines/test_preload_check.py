@@ -22,7 +22,7 @@ from benchfleet.engines.base import (
     SlotSpec,
     Started,
 )
-from benchfleet.engines.trials import TrialEngine
+from benchfleet.engines.preload_check import PreloadCheckEngine
 from benchfleet.testing.samples import sample_cell
 
 SLOT = SlotId("run-1")
@@ -33,14 +33,14 @@ GPU = Device(kind="gpu", index=0, memory=8 * 10**9)
 class Inside:
     """Slots that start at once, and wait for what the test says of their orders."""
 
-    def __init__(self, engine: TrialEngine) -> None:
+    def __init__(self, engine: PreloadCheckEngine) -> None:
         self.engine = engine
         self.orders: list[Order] = []
         self.closed: list[str] = []
         self.killed = threading.Event()
 
     def open(self, spec: SlotSpec) -> None:
-        self.engine.hear(SlotReady(slot=spec.slot, hello={"pid": 1}))
+        self.engine.handle(SlotReady(slot=spec.slot, hello={"pid": 1}))
 
     def run(self, slot: SlotId, order: Order) -> None:
         self.orders.append(order)
@@ -51,7 +51,7 @@ class Inside:
         self.closed.append(slot)
 
     def kill(self, slot: SlotId) -> None:
-        self.engine.hear(SlotLost(slot=slot, reason="killed", expected=True))
+        self.engine.handle(SlotLost(slot=slot, reason="killed", expected=True))
         self.killed.set()
 
     def shutdown(self) -> None: ...
@@ -64,23 +64,23 @@ class Inside:
 
 
 class Tried:
-    """A `TrialEngine` with what it posted, and its slots' next words."""
+    """A `PreloadCheckEngine` with what it posted, and its slots' next words."""
 
     def __init__(self, *cells: Cell, limit: float = 3600) -> None:
         self.events: list[EngineEvent] = []
-        self.engine = TrialEngine(self.events.append, cells, limit=limit)
+        self.engine = PreloadCheckEngine(self.events.append, cells, limit=limit)
         self.inside = self.engine.inside = Inside(self.engine)
 
     def open(self, devices: tuple[Device, ...] = CPU, *, slot: SlotId = SLOT) -> None:
         self.engine.open(SlotSpec(slot=slot, devices=devices, threads=1, log="slot.log"))
 
     def passes(self, slot: SlotId = SLOT) -> None:
-        self.engine.hear(Started(slot=slot, attempt="trial", stage="load"))
-        self.engine.hear(Done(slot=slot, attempt="trial", score={}))
+        self.engine.handle(Started(slot=slot, attempt="trial", stage="load"))
+        self.engine.handle(Done(slot=slot, attempt="trial", score={}))
 
     def fails(self) -> None:
         failure = Failure(stage="load", kind="model_not_found", message="no weights in it")
-        self.engine.hear(Failed(slot=SLOT, attempt="trial", failure=failure))
+        self.engine.handle(Failed(slot=SLOT, attempt="trial", failure=failure))
 
 
 def test_a_slot_is_ready_once_its_model_answered_and_keeps_it_loaded() -> None:
@@ -119,7 +119,7 @@ def test_a_slot_that_is_lost_in_its_trial_failed_it_where_nobody_else_ended_it(
 ) -> None:
     tried = Tried(sample_cell(0))
     tried.open()
-    tried.engine.hear(lost)
+    tried.engine.handle(lost)
     (told,) = tried.events
     assert isinstance(told, SlotLost)
     assert bool(told.trial) is trial
@@ -177,6 +177,6 @@ def test_orders_and_their_events_pass_through() -> None:
     order = Order(attempt="f/1-1", cell=sample_cell(0), log="")
     tried.engine.run(SLOT, order)
     done = Done(slot=SLOT, attempt="f/1-1", score={})
-    tried.engine.hear(done)
+    tried.engine.handle(done)
     assert tried.inside.orders == [order]
     assert tried.events[-1] == done

@@ -1,8 +1,8 @@
-"""A slot's frames as the events that every engine posts, and what engines ask of it alike."""
+"""Frames to and from a slot, and the events that they stand for."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from benchfleet.domain.failure import KINDS, STAGES, Failure
@@ -14,6 +14,7 @@ from benchfleet.engines.base import (
     Failed,
     FileSent,
     Measured,
+    Order,
     Progressed,
     Recorded,
     SlotEvent,
@@ -23,10 +24,49 @@ from benchfleet.engines.base import (
     Stopped,
     Warned,
 )
-from benchfleet.engines.frames import Frame
+from benchfleet.engines.frames import Frame, encode, whole_lines
 from benchfleet.errors import ProtocolError
 
+RECORDED_BYTES = 8 * 2**20  # of earlier samples in one frame
 _SCORE = {"overall", "per_sample", "tasks", "summary"}
+
+
+def open_frame(spec: SlotSpec, *, heartbeat: float, silence: float, **fields: Any) -> bytes:
+    """The first frame of a slot: its share of the machine, with what differs by engine."""
+    gpus = [str(device.index) for device in spec.devices if device.kind == "gpu"]
+    return encode(
+        "open",
+        slot=spec.slot,
+        gpus=",".join(gpus),
+        threads=spec.threads,
+        heartbeat=heartbeat,
+        silence=silence,
+        **fields,
+    )
+
+
+def gpu_checks(spec: SlotSpec, checks: GpuChecks | None, *, named: bool) -> dict[str, Any]:
+    """The field of the first frame that says which checks its GPUs must pass; `named`: they were
+    named one by one."""
+    if checks is None:
+        return {}
+    asked = {"share": checks.share and named, "trial": checks.trial, "memory": spec.memory}
+    return {"gpu_checks": {**asked, "neighbours": spec.neighbours}}
+
+
+def order_frames(order: Order, **fields: Any) -> Iterator[bytes]:
+    """The frames of an order: its earlier samples in pieces, then the order itself, with what
+    differs by engine. Raises `ProtocolError` where it is too large."""
+    for piece in whole_lines(order.recorded, RECORDED_BYTES):
+        yield encode("recorded", (piece,), attempt=order.attempt)
+    yield encode(
+        "run",
+        attempt=order.attempt,
+        batch_size=order.batch_size,
+        rescore=order.rescore,
+        trial=order.trial,
+        **fields,
+    )
 
 
 def to_event(slot: SlotId, frame: Frame) -> SlotEvent:
@@ -46,8 +86,8 @@ def to_event(slot: SlotId, frame: Frame) -> SlotEvent:
         if sample is not None:
             sample = _count(frame, "sample")
         return Calling(slot=slot, attempt=attempt, count=count, sample=sample)
-    if frame.type == "readings":
-        return Measured(slot=slot, attempt=attempt, readings=_readings(frame))
+    if frame.type == "reading":
+        return Measured(slot=slot, attempt=attempt, reading=_reading(frame))
     if frame.type == "warning":
         return Warned(slot=slot, attempt=attempt, message=_field(frame, "message", str))
     if frame.type == "sample":
@@ -88,17 +128,7 @@ def to_event(slot: SlotId, frame: Frame) -> SlotEvent:
     raise ProtocolError(f"there is no frame {frame.type!r}")
 
 
-def fitness(spec: SlotSpec, checks: GpuChecks | None, *, named: bool) -> dict[str, Any]:
-    """What the slot's first frame says of how its GPUs are looked at; `named`: they were named one
-    by one."""
-    if checks is None:
-        return {}
-    share = checks.share and named
-    asked = {"share": share, "trial": checks.trial, "memory": spec.memory}
-    return {"fitness": {**asked, "neighbours": spec.neighbours}}
-
-
-def to_unfitness(frame: Frame) -> tuple[str, tuple[int, ...], bool]:
+def to_unfit(frame: Frame) -> tuple[str, tuple[int, ...], bool]:
     """Why a slot does not take its GPUs, which of them, and whether they are only busy. Raises
     ProtocolError."""
     gpus = _field(frame, "gpus", list)
@@ -123,11 +153,11 @@ def _count(frame: Frame, name: str) -> int:
     return value
 
 
-def _readings(frame: Frame) -> tuple[Reading, ...]:
+def _reading(frame: Frame) -> Reading:
     try:
-        return tuple(map(Reading.from_dict, _field(frame, "readings", list)))
+        return Reading.from_dict(_field(frame, "reading", dict))
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise ProtocolError(f"frame 'readings': {error!r:.200}") from None
+        raise ProtocolError(f"frame 'reading': {error!r:.200}") from None
 
 
 def _seconds(frame: Frame) -> Mapping[str, float]:

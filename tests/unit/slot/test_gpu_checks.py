@@ -9,8 +9,8 @@ import pytest
 
 from benchfleet.domain.gpu import GpuProcess, GpuState
 from benchfleet.errors import DeviceError, MissingExtra
-from benchfleet.slot import fitness
-from benchfleet.slot.fitness import Rules, Unfit, rules_of, unfit, unfit_now, wait_until_fit
+from benchfleet.slot import gpu_checks
+from benchfleet.slot.gpu_checks import Rules, Unfit, rules_of, unfit, unfit_now, wait_until_fit
 
 GB = 10**9
 FREE = GpuState(index=0, name="H100", memory=80 * GB, free=79 * GB, uncorrected=0)
@@ -103,7 +103,7 @@ def test_memory_of_a_slot_that_just_ended_is_waited_for() -> None:
 
 def test_the_rules_are_those_of_the_opening_frame() -> None:
     asked = {"share": True, "trial": False, "memory": 5, "neighbours": 0}
-    found = rules_of({"gpus": "0,2", "slot": "run1-4", "fitness": asked})
+    found = rules_of({"gpus": "0,2", "slot": "run1-4", "gpu_checks": asked})
     assert found == Rules(gpus=(0, 2), share=True, memory=5, run="run1")
 
 
@@ -121,7 +121,7 @@ def asking(result: Any) -> Any:
 
 
 def test_gpus_that_cannot_be_asked_are_unfit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fitness, "opened", asking(DeviceError("NVML is of another version")))
+    monkeypatch.setattr(gpu_checks, "opened", asking(DeviceError("NVML is of another version")))
     found = unfit_now(RULES)
     assert found is not None
     assert (found.reason, found.busy) == ("NVML is of another version", False)
@@ -130,13 +130,13 @@ def test_gpus_that_cannot_be_asked_are_unfit(monkeypatch: pytest.MonkeyPatch) ->
 def test_an_interpreter_that_cannot_ask_says_so_and_goes_on(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(fitness, "opened", asking(MissingExtra("pip install nvidia-ml-py")))
+    monkeypatch.setattr(gpu_checks, "opened", asking(MissingExtra("pip install nvidia-ml-py")))
     assert unfit_now(RULES) is None
     assert "GPUs are not checked: pip install nvidia-ml-py" in capsys.readouterr().err
 
 
 def test_a_trial_is_made_where_it_was_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fitness, "opened", asking(Scripted(FREE)))
+    monkeypatch.setattr(gpu_checks, "opened", asking(Scripted(FREE)))
     assert unfit_now(RULES, lambda: "it multiplies wrongly") is None
     found = unfit_now(replace(RULES, trial=True), lambda: "it multiplies wrongly")
     assert found is not None

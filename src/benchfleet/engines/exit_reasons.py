@@ -1,4 +1,4 @@
-"""Why a slot did not start, is not to be used, or ended, in words that say what to do."""
+"""Why a slot did not start, is refused, or ended, in words that say what to do."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _REMEDIES = {
 }
 
 
-def lost(child: Child, reason: str, code: int | None, *, host_lost: bool = False) -> SlotLost:
+def slot_lost(child: Child, reason: str, code: int | None, *, host_lost: bool = False) -> SlotLost:
     """The last event of a slot."""
-    expected = child.ending_since is not None and not child.complaint
+    expected = child.closing_since is not None and not child.reason
     return SlotLost(
         slot=child.id,
         reason=reason,
@@ -38,8 +38,8 @@ def lost(child: Child, reason: str, code: int | None, *, host_lost: bool = False
     )
 
 
-def ending(code: int | None) -> str:
-    """How a process ended, as people say it."""
+def exit_reason(code: int | None) -> str:
+    """How a process ended, in words."""
     if code is None:
         return "its end was not seen"
     if code >= 0:
@@ -50,8 +50,8 @@ def ending(code: int | None) -> str:
         return f"killed by signal {-code}"
 
 
-def refusal(hello: Frame) -> str:
-    """Why a slot that says this is not to be used; ``""`` where it is."""
+def version_mismatch(hello: Frame) -> str:
+    """Why a slot that says this hello is refused; ``""`` where it is not."""
     protocol, version = hello.fields.get("protocol"), hello.fields.get("version")
     if protocol != PROTOCOL:
         return (
@@ -66,8 +66,8 @@ def refusal(hello: Frame) -> str:
     return ""
 
 
-def unstarted(error: OSError) -> str:
-    """Why its process could not even be started."""
+def start_failure(error: OSError) -> str:
+    """Why its process could not be started."""
     remedy = _REMEDIES.get(error.errno or 0, "see what the system's own log says of it")
     where = f" ({error.filename})" if error.filename else ""
     return f"its process cannot be started: {error.strerror or error}{where}; {remedy}"

@@ -1,8 +1,8 @@
-"""What a cell needs of this machine's files, and bringing it to another host, once for each host.
+"""Sends the files that a cell needs to another host, once for each host.
 
 A model's folder goes to ``<host.folder>/models/<digest>``, and the files of a user's own benchmark
 to ``<host.folder>/files/<digest>`` under their whole path here, so that they stand to each other
-as they do here. Whether they arrived as they are, the slot sees by the digests of the cell.
+as they do here. The slot checks them by the digests of the cell.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from benchfleet.domain.failure import Kind
 from benchfleet.domain.host import Host
 from benchfleet.engines import commands
 from benchfleet.engines.openssh import LOST, OpenSsh, destination
-from benchfleet.engines.store import END, SILENCE
+from benchfleet.engines.provision_receiver import END, SILENCE_S
 from benchfleet.errors import BenchfleetError
 
-_CONNECTION = {LOST, 10, 12, 30, 35}  # exit codes of ssh and rsync where that broke
-_GRACE = 5.0  # seconds for a process that said its last to end
+CONNECTION_ERRORS = {LOST, 10, 12, 30, 35}  # exit codes of ssh and rsync
+EXIT_GRACE_S = 5.0  # for a process that closed its output
 
 
-class NotDelivered(BenchfleetError):
-    """What a cell needs cannot be brought to its host."""
+class ProvisionFailed(BenchfleetError):
+    """The files that a cell needs cannot be sent to its host."""
 
     def __init__(self, message: str, *, kind: Kind = "error") -> None:
         self.kind = kind
@@ -43,43 +43,43 @@ class NotDelivered(BenchfleetError):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Parcel:
-    """Something to be brought to a host."""
+class Bundle:
+    """Files that a host must have before a cell can run there."""
 
-    name: str  # where it goes, under the host's folder
+    name: str  # where they go, under the host's folder
     folder: Path | None = None  # a whole folder, or
     files: tuple[Path, ...] = ()  # single files, under their whole path; folders are made empty
 
 
-def model_parcel(cell: Cell) -> Parcel | None:
+def model_bundle(cell: Cell) -> Bundle | None:
     """The folder of the cell's model; None where its source is no folder here."""
     model = cell.model
     folder = Path(model.source).expanduser()
     if not model.source or not folder.is_dir():
         return None
-    return Parcel(name=f"models/{path_digest(model.digest)}", folder=folder.absolute())
+    return Bundle(name=f"models/{short_digest(model.digest)}", folder=folder.absolute())
 
 
-def files_parcel(cell: Cell) -> Parcel | None:
+def files_bundle(cell: Cell) -> Bundle | None:
     """The files of the user's own that its benchmark reads; None where there are none. Raises
-    NotDelivered where they cannot be read."""
+    ProvisionFailed where they cannot be read."""
     work = cell.workload
     if not work.data_digest:
         return None
     try:
         found = benchmark_class(work.benchmark)({**work.params, **work.outside}).files(work.subset)
     except (ValueError, OSError) as error:
-        raise NotDelivered(f"{work.name}: {error}", kind="user_error") from error
+        raise ProvisionFailed(f"{work.name}: {error}", kind="user_error") from error
     files = tuple(dict.fromkeys(Path(os.path.abspath(file)) for file in found))  # each once
     if not files:
         return None
     name = content_digest([work.data_digest, [str(file) for file in files]])
-    return Parcel(name=f"files/{path_digest(name)}", files=files)
+    return Bundle(name=f"files/{short_digest(name)}", files=files)
 
 
-def moved(cell: Cell, *, model: str, files: str) -> Cell:
-    """The same cell where its model lies at `model`, and its files under `files`; ``""`` leaves
-    either as it is. What it is stays the same: places are no part of its identity."""
+def relocated(cell: Cell, *, model: str, files: str) -> Cell:
+    """The same cell, with its model at `model` and its files under `files`; ``""`` leaves either
+    as it is. Its fingerprint stays: paths are no part of it."""
     if model:
         cell = replace(cell, model=replace(cell.model, source=model))
     if files:
@@ -88,8 +88,8 @@ def moved(cell: Cell, *, model: str, files: str) -> Cell:
     return cell
 
 
-def elsewhere(path: Path, paths: Mapping[str, str]) -> str:
-    """Where the host has it by itself, as its inventory says; ``""`` where that says nothing."""
+def mapped_path(path: Path, paths: Mapping[str, str]) -> str:
+    """Where the host has it already, as its inventory says; ``""`` where that says nothing."""
     for here, there in sorted(paths.items(), key=lambda pair: -len(pair[0])):
         base = Path(here).expanduser().absolute()
         if path == base or base in path.parents:
@@ -97,115 +97,119 @@ def elsewhere(path: Path, paths: Mapping[str, str]) -> str:
     return ""
 
 
-def path_digest(text: str) -> str:
-    """A short name for what has this digest."""
+def short_digest(text: str) -> str:
+    """One part of a path, whatever `text` holds."""
     return content_digest(text)[:16]
 
 
-class Courier:
-    """Brings things to one host, one after another; what it has brought it knows.
+class FileSync:
+    """Sends bundles to one host, one after another, and remembers which it has sent.
 
-    `deliver` blocks for as long as it takes, until `stop` ends it from another thread.
+    `send` blocks for as long as it takes, or until another thread calls `stop`.
     """
 
     def __init__(self, host: Host, ssh: OpenSsh) -> None:
         self._host, self._ssh = host, ssh
-        self._there: dict[str, str] = {}  # the path there, by parcel
-        self._delivering = threading.Lock()
+        self._paths: dict[str, str] = {}  # the path there, by bundle
+        self._sending = threading.Lock()
         self._processes: set[subprocess.Popen[bytes]] = set()
         self._stopped = False
 
-    def known(self, cell: Cell) -> Cell | None:
-        """The cell as it is to be run there; None where something has to be brought first."""
-        places = []
-        for parcel in (model_parcel(cell), files_parcel(cell)):
-            place = self._there.get(parcel.name) if parcel else ""
-            if place is None:
-                return None
-            places.append(place)
-        return moved(cell, model=places[0], files=places[1])
+    def located(self, cell: Cell) -> Cell | None:
+        """The cell with its paths there; None where something must be sent first."""
+        model, files = (
+            self._paths.get(bundle.name) if bundle else ""
+            for bundle in (model_bundle(cell), files_bundle(cell))
+        )
+        if model is None or files is None:
+            return None
+        return relocated(cell, model=model, files=files)
 
-    def deliver(self, cell: Cell) -> Cell:
-        """Bring what is lacking; the cell as it is to be run there. Raises NotDelivered with what
-        to do."""
-        places = []
-        with self._delivering:
-            for parcel in (model_parcel(cell), files_parcel(cell)):
-                place = self._there.get(parcel.name) if parcel else ""
-                if place is None and parcel is not None:
-                    place = self._there[parcel.name] = self._bring(parcel)
-                places.append(place or "")
-        return moved(cell, model=places[0], files=places[1])
+    def send(self, cell: Cell) -> Cell:
+        """Send what is missing; the cell with its paths there. Raises ProvisionFailed with what to
+        do."""
+        with self._sending:
+            model, files = (
+                self._path(bundle) if bundle else ""
+                for bundle in (model_bundle(cell), files_bundle(cell))
+            )
+        return relocated(cell, model=model, files=files)
 
     def forget(self) -> None:
         """The host was away: whatever it had may be gone."""
-        self._there.clear()
+        self._paths.clear()
 
     def stop(self) -> None:
-        """End what is under way."""
+        """End the transfer under way."""
         self._stopped = True
         for process in list(self._processes):
             process.kill()
 
-    def _bring(self, parcel: Parcel) -> str:
-        if parcel.folder is not None and (there := elsewhere(parcel.folder, self._host.paths)):
-            return self._seen(there)
-        words = commands.receive(self._host, parcel.name)
+    def _path(self, bundle: Bundle) -> str:
+        """Where it is there; it is sent first where that is needed."""
+        path = self._paths.get(bundle.name)
+        if path is None:
+            mapped = mapped_path(bundle.folder, self._host.paths) if bundle.folder else ""
+            path = self._find(mapped) if mapped else self._transfer(bundle)
+            self._paths[bundle.name] = path
+        return path
+
+    def _transfer(self, bundle: Bundle) -> str:
+        words = commands.receive(self._host, bundle.name)
         with self._started(self._ssh.argv(self._host, words)) as running:
             try:
-                if place := self._handed_over(running.process, parcel):
-                    return place
+                if path := self._hand_over(running.process, bundle):
+                    return path
             except (OSError, tarfile.TarError) as error:
                 running.note(error)
-            what = parcel.folder or parcel.files[0]
+            what = bundle.folder or bundle.files[0]
             why = f"{what} could not be sent to {self._host.name}: {running.why()}"
-            raise NotDelivered(why, kind=running.kind())
+            raise ProvisionFailed(why, kind=running.kind())
 
-    def _handed_over(self, process: subprocess.Popen[bytes], parcel: Parcel) -> str:
-        """Where it lies now, in the words of the store there; ``""`` where it gave up."""
-        told = cast(IO[bytes], process.stdin)
-        word, place = _said(process)
+    def _hand_over(self, receiver: subprocess.Popen[bytes], bundle: Bundle) -> str:
+        """Where the receiver has it now; ``""`` where it gave up."""
+        stdin = cast(IO[bytes], receiver.stdin)
+        word, path = _reply(receiver)
         if word == "want":
-            place, _, means = place.rpartition(" ")
-            if parcel.folder is not None and means == "rsync" and shutil.which("rsync"):
-                self._rsync(parcel.folder, f"{place}.part", told)
-                told.write(b"rsynced\n")
+            path, _, means = path.rpartition(" ")
+            if bundle.folder is not None and means == "rsync" and shutil.which("rsync"):
+                self._rsync(bundle.folder, f"{path}.part", stdin)
+                stdin.write(b"rsynced\n")
             else:
-                told.write(b"tar\n")
-                _pack(parcel, told)
-            told.close()
-            word, place = _said(process)
-        return place if word == "have" else ""
+                stdin.write(b"tar\n")
+                _pack(bundle, stdin)
+            stdin.close()
+            word, path = _reply(receiver)
+        return path if word == "have" else ""
 
-    def _rsync(self, folder: Path, place: str, told: IO[bytes]) -> None:
-        """What was sent before it broke off is not sent again. The store is told meanwhile that
-        somebody is still here."""
+    def _rsync(self, folder: Path, path: str, receiver: IO[bytes]) -> None:
+        """Rsync resumes a transfer that broke off. The receiver is kept alive meanwhile."""
         shell = shlex.join(["ssh", *self._ssh.options(self._host)])
         name = destination(self._host)
-        target = f"[{name}]:{place}/" if ":" in name else f"{name}:{place}/"
+        target = f"[{name}]:{path}/" if ":" in name else f"{name}:{path}/"
         options = ["-rLt", "--partial", "--delete", "--chmod=u+rw", "-s", "-e", shell]
         with self._started(["rsync", *options, "--", f"{folder}/", target]) as running:
             while running.process.poll() is None:
                 with contextlib.suppress(subprocess.TimeoutExpired):
-                    running.process.wait(SILENCE / 4)
-                told.write(b"\n")
-                told.flush()
+                    running.process.wait(SILENCE_S / 4)
+                receiver.write(b"\n")
+                receiver.flush()
             if running.process.returncode:
                 why = f"rsync of {folder} to {self._host.name}: {running.why()}"
-                raise NotDelivered(why, kind=running.kind())
+                raise ProvisionFailed(why, kind=running.kind())
 
-    def _seen(self, place: str) -> str:
-        """The whole path of what it has by itself; adapters know nothing of ``~``."""
-        words = commands.look(self._host, place)
+    def _find(self, path: str) -> str:
+        """The whole path of what the host has already; adapters know nothing of ``~``."""
+        words = commands.look(self._host, path)
         with self._started(self._ssh.argv(self._host, words)) as running:
-            word, found = _said(running.process)
+            word, found = _reply(running.process)
             if word == "have":
                 return found
             if word != "none":
                 why = f"{self._host.name} does not tell: {running.why()}"
-                raise NotDelivered(why, kind=running.kind())
-        raise NotDelivered(
-            f"{self._host.name} has no {place}, where the inventory's paths say that it "
+                raise ProvisionFailed(why, kind=running.kind())
+        raise ProvisionFailed(
+            f"{self._host.name} has no {path}, where the inventory's paths say that it "
             "has the model; correct them, or leave the path out and it is sent",
             kind="model_not_found",
         )
@@ -231,24 +235,24 @@ class Courier:
 
 
 class _Running:
-    """A process, and what it complained of."""
+    """A process, and its errors."""
 
     def __init__(self, process: subprocess.Popen[bytes], heard: IO[bytes]) -> None:
         self.process, self._heard = process, heard
 
     def note(self, error: Exception) -> None:
-        """Something went wrong on this side."""
+        """Add an error of this side."""
         self._heard.write(f"\n{error}".encode())
 
     def kind(self) -> Kind:
-        """Whether it was the connection, once the process has ended."""
+        """The kind of its failure, once the process has ended."""
         code = self.process.poll()
-        return "host_lost" if code in _CONNECTION or (code or 0) < 0 else "error"
+        return "host_lost" if code in CONNECTION_ERRORS or (code or 0) < 0 else "error"
 
     def why(self) -> str:
-        """The last thing said that tells something, once the process has ended."""
+        """The last line of its errors that says something, once the process has ended."""
         with contextlib.suppress(subprocess.TimeoutExpired):
-            self.process.wait(_GRACE)
+            self.process.wait(EXIT_GRACE_S)
         self._heard.seek(0)
         lines = self._heard.read().decode("utf-8", "replace").strip().splitlines()
         telling = [line for line in lines if not line.startswith("rsync error: some files")]
@@ -256,8 +260,8 @@ class _Running:
         return lines[-1].strip() if lines else f"exit code {self.process.returncode}"
 
 
-def _said(process: subprocess.Popen[bytes]) -> tuple[str, str]:
-    """The next word of the store and what follows it; a login's greetings are passed over."""
+def _reply(process: subprocess.Popen[bytes]) -> tuple[str, str]:
+    """The receiver's next word and what follows it; a login's greetings are skipped."""
     stream = cast(IO[bytes], process.stdout)
     while line := stream.readline(2**16):
         word, _, rest = line.decode("utf-8", "replace").strip().partition(" ")
@@ -266,12 +270,12 @@ def _said(process: subprocess.Popen[bytes]) -> tuple[str, str]:
     return "", ""
 
 
-def _pack(parcel: Parcel, stream: IO[bytes]) -> None:
+def _pack(bundle: Bundle, stream: IO[bytes]) -> None:
     """An archive of files and folders alone: what a link stands for, not the link."""
     with tarfile.open(fileobj=stream, mode="w|", dereference=True) as archive:
-        if parcel.folder is not None:
-            archive.add(parcel.folder, arcname=".", recursive=True)
-        for file in parcel.files:
+        if bundle.folder is not None:
+            archive.add(bundle.folder, arcname=".", recursive=True)
+        for file in bundle.files:
             archive.add(file, arcname=str(file).lstrip("/"), recursive=False)
         archive.addfile(tarfile.TarInfo(END))
 

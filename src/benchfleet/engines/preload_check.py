@@ -1,4 +1,4 @@
-"""An engine around another one, whose slots load a model and ask it once before they are ready."""
+"""An engine around another: each slot loads a model and asks it once before it is ready."""
 
 from __future__ import annotations
 
@@ -23,32 +23,32 @@ from benchfleet.engines.base import (
     Stopped,
 )
 
-_TRIAL = "trial"  # what the attempt of a trial is called, which no ledger knows
-_LIMIT = 1800.0  # seconds; a large model comes slowly from a slow disk
+TRIAL_ATTEMPT = "trial"  # no ledger knows it
+TRIAL_LIMIT_S = 1800.0  # a large model comes slowly from a slow disk
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Trial:
-    """One that is under way."""
+    """A trial under way."""
 
     devices: tuple[Device, ...]
     cell: Cell
-    ready: SlotReady  # what is told where it goes well
+    ready: SlotReady  # posted when it passes
     alarm: threading.Timer
 
     def why(self, stage: str, message: str) -> str:
         return f"model {self.cell.model.name} does not run there ({stage}: {message})"
 
 
-class TrialEngine:
+class PreloadCheckEngine:
     """Tries the model of the first cell that a slot could run, once on each group of devices.
 
-    It stays in memory. A slot that fails its trial is lost, with `SlotLost.trial` saying why: no
-    cell was begun. `cells` are those that ask a model, the first to be run first. The engine
-    inside is made with `hear` as its post, and given before anything is opened.
+    The model stays in memory. A slot that fails its trial is lost before any cell begins;
+    `SlotLost.trial` says why. `cells` are those that ask a model, in the order of the run. `inside`
+    is made with `handle` as its post, and set before the first slot is opened.
     """
 
-    def __init__(self, post: Post, cells: Sequence[Cell], *, limit: float = _LIMIT) -> None:
+    def __init__(self, post: Post, cells: Sequence[Cell], *, limit: float = TRIAL_LIMIT_S) -> None:
         self._post, self._limit = post, limit
         self._cells = sorted(cells, key=lambda cell: -cell.priority)
         self._specs: dict[SlotId, SlotSpec] = {}
@@ -57,13 +57,13 @@ class TrialEngine:
         self._passed: set[tuple[Device, ...]] = set()
         self.inside: Engine
 
-    def hear(self, event: EngineEvent) -> None:
-        """What the engine inside tells; passed on, but for what is about trials."""
+    def handle(self, event: EngineEvent) -> None:
+        """An event of the engine inside; passed on, unless it is about a trial."""
         if isinstance(event, SlotReady):
             self._begin(event)
         elif isinstance(event, SlotLost):
             self._lose(event)
-        elif not isinstance(event, AttemptEvent) or event.attempt != _TRIAL:
+        elif not isinstance(event, AttemptEvent) or event.attempt != TRIAL_ATTEMPT:
             self._post(event)
         elif isinstance(event, Done):
             self._pass(event.slot)
@@ -115,7 +115,9 @@ class TrialEngine:
         trial = _Trial(devices=spec.devices, cell=cell, ready=ready, alarm=alarm)
         self._trials[ready.slot] = trial
         alarm.start()
-        self.inside.run(ready.slot, Order(attempt=_TRIAL, cell=cell, log=spec.log, trial=True))
+        self.inside.run(
+            ready.slot, Order(attempt=TRIAL_ATTEMPT, cell=cell, log=spec.log, trial=True)
+        )
 
     def _end(self, slot: SlotId) -> _Trial | None:
         trial = self._trials.pop(slot, None)

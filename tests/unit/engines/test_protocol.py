@@ -7,7 +7,7 @@ import pytest
 from benchfleet.domain.telemetry import Reading
 from benchfleet.engines.base import Calling, Measured, Recorded, SlotId, Warned
 from benchfleet.engines.frames import Frame
-from benchfleet.engines.wire import to_event
+from benchfleet.engines.protocol import to_event
 from benchfleet.errors import ProtocolError
 
 SLOT = SlotId("s")
@@ -22,10 +22,10 @@ def test_a_sample_frame_becomes_what_was_recorded() -> None:
     )
 
 
-def test_readings_and_warnings_become_events() -> None:
+def test_a_reading_and_a_warning_become_events() -> None:
     told = Reading(at=1.0, cpu=0.5, ram=7)
-    frame = Frame(type="readings", fields={**ATTEMPT, "readings": [told.to_dict()] * 2})
-    assert to_event(SLOT, frame) == Measured(slot=SLOT, attempt="f/1-1", readings=(told, told))
+    frame = Frame(type="reading", fields={**ATTEMPT, "reading": told.to_dict()})
+    assert to_event(SLOT, frame) == Measured(slot=SLOT, attempt="f/1-1", reading=told)
     frame = Frame(type="warning", fields={**ATTEMPT, "message": "it grows"})
     assert to_event(SLOT, frame) == Warned(slot=SLOT, attempt="f/1-1", message="it grows")
 
@@ -44,9 +44,9 @@ def test_calls_of_the_model_begin_and_end(sample: int | None) -> None:
         Frame(type="sample", fields={"attempt": "f/1-1"}),
         Frame(type="done", fields={}),
         Frame(type="warning", fields={"attempt": "f/1-1"}),
-        Frame(type="readings", fields={**ATTEMPT, "readings": [{"at": "noon", "gpus": []}]}),
-        Frame(type="readings", fields={**ATTEMPT, "readings": [{"at": 0.0, "gpus": [7]}]}),
-        Frame(type="readings", fields={**ATTEMPT, "readings": {"at": 0.0}}),
+        Frame(type="reading", fields={**ATTEMPT, "reading": {"at": "noon", "gpus": []}}),
+        Frame(type="reading", fields={**ATTEMPT, "reading": {"at": 0.0, "gpus": [7]}}),
+        Frame(type="reading", fields={**ATTEMPT, "reading": [{"at": 0.0}]}),
         Frame(type="dance", fields={"attempt": "f/1-1"}),
     ],
 )

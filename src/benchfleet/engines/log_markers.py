@@ -1,9 +1,9 @@
-"""Marks that a slot sets into what it prints, where that comes over the same line as all else.
+"""Markers in what a slot prints, for what has no frames of its own.
 
-What a slot on another machine prints arrives as one stream. A mark, ``NUL key word value NUL``,
-says in that stream where the output of an attempt is over (``end <attempt>``), that nothing is
-left of all that the slot started (``alone``), and how it ended itself (``ended <wait status>``).
-The key is the slot's own, so that nothing printed by accident is taken for a mark.
+What a remote slot prints arrives as one stream. In it a marker, ``NUL key word value NUL``, says
+where the output of an attempt is over (``end <attempt>``). The supervisor of every slot writes
+others there: whether the slot ``computes`` or ``waits``, and how it ended (``ended <wait status>
+<cause>``). The key is the slot's own, so that nothing printed by accident is taken for a marker.
 """
 
 from __future__ import annotations
@@ -11,50 +11,50 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-_LONGEST = 400  # bytes; a longer one is no mark
+MAX_MARKER_BYTES = 400
 
 
 @dataclass(frozen=True, kw_only=True)
-class Mark:
-    """One mark of a stream."""
+class Marker:
+    """One marker of a stream."""
 
     word: str
     value: str
 
 
-class Marks:
-    """Splits a stream, cut anywhere, into what was printed and the marks in it."""
+class MarkerParser:
+    """Splits a stream, cut anywhere, into what was printed and the markers in it."""
 
     def __init__(self, key: str) -> None:
         self._start = f"\0{key} ".encode()
-        self._held = b""  # what may be the beginning of a mark
+        self._held = b""  # what may be the beginning of a marker
 
-    def feed(self, data: bytes) -> Iterator[bytes | Mark]:
-        """What was printed, in pieces, and the marks, in their order."""
+    def feed(self, data: bytes) -> Iterator[bytes | Marker]:
+        """What was printed, in pieces, and the markers, in their order."""
         data = self._held + data
         self._held = b""
         while data:
             start = data.find(self._start)
             if start < 0:
-                kept = self._beginning(data)
-                self._held = data[len(data) - kept :]
-                if printed := data[: len(data) - kept]:
-                    yield printed
+                cut = len(data) - self._beginning(data)
+                self._held = data[cut:]
+                if cut:
+                    yield data[:cut]
                 return
             if start:
                 yield data[:start]
             data = data[start:]
             end = data.find(b"\0", 1)
-            if end < 0 and len(data) < _LONGEST:
+            if end < 0 and len(data) < MAX_MARKER_BYTES:
                 self._held = data
                 return
-            if not 0 < end < _LONGEST:
+            if not 0 < end < MAX_MARKER_BYTES:
                 yield data[:1]
                 data = data[1:]
                 continue
             text = data[len(self._start) : end].decode("ascii", "replace")
             word, _, value = text.partition(" ")
-            yield Mark(word=word, value=value)
+            yield Marker(word=word, value=value)
             data = data[end + 1 :]
 
     def rest(self) -> bytes:
@@ -63,7 +63,7 @@ class Marks:
         return held
 
     def _beginning(self, data: bytes) -> int:
-        """How many of the last bytes may begin a mark."""
+        """How many of the last bytes may begin a marker."""
         longest = min(len(data), len(self._start) - 1)
         return next(
             (size for size in range(longest, 0, -1) if self._start.startswith(data[-size:])), 0
