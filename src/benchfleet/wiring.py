@@ -8,6 +8,7 @@ import random
 import socket
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import cache, partial
 from typing import Any
@@ -29,16 +30,12 @@ from benchfleet.machines.devices import (
 from benchfleet.machines.headroom import headroom
 from benchfleet.machines.provenance import provenance
 from benchfleet.placing import placing_of
-from benchfleet.results.disk import EmptyFolders, make_folder
-from benchfleet.results.publish import PublishAll, publish_all
-from benchfleet.results.scribe import Scribe
-from benchfleet.results.write import AttemptFolder, seal_all
+from benchfleet.results.disk import make_folder
+from benchfleet.results.publish import publish_all
 from benchfleet.runner.carrying.sending import Sender
 from benchfleet.runner.devices.here import Here
 from benchfleet.runner.disk import Disk
-from benchfleet.runner.ending.attempts import MOST
 from benchfleet.runner.ending.patience import PatientLedger
-from benchfleet.runner.ending.writers import Writers
 from benchfleet.runner.events import (
     EventQueue,
     Interrupted,
@@ -58,9 +55,7 @@ from benchfleet.runner.trying.leases import LeaseKeeper
 from benchfleet.runner.waiting.agenda import Agenda
 from benchfleet.runner.waiting.gates import Gating
 
-WRITERS = 4  # threads that write and sync results; those that wait for the disk are served together
-CHANNELS = 1  # of these threads, that are served by a process of its own at a time
-MANY = 50  # cells: fewer are not worth a process that seals results
+PUBLISHERS = 4  # threads that write results; a disk syncs for several threads at once
 ALL_SENT, LAST_SENT = 3600.0, 20.0  # seconds to send what is left: at the end, and if interrupted
 
 
@@ -84,17 +79,12 @@ def run_cells(
         ending=ending,
         serving=serving,
     )
-    # Where several are ended at once, one thread keeps up with many slots, and is in nobody's way.
-    alone = hasattr(shared, "finish_all") and not hasattr(shared, "writers")
-    writers = Writers(getattr(shared, "writers", WRITERS), together=MOST if alone else 1)
+    publishers = ThreadPoolExecutor(PUBLISHERS, thread_name_prefix="publisher")
     connected = contextlib.ExitStack()
-    empty = EmptyFolders()
-    scribe = Scribe(CHANNELS) if len(cells) >= MANY else None
     try:
         with contextlib.suppress(LedgerFull):
             bench.tell(ledger)
-        public = partial(scribe.publish_all if scribe else publish_all, leave=empty.leave)
-        sender = _sender(bench, ledger, public, inbox)
+        sender = _sender(bench, ledger, inbox)
         runner = Runner(
             Parts(
                 Means(
@@ -123,10 +113,8 @@ def run_cells(
                 ),
                 Disk(
                     room=partial(room, bench.layout.root),
-                    folder=partial(AttemptFolder, make=empty.make),
-                    seal_all=scribe.seal_all if scribe else seal_all,
-                    publish_all=sender.publish_all if sender else public,
-                    background=writers.give,
+                    publish_all=sender.publish_all if sender else publish_all,
+                    background=publishers.submit,
                 ),
                 observer=observer,
                 ending=ending,
@@ -139,10 +127,7 @@ def run_cells(
         return _sent(sender, inbox, end) if sender else end
     finally:
         connected.close()
-        writers.close()
-        if scribe:
-            scribe.close()
-        empty.remove()
+        publishers.shutdown()
         ledger.close()
 
 
@@ -165,7 +150,7 @@ def _provenance(bench: Bench) -> Callable[[], Mapping[str, Any]]:
     return cache(partial(provenance, bench.campaign.folder))
 
 
-def _sender(bench: Bench, ledger: Ledger, public: PublishAll, inbox: EventQueue) -> Sender | None:
+def _sender(bench: Bench, ledger: Ledger, inbox: EventQueue) -> Sender | None:
     """What puts results to the campaign's place, where it has one."""
     if (place := bench.place()) is None:
         return None
@@ -174,7 +159,6 @@ def _sender(bench: Bench, ledger: Ledger, public: PublishAll, inbox: EventQueue)
         bench.layout,
         place,
         host=bench.host,
-        publish_all=public,
         say=lambda message: inbox.post(ThreadWarning(message=message)),
     )
     sender.start()

@@ -58,8 +58,7 @@ def slots(user: User) -> list[dict[str, Any]]:
 
 def opened(process: subprocess.Popen[str]) -> list[psutil.Process]:
     """The supervisors of the run's slots."""
-    children = psutil.Process(process.pid).children()
-    return [child for child in children if "results.scribe" not in " ".join(child.cmdline())]
+    return psutil.Process(process.pid).children()
 
 
 def states(user: User) -> dict[str, str]:

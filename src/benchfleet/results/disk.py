@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import hashlib
 import json
 import os
 import stat
 import sys
-from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -205,9 +203,6 @@ def sync_folder(folder: Path | str) -> None:
         os.close(handle)
 
 
-MakeFolders = Callable[[Path], list[Path]]  # see `make_folders`
-
-
 def make_folders(folder: Path) -> list[Path]:
     """Make a folder with those above it; the folders that got a new name, which is to be synced."""
     try:
@@ -220,43 +215,6 @@ def make_folders(folder: Path) -> list[Path]:
             raise
         return []
     return [folder.parent]
-
-
-class EmptyFolders:
-    """Folders that were left empty, each of which becomes the next that is to be made.
-
-    What is removed makes a file system slow at making: ext4 looks at every inode that it freed in
-    the last minutes before it gives a new one.
-    """
-
-    def __init__(self) -> None:
-        self._left: deque[Path] = deque()
-
-    def leave(self, folder: Path) -> None:
-        """The folder is empty, and nobody needs it; from any thread."""
-        self._left.append(folder)
-
-    def make(self, folder: Path) -> list[Path]:
-        """As `make_folders`."""
-        while self._left:
-            empty = self._left.popleft()
-            try:
-                if os.listdir(empty):
-                    continue  # somebody has use for it again
-                os.rename(empty, folder)
-            except FileNotFoundError:  # either is not there: it is gone, or nothing was made yet
-                continue
-            except OSError:  # the folder is there, and not empty
-                self._left.append(empty)
-                break
-            return [folder.parent]
-        return make_folders(folder)
-
-    def remove(self) -> None:
-        """Remove those that were left last."""
-        while self._left:
-            with contextlib.suppress(OSError):
-                os.rmdir(self._left.popleft())
 
 
 def _no_plain_file(file: Path | str) -> FileNotFoundError:

@@ -12,23 +12,21 @@ from benchfleet.errors import ResultsError
 from benchfleet.results import layout as names
 from benchfleet.results.disk import make_folders, sync_folder
 
-Leave = Callable[[Path], None]
 Moves = Sequence[tuple[Path, Path]]  # sealed folders with their public paths
 PublishAll = Callable[[Moves], Sequence[ResultsError | None]]  # see `publish_all`
 
 
-def publish(folder: Path, public: Path, *, leave: Leave = os.rmdir) -> None:
-    """Rename a sealed folder to its public path; durable when this returns. `leave` sees to the
-    folder that it was in, which is empty then: most cells had this one attempt.
+def publish(folder: Path, public: Path) -> None:
+    """Rename a sealed folder to its public path; durable when this returns.
 
     Raises ResultsError where something else lies there: nothing is ever overwritten.
     """
-    (wrong,) = publish_all([(folder, public)], leave=leave)
+    (wrong,) = publish_all([(folder, public)])
     if wrong is not None:
         raise wrong
 
 
-def publish_all(moves: Moves, *, leave: Leave = os.rmdir) -> Sequence[ResultsError | None]:
+def publish_all(moves: Moves) -> Sequence[ResultsError | None]:
     """Publish these: what `publish` raises of each. A folder that several have in common is synced
     once."""
     wrong: dict[Path, ResultsError] = {}  # by public path
@@ -52,7 +50,7 @@ def publish_all(moves: Moves, *, leave: Leave = os.rmdir) -> Sequence[ResultsErr
         # What cannot be removed takes room and does no other harm.
         with contextlib.suppress(OSError):
             if public not in wrong and _tidy(folder.parent):
-                leave(folder.parent)
+                folder.parent.rmdir()
     return [wrong.get(public) for _, public in moves]
 
 

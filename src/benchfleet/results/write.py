@@ -25,16 +25,15 @@ from benchfleet.domain.telemetry import Reading
 from benchfleet.errors import ResultsError
 from benchfleet.results import layout as names
 from benchfleet.results.disk import (
-    MakeFolders,
     digest_of,
     encoded,
     make_folders,
     plain_content,
     write_all,
 )
-from benchfleet.results.drafts import BESIDE, Draft, Sealed, sync_all
 from benchfleet.results.samples import by_index, sample_lines, samples_in
 from benchfleet.results.series import Series
+from benchfleet.results.staged_files import BESIDE, Sealed, StagedFiles, sync_all
 from benchfleet.results.summary import numbers_and_truths, summarise
 from benchfleet.results.texts import config, pretty, raw_results
 
@@ -67,9 +66,9 @@ class Sealing:
 class AttemptFolder:
     """One attempt's files while it runs. Written by the runner alone."""
 
-    def __init__(self, folder: Path, *, make: MakeFolders = make_folders) -> None:
+    def __init__(self, folder: Path) -> None:
         """Where the place is taken it gets one beside it."""
-        folder, self._changed = _made(folder, make)  # with what is to be synced for it
+        folder, self._changed = _made(folder)  # with what is to be synced for it
         self.first = len(self._changed) > 1  # no other attempt left anything beside it
         self.folder = folder
         self.log = folder / names.LOG
@@ -78,20 +77,6 @@ class AttemptFolder:
         self._recorded = 0  # samples
         self._series = Series(folder / names.TELEMETRY)
         self._named: dict[str, str] = {}  # what a file is called here, and what the slot calls it
-
-    @property
-    def recorded(self) -> bool:
-        """Whether samples are in a file already."""
-        return self._samples is not None
-
-    def unwritten(self) -> AttemptFolder:
-        """The same folder, as another process can be given it, while none is."""
-        other = object.__new__(AttemptFolder)
-        vars(other).update(
-            {name: vars(self)[name] for name in ("folder", "log", "_changed", "_held", "_recorded")}
-        )
-        other._samples = None
-        return other
 
     def record(self, lines: bytes) -> None:
         """Append samples, as JSON lines; with the kernel when this returns."""
@@ -173,8 +158,8 @@ class AttemptFolder:
             raise sealed
         return sealed
 
-    def draft(self, cell: Cell, path: str, verdict: Verdict) -> Draft:
-        """What is to be written to seal it, with all that is there synced. Raises as `seal`."""
+    def stage(self, cell: Cell, path: str, verdict: Verdict) -> StagedFiles:
+        """The files that seal it; what is there already is synced. Raises as `seal` does."""
         samples = names.SAMPLES
         if self._samples is not None:
             self.keep()
@@ -225,7 +210,7 @@ class AttemptFolder:
         contents[samples] = contents.pop(names.SAMPLES)
         contents[names.CELL] = encoded(sealed)
         digest = sha256(contents[names.CELL]).hexdigest()
-        return Draft(
+        return StagedFiles(
             folder=self.folder,
             contents=contents,
             samples=samples,
@@ -264,23 +249,22 @@ SealAll = Callable[[Sequence[Sealing]], Sequence[Sealed | Exception]]  # see `se
 
 
 def seal_all(some: Sequence[Sealing]) -> Sequence[Sealed | Exception]:
-    """Seal these, and wait for the disk once for all of them; of each what `AttemptFolder.seal`
-    answers or raises."""
-    drafts: list[Draft | Exception] = []
+    """Seal these attempts as one group; for each what `AttemptFolder.seal` returns or raises."""
+    staged: list[StagedFiles | Exception] = []
     for one in some:
         try:
-            drafts.append(one.folder.draft(one.cell, one.path, one.verdict))
-        except Exception as error:  # noqa: BLE001 - whoever asked judges it
-            drafts.append(error)
-    sealed = iter(sync_all([one for one in drafts if isinstance(one, Draft)]))
-    return [one if isinstance(one, Exception) else next(sealed) for one in drafts]
+            staged.append(one.folder.stage(one.cell, one.path, one.verdict))
+        except Exception as error:  # noqa: BLE001 - the caller judges it
+            staged.append(error)
+    sealed = iter(sync_all([one for one in staged if isinstance(one, StagedFiles)]))
+    return [one if isinstance(one, Exception) else next(sealed) for one in staged]
 
 
-def _made(folder: Path, make: MakeFolders) -> tuple[Path, list[Path]]:
+def _made(folder: Path) -> tuple[Path, list[Path]]:
     """The folder, or one beside it where another attempt of that name has it: of a ledger that is
     gone, since the tokens of a rebuilt one begin anew, or of a runner whose claim its server lost.
     That one may be at work there yet. Also the folders with a new name in them."""
-    place, number, changed = folder, 0, make(folder.parent)
+    place, number, changed = folder, 0, make_folders(folder.parent)
     while True:
         try:
             place.mkdir()
@@ -288,7 +272,7 @@ def _made(folder: Path, make: MakeFolders) -> tuple[Path, list[Path]]:
             number += 1
             place = folder.with_name(f"{folder.name}.{number}")
         except FileNotFoundError:  # another run found the one above empty
-            changed += make(folder.parent)
+            changed += make_folders(folder.parent)
         else:
             return place, [*changed, place.parent]
 

@@ -60,7 +60,7 @@ class Runner:
         self._filler, self._gates, self._cells = parts.filler, parts.gates, parts.cells
         self._crowd, self._machines, self._orders = parts.crowd, parts.machines, parts.orders
         self._handlers = EventHandlers(parts)
-        self._stopping, self._hours, self._writing = parts.stopping, parts.hours, parts.writing
+        self._stopping, self._hours, self._publisher = parts.stopping, parts.hours, parts.publisher
         self._next_look = 0.0
         self._pace = Pace()
         self._woke = False  # the look before was late
@@ -95,7 +95,7 @@ class Runner:
         finally:
             self._course.ending.set()  # first: what waits for room is not to keep slots waiting
             self._engine.shutdown()
-            self._let_writers_end()
+            self._let_publisher_end()
             self._keeper.stop()
             self._orders.end()
             with contextlib.suppress(LedgerUnreachable):  # then the leases run out by themselves
@@ -124,9 +124,9 @@ class Runner:
         self._serving.set()
         return counted
 
-    def _let_writers_end(self) -> None:
+    def _let_publisher_end(self) -> None:
         """What is being sealed and finished is not to be released."""
-        while self._writing.under_way:
+        while self._publisher.under_way:
             if isinstance(arrival := self._inbox.take(LOOK_EVERY), Concluded):
                 with contextlib.suppress(LedgerError):  # one such error ends the run already
                     self._cells.concluded(arrival)
@@ -177,7 +177,7 @@ class Runner:
         return min(self._next_look - now, due)
 
     def _goes_on(self) -> bool:
-        if self._writing.under_way or self._slots.any_busy or self._pace.asked:
+        if self._publisher.under_way or self._slots.any_busy or self._pace.asked:
             return True
         if self._course.over:
             return False
@@ -257,7 +257,7 @@ class Runner:
     def _claim(self) -> None:
         if self._course.over or self._course.short_of_room:
             return
-        states, writing = self._course.progress.states, bool(self._writing.under_way)
+        states, writing = self._course.progress.states, bool(self._publisher.under_way)
         if not self._gates.admits(states, writing=writing):
             return
         if (left := self._hours.left) is not None:

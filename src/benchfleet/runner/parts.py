@@ -9,8 +9,8 @@ from benchfleet.runner.devices.hosts import Hosts
 from benchfleet.runner.disk import Disk
 from benchfleet.runner.ending.attempts import Attempts
 from benchfleet.runner.ending.cells import Cells
+from benchfleet.runner.ending.publisher import Publisher
 from benchfleet.runner.ending.stopping import Stopping
-from benchfleet.runner.ending.writing import Writing
 from benchfleet.runner.hours import Hours
 from benchfleet.runner.machines import Machines
 from benchfleet.runner.means import Means
@@ -55,7 +55,7 @@ class Parts:
         self.slots = Slots(means.runner[:8], means.engine, means.layout, self.course.progress)
         hosts, self.news = Hosts(means.engine.hosts()), News(means.ledger)
         attempts = Attempts(means, disk)
-        self.writing = Writing(attempts, inbox=means.inbox, background=disk.background)
+        self.publisher = Publisher(attempts, inbox=means.inbox, background=disk.background)
         self.filler = Filler(
             means,
             agenda,
@@ -79,7 +79,7 @@ class Parts:
             hosts=hosts,
             filler=self.filler,
             attempts=attempts,
-            writing=self.writing,
+            publisher=self.publisher,
         )
         self.news.tell(self.cells.cancelling.follow)
         self.crowd = Crowd(

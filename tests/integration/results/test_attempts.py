@@ -14,7 +14,8 @@ import pytest
 from benchfleet.domain.attempt import Lease
 from benchfleet.domain.failure import Failure
 from benchfleet.errors import ResultsError
-from benchfleet.results.disk import EmptyFolders, make_folders
+from benchfleet.results import write
+from benchfleet.results.disk import make_folders
 from benchfleet.results.layout import Layout
 from benchfleet.results.publish import publish
 from benchfleet.results.read import (
@@ -158,37 +159,6 @@ def test_held_samples_serve_the_next_attempt_however_this_one_ends(
     assert earlier_samples(layout.attempts_of(CELL.fingerprint)) == line(0)
 
 
-def test_a_folder_left_empty_becomes_the_next_one(tmp_path: Path) -> None:
-    empty = EmptyFolders()
-    assert empty.make(tmp_path / "all" / "one") == [tmp_path, tmp_path / "all"]
-    made = (tmp_path / "all" / "one").stat().st_ino
-    empty.leave(tmp_path / "all" / "one")
-    assert empty.make(tmp_path / "all" / "two") == [tmp_path / "all"]
-    assert [(f.name, f.stat().st_ino) for f in (tmp_path / "all").iterdir()] == [("two", made)]
-
-
-def test_a_folder_that_is_used_again_or_gone_is_not_taken(tmp_path: Path) -> None:
-    empty = EmptyFolders()
-    for name in ("used", "gone"):
-        (tmp_path / name).mkdir()
-        empty.leave(tmp_path / name)
-    (tmp_path / "used" / "rescored-1").mkdir()
-    (tmp_path / "gone").rmdir()
-    assert empty.make(tmp_path / "new") == [tmp_path]
-    assert sorted(path.name for path in tmp_path.rglob("*")) == ["new", "rescored-1", "used"]
-
-
-def test_what_earlier_attempts_left_stays_where_it_is(tmp_path: Path) -> None:
-    empty = EmptyFolders()
-    empty.make(tmp_path / "one")
-    (tmp_path / "two" / "1-1").mkdir(parents=True)
-    empty.leave(tmp_path / "one")
-    assert empty.make(tmp_path / "two") == []
-    assert (tmp_path / "two" / "1-1").is_dir()
-    empty.remove()
-    assert [path.name for path in tmp_path.iterdir()] == ["two"]
-
-
 def test_an_attempt_never_goes_on_in_a_folder_of_another_one(layout: Layout) -> None:
     """After a rebuild the ledger's tokens begin anew, and so do the names of attempts."""
     for answer in ("first", "second"):
@@ -205,7 +175,7 @@ def test_an_attempt_never_goes_on_in_a_folder_of_another_one(layout: Layout) -> 
 
 
 def test_an_attempt_begins_though_another_run_removed_its_cell_s_empty_folder(
-    layout: Layout,
+    layout: Layout, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other_runs = [1, 2]
 
@@ -216,7 +186,8 @@ def test_an_attempt_begins_though_another_run_removed_its_cell_s_empty_folder(
         return made
 
     layout.attempts_of(CELL.fingerprint).mkdir(parents=True)
-    folder = AttemptFolder(layout.attempt(LEASE), make=make)
+    monkeypatch.setattr(write, "make_folders", make)
+    folder = AttemptFolder(layout.attempt(LEASE))
     folder.record(line(0))
     folder.seal(CELL, CELL.id, verdict(1.0))
     assert folder.first

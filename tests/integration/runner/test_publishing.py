@@ -139,10 +139,3 @@ def test_of_those_that_end_together_only_what_was_refused_is_not_published(stage
     assert first != again
     assert stage.ledger.told == [2]
     assert end.progress.states == {"success": 2}
-
-
-def test_a_cell_with_samples_in_its_file_holds_up_no_others(stage: Stage) -> None:
-    stage.ledger = EndsTogether(stage)
-    write_by_twos(stage, 2)
-    assert stage.run(cells(4)).progress.states == {"success": 4}
-    assert stage.ledger.told == []

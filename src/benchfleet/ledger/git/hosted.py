@@ -9,6 +9,7 @@ when the remote has it, as everywhere: nothing is published on the mere hope of 
 
 from __future__ import annotations
 
+import contextlib
 import random
 import threading
 import time
@@ -24,6 +25,7 @@ from benchfleet.domain.event import Event
 from benchfleet.domain.resource import Offer
 from benchfleet.domain.seen import Seen, unseen
 from benchfleet.domain.state import State
+from benchfleet.errors import ClaimLost
 from benchfleet.ledger.copying import Row, SqlTables, Tables
 from benchfleet.ledger.git.ahead import Ahead
 from benchfleet.ledger.git.taking import ACTS
@@ -174,6 +176,20 @@ class HostedLedger:
     def finish(self, lease: Lease, outcome: Outcome) -> None:
         with self.inside.kept(lease, outcome):
             self._answered(self.finishing(lease, outcome))
+
+    def finish_all(self, ended: Sequence[tuple[Lease, Outcome]]) -> Sequence[ClaimLost | None]:
+        """All of them in the next push."""
+        refused: list[ClaimLost | None] = []
+        with contextlib.ExitStack() as outbox:
+            for lease, outcome in ended:
+                outbox.enter_context(self.inside.kept(lease, outcome))
+            for wish in [self.finishing(*one) for one in ended]:
+                try:
+                    self._answered(wish)
+                    refused.append(None)
+                except ClaimLost as error:
+                    refused.append(error)
+        return refused
 
     def finishing(self, lease: Lease, outcome: Outcome) -> _Wish:
         """`finish`, of which the answer comes later."""

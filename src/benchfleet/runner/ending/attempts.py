@@ -15,9 +15,9 @@ from benchfleet.domain.failure import Failure
 from benchfleet.domain.usage import Rate
 from benchfleet.engines.base import Done, SlotSpec
 from benchfleet.errors import ClaimLost, LedgerError, ResultsError
-from benchfleet.results.drafts import Sealed
 from benchfleet.results.read import log_tail
 from benchfleet.results.samples import count_samples, earlier_samples
+from benchfleet.results.staged_files import Sealed
 from benchfleet.results.write import (
     Sealing,
     Verdict,
@@ -27,8 +27,6 @@ from benchfleet.runner.means import Means
 from benchfleet.runner.trying.attempt import Attempt, Ended
 from benchfleet.runner.trying.retry import charged, first_reason, next_advice, retry_in
 from benchfleet.runner.trying.timeouts import AttemptTimeouts
-
-MOST = 32  # attempts that are ended at once
 
 Written = tuple[Ended, Outcome]  # sealed, or its failure kept
 
@@ -45,7 +43,6 @@ class Attempts:
             disk.publish_all,
         )
         self._at_once = getattr(means.ledger, "finish_all", None)
-        self.together = MOST if self._at_once is not None else 1  # may be ended at once
         self._provenance, self._random = means.here.provenance, means.random
 
     def begin(

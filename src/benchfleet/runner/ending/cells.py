@@ -26,7 +26,7 @@ from benchfleet.runner.course import Course
 from benchfleet.runner.devices.hosts import Hosts
 from benchfleet.runner.ending.attempts import Attempts, unwritable
 from benchfleet.runner.ending.cancelling import Cancelling
-from benchfleet.runner.ending.writing import Writing
+from benchfleet.runner.ending.publisher import Publisher
 from benchfleet.runner.events import Concluded
 from benchfleet.runner.means import Means
 from benchfleet.runner.slots.sharing import Sharing
@@ -50,11 +50,11 @@ class Cells:
         hosts: Hosts,
         filler: Filler,
         attempts: Attempts,
-        writing: Writing,
+        publisher: Publisher,
     ) -> None:
         self._ledger, self._inbox, self._keeper = means.ledger, means.inbox, means.keeper
         self._course, self._slots, self._hosts, self._filler = course, slots, hosts, filler
-        self._attempts, self._writing = attempts, writing
+        self._attempts, self._publisher = attempts, publisher
         self._sharing = Sharing()
         self._here = means.here.host or socket.gethostname()
         self._held: dict[str, tuple[float, Slot, Attempt]] = {}  # samples, the oldest first
@@ -185,12 +185,12 @@ class Cells:
         attempt.took = self._inbox.now() - attempt.began
         self._held.pop(attempt.key, None)
         attempt.had = self._filler.advised.memory_of(attempt)
-        self._writing.end(attempt, how, seconds)
+        self._publisher.end(attempt, how, seconds)
 
     def concluded(self, event: Concluded) -> bool:
         """An attempt was written and finished, or could not be; whether its cell may be claimed
         again. Raises what nobody foresaw."""
-        self._writing.under_way -= 1
+        self._publisher.under_way -= 1
         self.ran += 1
         attempt, outcome, path = event.attempt, event.outcome, event.attempt.claim.path
         if isinstance(outcome, ClaimLost):

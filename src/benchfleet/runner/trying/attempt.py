@@ -66,8 +66,3 @@ class Ended:
     @property
     def path(self) -> str:
         return self.attempt.claim.path
-
-    @property
-    def is_large(self) -> bool:
-        """Whether it took long, or has much: to write it may hold others up."""
-        return self.attempt.folder.recorded

@@ -14,9 +14,9 @@ from benchfleet.domain.failure import Failure
 from benchfleet.domain.telemetry import Reading
 from benchfleet.errors import ResultsError
 from benchfleet.results.disk import digest_of
-from benchfleet.results.drafts import Draft, Sealed
 from benchfleet.results.layout import CELL
 from benchfleet.results.publish import Moves, PublishAll
+from benchfleet.results.staged_files import Sealed, StagedFiles
 from benchfleet.results.write import AttemptFolder, SealAll, Sealing, Verdict, seal_all
 from benchfleet.runner.space import PLENTY, Room
 
@@ -149,7 +149,7 @@ class NoFolder(AttemptFolder):
 
     def fail(self, failure: Failure, telemetry: Mapping[str, Any] | None = None) -> None: ...
 
-    def draft(self, cell: Cell, path: str, verdict: Verdict) -> Draft:
+    def stage(self, cell: Cell, path: str, verdict: Verdict) -> StagedFiles:
         metrics: Mapping[str, Any] = {"overall_score": verdict.score["overall"]}
         sealed = Sealed(digest=str(cell.fingerprint), metrics=metrics)
-        return Draft(folder=self.folder, contents={}, samples="", changed=[], sealed=sealed)
+        return StagedFiles(folder=self.folder, contents={}, samples="", changed=[], sealed=sealed)

@@ -40,7 +40,6 @@ from benchfleet.testing.simulation.turns import Gate, Gone, Strand, Turns, Virtu
 from benchfleet.testing.simulation.wire import LeaseWatch, Weather, WiredLedger
 
 LEASE = 60.0  # seconds
-_WRITERS = 2
 _SLOW_STEP, _SLOWEST_STEP = 0.05, 3.0  # seconds
 
 
@@ -103,7 +102,7 @@ class RunnerProcess:
         self._watched: tuple[str, Callable[[], None]] | None = None
         self._folders: list[SimulatedFolder] = []
         self._waiting: deque[Callable[[], None]] = deque()
-        self._writing = 0
+        self._writing = False
         self._strands: list[Strand] = []
         self.end: RunEnd | None = None
         self.error: Exception | None = None
@@ -245,14 +244,14 @@ class RunnerProcess:
 
     def _write_later(self, work: Callable[[], None]) -> None:
         self._waiting.append(work)
-        if self._writing < _WRITERS:
-            self._writing += 1
+        if not self._writing:
+            self._writing = True
             self._strand(self._write).start()
 
     def _write(self) -> None:
         while self._waiting:
             self._waiting.popleft()()
-        self._writing -= 1
+        self._writing = False
 
     def _observe(self, notice: Notice, progress: Progress) -> None:
         parts = [notice.kind, notice.cell, notice.slot, notice.message]

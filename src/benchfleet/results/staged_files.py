@@ -1,4 +1,4 @@
-"""Sealed files on their way to the disk, of one attempt or of several at once."""
+"""The files that seal an attempt, on their way to the disk: of one attempt, or of a group."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from benchfleet.results import layout as names
 from benchfleet.results.disk import SyncedFiles, sync_folder
 
-BESIDE = f".{names.SAMPLES}.draft"  # the sealed samples, before they take the recorded ones' place
+BESIDE = f".{names.SAMPLES}.draft"  # the sealed samples, before they replace the recorded ones
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,8 +23,8 @@ class Sealed:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Draft:
-    """All that is to be written into the folder of an attempt, to seal it."""
+class StagedFiles:
+    """All files to be written into an attempt's folder to seal it."""
 
     folder: Path
     contents: Mapping[str, bytes]  # by name
@@ -34,7 +34,7 @@ class Draft:
     files: SyncedFiles = field(default_factory=SyncedFiles)
 
     def write(self) -> None:
-        """Give all of it to the disk."""
+        """Write the files and start to sync them."""
         try:
             self.files.write(self.folder, self.contents)
         except OSError:
@@ -42,7 +42,7 @@ class Draft:
             raise
 
     def wait(self) -> None:
-        """Return when the disk has it, but for the names."""
+        """Wait until the files are synced; their names are not yet."""
         try:
             self.files.wait()
             if self.samples == BESIDE:
@@ -52,33 +52,33 @@ class Draft:
             raise
 
     def _drop(self) -> None:
-        """On a disk that takes no more the recorded samples are as they were."""
+        """Remove what was written; the recorded samples stay as they were."""
         self.files.close()
         for name in (self.samples, names.CELL):
             (self.folder / name).unlink(missing_ok=True)
 
 
-def sync_all(drafts: Sequence[Draft]) -> Sequence[Sealed | OSError]:
-    """Seal these, durably when this returns, or what the disk said of it.
+def sync_all(group: Sequence[StagedFiles]) -> Sequence[Sealed | OSError]:
+    """Seal a group: for each attempt what it became, durable now, or the disk's error.
 
-    The disk is given the files of all of them before any is waited for, so that it takes them
-    together, and a folder that several have in common is synced once.
+    All files of the group are written before the first is waited for, so that the disk syncs them
+    together. A folder that several attempts share is synced once.
     """
-    wrong: dict[int, OSError] = {}
-    for step in (Draft.write, Draft.wait):
-        for place, draft in enumerate(drafts):
-            if place not in wrong:
+    errors: dict[int, OSError] = {}
+    for step in (StagedFiles.write, StagedFiles.wait):
+        for place, staged in enumerate(group):
+            if place not in errors:
                 try:
-                    step(draft)
+                    step(staged)
                 except OSError as error:
-                    wrong[place] = error
+                    errors[place] = error
     changed: dict[Path, list[int]] = {}
-    for place, draft in enumerate(drafts):
-        for folder in draft.changed if place not in wrong else ():
+    for place, staged in enumerate(group):
+        for folder in staged.changed if place not in errors else ():
             changed.setdefault(folder, []).append(place)
     for folder, places in changed.items():
         try:
             sync_folder(folder)
         except OSError as error:
-            wrong.update(dict.fromkeys(places, error))
-    return [wrong.get(place, draft.sealed) for place, draft in enumerate(drafts)]
+            errors.update(dict.fromkeys(places, error))
+    return [errors.get(place, staged.sealed) for place, staged in enumerate(group)]

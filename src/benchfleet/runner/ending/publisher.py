@@ -1,4 +1,4 @@
-"""Writes the results of attempts that ended, beside the loop."""
+"""The publisher: it writes the results of attempts that ended, beside the loop."""
 
 from __future__ import annotations
 
@@ -14,29 +14,35 @@ from benchfleet.runner.ending.attempts import Attempts
 from benchfleet.runner.events import Concluded, EventQueue
 from benchfleet.runner.trying.attempt import Attempt, Ended
 
+MAX_GROUP = 32  # attempts: each has up to six open files while its group is sealed
 
-class Writing:
-    """Writes attempts in groups: those that end while one group is written are the next one."""
+
+class Publisher:
+    """Seals, finishes and publishes attempts (group commit).
+
+    Each thread of `background` takes all that waits as one group. Attempts that end while groups
+    are written are the next group: ledger and folders are synced once for all of them.
+    """
 
     def __init__(self, attempts: Attempts, *, inbox: EventQueue, background: Background) -> None:
         self._attempts, self._inbox, self._background = attempts, inbox, background
         self._ended: deque[Ended] = deque()  # to be written
-        self.under_way = 0  # attempts that are being written
+        self.under_way = 0  # attempts that ended and are not concluded yet
 
     def end(self, attempt: Attempt, how: Done | Failure, seconds: Mapping[str, float]) -> None:
-        """Have the attempt written and finished while its slot computes on."""
+        """Have an attempt written while its slot goes on; `Concluded` is posted then."""
         self.under_way += 1
         self._ended.append(Ended(attempt=attempt, how=how, seconds=seconds))
         self._background(self._write)
 
     def _write(self) -> None:
-        """Write what has ended, in a thread of `background`, and post how that went."""
+        """Write what waits; earlier calls may have taken all of it along."""
         group: list[Ended] = []
-        with contextlib.suppress(IndexError):  # all of it was taken
-            while len(group) < self._attempts.together and not (group and group[-1].is_large):
+        with contextlib.suppress(IndexError):  # another thread took the rest
+            while len(group) < MAX_GROUP:
                 group.append(self._ended.popleft())
         if not group:
-            return  # who wrote others took it along
+            return
         results: Sequence[Outcome | Exception]
         try:
             results = self._attempts.end(group)

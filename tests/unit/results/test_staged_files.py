@@ -6,27 +6,31 @@ from pathlib import Path
 
 import pytest
 
-from benchfleet.results import drafts
+from benchfleet.results import staged_files
 from benchfleet.results.disk import sync_folder
-from benchfleet.results.drafts import BESIDE, Draft, Sealed, sync_all
+from benchfleet.results.staged_files import BESIDE, Sealed, StagedFiles, sync_all
 
 
-def draft(folder: Path, samples: str = "samples.jsonl") -> Draft:
+def staged(folder: Path, samples: str = "samples.jsonl") -> StagedFiles:
     contents = {samples: b"{}\n", "cell.json": folder.name.encode()}
     sealed = Sealed(digest=folder.name, metrics={})
     changed = [folder, folder.parent]
-    return Draft(folder=folder, contents=contents, samples=samples, changed=changed, sealed=sealed)
+    return StagedFiles(
+        folder=folder, contents=contents, samples=samples, changed=changed, sealed=sealed
+    )
 
 
 def test_a_folder_that_several_have_in_common_is_synced_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     synced: list[Path | str] = []
-    monkeypatch.setattr(drafts, "sync_folder", lambda one: synced.append(one) or sync_folder(one))
+    monkeypatch.setattr(
+        staged_files, "sync_folder", lambda one: synced.append(one) or sync_folder(one)
+    )
     folders = [tmp_path / name for name in ("a", "b")]
     for folder in folders:
         folder.mkdir()
-    found = sync_all([draft(folder) for folder in folders])
+    found = sync_all([staged(folder) for folder in folders])
     assert [one.digest for one in found if isinstance(one, Sealed)] == ["a", "b"]
     assert synced == [folders[0], tmp_path, folders[1]]
     assert (folders[1] / "cell.json").read_bytes() == b"b"
@@ -38,7 +42,7 @@ def test_what_the_disk_refuses_of_one_is_told_of_it_alone(tmp_path: Path) -> Non
         folder.mkdir()
         (folder / "samples.jsonl").write_bytes(b"as recorded\n")
     (folders[1] / "cell.json").symlink_to(tmp_path / "elsewhere")  # which is not followed
-    gone, blocked, well = sync_all([draft(folder, BESIDE) for folder in folders])
+    gone, blocked, well = sync_all([staged(folder, BESIDE) for folder in folders])
     assert isinstance(gone, FileNotFoundError)
     assert isinstance(blocked, OSError)
     assert isinstance(well, Sealed)
