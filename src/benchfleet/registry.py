@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from difflib import get_close_matches
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, ClassVar, Literal
 
 from benchfleet.errors import MissingExtra, PluginError, UnknownName
+from benchfleet.hints import hint
 
 Family = Literal["models", "benchmarks", "attention", "ledgers", "engines", "policies", "places"]
 
@@ -138,9 +138,4 @@ def _imported(place: str) -> Any:
 
 def no_such(family: Family, name: str) -> str:
     """The sentence that says what there is instead."""
-    known = names(family)
-    near = get_close_matches(name, known, n=3)
-    hint = (
-        f"did you mean {' or '.join(map(repr, near))}?" if near else f"there are {', '.join(known)}"
-    )
-    return f"no {_SINGULAR[family]} {name!r}; {hint}"
+    return f"no {_SINGULAR[family]} {name!r}; {hint(name, names(family))}"

@@ -80,7 +80,7 @@ def test_a_missing_file_and_a_folder_are_named(user: User) -> None:
         (("run", "study.yaml", "--only", "models=nobody"), "no model is called 'nobody'"),
         (("run", "study.yaml", "--limit", "-1"), "--limit"),
         (("run", "study.yaml", "--ledger", "sqllite:///x.db"), "did you mean 'sqlite'"),
-        (("run", "study.yaml", "--only", "benchmarks=mok"), "; there are mock_benchmark"),
+        (("run", "study.yaml", "--only", "benchmarks=mok"), "; there is mock_benchmark"),
         (("retry", "study.yaml", "--cell", "m1/dens/*"), "--cell m1/dens/*  no cell has such a"),
         (("failures", "study.yaml", "--cell", "m1/dense/mock"), "mean 'm1/dense/mock_benchmark'"),
         (("cancel", "study.yaml", "--yes", "--cell", "m3/*"), "benchfleet plan --cells"),

@@ -32,6 +32,7 @@ from typing import Any, ClassVar, Protocol, cast
 
 from benchfleet import registry
 from benchfleet.domain.cell import Cell, Config, Model, Workload
+from benchfleet.hints import hint
 from benchfleet.models.base import Adapter, Prompt, adapter_class
 
 
@@ -183,16 +184,12 @@ class Benchmark(registry.Plugin, ABC):
 
     def check_subset(self, subset: str) -> str | None:
         """What is wrong with a subset's name, or None."""
-        from difflib import get_close_matches
-
         known = self.subsets()
         if subset in known:
             return None
         if not known:
             return f"this benchmark has no subsets; remove {subset!r}"
-        near = get_close_matches(subset, known, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(known)}"
-        return f"no subset {subset!r}; {hint}"
+        return f"no subset {subset!r}; {hint(subset, known)}"
 
     def data_digest(self, subset: str | None) -> str:
         """The digest of local data files; ``""`` where version and parameters say it all."""

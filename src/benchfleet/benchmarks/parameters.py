@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
-from difflib import get_close_matches
 from typing import Any
 
-_TIME = re.compile("".join(rf"(?:([0-9]+(?:\.[0-9]+)?) ?{unit})? ?" for unit in "dhms"))
+from benchfleet.domain.units import duration
+from benchfleet.hints import hint
 
 
 def with_defaults(params: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
     """`defaults`, overridden by `params`. Raises ValueError for a name that has no default."""
     for name in params:
         if name not in defaults:
-            raise ValueError(f"no parameter {name!r}; {_hint(str(name), defaults)}")
+            instead = (
+                hint(str(name), defaults) if defaults else "this benchmark takes none; remove it"
+            )
+            raise ValueError(f"no parameter {name!r}; {instead}")
     return {**defaults, **params}
 
 
@@ -39,13 +41,6 @@ def fractions(name: str, value: Any) -> list[float]:
     if len(set(value)) < len(value):
         raise ValueError(f"each of {name} must differ from the others; {value!r} repeats one")
     return [float(item) for item in value]
-
-
-def _hint(name: str, defaults: Mapping[str, Any]) -> str:
-    if not defaults:
-        return "this benchmark takes none; remove it"
-    near = get_close_matches(name, list(defaults), n=1)
-    return f"did you mean {near[0]!r}?" if near else f"there are {', '.join(defaults)}"
 
 
 def text(name: str, value: Any) -> str:
@@ -75,13 +70,7 @@ def worded(name: str, value: Any) -> str:
 
 def seconds(name: str, value: Any) -> float:
     """Seconds of ``90s``, ``10m`` or ``1h30m``, or ValueError."""
-    match = _TIME.fullmatch(value) if isinstance(value, str) else None
-    units = (86_400, 3_600, 60, 1)
-    found = (
-        sum(float(part) * unit for part, unit in zip(match.groups(), units, strict=True) if part)
-        if match
-        else 0.0
-    )
-    if found > 0:
-        return found
-    raise ValueError(f"{name} must be a time such as 90s, 10m or 1h30m, not {value!r}")
+    try:
+        return duration(value)
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from None

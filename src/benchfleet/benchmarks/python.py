@@ -10,7 +10,6 @@ import re
 import symtable
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -23,6 +22,7 @@ from benchfleet.benchmarks.sources import is_source, matching, source_digest
 from benchfleet.domain.canonical import content_digest
 from benchfleet.domain.cell import Workload
 from benchfleet.errors import CellFailure
+from benchfleet.hints import hint
 
 _DEFAULTS: dict[str, Any] = {
     "name": None,
@@ -198,9 +198,7 @@ class Python(Benchmark):
         known = [s.get_name() for s in table.get_symbols() if s.is_assigned() or s.is_imported()]
         if first in known or _STAR.search(source) or "__getattr__" in known:
             return
-        near = get_close_matches(first, known, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(known) or 'nothing'}"
-        raise ValueError(f"call: {self._module} has no {first!r}; {hint}")
+        raise ValueError(f"call: {self._module} has no {first!r}; {hint(first, known)}")
 
 
 def _named(target: Any, offered: Mapping[str, Any]) -> dict[str, Any]:

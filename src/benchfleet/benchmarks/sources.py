@@ -30,8 +30,14 @@ def is_source(file: Path) -> bool:
 
 def source_digest(folder: Path, files: Iterable[Path]) -> str:
     """The digest of the files' contents under their names within `folder`, in any order."""
-    contents = {
-        Path(os.path.relpath(file, folder)).as_posix(): hashlib.sha256(file.read_bytes())
-        for file in files
-    }
-    return content_digest([[name, sha.hexdigest()] for name, sha in sorted(contents.items())])
+    contents = {Path(os.path.relpath(file, folder)).as_posix(): file_digest(file) for file in files}
+    return content_digest([[name, digest] for name, digest in sorted(contents.items())])
+
+
+def file_digest(file: Path) -> str:
+    """The SHA-256 of a file's content, in hexadecimal."""
+    sha = hashlib.sha256()
+    with file.open("rb") as stream:
+        while piece := stream.read(2**20):
+            sha.update(piece)
+    return sha.hexdigest()

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from difflib import get_close_matches
 
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.matrix import AXES, Rule, chosen, with_limit
 from benchfleet.errors import CampaignError, Mistake
+from benchfleet.hints import hint
 
 CHOSEN_BY = (*AXES, "phases")
-_SHOWN = 8  # names that there are instead
 
 
 def choose(
@@ -65,11 +64,7 @@ def _idle_patterns(option: str, texts: Sequence[str], cells: Sequence[Cell]) -> 
             rule = Rule(**{plural: (name.removeprefix("!"),)})
             if cells and not any(rule.matches(cell) for cell in cells):
                 known = sorted(filter(None, _names(plural, cells)))
-                near = get_close_matches(name, known, n=1)
-                some = ", ".join(known[:_SHOWN]) + (", …" if len(known) > _SHOWN else "")
-                hint = f"; did you mean {near[0]!r}?" if near else f"; there are {some}"
-                hint = hint if known else ""
-                message = f"no {plural.removesuffix('s')} is called {name!r}{hint}"
+                message = f"no {plural.removesuffix('s')} is called {name!r}; {hint(name, known)}"
                 found.append(Mistake(key=f"{option} {text}", message=message))
     return found
 
@@ -95,9 +90,8 @@ def _rules(option: str, texts: Sequence[str], mistakes: list[Mistake]) -> list[R
             example = f"write AXIS=NAME, such as {option} configs=dense"
             mistakes.append(Mistake(key=f"{option} {text}", message=example))
         elif plural not in CHOSEN_BY:
-            near = get_close_matches(plural, CHOSEN_BY, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"axes are {', '.join(CHOSEN_BY)}"
-            mistakes.append(Mistake(key=f"{option} {text}", message=f"no axis {axis!r}; {hint}"))
+            message = f"no axis {axis!r}; {hint(plural, CHOSEN_BY)}"
+            mistakes.append(Mistake(key=f"{option} {text}", message=message))
         else:
             rules.append(Rule(**{plural: tuple(names.split(","))}))
     return rules

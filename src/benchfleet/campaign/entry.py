@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Any, TypeVar
 
+from benchfleet.domain import units
 from benchfleet.domain.names import path_part
 from benchfleet.domain.usage import Price
 from benchfleet.errors import Mistake
+from benchfleet.hints import hint
 
-from . import units
 from .source import KeyPath, Source, dotted
 
 T = TypeVar("T")
@@ -185,14 +185,6 @@ class Entry:
             advice = "; put it in quotes" if quote else ""
             self.wrong(f"must be {wanted}, not {shown(self.value)}{advice}")
         return default
-
-
-def hint(word: str, known: Iterable[str]) -> str:
-    """What to write instead of `word`: the near ones, or all there are."""
-    listed = list(known)
-    if near := get_close_matches(word, listed, n=2):
-        return f"did you mean {' or '.join(map(repr, near))}?"
-    return f"there are {', '.join(listed)}" if listed else "there are none"
 
 
 def shown(value: Any) -> str:

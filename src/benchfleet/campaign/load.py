@@ -25,6 +25,7 @@ from .plugins import plugin as opened_plugin
 from .runners import RUNNERS, read_runners
 from .shapes import NAME, PRICE, SLOTS, TEXT, Shape, listing, mapping, plugin, told, whole
 from .source import Flaw, Source
+from .toml_reader import read_toml
 from .yaml_reader import read_yaml
 
 __all__ = ["Campaign", "load_campaign", "read_campaign"]
@@ -58,14 +59,8 @@ MAX_BYTES = 10_000_000
 Reader = Callable[[str, Path], Source]
 
 
-def _toml(text: str, _: Path) -> Source:
-    from .toml_reader import read_toml  # most campaigns are YAML
-
-    return read_toml(text)
-
-
 def _python(text: str, file: Path) -> Source:
-    from .python_reader import read_python
+    from .python_reader import read_python  # seldom needed, and slow to import
 
     return read_python(text, file)
 
@@ -73,7 +68,7 @@ def _python(text: str, file: Path) -> Source:
 _READERS: Mapping[str, Reader] = {
     ".yaml": lambda text, _: read_yaml(text),
     ".yml": lambda text, _: read_yaml(text),
-    ".toml": _toml,
+    ".toml": lambda text, _: read_toml(text),
     ".py": _python,
 }
 

@@ -9,8 +9,9 @@ from benchfleet.domain import gate
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.matrix import Matrix, Rule
 from benchfleet.domain.phase import Phase
+from benchfleet.hints import hint
 
-from .entry import Entry, hint
+from .entry import Entry
 from .matrices import BELONG, MATRIX, DeclaredMatrix, MatrixReader
 from .rules import EXCLUDE_KEYS, read_exclude
 from .shapes import NAME, TEXT, TRUTH, Shape, either, listing, mapping, one_or_list, told

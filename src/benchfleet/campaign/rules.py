@@ -6,8 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from benchfleet.domain.matrix import AXES, Include, Rule, agrees
+from benchfleet.hints import hint
 
-from .entry import Entry, hint
+from .entry import Entry
 from .shapes import LABEL, REPEATS, Shape, mapping, one_or_list, told, whole
 
 _SINGULAR = {

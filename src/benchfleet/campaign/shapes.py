@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
+from benchfleet.domain.units import PRICE_PATTERN, SIZE_PATTERN, TIME_PATTERN
+
 from .entry import MANY
-from .units import PRICE_PATTERN, SIZE_PATTERN, TIME_PATTERN
 
 Shape = Mapping[str, Any]
 

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from benchfleet.bench import Bench
-from benchfleet.campaign import units
 from benchfleet.cli import options
 from benchfleet.cli.words import printable
+from benchfleet.domain import units
 from benchfleet.domain.names import path_part
 from benchfleet.domain.words import counted
 from benchfleet.errors import BenchfleetError, ResultsError

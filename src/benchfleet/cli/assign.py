@@ -13,10 +13,10 @@ from typing import Any
 from benchfleet.bench import Bench, open_bench
 from benchfleet.campaign.choose import choose
 from benchfleet.campaign.load import load_campaign
-from benchfleet.campaign.units import size
 from benchfleet.cli import options, plans
 from benchfleet.cli.gantt import headline, svg, text
 from benchfleet.cli.words import printable, shown_path
+from benchfleet.domain.units import size
 from benchfleet.domain.words import counted, duration
 from benchfleet.errors import BenchfleetError, CampaignError, Mistake
 from benchfleet.ledger.base import Ledger

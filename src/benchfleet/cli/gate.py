@@ -8,13 +8,13 @@ import json
 import time
 from collections.abc import Callable, Mapping
 from contextlib import closing
-from difflib import get_close_matches
 
 from benchfleet.bench import Bench
 from benchfleet.cli import options, phased
 from benchfleet.cli.words import printable
 from benchfleet.domain.phase import GATE_EVENTS, Decision, decisions, forgotten, may_run
 from benchfleet.errors import BenchfleetError, CampaignError, Mistake
+from benchfleet.hints import hint
 from benchfleet.ledger.gates import Standing, of_phases, weighed
 
 _ACTS = """\
@@ -48,9 +48,8 @@ def main(arguments: argparse.Namespace) -> int:
     if not names:
         raise BenchfleetError(f"{bench.campaign.name} has no phases, and so no gates")
     if arguments.phase and arguments.phase not in names:
-        near = get_close_matches(arguments.phase, names, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(names)}"
-        raise _refused("PHASE", f"no phase is called {arguments.phase!r}; {hint}")
+        instead = hint(arguments.phase, names)
+        raise _refused("PHASE", f"no phase is called {arguments.phase!r}; {instead}")
     for option, act in (("again", "check"), ("reason", "override")):
         if getattr(arguments, option) and arguments.act != act:
             raise _refused(f"--{option}", f"belongs to `{act}`")

@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,7 @@ from benchfleet.domain.plan import ASSIGNED, Plan
 from benchfleet.domain.slots import BEGAN
 from benchfleet.domain.words import counted, duration
 from benchfleet.errors import BenchfleetError
+from benchfleet.hints import hint
 from benchfleet.ledger.base import Ledger
 from benchfleet.ledger.holders import Holder, holders
 from benchfleet.machines.probe import report
@@ -126,11 +126,8 @@ def _check_names(
     names = sorted(filter(None, known))
     for host in failed:
         if host not in known:
-            near = get_close_matches(host, names, n=1)
-            hint = (
-                f"did you mean {near[0]!r}?" if near else f"there are {', '.join(names) or 'none'}"
-            )
-            raise BenchfleetError(f"no machine of this campaign is called {host!r}; {hint}")
+            instead = hint(host, names)
+            raise BenchfleetError(f"no machine of this campaign is called {host!r}; {instead}")
 
 
 def _left(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from contextlib import closing
 from dataclasses import replace
-from difflib import get_close_matches
 from pathlib import Path
 
 from benchfleet import registry
@@ -16,6 +15,7 @@ from benchfleet.domain.matrix import Matrix
 from benchfleet.domain.names import path_part
 from benchfleet.domain.told import TOLD, Told, newest
 from benchfleet.errors import LedgerAbsent
+from benchfleet.hints import hint
 from benchfleet.ledger.addresses import shown_url, split_url
 from benchfleet.results.layout import Layout
 
@@ -32,9 +32,7 @@ def campaign_of(url: str, name: str = "", *, results: Path | None = None) -> Cam
     if not names:
         raise LedgerAbsent(f"{shown} has no ledger of a campaign; run or init one there first")
     if name and name not in names:
-        near = get_close_matches(name, names, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(names)}"
-        raise LedgerAbsent(f"{shown} has no ledger of campaign {name!r}; {hint}")
+        raise LedgerAbsent(f"{shown} has no ledger of campaign {name!r}; {hint(name, names)}")
     if not name and len(names) > 1:
         raise LedgerAbsent(f"{shown} has several; say --campaign with one of {', '.join(names)}")
     name = name or names[0]

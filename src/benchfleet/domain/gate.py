@@ -12,10 +12,10 @@ import ast
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from typing import cast
 
 from benchfleet.domain.words import counted
+from benchfleet.hints import hint
 
 from . import expression
 from .expression import Evaluator, NoValue, PerCell, Value, Vocabulary
@@ -190,9 +190,7 @@ class _OfCells(Evaluator):
 def _not_reported(name: str, lacking: Sequence[Reported], succeeded: Sequence[Reported]) -> str:
     if len(lacking) == len(succeeded):
         known = sorted({key for one in succeeded for key in one.values})
-        near = get_close_matches(name, known, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known)}"
-        return f"no cell reported {name!r}; {hint}"
+        return f"no cell reported {name!r}; {hint(name, known)}"
     return (
         f"{len(lacking)} of {counted(len(succeeded), 'cell')} reported no {name!r} "
         f'({_listed([one.cell for one in lacking])}); choose some, as each({name}, benchmarks="…")'

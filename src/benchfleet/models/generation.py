@@ -5,9 +5,10 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from difflib import get_close_matches
 from math import inf
 from typing import TYPE_CHECKING, Any
+
+from benchfleet.hints import hint
 
 if TYPE_CHECKING:
     from torch import Generator, Tensor
@@ -39,9 +40,7 @@ class Generation:
         found: dict[str, str] = {}
         for name, given in value.items():
             if name not in known:
-                near = get_close_matches(name, known, n=1)
-                hint = f"did you mean {near[0]!r}?" if near else f"there is {', '.join(known)}"
-                found[name] = f"no generation setting {name!r}; {hint}"
+                found[name] = f"no generation setting {name!r}; {hint(name, known)}"
             else:
                 right, wanted = _CHECKS[name]
                 if not right(given):

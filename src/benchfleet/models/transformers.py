@@ -45,7 +45,6 @@ class _Loaded:
     encoder: Encoder
     decoder: Decoder
     own: str  # the attention implementation that it was loaded with
-    devices: tuple[str, ...]  # by name; to ask every weight takes more than a millisecond
 
 
 class TransformersAdapter(Adapter):
@@ -132,7 +131,6 @@ class TransformersAdapter(Adapter):
                 encoder=Encoder(tokenizer, max_length=limit),
                 decoder=Decoder(model, self._attention, ends=ends_of(model, tokenizer)),
                 own=model.config._attn_implementation,
-                devices=_devices_of(model),
             )
             _register(self._name, self._attention)
 
@@ -233,7 +231,7 @@ class TransformersAdapter(Adapter):
             "transformers": transformers.__version__,
             "model_digest": self.model.digest,
             "dtype": str(loaded.model.dtype).removeprefix("torch."),
-            "devices": list(loaded.devices),
+            "devices": _devices_of(loaded.model),
             "attn_implementation": "sdpa" if self._attention.steps else loaded.own,
         }
 
@@ -259,13 +257,13 @@ class TransformersAdapter(Adapter):
         return measures
 
 
-def _devices_of(model: Any) -> tuple[str, ...]:
+def _devices_of(model: Any) -> list[str]:
     """The names of the devices that its weights are on."""
     import torch
 
     places = sorted({str(weight.device) for weight in model.parameters()})
     name = torch.cuda.get_device_name
-    return tuple(name(place) if place.startswith("cuda") else place for place in places)
+    return [name(place) if place.startswith("cuda") else place for place in places]
 
 
 def _is_sparse(config: Config) -> bool:

@@ -7,7 +7,6 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from functools import cached_property
 from typing import Any
 
@@ -16,6 +15,7 @@ from benchfleet.domain.cell import Cell
 from benchfleet.domain.state import STATES, State
 from benchfleet.domain.usage import Bill
 from benchfleet.errors import UnknownName
+from benchfleet.hints import hint
 
 from .failures import FailureGroup, grouped_failures
 from .pooling import Pool, Row, Scores, column_names, pooled
@@ -166,13 +166,7 @@ def _baseline(cells: Sequence[Cell], named: str | None) -> str:
         dense = [name for name, config in configs.items() if not config.attention]
         return next(iter([*dense, *configs]), "")
     if named not in configs:
-        near = get_close_matches(named, configs, n=3)
-        hint = (
-            f"did you mean {' or '.join(map(repr, near))}?"
-            if near
-            else f"there are {', '.join(configs)}"
-        )
-        raise UnknownName(f"no config {named!r} to compare with; {hint}")
+        raise UnknownName(f"no config {named!r} to compare with; {hint(named, configs)}")
     return named
 
 

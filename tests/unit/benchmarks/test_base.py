@@ -163,4 +163,4 @@ def test_a_wrong_subset_names_the_near_one_or_all():
     assert (
         letters.check_subset("narrativqa") == "no subset 'narrativqa'; did you mean 'narrativeqa'?"
     )
-    assert letters.check_subset("z") == "no subset 'z'; it has narrativeqa, qasper"
+    assert letters.check_subset("z") == "no subset 'z'; there are narrativeqa, qasper"

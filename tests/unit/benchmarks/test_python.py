@@ -57,7 +57,7 @@ def test_a_module_or_a_package_in_the_folder_is_found_without_running_it(folder:
         ({"call": "pack.inner.none:x"}, "there is no module"),
         ({"path": "pack"}, "there is no module my_eval in .*pack"),
         ({"call": "my_eval:rn"}, r"my_eval has no 'rn'; did you mean 'run'\?"),
-        ({"call": "my_eval:print"}, "my_eval has no 'print'; it has run, X"),
+        ({"call": "my_eval:print"}, "my_eval has no 'print'; there are run, X"),
         ({"files": ["*.csv"]}, "nothing matches"),
     ],
 )

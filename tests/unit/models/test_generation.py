@@ -22,7 +22,7 @@ def test_nothing_said_is_greedy():
     ("given", "wrong"),
     [
         ({"max_tokens": 4}, "no generation setting 'max_tokens'; did you mean 'max_new_tokens'"),
-        ({"beams": 4}, "no generation setting 'beams'; there is max_new_tokens, temperature"),
+        ({"beams": 4}, "no generation setting 'beams'; there are max_new_tokens, temperature"),
         ({"max_new_tokens": 0}, "max_new_tokens must be a whole number from 1 up, not 0"),
         ({"max_new_tokens": True}, "max_new_tokens must be a whole number"),
         ({"max_new_tokens": 4.0}, r"max_new_tokens must be a whole number from 1 up, not 4\.0"),

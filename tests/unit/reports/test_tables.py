@@ -89,7 +89,7 @@ def test_an_unknown_baseline_is_refused_with_the_near_name(study):
     study.done("window_32", [1, 0])
     with pytest.raises(UnknownName, match="did you mean 'window_32'"):
         study.compared("window_23")
-    with pytest.raises(UnknownName, match="there are window_32"):
+    with pytest.raises(UnknownName, match="there is window_32"):
         study.compared("quantised")
 
 

@@ -6,7 +6,6 @@ All of it is read without importing lm-eval, so that a campaign is checked at on
 from __future__ import annotations
 
 import glob
-import hashlib
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -19,6 +18,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from benchfleet.benchmarks.sources import file_digest
 from benchfleet.domain.canonical import content_digest
 
 from .dataset import RemoteData, remote_data
@@ -46,7 +46,8 @@ class TaskFile:
 
     def digest(self) -> str:
         """Of the content of every file; not of where they lie."""
-        return content_digest([[path.name, _sha256(path)] for path in (*self.sources, *self.data)])
+        files = (*self.sources, *self.data)
+        return content_digest([[file.name, file_digest(file)] for file in files])
 
     def whole(self) -> str:
         """YAML of the same task that can be read from any folder."""
@@ -241,11 +242,3 @@ def _texts(value: Any) -> Iterator[str]:
     inside: Iterable[Any] = value.values() if isinstance(value, dict) else ()
     for inner in value if isinstance(value, list) else inside:
         yield from _texts(inner)
-
-
-def _sha256(path: Path) -> str:
-    sha = hashlib.sha256()
-    with path.open("rb") as stream:
-        while piece := stream.read(2**20):
-            sha.update(piece)
-    return sha.hexdigest()

@@ -18,11 +18,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields
-from difflib import get_close_matches
 from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
+from benchfleet.hints import hint
 from benchfleet.registry import Plugin
 
 if TYPE_CHECKING:
@@ -129,6 +129,4 @@ def share(size: float, of: Count) -> Count:
 def _no_parameter(name: str, known: list[str]) -> str:
     if not known:
         return f"takes no parameter; remove {name!r}"
-    near = get_close_matches(name, known, n=1)
-    hint = f"did you mean {near[0]!r}?" if near else f"there is {', '.join(known)}"
-    return f"no parameter {name!r}; {hint}"
+    return f"no parameter {name!r}; {hint(name, known)}"

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchfleet.campaign import units
-from benchfleet.campaign.units import duration, size, with_fractions
+from benchfleet.domain import units
+from benchfleet.domain.units import duration, size, with_fractions
 from benchfleet.domain.usage import Price
 
 
