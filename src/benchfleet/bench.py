@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
 from dataclasses import dataclass
+from typing import TypeVar
 
 from benchfleet.campaign.base import Campaign
 from benchfleet.domain.allowed import allowed_on
@@ -27,6 +28,8 @@ from benchfleet.ledger_home import LedgerHome
 from benchfleet.results.layout import Layout
 from benchfleet.results.places.base import Place, place_at
 from benchfleet.results.read import left_attempts, sealed_attempts, too_late
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,37 +69,31 @@ class Bench:
         """Open the ledger to look at it; None where nothing was run yet."""
         return self.home.existing()
 
-    def records(self, cells: Iterable[Cell]) -> list[CellRecord]:
-        """The cells as the ledger has them; empty where nothing was run yet."""
+    def ask(self, question: Callable[[Ledger], T], *, otherwise: T) -> T:
+        """What the ledger answers; `otherwise` where nothing was run yet."""
         ledger = self.existing_ledger()
         if ledger is None:
-            return []
+            return otherwise
         with closing(ledger):
-            return list(ledger.cells(among={cell.fingerprint for cell in cells}))
+            return question(ledger)
+
+    def records(self, cells: Iterable[Cell]) -> list[CellRecord]:
+        """The cells as the ledger has them; empty where nothing was run yet."""
+        among = {cell.fingerprint for cell in cells}
+        return self.ask(lambda ledger: list(ledger.cells(among=among)), otherwise=[])
 
     def is_begun(self) -> bool:
         """Whether there is a ledger of it."""
-        ledger = self.existing_ledger()
-        if ledger is None:
-            return False
-        ledger.close()
-        return True
+        return self.ask(lambda ledger: True, otherwise=False)
 
     def bills(self) -> dict[str, Bill]:
         """What the attempts of each cell used up, by fingerprint."""
-        ledger = self.existing_ledger()
-        if ledger is None:
-            return {}
-        with closing(ledger):
-            return bills(ledger.events(kinds=BILLED))
+        return self.ask(lambda ledger: bills(ledger.events(kinds=BILLED)), otherwise={})
 
     def bill(self, cells: Iterable[Cell]) -> Bill:
         """What the attempts of these cells used up together."""
-        ledger = self.existing_ledger()
-        if ledger is None:
-            return Bill()
-        with closing(ledger):
-            return bill(ledger.events(kinds=BILLED), {cell.fingerprint for cell in cells})
+        among = {cell.fingerprint for cell in cells}
+        return self.ask(lambda ledger: bill(ledger.events(kinds=BILLED), among), otherwise=Bill())
 
     def tell(self, ledger: Ledger) -> None:
         """Record what those without the campaign's file must know, where it is not told yet."""
@@ -110,23 +107,19 @@ class Bench:
         if self.campaign.file is not None:
             matrix = self.campaign.matrix
             return matrix.expand_as(self.forms()) if matrix.has_variants else matrix.expand()
-        ledger = self.existing_ledger()
-        if ledger is None:
-            return []
-        with closing(ledger):
-            return [cell for record in ledger.cells(whole=True) if (cell := record.cell)]
+        return self.ask(
+            lambda ledger: [one.cell for one in ledger.cells(whole=True) if one.cell], otherwise=[]
+        )
 
     def forms(self) -> dict[str, str]:
         """For each cell that was given to a machine the form in which it is run, both by
         fingerprint; none where no ledger can be asked."""
         try:
-            ledger = self.existing_ledger()
+            return self.ask(
+                lambda ledger: forms(plans(ledger.events(kinds={ASSIGNED}))), otherwise={}
+            )
         except LedgerError:
             return {}
-        if ledger is None:
-            return {}
-        with closing(ledger):
-            return forms(plans(ledger.events(kinds={ASSIGNED})))
 
     def assign(self, chosen: Mapping[str, str]) -> None:
         """Record in which form each of these cells is run from now on, where that is another than
@@ -143,11 +136,9 @@ class Bench:
 
     def gates(self) -> dict[str, Decision]:
         """The newest decision on the gate of each phase that has one."""
-        ledger = self.existing_ledger() if self.campaign.phases else None
-        if ledger is None:
+        if not self.campaign.phases:
             return {}
-        with closing(ledger):
-            return decisions(ledger.events(kinds=GATE_EVENTS))
+        return self.ask(lambda ledger: decisions(ledger.events(kinds=GATE_EVENTS)), otherwise={})
 
     def phases(self, cells: Iterable[Cell], records: Iterable[CellRecord]) -> list[Standing]:
         """How each phase stands over these cells."""
@@ -179,11 +170,7 @@ class Bench:
             told = int(json.loads(self.layout.summary.read_bytes())["told"])
         except (OSError, ValueError, LookupError, TypeError):
             return False
-        ledger = self.existing_ledger()
-        if ledger is None:
-            return False
-        with closing(ledger):
-            return not ledger.events(told)
+        return self.ask(lambda ledger: not ledger.events(told), otherwise=False)
 
     def finished(self, cells: Iterable[Cell]) -> list[CellRecord] | None:
         """The cells' records where a run would find all of them done, and no result of any cell

@@ -75,6 +75,11 @@ class PluginError(BenchfleetError):
     """A plugin does not derive from the base class of its family."""
 
 
+def wrong_option(key: str, message: str) -> CampaignError:
+    """The error of one mistake on the command line."""
+    return CampaignError("command line", [Mistake(key=key, message=message)])
+
+
 class UnknownName(PluginError):
     """No plugin has that name."""
 

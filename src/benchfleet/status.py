@@ -5,17 +5,18 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any
 
 from benchfleet.bench import Bench
+from benchfleet.campaign.base import Campaign
 from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.phase import GATE_EVENTS, Decision, decisions
 from benchfleet.domain.placing import KeptOff, Placing
 from benchfleet.domain.state import STATES
 from benchfleet.domain.usage import Bill
+from benchfleet.ledger.base import Ledger
 from benchfleet.ledger.gates import Standing, standings
 from benchfleet.ledger.history import BILLED, bill
 from benchfleet.ledger.holders import Holder, holders
@@ -86,10 +87,12 @@ class _Known:
 
 def status_of(bench: Bench, cells: Sequence[Cell] | None = None) -> Status:
     """The status of these cells of a campaign; of all where None are given."""
-    cells = bench.cells() if cells is None else cells
-    known = _read_ledger(bench, cells)
+    chosen = bench.cells() if cells is None else cells
+    known = bench.ask(
+        lambda ledger: _read_ledger(ledger, bench.campaign, chosen), otherwise=_Known()
+    )
     states = Counter(record.state for record in known.records)
-    states["pending"] += len(cells) - len(known.records)  # what was never enrolled
+    states["pending"] += len(chosen) - len(known.records)  # what was never enrolled
     ended = {record.fingerprint for record in known.records if record.state != "pending"}
     where = Whereabouts(bench)
     absent = where.absent(known.records)
@@ -97,9 +100,9 @@ def status_of(bench: Bench, cells: Sequence[Cell] | None = None) -> Status:
     return Status(
         campaign=bench.campaign.name,
         has_ledger=known.has_ledger,
-        counts={"total": len(cells), **{state: states[state] for state in STATES}},
-        phases=standings(bench.campaign.phases, cells, known.records, known.decisions),
-        kept_off=known.placing.kept_off(cell for cell in cells if cell.fingerprint not in ended),
+        counts={"total": len(chosen), **{state: states[state] for state in STATES}},
+        phases=standings(bench.campaign.phases, chosen, known.records, known.decisions),
+        kept_off=known.placing.kept_off(cell for cell in chosen if cell.fingerprint not in ended),
         notes=known.placing.notes,
         holders=known.holders,
         used=known.used,
@@ -118,18 +121,14 @@ def status_of(bench: Bench, cells: Sequence[Cell] | None = None) -> Status:
     )
 
 
-def _read_ledger(bench: Bench, cells: Sequence[Cell]) -> _Known:
-    ledger = bench.existing_ledger()
-    if ledger is None:
-        return _Known()
+def _read_ledger(ledger: Ledger, campaign: Campaign, cells: Sequence[Cell]) -> _Known:
     among = {cell.fingerprint for cell in cells}
-    with closing(ledger):
-        records = list(ledger.cells(among=among))
-        return _Known(
-            has_ledger=True,
-            records=records,
-            decisions=decisions(ledger.events(kinds=GATE_EVENTS)) if bench.campaign.phases else {},
-            holders=holders(ledger, records),
-            used=bill(ledger.events(kinds=BILLED), among),
-            placing=placing_of(bench.campaign, ledger),
-        )
+    records = list(ledger.cells(among=among))
+    return _Known(
+        has_ledger=True,
+        records=records,
+        decisions=decisions(ledger.events(kinds=GATE_EVENTS)) if campaign.phases else {},
+        holders=holders(ledger, records),
+        used=bill(ledger.events(kinds=BILLED), among),
+        placing=placing_of(campaign, ledger),
+    )

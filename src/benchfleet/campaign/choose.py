@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.matrix import AXES, Rule, chosen, with_limit
-from benchfleet.errors import CampaignError, Mistake
+from benchfleet.errors import CampaignError, Mistake, wrong_option
 from benchfleet.hints import hint
 
 CHOSEN_BY = (*AXES, "phases")
@@ -38,9 +38,7 @@ def choose(
         names = sorted({cell.id for cell in cells})
         some = ", ".join(names[:3]) + (", …" if len(names) > 3 else "")
         asked = " ".join([*(f"--only {t}" for t in only), *(f"--exclude {t}" for t in exclude)])
-        raise CampaignError(
-            "command line", [Mistake(key=asked, message=f"leaves no cell of {some}")]
-        )
+        raise wrong_option(asked, f"leaves no cell of {some}")
     return left if limit is None else with_limit(left, limit)
 
 

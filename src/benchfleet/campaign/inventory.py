@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from benchfleet.domain.host import Host
-from benchfleet.errors import CampaignError, Mistake
+from benchfleet.errors import CampaignError, Mistake, wrong_option
 
 from . import hosts
 from .base import Machine
@@ -95,10 +95,7 @@ def choose_hosts(inventory: Inventory, patterns: Sequence[str]) -> Inventory:
         if word.startswith("!"):
             left -= _matching(word, known)
     if not left:
-        message = f"leaves none of {', '.join(known)}"
-        raise CampaignError(
-            "command line", [Mistake(key=f"--hosts {','.join(words)}", message=message)]
-        )
+        raise wrong_option(f"--hosts {','.join(words)}", f"leaves none of {', '.join(known)}")
     return replace(
         inventory,
         hosts=tuple(host for host in inventory.hosts if host.name in left),

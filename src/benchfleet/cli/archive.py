@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
@@ -13,7 +12,7 @@ from typing import Any
 
 from benchfleet.bench import Bench
 from benchfleet.cli import options
-from benchfleet.cli.words import printable
+from benchfleet.cli.output import print_json, say
 from benchfleet.domain import units
 from benchfleet.domain.names import path_part
 from benchfleet.domain.words import counted
@@ -101,10 +100,9 @@ def tidy(arguments: argparse.Namespace, bench: Bench, verb: str, act: Act) -> in
             with attic.alone():
                 done = _done(attic, ledger, found, act)
     if arguments.json:
-        print(json.dumps(_as_json(bench, verb, attic, found, done), indent=2))
+        print_json(_as_json(bench, verb, attic, found, done))
     else:
-        for line in _lines(arguments, bench, verb, attic, found, done):
-            print(printable(line))
+        say(*_lines(arguments, bench, verb, attic, found, done))
     return 1 if done and done.left else 0
 
 

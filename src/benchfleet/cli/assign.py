@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
@@ -15,10 +14,11 @@ from benchfleet.campaign.choose import choose
 from benchfleet.campaign.load import load_campaign
 from benchfleet.cli import options, plans
 from benchfleet.cli.gantt import headline, svg, text
-from benchfleet.cli.words import printable, shown_path
+from benchfleet.cli.output import print_json, say
+from benchfleet.cli.words import shown_path
 from benchfleet.domain.units import size
 from benchfleet.domain.words import counted, duration
-from benchfleet.errors import BenchfleetError, CampaignError, Mistake
+from benchfleet.errors import BenchfleetError, wrong_option
 from benchfleet.ledger.base import Ledger
 from benchfleet.machines.probe import report
 from benchfleet.machines.probe.report import Capability
@@ -108,17 +108,21 @@ def main(arguments: argparse.Namespace) -> int:
     if arguments.gantt:
         arguments.gantt.write_text(svg(plan, title=bench.campaign.name), "utf-8")
     if arguments.json:
-        print(json.dumps({**as_json(bench, plan, files), "left_out": failed}, indent=2))
+        print_json({**as_json(bench, plan, files), "left_out": failed})
     else:
-        for line in (*lines(bench, plan, files), *_remarks(arguments, plan, failed)):
-            print(printable(line).rstrip())
+        say(
+            *(
+                line.rstrip()
+                for line in (*lines(bench, plan, files), *_remarks(arguments, plan, failed))
+            )
+        )
     return 1 if plan.nowhere else 0
 
 
 def _check_options(arguments: argparse.Namespace) -> None:
     if arguments.limit is not None:
         message = "makes cells for a trial, which no plan is needed for; run them where you are"
-        raise CampaignError("command line", [Mistake(key="--limit", message=message)])
+        raise wrong_option("--limit", message)
     if arguments.gantt and (arguments.gantt.is_dir() or not arguments.gantt.parent.is_dir()):
         why = "is a folder" if arguments.gantt.is_dir() else "lies in no folder that there is"
         raise BenchfleetError(f"--gantt {arguments.gantt} {why}; name a file to draw the plan in")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -83,10 +82,7 @@ def newer(tasks: Tasks, bench: Bench) -> Tasks:
 
 
 def _plans(bench: Bench) -> list[Plan]:
-    if (ledger := bench.existing_ledger()) is None:
-        return []
-    with closing(ledger):
-        return plans(ledger.events(kinds={ASSIGNED}))
+    return bench.ask(lambda ledger: plans(ledger.events(kinds={ASSIGNED})), otherwise=[])
 
 
 def _of(plan: Plan, bench: Bench, known: frozenset[str]) -> Tasks:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import json
 import signal
 import sys
 from collections.abc import Mapping
@@ -14,6 +13,7 @@ from typing import Any
 
 from benchfleet.cli import runs
 from benchfleet.cli.options import opened
+from benchfleet.cli.output import print_json, say
 from benchfleet.cli.telling import as_of, standing
 from benchfleet.cli.watch import watch
 from benchfleet.cli.words import printable, shown_path
@@ -39,7 +39,7 @@ def main(arguments: argparse.Namespace) -> int:
         return _ended(arguments, run)
     stream = sys.stderr if arguments.json else sys.stdout
     if run.metrics:
-        print(printable(f"metrics  {run.metrics}"), file=sys.stderr)
+        say(f"metrics  {run.metrics}", to=sys.stderr)
     try:
         with watch(run.campaign, stream, as_json=arguments.log_json) as observer:
             for latest in follow(run, observer):
@@ -57,16 +57,16 @@ def _ended(arguments: argparse.Namespace, run: Record) -> int:
     """Say how it ended as itself does, and return its exit code."""
     asked = runs.called(run, arguments)
     if run.end is None or "error" in run.end:
-        print(printable(f"benchfleet: {(run.end or {}).get('error', _KILLED)}"), file=sys.stderr)
+        say(f"benchfleet: {(run.end or {}).get('error', _KILLED)}", to=sys.stderr)
         if run.log:
-            print(printable(f"log      {shown_path(Path(run.log))}"), file=sys.stderr)
+            say(f"log      {shown_path(Path(run.log))}", to=sys.stderr)
         return 1
     if asked is None:
         return _told_by_its_record(arguments, run)
     try:
         return _concluded(asked, run, run.end)
     except LedgerError as error:  # its password stood in the address, say, and is kept nowhere
-        print(printable(f"benchfleet: {error}"), file=sys.stderr)
+        say(f"benchfleet: {error}", to=sys.stderr)
         return _told_by_its_record(arguments, run)
 
 
@@ -93,10 +93,10 @@ def _told_by_its_record(arguments: argparse.Namespace, run: Record) -> int:
     progress, end = seen(run), run.end or {}
     with contextlib.suppress(OSError):
         if arguments.json:
-            print(json.dumps({"campaign": run.campaign, **progress.states}, indent=2))
+            print_json({"campaign": run.campaign, **progress.states})
         else:
-            print(printable(f"{run.campaign}: {standing(progress)}{as_of(end.get('counted_at'))}"))
-            print(printable(f"results  {shown_path(run.results)}"))
+            say(f"{run.campaign}: {standing(progress)}{as_of(end.get('counted_at'))}")
+            say(f"results  {shown_path(run.results)}")
         sys.stdout.flush()
     if end.get("interrupted"):
         return 128 + signal.SIGINT

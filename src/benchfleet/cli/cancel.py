@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import json
-import sys
 from contextlib import closing
 
 from benchfleet.cli import options, selection
-from benchfleet.cli.words import printable
+from benchfleet.cli.output import confirm, print_json, say
 from benchfleet.domain.event import Event
 from benchfleet.domain.words import counted
-from benchfleet.errors import BenchfleetError
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -40,25 +37,23 @@ def main(arguments: argparse.Namespace) -> int:
         cancelled = [record.path for record in ended]
     if arguments.json:
         told = {"campaign": bench.campaign.name, "cancelled": cancelled, "running": running}
-        print(json.dumps(told, indent=2))
+        print_json(told)
         return 0
     for path in cancelled:
         stops = "  its runner stops it after the sample at hand" if path in running else ""
-        print(printable(f"  cancelled  {path}{stops}"))
+        say(f"  cancelled  {path}{stops}")
     if not cancelled:
         print("nothing to cancel: none of these cells is pending or running")
     else:
         back = options.same_choice(arguments, "retry")
         what = "it" if len(cancelled) == 1 else "them"
-        print(printable(f"bring {what} back with: {back} --cancelled"))
+        say(f"bring {what} back with: {back} --cancelled")
     return 0
 
 
 def _agreed(cells: int, running: int) -> bool:
-    if not sys.stdin.isatty():
-        raise BenchfleetError(
-            f"this would cancel {counted(cells, 'cell')} ({running} running); say --yes"
-        )
-    asked = f"cancel {counted(cells, 'cell')} ({running} running, whose samples are kept)? [y/N] "
-    print(asked, end="", file=sys.stderr, flush=True)
-    return sys.stdin.readline().strip().lower() in ("y", "yes")
+    meant = counted(cells, "cell")
+    return confirm(
+        f"cancel {meant} ({running} running, whose samples are kept)?",
+        otherwise=f"this would cancel {meant} ({running} running); say --yes",
+    )

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import argparse
-import json
 import shlex
 from collections.abc import Iterator
 
 from benchfleet.cli import options
 from benchfleet.cli.fleet import chosen
+from benchfleet.cli.output import print_json, say
 from benchfleet.cli.words import printable
 from benchfleet.domain.host import Host
 from benchfleet.engines.commands import REACH, Command, commands
 from benchfleet.engines.openssh import destination, quoted
-from benchfleet.errors import CampaignError, Mistake
+from benchfleet.errors import wrong_option
 from benchfleet.machines.bootstrap_plan import Plan, Wanted
 from benchfleet.machines.facts import ASK
 from benchfleet.machines.pins import constraints
@@ -30,24 +30,23 @@ benchfleet hosts bootstrap {machines} --extra hf --dry-run"""
 def show(arguments: argparse.Namespace) -> int:
     """Print the commands of each host of the inventory."""
     if arguments.machines is None:
-        message = "needs the hosts that are meant: --machines machines.yaml"
-        raise CampaignError("command line", [Mistake(key="--commands", message=message)])
+        raise wrong_option("--commands", "needs the hosts that are meant: --machines machines.yaml")
     hosts = chosen(arguments)
     started = list(_started_by_cells(arguments)) if arguments.campaign else []
     if arguments.json:
         told = {host.name: [vars(one) for one in commands_on(host)] for host in hosts}
-        print(json.dumps({"hosts": told, "cells": started}, indent=2))
+        print_json({"hosts": told, "cells": started})
         return 0
     for host in hosts:
-        print(printable(f"{host.name} ({destination(host)})"))
+        say(f"{host.name} ({destination(host)})")
         for one in commands_on(host):
-            print(printable(f"  # {one.title}"))
+            say(f"  # {one.title}")
             for line in quoted(one.words).splitlines():
-                print(printable(f"  {line}"))
+                say(f"  {line}")
     if started:
         print("what cells of this campaign start themselves, inside a slot")
         for line in started:
-            print(printable(f"  {line}"))
+            say(f"  {line}")
     print(_NOTE.format(machines=printable(str(arguments.machines))))
     return 0
 

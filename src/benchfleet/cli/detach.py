@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import signal
 import subprocess
@@ -15,8 +14,9 @@ from benchfleet.bench import Bench
 from benchfleet.cli import options
 from benchfleet.cli.fleet import machines
 from benchfleet.cli.options import AskedDevices
+from benchfleet.cli.output import print_json, say
 from benchfleet.cli.runs import words
-from benchfleet.cli.words import printable, shown_path
+from benchfleet.cli.words import shown_path
 from benchfleet.errors import BenchfleetError
 from benchfleet.presence import record as records
 from benchfleet.presence.feed import DETACHED
@@ -51,14 +51,14 @@ def detach(arguments: argparse.Namespace, bench: Bench, devices: AskedDevices) -
     metrics = {"metrics": record.metrics} if record and record.metrics else {}
     if arguments.json:
         told = {"campaign": bench.campaign.name, "pid": process.pid, "log": str(log), **metrics}
-        print(json.dumps(told, indent=2))
+        print_json(told)
         return 0
-    print(printable(f"{bench.campaign.name}: runs in the background (pid {process.pid})"))
-    print(printable(f"watch    {words(arguments, 'attach', bench.layout.root)}"))
-    print(printable(f"stop     {words(arguments, 'stop', bench.layout.root)}"))
+    say(f"{bench.campaign.name}: runs in the background (pid {process.pid})")
+    say(f"watch    {words(arguments, 'attach', bench.layout.root)}")
+    say(f"stop     {words(arguments, 'stop', bench.layout.root)}")
     for address in metrics.values():
         print(f"metrics  {address}")
-    print(printable(f"log      {shown_path(log)}"))
+    say(f"log      {shown_path(log)}")
     return 0
 
 

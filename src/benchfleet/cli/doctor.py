@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Iterable
 from dataclasses import asdict
 
 from benchfleet.cli import options
-from benchfleet.cli.words import printable
+from benchfleet.cli.output import print_json, say
 from benchfleet.domain.words import counted
 from benchfleet.machines.checkup import Check, machine_checks
 
@@ -39,15 +38,15 @@ def main(arguments: argparse.Namespace) -> int:
     for one in _checks(arguments):
         found.append(one)
         if not arguments.json:
-            print(printable(_line(one)), flush=True)
+            say(_line(one), flush=True)
             if one.fix:
-                print(printable(f"    {one.fix}"), flush=True)
+                say(f"    {one.fix}", flush=True)
     problems, warnings = (
         sum(one.level == level for one in found) for level in ("problem", "warning")
     )
     if arguments.json:
         told = {"fit": not problems, "checks": [asdict(one) for one in found]}
-        print(json.dumps(told, indent=2))
+        print_json(told)
     elif problems:
         count = f"{counted(problems, 'problem')}, {counted(warnings, 'warning')}"
         print(f"{count}: a run would fail")

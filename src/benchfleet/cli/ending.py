@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import json
 import signal
 import sys
 import time
@@ -15,8 +14,9 @@ from typing import TextIO
 from benchfleet.bench import Bench
 from benchfleet.cli import options, phased
 from benchfleet.cli.elsewhere import told_elsewhere
+from benchfleet.cli.output import print_json, say
 from benchfleet.cli.telling import as_of, standing
-from benchfleet.cli.words import printable, shown_path
+from benchfleet.cli.words import shown_path
 from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.words import counted
@@ -77,12 +77,11 @@ def conclude(
     comparison = compared(bench, cells, records)
     with contextlib.suppress(OSError):  # nobody listens any more; the files and the code remain
         if arguments.json:
-            print(json.dumps(summarised(bench, cells, records, end), indent=2), flush=True)
+            print_json(summarised(bench, cells, records, end))
         else:
             show_end(arguments, bench, comparison, end, gone, phases)
             there = told_elsewhere(arguments, elsewhere.values(), "elsewhere  {results}")
-            for line in (*there, *_unsent(bench, end), *_kept_back(*where.kept_back(records))):
-                print(printable(line))
+            say(*(*there, *_unsent(bench, end), *_kept_back(*where.kept_back(records))))
             sys.stdout.flush()
     if end.interrupted:
         return 128 + signal.SIGINT
@@ -99,11 +98,11 @@ def show_counts(arguments: argparse.Namespace, bench: Bench, end: RunEnd) -> Non
     with contextlib.suppress(OSError):  # nobody listens any more
         if arguments.json:
             told = {"campaign": bench.campaign.name, "results": str(results), "ran": end.ran}
-            print(json.dumps({**told, "counts": counts, "counted_at": counted_at}, indent=2))
+            print_json({**told, "counts": counts, "counted_at": counted_at})
         else:
             stands = f"{bench.campaign.name}: {standing(progress)}{as_of(counted_at)}"
-            print(printable(stands))
-            print(printable(f"results  {shown_path(results)}"))
+            say(stands)
+            say(f"results  {shown_path(results)}")
         sys.stdout.flush()
 
 
@@ -153,23 +152,22 @@ def show_end(
     for why, cells in sorted(Counter(why for _, why in end.impossible).items()):
         first = next(cell.id for cell, reason in end.impossible if reason == why)
         others = f" and {cells - 1} more" if cells > 1 else ""
-        print(printable(f"cannot run here: {first}{others}: {why}"))
+        say(f"cannot run here: {first}{others}: {why}")
     for line in phased.lines(phases):
-        print(printable(line.strip()))
+        say(line.strip())
     for record in gone:
-        print(printable(f"done, but its results are not there: {record.path}"))
+        say(f"done, but its results are not there: {record.path}")
     if end.broken:
-        print(printable(f"ended early: {end.broken}"))
+        say(f"ended early: {end.broken}")
     again = options.same_choice(arguments, "run")
     retry = options.same_choice(arguments, "retry")
-    for line in phased.advice(phases, lambda verb: options.same_choice(arguments, verb)):
-        print(printable(line))
+    say(*phased.advice(phases, lambda verb: options.same_choice(arguments, verb)))
     if gone:
-        print(printable(f"run those again: {retry} --gone && {again}"))
+        say(f"run those again: {retry} --gone && {again}")
     if counts["failed"] or counts["partial"]:
-        print(printable(f"try the failed ones again: {retry} && {again}"))
+        say(f"try the failed ones again: {retry} && {again}")
     if end.interrupted:
-        print(printable(f"nothing is lost; go on with: {again}"))
-    print(printable(f"results  {shown_path(bench.layout.root)}"))
-    print(printable(f"report   {shown_path(bench.layout.report)}"))
-    print(printable(f"summary  {shown_path(bench.layout.summary)}"))
+        say(f"nothing is lost; go on with: {again}")
+    say(f"results  {shown_path(bench.layout.root)}")
+    say(f"report   {shown_path(bench.layout.report)}")
+    say(f"summary  {shown_path(bench.layout.summary)}")

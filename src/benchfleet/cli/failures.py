@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Iterator, Sequence
-from contextlib import closing
 from typing import Any
 
 from benchfleet.bench import Bench
 from benchfleet.cli import options, selection, unbegun
-from benchfleet.cli.words import printable
+from benchfleet.cli.output import print_json, say
 from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.words import counted
 from benchfleet.ledger.history import Attempt, attempts_by_cell
@@ -41,30 +39,25 @@ def main(arguments: argparse.Namespace) -> int:
     ]
     count = sum(len(group.cells) for group in groups)
     if arguments.json:
-        print(
-            json.dumps({"campaign": bench.campaign.name, "cells": count, "groups": told}, indent=2)
-        )
+        print_json({"campaign": bench.campaign.name, "cells": count, "groups": told})
         return 0
     if not groups:
-        print(printable(f"{bench.campaign.name}: nothing failed"))
+        say(f"{bench.campaign.name}: nothing failed")
         return 0
     kinds = counted(len(groups), "kind")
     head = f"{bench.campaign.name}: {counted(count, 'cell')} without a result, {kinds} of failure"
-    print(printable(head))
+    say(head)
     for one in told:
         print()
-        for line in _lines(one):
-            print(printable(line))
+        say(*_lines(one))
     return 0
 
 
 def _attempts(bench: Bench, names: Sequence[str]) -> dict[str, list[Attempt]]:
     """The attempts of these cells, as the ledger's history has them."""
-    ledger = bench.existing_ledger() if names else None
-    if ledger is None:
+    if not names:
         return {}
-    with closing(ledger):
-        return attempts_by_cell(ledger.events(among=names))
+    return bench.ask(lambda ledger: attempts_by_cell(ledger.events(among=names)), otherwise={})
 
 
 def _told(

@@ -13,7 +13,7 @@ from benchfleet.campaign.inventory import choose_hosts, known_hosts_of, load_inv
 from benchfleet.cli.options import AskedDevices, hosts
 from benchfleet.domain.host import Host
 from benchfleet.domain.resource import GpuChecks
-from benchfleet.errors import CampaignError, Mistake
+from benchfleet.errors import CampaignError, Mistake, wrong_option
 from benchfleet.fleet import Fleet, choose_pool
 
 T = TypeVar("T")
@@ -43,10 +43,10 @@ def machines(arguments: argparse.Namespace, devices: AskedDevices) -> Fleet:
     if arguments.machines is None:
         if arguments.hosts:
             message = "chooses among the machines of an inventory; name it with --machines"
-            raise CampaignError("command line", [Mistake(key="--hosts", message=message)])
+            raise wrong_option("--hosts", message)
         if checks.share and not devices.gpus:
             message = "uses GPUs that others are on, so it must be said which: --gpus 0,1"
-            raise CampaignError("command line", [Mistake(key="--share-gpus", message=message)])
+            raise wrong_option("--share-gpus", message)
         return Fleet(
             pool=choose_pool(devices),
             checks=checks,

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import argparse
 import getpass
-import json
 import time
 from collections.abc import Callable, Mapping
 from contextlib import closing
 
 from benchfleet.bench import Bench
 from benchfleet.cli import options, phased
-from benchfleet.cli.words import printable
+from benchfleet.cli.output import print_json, say
 from benchfleet.domain.phase import GATE_EVENTS, Decision, decisions, forgotten, may_run
-from benchfleet.errors import BenchfleetError, CampaignError, Mistake
+from benchfleet.errors import BenchfleetError, wrong_option
 from benchfleet.hints import hint
 from benchfleet.ledger.gates import Standing, of_phases, weighed
 
@@ -49,10 +48,10 @@ def main(arguments: argparse.Namespace) -> int:
         raise BenchfleetError(f"{bench.campaign.name} has no phases, and so no gates")
     if arguments.phase and arguments.phase not in names:
         instead = hint(arguments.phase, names)
-        raise _refused("PHASE", f"no phase is called {arguments.phase!r}; {instead}")
+        raise wrong_option("PHASE", f"no phase is called {arguments.phase!r}; {instead}")
     for option, act in (("again", "check"), ("reason", "override")):
         if getattr(arguments, option) and arguments.act != act:
-            raise _refused(f"--{option}", f"belongs to `{act}`")
+            raise wrong_option(f"--{option}", f"belongs to `{act}`")
     return _DO[arguments.act](arguments, bench)
 
 
@@ -60,13 +59,11 @@ def _show(arguments: argparse.Namespace, bench: Bench) -> int:
     found = [one for one in _standings(bench) if arguments.phase in ("", one.phase.name)]
     if arguments.json:
         data = {"campaign": bench.campaign.name, "phases": [one.to_dict() for one in found]}
-        print(json.dumps(data, indent=2))
+        print_json(data)
     else:
-        for line in phased.lines(found):
-            print(printable(line))
+        say(*phased.lines(found))
         for one in found:
-            for line in _told(one):
-                print(printable(line))
+            say(*_told(one))
     return 1 if any(map(phased.closed, found)) else 0
 
 
@@ -86,7 +83,9 @@ def _check(arguments: argparse.Namespace, bench: Bench) -> int:
     """Weigh what can be weighed. A gate that is to be weighed again while cells of its phase are
     left is undecided from now on, and a run weighs it when they have ended."""
     if bench.campaign.file is None:
-        raise _refused("CAMPAIGN", "a gate is weighed by whoever has the campaign's file; name it")
+        raise wrong_option(
+            "CAMPAIGN", "a gate is weighed by whoever has the campaign's file; name it"
+        )
     ledger = bench.existing_ledger()
     if ledger is None:
         raise BenchfleetError(f"nothing of {bench.campaign.name} was run yet")
@@ -112,16 +111,15 @@ def _check(arguments: argparse.Namespace, bench: Bench) -> int:
             else:
                 said.append(f"{phase.name}: not all of its cells have ended")
     if not arguments.json:
-        for line in said:
-            print(printable(line))
+        say(*said)
     return _show(arguments, bench)
 
 
 def _override(arguments: argparse.Namespace, bench: Bench) -> int:
     if not arguments.phase:
-        raise _refused("PHASE", "name the phase whose gate is to be opened")
+        raise wrong_option("PHASE", "name the phase whose gate is to be opened")
     if not arguments.reason.strip():
-        raise _refused("--reason", "say why: it is recorded beside your name")
+        raise wrong_option("--reason", "say why: it is recorded beside your name")
     with closing(bench.ledger()) as ledger:
         bench.tell(ledger)
         before = decisions(ledger.events(kinds=GATE_EVENTS)).get(arguments.phase)
@@ -152,10 +150,6 @@ def _who(bench: Bench) -> str:
         return f"{getpass.getuser()}@{bench.host}"
     except (OSError, KeyError, ImportError):  # a user that the system has no name for
         return bench.host
-
-
-def _refused(key: str, message: str) -> CampaignError:
-    return CampaignError("command line", [Mistake(key=key, message=message)])
 
 
 _DO: Mapping[str, Callable[[argparse.Namespace, Bench], int]] = {

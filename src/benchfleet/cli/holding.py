@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import json
-import sys
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
 
 from benchfleet.bench import Bench
 from benchfleet.cli import unbegun
-from benchfleet.cli.words import moment, printable
+from benchfleet.cli.output import confirm, print_json, say
+from benchfleet.cli.words import moment
 from benchfleet.domain.words import counted, duration
-from benchfleet.errors import BenchfleetError, LedgerAbsent
+from benchfleet.errors import LedgerAbsent
 from benchfleet.ledger.base import Ledger
 from benchfleet.ledger.holders import Holder
 
@@ -40,12 +39,12 @@ def tell(
     """Print the cells that are pending again, under `key` of the JSON; `none` where none is."""
     if arguments.json:
         told = {"campaign": bench.campaign.name, key: [one.to_dict() for one in given]}
-        print(json.dumps(told, indent=2))
+        print_json(told)
         return
     for one in given:
-        print(printable(f"  pending again  {one.record.path}  (was held by {shown(one)})"))
+        say(f"  pending again  {one.record.path}  (was held by {shown(one)})")
     if not given:
-        print(printable(none))
+        say(none)
 
 
 def choose(arguments: argparse.Namespace, found: Sequence[Holder]) -> list[Holder]:
@@ -83,7 +82,5 @@ def agreed(arguments: argparse.Namespace, meant: Sequence[Holder], what: str) ->
         return True
     lines = "\n".join(f"  {one.record.path}  ({shown(one)})" for one in meant)
     cells = counted(len(meant), "cell")
-    if not sys.stdin.isatty():
-        raise BenchfleetError(f"this would {what} {cells}; say --yes\n{lines}")
-    print(f"{lines}\n{what} {cells}? [y/N] ", end="", file=sys.stderr, flush=True)
-    return sys.stdin.readline().strip().lower() in ("y", "yes")
+    otherwise = f"this would {what} {cells}; say --yes\n{lines}"
+    return confirm(f"{lines}\n{what} {cells}?", otherwise=otherwise)

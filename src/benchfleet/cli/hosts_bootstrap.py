@@ -13,12 +13,12 @@ from pathlib import Path
 from benchfleet.campaign.inventory import known_hosts_of
 from benchfleet.cli.fleet import on_all
 from benchfleet.cli.hosts_check import check
-from benchfleet.cli.words import printable
+from benchfleet.cli.output import say
 from benchfleet.domain.host import Host
 from benchfleet.engines.diagnosis import diagnosis
 from benchfleet.engines.openssh import LOST, OpenSsh, connections, quoted
 from benchfleet.engines.ssh_command import Answer, ask
-from benchfleet.errors import BenchfleetError, CampaignError, Mistake
+from benchfleet.errors import BenchfleetError, CampaignError, Mistake, wrong_option
 from benchfleet.machines.bootstrap import BootstrapFailed, bootstrap
 from benchfleet.machines.bootstrap_plan import Plan, Step, Wanted
 from benchfleet.machines.pins import EXTRAS, constraints
@@ -89,22 +89,22 @@ def _agreed(hosts: Sequence[Host]) -> bool:
     """Whether the user says yes."""
     print(f"benchfleet {environment_name()} is to be installed on")
     for host in hosts:
-        print(printable(f"  {host.name}  {environment_of(host)}"))
+        say(f"  {host.name}  {environment_of(host)}")
     if not sys.stdin.isatty():
         message = "nobody is there to agree; add --yes, or --dry-run to see every command"
-        raise CampaignError("command line", [Mistake(key="hosts bootstrap", message=message)])
+        raise wrong_option("hosts bootstrap", message)
     return input("go on? [y/N] ").strip().lower() in ("y", "yes")
 
 
 def _rehearse(host: Host, wanted: Wanted) -> None:
     if host.python:
-        print(printable(f"{host.name}: its {host.python} is used as it is; nothing is installed"))
+        say(f"{host.name}: its {host.python} is used as it is; nothing is installed")
         return
-    print(printable(f"{host.name}: python3 stands for the first Python that will do"))
+    say(f"{host.name}: python3 stands for the first Python that will do")
     for step in Plan(host, wanted).rehearsed():
-        print(printable(f"  # {step.title}"))
+        say(f"  # {step.title}")
         for line in quoted(step.words).splitlines():
-            print(printable(f"  {line}"))
+            say(f"  {line}")
 
 
 class _Telling:
@@ -117,7 +117,7 @@ class _Telling:
     def __call__(self, host: Host, text: str) -> None:
         with self._lock:
             for line in text.splitlines():
-                print(printable(f"{host.name:<{self._width}}  {line}"), flush=True)
+                say(f"{host.name:<{self._width}}  {line}", flush=True)
 
 
 def _one(host: Host, wanted: Wanted, ssh: OpenSsh, tell: _Telling) -> bool:

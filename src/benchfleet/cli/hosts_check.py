@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import shlex
 import sys
 import time
@@ -14,6 +13,7 @@ from typing import Any, Literal
 
 from benchfleet.campaign.inventory import known_hosts_of
 from benchfleet.cli.fleet import on_all
+from benchfleet.cli.output import print_json, say
 from benchfleet.cli.words import printable
 from benchfleet.domain.host import Host
 from benchfleet.engines.commands import REACH
@@ -63,7 +63,7 @@ def main(arguments: argparse.Namespace, hosts: Sequence[Host]) -> int:
     with connections(known_hosts_of(arguments.machines)) as ssh:
         found = on_all(hosts, lambda host: check(host, ssh))
     if arguments.json:
-        print(json.dumps({"hosts": [_as_json(one) for one in found]}, indent=2))
+        print_json({"hosts": [_as_json(one) for one in found]})
     else:
         _show(found, str(arguments.machines))
     return 1 if any(one.trouble for one in found) else 0
@@ -165,9 +165,9 @@ def _show(found: Sequence[Checked], machines: str) -> None:
     Console(width=width, highlight=False).print(table)
     for one in found:
         if one.trouble:
-            print(printable(f"{one.host.name}: {one.trouble.stage}: {one.trouble.message}"))
+            say(f"{one.host.name}: {one.trouble.stage}: {one.trouble.message}")
         for note in one.notes:
-            print(printable(f"{one.host.name}: {note}"))
+            say(f"{one.host.name}: {note}")
     bare = [
         one.host.name
         for one in found
@@ -175,7 +175,7 @@ def _show(found: Sequence[Checked], machines: str) -> None:
     ]
     if bare:
         command = ["benchfleet", "hosts", "bootstrap", machines, "--hosts", ",".join(bare)]
-        print(printable(f"bring it to them: {shlex.join(command)}"))
+        say(f"bring it to them: {shlex.join(command)}")
 
 
 def _keys(one: Checked) -> str:

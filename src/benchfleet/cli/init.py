@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import json
 import shlex
 from pathlib import Path
 
 from benchfleet import registry
 from benchfleet.cli.draft import Found, Here, chosen_models, drafted
-from benchfleet.cli.words import printable
+from benchfleet.cli.output import print_json, say
 from benchfleet.domain.names import path_part
 from benchfleet.domain.resource import Device
 from benchfleet.errors import CampaignError, DeviceError, MissingExtra, Mistake
@@ -52,11 +51,11 @@ def main(arguments: argparse.Namespace) -> int:
     models = [model.source for model in chosen_models(here, found)] or ["mock"]
     if arguments.json:
         devices = [gpu.label for gpu in here.gpus]
-        print(json.dumps({"file": str(file), "models": models, "gpus": devices}, indent=2))
+        print_json({"file": str(file), "models": models, "gpus": devices})
         return 0
-    print(printable(f"wrote {file} for {here}"))
-    print(printable(f"models: {', '.join(models)}"))
-    print(printable(f"next: benchfleet plan {name}"))
+    say(f"wrote {file} for {here}")
+    say(f"models: {', '.join(models)}")
+    say(f"next: benchfleet plan {name}")
     return 0
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from contextlib import closing
 from typing import Any, cast
@@ -12,10 +11,11 @@ from benchfleet.bench import Bench, open_bench
 from benchfleet.campaign.load import load_campaign
 from benchfleet.cli import options
 from benchfleet.cli.holding import ledger_of
+from benchfleet.cli.output import print_json, say
 from benchfleet.cli.waiting import shown_as
 from benchfleet.cli.words import printable
 from benchfleet.domain.words import counted
-from benchfleet.errors import CampaignError, LedgerError, Mistake
+from benchfleet.errors import LedgerError, wrong_option
 from benchfleet.ledger.addresses import split_url
 from benchfleet.ledger.checking import faults
 from benchfleet.ledger.copying import SqlTables, copy, told_of_held
@@ -50,8 +50,7 @@ def main(arguments: argparse.Namespace) -> int:
     if arguments.results is not None:
         found = found.with_results(arguments.results)
     if (arguments.act == "copy") != bool(arguments.to):
-        message = "`copy` needs it, and no other act takes it"
-        raise CampaignError("command line", [Mistake(key="--to", message=message)])
+        raise wrong_option("--to", "`copy` needs it, and no other act takes it")
     return _DO[arguments.act](arguments, open_bench(found, ledger=arguments.ledger))
 
 
@@ -65,13 +64,13 @@ def _rebuild(arguments: argparse.Namespace, bench: Bench) -> int:
     finally:
         ledger.close()
     if arguments.json:
-        print(json.dumps({**told.to_dict(), "damaged": str(moved or "")}, indent=2))
+        print_json({**told.to_dict(), "damaged": str(moved or "")})
         return 1 if told.refused else 0
     if moved:
-        print(printable(f"the damaged ledger is kept as {moved}"))
+        say(f"the damaged ledger is kept as {moved}")
     print(f"{counted(told.taken, 'result')} taken in, {told.known} were known")
     for path, why in told.refused:
-        print(printable(f"  left out  {path}: {why}"))
+        say(f"  left out  {path}: {why}")
     return 1 if told.refused else 0
 
 
@@ -133,7 +132,7 @@ def _copy(arguments: argparse.Namespace, bench: Bench) -> int:
 
 def _tell(arguments: argparse.Namespace, told: dict[str, Any], *lines: str) -> int:
     if arguments.json:
-        print(json.dumps(told, indent=2))
+        print_json(told)
     else:
         print("\n".join(map(printable, lines)))
     return 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import tarfile
 import time
@@ -14,7 +13,8 @@ from typing import Any
 
 from benchfleet.bench import Bench
 from benchfleet.cli import options
-from benchfleet.cli.words import printable, shown_path
+from benchfleet.cli.output import print_json, say
+from benchfleet.cli.words import shown_path
 from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.state import FINAL_STATES
 from benchfleet.errors import BenchfleetError
@@ -65,13 +65,12 @@ def main(arguments: argparse.Namespace) -> int:
         meant = _meant(arguments, record, found)
         log = _log(bench, record, found, meant)
         if arguments.json:
-            print(json.dumps(_as_json(arguments, bench, record, found, meant, log), indent=2))
+            print_json(_as_json(arguments, bench, record, found, meant, log))
             return 0
         _tell(record, found, meant)
         if log is None:
             raise BenchfleetError(_nowhere(bench, record, meant))
-        for line in _text(arguments, log):
-            print(printable(line))
+        say(*_text(arguments, log))
     return 0
 
 
@@ -113,7 +112,7 @@ def _nowhere(bench: Bench, record: CellRecord, meant: Attempt) -> str:
 
 def _tell(record: CellRecord, found: Sequence[Attempt], meant: Attempt) -> None:
     """Which attempt it is, aside from the log itself."""
-    print(printable(_headline(record, found, meant)), file=sys.stderr, flush=True)
+    say(_headline(record, found, meant), to=sys.stderr, flush=True)
 
 
 def _headline(record: CellRecord, found: Sequence[Attempt], meant: Attempt) -> str:
@@ -161,7 +160,7 @@ def _print_new(
     except FileNotFoundError:
         return  # it moves to its place just now
     for line in said[-arguments.lines :] if arguments.lines else said:
-        print(printable(line), flush=True)
+        say(line, flush=True)
     arguments.lines = None  # of what was there at first
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import time
 from collections.abc import Sequence
@@ -16,8 +15,9 @@ from benchfleet.bench import Bench
 from benchfleet.cli import options
 from benchfleet.cli.ending import compared, write_report
 from benchfleet.cli.holding import ledger_of
+from benchfleet.cli.output import print_json, say
 from benchfleet.cli.waiting import shown_as
-from benchfleet.cli.words import printable, shown_path
+from benchfleet.cli.words import shown_path
 from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.words import counted
 from benchfleet.errors import LedgerAway, PlaceUnreachable, ResultsError, UnknownName
@@ -60,7 +60,7 @@ def main(arguments: argparse.Namespace) -> int:
     with closing(ledger):
         for found in publish_what_was_committed(ledger, bench.layout):
             if found.problem:
-                print(printable(f"benchfleet: {found.problem}"), file=sys.stderr)
+                say(f"benchfleet: {found.problem}", to=sys.stderr)
         records = bench.records(cells)
         absent = Whereabouts(bench).absent(records)
         named = {source: _source(source, bench) for source in arguments.sources}
@@ -93,7 +93,7 @@ def main(arguments: argparse.Namespace) -> int:
             "nothing": nothing,
             **({"branch": asdict(branch)} if branch else {}),
         }
-        print(json.dumps(found_, indent=2))
+        print_json(found_)
     else:
         _tell(arguments, bench, told, len(done), unfit, last, nothing)
         if branch is not None:
@@ -124,14 +124,14 @@ def _branch(bench: Bench, ledger: Ledger, records: Sequence[CellRecord]) -> Merg
         told = merge_branches(remote, objects, bench.campaign.name, done, at=time.time())
         ledger.compact()  # type: ignore[attr-defined]
     except (PlaceUnreachable, LedgerAway) as error:
-        print(printable(f"benchfleet: {error}"), file=sys.stderr)
+        say(f"benchfleet: {error}", to=sys.stderr)
         return None
     return told
 
 
 def _tell_branch(branch: Merged) -> None:
     for path, why in branch.refused.items():
-        print(printable(f"refused  {path}: {why}"))
+        say(f"refused  {path}: {why}")
     if branch.commit:
         struck = f", {counted(branch.struck, 'line')} struck off the lists" if branch.struck else ""
         print(f"main     {counted(len(branch.entries), 'result')} merged{struck}")
@@ -199,8 +199,7 @@ def _tell(
         f"results  {shown_path(bench.layout.root)}",
         f"report   {shown_path(bench.layout.report)}",
     ]
-    for line in lines:
-        print(printable(line))
+    say(*lines)
 
 
 def _some(lines: Sequence[str]) -> list[str]:

@@ -16,7 +16,7 @@ from benchfleet.campaign.load import load_campaign
 from benchfleet.cli.told import campaign_of
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.host import AUTO
-from benchfleet.errors import CampaignError, Mistake
+from benchfleet.errors import wrong_option
 from benchfleet.ledger.addresses import shown_url
 
 
@@ -168,12 +168,12 @@ def asked_devices(arguments: argparse.Namespace, found: Campaign) -> AskedDevice
     given = (arguments.gpus, arguments.cpu_slots)
     if None not in given:
         message = "a run takes GPUs or slots of the CPU, not both; leave one of the two out"
-        raise CampaignError("command line", [Mistake(key="--gpus --cpu-slots", message=message)])
+        raise wrong_option("--gpus --cpu-slots", message)
     gpus, cpu_slots = given if given != (None, None) else (asked.gpus, asked.cpu_slots)
     per_gpu = arguments.slots_per_gpu
     if per_gpu is not None and cpu_slots is not None:
         message = "a run on slots of the CPU has no GPU; leave one of the two out"
-        raise CampaignError("command line", [Mistake(key="--slots-per-gpu", message=message)])
+        raise wrong_option("--slots-per-gpu", message)
     return Machine(
         gpus=gpus,
         cpu_slots=cpu_slots,
@@ -273,15 +273,13 @@ def opened(arguments: argparse.Namespace) -> tuple[Bench, list[Cell]]:
     if arguments.campaign is None:
         if not arguments.ledger:
             message = "is not named; give its file, or the --ledger that tells of it"
-            raise CampaignError("command line", [Mistake(key="CAMPAIGN", message=message)])
+            raise wrong_option("CAMPAIGN", message)
         found = campaign_of(arguments.ledger, arguments.named, results=arguments.results)
     else:
         found = load_campaign(arguments.campaign)
         if named := getattr(arguments, "named", ""):
             message = f"is for a campaign without its file; leave it out beside {found.file}"
-            raise CampaignError(
-                "command line", [Mistake(key=f"--campaign {named}", message=message)]
-            )
+            raise wrong_option(f"--campaign {named}", message)
         if arguments.results is not None:
             found = found.with_results(arguments.results)
     cells = choose(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 from collections.abc import Callable, Mapping
 from contextlib import closing
@@ -11,9 +10,10 @@ from pathlib import Path
 
 from benchfleet.bench import Bench
 from benchfleet.cli import options
-from benchfleet.cli.words import printable, shown_path
+from benchfleet.cli.output import print_json, say
+from benchfleet.cli.words import shown_path
 from benchfleet.domain.entries import lists
-from benchfleet.errors import BenchfleetError, CampaignError, Mistake
+from benchfleet.errors import BenchfleetError, wrong_option
 from benchfleet.git.branch import Branch, repository_of
 
 BRANCH = "benchfleet/phases"
@@ -72,7 +72,7 @@ def _generate(arguments: argparse.Namespace) -> int:
     root = _root(arguments)
     folder = Path(os.path.abspath(arguments.repo or "."))
     if not folder.is_dir():
-        raise CampaignError("command line", [Mistake(key="--repo", message=f"no folder {folder}")])
+        raise wrong_option("--repo", f"no folder {folder}")
     repository = repository_of(folder)
     if repository is None:
         where, commit = _written(folder, root, listed), ""
@@ -80,11 +80,11 @@ def _generate(arguments: argparse.Namespace) -> int:
         where, commit = _committed(arguments, bench, repository, root, listed)
     if arguments.json:
         told = {"campaign": bench.campaign.name, "where": where, "commit": commit, "lists": listed}
-        print(json.dumps(told, indent=2))
+        print_json(told)
         return 0
     for name, entries in listed.items():
-        print(printable(f"  phase/{name}.txt  {len(entries)} to do"))
-    print(printable(where))
+        say(f"  phase/{name}.txt  {len(entries)} to do")
+    say(where)
     return 0
 
 
@@ -94,8 +94,7 @@ def _root(arguments: argparse.Namespace) -> str | None:
         return None
     parts = Path(root).parts
     if Path(root).is_absolute() or ".." in parts or ".git" in parts:
-        message = f"{root!r} is no folder inside the repository"
-        raise CampaignError("command line", [Mistake(key="--root", message=message)])
+        raise wrong_option("--root", f"{root!r} is no folder inside the repository")
     return "/".join(parts).strip(".")
 
 

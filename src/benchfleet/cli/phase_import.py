@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 from contextlib import closing
 from itertools import product
 from pathlib import Path
@@ -11,12 +10,13 @@ from typing import Any
 
 from benchfleet.bench import Bench, open_bench
 from benchfleet.campaign.load import load_campaign
+from benchfleet.cli.output import print_json, say
 from benchfleet.cli.waiting import shown_as
-from benchfleet.cli.words import printable, shown_path
+from benchfleet.cli.words import shown_path
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.entries import result_name
 from benchfleet.domain.words import counted
-from benchfleet.errors import BenchfleetError, CampaignError, Mistake
+from benchfleet.errors import BenchfleetError, wrong_option
 from benchfleet.results.earlier import Earlier, Entry, read_earlier
 from benchfleet.runner.mending.imported import import_results
 
@@ -31,14 +31,14 @@ def main(arguments: argparse.Namespace) -> int:
     found = read_earlier(folder) if folder.is_dir() else None
     if found is None:
         message = f"{folder} has neither phase/ nor runs/, also not below data/ or results/"
-        raise CampaignError("command line", [Mistake(key="DIR", message=message)])
+        raise wrong_option("DIR", message)
     told = _told(found)
     if arguments.settings is None:
         told |= _draft(arguments, found)
     else:
         told |= _published(arguments, found)
     if arguments.json:
-        print(json.dumps(told, indent=2))
+        print_json(told)
     else:
         _show(told)
     return 0
@@ -152,13 +152,13 @@ def _show(told: dict[str, Any]) -> None:
     for what, value in told.items():
         if isinstance(value, list):
             if value:
-                print(printable(f"{what}: {len(value)}"))
+                say(f"{what}: {len(value)}")
             for one in value[:_SHOWN]:
-                print(printable(f"  {one}"))
+                say(f"  {one}")
             if len(value) > _SHOWN:
                 print(f"  … and {len(value) - _SHOWN} more (--json has all)")
         elif isinstance(value, dict):
             counts = ", ".join(f"{name} {count}" for name, count in value.items())
-            print(printable(f"{what}: {counts or 'none'}"))
+            say(f"{what}: {counts or 'none'}")
         else:
-            print(printable(f"{what}: {value}"))
+            say(f"{what}: {value}")

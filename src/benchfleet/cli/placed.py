@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from contextlib import closing
 
 from benchfleet.bench import Bench
 from benchfleet.domain.placing import KeptOff, Placing
@@ -14,10 +13,9 @@ _SHOWN = 10  # lines
 
 def placing(bench: Bench, *, here: str = "") -> Placing:
     """What the ledger's reports and plans say, where there is a ledger; see `placing_of`."""
-    if (ledger := bench.existing_ledger()) is None:
-        return Placing()
-    with closing(ledger):
-        return placing_of(bench.campaign, ledger, here=here)
+    return bench.ask(
+        lambda ledger: placing_of(bench.campaign, ledger, here=here), otherwise=Placing()
+    )
 
 
 def lines(kept: Sequence[KeptOff], notes: Iterable[str] = ()) -> list[str]:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Sequence
 
 from benchfleet.bench import Bench
 from benchfleet.cli import options, phased, placed
+from benchfleet.cli.output import print_json, say
 from benchfleet.cli.plan_text import explained, overview
-from benchfleet.cli.words import printable
 from benchfleet.domain.cell import Cell
 from benchfleet.errors import DeviceError
 from benchfleet.fleet import choose_pool
@@ -63,7 +62,7 @@ def main(arguments: argparse.Namespace) -> int:
             "phases": [one.to_dict() for one in phases],
             "kept_off": [one.to_dict() for one in kept],
         }
-        print(json.dumps(shown, indent=2))
+        print_json(shown)
     else:
         notes = (*found.notes, *found.unreported(open_, [""] if pool else []))
         told = (*phased.lines(phases), *placed.lines(kept, notes))
@@ -99,10 +98,9 @@ def _explain(arguments: argparse.Namespace, bench: Bench, cells: Sequence[Cell])
             for record, differing in before
         ],
     }
-    print(json.dumps(found, indent=2))
+    print_json(found)
     return 0
 
 
 def _print(lines: Sequence[str]) -> None:
-    for line in lines:
-        print(printable(line).rstrip())
+    say(*(line.rstrip() for line in lines))

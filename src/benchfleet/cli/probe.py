@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
 from collections.abc import Mapping
@@ -16,11 +15,12 @@ from benchfleet.bench import Bench, open_bench
 from benchfleet.campaign.base import Campaign
 from benchfleet.campaign.load import load_campaign
 from benchfleet.cli import options, probe_text
-from benchfleet.cli.words import can_redraw, printable, shown_path
+from benchfleet.cli.output import print_json, say
+from benchfleet.cli.words import can_redraw, shown_path
 from benchfleet.domain.eligibility import PROBED, default
 from benchfleet.domain.event import Event
 from benchfleet.environment import host_name
-from benchfleet.errors import BenchfleetError, CampaignError, Mistake
+from benchfleet.errors import BenchfleetError, wrong_option
 from benchfleet.machines.probe import found, report
 from benchfleet.machines.probe.measure import measured
 from benchfleet.planning.forecast import recommended
@@ -59,14 +59,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def main(arguments: argparse.Namespace) -> int:
     """Look, measure, write the report, and say what is in it."""
     if arguments.ledger and arguments.campaign is None:
-        message = "name the CAMPAIGN whose ledger it is"
-        raise CampaignError("command line", [Mistake(key="--ledger", message=message)])
+        raise wrong_option("--ledger", "name the CAMPAIGN whose ledger it is")
     campaign = load_campaign(arguments.campaign) if arguments.campaign else None
     if arguments.machines is not None:
         return _on_hosts(arguments, campaign)
     if arguments.hosts:
         message = "chooses among the machines of an inventory; name it with --machines"
-        raise CampaignError("command line", [Mistake(key="--hosts", message=message)])
+        raise wrong_option("--hosts", message)
     arguments.out.mkdir(parents=True, exist_ok=True)
     place = campaign.results if campaign else arguments.out.absolute()
     results = _results(place, quick=arguments.quick)
@@ -82,11 +81,10 @@ def main(arguments: argparse.Namespace) -> int:
     if arguments.ledger and campaign:
         _record(open_bench(campaign, ledger=arguments.ledger), told)
     if arguments.json:
-        print(json.dumps(told, indent=2))
+        print_json(told)
         return 0
-    for line in probe_text.summary(told):
-        print(printable(line))
-    print(printable(f"report    {shown_path(file.absolute())}"))
+    say(*probe_text.summary(told))
+    say(f"report    {shown_path(file.absolute())}")
     return 0
 
 

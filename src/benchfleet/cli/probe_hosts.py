@@ -13,8 +13,9 @@ from benchfleet.campaign.base import Campaign
 from benchfleet.campaign.inventory import known_hosts_of
 from benchfleet.cli import fleet
 from benchfleet.cli.hosts_check import check
+from benchfleet.cli.output import print_json, say
 from benchfleet.cli.probe_text import standing
-from benchfleet.cli.words import printable, shown_path
+from benchfleet.cli.words import shown_path
 from benchfleet.domain.eligibility import default
 from benchfleet.domain.host import Host
 from benchfleet.engines.commands import probe as measure
@@ -85,12 +86,12 @@ def show(arguments: argparse.Namespace, found: list[Probed]) -> None:
     """Print each host's report, or in a line what it can do."""
     if arguments.json:
         told = [{"host": one.host, "report": one.told, "problem": one.problem} for one in found]
-        print(json.dumps({"hosts": told}, indent=2))
+        print_json({"hosts": told})
         return
     for one in found:
         if one.told is None:
-            print(printable(f"{one.host}: {one.problem}"))
+            say(f"{one.host}: {one.problem}")
             continue
         judged = one.told["results"]["eligibility"]
         file = shown_path((arguments.out / report.file_name(one.host)).absolute())
-        print(printable(f"{one.host}: {standing(judged)} → {file}"))
+        say(f"{one.host}: {standing(judged)} → {file}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import closing
@@ -13,7 +12,8 @@ from typing import Any
 
 from benchfleet.bench import Bench
 from benchfleet.cli import holding, options, plans
-from benchfleet.cli.words import printable, shown_path
+from benchfleet.cli.output import print_json, say
+from benchfleet.cli.words import shown_path
 from benchfleet.domain import plan as told
 from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.event import Event
@@ -88,16 +88,16 @@ def main(arguments: argparse.Namespace) -> int:
         again = _plan_again(arguments, bench, ledger, plan, list(left)) if plan and left else None
     only_planned = sum(not was_running for was_running in left.values())
     if arguments.json:
-        print(json.dumps(_as_json(bench, given, only_planned, again), indent=2))
+        print_json(_as_json(bench, given, only_planned, again))
     else:
         names = ", ".join(failed)
         if given or left:
             held = f"its worker held {counted(len(given), 'cell')}"
             held = held if given else "no worker there held a cell"
             waited = counted(only_planned, "cell")
-            print(printable(f"{names} failed: {held}, {waited} only planned for it"))
+            say(f"{names} failed: {held}, {waited} only planned for it")
         if reached := ", ".join(host for host in failed if host in over_ssh):
-            print(printable(f"{reached}: {_HELD_ELSEWHERE}"))
+            say(f"{reached}: {_HELD_ELSEWHERE}")
         if given or not left:
             none = f"{names} holds no cell, and has none to do"
             holding.tell(arguments, bench, "reassigned", given, none)
@@ -174,19 +174,19 @@ def _plan_again(
 def _show(arguments: argparse.Namespace, again: _Again) -> None:
     if again.plan is None:
         cells = counted(len(again.left), "cell")
-        print(printable(f"{cells} of its plan go to nobody: {again.why_not}"))
+        say(f"{cells} of its plan go to nobody: {again.why_not}")
         return
     moved = ", ".join(f"{count} to {host}" for host, count in sorted(again.moved.items()))
-    print(printable(f"planned again: {moved or 'nothing'}"))
+    say(f"planned again: {moved or 'nothing'}")
     total = Counter(one.host for one in again.plan.given)
     for host, file in again.files.items():
         now = counted(total[host], "cell")
-        print(printable(f"{host}: {now} now → {shown_path(file.absolute())}"))
+        say(f"{host}: {now} now → {shown_path(file.absolute())}")
     for cell, why in again.plan.nowhere.items():
-        print(printable(f"fits nowhere: {cell}: {why}"))
+        say(f"fits nowhere: {cell}: {why}")
     print(f"all is done in {duration(again.plan.makespan)}, if all of them work from now on")
     command = options.same_choice(arguments, "work")
-    print(printable(f"workers take it by themselves; where one has ended: {command} --assigned"))
+    say(f"workers take it by themselves; where one has ended: {command} --assigned")
 
 
 def _as_json(

@@ -10,7 +10,8 @@ from pathlib import Path
 from benchfleet.bench import Bench
 from benchfleet.cli import options, unbegun
 from benchfleet.cli.ending import compared, show
-from benchfleet.cli.words import printable, shown_path
+from benchfleet.cli.output import say
+from benchfleet.cli.words import shown_path
 from benchfleet.errors import BenchfleetError, ResultsError
 from benchfleet.reports import exports, html, markdown
 from benchfleet.reports.tables import Comparison
@@ -54,7 +55,7 @@ def main(arguments: argparse.Namespace) -> int:
         sys.stdout.buffer.flush()
     else:
         _write(output, text)
-        print(printable(f"report   {shown_path(output)}"))
+        say(f"report   {shown_path(output)}")
     return 0
 
 

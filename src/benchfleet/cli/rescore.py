@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Sequence
 
 from benchfleet.bench import Bench
 from benchfleet.cli import options, selection
-from benchfleet.cli.words import printable
+from benchfleet.cli.output import print_json, say
 from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.words import counted
 from benchfleet.runner.mending.rescore import Rescored
@@ -39,14 +38,14 @@ def main(arguments: argparse.Namespace) -> int:
     for one in rescore(bench, meant):
         found.append(one)
         if not arguments.json:
-            print(printable(_line(one)), flush=True)
+            say(_line(one), flush=True)
     if arguments.json:
         told = {"campaign": bench.campaign.name, "cells": [_told(one) for one in found]}
-        print(json.dumps(told, indent=2))
+        print_json(told)
     elif not found:
         print("nothing to score again: no scoring failed (--all compares what is published)")
     else:
-        print(printable(_advice(arguments, found)))
+        say(_advice(arguments, found))
     return 1 if any(one.failure or one.differs for one in found) else 0
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import json
 
 from benchfleet.cli import options, selection, unbegun
+from benchfleet.cli.output import print_json, say
 from benchfleet.cli.words import printable
 from benchfleet.domain.event import Event
 from benchfleet.domain.words import counted
@@ -38,10 +38,10 @@ def main(arguments: argparse.Namespace) -> int:
             again.append(record.path)
         ledger.close()
     if arguments.json:
-        print(json.dumps({"campaign": bench.campaign.name, "pending_again": again}, indent=2))
+        print_json({"campaign": bench.campaign.name, "pending_again": again})
         return 0
     for path in again:
-        print(printable(f"  pending again  {path}"))
+        say(f"  pending again  {path}")
     go = f"{counted(len(again), 'cell', 'go')} again with: {options.same_choice(arguments, 'run')}"
     print(printable(go) if again else "nothing to retry")
     return 0

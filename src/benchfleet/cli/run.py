@@ -10,7 +10,8 @@ from pathlib import Path
 
 from benchfleet.bench import Bench
 from benchfleet.cli import options
-from benchfleet.cli.words import printable, shown_path
+from benchfleet.cli.output import say
+from benchfleet.cli.words import shown_path
 from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.words import counted
@@ -80,7 +81,7 @@ def allowed_here(arguments: argparse.Namespace, bench: Bench, cells: Sequence[Ce
         cells_left = counted(left, "cell")
         said = f"left for others: {cells_left}, which 'runners' does not let {bench.host} run"
         stream = sys.stderr if arguments.json or arguments.log_json else sys.stdout
-        print(printable(said), file=stream)
+        say(said, to=stream)
     return allowed
 
 
@@ -110,7 +111,7 @@ def resume_from(arguments: argparse.Namespace, bench: Bench, cells: Sequence[Cel
     with contextlib.suppress(OSError):  # nobody listens any more
         print(f"took over {counts} from {shown_path(arguments.resume_from)}", file=stream)
         for said in taken.left_out:
-            print(printable(f"left out: {said}"), file=stream)
+            say(f"left out: {said}", to=stream)
 
 
 def _nothing_was_run(
@@ -129,7 +130,6 @@ def _nothing_was_run(
     lines.append(f"look at it with: {options.same_choice(arguments, 'report')}")
     lines.append(f"report   {shown_path(bench.layout.report)}")
     with contextlib.suppress(OSError):  # nobody listens any more; the code remains
-        for line in lines:
-            print(printable(line))
+        say(*lines)
         sys.stdout.flush()
     return 1 if gone else 0

@@ -15,9 +15,9 @@ from benchfleet.cli import options
 from benchfleet.cli.ending import compared, conclude, show_counts, write_report
 from benchfleet.cli.fleet import machines
 from benchfleet.cli.options import AskedDevices
+from benchfleet.cli.output import say
 from benchfleet.cli.runs import command_of
 from benchfleet.cli.watch import watch
-from benchfleet.cli.words import printable
 from benchfleet.domain.cell import Cell
 from benchfleet.errors import LedgerAway, LedgerError, LedgerTooNew
 from benchfleet.metrics.collect import Collector
@@ -77,7 +77,7 @@ def _run(
                 then = "upgrade benchfleet, and"
             again = options.same_choice(arguments, "run")
             told_ = f"{why}: no summary, no report; {then} go on with: {again}"
-            print(printable(f"benchfleet: {told_}"), file=sys.stderr)
+            say(f"benchfleet: {told_}", to=sys.stderr)
         except (OSError, LedgerError) as error:
             print(f"benchfleet: summary and report could not be written: {error}", file=sys.stderr)
         feed.ended(end)

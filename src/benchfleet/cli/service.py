@@ -6,15 +6,15 @@ import argparse
 import json
 import os
 import re
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from benchfleet.cli import options, work
 from benchfleet.cli.detach import own_command
 from benchfleet.cli.fleet import machines
+from benchfleet.cli.output import confirm, print_json, say
 from benchfleet.cli.words import printable, shown_path
-from benchfleet.errors import BenchfleetError, CampaignError, Mistake
+from benchfleet.errors import BenchfleetError, wrong_option
 from benchfleet.ledger.addresses import shown_url
 
 _MARK = "# Written by `benchfleet service`"
@@ -86,15 +86,14 @@ def main(arguments: argparse.Namespace) -> int:
     """Check the campaign, and print or install the unit."""
     if arguments.campaign is None and not arguments.worker:
         message = "`run` needs it; --worker makes a unit of `work`, which needs the --ledger alone"
-        raise CampaignError("command line", [Mistake(key="CAMPAIGN", message=message)])
+        raise wrong_option("CAMPAIGN", message)
     if not arguments.worker and (said := _of_work(arguments)):
-        message = "is of `work`; say --worker, too"
-        raise CampaignError("command line", [Mistake(key=said, message=message)])
+        raise wrong_option(said, "is of `work`; say --worker, too")
     if shown_url(arguments.ledger) != arguments.ledger:
         message = (
             "holds a password, which the unit would show; keep it in ~/.pgpass or in PGPASSWORD"
         )
-        raise CampaignError("command line", [Mistake(key="--ledger", message=message)])
+        raise wrong_option("--ledger", message)
     bench, _ = options.opened(arguments)
     machines(arguments, options.asked_devices(arguments, bench.campaign))
     name = f"benchfleet-{re.sub(r'[^A-Za-z0-9_.-]', '-', bench.campaign.name)}.service"
@@ -109,9 +108,9 @@ def main(arguments: argparse.Namespace) -> int:
     file = _units() / name
     _install(file, text, replace=arguments.yes)
     if arguments.json:
-        print(json.dumps({"name": name, "file": str(file), "unit": text}, indent=2))
+        print_json({"name": name, "file": str(file), "unit": text})
         return 0
-    print(printable(f"wrote    {file}"))
+    say(f"wrote    {file}")
     print(
         printable(
             f"start    systemctl --user daemon-reload && systemctl --user enable --now {name}"
@@ -119,9 +118,9 @@ def main(arguments: argparse.Namespace) -> int:
     )
     print("stay     loginctl enable-linger   (else it runs while you are logged in)")
     watched = arguments.campaign or shown_path(bench.layout.root)
-    print(printable(f"watch    benchfleet attach {watched}"))
-    print(printable(f"log      journalctl --user --unit {name}"))
-    print(printable(f"remove   systemctl --user disable --now {name} && rm {file}"))
+    say(f"watch    benchfleet attach {watched}")
+    say(f"log      journalctl --user --unit {name}")
+    say(f"remove   systemctl --user disable --now {name} && rm {file}")
     return 0
 
 
@@ -171,10 +170,8 @@ def _units() -> Path:
 
 def _install(file: Path, text: str, *, replace: bool) -> None:
     if file.exists() and file.read_text("utf-8", "replace") != text and not replace:
-        if not sys.stdin.isatty():
-            raise BenchfleetError(f"{file} is there already, with other content; say --yes")
-        print(f"replace {file}? [y/N] ", end="", file=sys.stderr, flush=True)
-        if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        otherwise = f"{file} is there already, with other content; say --yes"
+        if not confirm(f"replace {file}?", otherwise=otherwise):
             raise BenchfleetError("nothing was written")
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(text, "utf-8")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import socket
 import sys
 import time
@@ -14,8 +13,8 @@ from benchfleet.bench import Bench, open_bench
 from benchfleet.campaign.load import load_campaign
 from benchfleet.cli import options
 from benchfleet.cli.here import AT_WORK, RunningRunner, runners
+from benchfleet.cli.output import print_json, say
 from benchfleet.cli.slots_order import order_of, runners_meant
-from benchfleet.cli.words import printable
 from benchfleet.domain.event import Event
 from benchfleet.domain.slots import (
     ADDED,
@@ -104,13 +103,13 @@ def _nobody(
             data = {"runner": "", "machine": machine, "devices": [str(device)]}
             ledger.record(Event(kind=kind, data=data))
     if arguments.json:
-        print(json.dumps({"campaign": name, "runners": []}, indent=2))
+        print_json({"campaign": name, "runners": []})
     elif ledger is not None and kind == REMOVED:
         shown = ", ".join(map(str, order.devices))
-        print(printable(f"{name}: no run is on; later ones leave {shown} out until it is added"))
+        say(f"{name}: no run is on; later ones leave {shown} out until it is added")
         return 0
     else:
-        print(printable(f"{name}: no run is on; start one with: {start}"))
+        say(f"{name}: no run is on; start one with: {start}")
     return 0 if order.action == "list" else 1
 
 
@@ -140,7 +139,7 @@ def _wait_until_free(
             if event.kind == FREED:
                 for device in event.data["devices"]:
                     left.discard((event.data["runner"], device))
-                    print(printable(f"{device} is free"), flush=True)
+                    say(f"{device} is free", flush=True)
             elif event.kind == ENDED:
                 ended.add(event.data["runner"])
         left.difference_update({one for one in left if one[0] in ended})
@@ -179,20 +178,20 @@ def _show(
     code = 1 if refused or len(answers) < len(asked) else 0
     if arguments.json:
         told = [_as_json(one, answers.get(number)) for number, one in asked.items()]
-        print(json.dumps({"campaign": bench.campaign.name, "runners": told}, indent=2))
+        print_json({"campaign": bench.campaign.name, "runners": told})
         return code
     for number, one in asked.items():
         answer = answers.get(number)
         since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(one.began))
         where = "this machine" if one.is_here else one.machine
-        print(printable(f"runner {one.id[:8]} on {where}, since {since}"))
+        say(f"runner {one.id[:8]} on {where}, since {since}")
         if answer is None:
             print("  does not answer; it is gone, suspended, or cannot reach the ledger")
             continue
         for message in answer.said:
-            print(printable(f"  {message}"))
+            say(f"  {message}")
         for message in answer.refused:
-            print(printable(f"refused: {message}"), file=sys.stderr)
+            say(f"refused: {message}", to=sys.stderr)
         if not answer.said and not answer.refused:
             _show_slots(answer.slots)
     return code
@@ -207,7 +206,7 @@ def _show_slots(slots: Sequence[SlotState]) -> None:
             line += f"  {slot.done}/{slot.total}"
         if slot.seconds is not None:
             line += f"  since {duration(slot.seconds)}"
-        print(printable(line.rstrip()))
+        say(line.rstrip())
 
 
 def _as_json(one: RunningRunner, answer: Answer | None) -> dict[str, object]:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Callable, Iterator
 from functools import partial
 
 from benchfleet.cli import holding, options, phased, placed, unbegun
 from benchfleet.cli.elsewhere import counted_places
-from benchfleet.cli.words import printable
+from benchfleet.cli.output import print_json, say
 from benchfleet.domain.state import STATES
 from benchfleet.domain.words import counted
 from benchfleet.reports.spending import in_all
@@ -29,12 +28,11 @@ def main(arguments: argparse.Namespace) -> int:
     bench, cells = options.opened(arguments)
     status = status_of(bench, cells)
     if not status.has_ledger:
-        unbegun.say(arguments, bench)
+        unbegun.note(arguments, bench)
     if arguments.json:
-        print(json.dumps(status.to_dict(), indent=2))
+        print_json(status.to_dict())
     else:
-        for line in lines(status, partial(options.same_choice, arguments)):
-            print(printable(line))
+        say(*lines(status, partial(options.same_choice, arguments)))
     return 0
 
 

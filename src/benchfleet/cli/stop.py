@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import time
 from collections.abc import Sequence
 
 from benchfleet.cli import options, runs
+from benchfleet.cli.output import confirm, print_json, say
 from benchfleet.cli.telling import as_of, standing
 from benchfleet.cli.watch import watch
-from benchfleet.cli.words import printable
 from benchfleet.domain.words import counted
 from benchfleet.errors import BenchfleetError
 from benchfleet.presence.follow import follow, seen
@@ -47,15 +46,15 @@ def main(arguments: argparse.Namespace) -> int:
     ended = [_see_it_end(run, arguments) for run in asked]
     if arguments.json:
         told = [{"campaign": run.campaign, "pid": run.process.pid} for run in ended]
-        print(json.dumps({"stopped": told}, indent=2))
+        print_json({"stopped": told})
         return 0
     for run in ended:
         at = (run.end or {}).get("counted_at")
-        print(printable(f"{run.campaign}: ended; {standing(seen(run))}{as_of(at)}"))
+        say(f"{run.campaign}: ended; {standing(seen(run))}{as_of(at)}")
         if (called := runs.called(run, arguments)) is not None:
-            print(printable(f"nothing is lost; go on with: {options.same_choice(called, 'run')}"))
+            say(f"nothing is lost; go on with: {options.same_choice(called, 'run')}")
     if not asked:
-        print(printable(runs.nothing_runs(arguments, found)))
+        say(runs.nothing_runs(arguments, found))
     return 0
 
 
@@ -63,7 +62,7 @@ def _see_it_end(run: Record, arguments: argparse.Namespace) -> Record:
     """Show the run until it is over; where it is to end now, it is asked until it has heard so."""
     heard, asked_at = 0, time.monotonic()
     if stopped(run.process.pid):
-        print(printable(f"{run.shown}: it stands still; wake it: kill -CONT {run.process.pid}"))
+        say(f"{run.shown}: it stands still; wake it: kill -CONT {run.process.pid}")
 
     stream = sys.stderr if arguments.json else sys.stdout
     with watch(run.campaign, stream, as_json=False) as observer:
@@ -86,7 +85,5 @@ def _see_it_end(run: Record, arguments: argparse.Namespace) -> Record:
 def _agreed(going: Sequence[Record]) -> bool:
     names = "\n".join(f"  {run.campaign} ({run.shown})" for run in going)
     runs = counted(len(going), "run")
-    if not sys.stdin.isatty():
-        raise BenchfleetError(f"this would stop {runs}; say --yes, or --pid N\n{names}")
-    print(f"{names}\nstop {runs}? [y/N] ", end="", file=sys.stderr, flush=True)
-    return sys.stdin.readline().strip().lower() in ("y", "yes")
+    otherwise = f"this would stop {runs}; say --yes, or --pid N\n{names}"
+    return confirm(f"{names}\nstop {runs}?", otherwise=otherwise)

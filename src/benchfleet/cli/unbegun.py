@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterable
 
 from benchfleet.bench import Bench
-from benchfleet.cli.words import printable
+from benchfleet.cli.output import say
 from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.cell import Cell
 
@@ -20,10 +20,10 @@ def words(bench: Bench) -> str:
     )
 
 
-def say(arguments: argparse.Namespace, bench: Bench) -> None:
+def note(arguments: argparse.Namespace, bench: Bench) -> None:
     """Say so aside from what is shown, where a place was named: another may have been meant."""
     if arguments.ledger or arguments.results is not None:
-        print(printable(f"note: {words(bench)}"), file=sys.stderr, flush=True)
+        say(f"note: {words(bench)}", to=sys.stderr, flush=True)
 
 
 def records_of(
@@ -32,5 +32,5 @@ def records_of(
     """The cells as the ledger has them; of one that is not there it is said, and there are none."""
     records = bench.records(cells)
     if not records and not bench.is_begun():
-        say(arguments, bench)
+        note(arguments, bench)
     return records

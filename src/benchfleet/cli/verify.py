@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing
@@ -13,10 +11,9 @@ from typing import Any
 from benchfleet.bench import Bench
 from benchfleet.cli import options, unbegun
 from benchfleet.cli.elsewhere import told_elsewhere
+from benchfleet.cli.output import confirm, print_json, say
 from benchfleet.cli.waiting import shown_as
-from benchfleet.cli.words import printable
 from benchfleet.domain.words import counted
-from benchfleet.errors import BenchfleetError
 from benchfleet.ledger.base import Ledger
 from benchfleet.results.verify import Finding
 from benchfleet.runner.mending.repair import MOVED, REPAIRED, Repaired, repair
@@ -72,7 +69,7 @@ def main(arguments: argparse.Namespace) -> int:
     ledger = bench.existing_ledger()
     done: list[Repaired] = []
     if ledger is None:
-        unbegun.say(arguments, bench)
+        unbegun.note(arguments, bench)
         return _show(arguments, bench, verify.run(None), done)
     with closing(ledger):
         found = _verified(verify, ledger)
@@ -93,10 +90,9 @@ def _show(
     arguments: argparse.Namespace, bench: Bench, found: Verification, done: Sequence[Repaired]
 ) -> int:
     if arguments.json:
-        print(json.dumps(_as_json(arguments, bench, found, done), indent=2))
+        print_json(_as_json(arguments, bench, found, done))
     else:
-        for line in (*map(_did, done), *_lines(arguments, bench, found)):
-            print(printable(line))
+        say(*(*map(_did, done), *_lines(arguments, bench, found)))
     return 0 if found.is_good else 1
 
 
@@ -105,12 +101,9 @@ def _agreed(arguments: argparse.Namespace, wrong: Sequence[Finding]) -> bool:
         return True
     moved = sum(one.kind in MOVED for one in wrong)
     what = f"mend {counted(len(wrong), 'place')} and move {moved} to .evidence"
-    if arguments.json or not sys.stdin.isatty():
-        raise BenchfleetError(f"this would {what}; say --yes")
-    for one in wrong:
-        print(printable(f"  {one.kind}  {one.path}  {one.message}"), file=sys.stderr)
-    print(f"{what}; cells without a result run again? [y/N] ", end="", file=sys.stderr, flush=True)
-    return sys.stdin.readline().strip().lower() in ("y", "yes")
+    shown = [f"  {one.kind}  {one.path}  {one.message}" for one in wrong]
+    question = "\n".join([*shown, f"{what}; cells without a result run again?"])
+    return confirm(question, otherwise=f"this would {what}; say --yes", ask=not arguments.json)
 
 
 def _did(one: Repaired) -> str:

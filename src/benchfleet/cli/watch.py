@@ -7,8 +7,9 @@ import json
 from collections.abc import Iterator
 from typing import TextIO
 
+from benchfleet.cli.output import say
 from benchfleet.cli.telling import QUIET, sentence, standing
-from benchfleet.cli.words import can_redraw, printable
+from benchfleet.cli.words import can_redraw
 from benchfleet.presence.feed import line_of
 from benchfleet.runner.progress import Notice, Observer, Progress
 
@@ -65,4 +66,4 @@ class PlainLines:
             self._say(f"[{progress.ended:>{width}}/{progress.total}] {sentence(notice)}")
 
     def _say(self, text: str) -> None:
-        print(printable(text), file=self._stream, flush=True)
+        say(text, to=self._stream, flush=True)

@@ -14,12 +14,13 @@ from benchfleet.bench import Bench
 from benchfleet.campaign.choose import choose, picked
 from benchfleet.cli import options, run
 from benchfleet.cli.assigned import Tasks, assigned_cells, check_known, newer, read_tasks
+from benchfleet.cli.output import say
 from benchfleet.cli.words import printable
 from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.words import counted
 from benchfleet.environment import trusted
-from benchfleet.errors import BenchfleetError, CampaignError, Mistake
+from benchfleet.errors import BenchfleetError, wrong_option
 from benchfleet.ledger.addresses import shown_url
 from benchfleet.runner.shift import Shift
 from benchfleet.runner.trust import Vetted, Vetting, allowed
@@ -107,7 +108,7 @@ def _check_limit(arguments: argparse.Namespace) -> None:
     elif arguments.assigned is not None:
         message = "makes cells of their own, which no plan gives to anybody; leave --assigned out"
     if message:
-        raise CampaignError("command line", [Mistake(key="--limit", message=message)])
+        raise wrong_option("--limit", message)
 
 
 def _given(arguments: argparse.Namespace, bench: Bench) -> Tasks | None:
@@ -212,7 +213,7 @@ def _nothing_given(arguments: argparse.Namespace, bench: Bench, given: Tasks) ->
     if arguments.json:
         print(json.dumps({"campaign": bench.campaign.name, "cells": 0, "given": given.by}))
     else:
-        print(printable(f"{bench.campaign.name}: {given.by} gives {bench.host} nothing to run"))
+        say(f"{bench.campaign.name}: {given.by} gives {bench.host} nothing to run")
     return 0
 
 

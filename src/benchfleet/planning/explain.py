@@ -11,7 +11,7 @@ from typing import Any
 
 from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.cell import Cell
-from benchfleet.errors import CampaignError, Mistake
+from benchfleet.errors import CampaignError, wrong_option
 
 ABSENT = "(absent)"
 _STEP_VERSION = re.compile(r"config\.attention\[(\d+)\]\[2\]")
@@ -87,7 +87,7 @@ def find(
 
 
 def _unknown(key: str, word: str, message: str) -> CampaignError:
-    return CampaignError("command line", [Mistake(key=f"{key} {word}", message=message)])
+    return wrong_option(f"{key} {word}", message)
 
 
 def _differing(old: Any, new: Any, path: str) -> Iterator[Difference]:
