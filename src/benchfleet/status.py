@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,11 +13,10 @@ from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.phase import GATE_EVENTS, Decision, decisions
 from benchfleet.domain.placing import KeptOff, Placing
-from benchfleet.domain.state import STATES
 from benchfleet.domain.usage import Bill
 from benchfleet.ledger.base import Ledger
 from benchfleet.ledger.gates import Standing, standings
-from benchfleet.ledger.history import BILLED, bill
+from benchfleet.ledger.history import BILLED, bill, counts
 from benchfleet.ledger.holders import Holder, holders
 from benchfleet.placing import placing_of
 from benchfleet.results.outbox import Outbox
@@ -91,8 +89,6 @@ def status_of(bench: Bench, cells: Sequence[Cell] | None = None) -> Status:
     known = bench.ask(
         lambda ledger: _read_ledger(ledger, bench.campaign, chosen), otherwise=_Known()
     )
-    states = Counter(record.state for record in known.records)
-    states["pending"] += len(chosen) - len(known.records)  # what was never enrolled
     ended = {record.fingerprint for record in known.records if record.state != "pending"}
     where = Whereabouts(bench)
     absent = where.absent(known.records)
@@ -100,7 +96,7 @@ def status_of(bench: Bench, cells: Sequence[Cell] | None = None) -> Status:
     return Status(
         campaign=bench.campaign.name,
         has_ledger=known.has_ledger,
-        counts={"total": len(chosen), **{state: states[state] for state in STATES}},
+        counts=counts(known.records, total=len(chosen)),
         phases=standings(bench.campaign.phases, chosen, known.records, known.decisions),
         kept_off=known.placing.kept_off(cell for cell in chosen if cell.fingerprint not in ended),
         notes=known.placing.notes,

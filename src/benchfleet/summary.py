@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from contextlib import closing
 from typing import Any
 
 import benchfleet
@@ -12,7 +11,8 @@ from benchfleet.bench import Bench
 from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.names import path_part
-from benchfleet.domain.state import FINAL_STATES, STATES
+from benchfleet.domain.state import FINAL_STATES
+from benchfleet.ledger.history import counts
 from benchfleet.results.disk import write_atomically
 from benchfleet.results.texts import pretty
 from benchfleet.runner.loop import RunEnd
@@ -23,16 +23,14 @@ def summarised(
 ) -> dict[str, Any]:
     """What is to be said of the campaign at the end of a run; devices and failures are those of
     all its runs, as the ledger has them."""
-    counts: dict[str, int] = {"total": len(cells), **dict.fromkeys(STATES, 0)}
+    states = counts(records, total=len(cells))
     devices: dict[str, dict[str, float]] = {}
     for record in records:
-        counts[record.state] += 1
         if record.outcome is not None and record.state == "success":
             use = devices.setdefault(f"{record.outcome.host} {record.outcome.device}", {"cells": 0})
             use["cells"] += 1
             for stage, seconds in record.outcome.seconds.items():
                 use[f"{stage}_seconds"] = use.get(f"{stage}_seconds", 0.0) + seconds
-    counts["pending"] += len(cells) - len(records)  # what was never enrolled
     return {
         "campaign": bench.campaign.name,
         "benchfleet": benchfleet.__version__,
@@ -42,8 +40,8 @@ def summarised(
         "ran": end.ran,
         "interrupted": end.interrupted,
         "broken": end.broken,
-        "counts": {**counts, "reused": end.progress.reused},
-        "completeness": counts["success"] / counts["total"] if counts["total"] else 1.0,
+        "counts": {**states, "reused": end.progress.reused},
+        "completeness": states["success"] / states["total"] if states["total"] else 1.0,
         **({"phases": _phases(bench, cells, records)} if bench.campaign.phases else {}),
         "devices": devices,
         "used": bench.bill(cells).to_dict(),
@@ -89,23 +87,22 @@ def _ended(bench: Bench) -> dict[str, list[dict[str, Any]]]:
     """What became of the cells that ended, by host."""
     phases = {str(cell.fingerprint): cell.phase for cell in bench.cells()}
     ended: dict[str, list[dict[str, Any]]] = {}
-    ledger = bench.existing_ledger()
-    if ledger is not None:
-        with closing(ledger):
-            for record in ledger.cells(states=FINAL_STATES):
-                if (outcome := record.outcome) is not None:
-                    told = {
-                        "task": record.id,
-                        "phase": phases.get(record.fingerprint, ""),
-                        "success": record.state == "success",
-                        "state": record.state,
-                        "result": record.path if record.state == "success" else "",
-                        "metrics": dict(outcome.metrics),
-                        "seconds": dict(outcome.seconds),
-                        "device": outcome.device,
-                        "why": outcome.why,
-                    }
-                    ended.setdefault(outcome.host, []).append(told)
+    none: list[CellRecord] = []
+    records = bench.ask(lambda ledger: list(ledger.cells(states=FINAL_STATES)), otherwise=none)
+    for record in records:
+        if (outcome := record.outcome) is not None:
+            told = {
+                "task": record.id,
+                "phase": phases.get(record.fingerprint, ""),
+                "success": record.state == "success",
+                "state": record.state,
+                "result": record.path if record.state == "success" else "",
+                "metrics": dict(outcome.metrics),
+                "seconds": dict(outcome.seconds),
+                "device": outcome.device,
+                "why": outcome.why,
+            }
+            ended.setdefault(outcome.host, []).append(told)
     return ended
 
 

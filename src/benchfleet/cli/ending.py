@@ -81,7 +81,7 @@ def conclude(
         else:
             show_end(arguments, bench, comparison, end, gone, phases)
             there = told_elsewhere(arguments, elsewhere.values(), "elsewhere  {results}")
-            say(*(*there, *_unsent(bench, end), *_kept_back(*where.kept_back(records))))
+            say(*there, *_unsent(bench, end), *_kept_back(*where.kept_back(records)))
             sys.stdout.flush()
     if end.interrupted:
         return 128 + signal.SIGINT

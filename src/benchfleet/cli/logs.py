@@ -70,7 +70,8 @@ def main(arguments: argparse.Namespace) -> int:
         _tell(record, found, meant)
         if log is None:
             raise BenchfleetError(_nowhere(bench, record, meant))
-        say(*_text(arguments, log))
+        for line in _text(arguments, log):  # of any length
+            say(line)
     return 0
 
 

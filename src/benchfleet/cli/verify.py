@@ -92,7 +92,7 @@ def _show(
     if arguments.json:
         print_json(_as_json(arguments, bench, found, done))
     else:
-        say(*(*map(_did, done), *_lines(arguments, bench, found)))
+        say(*map(_did, done), *_lines(arguments, bench, found))
     return 0 if found.is_good else 1
 
 

@@ -22,29 +22,12 @@ _ENDINGS: dict[str, Ending] = {
 }
 
 
-@dataclass(frozen=True, kw_only=True)
-class Counts:
-    """How many cells are in each state; they add up to `total`."""
-
-    total: int
-    pending: int
-    running: int
-    success: int
-    partial: int
-    failed: int
-    skipped: int
-    cancelled: int
-
-    @property
-    def done(self) -> int:
-        """Cells in a final state."""
-        return self.total - self.pending - self.running
-
-
-def counts(records: Iterable[CellRecord]) -> Counts:
-    """Count the records by state."""
+def counts(records: Iterable[CellRecord], *, total: int) -> dict[str, int]:
+    """How many of `total` cells are in each state, and ``total``; a cell without a record is
+    pending."""
     found = Counter(record.state for record in records)
-    return Counts(total=sum(found.values()), **{state: found[state] for state in STATES})
+    found["pending"] += total - sum(found.values())
+    return {"total": total, **{state: found[state] for state in STATES}}
 
 
 @dataclass(frozen=True, kw_only=True)

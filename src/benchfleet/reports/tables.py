@@ -4,7 +4,6 @@ sure."""
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,10 +11,11 @@ from typing import Any
 
 from benchfleet.domain.attempt import CellRecord, Outcome
 from benchfleet.domain.cell import Cell
-from benchfleet.domain.state import STATES, State
+from benchfleet.domain.state import State
 from benchfleet.domain.usage import Bill
 from benchfleet.errors import UnknownName
 from benchfleet.hints import hint
+from benchfleet.ledger.history import counts
 
 from .failures import FailureGroup, grouped_failures
 from .pooling import Pool, Row, Scores, column_names, pooled
@@ -125,7 +125,6 @@ def compare(
     held = {record.fingerprint: record for record in records}
     pairs = [(cell, held.get(cell.fingerprint)) for cell in cells]
     known = [record for _, record in pairs if record]
-    counts = Counter(record.state if record else "pending" for _, record in pairs)
     columns = column_names(cells)
     base = _baseline(cells, baseline)
     rows = pooled(pairs, columns, scores)
@@ -140,7 +139,7 @@ def compare(
         models=tuple(dict.fromkeys(cell.model.name for cell in cells)),
         configs=tuple(dict.fromkeys(cell.config.name for cell in cells)),
         benchmarks=tuple(dict.fromkeys(columns.values())),
-        counts={"total": len(cells), **{state: counts[state] for state in STATES}},
+        counts=counts(known, total=len(cells)),
         entries=tuple(
             _entry(
                 row,
