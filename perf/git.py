@@ -22,7 +22,6 @@ import measure
 
 from benchfleet.domain.attempt import RunnerId
 from benchfleet.domain.event import Event
-from benchfleet.domain.resource import Offer
 from benchfleet.ledger.git.ledger import GitLedger
 from benchfleet.testing import sample_cell
 
@@ -99,11 +98,17 @@ def ledger(folder: Path, worker: int, workers: int, batch: int, seconds: float) 
 
         remote.push = counted  # type: ignore[method-assign]
         found.record(Event(kind="run_began", data={"runner": runner}))  # as every runner does
+        cells = [record.fingerprint for record in found.cells()]
+        first = worker * len(cells) // workers  # as runners, which begin at different cells
+        order = [*cells[first:], *cells[:first]]
         end = begin(seconds)
         found.look()
         claims = 0
         while time.perf_counter() < end:
-            claims += len(found.claim(runner, Offer(), batch))
+            taken = found.claim(runner, order[: batch + 32], batch)
+            claims += len(taken)
+            gone = {claim.lease.fingerprint for claim in taken}
+            order = [name for name in order if name not in gone] if taken else order[batch:]
     return claims, told.count(False)
 
 

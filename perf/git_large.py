@@ -21,12 +21,11 @@ import measure
 from benchfleet.domain.attempt import Outcome, RunnerId
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.names import entry_name
-from benchfleet.domain.resource import Offer
 from benchfleet.ledger.git.address import Refs
 from benchfleet.ledger.git.ledger import GitLedger
 from benchfleet.ledger.git.log import Fact, message, written
 from benchfleet.results.places.git import run_of
-from benchfleet.testing import sample_cell
+from benchfleet.testing import claim_any, sample_cell
 
 CAMPAIGN, INSTALLATIONS, WAITING = "perf", 10, 1000
 FILES = {"metrics.json": 400, "config.json": 400, "samples.jsonl": 800, "log.txt": 400}  # bytes
@@ -122,8 +121,8 @@ def figures(url: str, folder: Path) -> dict[str, float]:
     with closing(opened()) as ledger:
         timed("look", ledger.look)
         timed("all cells, as status reads them", lambda: sum(1 for _ in ledger.cells()))
-        claims = ledger.claim(me, Offer(), 2)
-        timed("claim", lambda: claims.extend(ledger.claim(me, Offer())))  # type: ignore[attr-defined]
+        claims = claim_any(ledger, me, 2)
+        timed("claim", lambda: claims.extend(claim_any(ledger, me)))  # type: ignore[attr-defined]
         timed("renew", lambda: ledger.renew([claims[1].lease]))
         outcome = Outcome(state="success", digest="abc")
         ledger.finish(claims[0].lease, outcome)

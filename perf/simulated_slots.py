@@ -157,10 +157,10 @@ class _Told:
 def _end(ledger: Any, count: int) -> None:
     """Have so many cells end well, as if a runner had run them before."""
     from benchfleet.domain.attempt import Outcome, RunnerId
-    from benchfleet.domain.resource import Offer
+    from benchfleet.testing import claim_any
 
     while count > 0:
-        for claim in (claims := ledger.claim(RunnerId("before"), Offer(), min(count, 1000))):
+        for claim in (claims := claim_any(ledger, RunnerId("before"), min(count, 1000))):
             seconds = {"load": 1.0, "benchmark": 30.0}
             outcome = Outcome(state="success", digest="d", seconds=seconds, device_type="cpu")
             ledger.finish(claim.lease, outcome)

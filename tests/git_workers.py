@@ -15,9 +15,9 @@ import sys, time, uuid
 from pathlib import Path
 from benchfleet.domain.attempt import Outcome
 from benchfleet.domain.event import Event
-from benchfleet.domain.resource import Offer
 from benchfleet.errors import ClaimLost
 from benchfleet.ledger.git.ledger import GitLedger
+from benchfleet.testing.claims import claim_any
 
 url, folder, batch, lease, hours, slow = sys.argv[1:]
 runner = str(uuid.uuid4())
@@ -32,7 +32,7 @@ ledger = GitLedger(
 )
 print("begun", flush=True)
 while True:
-    claims = ledger.claim(runner, Offer(), int(batch))
+    claims = claim_any(ledger, runner, int(batch))
     for claim in claims:
         time.sleep(float(slow))
         try:

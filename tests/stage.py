@@ -14,7 +14,7 @@ from benchfleet.domain.attempt import Advice, Outcome, RunnerId
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.failure import Failure
 from benchfleet.domain.placing import Placing
-from benchfleet.domain.resource import Choice, Device, Offer
+from benchfleet.domain.resource import Device
 from benchfleet.engines.base import (
     Done,
     Order,
@@ -248,8 +248,7 @@ def cells(count: int, **named: Any) -> list[Cell]:
 def advised(stage: Stage, cell: Cell, advice: Advice) -> None:
     """What another runner leaves that ran out of memory under the cell."""
     stage.ledger.enroll([cell])
-    offer = Offer(gpus=9, vram=10**12, among=Choice([cell.fingerprint]))
-    (claim,) = stage.ledger.claim(RunnerId("other"), offer)
+    (claim,) = stage.ledger.claim(RunnerId("other"), [cell.fingerprint])
     failure = Failure(stage="benchmark", kind="oom", message="no room", retryable=True)
     stage.ledger.finish(
         claim.lease,

@@ -8,7 +8,6 @@ from pathlib import Path
 
 from benchfleet.domain.attempt import CellRecord, Claim, Outcome, RunnerId
 from benchfleet.domain.cell import Cell
-from benchfleet.domain.resource import Choice, Offer
 from benchfleet.ledger.memory import MemoryLedger
 from benchfleet.results.layout import Layout
 from benchfleet.results.publish import publish
@@ -54,8 +53,7 @@ class Study:
 
     def claim(self, cell: Cell) -> Claim:
         self.ledger.enroll([cell])
-        offer = Offer(among=Choice([cell.fingerprint]))
-        (claim,) = self.ledger.claim(RunnerId("me"), offer)
+        (claim,) = self.ledger.claim(RunnerId("me"), [cell.fingerprint])
         return claim
 
     def folder(self, path: str) -> Path:

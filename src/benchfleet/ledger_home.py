@@ -76,7 +76,7 @@ class LedgerHome:
             ledger = kind(file, campaign=self.campaign.name, lease=self.lease)
         else:
             kind = registry.load("ledgers", split_url(self.url)[0])
-            more = self._carried() if getattr(kind, "carries_results", False) else {}
+            more = self._carried() if kind.carries_results else {}
             name = self.campaign.name
             ledger = kind(self.url, campaign=name, lease=self.lease, make=make, **more)
         return cast(Ledger, ledger)

@@ -121,8 +121,7 @@ def run_cells(
                 serving=serving,
             )
         )
-        if (listen := getattr(shared, "listen", None)) is not None:
-            listen(lambda: inbox.post(LedgerChanged()))
+        shared.listen(lambda: inbox.post(LedgerChanged()))
         end = runner.run()
         return _sent(sender, inbox, end) if sender else end
     finally:

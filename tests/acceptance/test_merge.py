@@ -14,9 +14,9 @@ import pytest
 
 from benchfleet.domain.attempt import Outcome, RunnerId
 from benchfleet.domain.names import path_part
-from benchfleet.domain.resource import Offer
 from benchfleet.ledger.sqlite.ledger import SqliteLedger
 from benchfleet.testing import sample_cell
+from benchfleet.testing.claims import claim_any
 
 from .conftest import MOCK, User
 
@@ -103,7 +103,7 @@ def test_a_host_of_a_name_that_leads_elsewhere_gets_no_summary(user: User) -> No
     with closing(SqliteLedger(user.folder / "shared.db", campaign="study")) as ledger:
         ledger.enroll([sample_cell(0), sample_cell(1)])
         hosts = ("../../evil", "lab/../../evil")
-        for host, claim in zip(hosts, ledger.claim(RunnerId("x"), Offer(), 2), strict=True):
+        for host, claim in zip(hosts, claim_any(ledger, RunnerId("x"), 2), strict=True):
             ledger.finish(claim.lease, Outcome(state="failed", host=host))
     user.run("merge", "study.yaml", *LEDGER)
     found = [file.relative_to(user.folder) for file in user.folder.rglob("*_summary.json")]

@@ -12,7 +12,7 @@ from collections.abc import Callable
 import pytest
 
 import campaign_s1
-from benchfleet.ledger.postgres.rights import to_look
+from benchfleet.ledger.postgres.grants import to_look
 from benchfleet.machines.probe import report
 from capabilities import LAPTOP, reported
 from postgres import Postgres
@@ -160,7 +160,6 @@ def test_a_campaign_is_moved_there_and_back_with_its_results(user: User, url: st
     user.run("run", "study.yaml", "--ledger", url, "--cpu-slots", "1")
     checked = user.json("ledger", "check", "study.yaml", "--ledger", url)
     assert (checked["cells"], checked["faults"]) == (2, [])
-    user.run("ledger", "migrate", "study.yaml", "--ledger", url)
     user.run("ledger", "copy", "study.yaml", "--ledger", url, "--to", "sqlite:back.db")
     assert user.json("status", "study.yaml", "--ledger", "sqlite:back.db")["success"] == 2
     assert "--to" in user.run("ledger", "copy", "study.yaml", code=2).stderr

@@ -15,25 +15,24 @@ import pytest
 from benchfleet.domain.attempt import Outcome, RunnerId
 from benchfleet.domain.event import Event
 from benchfleet.domain.failure import Failure
-from benchfleet.domain.resource import Choice, Offer
 from benchfleet.errors import ClaimLost, LedgerAbsent, LedgerError
 from benchfleet.ledger.checking import faults
-from benchfleet.ledger.copying import SqlTables, copy
+from benchfleet.ledger.copying import TableLedger, copy
 from benchfleet.ledger.git.ledger import GitLedger
-from benchfleet.ledger.postgres.rights import to_look, to_run
+from benchfleet.ledger.postgres.grants import to_look, to_run
 from benchfleet.ledger.sqlite.ledger import SqliteLedger
 from benchfleet.testing import FakeClock, sample_cell
+from benchfleet.testing.claims import claim_any
 from postgres import Postgres
 
 ME, OTHER = RunnerId("me"), RunnerId("other")
-ANY = Offer(gpus=8, vram=10**12)
 SUCCESS = Outcome(state="success", digest="abc", metrics={"overall_score": 1 / 3})
 FAILED = Outcome(
     state="failed",
     failure=Failure(stage="load", kind="oom", message="räumt \x00 nicht", retryable=True),
     retry_in=1e6 / 3,
 )
-Opened = Callable[..., SqlTables]
+Opened = Callable[..., TableLedger]
 
 
 @pytest.fixture
@@ -43,7 +42,7 @@ def opened(tmp_path: Path, postgres: Postgres, clock: FakeClock) -> Any:
     databases: dict[str, str] = {}
     with ExitStack() as open_ones:
 
-        def opened(place: str) -> SqlTables:
+        def opened(place: str) -> TableLedger:
             from benchfleet.ledger.postgres.ledger import PostgresLedger
 
             if place.startswith("sqlite"):
@@ -65,11 +64,11 @@ def clock() -> FakeClock:
     return FakeClock()
 
 
-def live(ledger: SqlTables, clock: FakeClock) -> None:
+def live(ledger: TableLedger, clock: FakeClock) -> None:
     """A history with a bit of everything."""
     ledger.enroll(sample_cell(n, model="abc"[n % 3], gpus=n % 2, priority=n % 4) for n in range(40))
     ledger.enroll([sample_cell(5, model="c", gpus=1, vram=2**33, priority=9)])
-    for number, claim in enumerate(ledger.claim(ME, ANY, 30)):
+    for number, claim in enumerate(claim_any(ledger, ME, 30)):
         clock.advance(0.1)
         if number % 5 == 0:
             ledger.finish(claim.lease, FAILED)
@@ -85,7 +84,7 @@ def live(ledger: SqlTables, clock: FakeClock) -> None:
     ledger.record(Event(kind="host_lost", data={"host": "lab1"}))
 
 
-def all_of(ledger: SqlTables) -> dict[str, list[tuple[Any, ...]]]:
+def all_of(ledger: TableLedger) -> dict[str, list[tuple[Any, ...]]]:
     with ledger.tables() as tables:
         return {table: [tuple(row) for row in rows] for table, rows in tables}
 
@@ -168,9 +167,9 @@ def test_a_repository_gets_the_history_that_another_ledger_has(
         ]
         assert list(faults(ledger)) == []
     tokens = {record.fingerprint: record.token for record in source.cells()}
-    claims = early.claim(OTHER, ANY, 100)
+    claims = claim_any(early, OTHER, 100)
     assert {claim.lease.fingerprint for claim in claims} == {
-        claim.lease.fingerprint for claim in source.claim(OTHER, ANY, 100)
+        claim.lease.fingerprint for claim in claim_any(source, OTHER, 100)
     }
     assert all(claim.lease.token == tokens[claim.lease.fingerprint] + 1 for claim in claims)
     early.finish(claims[0].lease, SUCCESS)
@@ -193,7 +192,7 @@ def test_a_history_that_lacks_an_attempt_is_not_copied_to_a_repository(
     assert list(target.cells()) == []
 
 
-def same_cells(ledger: SqlTables, other: SqlTables) -> None:
+def same_cells(ledger: TableLedger, other: TableLedger) -> None:
     """But for what a clock that began at another time rounds."""
     for one, two in zip(ledger.cells(whole=True), other.cells(whole=True), strict=True):
         assert one.ready_in == pytest.approx(two.ready_in, abs=120)
@@ -207,9 +206,8 @@ def test_life_goes_on_in_a_copy(opened: Opened, clock: FakeClock, way: tuple[str
     copy(source, target)
     before = {record.fingerprint: record.token for record in target.cells()}
     seq = target.events()[-1].seq
-    among = Choice(before)
-    claims = target.claim(OTHER, Offer(gpus=8, vram=10**12, among=among), 100)
-    assert claims == source.claim(OTHER, ANY, 100)
+    claims = claim_any(target, OTHER, 100)
+    assert claims == claim_any(source, OTHER, 100)
     assert all(claim.lease.token > before[claim.lease.fingerprint] for claim in claims)
     target.finish(claims[0].lease, SUCCESS)
     assert target.enroll([sample_cell(99, model="new")]) == 1
@@ -232,7 +230,7 @@ def test_what_runners_hold_is_copied_only_where_that_is_known(
 ) -> None:
     source, target = opened("sqlite-1"), opened("postgres-1")
     source.enroll([sample_cell(0), sample_cell(1)])
-    (claim,) = source.claim(ME, ANY)
+    (claim,) = claim_any(source, ME)
     with pytest.raises(LedgerError, match=r"runners hold 1 of its cells, such as .*say --yes"):
         copy(source, target)
     assert copy(source, target, held=True) == 2
@@ -278,13 +276,12 @@ def test_those_rights_suffice_where_several_claim_at_once(postgres: Postgres) ->
         closing(PostgresLedger(postgres.url(user=runs), campaign=campaign)) as one,
         closing(PostgresLedger(postgres.url(user=runs), campaign=campaign)) as other,
     ):
-        among = Choice(record.fingerprint for record in one.cells())
-        offer = Offer(gpus=1, among=among)
+        among = [record.fingerprint for record in one.cells()]
         claimed = [
             claim.lease.fingerprint
             for _ in range(20)
             for ledger, runner in ((one, ME), (other, OTHER))
-            for claim in ledger.claim(runner, offer)
+            for claim in ledger.claim(runner, among)
         ]
     assert sorted(claimed) == sorted(among)
 
@@ -314,9 +311,8 @@ def test_a_role_needs_no_more_rights_than_are_said(postgres: Postgres) -> None:
     ):
         ledger.enroll([sample_cell(n, model=f"m{n}") for n in range(5)])
         ledger.enroll([sample_cell(0, model="m0", priority=1)])
-        first, second, third = ledger.claim(ME, ANY, 3)
-        among = Choice(record.fingerprint for record in ledger.cells())
-        (fourth,) = ledger.claim(ME, Offer(gpus=1, among=among))
+        first, second, third = claim_any(ledger, ME, 3)
+        (fourth,) = claim_any(ledger, ME)
         assert len(ledger.renew([first.lease, second.lease])) == 2
         ledger.finish(first.lease, SUCCESS)
         ledger.release([second.lease], "given back")
@@ -327,7 +323,7 @@ def test_a_role_needs_no_more_rights_than_are_said(postgres: Postgres) -> None:
         assert looking.events() == ledger.events()
         assert list(faults(looking)) == []
         for refused in (
-            lambda: looking.claim(ME, ANY),
+            lambda: looking.claim(ME, [fourth.lease.fingerprint]),
             lambda: looking.finish(fourth.lease, SUCCESS),
             lambda: looking.record(Event(kind="host_lost")),
         ):

@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 from benchfleet.domain.attempt import Outcome, RunnerId
-from benchfleet.domain.resource import Choice, Offer
 from benchfleet.errors import LedgerAway
 from benchfleet.ledger.checking import faults
 from benchfleet.ledger.history import counts
 from benchfleet.testing import sample_cell
+from benchfleet.testing.claims import claim_any
 from postgres import Postgres
 
 ME = RunnerId("me")
@@ -26,13 +26,11 @@ SUCCESS = Outcome(state="success", digest="abc")
 WORKER = """
 import sys
 from benchfleet.domain.attempt import Outcome
-from benchfleet.domain.resource import Choice, Offer
 from benchfleet.ledger.postgres.ledger import PostgresLedger
 
 ledger = PostgresLedger(sys.argv[1], campaign="study", lease=2.0)
-offer = Offer(among=Choice(cell.fingerprint for cell in ledger.cells()))
-while any(True for _ in ledger.cells(states=["pending", "running"])):
-    while claims := ledger.claim(sys.argv[2], offer, 1):
+while left := [cell.fingerprint for cell in ledger.cells(states=["pending", "running"])]:
+    while claims := ledger.claim(sys.argv[2], left):
         ledger.finish(claims[0].lease, Outcome(state="success", digest=sys.argv[2]))
         print(claims[0].lease.fingerprint, flush=True)
     ledger.reap()
@@ -122,28 +120,23 @@ def test_nothing_is_lost_where_a_standby_that_was_waited_for_takes_over(
 
 
 def test_what_a_standby_never_heard_of_is_done_again(pair: tuple[Postgres, Postgres]) -> None:
-    """Whoever goes on claims what it once ended there, and asks for no more than others do."""
+    """Whoever goes on claims what was once ended there."""
     primary, standby = pair
     cells = [sample_cell(n) for n in range(30)]
-    offer = Offer(among=Choice(cell.fingerprint for cell in cells))
+    names = [cell.fingerprint for cell in cells]
     with opened(either(*pair)) as ledger, opened(either(*pair)) as other:
         ledger.enroll(cells)
-        for handle in (ledger, other):  # they know all cells
-            (claim,) = handle.claim(ME, offer)
-            handle.finish(claim.lease, SUCCESS)
         follow(primary, standby)
         lag(standby)
         for handle in (ledger, other) * 10:
-            (claim,) = handle.claim(ME, offer)
+            (claim,) = handle.claim(ME, names)
             handle.finish(claim.lease, SUCCESS)
-        (held,) = ledger.claim(ME, offer)
+        (held,) = ledger.claim(ME, names)
         primary.stop(crash=True)
         standby.sql("select pg_promote()")
-        for _ in range(2):  # the first may still ask by what it knew
-            for handle in (ledger, other):
-                while claims := handle.claim(ME, offer, 3):
-                    for claim in claims:
-                        handle.finish(claim.lease, SUCCESS)
+        while claims := other.claim(ME, names, 3):
+            for claim in claims:
+                other.finish(claim.lease, SUCCESS)
         assert counts(ledger.cells()).success == len(cells)
         assert list(faults(ledger)) == []
         assert ledger.renew([held.lease]) == []
@@ -158,10 +151,10 @@ def test_a_claim_that_a_standby_gave_another_is_no_longer_the_first_one_s(
         ledger.enroll([sample_cell(0)])
         follow(primary, standby)
         lag(standby)
-        (first,) = ledger.claim(ME, Offer())
+        (first,) = claim_any(ledger, ME)
         primary.stop(crash=True)
         standby.sql("select pg_promote()")
-        (second,) = other.claim(RunnerId("you"), Offer())
+        (second,) = claim_any(other, RunnerId("you"))
         assert first.lease.token == second.lease.token
         assert ledger.renew([first.lease]) == []
         assert [lease.token for lease in other.renew([second.lease])] == [second.lease.token]
@@ -176,4 +169,4 @@ def test_a_standby_shows_all_and_is_no_place_to_run(pair: tuple[Postgres, Postgr
             assert counts(looking.cells()).pending == 1
             assert looking.events() == ledger.events()
             with pytest.raises(LedgerAway, match=r"cannot be written: .* its server is a standby"):
-                looking.claim(ME, Offer())
+                looking.claim(ME, [sample_cell(0).fingerprint])

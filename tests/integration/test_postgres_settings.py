@@ -12,10 +12,10 @@ import pytest
 
 from benchfleet.domain.attempt import Outcome, RunnerId
 from benchfleet.domain.event import Event
-from benchfleet.domain.resource import Offer
 from benchfleet.errors import LedgerAway, LedgerError
 from benchfleet.ledger.history import counts
 from benchfleet.testing import sample_cell
+from benchfleet.testing.claims import claim_any
 from pgbouncer import PgBouncer
 from postgres import Postgres
 
@@ -60,11 +60,8 @@ def test_no_event_is_passed_over_however_a_role_isolates_its_transactions(
 
     ledger = opened(role(f"default_transaction_isolation = '{level}'"))
     with psycopg.connect(postgres.url()) as slow:
-        slow.execute("select pg_advisory_xact_lock_shared(%s)", (ledger._turn,))
-        slow.execute(
-            f'insert into "{ledger.schema}".event (at, kind, fingerprint, data)'  # noqa: S608
-            " values (0, 'slow', '', '{}')"
-        )
+        slow.execute(f'set search_path to "{ledger.schema}"'.encode())
+        slow.execute("insert into event (at, kind, fingerprint, data) values (0, 'slow', '', '{}')")
         seen: list[list[str]] = []
         looking = threading.Thread(target=lambda: seen.append([e.kind for e in ledger.events()]))
         looking.start()
@@ -81,7 +78,10 @@ def test_who_enrolls_waits_for_another_whatever_a_role_says_of_locks(
 
     ledger = opened(role("lock_timeout = '10ms'"))
     with psycopg.connect(postgres.url()) as slow:
-        slow.execute(f'select from "{ledger.schema}".meta for update')
+        slow.execute(f'set search_path to "{ledger.schema}"'.encode())
+        slow.execute(
+            "select pg_advisory_xact_lock(hashtextextended(current_schema() || ' enrols', 0))"
+        )
         told: list[int] = []
         enrolling = threading.Thread(target=lambda: told.append(ledger.enroll([sample_cell(0)])))
         enrolling.start()
@@ -105,7 +105,7 @@ def test_cells_are_ended_together_whatever_a_role_says_of_nulls_in_arrays(
 ) -> None:
     ledger = opened(role("array_nulls = off"))
     ledger.enroll([sample_cell(0), sample_cell(1)])
-    claims = ledger.claim(RunnerId("me"), Offer(), 2)
+    claims = claim_any(ledger, RunnerId("me"), 2)
     ended = [(claim.lease, Outcome(state="success", digest="abc")) for claim in claims]
     assert ledger.finish_all(ended) == [None, None]
 
@@ -124,7 +124,7 @@ def test_names_are_kept_whatever_encoding_an_address_asks_for(
     cell = sample_cell(0, model="模型-ü")
     ledger = opened(f"{postgres.url()}?client_encoding=latin1")
     ledger.enroll([cell])
-    (claim,) = ledger.claim(RunnerId("läufer"), Offer())
+    (claim,) = claim_any(ledger, RunnerId("läufer"))
     ledger.finish(claim.lease, Outcome(state="success", digest="abc"))
     assert [record.cell for record in opened().cells(whole=True)] == [cell]
 
@@ -146,7 +146,7 @@ def test_a_role_that_only_looks_by_its_settings_is_told_so_at_once(
     assert counts(ledger.cells()).pending == 1
     assert [event.kind for event in ledger.events()] == ["enrolled"]
     with pytest.raises(LedgerAway, match=r"cannot be written: .*\(default_transaction_read_only\)"):
-        ledger.claim(ME, Offer())
+        ledger.claim(ME, [sample_cell(0).fingerprint])
 
 
 def test_a_server_that_takes_no_more_connections_is_waited_for_and_then_named(
@@ -180,7 +180,7 @@ def test_a_pooler_that_gives_whole_sessions_may_stand_between(
         ledger.enroll([sample_cell(n) for n in range(20)])
         assert told.wait(30)
         for handle in (ledger, other) * 10:
-            (claim,) = handle.claim(ME, Offer())
+            (claim,) = claim_any(handle, ME)
             handle.finish(claim.lease, Outcome(state="success", digest="abc"))
         assert counts(ledger.cells()).success == 20
         for one in (ledger, other):
@@ -193,6 +193,6 @@ def test_a_pooler_that_gives_less_than_sessions_is_refused(
 ) -> None:
     with (
         closing(PgBouncer(postgres, mode)) as pooler,
-        pytest.raises(LedgerError, match=r"a pooler .* pool_mode = session"),
+        pytest.raises(LedgerError, match=r"transaction pooler; .* pool_mode = session"),
     ):
         opened(pooler.url())

@@ -16,7 +16,6 @@ from benchfleet.cli.main import main
 from benchfleet.domain.attempt import Claim, Outcome, RunnerId
 from benchfleet.domain.event import Event
 from benchfleet.domain.plan import ASSIGNED, Plan, newest, plans
-from benchfleet.domain.resource import Offer
 from benchfleet.domain.slots import BEGAN
 from benchfleet.machines.probe import report
 from capabilities import BOARD, DESKTOP, LAPTOP, reported
@@ -79,13 +78,8 @@ def begin(host: str) -> Claim:
         runner = RunnerId(host * 8)
         ledger.record(Event(kind=BEGAN, data={"runner": runner, "host": host}))
         mine = set(given(host))
-        offer = Offer()
-        claims = []
-        while not claims or claims[-1].lease.fingerprint not in mine:
-            claims += ledger.claim(runner, offer, 1)
-        others = [one.lease for one in claims[:-1]]
-        ledger.release(others, "not mine")
-        return claims[-1]
+        (claim,) = ledger.claim(runner, sorted(mine), 1)
+        return claim
 
 
 def test_what_a_failed_machine_had_goes_to_the_others_that_are_known(say: Say) -> None:

@@ -14,13 +14,13 @@ from benchfleet.domain.attempt import Claim, RunnerId
 from benchfleet.domain.cell import Limits
 from benchfleet.domain.event import Event
 from benchfleet.domain.failure import Failure
-from benchfleet.domain.resource import Offer
 from benchfleet.engines.base import Done, Failed, Order, SlotEvent, SlotId
 from benchfleet.errors import ClaimLost
 from benchfleet.results.publish import publish
 from benchfleet.runner.means import Means
 from benchfleet.runner.mending.rescore import Rescored, Rescorer
 from benchfleet.runner.trying.leases import LeaseKeeper
+from benchfleet.testing.claims import claim_any
 from benchfleet.testing.samples import sample_cell
 from stage import Stage, cells, sample
 
@@ -80,13 +80,13 @@ def test_claims_that_come_with_a_later_push_are_waited_for(stage: Stage) -> None
     """As a hosted repository gives them."""
     claim, pushed = stage.ledger.claim, list[float]()
 
-    def late(runner: RunnerId, offer: Offer, limit: int = 1) -> Sequence[Claim]:
-        given = claim(runner, offer, limit) if pushed else ()
+    def late(runner: RunnerId, candidates: Sequence[str], limit: int = 1) -> Sequence[Claim]:
+        given = claim(runner, candidates, limit) if pushed else ()
         pushed.clear()
         return given
 
     stage.ledger.claim = late  # type: ignore[method-assign]
-    stage.ledger.writers = 1  # type: ignore[attr-defined]
+    stage.ledger.hosted = True
     assert [one.score for one in rescored(stage, pushed.append)] == [1.0, 1.0]
     assert set(stage.states().values()) == {"success"}
 
@@ -162,7 +162,7 @@ def test_the_lease_of_what_is_sealed_is_held(stage: Stage) -> None:
 
     def looks(lease, outcome):  # type: ignore[no-untyped-def]
         held.append(lease)
-        assert stage.ledger.claim(RunnerId("other"), Offer()) == []
+        assert claim_any(stage.ledger, RunnerId("other")) == []
         finish(lease, outcome)
 
     stage.ledger.finish = looks  # type: ignore[method-assign]

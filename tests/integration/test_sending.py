@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from benchfleet.domain.attempt import Outcome, RunnerId
-from benchfleet.domain.resource import Offer
 from benchfleet.errors import PlaceUnreachable, ResultsError
 from benchfleet.ledger.history import STORED
 from benchfleet.ledger.memory import MemoryLedger
@@ -19,6 +18,7 @@ from benchfleet.results.layout import Layout
 from benchfleet.results.outbox import Outbox
 from benchfleet.results.places.folder import FolderPlace
 from benchfleet.runner.carrying.sending import Sender
+from benchfleet.testing.claims import claim_any
 from benchfleet.testing.clock import FakeClock
 from benchfleet.testing.samples import sample_cell
 from places import seal
@@ -59,7 +59,7 @@ class Lab:
         """Run a cell to its end; with a sender its result becomes public."""
         cell = sample_cell(number)
         self.ledger.enroll([cell])
-        [claim] = self.ledger.claim(RunnerId("me"), Offer())
+        [claim] = claim_any(self.ledger, RunnerId("me"))
         folder = self.layout.attempt(claim.lease)
         digest = seal(folder, cell, path=claim.path)
         self.ledger.finish(claim.lease, Outcome(state="success", digest=digest))

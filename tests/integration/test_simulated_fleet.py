@@ -16,10 +16,10 @@ import pytest
 
 from benchfleet.domain.attempt import Claim, Lease, Outcome, RunnerId
 from benchfleet.domain.cell import Fingerprint
-from benchfleet.domain.resource import Offer
 from benchfleet.errors import ClaimLost, ResultsError
 from benchfleet.ledger.base import Ledger
 from benchfleet.results.publish import Moves, PublishAll, publish
+from benchfleet.testing.claims import claim_any
 from benchfleet.testing.simulate import in_memory, main
 from benchfleet.testing.simulated import Account, SimulatedFleet
 
@@ -129,11 +129,11 @@ class Generous(Altered):
     given: Sequence[Claim] = ()
     asked = 0
 
-    def claim(self, runner: RunnerId, offer: Offer, limit: int = 1) -> Sequence[Claim]:
+    def claim(self, runner: RunnerId, candidates: Sequence[str], limit: int = 1) -> Sequence[Claim]:
         type(self).asked += 1
         if self.asked % 7 == 0 and self.given:
             return self.given
-        claims = self._ledger.claim(runner, offer, limit)
+        claims = self._ledger.claim(runner, candidates, limit)
         type(self).given = claims or self.given
         return claims
 
@@ -141,8 +141,8 @@ class Generous(Altered):
 class Careless(Altered):
     """Gives any cell that fits, whichever the runner asked for."""
 
-    def claim(self, runner: RunnerId, offer: Offer, limit: int = 1) -> Sequence[Claim]:
-        return self._ledger.claim(runner, replace(offer, among=None, models={}, others=0.0), limit)
+    def claim(self, runner: RunnerId, candidates: Sequence[str], limit: int = 1) -> Sequence[Claim]:
+        return claim_any(self._ledger, runner, limit)
 
 
 class Hasty(Altered):

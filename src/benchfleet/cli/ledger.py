@@ -18,15 +18,14 @@ from benchfleet.domain.words import counted
 from benchfleet.errors import LedgerError, wrong_option
 from benchfleet.ledger.addresses import split_url
 from benchfleet.ledger.checking import faults
-from benchfleet.ledger.copying import SqlTables, copy, told_of_held
-from benchfleet.ledger.postgres.rights import to_look, to_run
+from benchfleet.ledger.copying import TableLedger, copy, told_of_held
+from benchfleet.ledger.postgres.grants import to_look, to_run
 from benchfleet.runner.mending.rebuild import rebuild
 
 _ACTS = """\
 acts:
   rebuild   make the ledger again from the published results
   init      make an empty one, and say what lets other roles of its server use it
-  migrate   bring one that an older benchfleet wrote to this one's schema
   check     whether what it holds fits together
   copy      bring all of it, with its whole history, to an empty one at --to
 
@@ -91,16 +90,9 @@ def _init(arguments: argparse.Namespace, bench: Bench) -> int:
     return _tell(arguments, {"ledger": where, "made": made, "rights": rights}, *lines)
 
 
-def _migrate(arguments: argparse.Namespace, bench: Bench) -> int:
-    """Opening migrates; this is for the role that may."""
-    ledger_of(bench).close()
-    where = bench.shown_ledger
-    return _tell(arguments, {"ledger": where}, f"{where} has the schema of this benchfleet")
-
-
 def _check(arguments: argparse.Namespace, bench: Bench) -> int:
     with closing(ledger_of(bench)) as ledger:
-        found = list(faults(cast(SqlTables, ledger)))
+        found = list(faults(cast(TableLedger, ledger)))
         cells = sum(1 for _ in ledger.cells())
     where = bench.shown_ledger
     many = counted(len(found), "fault") if found else "no faults"
@@ -122,7 +114,7 @@ def _copy(arguments: argparse.Namespace, bench: Bench) -> int:
                 printable(f"benchfleet: {held}; end them before the copy is run"), file=sys.stderr
             )
         with shown_as("copied") as seen:
-            ledgers = cast(SqlTables, source), cast(SqlTables, other)
+            ledgers = cast(TableLedger, source), cast(TableLedger, other)
             cells = copy(*ledgers, held=arguments.yes, seen=seen)
     where = target.shown_ledger
     told = {"ledger": bench.shown_ledger, "to": where, "cells": cells}
@@ -138,4 +130,4 @@ def _tell(arguments: argparse.Namespace, told: dict[str, Any], *lines: str) -> i
     return 0
 
 
-_DO = {"rebuild": _rebuild, "init": _init, "migrate": _migrate, "check": _check, "copy": _copy}
+_DO = {"rebuild": _rebuild, "init": _init, "check": _check, "copy": _copy}

@@ -104,14 +104,14 @@ def main(arguments: argparse.Namespace) -> int:
 def _places(bench: Bench, ledger: Ledger) -> list[Place]:
     """Where results may lie, whatever the command names: the campaign's place, and the ledger's."""
     places = [place] if (place := bench.place()) is not None else []
-    if (own := getattr(ledger, "place", None)) is not None:
-        places.append(own())
+    if (own := ledger.results_store()) is not None:
+        places.append(own)
     return places
 
 
 def _branch(bench: Bench, ledger: Ledger, records: Sequence[CellRecord]) -> Merged | None:
     """Where the ledger is in git, the results of all machines come onto one branch there."""
-    place = ledger.place() if hasattr(ledger, "place") else None
+    place = ledger.results_store()
     if not isinstance(place, GitPlace):
         return None
     done = [
@@ -122,7 +122,7 @@ def _branch(bench: Bench, ledger: Ledger, records: Sequence[CellRecord]) -> Merg
     remote, objects = place.repository
     try:
         told = merge_branches(remote, objects, bench.campaign.name, done, at=time.time())
-        ledger.compact()  # type: ignore[attr-defined]
+        ledger.compact()
     except (PlaceUnreachable, LedgerAway) as error:
         say(f"benchfleet: {error}", to=sys.stderr)
         return None

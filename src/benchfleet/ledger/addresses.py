@@ -115,4 +115,4 @@ def usual_lease(url: str) -> float:
     if not url:
         return DEFAULT_LEASE
     kind = registry.load("ledgers", split_url(url)[0])
-    return float(getattr(kind, "usual_lease", DEFAULT_LEASE))
+    return float(kind.usual_lease)

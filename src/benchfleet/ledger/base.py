@@ -38,23 +38,10 @@ they name, in the same transaction; every other kind is only kept:
 * ``cancel_asked``: a ``pending`` or ``running`` cell becomes ``cancelled``; its token grows, so
   that whoever runs it loses its claim.
 
-Waiting. A ledger whose store may be away for a while is patient with it. It has a method
-`within(seconds)` too, a context in which what the thread asks is given up so soon (`LedgerAway`): a
-runner that has slots to serve does not wait.
-
-Together. A ledger for which it is cheaper to end several attempts at once has a method
-`finish_all(ended)`, given pairs of a lease and its outcome: of each it says None, or the
-`ClaimLost` that `finish` would raise; where it raises, none of them ended.
-
-Exchanging. A ledger for which it is cheaper to end attempts and claim what is next at once has a
-method `exchange(ended, runner, offer, limit)`: as `finish_all(ended)` and then
-`claim(runner, offer, limit)`, with the answers of both. So a cell that ends there and waits for
-nothing may be claimed again in the same exchange. Where it raises, all of it, a part or nothing was
-done: whoever asked finishes once more, and a claim that was not heard of runs out.
-
-Waking. A ledger that can tell its users has a method `listen(told)`, which calls `told` from a
-thread of its own, until it is closed, when somebody made cells claimable. Where there is none, or
-a line breaks, runners look by themselves.
+Claims. The runner decides which cells it wants and in which order: it knows their needs, their
+models and its policy. It sends the best few dozen as candidates, and the ledger hands out those
+that are still free, in that order. Of two runners that send the same candidate one gets it; the
+other gets the next.
 
 Atomicity. Each call is one transaction: all of it or nothing, durable when it returns. Calls
 may come from several threads and processes at once. One exception: a ledger whose users all run on
@@ -70,16 +57,19 @@ newer benchfleet wrote it, `ClaimLost` as said above.
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Protocol
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
 
 from benchfleet.domain.attempt import CellRecord, Claim, Lease, Outcome, RunnerId
 from benchfleet.domain.cell import Cell, Fingerprint
 from benchfleet.domain.event import Event
-from benchfleet.domain.resource import Offer
 from benchfleet.domain.state import State
+from benchfleet.errors import ClaimLost
 
 DEFAULT_LEASE = 60.0  # seconds; at least four heartbeats
+Clock = Callable[[], float]  # seconds since the epoch
 
 
 def since_boot() -> float:
@@ -88,49 +78,64 @@ def since_boot() -> float:
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
-class Ledger(Protocol):
+class Ledger(ABC):
     """Where every cell's truth is kept; see the module for the whole contract."""
 
+    multi_host: bool = False  # other hosts may use it: runners begin at different cells
+    hosted: bool = False  # calls go together every few seconds: a claim may come late
+    usual_lease: float = DEFAULT_LEASE  # seconds; longer where a heartbeat is expensive
+    carries_results: bool = False  # results may lie in it, see `results_store`
+
+    @abstractmethod
     def enroll(self, cells: Iterable[Cell], *, paths: Mapping[Fingerprint, str] = {}) -> int:
         """Record the cells not yet known and return how many were new. Known ones stay as is, but
         while they have not ended, what is no part of their identity and does not name them follows
         the campaign: needs, limits, priority, phase, the model's source and its interpreter, and
         what a benchmark is told outside its identity. `paths` are those where results lie already.
         """
-        ...
 
-    def claim(self, runner: RunnerId, offer: Offer, limit: int = 1) -> Sequence[Claim]:
-        """Up to `limit` pending cells that fit the offer, best first, now held by `runner`.
+    @abstractmethod
+    def claim(self, runner: RunnerId, candidates: Sequence[str], limit: int = 1) -> Sequence[Claim]:
+        """The first `limit` of the candidates that are free, in their order, now held by `runner`.
 
-        Each comes with the outcome that asked for this try, where there is one, and so with its
-        advice; whether the offer fulfils that is for the runner to see.
-
-        Fits: ready (its back-off is over), `need.gpus` ≤ `offer.gpus`, `need.vram` ≤
-        `offer.vram` where the cell needs GPUs or states vram, its fingerprint in `offer.among`
-        unless that is None, and its model in `offer.models` where `offer.others` is None.
-        Order: priority (larger first), then the sum of the cell's rank in `offer.among` and what
-        `offer.models` or else `offer.others` says of its model (smaller first), then the order of
-        enrolment. Of cells that are alike in the first two, those who claim at the same time may
-        each take others first than were enrolled first.
+        Candidates are fingerprints. A cell is free while it is ``pending`` and its back-off is
+        over; all others are passed over, and so are unknown ones. Each claim comes with the outcome
+        that asked for this try, where there is one, and so with its advice; whether the slot
+        fulfils that is for the runner to see.
         """
-        ...
 
+    @abstractmethod
     def renew(self, leases: Sequence[Lease]) -> Sequence[Lease]:
         """The leases still held, with their time begun anew; the others are lost."""
-        ...
 
+    @abstractmethod
     def finish(self, lease: Lease, outcome: Outcome) -> None:
         """End the attempt. Raises `ClaimLost` where the lease holds no longer."""
-        ...
 
+    def finish_all(self, ended: Sequence[tuple[Lease, Outcome]]) -> Sequence[ClaimLost | None]:
+        """End several attempts: for each None, or the `ClaimLost` that `finish` would raise.
+
+        A ledger that can does so in one transaction. Where this raises, none or some of them ended;
+        whoever asks again with the same outcomes does no harm.
+        """
+        refused: list[ClaimLost | None] = []
+        for lease, outcome in ended:
+            try:
+                self.finish(lease, outcome)
+                refused.append(None)
+            except ClaimLost as error:
+                refused.append(error)
+        return refused
+
+    @abstractmethod
     def release(self, leases: Sequence[Lease], reason: str) -> None:
         """Give the cells back, no try used up. Leases no longer held are passed over."""
-        ...
 
+    @abstractmethod
     def reap(self) -> Sequence[Fingerprint]:
         """Take back the cells whose lease ran out, no try used up; each is returned once."""
-        ...
 
+    @abstractmethod
     def cells(
         self,
         *,
@@ -139,12 +144,12 @@ class Ledger(Protocol):
         whole: bool = False,
     ) -> Iterator[CellRecord]:
         """The cells as they stand, in the order of enrolment; `whole` brings the `Cell` along."""
-        ...
 
+    @abstractmethod
     def record(self, event: Event) -> int:
         """Append the event and return its sequence number, which grows."""
-        ...
 
+    @abstractmethod
     def events(
         self,
         since: int = 0,
@@ -160,8 +165,25 @@ class Ledger(Protocol):
         ``enrolled`` stands for a whole enrolment that changed something: how many cells were
         ``new``, and of how many known ones the needs and the like ``changed``.
         """
-        ...
 
+    def listen(self, changed: Callable[[], None]) -> None:  # noqa: B027 - it may do nothing
+        """Call `changed` from another thread, until the ledger is closed, when others made cells
+        claimable. A ledger that cannot never calls it; runners poll in any case."""
+
+    def within(self, seconds: float) -> AbstractContextManager[None]:
+        """In this context the thread's calls raise `LedgerAway` after so many seconds, where the
+        store is away; outside of it they wait as long as the ledger usually does."""
+        return nullcontext()
+
+    def results_store(self) -> Any:
+        """The results that lie in the ledger, as `benchfleet.results.places.base.Place`; None where
+        it carries none."""
+        return None
+
+    def compact(self) -> int:
+        """Remove what no reader needs any more; how many entries."""
+        return 0
+
+    @abstractmethod
     def close(self) -> None:
         """Let go of files and connections; leases are left as they are."""
-        ...

@@ -11,7 +11,7 @@ from benchfleet.domain.attempt import Outcome
 from benchfleet.domain.names import path_part
 from benchfleet.domain.state import FINAL_STATES, STATES
 from benchfleet.errors import LedgerDamaged
-from benchfleet.ledger.copying import Row, SqlTables
+from benchfleet.ledger.copying import Row, TableLedger
 from benchfleet.ledger.rows import UNREADABLE, cell_of
 
 
@@ -22,8 +22,6 @@ class _Cell(NamedTuple):
     fingerprint: str
     id: str
     path: str
-    lane: int
-    priority: int
     state: str
     ready: float | None
     attempt: int
@@ -35,22 +33,19 @@ class _Cell(NamedTuple):
     outcome: int | None
 
 
-def faults(ledger: SqlTables) -> Iterator[str]:
+def faults(ledger: TableLedger) -> Iterator[str]:
     """What is wrong with it, each with the path of its cell; nothing for a sound one.
 
     The rows are read as they are, all in one view, so that one that cannot be read hides no other.
     """
-    lanes: dict[int, tuple[Any, ...]] = {}
     cells: dict[int, _Cell] = {}
     history = _History()
     with ledger.tables() as tables:
         for table, rows in tables:
-            if table == "lane":
-                lanes = {number: tuple(lane) for number, *lane in rows}
-            elif table == "cell":
+            if table == "cell":
                 cells = {cell.ordinal: cell for cell in map(_Cell._make, rows)}
             elif table == "spec":
-                yield from _misspecified(cells, lanes, rows)
+                yield from _misspecified(cells, rows)
             else:
                 wanted = {cell.outcome for cell in cells.values()}
                 yield from history.read(
@@ -60,9 +55,7 @@ def faults(ledger: SqlTables) -> Iterator[str]:
         yield from (f"{cell.path}: {fault}" for fault in _misplaced(cell, history))
 
 
-def _misspecified(
-    cells: dict[int, _Cell], lanes: dict[int, tuple[Any, ...]], rows: Iterable[Row]
-) -> Iterator[str]:
+def _misspecified(cells: dict[int, _Cell], rows: Iterable[Row]) -> Iterator[str]:
     """What is wrong with what the cells are said to be."""
     without = dict(cells)
     for ordinal, spec, terms in rows:
@@ -72,7 +65,6 @@ def _misspecified(
             continue
         try:
             cell = cell_of(spec, terms)
-            lane = (cell.model.load_key, cell.need.gpus, cell.need.vram)
             same = cell.fingerprint == row.fingerprint
             named = cell.id == row.id
         except (LedgerDamaged, *UNREADABLE):
@@ -82,8 +74,6 @@ def _misspecified(
             yield f"{row.path}: what it is does not have its fingerprint"
         elif not named:
             yield f"{row.path}: it is {cell.id}, and called {row.id}"
-        if lanes.get(row.lane) != lane:
-            yield f"{row.path}: nobody claims it, or who cannot: it is in another's lane"
     for row in without.values():
         yield f"{row.path}: what it is does not stand there"
 

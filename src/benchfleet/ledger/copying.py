@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from itertools import count
-from typing import Any, Protocol
+from typing import Any
 
 from benchfleet.domain.seen import Seen, unseen
 from benchfleet.domain.words import counted
@@ -14,9 +15,8 @@ from benchfleet.ledger.base import Ledger
 
 # What an SQL ledger holds, by table, in an order that lets each be entered after what it names.
 TABLES = {
-    "lane": ("number", "load_key", "gpus", "vram"),
     "cell": (
-        *("ordinal", "fingerprint", "id", "path", "lane", "priority", "state", "ready"),
+        *("ordinal", "fingerprint", "id", "path", "state", "ready"),
         *("attempt", "tries", "token", "ended_token", "runner", "expires", "outcome"),
     ),
     "spec": ("ordinal", "spec", "terms"),
@@ -27,17 +27,17 @@ Row = Sequence[Any]
 Tables = Iterable[tuple[str, Iterable[Row]]]
 
 
-class SqlTables(Ledger, Protocol):
+class TableLedger(Ledger):
     """A ledger whose tables can be read and filled as they are."""
 
+    @abstractmethod
     def tables(self) -> AbstractContextManager[Iterator[tuple[str, Iterable[Row]]]]:
         """All rows of each of `TABLES`, in one consistent view."""
-        ...
 
+    @abstractmethod
     def fill(self, tables: Tables, *, seen: Seen = unseen) -> None:
         """Enter rows into a ledger that is empty, all of them or none. Where that takes long for
         each event, `seen` is told of how many it is done. Raises LedgerError."""
-        ...
 
 
 def selecting(table: str) -> str:
@@ -45,7 +45,9 @@ def selecting(table: str) -> str:
     return f"select {', '.join(TABLES[table])} from {table} order by 1"  # noqa: S608 - our own names
 
 
-def copy(source: SqlTables, target: SqlTables, *, held: bool = False, seen: Seen = unseen) -> int:
+def copy(
+    source: TableLedger, target: TableLedger, *, held: bool = False, seen: Seen = unseen
+) -> int:
     """Enter all of a ledger into an empty one; how many cells it has.
 
     `seen` is told of the rows as they are read, and then of what the target tells. Leases, tokens,

@@ -13,7 +13,6 @@ from benchfleet.ledger.paths import Paths
 from benchfleet.ledger.rows import CellTexts
 
 _TOGETHER = 1000  # cells that are written at once
-LaneKey = tuple[str, int, int]  # the load key, GPUs, bytes of each
 
 
 class Enrolment(ABC):
@@ -24,7 +23,6 @@ class Enrolment(ABC):
 
     def __init__(self, texts: CellTexts, paths: Mapping[Fingerprint, str]) -> None:
         self._texts, self._paths = texts, paths
-        self._lanes: dict[LaneKey, int] = {}
 
     @abstractmethod
     def _last_ordinal(self) -> int:
@@ -38,10 +36,6 @@ class Enrolment(ABC):
     def _near(self, lineage: Collection[str], paths: Collection[str]) -> Iterable[Any]:
         """The allotted paths that are in `lineage`, with false, and those of `paths` inside which
         one is allotted, with true."""
-
-    @abstractmethod
-    def _lane(self, key: LaneKey) -> int:
-        """The number of a lane, which is made where there is none."""
 
     @abstractmethod
     def _add(self, columns: Mapping[str, Sequence[Any]]) -> None:
@@ -90,8 +84,6 @@ class Enrolment(ABC):
                 "fingerprint": [cell.fingerprint for cell in first],
                 "id": [cell.id for cell in first],
                 "path": list(self._allotted(first)),
-                "lane": [self._lane_of(cell) for cell in last],
-                "priority": [cell.priority for cell in last],
                 "spec": [self._texts.spec(cell) for cell in first],
                 "terms": [self._texts.terms(cell) for cell in last],
             }
@@ -104,19 +96,11 @@ class Enrolment(ABC):
         for cell in cells:
             yield paths.allot(cell, self._paths.get(cell.fingerprint))
 
-    def _lane_of(self, cell: Cell) -> int:
-        key = (cell.model.load_key, cell.need.gpus, cell.need.vram)
-        if key not in self._lanes:
-            self._lanes[key] = self._lane(key)
-        return self._lanes[key]
-
     def _give_terms(self, cells: Mapping[int, Cell]) -> int:
         ordinals = sorted(cells)
         return self._change(
             {
                 "ordinal": ordinals,
-                "lane": [self._lane_of(cells[ordinal]) for ordinal in ordinals],
-                "priority": [cells[ordinal].priority for ordinal in ordinals],
                 "terms": [self._texts.terms(cells[ordinal]) for ordinal in ordinals],
             }
         )

@@ -10,11 +10,9 @@ from dataclasses import dataclass, replace
 from benchfleet.domain.attempt import CellRecord, Claim, Lease, Outcome, RunnerId
 from benchfleet.domain.cell import Cell, Fingerprint
 from benchfleet.domain.event import Event
-from benchfleet.domain.resource import Offer
 from benchfleet.domain.state import FINAL_STATES, State
 from benchfleet.errors import ClaimLost
-from benchfleet.ledger.base import DEFAULT_LEASE
-from benchfleet.ledger.memory_order import MemoryOrder
+from benchfleet.ledger.base import DEFAULT_LEASE, Ledger
 from benchfleet.ledger.paths import Paths
 
 
@@ -43,7 +41,7 @@ class _Entry:
         return {"attempt": self.attempt, "token": self.token, "runner": self.runner}
 
 
-class MemoryLedger:
+class MemoryLedger(Ledger):
     """The whole contract in one process; nothing is durable."""
 
     def __init__(
@@ -55,7 +53,6 @@ class MemoryLedger:
         self._entries: dict[str, _Entry] = {}
         self._pending: dict[str, _Entry] = {}
         self._running: dict[str, _Entry] = {}
-        self._order = MemoryOrder(self._pending)
         self._paths = Paths()
         self._events: list[Event] = []
 
@@ -75,25 +72,23 @@ class MemoryLedger:
             self._paths = allotted
             self._entries.update(fresh)
             self._pending.update(fresh)
-            for fingerprint in fresh:
-                self._order.came(fingerprint, self._clock())
             changed = 0
             for cell in cells:
                 entry = self._entries[cell.fingerprint]
                 if entry.state not in FINAL_STATES and _terms(cell) != _terms(entry.cell):
                     changed += 1
                     entry.cell = _following(entry.cell, cell)
-                    if entry.state == "pending":
-                        self._order.came(cell.fingerprint, self._clock())
             if fresh or changed:
                 self._append("enrolled", "", {"new": len(fresh), "changed": changed})
         return len(fresh)
 
-    def claim(self, runner: RunnerId, offer: Offer, limit: int = 1) -> Sequence[Claim]:
+    def claim(self, runner: RunnerId, candidates: Sequence[str], limit: int = 1) -> Sequence[Claim]:
         with self._lock:
             now, claims = self._clock(), list[Claim]()
-            while len(claims) < limit and (found := self._order.first(offer, now)) is not None:
-                claims.append(self._take(self._entries[found], runner, now))
+            for fingerprint in candidates:
+                entry = self._pending.get(fingerprint)
+                if len(claims) < limit and entry is not None and entry.ready <= now:
+                    claims.append(self._take(entry, runner, now))
             return claims
 
     def _take(self, entry: _Entry, runner: RunnerId, now: float) -> Claim:
@@ -152,20 +147,6 @@ class MemoryLedger:
             self._append(
                 "finished", lease.fingerprint, {**entry.facts(), "outcome": outcome.to_dict()}
             )
-
-    def exchange(
-        self, ended: Sequence[tuple[Lease, Outcome]], runner: RunnerId, offer: Offer, limit: int
-    ) -> tuple[Sequence[ClaimLost | None], Sequence[Claim]]:
-        """End attempts and claim what is next, at once."""
-        refused: list[ClaimLost | None] = []
-        with self._lock:
-            for lease, outcome in ended:
-                try:
-                    self.finish(lease, outcome)
-                    refused.append(None)
-                except ClaimLost as error:
-                    refused.append(error)
-            return refused, self.claim(runner, offer, limit)
 
     def release(self, leases: Sequence[Lease], reason: str) -> None:
         with self._lock:
@@ -243,7 +224,6 @@ class MemoryLedger:
             entry.ready = ready
         if state == "pending":
             self._pending[fingerprint] = entry
-            self._order.came(fingerprint, self._clock())
         elif state == "running":
             self._running[fingerprint] = entry
 

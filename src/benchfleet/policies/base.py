@@ -7,8 +7,8 @@ A policy is pure: it holds no state and touches nothing. The runner asks it two 
 * `wish`, each time a slot is free: which models the slot should take, and what each is worth to
   it. What `wish` says of a model is added to the ranks of its cells.
 
-So that one sum orders all that waits, and the ledger sorts by it, below priority and above the
-order of enrolment: other runners on the same ledger share the work without anybody's plan. A
+One sum orders all waiting cells: the runner claims by priority first, then by this sum, then in the
+order of enrolment. A
 policy that wishes for nothing leaves the slot idle; where that would leave every slot idle the
 runner gives it whatever waits.
 
@@ -43,6 +43,11 @@ class Wish:
 
     models: Mapping[str, float] = field(default_factory=dict)  # load key → added to its ranks
     others: float | None = 0.0  # the same for all others; None: only those that are named
+
+    def weight(self, load_key: str) -> float | None:
+        """What is added to the ranks of a model's cells; None where the slot is to have none."""
+        weights: Mapping[str, float | None] = self.models
+        return weights.get(load_key, self.others)
 
 
 DEFAULT = "warm-first"

@@ -155,7 +155,7 @@ class Runner:
 
     def _taking_in(self, done: int, of: int) -> None:
         """A hosted repository is told of so many at a push, and has some seconds between two."""
-        if getattr(self._ledger, "writers", None) and done % TOGETHER == 0:
+        if self._ledger.hosted and done % TOGETHER == 0:
             self._course.count()
             message = f"the ledger, to be told of results from here: {done} of {of}"
             self._course.say("waiting", message=message)

@@ -11,9 +11,8 @@ What it is held against is in `ledger_model`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -29,10 +28,9 @@ from hypothesis.stateful import (
     rule,
 )
 
-from benchfleet.domain.attempt import Claim, Lease, Outcome, RunnerId
+from benchfleet.domain.attempt import Lease, Outcome, RunnerId
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.event import Event
-from benchfleet.domain.resource import Choice, Offer
 from benchfleet.domain.state import FINAL_STATES, State
 from benchfleet.errors import ClaimLost
 from benchfleet.ledger.base import Ledger
@@ -52,7 +50,6 @@ CELLS = [  # one path holds another, two have equal names; models, needs and pri
     sample_cell(3, model="c", gpus=2),
 ]
 FINGERPRINTS = [cell.fingerprint for cell in CELLS]
-LOAD_KEYS = sorted({cell.model.load_key for cell in CELLS})
 OUTCOMES = [
     Outcome(state="success", digest="one"),
     Outcome(state="success", digest="two"),
@@ -63,14 +60,6 @@ OUTCOMES = [
 
 some_cells = st.lists(st.sampled_from(CELLS), max_size=4)
 any_fingerprint = st.sampled_from(FINGERPRINTS)
-weights = st.sampled_from([-1.0, 0.0, 0.5])
-offers = st.builds(
-    Offer,
-    gpus=st.sampled_from([0, 1, 2]),
-    vram=st.sampled_from([0, 40]),
-    models=st.dictionaries(st.sampled_from(LOAD_KEYS), weights, max_size=2),
-    others=st.none() | weights,
-)
 
 
 class LedgerMachine(RuleBasedStateMachine):
@@ -91,7 +80,6 @@ class LedgerMachine(RuleBasedStateMachine):
         self.folder = TemporaryDirectory()
         self.clock = FakeClock()
         self.ledger = self.make_ledger(Path(self.folder.name), self.clock, LEASE)
-        self.choices = [Choice(FINGERPRINTS[:4]), Choice(FINGERPRINTS[2:])]
         self.model = LedgerModel(now=self.clock)
         self.told: list[Event] = []  # what the events were when they were looked at last
         self.final: dict[str, tuple[State, Outcome | None]] = {}
@@ -110,42 +98,14 @@ class LedgerMachine(RuleBasedStateMachine):
     @rule(
         target=leases,
         runner=st.sampled_from([RunnerId("one"), RunnerId("two")]),
-        offer=offers,
-        among=st.sampled_from([None, 0, 1]),
-        limit=st.integers(1, 3),
+        candidates=st.lists(any_fingerprint, max_size=6),
+        limit=st.integers(0, 3),
     )
     def claim(  # type: ignore[no-untyped-def]
-        self, runner: RunnerId, offer: Offer, among: int | None, limit: int
+        self, runner: RunnerId, candidates: list[str], limit: int
     ):
-        offer = replace(offer, among=None if among is None else self.choices[among])
-        return self.claimed(offer, limit, self.ledger.claim(runner, offer, limit))
-
-    @rule(
-        target=leases,
-        ended=st.lists(st.tuples(leases, st.sampled_from(OUTCOMES)), max_size=3),
-        runner=st.sampled_from([RunnerId("one"), RunnerId("two")]),
-        offer=offers,
-        among=st.sampled_from([None, 0, 1]),
-        limit=st.integers(0, 2),
-    )
-    def exchange(  # type: ignore[no-untyped-def]
-        self,
-        ended: list[tuple[Lease, Outcome]],
-        runner: RunnerId,
-        offer: Offer,
-        among: int | None,
-        limit: int,
-    ):
-        offer = replace(offer, among=None if among is None else self.choices[among])
-        exchange = getattr(self.ledger, "exchange", None)
-        if exchange is None:
-            return multiple()
-        refused, claims = exchange(ended, runner, offer, limit)
-        assert [one is None for one in refused] == [self.model.end(*one) for one in ended]
-        return self.claimed(offer, limit, claims)
-
-    def claimed(self, offer: Offer, limit: int, claims: Sequence[Claim]):  # type: ignore[no-untyped-def]
-        wanted = self.model.wanted(offer)[:limit]
+        claims = self.ledger.claim(runner, candidates, limit)
+        wanted = self.model.free(candidates)[:limit]
         assert [c.lease.fingerprint for c in claims] == [known.cell.fingerprint for known in wanted]
         for claim, known in zip(claims, wanted, strict=True):
             until = self.model.rights.get(claim.lease.fingerprint, 0.0)
@@ -157,13 +117,10 @@ class LedgerMachine(RuleBasedStateMachine):
             assert claim.lease.expires_in == LEASE
         return multiple(*(claim.lease for claim in claims))
 
-    @rule(among=st.sampled_from([0, 1]), fingerprint=any_fingerprint, rank=st.none() | weights)
-    def choose(self, among: int, fingerprint: str, rank: float | None) -> None:
-        choice = self.choices[among]
-        if rank is None:
-            choice.drop(fingerprint)
-        else:
-            choice.put(fingerprint, rank)
+    @rule(ended=st.lists(st.tuples(leases, st.sampled_from(OUTCOMES)), max_size=3))
+    def finish_all(self, ended: list[tuple[Lease, Outcome]]) -> None:
+        refused = self.ledger.finish_all(ended)
+        assert [one is None for one in refused] == [self.model.end(*one) for one in ended]
 
     @rule(lease=leases)
     def renew(self, lease: Lease) -> None:

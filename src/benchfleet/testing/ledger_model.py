@@ -5,12 +5,11 @@ The model knows no tokens: it remembers which lease may still write to a cell, a
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from benchfleet.domain.attempt import Lease, Outcome
 from benchfleet.domain.cell import Cell
-from benchfleet.domain.resource import Offer
 from benchfleet.domain.state import FINAL_STATES, State
 
 LEASE = 60.0  # seconds
@@ -57,29 +56,10 @@ class LedgerModel:
         self.known[cell.fingerprint] = Known(cell=cell, path=path)
         return True
 
-    def wanted(self, offer: Offer) -> list[Known]:
-        """The cells that may be claimed with it, in the order in which they are given."""
-        return sorted(filter(self._fits(offer), self.known.values()), key=self._order(offer))
-
-    def _fits(self, offer: Offer) -> Callable[[Known], bool]:
-        return lambda known: (
-            known.state == "pending"
-            and known.ready <= self.now()
-            and known.cell.need.gpus <= offer.gpus
-            and known.cell.need.vram <= offer.vram
-            and (offer.among is None or known.cell.fingerprint in offer.among)
-            and offer.weight(known.cell.model.load_key) is not None
-        )
-
-    def _order(self, offer: Offer) -> Callable[[Known], tuple[int, float, int]]:
-        enrolled = list(self.known)
-
-        def place(known: Known) -> tuple[int, float, int]:
-            rank = offer.among.rank(known.cell.fingerprint) if offer.among is not None else 0.0
-            rank += offer.weight(known.cell.model.load_key) or 0.0
-            return -known.cell.priority, rank, enrolled.index(known.cell.fingerprint)
-
-        return place
+    def free(self, candidates: Sequence[str]) -> list[Known]:
+        """Those of the candidates that may be claimed, in their order."""
+        found = (self.known[name] for name in dict.fromkeys(candidates) if name in self.known)
+        return [one for one in found if one.state == "pending" and one.ready <= self.now()]
 
     def claim(self, lease: Lease) -> Known:
         """The cell, which is held by this lease now."""

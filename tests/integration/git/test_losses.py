@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from benchfleet.domain.resource import Offer
 from benchfleet.errors import LedgerUnreachable
 from benchfleet.ledger.git import sharing as git_sharing
 from benchfleet.ledger.git import tidying as git_tidying
 from benchfleet.ledger.git.ledger import GitLedger
 from benchfleet.testing import sample_cell
+from benchfleet.testing.claims import claim_any
 from repositories import git
 
 from .conftest import ME, SUCCESS, result_of
@@ -53,10 +53,10 @@ def test_a_ledger_that_was_lost_is_not_begun_anew(bare: Path, make: bool) -> Non
 def test_a_part_of_a_ledger_that_was_lost_is_named(bare: Path) -> None:
     with closing(opened(bare)) as ledger:
         ledger.enroll(CELLS)
-        ledger.claim(ME, Offer())
+        claim_any(ledger, ME)
         (log,) = remove(bare, "refs/benchfleet/study/log/")
         with pytest.raises(LedgerUnreachable, match=f"has lost {log} of the ledger"):
-            ledger.claim(ME, Offer())
+            claim_any(ledger, ME)
 
 
 def test_a_branch_of_results_that_somebody_removed_comes_back_with_the_next_ones(
@@ -64,7 +64,7 @@ def test_a_branch_of_results_that_somebody_removed_comes_back_with_the_next_ones
 ) -> None:
     with closing(opened(bare)) as ledger:
         ledger.enroll(CELLS)
-        first, second, third = (claim.lease for claim in ledger.claim(ME, Offer(), 3))
+        first, second, third = (claim.lease for claim in claim_any(ledger, ME, 3))
         ledger.finish(first, SUCCESS)
         ledger.finish(second, SUCCESS)
         (branch,) = remove(bare, "refs/heads/machine/")
@@ -77,11 +77,11 @@ def test_a_remote_that_refuses_for_ever_what_was_just_seen_is_given_up(
 ) -> None:
     with closing(opened(bare)) as ledger:
         ledger.enroll(CELLS)
-        (claim,) = ledger.claim(ME, Offer())
+        (claim,) = claim_any(ledger, ME)
         lock = bare / f"{ledger.store.log}.lock"  # as a machine leaves it that dies in a push
         lock.touch()
         monkeypatch.setattr(git_sharing, "REFUSED", 3)
-        assert ledger.claim(ME, Offer()) == []
+        assert claim_any(ledger, ME) == []
         with pytest.raises(LedgerUnreachable, match=r"again and again: .*lock.*File exists"):
             ledger.finish(claim.lease, SUCCESS)
         lock.unlink()
@@ -92,7 +92,7 @@ def test_a_remote_that_refuses_for_ever_what_was_just_seen_is_given_up(
 def test_a_merge_leaves_refs_that_cannot_be_removed_to_the_next_one(bare: Path) -> None:
     with closing(opened(bare)) as ledger:
         ledger.enroll(CELLS)
-        (claim,) = ledger.claim(ME, Offer())
+        (claim,) = claim_any(ledger, ME)
         ledger.finish(claim.lease, SUCCESS)
         lock = bare / "refs/benchfleet/study/ledger.lock"
         lock.touch()

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from benchfleet.domain.attempt import Lease, Outcome, RunnerId
-from benchfleet.domain.resource import Offer
 from benchfleet.errors import ClaimLost
 from benchfleet.ledger.git.ledger import GitLedger
 from benchfleet.testing import FakeClock, sample_cell
+from benchfleet.testing.claims import claim_any
 from repositories import git, make_bare
 
 from .conftest import result_of
@@ -65,7 +65,7 @@ def half(bare: Path, before: dict[str, str], changed: Sequence[str]) -> None:
 
 def act(ledger: GitLedger, verb: str, lease: Lease | None) -> None:
     if verb.startswith("claim"):
-        ledger.claim(ME, Offer())
+        claim_any(ledger, ME)
     elif lease is not None:
         ledger.finish(lease, SUCCESS)
 
@@ -74,7 +74,7 @@ def prepared(ledger: GitLedger, verb: str) -> Lease | None:
     ledger.enroll([sample_cell()])
     if verb == "claim":
         return None
-    (claim,) = ledger.claim(ME, Offer())
+    (claim,) = claim_any(ledger, ME)
     if verb == "claim again":
         ledger.release([claim.lease], "another try")
         return None
@@ -110,7 +110,7 @@ def test_a_push_done_by_halves_leaves_no_cell_behind(
             clock.advance(LEASE / 2 + 1)
             ledger.look()
             ledger.reap()
-            for claim in ledger.claim(OTHER, Offer()):
+            for claim in claim_any(ledger, OTHER):
                 ledger.finish(claim.lease, SUCCESS)
         (record,) = ledger.cells()
         assert record.state == "success"

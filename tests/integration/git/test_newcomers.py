@@ -11,10 +11,10 @@ import pytest
 
 from benchfleet.domain.attempt import Outcome, RunnerId
 from benchfleet.domain.event import Event
-from benchfleet.domain.resource import Offer
 from benchfleet.ledger.git import tidying as git_tidying
 from benchfleet.ledger.git.ledger import GitLedger
 from benchfleet.testing import FakeClock, sample_cell
+from benchfleet.testing.claims import claim_any
 from repositories import git
 
 from .conftest import ME, opened, result_of
@@ -36,7 +36,7 @@ def test_a_newcomer_reads_one_state_instead_of_the_whole_history(bare: Path) -> 
     clock = FakeClock()
     with closing(opened(bare, "one", clock=clock, files=result_of)) as one:
         one.enroll(CELLS[:6])
-        done, again, held, beaten = (claim.lease for claim in one.claim(ME, Offer(), 4))
+        done, again, held, beaten = (claim.lease for claim in claim_any(one, ME, 4))
         one.finish(done, SUCCESS)
         one.finish(again, RETRIED)
         assert one.renew([beaten]) == [beaten]
@@ -55,9 +55,9 @@ def test_a_newcomer_reads_one_state_instead_of_the_whole_history(bare: Path) -> 
             assert [e.data for e in two.events()] == [e.data for e in one.events()]
             assert int(git(two.store.git.folder, "rev-list", "--count", "--all")) < commits
             clock.advance(59.0)
-            assert len(two.claim(RunnerId("two"), Offer(), 9)) == 4
+            assert len(claim_any(two, RunnerId("two"), 9)) == 4
             clock.advance(2.0)
-            (late,) = two.claim(RunnerId("two"), Offer(), 9)  # of which 60 s of back-off were left
+            (late,) = claim_any(two, RunnerId("two"), 9)  # of which 60 s of back-off were left
             assert late.lease.fingerprint == again.fingerprint
             one.finish(held, SUCCESS)
             one.finish(beaten, SUCCESS)
@@ -69,7 +69,7 @@ def test_a_newcomer_reads_one_state_instead_of_the_whole_history(bare: Path) -> 
 def test_a_state_that_cannot_be_had_is_no_loss(bare: Path) -> None:
     with closing(opened(bare, "one")) as one:
         one.enroll(CELLS)
-        one.finish(one.claim(ME, Offer())[0].lease, SUCCESS)
+        one.finish(claim_any(one, ME)[0].lease, SUCCESS)
         one.shared([partial(one.recorded, Event(kind="noted"))] * git_tidying.LEAST)
         one.compact()
         (ref,) = states(bare)
@@ -83,7 +83,7 @@ def test_after_a_start_of_the_machine_what_was_seen_serves_and_times_count_anew(
     clock, later = FakeClock(5000.0), FakeClock(10.0)
     with closing(opened(bare, "one", clock=clock, lease=60.0, files=result_of)) as one:
         one.enroll(CELLS[:3])
-        first, second, third = (claim.lease for claim in one.claim(ME, Offer(), 3))
+        first, second, third = (claim.lease for claim in claim_any(one, ME, 3))
         one.finish(first, RETRIED)
         one.finish(second, SUCCESS)
         before, folder = seen(one), one.store.folder
@@ -97,9 +97,9 @@ def test_after_a_start_of_the_machine_what_was_seen_serves_and_times_count_anew(
             assert list(one.reap()) == []
     with closing(opened(bare, "one", clock=later, lease=60.0, files=result_of)) as one:
         one.finish(third, SUCCESS)
-        assert one.claim(ME, Offer()) == []
+        assert claim_any(one, ME) == []
         later.advance(101.0)
-        (again,) = one.claim(ME, Offer())
+        (again,) = claim_any(one, ME)
         one.finish(again.lease, SUCCESS)
     (branch,) = git(bare, "for-each-ref", "--format=%(refname)", "refs/heads/machine").split()
     assert len(git(bare, "ls-tree", "-r", "--name-only", branch).split()) == 3
@@ -113,7 +113,7 @@ def test_refs_of_what_ended_are_removed_by_those_who_work_an_hour_after_they_saw
     claims = "refs/benchfleet/study/claims"
     with closing(opened(bare, "one", clock=clock)) as one:
         one.enroll(CELLS[:3])
-        for claim in one.claim(ME, Offer(), 2):
+        for claim in claim_any(one, ME, 2):
             one.finish(claim.lease, SUCCESS)
         one.reap()
         clock.advance(1800.0)
@@ -122,4 +122,4 @@ def test_refs_of_what_ended_are_removed_by_those_who_work_an_hour_after_they_saw
         clock.advance(1801.0)
         one.reap()
         assert git(bare, "for-each-ref", claims) == ""
-        assert len(one.claim(ME, Offer(), 9)) == 1
+        assert len(claim_any(one, ME, 9)) == 1

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from benchfleet.domain.resource import Offer
 from benchfleet.errors import (
     LedgerAbsent,
     LedgerDamaged,
@@ -16,6 +15,7 @@ from benchfleet.errors import (
     LedgerUnreachable,
 )
 from benchfleet.ledger.git.log import lines_of
+from benchfleet.testing.claims import claim_any
 from repositories import git
 
 from .conftest import CELLS, ME, opened
@@ -34,7 +34,7 @@ def test_a_repository_without_a_ledger_and_no_repository_at_all_are_told_apart(b
 def test_a_log_that_was_rewritten_is_named(bare: Path) -> None:
     with closing(opened(bare, "one")) as one, closing(opened(bare, "two")) as two:
         one.enroll(CELLS[:2])
-        one.claim(ME, Offer())
+        claim_any(one, ME)
         two.look()
         tree = git(bare, "mktree", "--missing").strip()
         other = git(

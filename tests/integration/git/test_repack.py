@@ -7,12 +7,12 @@ from contextlib import closing
 from pathlib import Path
 
 from benchfleet.domain.attempt import Outcome, RunnerId
-from benchfleet.domain.resource import Offer
 from benchfleet.git.objects import Objects
 from benchfleet.git.process import Git
 from benchfleet.git.repack import Repacker
 from benchfleet.ledger.git.ledger import GitLedger
 from benchfleet.testing import sample_cell
+from benchfleet.testing.claims import claim_any
 from repositories import git, make_bare
 
 
@@ -59,7 +59,7 @@ def test_a_ledger_goes_on_over_a_mirror_that_was_packed(tmp_path: Path) -> None:
     url = f"git+file://{bare}"
     with closing(GitLedger(url, campaign="study", folder=tmp_path / "mine", fresh=0.0)) as ledger:
         ledger.enroll([sample_cell(number) for number in range(3)])
-        first, second = ledger.claim(me, Offer(), 2)
+        first, second = claim_any(ledger, me, 2)
         Repacker(ledger.store.git).pack()
         ledger.finish(first.lease, Outcome(state="success", digest="abc"))
         assert ledger.renew([second.lease]) == [second.lease]

@@ -16,10 +16,10 @@ from pathlib import Path
 import pytest
 
 from benchfleet.domain.attempt import RunnerId
-from benchfleet.domain.resource import Offer
 from benchfleet.errors import LedgerAway
 from benchfleet.ledger.git.ledger import GitLedger
 from benchfleet.testing import sample_cell
+from benchfleet.testing.claims import claim_any
 from git_workers import lines, published, rest, workers
 from repositories import make_bare
 from sshd import Sshd
@@ -40,8 +40,8 @@ def works(url: str, tmp_path: Path) -> None:
         closing(GitLedger(url, folder=tmp_path / "two", **how)) as two,  # type: ignore[arg-type]
     ):
         assert one.enroll([sample_cell(number) for number in range(4)]) == 4
-        mine = one.claim(RunnerId("one"), Offer(), 2)
-        theirs = two.claim(RunnerId("two"), Offer(), 9)
+        mine = claim_any(one, RunnerId("one"), 2)
+        theirs = claim_any(two, RunnerId("two"), 9)
         assert (len(mine), len(theirs)) == (2, 2)
         one.finish(mine[0].lease, SUCCESS)
         assert two.renew([claim.lease for claim in theirs]) == [c.lease for c in theirs]

@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 
 from benchfleet.domain.event import Event
-from benchfleet.domain.resource import Choice, Offer
 from benchfleet.errors import LedgerError, LedgerUnreachable
 from benchfleet.ledger.history import counts
 from benchfleet.testing import sample_cell
+from benchfleet.testing.claims import claim_any
 from cut_lines import Line
 from postgres import Postgres
 
@@ -30,7 +30,7 @@ def test_a_finish_whose_answer_was_lost_is_asked_again(
 ) -> None:
     ledger = opened(url=postgres.url(port=line.port))
     ledger.enroll([sample_cell(n) for n in range(2)])
-    first, second = ledger.claim(ME, Offer(), 2)
+    first, second = claim_any(ledger, ME, 2)
     line.drop_next_answer()
     ledger.finish(first.lease, SUCCESS)
     line.cut()
@@ -39,41 +39,19 @@ def test_a_finish_whose_answer_was_lost_is_asked_again(
     assert counts(ledger.cells()).success == 2
 
 
-@pytest.mark.parametrize("several", [False, True])
-def test_an_exchange_whose_answer_was_lost_ends_nothing_twice(
-    opened: Callable[..., Any], line: Line, postgres: Postgres, several: bool
-) -> None:
-    ledger = opened(url=postgres.url(port=line.port))
-    ledger.enroll([sample_cell(n) for n in range(8)])
-    offer = Offer(among=Choice(sample_cell(n).fingerprint for n in range(8)))
-    claims = ledger.claim(ME, offer, 1 + several)
-    _, claims = ledger.exchange(
-        [(claim.lease, SUCCESS) for claim in claims], ME, offer, 1 + several
-    )
-    line.drop_next_answer()
-    refused, after = ledger.exchange(
-        [(claim.lease, SUCCESS) for claim in claims], ME, offer, 1 + several
-    )
-    assert refused == [None] * (1 + several)
-    assert len(after) == 1 + several  # what was claimed unheard runs out
-    assert len(finishes(ledger)) == 2 * (1 + several)
-    assert set(finishes(ledger).values()) == {1}
-    assert [record.state for record in ledger.cells()].count("running") == 2 * (1 + several)
-
-
 def test_a_claim_whose_answer_was_lost_runs_out_and_no_cell_is_lost(
     opened: Callable[..., Any], line: Line, postgres: Postgres
 ) -> None:
     ledger = opened(url=postgres.url(port=line.port), lease=0.2)
     ledger.enroll([sample_cell(0), sample_cell(1)])
-    among = Choice([sample_cell(0).fingerprint, sample_cell(1).fingerprint])
-    (claim,) = ledger.claim(ME, Offer(among=among))
-    ledger.finish(claim.lease, SUCCESS)  # from here on it knows all that it must
+    names = [sample_cell(0).fingerprint, sample_cell(1).fingerprint]
     line.drop_next_answer()
-    assert ledger.claim(ME, Offer(among=among)) == []
+    (claim,) = ledger.claim(ME, names)
+    assert claim.lease.fingerprint == names[1]  # the first one is held, and nobody knows
+    ledger.finish(claim.lease, SUCCESS)
     time.sleep(0.3)
-    assert ledger.reap() == [sample_cell(1).fingerprint]
-    (claim,) = ledger.claim(ME, Offer(among=among))
+    assert ledger.reap() == names[:1]
+    (claim,) = ledger.claim(ME, names)
     ledger.finish(claim.lease, SUCCESS)
 
 
@@ -130,7 +108,7 @@ def test_whoever_opens_it_while_the_server_restarts_waits_for_that(
 def test_opening_waits_for_what_passes_by_itself_alone(said: str, seconds: float) -> None:
     import psycopg
 
-    from benchfleet.ledger.postgres.troubles import opening_patience
+    from benchfleet.ledger.postgres.errors import opening_patience
 
     assert opening_patience(psycopg.OperationalError(said), 120.0) == seconds
 
@@ -194,10 +172,10 @@ def test_whoever_has_no_time_asks_over_another_line_where_those_kept_were_cut(
 ) -> None:
     ledger = opened(url=postgres.url(port=line.port))
     ledger.enroll([sample_cell(0), sample_cell(1)])
-    leases = [claim.lease for claim in ledger.claim(ME, Offer(), 1)]
+    leases = [claim.lease for claim in claim_any(ledger, ME)]
     assert ledger.renew(leases) == leases
     reads: list[Callable[[], object]] = [ledger.events, lambda: list(ledger.cells())]
-    claims: list[Callable[[], object]] = [ledger.reap, lambda: ledger.claim(ME, Offer())]
+    claims: list[Callable[[], object]] = [ledger.reap, lambda: claim_any(ledger, ME)]
     for ask in (*reads, *claims, lambda: ledger.renew(leases)):
         line.cut()
         with ledger.within(0.0):
@@ -213,7 +191,7 @@ def test_a_connection_that_read_cells_still_knows_what_it_prepared(
     asked = f"select pid from pg_stat_activity where application_name = '{name}' order by pid"  # noqa: S608
 
     def at_work() -> None:
-        for claim in ledger.claim(ME, Offer(), 2):
+        for claim in claim_any(ledger, ME, 2):
             ledger.finish(claim.lease, SUCCESS)
         for _ in range(6):  # psycopg, too, prepares what it is asked often
             ledger.record(Event(kind="host_lost"))
@@ -224,17 +202,6 @@ def test_a_connection_that_read_cells_still_knows_what_it_prepared(
     for _ in range(4):
         at_work()
     assert postgres.sql(asked) == lines
-
-
-def test_what_a_connection_forgot_is_prepared_again(postgres: Postgres) -> None:
-    from benchfleet.ledger.postgres.connections import Connections
-
-    with closing(Connections(postgres.url(), "it", "public")) as connections:
-        with connections.one() as line:
-            number = line.answer("process", [])
-            line.execute("deallocate all")
-            assert line.answer("process", []) == number
-        assert connections.answer("process", []) == number
 
 
 def test_closing_ends_the_patience_of_whoever_waits(own_postgres: Postgres, campaign: str) -> None:

@@ -21,39 +21,21 @@ from .conftest import finishes
 LEASE = 2.0  # seconds
 
 WORKER = """
-import sys, uuid
+import random, sys, uuid
 from benchfleet.domain.attempt import Outcome
-from benchfleet.domain.resource import Choice, Offer
-from benchfleet.errors import ClaimLost
 from benchfleet.ledger.postgres.ledger import PostgresLedger
 
-url, campaign, lease, chosen, ways = sys.argv[1:]
+url, campaign, lease = sys.argv[1:]
 ledger = PostgresLedger(url, campaign=campaign, lease=float(lease))
 runner = str(uuid.uuid4())
-cells = ledger.cells() if chosen == "chosen" else ()
-offer = Offer(among=Choice(cell.fingerprint for cell in cells) if cells else None)
 ended = Outcome(state="success", digest=runner)
-def told(claim, lost):
-    print("lost" if lost else claim.lease.fingerprint, flush=True)
-def finish(claim):
-    try:
-        ledger.finish(claim.lease, ended)
-    except ClaimLost as error:
-        return error
-while any(True for _ in ledger.cells(states=["pending", "running"])):
-    claims = ledger.claim(runner, offer, 2)
-    while claims:
-        if ways == "exchange":
-            for some in (claims[:1], claims[1:]):
-                refused, new = ledger.exchange([(c.lease, ended) for c in some], runner, offer, 1)
-                for claim, lost in zip(some, refused, strict=True):
-                    told(claim, lost)
-                claims = [*claims, *new]
-            claims = claims[2:]
-        else:
-            for claim in claims:
-                told(claim, finish(claim))
-            claims = ledger.claim(runner, offer, 2)
+while left := [cell.fingerprint for cell in ledger.cells(states=["pending", "running"])]:
+    random.shuffle(left)
+    for place in range(0, len(left), 10):
+        claims = ledger.claim(runner, left[place : place + 10], 2)
+        refused = ledger.finish_all([(claim.lease, ended) for claim in claims])
+        for claim, lost in zip(claims, refused, strict=True):
+            print("lost" if lost else claim.lease.fingerprint, flush=True)
     ledger.reap()
 """
 
@@ -68,9 +50,7 @@ def test_every_cell_is_finished_once_whatever_happens_to_servers_lines_and_worke
     promised: Counter[str] = Counter()
 
     def start(url: str) -> None:
-        chosen = "chosen" if len(workers) % 2 else "any"
-        ways = "exchange" if len(workers) % 4 > 1 else "one by one"
-        command = [sys.executable, "-c", WORKER, url, campaign, str(LEASE), chosen, ways]
+        command = [sys.executable, "-c", WORKER, url, campaign, str(LEASE)]
         workers.append(subprocess.Popen(command, stdout=subprocess.PIPE, text=True))
 
     def read(worker: subprocess.Popen[str]) -> None:

@@ -5,16 +5,19 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from benchfleet.domain.resource import Offer
 from benchfleet.errors import LedgerError, LedgerTooNew, LedgerUnreachable
 from benchfleet.testing import sample_cell
+from benchfleet.testing.claims import claim_any
 from postgres import Postgres
 
 from .conftest import ME
+
+EARLIER = Path(__file__).parents[2] / "data" / "postgres_schema_5.sql"
 
 
 @pytest.mark.parametrize(("said", "done"), [("off", "on"), ("remote_apply", "remote_apply")])
@@ -32,7 +35,7 @@ def test_the_servers_clock_counts_and_no_other(
     ledger = opened()
     ledger.enroll([sample_cell(0)])
     monkeypatch.setattr(time, "time", lambda: 0.0)
-    (claim,) = ledger.claim(ME, Offer())
+    (claim,) = claim_any(ledger, ME)
     assert ledger.reap() == []
     (record,) = ledger.cells()
     assert 0 < record.expires_in <= 60
@@ -55,7 +58,26 @@ def test_a_ledger_whose_tables_are_gone_is_named(
     ledger = opened()
     postgres.sql(f"drop table {ledger.schema}.cell cascade")
     with pytest.raises(LedgerError, match=r"is not whole: .*benchfleet ledger check"):
-        ledger.claim(ME, Offer())
+        ledger.claim(ME, [sample_cell(0).fingerprint])
+
+
+def test_a_ledger_of_an_earlier_benchfleet_is_refused_with_what_to_do(
+    own_postgres: Postgres,
+) -> None:
+    """The file was written by pg_dump from a ledger of schema 5."""
+    from benchfleet.ledger.postgres.ledger import PostgresLedger
+
+    own_postgres.sql(EARLIER.read_text())
+    with pytest.raises(LedgerError) as refused:
+        PostgresLedger(own_postgres.url(), campaign="study")
+    assert str(refused.value).endswith(
+        "was made by an earlier benchfleet (schema 5, this one needs 6); its results are kept: name"
+        " another database, or drop schema benchfleet_study cascade, and run `benchfleet ledger"
+        " rebuild CAMPAIGN`"
+    )
+    assert own_postgres.sql("select count(*) from benchfleet_study.cell") == "4"
+    own_postgres.sql("drop schema benchfleet_study cascade")
+    PostgresLedger(own_postgres.url(), campaign="study").close()
 
 
 @pytest.mark.parametrize(

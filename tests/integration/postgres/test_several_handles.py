@@ -1,117 +1,158 @@
-"""Several handles of one ledger on a real PostgreSQL server, each with its own idea of it."""
+"""Several handles and threads on one ledger of a real PostgreSQL server."""
 
 from __future__ import annotations
 
+import random
 import threading
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from benchfleet.domain.attempt import RunnerId
-from benchfleet.domain.cell import Cell
-from benchfleet.domain.resource import Choice, Offer
-from benchfleet.ledger.postgres.rights import to_run
+from benchfleet.domain.attempt import Claim, Outcome, RunnerId
+from benchfleet.domain.event import Event
+from benchfleet.ledger.checking import faults
 from benchfleet.testing import sample_cell
-from postgres import Postgres
+from benchfleet.testing.claims import claim_any
 
-from .conftest import ME, SUCCESS
+from .conftest import ME, SUCCESS, finishes
 
-
-def meet(offer: Offer, *sides: tuple[Any, RunnerId]) -> None:
-    """Both claim and end in turn until they share."""
-    held = [ledger.claim(runner, offer) for ledger, runner in sides]
-    for _ in range(100):
-        for place, (ledger, runner) in enumerate(sides):
-            over = [(claim.lease, SUCCESS) for claim in held[place]]
-            refused, held[place] = ledger.exchange(over, runner, offer, 1)
-            assert not any(refused)
-        if all(ledger._claiming._share.runners == len(sides) for ledger, _ in sides):
-            break
-    else:
-        pytest.fail("they did not meet")
-    for (ledger, _), claims in zip(sides, held, strict=True):
-        assert not any(ledger.finish_all([(claim.lease, SUCCESS) for claim in claims]))
+AGAIN = Outcome(state="failed", retry_in=0.0)
+CELLS = [sample_cell(n) for n in range(300)]
+THREADS = 6
 
 
-def test_whoever_may_only_run_shares_too(
-    opened: Callable[..., Any], postgres: Postgres, campaign: str
+class Worker(threading.Thread):
+    """Claims through its own handle, or that of all, and ends through any."""
+
+    def __init__(self, seed: int, ledgers: list[Any]) -> None:
+        super().__init__()
+        self.chance, self.ledgers = random.Random(seed), ledgers
+        self.ledger, self.runner = ledgers[seed % len(ledgers)], RunnerId(f"runner-{seed}")
+        self.ended: Counter[str] = Counter()
+        self.held: list[Claim] = []
+        self.error: BaseException | None = None
+
+    def run(self) -> None:
+        try:
+            while sum(self.ended.values()) < len(CELLS) / THREADS or self.held:
+                self.work()
+        except BaseException as error:  # noqa: BLE001 - raised where the threads are waited for
+            self.error = error
+
+    def work(self) -> None:
+        chance, leases = self.chance, [claim.lease for claim in self.held]
+        match chance.randrange(20):
+            case 0:
+                self.ledger.release(leases, "given back")
+                leases = []
+            case 1 if self.ended:
+                self.ledger.record(Event(kind="retry_asked", fingerprint=min(self.ended)))
+            case 2:
+                self.ledger.events(since=chance.randrange(1000))
+            case 3:
+                assert len(self.ledger.renew(leases)) == len(leases)
+        over = [(lease, SUCCESS if chance.random() < 0.97 else AGAIN) for lease in leases]
+        assert not any(chance.choice(self.ledgers).finish_all(over))
+        self.ended.update(lease.fingerprint for lease in leases)
+        candidates = [cell.fingerprint for cell in chance.sample(CELLS, 30)]
+        self.held = list(self.ledger.claim(self.runner, candidates, chance.choice([1, 1, 5])))
+
+
+@pytest.mark.parametrize("handles", [THREADS, 1])
+def test_whatever_threads_do_at_once_each_attempt_ends_once_and_no_cell_is_left(
+    opened: Callable[..., Any], handles: int
 ) -> None:
-    cells = [sample_cell(n) for n in range(600)]
-    opened().enroll(cells)
-    role = f"runs_{campaign[:8]}"
-    postgres.sql(f"create role {role} login; {to_run(campaign, role)}")
-    url = postgres.url(user=role)
-    offer = Offer(among=Choice(cell.fingerprint for cell in cells))
-    meet(offer, (opened(url=url), ME), (opened(url=url), RunnerId("you")))
+    ledgers = [opened() for _ in range(handles)]
+    ledgers[0].enroll(CELLS)
+    workers = [Worker(n, ledgers) for n in range(THREADS)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join(120)
+    assert not any(worker.is_alive() for worker in workers)
+    assert [worker.error for worker in workers] == [None] * THREADS
+    ended = sum((worker.ended for worker in workers), Counter[str]())
+    while claims := claim_any(ledgers[-1], ME, 10):  # of those that were left, or run again
+        assert not any(ledgers[-1].finish_all([(claim.lease, SUCCESS) for claim in claims]))
+        ended.update(claim.lease.fingerprint for claim in claims)
+    assert finishes(ledgers[0]) == ended
+    assert {record.state for record in ledgers[0].cells()} == {"success"}
+    assert list(faults(ledgers[0])) == []
+
+
+def test_handles_that_end_many_cells_in_opposite_order_never_wait_for_each_other(
+    opened: Callable[..., Any],
+) -> None:
+    handles = [opened(), opened()]
+    handles[0].enroll(CELLS)
+    claims = claim_any(handles[0], ME, len(CELLS))
+    over = [(claim.lease, SUCCESS) for claim in claims]
+    told: list[Any] = []
+
+    def end(handle: Any, some: list[Any]) -> None:
+        told.extend(handle.finish_all(some))
+
+    orders = (over, over[::-1])
+    threads = [threading.Thread(target=end, args=one) for one in zip(handles, orders, strict=True)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert told == [None] * 2 * len(CELLS)
+    assert set(finishes(handles[0]).values()) == {1}
 
 
 @pytest.mark.parametrize(
     "name", ["", "a,b", 'a"b', "a\\b", "{}", "a\nb", "a\x1eb", "null", "läufer"]
 )
 def test_a_runner_may_be_called_anything(opened: Callable[..., Any], name: str) -> None:
-    cells = [sample_cell(n) for n in range(600)]
-    mine, other = opened(), opened()
-    mine.enroll(cells)
-    offer = Offer(among=Choice(cell.fingerprint for cell in cells))
-    runner = RunnerId(name)
-    meet(offer, (mine, runner), (other, RunnerId("you")))
-    claims = mine.claim(runner, offer, 5)
-    leases = [claim.lease for claim in claims]
-    assert [lease.token for lease in mine.renew(leases)] == [1] * 5
-    over = [(lease, SUCCESS) for lease in leases]
-    assert not any(mine.finish_all(over[:2]))
-    refused, (claim,) = mine.exchange(over[2:], runner, offer, 1)
-    assert not any(refused)
-    mine.finish(claim.lease, SUCCESS)
-    told = [event.data["runner"] for event in mine.events(kinds=["finished"])]
-    assert {*told} == {name, "you"}
+    ledger, runner = opened(), RunnerId(name)
+    ledger.enroll(CELLS[:4])
+    leases = [claim.lease for claim in claim_any(ledger, runner, 4)]
+    assert ledger.renew(leases) == leases
+    ledger.release(leases[:1], f"given back by {name}")
+    assert not any(ledger.finish_all([(lease, SUCCESS) for lease in leases[1:]]))
+    told = [event.data["runner"] for event in ledger.events() if "runner" in event.data]
+    assert told == [name] * 8
 
 
-@pytest.mark.parametrize("together", [False, True])
 def test_a_handle_ends_what_another_claimed_after_it_lost_the_cell_itself(
-    opened: Callable[..., Any], together: bool
-) -> None:
-    cells = [sample_cell(n) for n in range(2)]
-    mine, other = opened(), opened()
-    mine.enroll(cells)
-    offer = Offer(among=Choice(cell.fingerprint for cell in cells))
-    given_back = mine.claim(ME, offer, 2)
-    mine.release([claim.lease for claim in given_back], "it leaves")
-    claims = other.claim(RunnerId("you"), offer, 2)
-    leases = [claim.lease for claim in claims]
-    assert len(mine.renew(leases)) == 2
-    over = [(lease, SUCCESS) for lease in leases]
-    if together:
-        assert not any(mine.finish_all(over))
-    else:
-        for one in over:
-            mine.finish(*one)
-
-
-def test_what_was_given_back_may_meanwhile_ask_for_something_else(
     opened: Callable[..., Any],
 ) -> None:
-    """It is enrolled anew while others look at what waits again."""
+    mine, other = opened(), opened()
+    mine.enroll(CELLS[:2])
+    mine.release([claim.lease for claim in claim_any(mine, ME, 2)], "it leaves")
+    leases = [claim.lease for claim in claim_any(other, RunnerId("you"), 2)]
+    assert len(mine.renew(leases)) == 2
+    assert not any(mine.finish_all([(lease, SUCCESS) for lease in leases]))
 
-    def cells(vram: int) -> list[Cell]:
-        return [sample_cell(n, vram=vram) for n in range(20)]
 
-    enrolls, claims = opened(), opened()
-    enrolls.enroll(cells(0))
-    offer = Offer(vram=1000, among=Choice(cell.fingerprint for cell in cells(0)))
-    over = threading.Event()
+def test_handles_that_enroll_at_once_enroll_each_cell_once(opened: Callable[..., Any]) -> None:
+    handles = [opened() for _ in range(4)]
+    new: list[int] = []
+    threads = [
+        threading.Thread(target=lambda handle=handle: new.append(handle.enroll(CELLS)))
+        for handle in handles
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(new) == [0, 0, 0, 300]
+    assert len(handles[0].events(kinds=["enrolled"])) == 1
 
-    def enroll() -> None:
-        for vram in range(1, 100):
-            enrolls.enroll(cells(vram))
-        over.set()
 
-    thread = threading.Thread(target=enroll)
-    thread.start()
-    try:
-        while not over.is_set():
-            claims.release([claim.lease for claim in claims.claim(ME, offer, 3)], "it leaves")
-    finally:
-        thread.join(60)
-    assert len(claims.claim(ME, offer, 30)) == 20
+def test_a_claim_holds_up_no_other_and_waits_for_none(
+    opened: Callable[..., Any], postgres: Any
+) -> None:
+    """A row that another transaction has is passed over."""
+    import psycopg
+
+    ledger = opened()
+    ledger.enroll(CELLS[:3])
+    with psycopg.connect(postgres.url()) as slow:
+        slow.execute(f"select from {ledger.schema}.cell where ordinal = 1 for update".encode())
+        names = [claim.cell.fingerprint for claim in claim_any(ledger, ME, 3)]
+    assert names == [cell.fingerprint for cell in CELLS[1:3]]

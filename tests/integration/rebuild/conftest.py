@@ -10,7 +10,6 @@ import pytest
 
 from benchfleet.domain.attempt import Claim, RunnerId
 from benchfleet.domain.cell import Cell
-from benchfleet.domain.resource import Offer
 from benchfleet.ledger.base import Ledger
 from benchfleet.ledger.memory import MemoryLedger
 from benchfleet.ledger.sqlite.ledger import SqliteLedger
@@ -18,6 +17,7 @@ from benchfleet.results.layout import Layout
 from benchfleet.results.publish import publish
 from benchfleet.results.write import AttemptFolder, Verdict
 from benchfleet.testing import FakeClock
+from benchfleet.testing.claims import claim_any
 
 ME = RunnerId("me")
 VERDICT = Verdict(
@@ -59,7 +59,7 @@ def published(layout: Layout, cell: Cell, *, marked: bool = False) -> tuple[str,
 
 def claimed(ledger: Ledger, cell: Cell) -> Claim:
     ledger.enroll([cell])
-    (claim,) = ledger.claim(ME, Offer())
+    (claim,) = claim_any(ledger, ME)
     return claim
 
 

@@ -94,7 +94,7 @@ def test_it_is_said_how_far_a_ledger_is_that_takes_long_to_be_told_of_results(
 ) -> None:
     Stage(tmp_path).run(cells(65))
     again = Stage(tmp_path)
-    again.ledger.writers = 2  # type: ignore[attr-defined]  # as a hosted repository
+    again.ledger.hosted = True
     again.run(cells(65))
     told = "the ledger, to be told of results from here: {} of 65"
     assert [said.message for said in again.said("waiting")] == [told.format(0), told.format(64)]

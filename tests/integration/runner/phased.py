@@ -9,7 +9,6 @@ from benchfleet.domain.attempt import Lease, Outcome, RunnerId
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.failure import Failure
 from benchfleet.domain.phase import GATE_EVENTS, Decision, Phase, decisions
-from benchfleet.domain.resource import Choice, Offer
 from benchfleet.engines.base import Done, Failed, Order, SlotEvent, SlotId, Started
 from benchfleet.runner.waiting.gates import Gating
 from benchfleet.testing.samples import sample_cell
@@ -71,7 +70,6 @@ def began(stage: Stage) -> list[str]:
 
 def other_ends(stage: Stage, cell: Cell) -> Lease:
     """Another runner ends the cell well."""
-    among = Choice([str(cell.fingerprint)])
-    (claim,) = stage.ledger.claim(OTHER, Offer(among=among), 1)
+    (claim,) = stage.ledger.claim(OTHER, [cell.fingerprint])
     stage.ledger.finish(claim.lease, Outcome(state="success", metrics={"overall_score": 1.0}))
     return claim.lease

@@ -13,11 +13,11 @@ from benchfleet.domain.cell import Cell
 from benchfleet.domain.event import Event
 from benchfleet.domain.matrix import Rule
 from benchfleet.domain.phase import GATE_EVENTS, Decision, Phase, forgotten
-from benchfleet.domain.resource import Offer
 from benchfleet.domain.told import Told
 from benchfleet.engines.base import Order, SlotEvent, SlotId
 from benchfleet.runner.events import RunnerEvent
 from benchfleet.runner.waiting.gates import PATIENCE, Gates, Gating
+from benchfleet.testing.claims import claim_any
 from benchfleet.testing.samples import sample_cell
 from stage import Stage, good
 
@@ -165,7 +165,7 @@ def test_a_phase_that_others_work_at_is_waited_for(stage: Stage) -> None:
     cells = phase_cells(1, 1)
     judged(stage, cells)
     stage.ledger.enroll(cells)
-    (claim,) = stage.ledger.claim(OTHER, Offer(), 1)
+    (claim,) = claim_any(stage.ledger, OTHER, 1)
     take = stage.inbox.take
 
     def taking(wait: float) -> RunnerEvent | None:
@@ -191,7 +191,7 @@ def test_who_was_given_cells_waits_for_others_that_begin_later(stage: Stage) -> 
 
     def taking(wait: float) -> RunnerEvent | None:
         if stage.clock() - stage.inbox.began > 1000 and gates(stage) == {}:
-            (claim,) = stage.ledger.claim(OTHER, Offer(), 1)
+            (claim,) = claim_any(stage.ledger, OTHER, 1)
             outcome = Outcome(state="success", metrics={"overall_score": 1.0})
             stage.ledger.finish(claim.lease, outcome)
         return take(wait)

@@ -9,8 +9,8 @@ import pytest
 
 from benchfleet.domain.attempt import RunnerId
 from benchfleet.domain.failure import Failure
-from benchfleet.domain.resource import Offer
 from benchfleet.engines.base import Failed, HostLost, Order, SlotEvent, SlotId, SlotLost
+from benchfleet.testing.claims import claim_any
 from benchfleet.testing.samples import sample_cell
 from stage import CPU, Stage, cells, good, sample
 
@@ -230,7 +230,7 @@ def test_runners_that_were_stopped_are_no_lost_hosts(stage: Stage) -> None:
     wanted = cells(1)
     stage.ledger.enroll(wanted)
     for _ in range(12):
-        (claim,) = stage.ledger.claim(RunnerId("other"), Offer())
+        (claim,) = claim_any(stage.ledger, RunnerId("other"))
         stage.ledger.release([claim.lease], "SIGTERM")
 
     def loses_its_host_once(slot: SlotId, order: Order) -> Sequence[tuple[float, SlotEvent]]:

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from benchfleet.domain.attempt import CellRecord, Claim, Lease, Outcome, RunnerId
-from benchfleet.domain.resource import Offer
 from benchfleet.engines.base import (
     FileSent,
     Order,
@@ -21,6 +20,7 @@ from benchfleet.errors import LedgerAway
 from benchfleet.ledger.memory import MemoryLedger
 from benchfleet.runner.events import LeaseLost, LedgerChanged, RunnerEvent
 from benchfleet.runner.progress import Notice, Progress
+from benchfleet.testing.claims import claim_any
 from stage import Stage, cells, good
 
 
@@ -31,7 +31,7 @@ def test_a_lost_lease_publishes_nothing(stage: Stage) -> None:
             held = next(stage.ledger.cells(among={fingerprint}))
             stage.clock.advance(61)
             stage.ledger.reap()
-            stage.ledger.claim(RunnerId("thief"), Offer(), 1)
+            claim_any(stage.ledger, RunnerId("thief"), 1)
             assert held.state == "running"
         return good(slot, order)
 
@@ -53,7 +53,7 @@ def test_a_lease_lost_in_the_middle_ends_its_slot_and_publishes_nothing(stage: S
             (lease,) = stage.keeper.held()
             held.append(lease)
             stage.ledger.release([lease], "taken away behind our back")
-            (claim,) = stage.ledger.claim(RunnerId("thief"), Offer(), 1)
+            (claim,) = claim_any(stage.ledger, RunnerId("thief"), 1)
             stage.inbox.post(LeaseLost(lease=lease), after=3)
             stage.thief = claim
         return good(slot, order)
@@ -70,7 +70,7 @@ def test_a_cell_that_ended_while_all_were_counted_is_not_counted_twice(stage: St
         if len(stage.keeper.held()) == 2 and not stage.thief:
             lease = next(one for one in stage.keeper.held() if one.fingerprint in order.attempt)
             stage.ledger.release([lease], "taken away behind our back")
-            (stage.thief,) = stage.ledger.claim(RunnerId("thief"), Offer(), 1)
+            (stage.thief,) = claim_any(stage.ledger, RunnerId("thief"), 1)
             stage.inbox.post(LeaseLost(lease=lease), after=10)  # with the end of the other
             return good(slot, order)[:-1]
         return good(slot, order)
@@ -87,7 +87,7 @@ def test_a_cell_that_ended_while_all_were_counted_is_not_counted_twice(stage: St
 
 def test_a_runner_that_only_waited_shows_how_all_ended(stage: Stage) -> None:
     stage.ledger.enroll(cells(1))
-    (claim,) = stage.ledger.claim(RunnerId("other"), Offer(), 1)
+    (claim,) = claim_any(stage.ledger, RunnerId("other"), 1)
     lost = LeaseLost(lease=claim.lease)  # nothing of ours: it only comes at that time
     stage.inbox.post(lost, after=1)
 
@@ -116,7 +116,7 @@ class GoneAtTheEnd(MemoryLedger):
 def test_the_last_counts_are_waited_for(stage: Stage) -> None:
     stage.ledger = ledger = GoneAtTheEnd(stage)
     ledger.enroll(cells(2))
-    (claim,) = ledger.claim(RunnerId("other"), Offer(), 1)
+    (claim,) = claim_any(ledger, RunnerId("other"), 1)
     stage.engine.shutdown = lambda: setattr(ledger, "away", True)  # type: ignore[method-assign]
 
     def watched(notice: Notice, progress: Progress) -> None:
@@ -138,7 +138,7 @@ def test_what_comes_too_late_for_a_published_cell_leaves_nothing_behind(stage: S
         if stage.thief is None:
             (lease,) = stage.keeper.held()
             stage.ledger.release([lease], "taken away behind our back")
-            (claim,) = stage.ledger.claim(RunnerId("thief"), Offer(), 1)
+            (claim,) = claim_any(stage.ledger, RunnerId("thief"), 1)
             stage.ledger.finish(claim.lease, Outcome(state="success", digest="theirs"))
             shutil.rmtree(stage.layout.attempts)  # as theirs does once it is published
             stage.layout.published(claim.path).mkdir(parents=True)
@@ -163,8 +163,8 @@ class Slow:
     def __getattr__(self, name: str) -> object:
         return getattr(self._ledger, name)
 
-    def claim(self, runner: RunnerId, offer: Offer, limit: int = 1) -> Sequence[Claim]:
-        claims = self._ledger.claim(runner, offer, limit)
+    def claim(self, runner: RunnerId, candidates: Sequence[str], limit: int = 1) -> Sequence[Claim]:
+        claims = self._ledger.claim(runner, candidates, limit)
         if claims and not self._stopped:
             self._stopped = True
             self._stage.slept += 61
@@ -177,7 +177,7 @@ def test_a_lease_that_ran_out_before_its_attempt_began_is_noticed_before_a_slot_
 ) -> None:
     def taken_over() -> None:
         stage.ledger.reap()
-        (claim,) = stage.ledger.claim(RunnerId("thief"), Offer(), 1)
+        (claim,) = claim_any(stage.ledger, RunnerId("thief"), 1)
         stage.ledger.finish(claim.lease, Outcome(state="success", digest="theirs"))
         stage.layout.published(claim.path).mkdir(parents=True)
 
@@ -204,7 +204,7 @@ def test_what_others_give_back_is_claimed_when_the_ledger_tells_of_it(
     stage: Stage, told: bool, begun: float
 ) -> None:
     stage.ledger.enroll(cells(1))
-    (claim,) = stage.ledger.claim(RunnerId("other"), Offer(), 1)
+    (claim,) = claim_any(stage.ledger, RunnerId("other"), 1)
 
     stage.inbox.post(LeaseLost(lease=claim.lease), after=0.3)  # nothing of ours: it only comes
     take = stage.inbox.take
@@ -225,7 +225,7 @@ def test_what_others_give_back_is_claimed_when_the_ledger_tells_of_it(
 
 def test_nobody_is_said_to_be_waited_for_while_other_cells_are_free(stage: Stage) -> None:
     stage.ledger.enroll(cells(3))
-    (held,) = stage.ledger.claim(RunnerId("other"), Offer(), 1)
+    (held,) = claim_any(stage.ledger, RunnerId("other"), 1)
     stage.run(cells(3))
     (waits,) = stage.said("waiting")
     assert waits.cell == held.path
@@ -235,7 +235,7 @@ def test_nobody_is_said_to_be_waited_for_while_other_cells_are_free(stage: Stage
 
 def test_cells_held_by_another_runner_are_waited_for_and_taken_when_it_dies(stage: Stage) -> None:
     stage.ledger.enroll(cells(1))
-    stage.ledger.claim(RunnerId("other"), Offer(), 1)
+    claim_any(stage.ledger, RunnerId("other"), 1)
     end = stage.run(cells(1))
     assert end.progress.states == {"success": 1}
     assert end.seconds >= 60

@@ -8,7 +8,6 @@ from dataclasses import replace
 from benchfleet.domain.attempt import RunnerId
 from benchfleet.domain.cell import Cell, Limits
 from benchfleet.domain.failure import Failure
-from benchfleet.domain.resource import Offer
 from benchfleet.engines.base import (
     Calling,
     Order,
@@ -17,6 +16,7 @@ from benchfleet.engines.base import (
 )
 from benchfleet.runner.events import RunnerEvent
 from benchfleet.runner.progress import Notice, Progress
+from benchfleet.testing.claims import claim_any
 from benchfleet.testing.samples import sample_cell
 from stage import Stage, cells, good
 
@@ -109,6 +109,6 @@ def test_what_a_machine_that_slept_holds_is_its_own_when_it_wakes(stage: Stage) 
 def test_what_a_dead_runner_held_comes_back_after_the_machine_slept(stage: Stage) -> None:
     stage.renew_every = 12
     stage.ledger.enroll(cells(2))
-    stage.ledger.claim(RunnerId("dead"), Offer(), 1)
+    claim_any(stage.ledger, RunnerId("dead"), 1)
     stage.slept = 3600
     assert stage.run(cells(2)).progress.states == {"success": 2}

@@ -7,10 +7,11 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from benchfleet.domain.attempt import Advice, Claim, RunnerId
-from benchfleet.domain.resource import Device, Offer
+from benchfleet.domain.resource import Device
 from benchfleet.engines.base import Order, SlotEvent, SlotId
 from benchfleet.ledger.memory import MemoryLedger
 from benchfleet.runner.slots.place import Pool
+from benchfleet.testing.claims import claim_any
 from benchfleet.testing.samples import sample_cell
 from stage import Stage, advised, cells, good
 
@@ -27,9 +28,9 @@ class Watched(MemoryLedger):
         self.claims: list[tuple[int, int]] = []
         self.before_claim: Callable[[], object] = lambda: None
 
-    def claim(self, runner: RunnerId, offer: Offer, limit: int = 1) -> Sequence[Claim]:
+    def claim(self, runner: RunnerId, candidates: Sequence[str], limit: int = 1) -> Sequence[Claim]:
         self.before_claim()
-        claims = super().claim(runner, offer, limit)
+        claims = super().claim(runner, candidates, limit)
         self.claims.append((limit, len(claims)))
         return claims
 
@@ -53,7 +54,7 @@ def test_where_others_were_quicker_the_slots_that_got_nothing_claim_again(
     def others() -> None:
         if len(ledger.claims) == 4:
             ledger.before_claim = lambda: None
-            ledger.claim(RunnerId("thief"), Offer(), 2)
+            claim_any(ledger, RunnerId("thief"), 2)
 
     ledger.before_claim = others
     end = stage.run(cells(8), FOUR_SLOTS)

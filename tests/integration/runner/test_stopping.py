@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from benchfleet.domain.attempt import Lease, Outcome, RunnerId
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.event import Event
-from benchfleet.domain.resource import Offer
 from benchfleet.engines.base import (
     Order,
     SlotEvent,
@@ -18,6 +17,7 @@ from benchfleet.errors import LedgerFull
 from benchfleet.runner.events import Interrupted
 from benchfleet.runner.progress import Notice, Progress
 from benchfleet.runner.slots.place import Pool
+from benchfleet.testing.claims import claim_any
 from benchfleet.testing.samples import sample_cell
 from stage import CPU, Stage, cells, good
 
@@ -29,7 +29,7 @@ def test_one_interrupt_keeps_samples_gives_cells_back_and_ends(stage: Stage) -> 
     assert end.progress.states.get("pending") == 4
     assert len(stage.engine.orders) == 2
     assert {notice.data["samples"] for notice in stage.said("cell_released")} == {1}
-    assert stage.ledger.claim(RunnerId("other"), Offer(), 9)
+    assert claim_any(stage.ledger, RunnerId("other"), 9)
 
 
 def test_two_interrupts_end_at_once(stage: Stage) -> None:
@@ -48,7 +48,7 @@ def test_an_interrupt_while_a_slot_starts_for_a_cell_begins_nothing(stage: Stage
     end = stage.run([sample_cell(2, model="kv", python="envs/kv/bin/python")])
     assert end.interrupted
     assert stage.engine.orders == []
-    assert stage.ledger.claim(RunnerId("other"), Offer(), 1)
+    assert claim_any(stage.ledger, RunnerId("other"), 1)
 
 
 def cancels(stage: Stage, cell: Cell) -> None:

@@ -10,10 +10,11 @@ import pytest
 
 from benchfleet.domain.attempt import Outcome, RunnerId
 from benchfleet.domain.cell import Cell
-from benchfleet.domain.resource import Device, Offer
+from benchfleet.domain.resource import Device
 from benchfleet.engines.base import HostReady, Order, SlotEvent, SlotId
 from benchfleet.runner.progress import Notice, Progress
 from benchfleet.runner.slots.place import Pool
+from benchfleet.testing.claims import claim_any
 from benchfleet.testing.samples import sample_cell
 from stage import CPU, Stage, cells
 
@@ -46,7 +47,7 @@ def test_the_time_left_knows_that_other_runners_share_the_work(stage: Stage) -> 
     repeats = [sample_cell(repeat=number, repeats=True) for number in range(12)]
     ended_before(stage, repeats[:4], {})
     stage.ledger.enroll(repeats)
-    stage.ledger.claim(RunnerId("other"), Offer(), 2)
+    claim_any(stage.ledger, RunnerId("other"), 2)
     told: list[float] = []
 
     def look(notice: Notice, progress: Progress) -> None:
@@ -73,7 +74,7 @@ def on_two_types(stage: Stage, seconds: Mapping[str, float], cells: Sequence[Cel
     stage.inbox.post(HostReady(host="lab", devices=lab, slots=3, threads=1, provenance={}))
     known = [replace(cells[0], repeat=100 + n) for n in range(4)]
     stage.ledger.enroll(known)
-    claims = stage.ledger.claim(RunnerId("before"), Offer(gpus=9, vram=10**12), 4)
+    claims = claim_any(stage.ledger, RunnerId("before"), 4)
     for claim, (name, takes) in zip(claims, [*seconds.items()] * 2, strict=True):
         spent = {"benchmark": takes}
         outcome = Outcome(state="success", digest="d", seconds=spent, device_type=name)

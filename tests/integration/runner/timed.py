@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from benchfleet.domain.attempt import Outcome, RunnerId
 from benchfleet.domain.cell import Cell
-from benchfleet.domain.resource import Choice, Device, Offer
+from benchfleet.domain.resource import Device
 from benchfleet.engines.base import Done, Order, SlotEvent, SlotId, Started
 from benchfleet.runner.slots.place import Pool
 from stage import Stage, good, sample
@@ -54,10 +54,8 @@ def ended_before(
 ) -> None:
     """What an earlier run leaves: as many cells that ended, of the same times."""
     stage.ledger.enroll(known)
-    names = Choice(cell.fingerprint for cell in known)
-    for claim in stage.ledger.claim(
-        RunnerId("before"), Offer(gpus=9, vram=10**12, among=names), len(known)
-    ):
+    names = [cell.fingerprint for cell in known]
+    for claim in stage.ledger.claim(RunnerId("before"), names, len(known)):
         takes = seconds.get(claim.cell.workload.name, 10.0)
         stage.ledger.finish(
             claim.lease,

@@ -9,9 +9,9 @@ from contextlib import closing
 from pathlib import Path
 
 from benchfleet.domain.attempt import Outcome, RunnerId
-from benchfleet.domain.resource import Offer
 from benchfleet.ledger.sqlite.ledger import SqliteLedger
 from benchfleet.testing import sample_cell
+from benchfleet.testing.claims import claim_any
 
 ME = RunnerId("me")
 SUCCESS = Outcome(state="success", digest="abc")
@@ -28,6 +28,6 @@ def filled(path: Path) -> Path:
     """A ledger of all the cells, of which 20 have ended."""
     with closing(open_ledger(path)) as ledger:
         ledger.enroll(CELLS)
-        for claim in ledger.claim(ME, Offer(), 20):
+        for claim in claim_any(ledger, ME, 20):
             ledger.finish(claim.lease, SUCCESS)
     return path

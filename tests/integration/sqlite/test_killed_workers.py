@@ -22,13 +22,13 @@ WORKER = """
 import sys, uuid
 from pathlib import Path
 from benchfleet.domain.attempt import Outcome
-from benchfleet.domain.resource import Offer
 from benchfleet.errors import ClaimLost
 from benchfleet.ledger.sqlite.ledger import SqliteLedger
+from benchfleet.testing.claims import claim_any
 
 ledger = SqliteLedger(Path(sys.argv[1]), campaign="study")
 runner = str(uuid.uuid4())
-while claims := ledger.claim(runner, Offer(), int(sys.argv[2])):
+while claims := claim_any(ledger, runner, int(sys.argv[2])):
     for claim in claims:
         try:
             ledger.finish(claim.lease, Outcome(state="success", digest=runner))

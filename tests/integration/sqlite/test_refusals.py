@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from benchfleet.domain.resource import Offer
 from benchfleet.errors import LedgerDamaged, LedgerError, LedgerTooNew, LedgerUnreachable
 from benchfleet.ledger.sqlite.ledger import SqliteLedger
+from benchfleet.testing.claims import claim_any
 
 from .conftest import CELLS, ME, filled, open_ledger
 
@@ -25,7 +25,7 @@ OrdinaryUser = Callable[[Callable[[], object]], str]
 def use(path: Path) -> None:
     with closing(open_ledger(path)) as ledger:
         assert len(list(ledger.cells(whole=True))) == len(CELLS)
-        ledger.claim(ME, Offer())
+        claim_any(ledger, ME)
 
 
 def cut_in_half(path: Path) -> None:

@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 from benchfleet.domain.event import Event
-from benchfleet.domain.resource import Choice, Offer
 from benchfleet.errors import LedgerDamaged, LedgerUnreachable
 from benchfleet.ledger.history import counts
 from benchfleet.ledger.sqlite.ledger import SqliteLedger
 from benchfleet.testing import sample_cell
+from benchfleet.testing.claims import claim_any
 
 from .conftest import CELLS, ME, SUCCESS, filled, open_ledger
 
@@ -34,7 +34,7 @@ def test_what_a_power_cut_may_take_back_is_claims_and_renewals_alone(tmp_path: P
     with closing(open_ledger(tmp_path / "ledger.db", sync=syncs.append)) as ledger:
         ledger.enroll(CELLS[:3])
         assert synced()
-        claims = ledger.claim(ME, Offer(), 3)
+        claims = claim_any(ledger, ME, 3)
         assert not synced()
         ledger.finish(claims[0].lease, SUCCESS)
         assert synced()
@@ -58,11 +58,11 @@ def test_a_claim_does_not_wait_for_the_disk_of_a_finish(tmp_path: Path) -> None:
 
     with closing(open_ledger(tmp_path / "ledger.db", sync=slow)) as ledger:
         ledger.enroll(CELLS[:2])
-        (claim,) = ledger.claim(ME, Offer())
+        (claim,) = claim_any(ledger, ME)
         finishing = threading.Thread(target=ledger.finish, args=(claim.lease, SUCCESS))
         finishing.start()
         assert waiting.wait(30)
-        assert len(ledger.claim(ME, Offer())) == 1
+        assert len(claim_any(ledger, ME)) == 1
         assert finishing.is_alive()
         goes_on.set()
         finishing.join()
@@ -75,7 +75,7 @@ def test_a_disk_that_does_not_keep_what_was_written_is_told(tmp_path: Path) -> N
     with closing(open_ledger(tmp_path / "ledger.db")) as ledger:
         ledger.enroll(CELLS[:1])
         ledger._syncing._sync = fails
-        (claim,) = ledger.claim(ME, Offer())
+        (claim,) = claim_any(ledger, ME)
         with pytest.raises(LedgerUnreachable, match="does not say that it keeps"):
             ledger.finish(claim.lease, SUCCESS)
         ledger._syncing._sync = os.fsync  # the kernel has told it once, and would not again
@@ -94,7 +94,7 @@ def test_finishes_that_wait_for_the_disk_are_synced_together(tmp_path: Path) -> 
 
     with closing(open_ledger(tmp_path / "ledger.db")) as ledger:
         ledger.enroll(CELLS[:4])
-        claims = ledger.claim(ME, Offer(), 4)
+        claims = claim_any(ledger, ME, 4)
         ledger._syncing._sync = slow
         first, *others = [
             threading.Thread(target=ledger.finish, args=(claim.lease, SUCCESS)) for claim in claims
@@ -125,18 +125,17 @@ def test_a_full_disk_is_named_and_loses_nothing(tmp_path: Path) -> None:
         assert ledger.enroll([sample_cell(0, config="more")]) == 1
 
 
-def test_a_claim_that_was_rolled_back_is_not_followed(tmp_path: Path) -> None:
+def test_a_claim_that_was_rolled_back_leaves_its_cells_free(tmp_path: Path) -> None:
     path = filled(tmp_path / "ledger.db")
-    chosen = Choice(cell.fingerprint for cell in CELLS)
     with closing(open_ledger(path)) as ledger, closing(open_ledger(path)) as other:
-        claims = [*ledger.claim(ME, Offer(among=chosen), 10)]
+        claims = [*claim_any(ledger, ME, 10)]
         pages = ledger._connection.execute("pragma page_count").fetchone()[0]
         ledger._connection.execute(f"pragma max_page_count = {pages}")
         with pytest.raises(LedgerUnreachable, match="make room on the disk"):
-            ledger.claim(ME, Offer(among=chosen), 400)
+            claim_any(ledger, ME, 400)
         ledger._connection.execute("pragma max_page_count = 100000")
-        claims += other.claim(ME, Offer(among=chosen), 20)
-        claims += ledger.claim(ME, Offer(among=chosen), len(CELLS))
+        claims += claim_any(other, ME, 20)
+        claims += claim_any(ledger, ME, len(CELLS))
     ended = 20
     assert len({claim.lease.fingerprint for claim in claims}) == len(claims) == len(CELLS) - ended
 
@@ -149,8 +148,8 @@ def test_another_writer_that_does_not_end_is_named(tmp_path: Path) -> None:
     ):
         writer.execute("begin immediate")
         with pytest.raises(LedgerUnreachable, match="another process has been writing") as caught:
-            ledger.claim(ME, Offer())
+            claim_any(ledger, ME)
         assert not isinstance(caught.value, LedgerDamaged)
         assert counts(ledger.cells()).total == len(CELLS)
         writer.execute("rollback")
-        assert ledger.claim(ME, Offer())
+        assert claim_any(ledger, ME)

@@ -7,13 +7,13 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from itertools import islice
 from typing import Any
 
 import pytest
 
 from benchfleet.domain.attempt import Claim, Lease, Outcome, RunnerId
 from benchfleet.domain.event import Event
-from benchfleet.domain.resource import Offer
 from benchfleet.errors import BenchfleetError, ClaimLost
 from benchfleet.ledger.git.hosted import HostedLedger
 from benchfleet.ledger.memory import MemoryLedger
@@ -40,8 +40,8 @@ class Shared(MemoryLedger):
                 answers.append(error)
         return answers
 
-    def claimed(self, runner: RunnerId, offer: Offer, limit: int) -> Sequence[Claim]:
-        return self.claim(runner, offer, limit)
+    def claimed(self, runner: RunnerId, candidates: Sequence[str], limit: int) -> Sequence[Claim]:
+        return self.claim(runner, candidates, limit)
 
     def renewed(self, leases: Sequence[Lease]) -> Sequence[Lease]:
         return self.renew(leases)
@@ -75,6 +75,15 @@ class Shared(MemoryLedger):
         return len({*self.pushes, self.number}), len(lately)
 
 
+def claim_wanted(
+    ledger: HostedLedger, first: Shared, runner: str, limit: int = 1
+) -> Sequence[Claim]:
+    """As a runner does, which knows what it follows: cells claimed ahead for it still wait."""
+    taken = {event.fingerprint for event in ledger.events(kinds=["claimed"])}
+    wanted = (r.fingerprint for r in first.cells() if r.fingerprint not in taken)
+    return ledger.claim(RunnerId(runner), list(islice(wanted, 40)), limit)
+
+
 def handle(first: Shared, number: int, chance: random.Random) -> HostedLedger:
     """Another installation on the same ledger."""
     other = Shared(first.now, first.pushes, number)
@@ -95,7 +104,7 @@ def test_twenty_workers_push_six_times_a_minute_together_and_hardly_ever_wait() 
             if number in ends and clock.now >= ends[number][0]:
                 ledger.finishing(ends.pop(number)[1].lease, SUCCESS)
             if number not in ends:
-                claims = ledger.claim(RunnerId(str(number)), Offer())
+                claims = claim_wanted(ledger, first, str(number))
                 if claims:
                     ends[number] = clock.now + chance.uniform(300, 900), claims[0]
                 else:
@@ -136,9 +145,9 @@ def told(clock: FakeClock, ledger: HostedLedger) -> None:
 def test_what_comes_together_goes_together_with_cells_claimed_ahead() -> None:
     clock, first, ledger = alone()
     first.enroll([sample_cell(number) for number in range(9)])
-    assert ledger.claim(RunnerId("me"), Offer(), 2) == []
+    assert claim_wanted(ledger, first, "me", 2) == []
     told(clock, ledger)
-    held = ledger.claim(RunnerId("me"), Offer(), 2)
+    held = claim_wanted(ledger, first, "me", 2)
     assert len(held) == 2
     told(clock, ledger)  # one ahead for each that runs
     ahead = list(first.cells(states=["running"]))[2:]
@@ -148,7 +157,7 @@ def test_what_comes_together_goes_together_with_cells_claimed_ahead() -> None:
     before = len(first.pushes[0])
     wishes = [ledger.finishing(claim.lease, SUCCESS) for claim in held]
     ledger.record(Event(kind="used", fingerprint=held[0].lease.fingerprint))
-    again = ledger.claim(RunnerId("me"), Offer(), 2)
+    again = claim_wanted(ledger, first, "me", 2)
     assert len(again) == 2
     told(clock, ledger)
     assert all(wish.told.is_set() and wish.answer is None for wish in wishes)
@@ -161,9 +170,9 @@ def test_what_comes_together_goes_together_with_cells_claimed_ahead() -> None:
 def test_who_lost_a_lease_hears_of_it_after_the_push() -> None:
     clock, first, ledger = alone()
     first.enroll([sample_cell(0)])
-    ledger.claim(RunnerId("me"), Offer())
+    claim_wanted(ledger, first, "me")
     told(clock, ledger)
-    (claim,) = ledger.claim(RunnerId("me"), Offer())
+    (claim,) = claim_wanted(ledger, first, "me")
     first.release([claim.lease], "by a person")
     assert ledger.renew([claim.lease]) == [claim.lease]
     told(clock, ledger)
@@ -176,7 +185,7 @@ def test_who_lost_a_lease_hears_of_it_after_the_push() -> None:
 def test_a_finish_returns_when_the_remote_has_it() -> None:
     first = Shared(FakeClock(0.0), {}, 0)
     first.enroll([sample_cell(0)])
-    (claim,) = first.claim(RunnerId("me"), Offer())
+    (claim,) = first.claim(RunnerId("me"), [sample_cell(0).fingerprint])
     ledger = HostedLedger(first, clock=lambda: 100.0 * time.monotonic())  # time flies
     ledger.finish(claim.lease, SUCCESS)
     assert [record.state for record in first.cells()] == ["success"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from benchfleet.domain.attempt import Claim, Outcome, RunnerId
 from benchfleet.domain.event import Event
-from benchfleet.domain.resource import Offer
 from benchfleet.domain.usage import Bill, Usage
 from benchfleet.ledger.history import (
     BILLED,
@@ -17,6 +16,7 @@ from benchfleet.ledger.history import (
 )
 from benchfleet.ledger.memory import MemoryLedger
 from benchfleet.testing import FakeClock, sample_cell
+from benchfleet.testing.claims import claim_any
 
 CELL = sample_cell()
 SUCCESS = Outcome(state="success", digest="abc", metrics={"overall": 1.0})
@@ -32,7 +32,7 @@ class Story:
 
     def claim(self, runner: str) -> Claim:
         self.clock.advance(1)
-        (claim,) = self.ledger.claim(RunnerId(runner), Offer())
+        (claim,) = claim_any(self.ledger, RunnerId(runner))
         self.clock.advance(1)
         return claim
 
@@ -40,7 +40,7 @@ class Story:
 def test_counts_add_up_and_a_cell_without_a_record_is_pending() -> None:
     ledger = MemoryLedger(clock=FakeClock(), lease=10.0)
     ledger.enroll([sample_cell(number) for number in range(8)])
-    claims = ledger.claim(RunnerId("me"), Offer(), 6)
+    claims = claim_any(ledger, RunnerId("me"), 6)
     for claim, state in zip(claims, ("success", "success", "partial", "failed"), strict=False):
         ledger.finish(claim.lease, Outcome(state=state))  # type: ignore[arg-type]
     ledger.finish(claims[4].lease, Outcome(state="skipped"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from importlib.resources import files
+from pathlib import Path
 
 import pytest
 
@@ -11,29 +12,28 @@ from benchfleet import registry
 from benchfleet.errors import MissingExtra, UnknownName
 from benchfleet.ledger.addresses import schema_of, shown_url, split_url
 from benchfleet.ledger.copying import TABLES
-from benchfleet.ledger.sql import migrations, read_statements
+from benchfleet.ledger.statements import read_statements
+
+LEDGERS = files("benchfleet.ledger")
 
 
 def test_every_statement_is_used_and_every_one_used_is_there() -> None:
-    package = files("benchfleet.ledger.postgres")
+    package = LEDGERS.joinpath("postgres")
     code = "".join(one.read_text() for one in package.iterdir() if one.name.endswith(".py"))
-    called = {name for name in read_statements("postgres") if f'"{name}"' in code}
-    called |= {f"{table}_rows" for table in TABLES} | {"cells_arrived", "events_arrived"}
-    assert called == read_statements("postgres").keys()
-    asked = set(
-        re.findall(
-            r'(?:do|_one|_asked|answer|statement)\(\s*(?:\w+, |self._connection, )?"(\w+)"', code
-        )
-    )
-    assert asked <= read_statements("postgres").keys()
+    statements = read_statements(Path(str(package.joinpath("queries.sql"))))
+    assert {name for name in statements if f'"{name}"' in code} == statements.keys()
+    asked = set(re.findall(r'\b(?:run|_rows)\(\s*(?:\w+, |self\._connection, )?"(\w+)"', code))
+    assert asked <= statements.keys()
 
 
-def test_migrations_of_both_databases_have_the_same_tables() -> None:
-    def tables(database: str) -> set[str]:
-        return set(re.findall(r"create table (\w+)", "".join(migrations(database))))
-
-    assert tables("postgres") - {"identity", "ended"} == tables("sqlite")
-    assert tables("sqlite") == {"meta", "lane", "cell", "spec", "event"}
+@pytest.mark.parametrize("database", ["postgres", "sqlite"])
+def test_both_databases_have_the_tables_that_are_copied(database: str) -> None:
+    script = LEDGERS.joinpath(f"{database}/schema.sql").read_text()
+    tables = dict(re.findall(r"create table (?:if not exists )?(\w+) \((.*?)\n\)", script, re.S))
+    columns = {name: re.findall(r"^  (\w+) ", text, re.M) for name, text in tables.items()}
+    assert tables.keys() == {"meta", *TABLES}
+    for table, names in TABLES.items():
+        assert sorted(columns[table]) == sorted(names)
 
 
 @pytest.mark.parametrize(

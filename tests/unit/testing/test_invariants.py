@@ -8,10 +8,10 @@ import pytest
 
 from benchfleet.domain.attempt import Outcome, RunnerId
 from benchfleet.domain.event import Event
-from benchfleet.domain.resource import Offer
 from benchfleet.domain.state import STATES
 from benchfleet.ledger.memory import MemoryLedger
 from benchfleet.testing import FakeClock, sample_cell
+from benchfleet.testing.claims import claim_any
 from benchfleet.testing.invariants import differences, wrong_counts, wrong_history
 
 SUCCESS = {"state": "success", "digest": "abc"}
@@ -30,15 +30,15 @@ def test_what_a_ledger_records_is_right() -> None:
     ledger = MemoryLedger(clock=clock, lease=10.0)
     cell = sample_cell()
     ledger.enroll([cell])
-    (first,) = ledger.claim(RunnerId("one"), Offer())
+    (first,) = claim_any(ledger, RunnerId("one"))
     clock.advance(11)
     ledger.reap()
-    (second,) = ledger.claim(RunnerId("two"), Offer())
+    (second,) = claim_any(ledger, RunnerId("two"))
     ledger.release([second.lease], "why not")
-    (third,) = ledger.claim(RunnerId("two"), Offer())
+    (third,) = claim_any(ledger, RunnerId("two"))
     ledger.finish(third.lease, Outcome(state="success", digest="abc"))
     ledger.record(Event(kind="retry_asked", fingerprint=cell.fingerprint))
-    (fourth,) = ledger.claim(RunnerId("one"), Offer())
+    (fourth,) = claim_any(ledger, RunnerId("one"))
     ledger.finish(fourth.lease, Outcome(state="success", digest="def"))
     key = (cell.fingerprint, first.lease.token)
     assert wrong_history(ledger.events(), {key: 10.0}) == []

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 
 from benchfleet.domain.attempt import Claim, Lease, RunnerId
-from benchfleet.domain.resource import Choice, Offer
 
-Wanted = tuple[RunnerId, Offer, int]
+Wanted = tuple[RunnerId, Sequence[str], int]
 
 
 class Ahead:
@@ -17,7 +15,7 @@ class Ahead:
     def __init__(self) -> None:
         self._claims: dict[str, Claim] = {}
         self._begun: set[str] = set()
-        self._wanted: dict[int, Wanted] = {}  # by the GPUs of the slot
+        self._wanted: Wanted | None = None  # by the last slot that got nothing
 
     def __contains__(self, fingerprint: str) -> bool:
         return fingerprint in self._claims
@@ -27,22 +25,21 @@ class Ahead:
         """Whether more is to be claimed."""
         return bool(self._wanted)
 
-    def take(self, runner: RunnerId, offer: Offer, limit: int) -> list[Claim]:
-        """What fits the offer, best first; for what is lacking then it is kept in mind."""
-        fit = [claim for claim in self._claims.values() if _fits(claim, offer)]
-        taken = sorted(fit, key=lambda claim: _order(claim, offer))[:limit]
-        for claim in taken:
-            del self._claims[claim.lease.fingerprint]
-            self._begun.add(claim.lease.fingerprint)
+    def take(self, runner: RunnerId, candidates: Sequence[str], limit: int) -> list[Claim]:
+        """Those of the candidates that are claimed already; what is lacking is wanted next."""
+        held = [name for name in candidates if name in self._claims]
+        taken = [self._claims.pop(name) for name in held[:limit]]
+        self._begun.update(claim.lease.fingerprint for claim in taken)
         lacking = max(limit, len(self._begun)) - len(self._claims)
-        if lacking > 0 and offer.gpus not in self._wanted:
-            self._wanted[offer.gpus] = runner, _still(offer), lacking
+        rest = [name for name in candidates if name not in self._begun]
+        if lacking > 0 and rest:
+            self._wanted = runner, rest, lacking
         return taken
 
     def wanted(self) -> list[Wanted]:
         """What is to be claimed; it is asked for once."""
-        wanted, self._wanted = list(self._wanted.values()), {}
-        return wanted
+        wanted, self._wanted = self._wanted, None
+        return [wanted] if wanted else []
 
     def put(self, claims: Iterable[Claim]) -> None:
         self._claims.update((claim.lease.fingerprint, claim) for claim in claims)
@@ -62,31 +59,5 @@ class Ahead:
     def clear(self) -> list[Lease]:
         """Want and have nothing any more; what is to be given back."""
         leases = self.leases()
-        self._claims, self._wanted = {}, {}
+        self._claims, self._wanted = {}, None
         return leases
-
-
-def _still(offer: Offer) -> Offer:
-    """The offer with its choice as it is now: the runner's own changes while we use it."""
-    if offer.among is None:
-        return offer
-    choice = Choice()
-    for fingerprint in offer.among:
-        choice.put(fingerprint, offer.among.rank(fingerprint))
-    return replace(offer, among=choice)
-
-
-def _fits(claim: Claim, offer: Offer) -> bool:
-    cell = claim.cell
-    return (
-        cell.need.gpus <= offer.gpus
-        and cell.need.vram <= offer.vram
-        and (offer.among is None or cell.fingerprint in offer.among)
-        and offer.weight(cell.model.load_key) is not None
-    )
-
-
-def _order(claim: Claim, offer: Offer) -> tuple[int, float]:
-    cell = claim.cell
-    rank = offer.among.rank(cell.fingerprint) if offer.among is not None else 0.0
-    return -cell.priority, rank + (offer.weight(cell.model.load_key) or 0.0)

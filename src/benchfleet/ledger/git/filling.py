@@ -62,13 +62,12 @@ def _read(tables: Tables) -> tuple[list[Entered], list[Fact]]:
     rows = {
         table: [dict(zip(TABLES[table], row, strict=True)) for row in of] for table, of in tables
     }
-    lanes = {row["number"]: (row["load_key"], row["gpus"], row["vram"]) for row in rows["lane"]}
     specs = {row["ordinal"]: (row["spec"], row["terms"]) for row in rows["spec"]}
     cells = []
     for row in rows["cell"]:
         spec, terms = specs[row["ordinal"]]
-        told = {name: row[name] for name in ("fingerprint", "id", "path", "priority")}
-        cells.append(Entered(lane=lanes[row["lane"]], spec=spec, terms=terms, **told))
+        told = {name: row[name] for name in ("fingerprint", "id", "path")}
+        cells.append(Entered(spec=spec, terms=terms, **told))
     turns = dict.fromkeys((cell.fingerprint for cell in cells), 0)
     events = [_fact(row, turns) for row in rows["event"]]
     claims = Counter(event.fingerprint for event in events if event.kind == "claimed")

@@ -17,17 +17,17 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 from benchfleet.domain.attempt import CellRecord, Claim, Lease, Outcome, RunnerId
 from benchfleet.domain.cell import Cell, Fingerprint
 from benchfleet.domain.event import Event
-from benchfleet.domain.resource import Offer
 from benchfleet.domain.seen import Seen, unseen
 from benchfleet.domain.state import State
 from benchfleet.errors import ClaimLost
-from benchfleet.ledger.copying import Row, SqlTables, Tables
+from benchfleet.ledger.copying import Row, TableLedger, Tables
 from benchfleet.ledger.git.ahead import Ahead
+from benchfleet.ledger.git.ledger import LEASE, GitLedger
 from benchfleet.ledger.git.taking import ACTS
 
 PUSHES = 6  # a minute, of all installations together
@@ -35,32 +35,6 @@ _SPACE = 60.0 / PUSHES  # seconds between two pushes of one that is alone
 _GATHER = 2.0  # seconds in which what ends together comes together
 _STEP = 0.5  # seconds between two looks at whether it is time
 Verb = Callable[[], Any]
-
-
-class Sharing(SqlTables, Protocol):
-    """A ledger whose verbs can be told together."""
-
-    def shared(self, verbs: Sequence[Verb]) -> list[Any]: ...
-    def claimed(self, runner: RunnerId, offer: Offer, limit: int) -> Sequence[Claim]: ...
-    def renewed(self, leases: Sequence[Lease]) -> Sequence[Lease]: ...
-    def finished(self, lease: Lease, outcome: Outcome) -> None: ...
-    def released(self, leases: Sequence[Lease], reason: str) -> None: ...
-    def recorded(self, event: Event) -> int: ...
-    def kept(self, lease: Lease, outcome: Outcome) -> AbstractContextManager[None]:
-        """A context in which an outcome waits in the outbox."""
-        ...
-
-    def within(self, seconds: float) -> AbstractContextManager[None]: ...
-    def place(self) -> Any: ...
-    def compact(self) -> int: ...
-    def last(self) -> int:
-        """The number of the last event that was seen."""
-        ...
-
-    def moved(self, seconds: float) -> tuple[int, int]:
-        """After a look: how many installations are at work, and how many pushed in so many
-        seconds."""
-        ...
 
 
 @dataclass(eq=False)
@@ -72,14 +46,17 @@ class _Wish:
     told: threading.Event = field(default_factory=threading.Event)
 
 
-class HostedLedger:
+class HostedLedger(TableLedger):
     """Another ledger in git, told of several things at once, by a thread of its own."""
 
-    writers = 64  # threads in which outcomes may wait for the next push
+    multi_host = True
+    hosted = True
+    usual_lease = LEASE
+    carries_results = True
 
     def __init__(
         self,
-        inside: Sharing,
+        inside: GitLedger,
         *,
         clock: Callable[[], float] = time.monotonic,
         chance: random.Random | None = None,
@@ -165,10 +142,10 @@ class HostedLedger:
 
     # The verbs
 
-    def claim(self, runner: RunnerId, offer: Offer, limit: int = 1) -> Sequence[Claim]:
-        """What was claimed ahead and fits; where that is not enough, more is asked for."""
+    def claim(self, runner: RunnerId, candidates: Sequence[str], limit: int = 1) -> Sequence[Claim]:
+        """What was claimed ahead; where that is not enough, the next push claims more."""
         with self._lock:
-            taken = self._ahead.take(runner, offer, limit)
+            taken = self._ahead.take(runner, candidates, limit)
             if self._ahead.lacks:
                 self._came()
         return taken
@@ -262,9 +239,8 @@ class HostedLedger:
         """Remove the refs of cells that ended long ago; how many."""
         return self.inside.compact()
 
-    def place(self) -> Any:
-        """The results that lie in the repository."""
-        return self.inside.place()
+    def results_store(self) -> Any:
+        return self.inside.results_store()
 
     def tables(self) -> AbstractContextManager[Iterator[tuple[str, Iterable[Row]]]]:
         return self.inside.tables()

@@ -9,7 +9,6 @@ decides anew; and no two logs ever tell two stories of one cell.
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
@@ -20,7 +19,6 @@ from typing import Any
 from benchfleet.domain.attempt import Claim, Lease, Outcome, RunnerId
 from benchfleet.domain.cell import Cell, Fingerprint
 from benchfleet.domain.event import Event
-from benchfleet.domain.resource import Offer
 from benchfleet.domain.seen import Seen, unseen
 from benchfleet.domain.state import FINAL_STATES
 from benchfleet.errors import (
@@ -34,8 +32,8 @@ from benchfleet.errors import (
 from benchfleet.git.objects import Objects
 from benchfleet.git.remote import Remote
 from benchfleet.git.repack import Repacker
-from benchfleet.ledger.base import since_boot
-from benchfleet.ledger.copying import Row, Tables
+from benchfleet.ledger.base import Clock, since_boot
+from benchfleet.ledger.copying import Row, TableLedger, Tables
 from benchfleet.ledger.git.filling import fill
 from benchfleet.ledger.git.outbox import Outbox
 from benchfleet.ledger.git.sharing import SharedTransactions
@@ -43,18 +41,15 @@ from benchfleet.ledger.git.store import Store
 from benchfleet.ledger.git.taking import ACTS
 from benchfleet.ledger.git.telling import Behind, Files
 from benchfleet.ledger.git.tidying import Tidying
-from benchfleet.ledger.sql import Clock
-from benchfleet.ledger.sqlite.chosen_table import Do, Rows
 
 LEASE = 1800.0  # seconds; a repository is no place for a heartbeat every few seconds
 PATIENCE = 300.0  # seconds for a remote that is away, or refuses what it took before
 FRESH = 1.0  # seconds for which readers go by what was seen
 STALE = 15.0  # seconds after which a claim looks first, though it knows of cells that wait
 _TOGETHER = 400  # refs in one push
-_WINDOW = 1024  # cells that a claim chooses from, where others claim too
 
 
-class GitLedger(SharedTransactions):
+class GitLedger(SharedTransactions, TableLedger):
     """A ledger in the repository at `url`, made where there is none; without `make`, none raises
     `LedgerAbsent`.
 
@@ -62,6 +57,10 @@ class GitLedger(SharedTransactions):
     `clock` from when this installation saw them begin; `wall` is only told. A call rides out a
     remote that is away for `patience` seconds, a renewal for a fifth of a lease.
     """
+
+    multi_host = True
+    usual_lease = LEASE
+    carries_results = True
 
     def __init__(
         self,
@@ -115,7 +114,7 @@ class GitLedger(SharedTransactions):
                 self._tidying.told(self.last())
         return removed
 
-    def place(self) -> Any:
+    def results_store(self) -> Any:
         """The results that lie in the repository, as `benchfleet.results.places.base.Place`. Raises
         LedgerError where it was opened without them."""
         if self._place is None:
@@ -142,26 +141,25 @@ class GitLedger(SharedTransactions):
         self._look_after(self._fresh)
         return self._alone(lambda: super(GitLedger, self).enroll(declared, paths=paths))
 
-    def claim(self, runner: RunnerId, offer: Offer, limit: int = 1) -> Sequence[Claim]:
+    def claim(self, runner: RunnerId, candidates: Sequence[str], limit: int = 1) -> Sequence[Claim]:
         self._look_after(STALE)
         began = time.monotonic()
-        claims = self._claim_now(runner, offer, limit)
+        claims = self._claim_now(runner, candidates, limit)
         if len(claims) < limit and began - self.store.looked >= self._fresh:
             self._look_after(self._fresh)
-            claims += self._claim_now(runner, offer, limit - len(claims))
+            claims += self._claim_now(runner, candidates, limit - len(claims))
         return claims
 
-    def _claim_now(self, runner: RunnerId, offer: Offer, limit: int) -> list[Claim]:
+    def _claim_now(self, runner: RunnerId, candidates: Sequence[str], limit: int) -> list[Claim]:
         """Nothing, where the remote is away."""
-
-        wanted = runner, offer, limit
+        wanted = runner, tuple(candidates), limit
 
         def ask() -> list[Claim]:
             try:
                 if found := self._heard_late(wanted):
                     return found
                 self._wanted = wanted
-                verbs = [lambda: self.claimed(runner, offer, limit)]
+                verbs = [lambda: self.claimed(runner, candidates, limit)]
                 (claims,) = self.shared(verbs, patience=0.0, unheard=self._unheard)
                 return list(claims)
             except LedgerUnreachable as error:
@@ -169,11 +167,11 @@ class GitLedger(SharedTransactions):
                     raise error.__cause__ from None
                 raise
 
-        return self._unless_away(ask, []) if limit else []
+        return self._unless_away(ask, []) if limit and candidates else []
 
-    def claimed(self, runner: RunnerId, offer: Offer, limit: int) -> Sequence[Claim]:
+    def claimed(self, runner: RunnerId, candidates: Sequence[str], limit: int) -> Sequence[Claim]:
         """`claim` as a verb among others."""
-        return super().claim(runner, offer, limit)
+        return super().claim(runner, candidates, limit)
 
     def _heard_late(self, wanted: object) -> list[Claim]:
         """The claims of which it was not known whether they went through, if they are just what is
@@ -188,30 +186,6 @@ class GitLedger(SharedTransactions):
                 else:
                     self.release([claim.lease for claim in claims], "its claim was not heard of")
         return found
-
-    def _picked(self, do: Do, offer: Offer, limit: int, now: float) -> list[Any]:
-        return self._best(self._claimable(do, offer, now), limit)
-
-    def _best(self, claimable: Callable[..., Rows], limit: int) -> list[Any]:
-        """Where others claim too, each first takes the best of its own share, so that few pushes
-        meet; then chooses among all."""
-        names = self.store.names
-        many = len(names)
-        if max(self._crowd, many) < 2:
-            return claimable(limit=limit, many=1, own=0).fetchall()
-        mine: list[Any] = []
-        if self._crowd <= many:  # else there are newcomers, whose names are not known yet
-            best = claimable(limit=1, many=1, own=0).fetchone()
-            own = claimable(limit=limit, many=many, own=names.index(self.store.number))
-            mine = [row for row in own.fetchall() if _priority(row) == _priority(best)]
-        if len(mine) < limit:
-            window = max(limit, min(_WINDOW, 8 * limit * max(self._crowd, many)))
-            rows = claimable(limit=window, many=1, own=0).fetchall()
-            first = [row for row in rows if _priority(row) == _priority(rows[0])]
-            left = [row for row in first if row not in mine]
-            mine += self._random.sample(left, min(limit - len(mine), len(left)))
-            mine += rows[len(first) :][: limit - len(mine)]
-        return mine
 
     def renew(self, leases: Sequence[Lease]) -> Sequence[Lease]:
         held: list[Lease] = []
@@ -288,8 +262,3 @@ class GitLedger(SharedTransactions):
         if row is None or ended != (event.kind == "retry_asked"):
             self._change.idle.add(seq)
         return seq
-
-
-def _priority(row: Any) -> int:
-    priority: int = json.loads(row[7])["priority"]
-    return priority

@@ -13,7 +13,7 @@ from benchfleet.domain.names import entry_name, path_part
 from benchfleet.errors import LedgerDamaged, LedgerTooNew
 from benchfleet.git.objects import EMPTY_TREE, Commit, Objects
 
-FORMAT = 1
+FORMAT = 2  # 1 told of each cell's lane and priority, too
 _GZIP = b"\x1f\x8b"  # how a file begins that was squeezed
 _TOGETHER = 10_000  # cells in one file of an enrolment
 _ACTED = {"claimed": "claim", "finished": "finish", "released": "release", "reaped": "reap"}
@@ -37,8 +37,6 @@ class Entered:
     fingerprint: str
     id: str
     path: str
-    lane: tuple[str, int, int]  # load key, GPUs, bytes of their memory
-    priority: int
     spec: str
     terms: str
 
@@ -48,8 +46,6 @@ class Changed:
     """What is no part of a known cell's identity, as an enrolment tells it anew."""
 
     fingerprint: str
-    lane: tuple[str, int, int]
-    priority: int
     terms: str
 
 
@@ -128,10 +124,9 @@ def enrolment_tree(objects: Objects, enrolment: Enrolment) -> str:
     """Write the cells of an enrolment down; the folder that holds them."""
     files: dict[str, tuple[str, bool]] = {}
     for name, rows in (
-        ("cells", [[c.fingerprint, c.id, c.path, c.lane, c.priority, c.spec, c.terms]
-                   for c in enrolment.cells]),
-        ("changed", [[c.fingerprint, c.lane, c.priority, c.terms] for c in enrolment.changed]),
-    ):  # fmt: skip
+        ("cells", [[c.fingerprint, c.id, c.path, c.spec, c.terms] for c in enrolment.cells]),
+        ("changed", [[c.fingerprint, c.terms] for c in enrolment.changed]),
+    ):
         for number, start in enumerate(range(0, len(rows), _TOGETHER)):
             content = squeezed(json.dumps(row) for row in rows[start : start + _TOGETHER])
             files[f"{name}-{number:05}.jsonl.gz"] = objects.blob(content), False
@@ -146,24 +141,14 @@ def enrolment_of(objects: Objects, commit: Commit) -> Enrolment:
         for name, (blob, _) in sorted(objects.entries(commit.tree)):
             for row in map(json.loads, lines_of(objects.read(blob)[1])):
                 if name.startswith("cells-"):
-                    fingerprint, id, path, lane, priority, spec, terms = row
+                    fingerprint, id, path, *_, spec, terms = row
                     _refuse_stray(commit, id, path)
                     cells.append(
-                        Entered(
-                            fingerprint=fingerprint, id=id, path=path, lane=tuple(lane),
-                            priority=priority, spec=spec, terms=terms,
-                        )
-                    )  # fmt: skip
-                elif name.startswith("changed-"):
-                    fingerprint, lane, priority, terms = row
-                    changed.append(
-                        Changed(
-                            fingerprint=fingerprint,
-                            lane=tuple(lane),
-                            priority=priority,
-                            terms=terms,
-                        )
+                        Entered(fingerprint=fingerprint, id=id, path=path, spec=spec, terms=terms)
                     )
+                elif name.startswith("changed-"):
+                    fingerprint, *_, terms = row
+                    changed.append(Changed(fingerprint=fingerprint, terms=terms))
     except (ValueError, TypeError) as error:
         raise LedgerDamaged(f"the enrolment {commit.oid} cannot be read: {error}") from error
     return Enrolment(fact=fact, cells=cells, changed=changed)

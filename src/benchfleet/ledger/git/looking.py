@@ -19,7 +19,7 @@ from benchfleet.ledger.git.mirror import UNSURE, Change, Mirror
 from benchfleet.ledger.git.state import newest_state, read_state, state_of
 from benchfleet.ledger.git.taking import can_take, enter, standing, take_in
 from benchfleet.ledger.git.turn import Turn
-from benchfleet.ledger.sqlite.chosen_table import Do
+from benchfleet.ledger.statements import Do
 
 _BACK = 200  # commits of a log in which one is looked for
 Tips = Mapping[str, tuple[str, float]]  # by ref, its commit and when that was first seen

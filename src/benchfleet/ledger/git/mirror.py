@@ -17,11 +17,10 @@ from typing import Any
 from benchfleet.domain.attempt import Lease, Outcome
 from benchfleet.errors import LedgerDamaged, LedgerFull, LedgerUnreachable
 from benchfleet.ledger.copying import TABLES, Row, selecting
-from benchfleet.ledger.sql import migrations, read_statements
-from benchfleet.ledger.sqlite.chosen_table import Do, Rows
-from benchfleet.ledger.sqlite.file import migrate
-from benchfleet.ledger.sqlite.ledger import TEMPORARY
+from benchfleet.ledger.sqlite.file import QUERIES, SCHEMA, create_schema
+from benchfleet.ledger.statements import Do, Rows, read_statements
 
+_QUERIES = Path(__file__).with_name("queries.sql")
 UNSURE = "?"  # in place of an object: something happened to the cell that was not read yet
 _SCHEMA = """
 create table if not exists log (
@@ -82,7 +81,7 @@ class Mirror:
 
     def __init__(self, file: Path, campaign: str) -> None:
         self.file = file
-        self._statements = {**read_statements("sqlite"), **read_statements("git")}
+        self._statements = {**read_statements(QUERIES), **read_statements(_QUERIES)}
         try:
             self._connection = self._prepared(campaign)
         except sqlite3.DatabaseError as error:
@@ -100,12 +99,11 @@ class Mirror:
         connection = self._connect()
         try:
             connection.execute("pragma journal_mode = wal")
-            migrate(connection, migrations("sqlite"))
-            connection.execute("insert or ignore into meta values ('campaign', ?)", (campaign,))
+            create_schema(connection, campaign)
+            made = "select value from meta where key = 'schema'"
+            if int(connection.execute(made).fetchone()[0]) != SCHEMA:
+                raise sqlite3.DatabaseError(f"{self.file} was made by another version")
             connection.executescript(_SCHEMA)
-            connection.execute("pragma temp_store = memory")
-            for name in TEMPORARY:
-                connection.execute(self._statements[name])
         except BaseException:
             connection.close()
             raise

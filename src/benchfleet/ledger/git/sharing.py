@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import random
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial
 from typing import Any, TypeVar
 
-from benchfleet.domain.resource import Offer
 from benchfleet.errors import BenchfleetError, GitAway, GitDenied, GitError, LedgerError
 from benchfleet.git.objects import kept
 from benchfleet.ledger.git.address import ref_part
@@ -18,8 +15,8 @@ from benchfleet.ledger.git.mirror import Change
 from benchfleet.ledger.git.store import Store
 from benchfleet.ledger.git.telling import Behind, Files, Told, tell
 from benchfleet.ledger.hurry import Hurry
-from benchfleet.ledger.sql import SqlLedger
-from benchfleet.ledger.sqlite.chosen_table import Do, Rows, wake
+from benchfleet.ledger.sqlite.base import SqliteBase
+from benchfleet.ledger.statements import Do
 
 _PAUSES = (0.05, 0.2, 0.5, 1.0, 2.0, 5.0)  # seconds between tries; the last one stays
 REFUSED = 50  # pushes in a row; of what was just seen a crowd never refuses as many
@@ -28,7 +25,7 @@ T = TypeVar("T")
 Verb = Callable[[], Any]
 
 
-class SharedTransactions(SqlLedger):
+class SharedTransactions(SqliteBase):
     """What is done on the mirror is kept where its push went through, and else rolled back. A call
     rides out a remote that is away for `patience` seconds."""
 
@@ -110,7 +107,7 @@ class SharedTransactions(SqlLedger):
                             self._complete(told)
                             return answers
                     told = Told()
-                    with self._kept_or_not(), self.store.mirror.writing() as change:
+                    with self.store.mirror.writing() as change:
                         answers = self._done(verbs, change)
                         told = tell(self.store, change, self._files)
                         self._push(told)
@@ -138,15 +135,6 @@ class SharedTransactions(SqlLedger):
         shown, why = self.store.shown, self.store.remote.refused
         return GitDenied(f"{shown} refuses what was just seen there, again and again: {why}")
 
-    @contextmanager
-    def _kept_or_not(self) -> Iterator[None]:
-        try:
-            yield
-        except BaseException:
-            self._chosen.take_back()
-            raise
-        self._chosen.keep()
-
     def _done(self, verbs: Sequence[Verb], change: Change) -> list[Any]:
         self._changing = change
         try:
@@ -159,7 +147,6 @@ class SharedTransactions(SqlLedger):
             with change.part():
                 return verb()
         except BenchfleetError as error:
-            self._chosen.take_back()
             return error
 
     def _push(self, told: Told) -> None:
@@ -206,21 +193,13 @@ class SharedTransactions(SqlLedger):
         with self.store.mirror.reading() as do:
             yield do
 
-    def _claimable(self, do: Do, offer: Offer, now: float) -> Callable[..., Rows]:
-        """The statement that finds the best cells for an offer, up to its ``limit``."""
-        wake(do, now)
-        self._chosen.follow(do, do("last_event").fetchone()[0])
-        wanted: dict[str, Any] = {
-            "gpus": offer.gpus,
-            "vram": offer.vram,
-            "models": json.dumps(dict(offer.models)),
-            "others": offer.others,
-        }
-        if offer.among is None:
-            return partial(do, "claimable", **wanted)
-        return partial(do, "claimable_chosen", choice=self._chosen.bring(do, offer.among), **wanted)
-
     def _append(
-        self, do: Do, kind: str, fingerprint: str, data: str, *, at: float | None = None
+        self,
+        do: Do,
+        kind: str,
+        fingerprint: str,
+        data: Mapping[str, Any],
+        *,
+        at: float | None = None,
     ) -> int:
         return super()._append(do, kind, fingerprint, data, at=self.store.wall())

@@ -17,7 +17,7 @@ from benchfleet.git.objects import Commit, Objects
 from benchfleet.ledger.git.address import Refs
 from benchfleet.ledger.git.log import lines_of, squeezed, told
 from benchfleet.ledger.git.mirror import Many
-from benchfleet.ledger.sqlite.chosen_table import Do
+from benchfleet.ledger.statements import Do
 
 LEAST = 2000  # events; a shorter history is read as quickly
 GROWN = 1.25  # times as many events as the newest state tells

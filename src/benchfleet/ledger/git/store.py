@@ -20,13 +20,13 @@ from benchfleet.errors import (
 from benchfleet.git.objects import EMPTY_TREE, Objects
 from benchfleet.git.process import Git, make_repository
 from benchfleet.git.remote import Remote, Swap
+from benchfleet.ledger.base import Clock
 from benchfleet.ledger.git.address import Refs, address_of, mirror_folder, ref_part
 from benchfleet.ledger.git.log import message
 from benchfleet.ledger.git.looking import Looking
 from benchfleet.ledger.git.mirror import Mirror
 from benchfleet.ledger.git.present import away
 from benchfleet.ledger.git.turn import Turn
-from benchfleet.ledger.sql import Clock
 
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from benchfleet.ledger.git.log import Enrolment, Fact
 from benchfleet.ledger.git.mirror import Many
-from benchfleet.ledger.sqlite.chosen_table import Do
+from benchfleet.ledger.statements import Do
 
 
 def standing(do: Do, fingerprint: str) -> tuple[int, str, str]:
@@ -28,15 +28,6 @@ def ids_of(do: Do, facts: Sequence[Fact]) -> dict[str, str]:
 
 def enter(do: Do, many: Many, enrolment: Enrolment, *, event: bool = True) -> None:
     """Take in what an enrolment of others brought; its `event` too."""
-    lanes: dict[tuple[str, int, int], int] = {}
-
-    def lane(key: tuple[str, int, int]) -> int:
-        if key not in lanes:
-            values = dict(zip(("load_key", "gpus", "vram"), key, strict=True))
-            do("add_lane", **values)
-            lanes[key] = do("lane", **values).fetchone()[0]
-        return lanes[key]
-
     last: int = do("last_ordinal").fetchone()[0]
     ordinals = range(last + 1, last + 1 + len(enrolment.cells))
     many(
@@ -44,7 +35,7 @@ def enter(do: Do, many: Many, enrolment: Enrolment, *, event: bool = True) -> No
         (
             {
                 "ordinal": ordinal, "fingerprint": cell.fingerprint, "id": cell.id,
-                "path": cell.path, "lane": lane(cell.lane), "priority": cell.priority,
+                "path": cell.path,
             }
             for ordinal, cell in zip(ordinals, enrolment.cells, strict=True)
         ),
@@ -58,7 +49,6 @@ def enter(do: Do, many: Many, enrolment: Enrolment, *, event: bool = True) -> No
     )
     for changed in enrolment.changed:
         if row := do("held", fingerprint=changed.fingerprint).fetchone():
-            do("change_cell", ordinal=row[0], lane=lane(changed.lane), priority=changed.priority)
             do("change_terms", ordinal=row[0], terms=changed.terms)
     if event:
         append(do, enrolment.fact)
@@ -107,7 +97,6 @@ def _claimed(do: Do, ordinal: int, fact: Fact, now: float, lease: float) -> None
         "take", ordinal=ordinal, attempt=int(told["attempt"]), token=int(told["token"]),
         runner=str(told["runner"]), expires=now + lease,
     )  # fmt: skip
-    do("unwait", ordinal=ordinal)
 
 
 def _finished(do: Do, ordinal: int, fact: Fact, now: float, lease: float) -> None:

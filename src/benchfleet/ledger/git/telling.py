@@ -25,7 +25,7 @@ from benchfleet.ledger.git.looking import Tips
 from benchfleet.ledger.git.mirror import UNSURE, Change
 from benchfleet.ledger.git.store import Store
 from benchfleet.ledger.git.taking import ACTS, ids_of, standing
-from benchfleet.ledger.sqlite.chosen_table import Do
+from benchfleet.ledger.statements import Do
 
 
 class Files(Protocol):
@@ -150,21 +150,14 @@ def _tell_results(
 def _tell_enrolment(store: Store, change: Change, event: Any, tips: Tips, told: Told) -> None:
     do, (at, kind, _, data) = change.do, event
     cells = [
-        Entered(
-            fingerprint=fingerprint, id=id, path=path, lane=(load_key, gpus, vram),
-            priority=priority, spec=spec, terms=terms,
-        )
-        for fingerprint, id, path, load_key, gpus, vram, priority, spec, terms in do(
-            "cells_after", ordinal=change.enrolled
-        )
-    ]  # fmt: skip
+        Entered(fingerprint=fingerprint, id=id, path=path, spec=spec, terms=terms)
+        for fingerprint, id, path, spec, terms in do("cells_after", ordinal=change.enrolled)
+    ]
     changed = []
     for ordinal, terms in dict(change.changed).items():
         if ordinal <= change.enrolled:
-            fingerprint, *lane, priority = do("cell_at", ordinal=ordinal).fetchone()
-            changed.append(
-                Changed(fingerprint=fingerprint, lane=tuple(lane), priority=priority, terms=terms)
-            )
+            (fingerprint,) = do("cell_at", ordinal=ordinal).fetchone()
+            changed.append(Changed(fingerprint=fingerprint, terms=terms))
     fact = Fact(kind=kind, fingerprint="", data=json.loads(data), at=at)
     enrolment = Enrolment(fact=fact, cells=cells, changed=changed)
     head = f"enroll {len(cells)} cells" if cells else f"change {len(changed)} cells"

@@ -11,7 +11,7 @@ from benchfleet.ledger.git.mirror import Change
 from benchfleet.ledger.git.state import GROWN, LEAST, write_state
 from benchfleet.ledger.git.store import Store
 from benchfleet.ledger.git.telling import Behind
-from benchfleet.ledger.sqlite.chosen_table import Do
+from benchfleet.ledger.statements import Do
 
 TOGETHER = 400  # refs in one push
 OLD = 86400.0  # seconds; far more than a push takes, and than clocks are wrong by

@@ -1,4 +1,4 @@
-"""Being told by a PostgreSQL server that something may be claimed now."""
+"""Being told by the server that cells may be claimed."""
 
 from __future__ import annotations
 
@@ -12,41 +12,41 @@ from psycopg import sql
 
 from benchfleet.ledger.postgres.connections import Connections
 
-_PAUSE = 5.0  # seconds until a server that was away is asked again
+_RETRY_S = 5.0  # until a server that was away is asked again
 
 
 class Listener:
-    """Calls `told`, from a thread and over a connection of its own, when some runner or person made
-    cells claimable; also when it begins to listen again, since it may have missed something.
+    """Calls `changed`, from a thread and over a connection of its own, when a runner or a person
+    made cells claimable; also when it begins to listen again, since it may have missed something.
 
-    It is no promise: whoever waits for cells looks by itself now and then, too.
+    It is no promise: runners poll too.
     """
 
-    def __init__(self, connections: Connections, channel: str, told: Callable[[], None]) -> None:
-        self._connections, self._channel, self._told = connections, channel, told
-        self._ending = threading.Event()
-        self._bell, self._button = socket.socketpair()
+    def __init__(self, connections: Connections, channel: str, changed: Callable[[], None]) -> None:
+        self._connections, self._channel, self._changed = connections, channel, changed
+        self._closing = threading.Event()
+        self._wake, self._waker = socket.socketpair()
         self._thread = threading.Thread(target=self._run, name="listening", daemon=True)
         self._thread.start()
 
     def close(self) -> None:
-        self._ending.set()
-        self._button.close()
+        self._closing.set()
+        self._waker.close()
         self._thread.join()
-        self._bell.close()
+        self._wake.close()
 
     def _run(self) -> None:
-        while not self._ending.is_set():
+        while not self._closing.is_set():
             try:
                 with self._connections.one() as connection, selectors.DefaultSelector() as either:
                     either.register(connection, selectors.EVENT_READ)
-                    either.register(self._bell, selectors.EVENT_READ)
+                    either.register(self._wake, selectors.EVENT_READ)
                     connection.execute(sql.SQL("listen {}").format(sql.Identifier(self._channel)))
-                    self._told()
-                    while not self._ending.is_set():
-                        either.select()  # of any number: who has a thousand slots has more files
+                    self._changed()
+                    while not self._closing.is_set():
+                        either.select()  # not select(): files may have numbers above 1024
                         if any(True for _ in connection.notifies(timeout=0)):
-                            self._told()
+                            self._changed()
                     connection.execute("unlisten *")
             except psycopg.Error:
-                self._ending.wait(_PAUSE)
+                self._closing.wait(_RETRY_S)

@@ -5,14 +5,15 @@ from __future__ import annotations
 import os
 import sqlite3
 import time
-from collections.abc import Iterator, Sequence
 from contextlib import closing, suppress
 from mmap import ACCESS_READ, mmap
 from pathlib import Path
 
-from benchfleet.errors import LedgerDamaged, LedgerUnreachable
-from benchfleet.ledger.sql import migrations
+from benchfleet.errors import LedgerDamaged, LedgerError, LedgerTooNew, LedgerUnreachable
 
+SCHEMA = 2  # its number, as schema.sql enters it
+_SCHEMA_FILE = Path(__file__).with_name("schema.sql")
+QUERIES = Path(__file__).with_name("queries.sql")
 _DRAFT_LASTS = 60.0  # seconds
 NETWORK_FILE_SYSTEMS = frozenset(
     {"9p", "afs", "beegfs", "beegfs_nodev", "ceph", "cifs", "glusterfs", "gpfs", "lustre", "nfs"}
@@ -78,8 +79,7 @@ def create(path: Path, campaign: str) -> None:
     try:
         with closing(sqlite3.connect(draft, isolation_level=None)) as connection:
             connection.execute("pragma journal_mode = wal")
-            migrate(connection, migrations("sqlite"))
-            connection.execute("insert into meta values ('campaign', ?)", (campaign,))
+            create_schema(connection, campaign)
         try:
             os.link(draft, path)
         except FileExistsError:
@@ -136,38 +136,25 @@ def rebuilding(path: Path) -> str:
     return _REBUILD.format(path=path, name=path.name)
 
 
-def migrate(connection: sqlite3.Connection, scripts: Sequence[str]) -> None:
-    """Bring the schema to the last of `scripts`, all of it or nothing; script n makes schema n."""
-    if _schema(connection) >= len(scripts):
-        return
-    connection.execute("begin immediate")
-    try:
-        for number, script in enumerate(scripts, start=1):
-            if number > _schema(connection):  # asked again: another process may have been first
-                for statement in _statements_of(script):
-                    connection.execute(statement)
-                connection.execute("insert or replace into meta values ('schema', ?)", (number,))
-        connection.execute("commit")
-    except BaseException:
-        if connection.in_transaction:
-            connection.execute("rollback")
-        raise
+def create_schema(connection: sqlite3.Connection, campaign: str) -> None:
+    """Make the tables, where there are none yet."""
+    script = _SCHEMA_FILE.read_text(encoding="utf-8")
+    connection.executescript(f"begin immediate; {script} commit;")
+    connection.execute("insert or ignore into meta values ('campaign', ?)", (campaign,))
 
 
-def _schema(connection: sqlite3.Connection) -> int:
-    if not connection.execute("select 1 from sqlite_master where name = 'meta'").fetchone():
-        return 0
-    return int(connection.execute("select value from meta where key = 'schema'").fetchone()[0])
-
-
-def _statements_of(script: str) -> Iterator[str]:
-    """One statement after the other: `executescript` would commit the open transaction."""
-    statement = ""
-    for line in script.splitlines(keepends=True):
-        statement += line
-        if sqlite3.complete_statement(statement):
-            yield statement
-            statement = ""
+def refuse_schema(path: Path, schema: int) -> None:
+    """Raise LedgerTooNew, or LedgerError, where another version of benchfleet made the ledger."""
+    if schema > SCHEMA:
+        raise LedgerTooNew(
+            f"{path} was written by a newer benchfleet: its schema is {schema}, this one knows "
+            f"{SCHEMA}; upgrade benchfleet (nothing was touched)"
+        )
+    if schema < SCHEMA:
+        raise LedgerError(
+            f"{path} was made by an earlier benchfleet (schema {schema}, this one needs {SCHEMA}); "
+            f"its results are kept: {rebuilding(path)}"
+        )
 
 
 def was_ledger(file: Path) -> bool:

@@ -11,44 +11,37 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from benchfleet.domain.attempt import Claim, Lease, Outcome, RunnerId
+from benchfleet.domain.attempt import Lease, Outcome
 from benchfleet.domain.cell import Cell, Fingerprint
-from benchfleet.domain.resource import Offer
 from benchfleet.domain.seen import Seen, unseen
 from benchfleet.errors import (
     ClaimLost,
     LedgerDamaged,
     LedgerError,
     LedgerFull,
-    LedgerTooNew,
     LedgerUnreachable,
 )
-from benchfleet.ledger.base import DEFAULT_LEASE
-from benchfleet.ledger.copying import TABLES, Row, Tables, refuse_filled, selecting
-from benchfleet.ledger.sql import Clock, SqlLedger, migrations, read_statements
-from benchfleet.ledger.sqlite.ahead import ReadAhead
-from benchfleet.ledger.sqlite.chosen_table import Do, Rows
+from benchfleet.ledger.base import DEFAULT_LEASE, Clock
+from benchfleet.ledger.copying import TABLES, Row, TableLedger, Tables, refuse_filled, selecting
+from benchfleet.ledger.sqlite.base import SqliteBase
 from benchfleet.ledger.sqlite.file import (
+    QUERIES,
     create,
-    migrate,
     mount_table,
     rebuilding,
     refuse_network,
+    refuse_schema,
     refuse_unfit,
     remove_old_drafts,
 )
 from benchfleet.ledger.sqlite.syncing import Sync, Syncing, sync_data
+from benchfleet.ledger.statements import Do, Rows, read_statements
 
 _CACHE, _LARGE_CACHE = 2 * 2**10, 64 * 2**10  # KiB of pages kept at most
 BUSY = 30.0  # seconds to wait for another writer; well below a lease
-TEMPORARY = (
-    "make_chosen",
-    "make_chosen_claimable",
-    "make_chosen_backing_off",
-)
 
 
-class SqliteLedger(SqlLedger):
+class SqliteLedger(SqliteBase, TableLedger):
     """A ledger in the file `path`, made where there is none.
 
     Writers go through one connection under a lock, in transactions that are short but for
@@ -69,9 +62,8 @@ class SqliteLedger(SqlLedger):
         super().__init__(clock=clock, lease=lease)
         self._busy = busy
         self.path = path.resolve()
-        self._statements = read_statements("sqlite")
+        self._statements = read_statements(QUERIES)
         self._lock = threading.Lock()
-        self._ahead = ReadAhead(self._chosen)
         refuse_network(self.path, mounts())
         with self._plain_errors():
             try:
@@ -120,29 +112,15 @@ class SqliteLedger(SqlLedger):
 
     def finish_all(self, ended: Sequence[tuple[Lease, Outcome]]) -> Sequence[ClaimLost | None]:
         """End several attempts in one transaction: for each nothing, or why it was refused."""
-        with self._writing() as do:
-            return self._end_all(do, ended)
-
-    def exchange(
-        self, ended: Sequence[tuple[Lease, Outcome]], runner: RunnerId, offer: Offer, limit: int
-    ) -> tuple[Sequence[ClaimLost | None], Sequence[Claim]]:
-        """End attempts and claim what is next, in one transaction."""
-        with self._writing(synced=bool(ended)) as do:
-            return self._end_all(do, ended), self._claimed(do, runner, offer, limit)
-
-    def _end_all(self, do: Do, ended: Sequence[tuple[Lease, Outcome]]) -> list[ClaimLost | None]:
         refused: list[ClaimLost | None] = []
-        for lease, outcome in ended:
-            try:
-                self._end(do, lease, outcome)
-                refused.append(None)
-            except ClaimLost as error:
-                refused.append(error)
+        with self._writing() as do:
+            for lease, outcome in ended:
+                try:
+                    self._end(do, lease, outcome)
+                    refused.append(None)
+                except ClaimLost as error:
+                    refused.append(error)
         return refused
-
-    def _picked(self, do: Do, offer: Offer, limit: int, now: float) -> Iterable[Any]:
-        last: int = do("last_event").fetchone()[0]
-        return self._ahead.best(do, offer, limit, now, last)
 
     @contextmanager
     def tables(self) -> Iterator[Iterator[tuple[str, Iterable[Row]]]]:
@@ -170,22 +148,16 @@ class SqliteLedger(SqlLedger):
                 yield self._do
                 execute("commit")
             except BaseException as error:
-                self._undo()
+                if self._connection.in_transaction:
+                    execute("rollback")
                 self._tell_plainly(error)
                 raise
-            self._chosen.keep()
             commit = self._syncing.committed()
         # Everybody who uses this file runs on this machine (a network file system is refused), so
         # that the power cut which takes back a claim leaves nobody who holds it. The disk is waited
         # for when the lock is free: claims need not wait for finishes to be durable.
         if synced:
             self._syncing.wait(commit)
-
-    def _undo(self) -> None:
-        self._chosen.take_back()
-        self._ahead.forget()
-        if self._connection.in_transaction:
-            self._connection.execute("rollback")
 
     def _do(self, name: str, /, **values: Any) -> Rows:
         return self._connection.execute(self._statements[name], values)
@@ -217,7 +189,7 @@ class SqliteLedger(SqlLedger):
 
     def _prepare(self, campaign: str) -> None:
         """Check that the file is a ledger that we can use, and this campaign's."""
-        connection, known = self._connection, migrations("sqlite")
+        connection = self._connection
         meta: dict[str, str] = {}
         if connection.execute("select 1 from sqlite_master where name = 'meta'").fetchone():
             meta = dict(connection.execute("select key, value from meta").fetchall())
@@ -225,11 +197,7 @@ class SqliteLedger(SqlLedger):
             raise LedgerUnreachable(
                 f"{self.path} is a database but no ledger; {rebuilding(self.path)}"
             )
-        if int(meta["schema"]) > len(known):
-            raise LedgerTooNew(
-                f"{self.path} was written by a newer benchfleet: its schema is {meta['schema']}, "
-                f"this one knows {len(known)}; upgrade benchfleet (nothing was touched)"
-            )
+        refuse_schema(self.path, int(meta["schema"]))
         if meta["campaign"] != campaign:
             raise LedgerError(
                 f"{self.path} is the ledger of campaign {meta['campaign']!r}, not of {campaign!r}; "
@@ -241,10 +209,6 @@ class SqliteLedger(SqlLedger):
                 f"the file system of {self.path} takes no write-ahead log; use "
                 f"`--ledger sqlite:///local/path`"
             )
-        migrate(connection, known)
-        connection.execute("pragma temp_store = memory")
-        for name in TEMPORARY:
-            connection.execute(self._statements[name])
 
     @contextmanager
     def _plain_errors(self) -> Iterator[None]:

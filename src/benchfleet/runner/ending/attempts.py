@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from benchfleet.domain.attempt import Claim, Lease, Outcome
+from benchfleet.domain.attempt import Claim, Outcome
 from benchfleet.domain.event import Event
 from benchfleet.domain.failure import Failure
 from benchfleet.domain.usage import Rate
@@ -42,7 +42,6 @@ class Attempts:
             disk.seal_all,
             disk.publish_all,
         )
-        self._at_once = getattr(means.ledger, "finish_all", None)
         self._provenance, self._random = means.here.provenance, means.random
 
     def begin(
@@ -103,20 +102,10 @@ class Attempts:
         """Tell the ledger how these ended; of each nothing, or why it was refused."""
         ended = [(one.attempt.claim.lease, outcome) for one, outcome in some]
         try:
-            if self._at_once is not None and len(ended) > 1:
-                refused: Sequence[ClaimLost | None] = self._at_once(ended)
-                return refused
-            return [self._finish_one(lease, outcome) for lease, outcome in ended]
+            return self._ledger.finish_all(ended)
         finally:
             for lease, _ in ended:
                 self._keeper.drop(lease)
-
-    def _finish_one(self, lease: Lease, outcome: Outcome) -> ClaimLost | None:
-        try:
-            self._ledger.finish(lease, outcome)
-        except ClaimLost as error:
-            return error
-        return None
 
     def _publish(
         self, some: Sequence[Written], refused: Sequence[ClaimLost | None]

@@ -12,7 +12,6 @@ from typing import TypeVar
 from benchfleet.domain.attempt import CellRecord, Claim, Lease, Outcome, RunnerId
 from benchfleet.domain.cell import Cell, Fingerprint
 from benchfleet.domain.event import Event
-from benchfleet.domain.resource import Offer
 from benchfleet.domain.state import State
 from benchfleet.errors import ClaimLost, LedgerAway, LedgerError, LedgerFull
 from benchfleet.ledger.base import Ledger
@@ -22,10 +21,9 @@ PAUSE = 1.0  # seconds between tries
 _MOMENT = 2.0  # seconds for what is told once, and would be lost
 _TOGETHER = 1000  # cells that are read at once
 T = TypeVar("T")
-FinishAll = Callable[[Sequence[tuple[Lease, Outcome]]], Sequence[ClaimLost | None]]
 
 
-class PatientLedger:
+class PatientLedger(Ledger):
     """Another ledger, asked again while its disk is full or its server is away.
 
     What ended waits, until `ending` is set; then `LedgerFull` or `LedgerAway` is raised. Nothing is
@@ -51,13 +49,7 @@ class PatientLedger:
     ) -> None:
         self._ledger, self._post, self._ending, self._pause = ledger, post, ending, pause
         self._serving, self._thread = serving, thread
-        # A ledger that is never away has nothing that could be hurried.
-        self._within = getattr(ledger, "within", lambda seconds: contextlib.nullcontext())
-        # Nor has one that ends attempts one by one anything that would end several.
-        self.finish_all: FinishAll | None = None
-        if (finish_all := getattr(ledger, "finish_all", None)) is not None:
-            self.finish_all = lambda ended: self._patiently(lambda: finish_all(ended))
-        self.writers: int | None = getattr(ledger, "writers", None)
+        self.multi_host, self.hosted = ledger.multi_host, ledger.hosted
         self._behind: Sequence[Lease] = ()  # leases that could not be renewed
         self._lock = threading.Lock()
         self._away: LedgerAway | None = None
@@ -65,6 +57,9 @@ class PatientLedger:
 
     def finish(self, lease: Lease, outcome: Outcome) -> None:
         self._patiently(lambda: self._ledger.finish(lease, outcome))
+
+    def finish_all(self, ended: Sequence[tuple[Lease, Outcome]]) -> Sequence[ClaimLost | None]:
+        return self._patiently(lambda: self._ledger.finish_all(ended))
 
     def _patiently(self, ask: Callable[[], T]) -> T:
         while True:
@@ -82,10 +77,10 @@ class PatientLedger:
         with contextlib.suppress(LedgerFull, LedgerAway):
             self._at_once(lambda: self._ledger.release(leases, reason))
 
-    def claim(self, runner: RunnerId, offer: Offer, limit: int = 1) -> Sequence[Claim]:
+    def claim(self, runner: RunnerId, candidates: Sequence[str], limit: int = 1) -> Sequence[Claim]:
         try:
             self._catch_up()
-            return self._at_once(lambda: self._ledger.claim(runner, offer, limit))
+            return self._at_once(lambda: self._ledger.claim(runner, candidates, limit))
         except LedgerFull:
             self._post(NoRoom())
         except LedgerAway:
@@ -170,7 +165,7 @@ class PatientLedger:
                 if self._ending.is_set():  # nobody else looks whether it is back
                     self._away = None
                 return answer
-            with self._within(seconds):
+            with self._ledger.within(seconds):
                 return ask()
         except LedgerAway as error:
             self._gone(error)
@@ -193,7 +188,7 @@ class PatientLedger:
         """Ask until it answers, in a thread of its own: a cut line may take long to tell."""
         while not self._ending.wait(self._pause):
             try:
-                with self._within(0.0):
+                with self._ledger.within(0.0):
                     self._ledger.events(since=2**62)
             except LedgerAway:
                 continue

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
-from functools import partial
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TypeVar
 
 from benchfleet.domain.attempt import Claim, Outcome, RunnerId
-from benchfleet.domain.resource import Choice, Offer
 from benchfleet.domain.seen import Seen, unseen
-from benchfleet.errors import ClaimLost
 from benchfleet.ledger.base import Ledger
-from benchfleet.runner.ending.writers import Writers
 
 TOGETHER = 64  # cells claimed at once
 _PAUSE, _PATIENCE = 0.5, 600.0  # seconds; between two claims, and of waiting for any
@@ -35,27 +31,18 @@ def end_each(
     seen(0, len(found))
     waiting = dict(found)
     held: list[T] = []
-    problems: list[Exception] = []
-
-    def finish(claim: Claim, one: T, outcome: Outcome, then: Callable[[], object]) -> None:
-        try:
-            ledger.finish(claim.lease, outcome)
-            then()
-        except ClaimLost:
-            held.append(one)
-        except Exception as error:  # noqa: BLE001 - raised below, when the others have ended
-            problems.append(error)
-
-    writers = Writers(getattr(ledger, "writers", None) or 1)
-    try:
-        for claim in claims_of(ledger, runner, waiting, pause):
-            one = waiting.pop(claim.lease.fingerprint)
-            writers.give(partial(finish, claim, one, *prepare(claim, one)))
-            seen(len(found) - len(waiting), len(found))
-    finally:
-        writers.close()
-    for problem in problems:
-        raise problem
+    for claims in claims_of(ledger, runner, waiting, pause):
+        some = [(claim, waiting.pop(claim.lease.fingerprint)) for claim in claims]
+        ready = [prepare(claim, one) for claim, one in some]
+        leases = [claim.lease for claim in claims]
+        outcomes = [outcome for outcome, _ in ready]
+        refused = ledger.finish_all(list(zip(leases, outcomes, strict=True)))
+        for (_, one), (_, then), error in zip(some, ready, refused, strict=True):
+            if error is None:
+                then()
+            else:
+                held.append(one)
+        seen(len(found) - len(waiting), len(found))
     return [*held, *waiting.values()]
 
 
@@ -64,17 +51,16 @@ def claims_of(
     runner: RunnerId,
     waiting: Collection[str],
     pause: Callable[[float], None] = time.sleep,
-) -> Iterator[Claim]:
-    """Claims of these cells, as long as there are any to be had; whoever gets one takes it out of
+) -> Iterator[Sequence[Claim]]:
+    """Claims of these cells, some at a time, while there are any; whoever gets one takes it out of
     `waiting`. A hosted repository gives them with its next push."""
-    patience = _PATIENCE if getattr(ledger, "writers", None) else 0.0
+    patience = _PATIENCE if ledger.hosted else 0.0
     waited = 0.0
     while waiting:
         left = any(True for _ in ledger.cells(states=["pending"], among=waiting))
-        offer = Offer(gpus=2**31, vram=2**62, among=Choice(waiting))
-        if claims := ledger.claim(runner, offer, TOGETHER):
+        if claims := ledger.claim(runner, list(waiting), TOGETHER):
             waited = 0.0
-            yield from claims
+            yield claims
         elif left and waited < patience:
             pause(_PAUSE)
             waited += _PAUSE

@@ -139,7 +139,7 @@ class Rescorer:
         if not self._is_as_listed(record):
             return _failed(record, "another took it meanwhile", kind="interrupted")
         self._ledger.record(Event(kind="retry_asked", fingerprint=record.fingerprint))
-        for claim in claims_of(self._ledger, self._runner, [record.fingerprint], self._pause):
+        for (claim,) in claims_of(self._ledger, self._runner, [record.fingerprint], self._pause):
             attempt = Attempt(
                 claim=claim,
                 folder=folder,

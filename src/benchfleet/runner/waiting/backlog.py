@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import cycle, islice
 
 from benchfleet.domain.attempt import CellRecord, Outcome, RunnerId
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.event import Event
-from benchfleet.domain.resource import Choice, Need
-from benchfleet.policies.base import Policy, Work
+from benchfleet.domain.resource import Need
+from benchfleet.policies.base import Policy, Wish, Work
 from benchfleet.runner.slots.place import Shape
 from benchfleet.runner.waiting.estimates import Estimates
-from benchfleet.runner.waiting.lanes import Kind, Lane
+from benchfleet.runner.waiting.lanes import Entry, Kind, Lane
 from benchfleet.runner.waiting.whither import Whither
 
 
@@ -40,9 +41,14 @@ class Backlog:
         policy: Policy,
         device_type: str,
         whither: Whither,
+        *,
+        first: int = 0,
     ) -> None:
+        """`first`: at which of the cells this runner begins, where several are equally good. On a
+        ledger of many hosts each runner begins elsewhere, so that few of them claim the same."""
         self._runner, self._cells, self._whither = runner, cells, whither
-        self._choices: dict[Shape, Choice] = {}
+        order = islice(cycle(cells), first, first + len(cells))
+        self._positions = {fingerprint: n for n, fingerprint in enumerate(order)}
         self._shapes: dict[str, Shape] = {}  # of cells that need another slot than they declare
         self._waiting: dict[str, Lane] = {}
         self._lanes: dict[tuple[Shape, str, Need], Lane] = {}
@@ -50,31 +56,23 @@ class Backlog:
         self._back_offs: dict[str, float] = {}
         self._held: set[str] = set()
         self.elsewhere: dict[str, float] = {}  # what other runners run: when they began, or before
-        self.estimates = Estimates(cells, policy, device_type, self._ranked)
-        self._choose(cells)
-
-    def _choose(self, cells: Iterable[str]) -> None:
-        for fingerprint in cells:
-            kind = self.estimates.kind(fingerprint)
-            if not kind.left_out and fingerprint not in self._held:
-                self.choice(self.shape(fingerprint)).put(fingerprint, kind.rank)
+        self.estimates = Estimates(cells, policy, device_type, _rerank)
 
     def take_in(self, cells: Mapping[str, Cell]) -> None:
         """Be about these cells too, which are new; none of them waits yet."""
         self.estimates.take_in(cells)
-        self._choose(cells)
+        for fingerprint in cells:
+            self._positions[fingerprint] = len(self._positions)
 
     def hold(self, fingerprints: Collection[str]) -> None:
         """These cells cannot be claimed, whatever happens to them, until they are let go."""
         self._held.update(fingerprints)
         for fingerprint in fingerprints:
             self.taken(fingerprint)
-            self.choice(self.shape(fingerprint)).drop(fingerprint)
 
     def let_go(self, fingerprints: Collection[str]) -> None:
         """These cells can be claimed again; none of them waits yet."""
         self._held.difference_update(fingerprints)
-        self._choose(fingerprints)
 
     def leave_out(self, seconds: float) -> list[str]:
         """Be no more about the cells that should take longer; those whose time nobody knows stay.
@@ -84,7 +82,6 @@ class Backlog:
         left = [name for name in self._cells if self.estimates.kind(name) in kinds]
         for fingerprint in left:
             self.taken(fingerprint)
-            self.choice(self.shape(fingerprint)).drop(fingerprint)
         return left
 
     # What is asked
@@ -95,9 +92,16 @@ class Backlog:
             return advised
         return self._whither.shape(fingerprint, self._cells[fingerprint])
 
-    def choice(self, shape: Shape) -> Choice:
-        """The cells of such slots, for claims."""
-        return self._choices.setdefault(shape, Choice())
+    def candidates(self, lanes: Iterable[Lane], wish: Wish, count: int) -> list[str]:
+        """The best cells that wait in these lanes for a slot with that wish, in the order in which
+        to claim them."""
+
+        def weighted(lane: Lane, weight: float) -> Iterator[Entry]:
+            return (entry._replace(rank=entry.rank + weight) for entry in lane.order)
+
+        weights = [(lane, wish.weight(lane.work.load_key)) for lane in lanes]
+        best = heapq.merge(*(weighted(lane, w) for lane, w in weights if w is not None))
+        return [entry.fingerprint for entry in islice(best, count)]
 
     @property
     def waiting(self) -> Iterable[str]:
@@ -168,9 +172,9 @@ class Backlog:
         lane = self._lane(self.shape(fingerprint), cell)
         if lane not in kind.lanes:
             kind.lanes.append(lane)
-        self._rank(fingerprint, lane.shape, kind.rank)
         self._waiting[fingerprint] = lane
-        lane.put(kind, fingerprint, cell.priority)
+        position = self._positions[fingerprint]
+        lane.put(kind, Entry(-cell.priority, kind.rank, position, fingerprint))
         self.estimates.count(kind, 1)
 
     def taken(self, fingerprint: str) -> None:
@@ -179,7 +183,7 @@ class Backlog:
         self.elsewhere.pop(fingerprint, None)
         if (lane := self._waiting.pop(fingerprint, None)) is not None:
             kind = self.estimates.kind(fingerprint)
-            lane.drop(kind, fingerprint, self._cells[fingerprint].priority)
+            lane.drop(kind, fingerprint)
             self.estimates.count(kind, -1)
 
     def runs_elsewhere(self, fingerprint: str, now: float) -> None:
@@ -207,8 +211,6 @@ class Backlog:
         back_off = self._back_offs.get(fingerprint)
         since = self.elsewhere.get(fingerprint)
         self.taken(fingerprint)
-        self.choice(before).drop(fingerprint)
-        self._choose([fingerprint])
         if since is not None:
             self.elsewhere[fingerprint] = since
         if waited or back_off is not None:
@@ -250,13 +252,7 @@ class Backlog:
             self._lanes[key] = lane
         return lane
 
-    def _ranked(self, kind: Kind) -> None:
-        """Its waiting cells have another place; the others get it when they wait again."""
-        for lane in kind.lanes:
-            for fingerprint in lane.kinds.get(kind, ()):
-                self._rank(fingerprint, lane.shape, kind.rank)
 
-    def _rank(self, fingerprint: str, shape: Shape, rank: float) -> None:
-        choice = self.choice(shape)
-        if choice.rank(fingerprint) != rank:
-            choice.put(fingerprint, rank)
+def _rerank(kind: Kind) -> None:
+    for lane in kind.lanes:
+        lane.rerank(kind)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Collection, Sequence
+from zlib import crc32
 
 from benchfleet import registry
 from benchfleet.domain.attempt import CellRecord, Claim
@@ -54,7 +55,15 @@ class Filler:
         pools = [means.here.pool] if means.here.pool else []
         types = [device.type for pool in pools for device in pool.devices[:1]]
         self._whither = whither = Whither(hosts, lambda: self.devices.pools)
-        self.backlog = Backlog(means.runner, cells, policy, types[0] if types else "", whither)
+        spread = crc32(means.runner.encode()) if means.ledger.multi_host else 0
+        self.backlog = Backlog(
+            means.runner,
+            cells,
+            policy,
+            types[0] if types else "",
+            whither,
+            first=spread % max(1, len(cells)),
+        )
         self._bookings = Bookings(slots, self.backlog.estimates, self._now)
         self.advised = Advised(
             cells, self.backlog, slots.seats, lambda: self.devices.pools, whither

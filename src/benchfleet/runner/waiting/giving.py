@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 from benchfleet.domain.attempt import Claim
 from benchfleet.domain.cell import Cell
-from benchfleet.domain.resource import Choice, Offer
 from benchfleet.policies.base import Wish
 from benchfleet.runner.devices.devices import Devices
 from benchfleet.runner.means import Means
@@ -24,7 +23,7 @@ from benchfleet.runner.waiting.straying import Straying
 from benchfleet.runner.waiting.wishes import Wishes
 
 _NOBODY: deque[Slot] = deque()
-_BACKFILL = 32  # cells that one claim chooses from, where they must end in time
+CANDIDATES = 32  # cells that are sent to the ledger beyond those that are wanted
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -181,35 +180,51 @@ class Giving:
             fit = [lane for lane in fit if self._straying.pays(lane, type_, loaded=model)]
         if not fit:
             return True
-        slots = [slot]
-        among, booked = self._backlog.choice(shape), self._bookings.lane_for(slot)
+        slots, booked = [slot], self._bookings.lane_for(slot)
         if booked in fit:
             wish = Wish(models={booked.work.load_key: 0.0}, others=None)
         elif booked is not None and service(booked) < min(map(service, fit)):
             limit = self._bookings.seconds_before(booked)
-            among = Choice(self._backlog.ending_within(limit, slot.load_key, fit, _BACKFILL))
-            wish = Wish() if len(among) else None
+            short = self._backlog.ending_within(limit, slot.load_key, fit, CANDIDATES)
+            return self._begin_all(slots, self._claim(short, 1))
         elif wish is None:
             wish = self._wishes.of(slot, shape, fit, vram)
             if booked is None and not stray:
                 slots += self._alike(slot, fit, next_)
         if wish is None:
             return True
-        if len(slots) > 1:  # nothing that one of them would take from another
-            vram = slot.holds
-        offer = Offer(
-            gpus=slot.gpus, vram=vram, models=wish.models, others=wish.others, among=among
-        )
-        claims = self._ledger.claim(self._runner, offer, len(slots))
-        for claim in claims:
-            self._keeper.hold(claim.lease)
+        claims = self._claim_best(fit, wish, len(slots))
         if claims:
             self._wishes.again()
             self._straying.look()
-        if len(claims) < len(slots):  # others were quicker, or a back-off ends a moment later
-            self._follow()
+        if len(claims) < len(slots):
             self._in_vain.update(fit)
             next_.extendleft(reversed(slots[max(1, len(claims)) :]))
+        return self._begin_all(slots, claims)
+
+    def _claim_best(self, lanes: Sequence[Lane], wish: Wish, limit: int) -> list[Claim]:
+        """Claim the best cells of these lanes. Where other runners were quicker, see what they
+        took, and claim what is best then."""
+        claims, before = list[Claim](), list[str]()
+        while len(claims) < limit:
+            candidates = self._backlog.candidates(lanes, wish, CANDIDATES + limit)
+            if not candidates or candidates == before:
+                break
+            claims += self._claim(candidates, limit - len(claims))
+            if len(claims) < limit:
+                self._follow()
+                before = candidates
+        return claims
+
+    def _claim(self, candidates: Sequence[str], limit: int) -> Sequence[Claim]:
+        claims = self._ledger.claim(self._runner, candidates, limit) if candidates else []
+        for claim in claims:
+            self._keeper.hold(claim.lease)
+            self._backlog.taken(claim.lease.fingerprint)
+        return claims
+
+    def _begin_all(self, slots: Sequence[Slot], claims: Sequence[Claim]) -> bool:
+        """Begin each on one of the slots; False where one needs another slot."""
         known = self._cells
         vouch = (vouched(claim, known[claim.lease.fingerprint]) for claim in claims)
         begun = [self._begin_on(*one) for one in zip(slots, vouch, strict=False)]
@@ -229,7 +244,6 @@ class Giving:
 
     def _begin_on(self, slot: Slot, claim: Claim) -> bool:
         fingerprint = claim.lease.fingerprint
-        self._backlog.taken(fingerprint)
         if self._advised.heed(fingerprint, claim.advice):
             shape = self._advised.shape(fingerprint)
             fits = slot.memory >= shape.memory and slot.alone >= shape.alone

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass, field
 from itertools import chain, islice
+from typing import NamedTuple
+
+from sortedcontainers import SortedList
 
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.resource import Need
@@ -15,6 +17,15 @@ from benchfleet.runner.waiting.expected import Key
 UNKNOWN: Key = ()  # by nothing
 LOOKED_AT = 1000  # kinds of cells at most, where one with a certain time is sought
 _NONE = -(10**12)
+
+
+class Entry(NamedTuple):
+    """A waiting cell, by what decides which is claimed first."""
+
+    descending: int  # the priority, negated
+    rank: float
+    position: int  # in the order of enrolment, from where this runner begins
+    fingerprint: str
 
 
 @dataclass(kw_only=True, eq=False)
@@ -38,29 +49,35 @@ class Lane:
     need: Need
     model: str  # its name
     work: Work
-    kinds: dict[Kind, dict[str, None]] = field(default_factory=dict)  # fingerprints of each
+    kinds: dict[Kind, dict[str, Entry]] = field(default_factory=dict)  # by fingerprint
     variance: float = 0.0  # of the seconds of all, one by one
-    priority: int = _NONE  # the largest that waits
-    _priorities: Counter[int] = field(default_factory=Counter)
+    order: SortedList[Entry] = field(default_factory=SortedList)  # the next to claim first
 
-    def put(self, kind: Kind, fingerprint: str, priority: int) -> None:
+    @property
+    def priority(self) -> int:
+        """The largest that waits."""
+        return -self.order[0].descending if self.order else _NONE
+
+    def put(self, kind: Kind, entry: Entry) -> None:
         """One more waits."""
-        self.kinds.setdefault(kind, {})[fingerprint] = None
+        self.kinds.setdefault(kind, {})[entry.fingerprint] = entry
+        self.order.add(entry)
         self.count(kind, 1)
-        self._priorities[priority] += 1
-        self.priority = max(self.priority, priority)
 
-    def drop(self, kind: Kind, fingerprint: str, priority: int) -> None:
+    def drop(self, kind: Kind, fingerprint: str) -> None:
         """It waits no more."""
         waiting = self.kinds[kind]
-        del waiting[fingerprint]
+        self.order.remove(waiting.pop(fingerprint))
         self.count(kind, -1)
         if not waiting:
             del self.kinds[kind]
-        self._priorities[priority] -= 1
-        if not self._priorities[priority]:
-            del self._priorities[priority]
-            self.priority = max(self._priorities, default=_NONE)
+
+    def rerank(self, kind: Kind) -> None:
+        """The cells of the kind have another rank."""
+        for fingerprint, entry in self.kinds.get(kind, {}).items():
+            self.order.remove(entry)
+            self.kinds[kind][fingerprint] = entry = entry._replace(rank=kind.rank)
+            self.order.add(entry)
 
     def count(self, kind: Kind, cells: int) -> None:
         """Their times and number change by those of so many cells."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 
-from benchfleet.domain.resource import Offer
 from benchfleet.policies.base import Policy, Wish, Work
 from benchfleet.runner.slots.place import Shape
 from benchfleet.runner.slots.slot import Slot
@@ -60,8 +59,7 @@ class Wishes:
             return None
         if (wish := wish or self._policy.wish("", self._works(shape, open_))) is None:
             return None
-        offer = Offer(models=wish.models, others=wish.others)
-        weights = [(offer.weight(lane.work.load_key), lane) for lane in open_]
+        weights = [(wish.weight(lane.work.load_key), lane) for lane in open_]
         wanted = [(weight, lane) for weight, lane in weights if weight is not None]
         return min(wanted, key=lambda one: one[0])[1] if wanted else None
 

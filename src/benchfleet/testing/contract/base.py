@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -13,14 +13,13 @@ import pytest
 from benchfleet.domain.attempt import CellRecord, Claim, Outcome, RunnerId
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.failure import Failure
-from benchfleet.domain.resource import Offer
 from benchfleet.ledger.base import Ledger
+from benchfleet.testing.claims import claim_any
 from benchfleet.testing.clock import FakeClock
 from benchfleet.testing.samples import sample_cell
 
 LEASE = 60.0
 ME, OTHER = RunnerId("me"), RunnerId("other")
-ANY = Offer(gpus=8, vram=10**12)
 SUCCESS = Outcome(
     state="success",
     digest="abc",
@@ -61,8 +60,12 @@ class OnLedger(ABC):
     def enroll(self, *cells: Cell) -> None:
         assert self.ledger.enroll(cells) == len(cells)
 
-    def one_claim(self, offer: Offer = ANY, runner: RunnerId = ME) -> Claim:
-        (claim,) = self.ledger.claim(runner, offer)
+    def claims(self, limit: int, runner: RunnerId = ME) -> Sequence[Claim]:
+        """Up to `limit` free cells, in the order of enrolment."""
+        return claim_any(self.ledger, runner, limit)
+
+    def one_claim(self, runner: RunnerId = ME) -> Claim:
+        (claim,) = self.claims(1, runner)
         return claim
 
     def running_cell(self) -> Claim:
@@ -77,8 +80,12 @@ class OnLedger(ABC):
         (record,) = self.ledger.cells()
         return record
 
-    def order_of(self, offer: Offer = ANY, limit: int = 100) -> list[str]:
-        return [claim.lease.fingerprint for claim in self.ledger.claim(ME, offer, limit)]
+    def order_of(self, *candidates: str, limit: int = 100) -> list[str]:
+        """Which of these a claim hands out, in its order; of all pending ones where none are
+        named."""
+        pending = [record.fingerprint for record in self.ledger.cells(states=["pending"])]
+        claims = self.ledger.claim(ME, candidates or pending, limit)
+        return [claim.lease.fingerprint for claim in claims]
 
     def kinds(self, fingerprint: str) -> list[str]:
         return [event.kind for event in self.ledger.events() if event.fingerprint == fingerprint]

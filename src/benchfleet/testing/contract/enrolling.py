@@ -8,12 +8,11 @@ import pytest
 
 from benchfleet.domain.attempt import CellRecord, Outcome
 from benchfleet.domain.cell import Cell
-from benchfleet.domain.resource import Offer
 from benchfleet.domain.state import FINAL_STATES, FinalState
 from benchfleet.errors import LedgerError
 from benchfleet.testing.samples import sample_cell
 
-from .base import ANY, ME, SUCCESS, OnLedger
+from .base import ME, SUCCESS, OnLedger
 
 
 class Enrolling(OnLedger):
@@ -81,7 +80,7 @@ class Enrolling(OnLedger):
             outside={"timeout": "2h"},
         )
         assert self.ledger.enroll([sample_cell(1), changed]) == 0
-        assert self.ledger.claim(ME, Offer(gpus=2, vram=4), 2)[0].cell == sample_cell(1)
+        assert self.ledger.claim(ME, [sample_cell(1).fingerprint])[0].cell == sample_cell(1)
         cell = self.one_claim().cell
         assert cell.fingerprint == changed.fingerprint
         assert cell.to_dict() == changed.to_dict()
@@ -102,8 +101,7 @@ class Enrolling(OnLedger):
         claim = self.running_cell()
         assert self.ledger.enroll([sample_cell(gpus=4)]) == 0
         self.ledger.release([claim.lease], "shutting down")
-        assert self.order_of(Offer(gpus=3)) == []
-        assert self.order_of(Offer(gpus=4)) == [claim.lease.fingerprint]
+        assert self.one_claim().cell.need.gpus == 4
 
     @pytest.mark.parametrize("state", FINAL_STATES)
     def test_a_cell_that_ended_no_longer_follows_the_campaign(self, state: FinalState) -> None:
@@ -181,5 +179,5 @@ class Enrolling(OnLedger):
         self.enroll(sample_cell(version="1"), second)
         self.ledger.enroll([second])
         assert self.record_of(second.fingerprint).path == second.path(marked=True)
-        claims = {c.lease.fingerprint: c.path for c in self.ledger.claim(ME, ANY, 2)}
+        claims = {c.lease.fingerprint: c.path for c in self.claims(2)}
         assert claims[second.fingerprint] == second.path(marked=True)

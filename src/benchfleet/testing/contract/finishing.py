@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
 
-from benchfleet.domain.attempt import Advice, Claim, Lease, Outcome
+from benchfleet.domain.attempt import Advice, Outcome
 from benchfleet.domain.cell import Fingerprint
 from benchfleet.domain.event import Event
-from benchfleet.domain.resource import Choice, Offer
 from benchfleet.domain.state import FINAL_STATES, FinalState
 from benchfleet.errors import ClaimLost
 from benchfleet.testing.samples import sample_cell
 
-from .base import ANY, FAILED, LEASE, ME, OOM, OTHER, RETRIED, SUCCESS, OnLedger
+from .base import FAILED, LEASE, OOM, OTHER, RETRIED, SUCCESS, OnLedger
 
 
 class Finishing(OnLedger):
@@ -32,14 +30,13 @@ class Finishing(OnLedger):
         assert self.order_of() == []
 
     def test_several_that_end_together_end_as_one_by_one(self) -> None:
-        finish_all = getattr(self.ledger, "finish_all", None) or self._finish_each
         self.ledger.enroll([sample_cell(number) for number in range(4)])
-        first, again, lost, last = (claim.lease for claim in self.ledger.claim(ME, ANY, 4))
+        first, again, lost, last = (claim.lease for claim in self.claims(4))
         self.ledger.finish(again, SUCCESS)
         self.ledger.release([lost], "another is to have it")
         unknown = replace(last, fingerprint=Fingerprint("unknown"))
         asked = [(first, SUCCESS), (again, SUCCESS), (lost, SUCCESS), (unknown, FAILED)]
-        found = finish_all([*asked, (last, RETRIED)])
+        found = self.ledger.finish_all([*asked, (last, RETRIED)])
         assert [isinstance(one, ClaimLost) for one in found] == [False, False, True, True, False]
         assert [found[0], found[1], found[4]] == [None, None, None]
         states = [record.state for record in self.ledger.cells()]
@@ -50,104 +47,10 @@ class Finishing(OnLedger):
         assert len(kinds) == 3
 
     def test_of_two_outcomes_that_are_told_together_the_first_counts(self) -> None:
-        finish_all = getattr(self.ledger, "finish_all", None) or self._finish_each
         lease = self.running_cell().lease
-        found = finish_all([(lease, SUCCESS), (lease, FAILED), (lease, SUCCESS)])
+        found = self.ledger.finish_all([(lease, SUCCESS), (lease, FAILED), (lease, SUCCESS)])
         assert [isinstance(one, ClaimLost) for one in found] == [False, True, False]
         assert self.only_record().outcome == SUCCESS
-
-    @pytest.mark.parametrize("chosen", [False, True])
-    @pytest.mark.parametrize(("ends", "limit"), [(0, 1), (1, 0), (1, 1), (1, 9), (3, 1), (3, 2)])
-    def test_an_exchange_ends_attempts_and_claims_what_is_next(
-        self, ends: int, limit: int, chosen: bool
-    ) -> None:
-        cells = [sample_cell(number, priority=-number) for number in range(8)]
-        self.enroll(*cells)
-        among = Choice(cell.fingerprint for cell in cells) if chosen else None
-        offer = replace(ANY, among=among)
-        held = self.ledger.claim(ME, offer, 4)
-        refused, claims = self._exchange(
-            [(held[n].lease, SUCCESS) for n in range(ends)], offer, limit
-        )
-        assert list(refused) == [None] * ends
-        assert [one.lease.fingerprint for one in claims] == [
-            cell.fingerprint for cell in cells[4 : 4 + limit]
-        ]
-        states = ["success"] * ends + ["running"] * (4 - ends + len(claims))
-        assert [record.state for record in self.ledger.cells()] == [
-            *states,
-            *["pending"] * (len(cells) - len(states)),
-        ]
-        self._exchange([(one.lease, SUCCESS) for one in (*held[ends:], *claims)], offer, 9)
-        assert {record.state for record in self.ledger.cells()} <= {"success", "running"}
-
-    @pytest.mark.parametrize("chosen", [False, True])
-    def test_an_exchange_tells_of_each_attempt_that_was_lost_and_claims_all_the_same(
-        self, chosen: bool
-    ) -> None:
-        cells = [sample_cell(number) for number in range(5)]
-        self.enroll(*cells)
-        offer = replace(ANY, among=Choice(cell.fingerprint for cell in cells) if chosen else None)
-        again, lost, last = (claim.lease for claim in self.ledger.claim(ME, offer, 3))
-        self.ledger.finish(again, SUCCESS)
-        self.ledger.release([lost], "another is to have it")
-        (refused,), (claim,) = self._exchange([(lost, SUCCESS)], offer, 1)
-        assert isinstance(refused, ClaimLost)
-        assert claim.lease.fingerprint == cells[1].fingerprint
-        refusals, claims = self._exchange(
-            [(again, SUCCESS), (lost, SUCCESS), (last, SUCCESS)], offer, 1
-        )
-        assert [isinstance(one, ClaimLost) for one in refusals] == [False, True, False]
-        assert [claim.lease.fingerprint for claim in claims] == [cells[3].fingerprint]
-
-    @pytest.mark.parametrize("chosen", [False, True])
-    def test_what_ends_in_an_exchange_and_waits_for_nothing_may_be_claimed_there(
-        self, chosen: bool
-    ) -> None:
-        cells = [sample_cell(number, priority=-number) for number in range(3)]
-        self.enroll(*cells)
-        offer = replace(ANY, among=Choice(cell.fingerprint for cell in cells) if chosen else None)
-        held = self.one_claim(offer)
-        asked = replace(RETRIED, retry_in=0.0)
-        _, (claim,) = self._exchange([(held.lease, asked)], offer, 1)
-        assert claim.lease.fingerprint == cells[0].fingerprint
-        assert (claim.lease.attempt, claim.after) == (2, asked)
-        _, (claim,) = self._exchange([(claim.lease, RETRIED)], offer, 1)
-        assert claim.lease.fingerprint == cells[1].fingerprint
-        self.clock.advance(10)
-        _, (claim,) = self._exchange([(claim.lease, SUCCESS)], offer, 1)
-        assert (claim.lease.fingerprint, claim.after) == (cells[0].fingerprint, RETRIED)
-
-    def test_an_exchange_asked_again_ends_nothing_twice(self) -> None:
-        self.enroll(*(sample_cell(number) for number in range(3)))
-        offer = replace(ANY, among=Choice(sample_cell(number).fingerprint for number in range(3)))
-        held = self.one_claim(offer)
-        for _ in range(2):
-            refused, claims = self._exchange([(held.lease, SUCCESS)], offer, 1)
-            assert (list(refused), len(claims)) == ([None], 1)
-        assert self.kinds(held.lease.fingerprint) == ["claimed", "finished"]
-        assert [record.tries for record in self.ledger.cells()] == [1, 0, 0]
-
-    def _exchange(
-        self, ended: Sequence[tuple[Lease, Outcome]], offer: Offer, limit: int
-    ) -> tuple[Sequence[ClaimLost | None], Sequence[Claim]]:
-        exchange = getattr(self.ledger, "exchange", None)
-        if exchange is None:
-            return self._finish_each(ended), self.ledger.claim(ME, offer, limit)
-        found: tuple[Sequence[ClaimLost | None], Sequence[Claim]] = exchange(
-            ended, ME, offer, limit
-        )
-        return found
-
-    def _finish_each(self, ended: Sequence[tuple[Lease, Outcome]]) -> list[ClaimLost | None]:
-        found: list[ClaimLost | None] = []
-        for lease, outcome in ended:
-            try:
-                self.ledger.finish(lease, outcome)
-                found.append(None)
-            except ClaimLost as error:
-                found.append(error)
-        return found
 
     def test_a_finish_asked_again_is_silent_and_changes_nothing(self) -> None:
         claim = self.running_cell()
@@ -252,12 +155,8 @@ class Finishing(OnLedger):
         assert self.only_record().tries == tries
         assert self.one_claim().tries == tries
 
-    @pytest.mark.parametrize("chosen", [False, True])
-    def test_a_claim_brings_the_outcome_that_asked_for_it(self, chosen: bool) -> None:
-        cell = sample_cell()
-        self.enroll(cell)
-        offer = replace(ANY, among=Choice([cell.fingerprint]) if chosen else None)
-        first = self.one_claim(offer)
+    def test_a_claim_brings_the_outcome_that_asked_for_it(self) -> None:
+        first = self.running_cell()
         assert (first.after, first.advice) == (None, Advice())
         asked = replace(
             RETRIED,
@@ -267,14 +166,14 @@ class Finishing(OnLedger):
             failures={"oom": 2},
         )
         self.ledger.finish(first.lease, asked)
-        second = self.one_claim(offer)
+        second = self.one_claim()
         assert (second.after, second.advice) == (asked, asked.advice)
         self.ledger.release([second.lease], "not here")
-        third = self.one_claim(offer, OTHER)
+        third = self.one_claim(OTHER)
         assert third.after == asked
         self.clock.advance(LEASE)
         self.ledger.reap()
-        assert self.one_claim(offer).after == asked
+        assert self.one_claim().after == asked
 
     def test_a_cell_that_is_to_be_tried_again_from_the_beginning_brings_none(self) -> None:
         claim = self.running_cell()

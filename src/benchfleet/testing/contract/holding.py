@@ -8,7 +8,7 @@ from benchfleet.domain.cell import Fingerprint
 from benchfleet.domain.event import Event
 from benchfleet.testing.samples import sample_cell
 
-from .base import ANY, LEASE, ME, OTHER, SUCCESS, OnLedger
+from .base import LEASE, OTHER, SUCCESS, OnLedger
 
 
 class Holding(OnLedger):
@@ -30,9 +30,7 @@ class Holding(OnLedger):
 
     def test_only_the_leases_still_held_are_renewed(self) -> None:
         self.enroll(*(sample_cell(n) for n in range(4)))
-        held, ended, given_back, cancelled = (
-            claim.lease for claim in self.ledger.claim(ME, ANY, 4)
-        )
+        held, ended, given_back, cancelled = (claim.lease for claim in self.claims(4))
         self.ledger.finish(ended, SUCCESS)
         self.ledger.release([given_back], "no room")
         self.ledger.record(Event(kind="cancel_asked", fingerprint=cancelled.fingerprint))

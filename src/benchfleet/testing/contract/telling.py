@@ -10,12 +10,12 @@ import pytest
 
 from benchfleet.domain.attempt import Claim
 from benchfleet.domain.event import Event
-from benchfleet.domain.resource import Choice
 from benchfleet.domain.state import FINAL_STATES, FinalState
 from benchfleet.errors import ClaimLost
+from benchfleet.testing.claims import claim_any
 from benchfleet.testing.samples import sample_cell
 
-from .base import ANY, FAILED, LEASE, ME, OTHER, RETRIED, SUCCESS, OnLedger
+from .base import FAILED, LEASE, ME, OTHER, RETRIED, SUCCESS, OnLedger
 
 
 class Telling(OnLedger):
@@ -24,7 +24,7 @@ class Telling(OnLedger):
     def test_cells_are_chosen_by_state_and_fingerprint(self) -> None:
         cells = [sample_cell(n) for n in range(4)]
         self.enroll(*cells)
-        for claim in self.ledger.claim(ME, ANY, 2):
+        for claim in self.claims(2):
             if claim.lease.fingerprint == cells[0].fingerprint:
                 self.ledger.finish(claim.lease, SUCCESS)
 
@@ -64,14 +64,14 @@ class Telling(OnLedger):
             other = self.open_again(self.clock, LEASE)
             if other is not self.ledger:
                 stack.enter_context(closing(other))
-            (theirs,) = other.claim(OTHER, ANY, 5)
+            (theirs,) = claim_any(other, OTHER, 5)
             assert theirs.lease.fingerprint == sample_cell(1).fingerprint
             other.finish(mine.lease, SUCCESS)
             self.ledger.release([theirs.lease], "no room")
             assert list(other.renew([mine.lease, theirs.lease])) == []
             assert list(other.cells()) == list(self.ledger.cells())
             assert list(other.events()) == list(self.ledger.events())
-            chosen = replace(ANY, among=Choice([sample_cell(1).fingerprint]))
+            chosen = [sample_cell(1).fingerprint]
             (again,) = self.ledger.claim(ME, chosen)
             other.finish(again.lease, replace(FAILED, retry_in=0.0))
             (third,) = self.ledger.claim(ME, chosen)
@@ -138,7 +138,7 @@ class Telling(OnLedger):
 
     def test_the_events_of_some_cells_alone_can_be_asked_for(self) -> None:
         self.enroll(sample_cell(0), sample_cell(1))
-        first, second = self.ledger.claim(ME, ANY, 2)
+        first, second = self.claims(2)
         self.ledger.finish(second.lease, SUCCESS)
         name = second.lease.fingerprint
         found = self.ledger.events(among=[name])
@@ -152,7 +152,7 @@ class Telling(OnLedger):
 
     def test_the_events_about_no_cell_can_be_asked_for(self) -> None:
         self.enroll(sample_cell(0))
-        [claim] = self.ledger.claim(ME, ANY)
+        [claim] = self.claims(1)
         seq = self.ledger.record(Event(kind="slots_asked", data={"runner": ME}))
         found = self.ledger.events(among=[""], kinds=["slots_asked", "claimed"])
         assert [event.kind for event in found] == ["slots_asked"]

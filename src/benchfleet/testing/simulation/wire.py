@@ -11,7 +11,6 @@ from typing import TypeVar
 from benchfleet.domain.attempt import CellRecord, Claim, Lease, Outcome, RunnerId
 from benchfleet.domain.cell import Cell, Fingerprint
 from benchfleet.domain.event import Event
-from benchfleet.domain.resource import Offer
 from benchfleet.domain.state import State
 from benchfleet.errors import ClaimLost, LedgerAway, LedgerFull, LedgerUnreachable
 from benchfleet.ledger.base import Ledger
@@ -107,7 +106,7 @@ class LeaseWatch:
         return self.expiries[lease.fingerprint, lease.token]
 
 
-class WiredLedger:
+class WiredLedger(Ledger):
     """A ledger behind a wire: what is asked may not arrive, and an answer may be lost though what
     was asked was done. A server is asked again for as long as whoever asks is patient; then that is
     `LedgerAway`."""
@@ -130,11 +129,11 @@ class WiredLedger:
     def enroll(self, cells: Iterable[Cell], *, paths: Mapping[Fingerprint, str] = {}) -> int:
         return self._told("enroll", "enrolled", lambda: self._ledger.enroll(cells, paths=paths))
 
-    def claim(self, runner: RunnerId, offer: Offer, limit: int = 1) -> Sequence[Claim]:
-        return self._told("claim", "claimed", lambda: self._claimed(runner, offer, limit))
+    def claim(self, runner: RunnerId, candidates: Sequence[str], limit: int = 1) -> Sequence[Claim]:
+        return self._told("claim", "claimed", lambda: self._claimed(runner, candidates, limit))
 
-    def _claimed(self, runner: RunnerId, offer: Offer, limit: int) -> Sequence[Claim]:
-        claims = self._ledger.claim(runner, offer, limit)
+    def _claimed(self, runner: RunnerId, candidates: Sequence[str], limit: int) -> Sequence[Claim]:
+        claims = self._ledger.claim(runner, candidates, limit)
         self._watch.claimed(claims)
         return claims
 

@@ -9,16 +9,17 @@ from contextlib import contextmanager
 import pytest
 
 from benchfleet.domain.attempt import Lease, Outcome, RunnerId
-from benchfleet.domain.resource import Offer
 from benchfleet.errors import LedgerAway, LedgerFull, LedgerUnreachable
 from benchfleet.ledger.memory import MemoryLedger
 from benchfleet.runner.ending.patience import PatientLedger
 from benchfleet.runner.events import LedgerBack, LedgerGone, NoRoom
 from benchfleet.testing import LedgerContract
+from benchfleet.testing.claims import claim_any
 from benchfleet.testing.clock import FakeClock
 from benchfleet.testing.samples import sample_cell
 
 US = RunnerId("us")
+BOTH = [sample_cell(number).fingerprint for number in range(2)]
 
 
 class FullLedger(MemoryLedger):
@@ -61,7 +62,7 @@ class Desk:
         self.told: list[object] = []
         self.ledger = PatientLedger(self.full, post=self.told.append, ending=self.ending, pause=0)
         self.ledger.enroll([sample_cell()])
-        (claim,) = self.ledger.claim(US, Offer())
+        (claim,) = claim_any(self.ledger, US)
         self.lease = claim.lease
 
 
@@ -89,7 +90,7 @@ def test_nothing_else_waits_and_nothing_is_raised(desk: Desk) -> None:
     desk.full.times = 4
     assert desk.ledger.renew([desk.lease]) == [desk.lease]
     assert desk.ledger.reap() == []
-    assert desk.ledger.claim(US, Offer()) == []
+    assert desk.ledger.claim(US, BOTH) == []
     desk.ledger.release([desk.lease], "the end")
     assert desk.told == [NoRoom()] * 3
     assert [record.state for record in desk.ledger.cells()] == ["running"]
@@ -100,14 +101,14 @@ def test_what_could_not_be_renewed_is_renewed_before_anything_is_taken_back() ->
     full = FullLedger(clock=clock, lease=60)
     ledger = PatientLedger(full, post=lambda news: None, ending=threading.Event(), pause=0)
     ledger.enroll([sample_cell(0), sample_cell(1)])
-    (claim,) = ledger.claim(US, Offer())
+    (claim,) = claim_any(ledger, US)
     full.times = 2
     ledger.renew([claim.lease])
     clock.now += 100
-    assert ledger.claim(US, Offer()) == []
+    assert ledger.claim(US, BOTH) == []
     assert ledger.reap() == []
     assert [record.state for record in ledger.cells()] == ["running", "pending"]
-    assert len(ledger.claim(US, Offer())) == 1
+    assert len(ledger.claim(US, BOTH)) == 1
 
 
 def test_a_ledger_that_is_gone_for_other_reasons_is_not_waited_for(desk: Desk) -> None:
@@ -176,9 +177,9 @@ def test_a_server_that_is_away_is_told_once_and_holds_up_nobody_but_what_ended()
 
     ledger = PatientLedger(server, post=post, ending=ending, pause=0.001)
     ledger.enroll([sample_cell(0), sample_cell(1)])
-    (claim,) = ledger.claim(US, Offer())
+    (claim,) = claim_any(ledger, US)
     server.away = True
-    assert ledger.claim(US, Offer()) == []
+    assert ledger.claim(US, BOTH) == []
     assert ledger.reap() == []
     assert ledger.renew([claim.lease]) == [claim.lease]
     ledger.release([claim.lease], "the end")
@@ -198,7 +199,7 @@ def test_a_server_that_is_away_is_told_once_and_holds_up_nobody_but_what_ended()
     finishing.join(30)
     assert ledger.reap() == []
     assert [record.state for record in ledger.cells()] == ["success", "pending"]
-    assert len(ledger.claim(US, Offer())) == 1
+    assert len(ledger.claim(US, BOTH)) == 1
     ledger.close()
 
 
@@ -254,7 +255,7 @@ def test_a_run_that_ends_waits_for_no_server() -> None:
     server, ending = AwayLedger(), threading.Event()
     ledger = PatientLedger(server, post=lambda news: None, ending=ending, pause=0.001)
     ledger.enroll([sample_cell(0)])
-    (claim,) = ledger.claim(US, Offer())
+    (claim,) = claim_any(ledger, US)
     server.away = True
     ending.set()
     with pytest.raises(LedgerAway):

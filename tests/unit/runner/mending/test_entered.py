@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from benchfleet.domain.attempt import Claim, Outcome, RunnerId
-from benchfleet.domain.resource import Offer
 from benchfleet.ledger.memory import MemoryLedger
 from benchfleet.runner.mending.entered import Ready, end_each
+from benchfleet.testing.claims import claim_any
 from benchfleet.testing.samples import sample_cell
 
 ME = RunnerId("me")
@@ -16,22 +16,22 @@ ME = RunnerId("me")
 class LateLedger(MemoryLedger):
     """Gives claims with its next push, as a hosted repository does."""
 
-    writers = 2
+    hosted = True
 
     def __init__(self) -> None:
         super().__init__()
         self.pushed = False
 
-    def claim(self, runner: RunnerId, offer: Offer, limit: int = 1) -> Sequence[Claim]:
+    def claim(self, runner: RunnerId, candidates: Sequence[str], limit: int = 1) -> Sequence[Claim]:
         pushed, self.pushed = self.pushed, False
-        return super().claim(runner, offer, limit) if pushed else ()
+        return super().claim(runner, candidates, limit) if pushed else ()
 
 
 def test_claims_that_come_with_a_later_push_are_waited_for_and_held_cells_are_left() -> None:
     ledger, cells = LateLedger(), [sample_cell(number) for number in range(3)]
     ledger.enroll(cells)
     ledger.pushed = True
-    (other,) = ledger.claim(RunnerId("other"), Offer())
+    (other,) = claim_any(ledger, RunnerId("other"))
     pauses: list[float] = []
 
     def push(seconds: float) -> None:
@@ -46,7 +46,7 @@ def test_claims_that_come_with_a_later_push_are_waited_for_and_held_cells_are_le
     seen: list[tuple[int, int]] = []
     held = end_each(ledger, ME, found, prepare, pause=push, seen=lambda *told: seen.append(told))
     assert held == [other.path]
-    assert seen == [(0, 3), (1, 3), (2, 3)]
+    assert seen == [(0, 3), (2, 3)]
     assert sorted(ended) == sorted({cell.id for cell in cells} - {other.path})
     states = {record.path: record.state for record in ledger.cells()}
     assert states == {**dict.fromkeys(ended, "success"), other.path: "running"}

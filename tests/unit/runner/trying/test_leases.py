@@ -5,9 +5,9 @@ from __future__ import annotations
 import queue
 
 from benchfleet.domain.attempt import Lease, RunnerId
-from benchfleet.domain.resource import Offer
 from benchfleet.ledger.memory import MemoryLedger
 from benchfleet.runner.trying.leases import LeaseKeeper
+from benchfleet.testing.claims import claim_any
 from benchfleet.testing.clock import FakeClock
 from benchfleet.testing.samples import sample_cell
 
@@ -20,7 +20,7 @@ def test_what_is_held_does_not_run_out_and_what_is_lost_is_said_once() -> None:
     clock = FakeClock()
     ledger = MemoryLedger(clock=clock, lease=60)
     ledger.enroll([sample_cell(n) for n in range(2)])
-    claims = ledger.claim(RunnerId("us"), Offer(), 2)
+    claims = claim_any(ledger, RunnerId("us"), 2)
     lost: list[Lease] = []
     keeper = LeaseKeeper(ledger, lost.append, unforeseen)
     for claim in claims:
@@ -40,7 +40,7 @@ def test_a_dropped_lease_is_renewed_no_more() -> None:
     clock = FakeClock()
     ledger = MemoryLedger(clock=clock, lease=60)
     ledger.enroll([sample_cell()])
-    (claim,) = ledger.claim(RunnerId("us"), Offer(), 1)
+    (claim,) = claim_any(ledger, RunnerId("us"), 1)
     keeper = LeaseKeeper(ledger, lambda lease: None, unforeseen)
     keeper.hold(claim.lease)
     keeper.drop(claim.lease)
@@ -55,7 +55,7 @@ def test_ending_an_attempt_drops_no_later_lease_of_the_same_cell() -> None:
     keeper = LeaseKeeper(ledger, lambda lease: None, unforeseen)
     leases = []
     for _ in range(2):
-        (claim,) = ledger.claim(RunnerId("us"), Offer(), 1)
+        (claim,) = claim_any(ledger, RunnerId("us"), 1)
         keeper.hold(claim.lease)
         leases.append(claim.lease)
         if len(leases) == 1:
@@ -73,7 +73,7 @@ def test_an_error_that_nobody_foresaw_is_told_and_not_swallowed() -> None:
     ledger = Faulty(clock=FakeClock(), lease=60)
     ledger.enroll([sample_cell()])
     keeper = LeaseKeeper(ledger, lambda lease: None, told.put, every=0.01)
-    (claim,) = ledger.claim(RunnerId("us"), Offer(), 1)
+    (claim,) = claim_any(ledger, RunnerId("us"), 1)
     keeper.hold(claim.lease)
     keeper.start()
     assert isinstance(told.get(timeout=60), ZeroDivisionError)
@@ -87,7 +87,7 @@ def test_a_keeper_is_behind_once_the_machine_slept_and_not_after_it_renewed() ->
     keeper = LeaseKeeper(ledger, lambda lease: None, unforeseen, every=12, clock=clock)
     clock.advance(3600)
     assert not keeper.behind()  # there is nothing to renew
-    (claim,) = ledger.claim(RunnerId("us"), Offer(), 1)
+    (claim,) = claim_any(ledger, RunnerId("us"), 1)
     keeper.renew()
     keeper.hold(claim.lease)
     clock.advance(23)

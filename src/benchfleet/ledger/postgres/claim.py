@@ -1,0 +1,53 @@
+"""What a claim hands over, and who claimed which lease."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from benchfleet.domain.attempt import Claim, Lease, Outcome, RunnerId
+from benchfleet.ledger.rows import cell_of
+
+
+def claim_of(row: Sequence[Any], lease_s: float) -> Claim:
+    """The claim that a row of the statement `claim` tells."""
+    fingerprint, path, attempt, tries, token, spec, terms, finished = row
+    lease = Lease(fingerprint=fingerprint, attempt=attempt, token=token, expires_in=lease_s)
+    last = Outcome.from_dict(json.loads(finished)["outcome"]) if finished else None
+    return Claim(
+        lease=lease,
+        cell=cell_of(spec, terms),
+        path=path,
+        tries=tries,
+        after=last if last and last.retry_in is not None else None,
+    )
+
+
+class Claimants:
+    """Who claimed each lease, as far as this handle knows.
+
+    A standby that takes over may lack the last claims, and gives their tokens again: then only the
+    runner tells two leases apart.
+    """
+
+    def __init__(self) -> None:
+        self._runners: dict[tuple[str, int], RunnerId] = {}  # by fingerprint and token
+
+    def add(self, runner: RunnerId, claims: Iterable[Claim]) -> None:
+        for claim in claims:
+            self._runners[claim.lease.fingerprint, claim.lease.token] = runner
+
+    def lease_row(self, place: int, lease: Lease) -> dict[str, Any]:
+        """What a statement is given of a lease."""
+        runner = self._runners.get((lease.fingerprint, lease.token))
+        return {
+            "place": place,
+            "fingerprint": lease.fingerprint,
+            "token": lease.token,
+            "runner": runner,
+        }
+
+    def forget(self, leases: Iterable[Lease]) -> None:
+        for lease in leases:
+            self._runners.pop((lease.fingerprint, lease.token), None)

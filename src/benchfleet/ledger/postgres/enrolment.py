@@ -1,0 +1,45 @@
+"""Entering cells into a PostgreSQL ledger, a thousand in one statement."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
+
+from psycopg import Connection
+
+from benchfleet.domain.cell import Cell, Fingerprint
+from benchfleet.ledger.enrolment import Enrolment
+from benchfleet.ledger.postgres.queries import run
+from benchfleet.ledger.rows import CellTexts
+
+
+class PostgresEnrolment(Enrolment):
+    """One enrolment over a connection, whose transaction is the caller's."""
+
+    def __init__(
+        self, connection: Connection, texts: CellTexts, paths: Mapping[Fingerprint, str]
+    ) -> None:
+        super().__init__(texts, paths)
+        self._connection = connection
+
+    def enter(self, cells: Iterable[Cell]) -> tuple[int, int]:
+        run(self._connection, "lock_enrolment")
+        return super().enter(cells)
+
+    def _last_ordinal(self) -> int:
+        ((last,),) = run(self._connection, "last_ordinal").fetchall()
+        return int(last)
+
+    def _known(self, among: Sequence[str]) -> Iterable[Any]:
+        return run(self._connection, "known", among=list(among)).fetchall()
+
+    def _near(self, lineage: Collection[str], paths: Collection[str]) -> Iterable[Any]:
+        asked = {"lineage": list(lineage), "paths": list(paths)}
+        return run(self._connection, "paths_near", **asked).fetchall()
+
+    def _add(self, columns: Mapping[str, Sequence[Any]]) -> None:
+        values = {name: list(column) for name, column in columns.items()}
+        run(self._connection, "add_cells", **values)
+
+    def _change(self, columns: Mapping[str, Sequence[Any]]) -> int:
+        return run(self._connection, "change_terms", **columns).rowcount

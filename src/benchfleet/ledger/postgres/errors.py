@@ -1,0 +1,128 @@
+"""What may go wrong with a PostgreSQL server: whether it passes, and in plain words."""
+
+from __future__ import annotations
+
+from math import inf
+
+import psycopg
+from psycopg import Connection, errors
+
+from benchfleet.errors import (
+    LedgerAway,
+    LedgerError,
+    LedgerFull,
+    LedgerTooNew,
+    LedgerUnreachable,
+)
+from benchfleet.ledger.addresses import without_secrets
+
+_OPENING_S = 5.0  # for an address that does not answer when a ledger is opened
+_TRANSIENT = (  # the SQL states 08 and 57P come with broken connections too
+    errors.SerializationFailure,
+    errors.DeadlockDetected,
+    errors.AdminShutdown,
+    errors.CrashShutdown,
+    errors.CannotConnectNow,
+    errors.TooManyConnections,
+    errors.ReadOnlySqlTransaction,  # a server that was demoted a moment ago
+    errors.IdleInTransactionSessionTimeout,
+    errors.QueryCanceled,
+)
+# What libpq and a server say while connecting, where an error has no SQL state.
+_RESTARTING = (
+    *("is starting up", "is shutting down", "in recovery mode", "not yet accepting"),
+    "terminating connection",
+)
+_NOT_THERE = ("Is the server running", "closed the connection", "Connection reset by peer")
+_STANDBY = ("session is read-only", "server is in hot standby mode")  # target_session_attrs
+_CROWDED = ("too many c", "connection slots are reserved")  # clients, or connections for a role
+_MISSPELT = (
+    *("resolve host", "translate host name", "invalid ", "unrecognized configuration parameter"),
+    *("definition of service", "service file"),
+)
+_ADVICE = (  # the first that fits what is said
+    (
+        _CROWDED,
+        "let more connect to it (max_connections): each runner needs three to six connections",
+    ),
+    (("password",), "put the right password for it into ~/.pgpass or PGPASSWORD"),
+    (
+        ("certificate", "private key"),
+        "mend what the address says of TLS (sslmode, sslrootcert), or the server's certificate",
+    ),
+    (("does not exist",), "make it on the server, or mend its name in the address"),
+    (_MISSPELT, "mend the address"),
+    (
+        ("no pg_hba.conf entry",),
+        "have the server let us in: a line in its pg_hba.conf says who may",
+    ),
+)
+
+
+def opening_patience(error: psycopg.Error, patience: float) -> float:
+    """Seconds to wait where a first connection fails: none for what a person has to mend."""
+    message = str(error)
+    if any(words in message for words in _RESTARTING):
+        return patience
+    soon = any(words in message for words in (*_NOT_THERE, *_STANDBY, *_CROWDED))
+    return min(_OPENING_S, patience) if soon else 0.0
+
+
+def write_patience(error: psycopg.Error, connection: Connection | None) -> float:
+    """Seconds to wait where we may not write: a standby may be about to take over, but settings
+    stay."""
+    if not isinstance(error, errors.ReadOnlySqlTransaction) or connection is None:
+        return inf
+    return _OPENING_S if connection.info.parameter_status("in_hot_standby") == "on" else 0.0
+
+
+def passes(error: psycopg.Error) -> bool:
+    """Whether the same call may succeed when it is repeated."""
+    if isinstance(error, _TRANSIENT):
+        return True
+    # Without a state it is not the server's answer, but the lack of one.
+    return isinstance(error, psycopg.OperationalError) and (
+        error.sqlstate is None or error.sqlstate.startswith(("08", "57P"))
+    )
+
+
+def plain(error: psycopg.Error, url: str, shown: str, schema: str) -> LedgerError:
+    """What the server or libpq says, in words that help."""
+    what = said(error, url)
+    if isinstance(error, errors.InsufficientPrivilege):
+        return LedgerError(
+            f"the ledger {shown} does not let us: {what}; its owner grants what is "
+            f"needed on schema {schema}, see `benchfleet ledger init`"
+        )
+    if isinstance(error, errors.UndefinedTable | errors.InvalidSchemaName):
+        return LedgerError(
+            f"the ledger {shown} is not whole: {what}; see `benchfleet ledger check`"
+        )
+    if isinstance(error, errors.UndefinedColumn | errors.UndefinedFunction):
+        return LedgerTooNew(
+            f"the ledger {shown} was made anew by another benchfleet meanwhile: {what}; upgrade "
+            "benchfleet and run again"
+        )
+    if isinstance(error, errors.DiskFull):
+        return LedgerFull(
+            f"the ledger {shown} cannot be written: {what}; make room on the disk of its "
+            f"server, what was committed is safe"
+        )
+    if isinstance(error, errors.ReadOnlySqlTransaction):
+        return LedgerAway(
+            f"the ledger {shown} cannot be written: {what}; its server is a standby, or lets us "
+            "only look (default_transaction_read_only); name the one that takes writes, or several "
+            "hosts with target_session_attrs=read-write"
+        )
+    if error.sqlstate is not None and not passes(error):
+        return LedgerUnreachable(f"the ledger {shown} refuses what it is asked: {what}")
+    kind = LedgerAway if passes(error) else LedgerUnreachable
+    fitting = (advice for words, advice in _ADVICE if any(word in what for word in words))
+    advice = next(fitting, "see that its server is well and that we may connect")
+    return kind(f"the ledger {shown} cannot be reached: {what}; {advice}")
+
+
+def said(error: psycopg.Error, url: str) -> str:
+    """The first lines of it, without the secrets of an address."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return without_secrets("; ".join(lines[:3]) or type(error).__name__, url)

@@ -1,0 +1,55 @@
+"""How attempts end: several in one statement, each while its token is the cell's."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from benchfleet.domain.attempt import Lease, Outcome
+from benchfleet.errors import ClaimLost
+from benchfleet.ledger.postgres.claim import Claimants
+
+Ended = tuple[Lease, Outcome]
+
+
+def first_of_each(ended: Iterable[Ended]) -> list[tuple[int, Ended]]:
+    """The first outcome of each lease, with its place: of two the first counts."""
+    first: dict[tuple[str, int], tuple[int, Ended]] = {}
+    for place, one in enumerate(ended):
+        first.setdefault((one[0].fingerprint, one[0].token), (place, one))
+    return list(first.values())
+
+
+def finish_row(place: int, lease: Lease, outcome: Outcome, claimants: Claimants) -> dict[str, Any]:
+    """What the statement `finish` is given of one attempt."""
+    return {
+        **claimants.lease_row(place, lease),
+        "attempt": lease.attempt,
+        "becomes": outcome.state if outcome.retry_in is None else "pending",
+        "wait": outcome.retry_in or None,
+        "charge": int(outcome.charged),
+        "outcome": json.dumps(outcome.to_dict()),
+    }
+
+
+def refusal(lease: Lease, outcome: Outcome, row: Sequence[Any] | None) -> ClaimLost | None:
+    """Why the lease ended nothing, by the row that `ended` tells of its cell; None where it has
+    ended its attempt so already."""
+    if row is None:
+        return ClaimLost(f"the ledger knows no cell {lease.fingerprint[:8]}")
+    token, ended_token, runner, finished = row
+    name = f"attempt {lease.attempt} of cell {lease.fingerprint[:8]}"
+    if token == lease.token > ended_token:
+        return ClaimLost(
+            f"{name} holds no longer: the server lost that it was claimed, and {runner} claimed it "
+            "since"
+        )
+    if ended_token != lease.token:
+        return ClaimLost(
+            f"{name} holds no longer: its token is {lease.token}, the cell's is {token}"
+        )
+    had = json.loads(finished)["outcome"]
+    if (had["state"], had["digest"]) != (outcome.state, outcome.digest):
+        return ClaimLost(f"{name} has ended already, as {had['state']}")
+    return None

@@ -1,0 +1,28 @@
+"""What a role may do with a campaign's ledger on a server, as SQL: no more than it must."""
+
+from __future__ import annotations
+
+from benchfleet.ledger.addresses import schema_of
+
+_RUN = """\
+grant usage on schema "{schema}" to {role};
+grant select on "{schema}".meta to {role};
+grant select, insert, update on "{schema}".cell, "{schema}".spec to {role};
+grant select, insert on "{schema}".event to {role};
+grant usage on sequence "{schema}".event_seq to {role};
+grant execute on all functions in schema "{schema}" to {role};
+"""
+_LOOK = """\
+grant usage on schema "{schema}" to {role};
+grant select on all tables in schema "{schema}" to {role};
+"""
+
+
+def to_run(campaign: str, role: str) -> str:
+    """What lets a role run, retry and cancel; it can delete nothing and make no table."""
+    return _RUN.format(schema=schema_of(campaign), role=role)
+
+
+def to_look(campaign: str, role: str) -> str:
+    """What lets a role see status and reports, and nothing else."""
+    return _LOOK.format(schema=schema_of(campaign), role=role)

@@ -1,0 +1,218 @@
+"""The verbs of the ledger contract over the named statements of SQLite.
+
+Subclasses bring the connection and the transactions: the embedded ledger a file of its own, the
+ledger in git its local copy.
+"""
+
+from __future__ import annotations
+
+import json
+from abc import abstractmethod
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from benchfleet.domain.attempt import CellRecord, Claim, Lease, Outcome, RunnerId
+from benchfleet.domain.cell import Cell, Fingerprint
+from benchfleet.domain.event import Event
+from benchfleet.domain.state import STATES, State
+from benchfleet.errors import ClaimLost
+from benchfleet.ledger.base import Clock, Ledger
+from benchfleet.ledger.rows import CellTexts, cell_of, record_of
+from benchfleet.ledger.sqlite.enrolment import SqliteEnrolment
+from benchfleet.ledger.statements import Do
+
+
+class SqliteBase(Ledger):
+    """The ledger contract over a connection that has the statements."""
+
+    def __init__(self, *, clock: Clock, lease: float) -> None:
+        self._clock = clock
+        self._lease = lease
+        self._texts = CellTexts()
+
+    @abstractmethod
+    def _writing(self, *, synced: bool = True) -> AbstractContextManager[Do]:
+        """One transaction that excludes other writers, committed where the block ends well.
+
+        Not `synced`: a power cut may take it back, where that ends everybody who relies on it.
+        """
+
+    @abstractmethod
+    def _reading(self) -> AbstractContextManager[Do]:
+        """One consistent view, which holds up no writer however long it is read."""
+
+    def enroll(self, cells: Iterable[Cell], *, paths: Mapping[Fingerprint, str] = {}) -> int:
+        with self._writing() as do:
+            enrolment = SqliteEnrolment(do, partial(self._each, do), self._texts, paths)
+            new, changed = enrolment.enter(cells)
+            if new or changed:
+                self._append(do, "enrolled", "", {"new": new, "changed": changed})
+        return new
+
+    def _each(self, do: Do, name: str, rows: Iterable[Mapping[str, Any]]) -> None:
+        """Run one statement for many rows of values."""
+        for row in rows:
+            do(name, **row)
+
+    def claim(self, runner: RunnerId, candidates: Sequence[str], limit: int = 1) -> Sequence[Claim]:
+        with self._writing(synced=False) as do:
+            now = self._clock()
+            among = json.dumps(list(dict.fromkeys(candidates)))
+            rows = do("free", candidates=among, now=now, limit=limit).fetchall()
+            return [self._take(do, row, runner, now) for row in rows]
+
+    def _take(self, do: Do, row: Any, runner: RunnerId, now: float) -> Claim:
+        ordinal, fingerprint, path, attempt, tries, token, spec, terms, finished = row
+        lease = Lease(
+            fingerprint=fingerprint, attempt=attempt + 1, token=token + 1, expires_in=self._lease
+        )
+        do(
+            "take",
+            ordinal=ordinal,
+            attempt=lease.attempt,
+            token=lease.token,
+            runner=runner,
+            expires=now + self._lease,
+        )
+        self._append(do, "claimed", fingerprint, _facts(lease, runner), at=now)
+        after = Outcome.from_dict(json.loads(finished)["outcome"]) if finished else None
+        if after and after.retry_in is None:
+            after = None
+        return Claim(lease=lease, cell=cell_of(spec, terms), path=path, tries=tries, after=after)
+
+    def renew(self, leases: Sequence[Lease]) -> Sequence[Lease]:
+        among = json.dumps([lease.fingerprint for lease in leases])
+        with self._writing(synced=False) as do:
+            expires = self._clock() + self._lease
+            rows = do("held_of", among=among).fetchall()
+            ordinals = {(fingerprint, token): ordinal for ordinal, fingerprint, token in rows}
+            held = [one for one in leases if (one.fingerprint, one.token) in ordinals]
+            renewed = [ordinals[one.fingerprint, one.token] for one in held]
+            do("renew", ordinals=json.dumps(renewed), expires=expires)
+        return [replace(lease, expires_in=self._lease) for lease in held]
+
+    def finish(self, lease: Lease, outcome: Outcome) -> None:
+        with self._writing() as do:
+            self._end(do, lease, outcome)
+
+    def _end(self, do: Do, lease: Lease, outcome: Outcome) -> None:
+        """End an attempt. Raises ClaimLost, before anything was written."""
+        cell = do("held", fingerprint=lease.fingerprint).fetchone()
+        if cell is None:
+            raise ClaimLost(f"the ledger knows no cell {lease.fingerprint[:8]}")
+        ordinal, _, _, token, ended_token, runner, last = cell
+        name = f"attempt {lease.attempt} of cell {lease.fingerprint[:8]}"
+        if ended_token == lease.token:
+            had = json.loads(do("event", seq=last).fetchone()[0])["outcome"]
+            if (had["state"], had["digest"]) == (outcome.state, outcome.digest):
+                return
+            raise ClaimLost(f"{name} has ended already, as {had['state']}")
+        if token != lease.token:
+            raise ClaimLost(
+                f"{name} holds no longer: its token is {lease.token}, the cell's is {token}"
+            )
+        now, retry = self._clock(), outcome.retry_in
+        do(
+            "finish",
+            ordinal=ordinal,
+            state=outcome.state if retry is None else "pending",
+            ready=now + retry if retry else None,
+            charged=outcome.charged,
+            token=lease.token,
+        )
+        facts = _facts(lease, runner, outcome=outcome.to_dict())
+        self._append(do, "finished", lease.fingerprint, facts, at=now)
+
+    def release(self, leases: Sequence[Lease], reason: str) -> None:
+        with self._writing() as do:
+            for lease in leases:
+                cell = do("held", fingerprint=lease.fingerprint).fetchone()
+                if cell is not None and _holds(cell, lease):
+                    do("release", ordinal=cell[0])
+                    facts = _facts(lease, cell[5], reason=reason)
+                    self._append(do, "released", lease.fingerprint, facts)
+
+    def reap(self) -> Sequence[Fingerprint]:
+        with self._writing() as do:
+            now = self._clock()
+            expired = do("expired", now=now).fetchall()
+            for ordinal, fingerprint, attempt, token, runner in expired:
+                do("reap", ordinal=ordinal)
+                facts = {"attempt": attempt, "token": token, "runner": runner}
+                self._append(do, "reaped", fingerprint, facts, at=now)
+        return [fingerprint for _, fingerprint, *_ in expired]
+
+    def cells(
+        self,
+        *,
+        states: Collection[State] | None = None,
+        among: Collection[str] | None = None,
+        whole: bool = False,
+    ) -> Iterator[CellRecord]:
+        values = {"states": json.dumps(list(STATES if states is None else states)), "whole": whole}
+        wanted = None if among is None else frozenset(among)
+        with self._reading() as do:
+            now = self._clock()
+            # To walk through all in their order is quicker than to look up and sort most of them.
+            if wanted is None or 2 * len(wanted) > do("last_ordinal").fetchone()[0]:
+                rows = do("cells", **values)
+            else:
+                rows = do("cells_among", among=json.dumps(list(wanted)), **values)
+            for row in rows:
+                if wanted is None or row[0] in wanted:
+                    yield record_of(row, now)
+
+    def record(self, event: Event) -> int:
+        with self._writing() as do:
+            if event.kind == "retry_asked":
+                do("retry", fingerprint=event.fingerprint)
+            elif event.kind == "cancel_asked":
+                do("cancel", fingerprint=event.fingerprint)
+            return self._append(do, event.kind, event.fingerprint, event.data)
+
+    def events(
+        self,
+        since: int = 0,
+        among: Collection[str] | None = None,
+        kinds: Collection[str] | None = None,
+    ) -> Sequence[Event]:
+        wanted = None if among is None else frozenset(among)
+        asked = None if kinds is None else json.dumps(list(kinds))
+        with self._reading() as do:
+            return [
+                Event(kind=kind, fingerprint=fingerprint, data=json.loads(data), seq=seq, at=at)
+                for seq, at, kind, fingerprint, data in do("events", since=since, kinds=asked)
+                if wanted is None or fingerprint in wanted
+            ]
+
+    def _append(
+        self,
+        do: Do,
+        kind: str,
+        fingerprint: str,
+        data: Mapping[str, Any],
+        *,
+        at: float | None = None,
+    ) -> int:
+        """Append an event; its number."""
+        added = do(
+            "add_event",
+            at=self._clock() if at is None else at,
+            kind=kind,
+            fingerprint=fingerprint,
+            data=json.dumps(dict(data)),
+        )
+        return added.lastrowid or 0
+
+
+def _facts(lease: Lease, runner: str, **more: Any) -> dict[str, Any]:
+    """The data of an event of an attempt."""
+    return {"attempt": lease.attempt, "token": lease.token, "runner": runner, **more}
+
+
+def _holds(cell: Any, lease: Lease) -> bool:
+    _, state, _, token, *_ = cell
+    return bool(state == "running" and token == lease.token)

@@ -1,0 +1,131 @@
+-- Every statement of the SQLite ledger. A statement's name stands above it; base.py calls it by
+-- that name. All of them run inside `begin immediate`, but those under "Reading".
+
+---------------------------------------------------------------------------------- Enrolling
+
+-- name: last_ordinal
+-- The order of enrolment goes on from here.
+select coalesce(max(ordinal), 0) from cell;
+
+-- name: known
+-- What the ledger has of cells that the campaign declares: a look-up by fingerprint for each.
+select cell.fingerprint, cell.ordinal, cell.state, spec.terms
+from cell join spec using (ordinal)
+where fingerprint in (select value from json_each(:among));
+
+-- name: paths_near
+-- The allotted paths that equal one of these or hold it, and those of these that hold allotted ones:
+-- what lies inside a path sorts between 'path/' and 'path0' ('0' follows '/'). Both are look-ups in
+-- the index on path.
+select path, false from cell where path in (select value from json_each(:lineage))
+union all
+select wanted.value, true from json_each(:paths) as wanted
+where exists (select 1 from cell where path > wanted.value || '/' and path < wanted.value || '0');
+
+-- name: add_cell
+insert into cell (ordinal, fingerprint, id, path) values (:ordinal, :fingerprint, :id, :path);
+
+-- name: add_spec
+insert into spec (ordinal, spec, terms) values (:ordinal, :spec, :terms);
+
+-- name: change_terms
+update spec set terms = :terms where ordinal = :ordinal;
+
+----------------------------------------------------------------------------------- Claiming
+
+-- name: free
+-- The candidates that may be claimed, in their order: a look-up by fingerprint for each.
+select cell.ordinal, cell.fingerprint, cell.path, cell.attempt, cell.tries, cell.token,
+       spec.spec, spec.terms, (select event.data from event where event.seq = cell.outcome)
+from json_each(:candidates) as candidate
+  cross join cell on cell.fingerprint = candidate.value
+  cross join spec using (ordinal)
+where cell.state = 'pending' and (cell.ready is null or cell.ready <= :now)
+order by candidate.key limit :limit;
+
+-- name: take
+update cell
+set state = 'running', ready = null, attempt = :attempt, token = :token, runner = :runner,
+    expires = :expires
+where ordinal = :ordinal;
+
+----------------------------------------------------------------------------- Holding, ending
+
+-- name: held
+-- The cell of a lease, as the lease is compared with it.
+select ordinal, state, attempt, token, ended_token, runner, outcome
+from cell where fingerprint = :fingerprint;
+
+-- name: held_of
+-- Those of many cells that run, each a look-up by fingerprint.
+select cell.ordinal, cell.fingerprint, cell.token
+from json_each(:among) as one cross join cell on cell.fingerprint = one.value
+where cell.state = 'running';
+
+-- name: renew
+update cell set expires = :expires where ordinal in (select value from json_each(:ordinals));
+
+-- name: finish
+-- The event with the outcome is appended next, under the number that is the next one here.
+update cell
+set state = :state, ready = :ready, tries = tries + :charged, ended_token = :token,
+    expires = null, outcome = (select coalesce(max(seq), 0) + 1 from event)
+where ordinal = :ordinal;
+
+-- name: release
+update cell set state = 'pending', token = token + 1, expires = null where ordinal = :ordinal;
+
+-- name: expired
+-- By time, not by ordinal, so that the index of running cells serves.
+select ordinal, fingerprint, attempt, token, runner from cell
+where state = 'running' and expires <= :now
+order by expires;
+
+-- name: reap
+-- The token stays: the writer that was too late may still finish while nobody else claims.
+update cell set state = 'pending', expires = null where ordinal = :ordinal;
+
+-- name: retry
+-- The token may stay: the attempt that ended the cell cannot end it twice.
+update cell set state = 'pending', tries = 0
+where fingerprint = :fingerprint
+  and state in ('success', 'partial', 'failed', 'skipped', 'cancelled');
+
+-- name: cancel
+update cell set state = 'cancelled', ready = null, token = token + 1, expires = null
+where fingerprint = :fingerprint and state in ('pending', 'running');
+
+-- name: add_event
+insert into event (at, kind, fingerprint, data) values (:at, :kind, :fingerprint, :data);
+
+-- name: event
+select data from event where seq = :seq;
+
+------------------------------------------------------------------------------------ Reading
+
+-- name: cells
+select cell.fingerprint, cell.id, cell.path, cell.state, cell.attempt, cell.tries, cell.token,
+       cell.runner, cell.expires, cell.ready, event.data,
+       case when :whole then spec.spec end, case when :whole then spec.terms end
+from cell left join event on event.seq = cell.outcome
+          left join spec on :whole and spec.ordinal = cell.ordinal
+where cell.state in (select value from json_each(:states))
+order by cell.ordinal;
+
+-- name: cells_among
+select cell.fingerprint, cell.id, cell.path, cell.state, cell.attempt, cell.tries, cell.token,
+       cell.runner, cell.expires, cell.ready, event.data,
+       case when :whole then spec.spec end, case when :whole then spec.terms end
+from cell left join event on event.seq = cell.outcome
+          left join spec on :whole and spec.ordinal = cell.ordinal
+where cell.ordinal in (  -- a set of ordinals comes in its order, so that no row is sorted
+  select chosen.ordinal from cell as chosen
+  where chosen.fingerprint in (select value from json_each(:among))
+    and chosen.state in (select value from json_each(:states))
+)
+order by cell.ordinal;
+
+-- name: events
+select seq, at, kind, fingerprint, data from event
+where seq > :since and (:kinds is null or kind in (select value from json_each(:kinds)))
+order by seq;

@@ -1,0 +1,43 @@
+"""Named SQL statements in .sql files, and how a database runs one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any, Protocol
+
+
+class Rows(Protocol):
+    """The answer of a statement, row by row."""
+
+    @property
+    def lastrowid(self) -> int | None: ...
+
+    def fetchone(self) -> Any: ...
+    def fetchall(self) -> list[Any]: ...
+    def __iter__(self) -> Iterator[Any]: ...
+
+
+class Do(Protocol):
+    """Runs one statement by its name."""
+
+    def __call__(self, name: str, /, **values: Any) -> Rows: ...
+
+
+def named_statements(text: str) -> dict[str, str]:
+    """The statements of a .sql file, by the name in the ``-- name:`` line above each. Raises
+    ValueError where two have the same."""
+    found: dict[str, str] = {}
+    for part in text.split("\n-- name: ")[1:]:
+        name, _, statement = part.partition("\n")
+        if name in found:
+            raise ValueError(f"two statements are named {name!r}")
+        found[name] = statement.strip()
+    return found
+
+
+@cache
+def read_statements(file: Path) -> dict[str, str]:
+    """The named statements of a file."""
+    return named_statements(file.read_text(encoding="utf-8"))
