@@ -1,8 +1,8 @@
-"""The engine contract: where slots run, and what they tell.
+"""The engine contract: where slots run, and the events that they cause.
 
-An engine opens slots, each one process bound to its devices for life, hands them one order at a
-time and posts everything that happens as a `SlotEvent` to the one queue of the runner. Whoever
-writes a new engine reads this file and `frames.py`, and proves it with
+An engine opens slots, each one process bound to its devices for life. It sends a slot one order at
+a time and posts everything that happens as a `SlotEvent` to the runner's event queue. Whoever
+writes a new engine reads this file and `frames.py`, and tests it with
 `benchfleet.testing.EngineContract`.
 
 * `open` returns at once. `SlotReady` follows when the slot said hello, or `SlotLost`.
@@ -16,13 +16,13 @@ writes a new engine reads this file and `frames.py`, and proves it with
 * A slot that hears nothing from its engine ends itself; the engine sends the pings.
 * `shutdown` ends all slots and returns when none is left.
 
-An engine that reaches other machines names them by `hosts`, and goes on trying to reach each:
-`HostReady` follows when its devices can be used, and `HostLost` when it could not be reached, or
-cannot be any more; first every slot on it is lost, with ``host_lost`` set. A host may be ready
-again after that. After a slot lost so, one of the two says what holds of its host; until then
-none is to be opened there. Slots on one host never wait for another host.
+An engine for other machines names them in `hosts` and keeps trying to connect to each. `HostReady`
+follows when its devices can be used, and `HostLost` when the connection fails or is lost; before
+that every slot on it is lost, with ``host_lost`` set. A lost host may become ready again. After a
+slot was lost with ``host_lost``, one of the two follows for its host, and the runner opens no slot
+there until then. Slots on one host never wait for another host.
 
-Nothing here runs an order again: the runner decides, and the ledger alone holds the truth.
+An engine never retries an order: the runner decides, and the ledger alone holds the truth.
 """
 
 from __future__ import annotations
@@ -73,39 +73,39 @@ class Order:
 
 @dataclass(frozen=True, kw_only=True)
 class SlotEvent:
-    """Something a slot said, or that was seen of it."""
+    """Something that a slot reported, or that its engine observed."""
 
     slot: SlotId
 
 
 @dataclass(frozen=True, kw_only=True)
 class SlotReady(SlotEvent):
-    """It is up; what it is: pid, host, versions."""
+    """The slot is up. `hello` has its pid, host and versions."""
 
     hello: Mapping[str, Any]
-    loaded: str = ""  # the load key of the model that a trial left in its memory
+    loaded: str = ""  # the load key of the model that a trial left in memory
 
 
 @dataclass(frozen=True, kw_only=True)
 class SlotQuiet(SlotEvent):
-    """Nothing was heard of it for two heartbeats, and it does not compute. It may wait for a disk,
-    with all else held up, so that it is ended only where it stays so."""
+    """The slot has been silent for two heartbeats, and does not compute. It may wait for a slow
+    disk, so it is ended only where it stays silent."""
 
     ended_at: float  # seconds of silence
 
 
 @dataclass(frozen=True, kw_only=True)
 class SlotLost(SlotEvent):
-    """Its process is gone."""
+    """The slot's process is gone; the slot's last event."""
 
     reason: str  # "exit code 3", "killed by signal 9 (SIGKILL)", "silent for 20 s"
-    expected: bool = False  # it was told to end
+    expected: bool = False  # by `close`, `kill` or `shutdown`
     exit_code: int | None = None  # negative: the signal that ended it
-    host_lost: bool = False  # nothing is known of it, because its host cannot be reached
-    kind: Kind | None = None  # what ended it, where its supervisor saw that
+    host_lost: bool = False  # nothing is known of it, since its host cannot be reached
+    kind: Kind | None = None  # why its supervisor ended it
     unfit: tuple[int, ...] = ()  # those of its GPUs for which it did not start
-    trial: str = ""  # why the model that it was to try does not run there
-    busy: bool = False  # nothing is wrong with them: somebody else computes there
+    trial: str = ""  # why its trial of a model failed
+    busy: bool = False  # its GPUs are well: somebody else computes there
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,15 +117,15 @@ class AttemptEvent(SlotEvent):
 
 @dataclass(frozen=True, kw_only=True)
 class Started(AttemptEvent):
-    """A stage began: ``provision`` (what it needs is brought to its host), ``load`` (the model
-    comes into memory) or ``benchmark``."""
+    """A stage began: ``provision`` (files are sent to its host), ``load`` (the model is loaded)
+    or ``benchmark``."""
 
     stage: Stage
 
 
 @dataclass(frozen=True, kw_only=True)
 class Progressed(AttemptEvent):
-    """How far it is."""
+    """The progress of a benchmark, in samples."""
 
     done: int
     total: int  # 0: not known
@@ -133,8 +133,8 @@ class Progressed(AttemptEvent):
 
 @dataclass(frozen=True, kw_only=True)
 class Calling(AttemptEvent):
-    """A call of the model began or, where it has no prompts, ended. Told of cells alone whose
-    calls have a limit of time."""
+    """A call of the model began or, with no prompts, ended. Sent only for cells whose calls have a
+    time limit."""
 
     count: int  # prompts
     sample: int | None = None  # the first of them, where it is known
@@ -142,7 +142,7 @@ class Calling(AttemptEvent):
 
 @dataclass(frozen=True, kw_only=True)
 class Recorded(AttemptEvent):
-    """Samples, as JSON lines: to be kept before anything else happens to them."""
+    """Samples, as JSON lines. The runner stores them before anything else."""
 
     lines: bytes
     done: int
@@ -152,14 +152,14 @@ class Recorded(AttemptEvent):
 
 @dataclass(frozen=True, kw_only=True)
 class Measured(AttemptEvent):
-    """What the slot holds and its GPUs do; no sign that the cell goes on."""
+    """Memory, CPU time and GPU load of the slot; no sign that the cell makes progress."""
 
     reading: Reading
 
 
 @dataclass(frozen=True, kw_only=True)
 class Warned(AttemptEvent):
-    """Something is wrong that does not end it."""
+    """A problem that does not end the attempt."""
 
     message: str
 
@@ -174,7 +174,7 @@ class FileSent(AttemptEvent):
 
 @dataclass(frozen=True, kw_only=True)
 class Done(AttemptEvent):
-    """It ended well."""
+    """The attempt succeeded."""
 
     score: Mapping[str, Any]  # overall, per_sample, tasks, summary
     seconds: Mapping[str, float] = field(default_factory=dict)  # load, benchmark
@@ -183,7 +183,7 @@ class Done(AttemptEvent):
 
 @dataclass(frozen=True, kw_only=True)
 class Failed(AttemptEvent):
-    """It ended badly."""
+    """The attempt failed."""
 
     failure: Failure
     fit: bool = True  # False: the slot takes no other order and ends
@@ -192,8 +192,8 @@ class Failed(AttemptEvent):
 
 @dataclass(frozen=True, kw_only=True)
 class Stopped(AttemptEvent):
-    """It ended without a verdict, because it was asked to or could not be taken here; its samples
-    are kept."""
+    """The attempt ended without a verdict: it was asked to stop, or this slot could not run it. Its
+    samples are kept."""
 
     reason: str
     fit: bool = True  # False: the slot takes no other order and ends
@@ -201,14 +201,14 @@ class Stopped(AttemptEvent):
 
 @dataclass(frozen=True, kw_only=True)
 class HostEvent:
-    """Something about a machine that an engine reaches."""
+    """Something about a host of the engine."""
 
     host: str  # its name, as in `Device.host`
 
 
 @dataclass(frozen=True, kw_only=True)
 class HostReady(HostEvent):
-    """Slots can be opened on it."""
+    """Slots can be opened on the host."""
 
     devices: tuple[Device, ...]
     slots: int  # at most, over all its devices
@@ -216,15 +216,15 @@ class HostReady(HostEvent):
     begin: int = 0  # in each memory at first, and more as there is room; 0: all at once
     price: Price | None = None  # of it, or of each of its GPUs
     provenance: Mapping[str, Any] = field(default_factory=dict)  # of every result made there
-    spare: tuple[Device, ...] = ()  # of the same kind, which its inventory leaves to others
+    spare: tuple[Device, ...] = ()  # of the same kind, which its inventory excludes
 
 
 @dataclass(frozen=True, kw_only=True)
 class HostLost(HostEvent):
-    """It cannot be used now."""
+    """The host cannot be used now."""
 
     reason: str
-    hopeless: bool = False  # until somebody mends something; the engine tries on all the same
+    hopeless: bool = False  # until somebody fixes something; the engine tries all the same
 
 
 EngineEvent = SlotEvent | HostEvent

@@ -145,7 +145,8 @@ class Child:
         if not self.open_streams:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self.process.wait(EXIT_GRACE_S)
-        self.kill()
+        if self.process.poll() != 0:  # with 0 a supervisor exits once it has ended all
+            self.kill()
         code = self.process.wait()
         if self.pidfd is not None:
             os.close(self.pidfd)

@@ -15,7 +15,7 @@ class Diagnosis:
 
     stage: str  # ssh, name, connect, jump, host key, permission, python, benchfleet, answer
     message: str
-    hopeless: bool  # until somebody mends something
+    hopeless: bool  # until somebody fixes something
 
 
 # What ssh says when it ends with its own code, as OpenSSH 7 to 10 word it: the first that is found

@@ -18,8 +18,8 @@ from typing import Any
 from benchfleet.errors import ProtocolError
 
 PROTOCOL = 6
-MAX_HEAD = 64 * 2**20  # bytes; a larger head is noise, not a frame
-MAX_ATTACHED = 256 * 2**20  # bytes over all attachments of one frame; files go in pieces
+MAX_HEAD_BYTES = 64 * 2**20  # a larger head is noise, not a frame
+MAX_ATTACHED_BYTES = 256 * 2**20  # over all attachments of one frame; files go in pieces
 _PREFIX = struct.Struct(">II")  # length and CRC-32 of the head
 
 
@@ -38,10 +38,10 @@ def encode(type: str, attached: Sequence[bytes] = (), **fields: Any) -> bytes:
     if attached:
         head["attached"] = [(len(part), zlib.crc32(part)) for part in attached]
     text = json.dumps(head, separators=(",", ":")).encode()
-    if len(text) > MAX_HEAD or sum(map(len, attached)) > MAX_ATTACHED:
+    if len(text) > MAX_HEAD_BYTES or sum(map(len, attached)) > MAX_ATTACHED_BYTES:
         raise ProtocolError(
-            f"frame {type!r} is too large: {len(text)} bytes of fields ({MAX_HEAD} at most), "
-            f"{sum(map(len, attached))} of attachments ({MAX_ATTACHED} at most)"
+            f"frame {type!r} is too large: {len(text)} bytes of fields ({MAX_HEAD_BYTES} at most), "
+            f"{sum(map(len, attached))} of attachments ({MAX_ATTACHED_BYTES} at most)"
         )
     return b"".join((_PREFIX.pack(len(text), zlib.crc32(text)), text, *attached))
 
@@ -87,7 +87,7 @@ class Decoder:
         if len(self._buffer) < _PREFIX.size:
             return False
         length, crc = _PREFIX.unpack_from(self._buffer)
-        if length > MAX_HEAD:
+        if length > MAX_HEAD_BYTES:
             raise ProtocolError(f"a frame may not start with {bytes(self._buffer[:16])!r}")
         end = _PREFIX.size + length
         if len(self._buffer) < end:
@@ -98,7 +98,10 @@ class Decoder:
         try:
             head = json.loads(text)
             wanted = [(int(length), int(crc)) for length, crc in head.pop("attached", [])]
-            fits = isinstance(head["type"], str) and sum(part for part, _ in wanted) <= MAX_ATTACHED
+            fits = (
+                isinstance(head["type"], str)
+                and sum(part for part, _ in wanted) <= MAX_ATTACHED_BYTES
+            )
             if not fits or any(length < 0 for length, _ in wanted):
                 raise ProtocolError("a frame's head is out of bounds")
         except (ValueError, KeyError, TypeError, AttributeError) as error:

@@ -19,13 +19,13 @@ from pathlib import Path
 
 from benchfleet.domain.host import Host
 
-CONNECT_TIMEOUT = 10  # seconds
-ALIVE_INTERVAL = 5  # seconds between questions on an idle connection
+CONNECT_TIMEOUT_S = 10
+ALIVE_INTERVAL_S = 5  # between questions on an idle connection
 ALIVE_COUNT = 3  # questions without an answer until it is given up
-LINGER = 20  # seconds that an unused connection is kept
+LINGER_S = 20  # for which an unused connection is kept
 ALONE = "import sys; sys.path[:] = filter(None, sys.path); "  # no module of the home folder's
 LOST = 255  # ssh's own exit code: no connection, or it broke
-_LONGEST = 40  # bytes of the folder of the sockets: a socket's path takes about 100 in all
+MAX_SOCKET_FOLDER_BYTES = 40  # a socket's path takes about 100 in all
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,7 +44,7 @@ class OpenSsh:
         shared = {
             "ControlMaster": "auto",
             "ControlPath": f'"{_literal(self.sockets)}/%C"',
-            "ControlPersist": LINGER,
+            "ControlPersist": LINGER_S,
             "ClearAllForwardings": "yes",
         }
         options = ["-T", *_settings(self._always()), *_settings(shared)]
@@ -64,8 +64,8 @@ class OpenSsh:
             "BatchMode": "yes",
             "StrictHostKeyChecking": "accept-new",
             "UserKnownHostsFile": known,
-            "ConnectTimeout": CONNECT_TIMEOUT,
-            "ServerAliveInterval": ALIVE_INTERVAL,
+            "ConnectTimeout": CONNECT_TIMEOUT_S,
+            "ServerAliveInterval": ALIVE_INTERVAL_S,
             "ServerAliveCountMax": ALIVE_COUNT,
             "ForwardAgent": "no",
             "ForwardX11": "no",
@@ -91,7 +91,7 @@ def connections(known_hosts: Path) -> Iterator[OpenSsh]:
     """
     known_hosts.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     sockets = Path(tempfile.mkdtemp(prefix="bf-"))
-    if len(bytes(sockets)) > _LONGEST:
+    if len(bytes(sockets)) > MAX_SOCKET_FOLDER_BYTES:
         sockets.rmdir()
         sockets = Path(tempfile.mkdtemp(prefix="bf-", dir="/tmp"))
     try:
@@ -110,7 +110,7 @@ def _end_connection(socket: Path) -> None:
             ["ssh", "-F", "/dev/null", "-o", path, "-O", "exit", "any"],
             stdin=subprocess.DEVNULL,
             capture_output=True,
-            timeout=CONNECT_TIMEOUT,
+            timeout=CONNECT_TIMEOUT_S,
             check=False,
         )
 

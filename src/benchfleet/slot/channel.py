@@ -12,7 +12,7 @@ from typing import Any
 
 from benchfleet.engines.frames import Decoder, Frame, encode
 
-_PIECE = 2**18  # bytes read at once
+READ_BYTES = 2**18
 
 
 class Channel:
@@ -73,7 +73,7 @@ class Channel:
             if not ready:
                 self._gone(f"heard nothing for {self._silence:g} s")
                 return
-            data = os.read(self._reads, _PIECE)
+            data = os.read(self._reads, READ_BYTES)
             if not data:
                 self._gone("the engine closed the channel")
                 return

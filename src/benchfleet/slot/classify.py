@@ -7,7 +7,7 @@ from benchfleet.domain.signs import RETRYABLE, first_sign
 from benchfleet.environment import without_token
 from benchfleet.errors import CellFailure, MissingExtra, PluginError
 
-_MOST = 2**16  # characters of a message or a trace; both ends of a longer one are kept
+MAX_TEXT_CHARS = 2**16  # of a message or a trace; both ends of a longer one are kept
 
 
 def classify(error: BaseException, stage: Stage, *, trace: str) -> Failure:
@@ -43,5 +43,5 @@ def _kind(error: BaseException, message: str) -> Kind:
 
 
 def _bounded(text: str) -> str:
-    half = _MOST // 2
-    return text if len(text) <= _MOST else f"{text[:half]}\n[…]\n{text[-half:]}"
+    half = MAX_TEXT_CHARS // 2
+    return text if len(text) <= MAX_TEXT_CHARS else f"{text[:half]}\n[…]\n{text[-half:]}"

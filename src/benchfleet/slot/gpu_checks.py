@@ -14,11 +14,11 @@ from benchfleet.domain.words import gigabytes
 from benchfleet.errors import DeviceError, MissingExtra
 from benchfleet.machines.nvml import Nvml, opened
 
-_GRACE = 5.0  # seconds that the memory of a slot that ended is given to come back
-_TAKEN, _TAKEN_SHARE = 2 * 2**30, 0.05  # bytes, or part of the memory: what a driver itself holds
-_SERVER = "nvidia-cuda-mps"  # how the driver's own processes are called
-_TRIAL_TIME = 300.0  # seconds; the first import of torch from a slow disk takes minutes
-_TRIAL = """
+MEMORY_GRACE_S = 5.0  # for the memory of a slot that ended to come back
+DRIVER_BYTES, DRIVER_SHARE = 2 * 2**30, 0.05  # of its memory a driver itself may hold
+DRIVER_PROCESS = "nvidia-cuda-mps"
+TRIAL_LIMIT_S = 300.0  # the first import of torch from a slow disk takes minutes
+TRIAL_PROGRAM = """
 import torch
 for index in range(torch.cuda.device_count()):
     numbers = torch.randint(-8, 8, (256, 256), generator=torch.Generator().manual_seed(index))
@@ -82,7 +82,7 @@ def wait_until_fit(
     sleep: Callable[[float], None] = time.sleep,
 ) -> Unfit | None:
     """Why the GPUs are unfit, once what a slot before this one held had time to come back."""
-    until = now() + _GRACE
+    until = now() + MEMORY_GRACE_S
     while True:
         found = unfit(nvml.gpus(), rules)
         if found is None or not found.ending or now() >= until:
@@ -118,7 +118,7 @@ def _taken(gpu: GpuState, rules: Rules) -> str:
     if rules.share or rules.memory or ours or gpu.mig:
         return ""
     taken = gpu.memory - gpu.free
-    if taken > max(_TAKEN, _TAKEN_SHARE * gpu.memory):
+    if taken > max(DRIVER_BYTES, DRIVER_SHARE * gpu.memory):
         told = f"has {gigabytes(taken)} of {gigabytes(gpu.memory)} taken"
         return f"{told} by processes that it does not tell of"
     return ""
@@ -127,7 +127,7 @@ def _taken(gpu: GpuState, rules: Rules) -> str:
 def _is_stranger(one: GpuProcess, rules: Rules) -> bool:
     """Whether a process is neither of this run nor the driver's own. Where the driver's numbers
     are another container's, what our neighbours run cannot be told from others."""
-    if one.name.startswith(_SERVER):
+    if one.name.startswith(DRIVER_PROCESS):
         return False
     if rules.run and one.slot.rpartition("-")[0] == rules.run:
         return False
@@ -143,15 +143,15 @@ def tried() -> str:
     """Compute on the GPUs in a process of its own; what went wrong, ``""`` where nothing did."""
     try:
         done = subprocess.run(
-            [sys.executable, "-c", _TRIAL],
+            [sys.executable, "-c", TRIAL_PROGRAM],
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
             errors="replace",
-            timeout=_TRIAL_TIME,
+            timeout=TRIAL_LIMIT_S,
         )
     except subprocess.TimeoutExpired:
-        return f"no answer within {_TRIAL_TIME:g} s"
+        return f"no answer within {TRIAL_LIMIT_S:g} s"
     if done.returncode == 0:
         return ""
     last = next((line for line in reversed(done.stderr.splitlines()) if line.strip()), "")

@@ -11,10 +11,11 @@ from dataclasses import dataclass, field
 from benchfleet.domain.telemetry import Reading
 from benchfleet.slot.memory import trim
 
-_STEP = 2**20  # bytes; less is no growth
-_OFTEN, _OF = 5, 8  # so many of the last cells grew: caches that fill up do so once or twice
-_WORTH = 256 * 2**20  # bytes since the first cell that are worth a word
-MOST = 2 * 2**30  # bytes since the first cell after which the slot is replaced
+MIN_GROWTH_BYTES = 2**20
+# So many of the last cells must grow: caches that fill up do so once or twice.
+GROWING_CELLS, WATCHED_CELLS = 5, 8
+WARN_BYTES = 256 * 2**20  # of growth since the first cell
+REPLACE_BYTES = 2 * 2**30  # of growth since the first cell: the slot is replaced
 _RAM = "RAM of the slot"
 _OWN = "GPU memory of the slot"
 _DEVICE = "GPU memory of the whole device, which is not told apart by process"
@@ -26,16 +27,16 @@ class _Track:
 
     first: int
     most: int
-    grew: deque[bool] = field(default_factory=lambda: deque(maxlen=_OF))
+    grew: deque[bool] = field(default_factory=lambda: deque(maxlen=WATCHED_CELLS))
     cells: int = 1
     told: int = 0  # bytes of growth that a warning spoke of
 
     def add(self, now: int) -> bool:
         """Whether it grows again and again."""
         self.cells += 1
-        self.grew.append(now > self.most + _STEP)
+        self.grew.append(now > self.most + MIN_GROWTH_BYTES)
         self.most = max(self.most, now)
-        return sum(self.grew) >= _OFTEN and now - self.first > _WORTH
+        return sum(self.grew) >= GROWING_CELLS and now - self.first > WARN_BYTES
 
 
 class Leaks:
@@ -50,7 +51,7 @@ class Leaks:
     @property
     def too_much(self) -> bool:
         """Whether the slot is to be replaced."""
-        return self.grown > MOST
+        return self.grown > REPLACE_BYTES
 
     def after(self, loaded: str, reading: Reading, again: Callable[[], Reading]) -> list[str]:
         """A cell ended; what there is to say. `loaded` is the load key of the model; what looks
@@ -73,7 +74,7 @@ class Leaks:
     def _judge(self, name: str, now: int) -> str:
         track = self._tracks[name]
         grown = now - track.first
-        if grown <= _WORTH:  # it was to be had back
+        if grown <= WARN_BYTES:  # it was to be had back
             self._tracks[name] = _Track(first=track.first, most=now)
             return ""
         self.grown = max(self.grown, grown)
@@ -82,7 +83,7 @@ class Leaks:
         track.told = grown
         return (
             f"{name} grows from cell to cell: {grown / 2**30:.1f} GiB more after {track.cells} "
-            f"cells on one loaded model; past {MOST / 2**30:g} GiB the slot is replaced"
+            f"cells on one loaded model; past {REPLACE_BYTES / 2**30:g} GiB the slot is replaced"
         )
 
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from benchfleet.errors import DeviceError, MissingExtra
 from benchfleet.machines.nvml import opened
 
-_SLACK = 768 * 2**20  # bytes: a CUDA context, libraries and their workspaces stay
-_SHARE = 0.10  # of what the model took
+SLACK_BYTES = 768 * 2**20  # a CUDA context, libraries and their workspaces stay
+SLACK_SHARE = 0.10  # of what the model took
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,7 +70,7 @@ class Memory:
 
 def _kept(now: int, before: int, after: int) -> int:
     """Bytes more than before, where they are more than may stay."""
-    return now - before if now > before + _SLACK + _SHARE * max(0, after - before) else 0
+    return now - before if now > before + SLACK_BYTES + SLACK_SHARE * max(0, after - before) else 0
 
 
 def held() -> Held:

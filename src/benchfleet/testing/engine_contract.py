@@ -31,7 +31,7 @@ from benchfleet.engines.base import (
     Started,
     Stopped,
 )
-from benchfleet.engines.frames import MAX_ATTACHED
+from benchfleet.engines.frames import MAX_ATTACHED_BYTES
 from benchfleet.testing.engine_bench import LONG, Bench, Events, slot_id
 from benchfleet.testing.engine_endings import SlotsEnd
 from benchfleet.testing.hostile import NOISE, ODD
@@ -116,13 +116,13 @@ class EngineContract(SlotsEnd):
             "predicted_answer": "",
         }
         whole = json.dumps(line).encode() + b"\n"
-        bench.run(samples=2, recorded=whole * (MAX_ATTACHED // len(whole) + 2))
+        bench.run(samples=2, recorded=whole * (MAX_ATTACHED_BYTES // len(whole) + 2))
         recorded = [event for event in bench.until(Done) if isinstance(event, Recorded)]
         assert [json.loads(event.lines)["index"] for event in recorded] == [1]
 
     def test_an_order_too_large_to_be_sent_fails_and_harms_nothing(self, bench: Bench) -> None:
         bench.open()
-        bench.run(recorded=bytes(MAX_ATTACHED + 1))
+        bench.run(recorded=bytes(MAX_ATTACHED_BYTES + 1))
         failed = bench.until(Failed)[-1]
         assert isinstance(failed, Failed)
         assert "too large" in failed.failure.message

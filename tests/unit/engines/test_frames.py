@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchfleet.engines.frames import (
-    MAX_ATTACHED,
-    MAX_HEAD,
+    MAX_ATTACHED_BYTES,
+    MAX_HEAD_BYTES,
     Decoder,
     Frame,
     encode,
@@ -49,7 +49,7 @@ def test_any_frames_cut_anywhere_arrive_as_they_were_sent(
     "noise",
     [
         b"Traceback (most recent call last):\n",
-        (MAX_HEAD + 1).to_bytes(4, "big") + bytes(4),
+        (MAX_HEAD_BYTES + 1).to_bytes(4, "big") + bytes(4),
         _head(b"[]"),
         _head(b"{}"),
         _head(b"{x}"),
@@ -74,11 +74,11 @@ def test_one_byte_that_changed_on_the_way_is_noticed(place: int) -> None:
 
 
 def test_what_a_decoder_would_refuse_is_not_encoded() -> None:
-    half = bytes(MAX_ATTACHED // 2 + 1)
+    half = bytes(MAX_ATTACHED_BYTES // 2 + 1)
     with pytest.raises(ProtocolError, match=r"frame 'x' is too large"):
         encode("x", (half, half))
     with pytest.raises(ProtocolError, match=r"frame 'x' is too large"):
-        encode("x", text="x" * MAX_HEAD)
+        encode("x", text="x" * MAX_HEAD_BYTES)
 
 
 @given(data=st.binary(max_size=200), size=st.integers(min_value=1, max_value=50))

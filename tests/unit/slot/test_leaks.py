@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from benchfleet.domain.telemetry import GpuReading, Reading
-from benchfleet.slot.leaks import MOST, Leaks
+from benchfleet.slot.leaks import REPLACE_BYTES, Leaks
 
 MIB, GIB = 2**20, 2**30
 
@@ -38,7 +38,7 @@ def test_past_its_limit_a_leak_takes_the_slot_with_it() -> None:
     found = leaks()
     said(found, [ram(n * 500 * MIB) for n in range(10)])
     assert found.too_much
-    assert found.grown > MOST
+    assert found.grown > REPLACE_BYTES
 
 
 def test_the_slots_own_gpu_memory_is_looked_at_before_the_devices() -> None:
