@@ -1,7 +1,6 @@
-"""Every command that is run on a host, in one place; those of bootstrap are its plan's.
+"""Every command that runs on a host, except those of `bootstrap_plan`.
 
-Whoever has to approve commands beforehand is shown this list (`benchfleet doctor --commands`), and
-what runs them takes them from here.
+`benchfleet doctor --commands` shows this list to whoever must approve commands beforehand.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Command lines of the OpenSSH client: the user's own configuration, agent and jump hosts apply.
 
-One connection a host serves all its slots (ControlMaster) and ends by itself when nobody used it
-for a while. A host's key is taken at the first meeting, into a file of the campaign's own, and
-another one later is refused. Nothing asks for a password, nothing is forwarded, and of the
-environment goes what the user's own configuration sends (most often LANG), no more.
+All slots of a host share one connection (ControlMaster), which closes by itself when unused for a
+while. A host's key is accepted at the first connection and stored in a file of the campaign; a
+different key later is refused. Nothing asks for a password and nothing is forwarded. Of the
+environment only what the user's configuration sends (most often LANG) reaches the host.
 """
 
 from __future__ import annotations

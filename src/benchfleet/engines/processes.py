@@ -1,4 +1,4 @@
-"""Ending a slot's whole process tree, also what left its session, its parent or its runner."""
+"""Ends a slot's whole process tree, including what left its session, its parent or its runner."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The slot's end of its channel to the engine: frames out, orders in, and who is still there."""
+"""The slot's end of its channel to the engine: sends frames, receives orders and pings."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ READ_BYTES = 2**18
 class Channel:
     """Frames over two file descriptors.
 
-    A thread reads, so that pings are heard while a cell computes; another says "here" every
-    `heartbeat` seconds. When nothing is heard for `silence` seconds, or what is heard makes no
-    sense, or the other end is closed, `gone` is called with the reason.
+    One thread reads, so that pings arrive while a cell computes; another sends a ping every
+    `heartbeat` seconds. `gone` is called with the reason when nothing arrives for `silence`
+    seconds, when a frame is invalid, and when the other end is closed.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class Channel:
         self.stopping: set[str] = set()  # attempts that were asked to stop
 
     def start(self) -> None:
-        """Begin to listen and to show signs of life."""
+        """Begin to read and to send pings."""
         for target in (self._listen, self._beat):
             threading.Thread(target=target, daemon=True).start()
 

@@ -12,6 +12,7 @@ from typing import Any
 from benchfleet.benchmarks.base import Benchmark, Record, Score, benchmark_class
 from benchfleet.domain.cell import Cell, Workload
 from benchfleet.domain.failure import Failure, Stage
+from benchfleet.domain.telemetry import Reading
 from benchfleet.engines.frames import Frame
 from benchfleet.errors import CellFailure
 from benchfleet.models.base import Adapter, Prompt, adapter_class
@@ -29,7 +30,8 @@ class Executor:
 
     def __init__(self, channel: Channel, sampler: Sampler | None = None) -> None:
         self._channel, self._sampler = channel, sampler
-        self._memory, self._leaks = Memory(), Leaks()
+        self._memory = Memory(sampler.again if sampler else lambda: Reading(at=0.0))
+        self._leaks = Leaks()
         self._adapter: Adapter | None = None
         self._loaded = ""  # the load key of what is in memory, once it is all there
         self._fit = True  # whether all that was unloaded gave its memory back

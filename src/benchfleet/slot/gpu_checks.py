@@ -1,4 +1,4 @@
-"""Whether a slot's GPUs are fit for it, asked before the slot says hello."""
+"""Checks a slot's GPUs before the slot says hello."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ if not torch.cuda.device_count():
 
 @dataclass(frozen=True, kw_only=True)
 class Rules:
-    """What is asked of the GPUs of a slot."""
+    """What the GPUs of a slot must fulfil."""
 
     gpus: tuple[int, ...]
-    share: bool = False  # other people's processes on them are welcome
+    share: bool = False  # other people's processes on them are allowed
     trial: bool = False  # compute something on them first
     memory: int = 0  # bytes that must be free on each; 0: as much as nobody else takes
     run: str = ""  # how the names of our run's slots begin
@@ -45,22 +45,22 @@ class Rules:
 
 @dataclass(frozen=True, kw_only=True)
 class Unfit:
-    """Why GPUs are not to be used."""
+    """Why GPUs cannot be used."""
 
     reason: str
     gpus: tuple[int, ...]
-    busy: bool = False  # nothing is wrong with them: somebody else is there
-    ending: bool = False  # who is there may be a slot that ends just now
+    busy: bool = False  # they are well: somebody else uses them
+    ending: bool = False  # a slot that ends just now may be all that uses them
 
 
 def rules_of(opening: Mapping[str, Any]) -> Rules:
-    """What a slot's opening frame asks of its GPUs."""
+    """The rules in a slot's first frame."""
     gpus = tuple(int(part) for part in opening["gpus"].split(","))
     return Rules(gpus=gpus, run=opening["slot"].rpartition("-")[0], **opening["gpu_checks"])
 
 
 def unfit_now(rules: Rules, trial: Callable[[], str] | None = None) -> Unfit | None:
-    """Ask this machine, and wait a little for memory that is about to come back."""
+    """Check the GPUs of this machine; wait a little for memory that is about to come back."""
     try:
         with opened() as nvml:
             found = wait_until_fit(nvml, rules)
@@ -81,7 +81,7 @@ def wait_until_fit(
     now: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Unfit | None:
-    """Why the GPUs are unfit, once what a slot before this one held had time to come back."""
+    """Why the GPUs are unfit, after the memory of an earlier slot had time to come back."""
     until = now() + MEMORY_GRACE_S
     while True:
         found = unfit(nvml.gpus(), rules)
@@ -91,7 +91,7 @@ def wait_until_fit(
 
 
 def unfit(seen: Iterable[GpuState], rules: Rules) -> Unfit | None:
-    """The first thing for which a GPU of the slot is not to be used now."""
+    """The first reason why a GPU of the slot cannot be used now."""
     gpus = {gpu.index: gpu for gpu in seen}
     for index in rules.gpus:
         if index not in gpus:
@@ -125,8 +125,8 @@ def _taken(gpu: GpuState, rules: Rules) -> str:
 
 
 def _is_stranger(one: GpuProcess, rules: Rules) -> bool:
-    """Whether a process is neither of this run nor the driver's own. Where the driver's numbers
-    are another container's, what our neighbours run cannot be told from others."""
+    """Whether a process belongs neither to this run nor to the driver. Where the driver reports the
+    pids of another container, processes of our other slots look like those of strangers."""
     if one.name.startswith(DRIVER_PROCESS):
         return False
     if rules.run and one.slot.rpartition("-")[0] == rules.run:
@@ -140,7 +140,7 @@ def _listed(processes: Sequence[GpuProcess]) -> str:
 
 
 def tried() -> str:
-    """Compute on the GPUs in a process of its own; what went wrong, ``""`` where nothing did."""
+    """Compute on the GPUs in a process of its own; its error, or ``""``."""
     try:
         done = subprocess.run(
             [sys.executable, "-c", TRIAL_PROGRAM],

@@ -1,4 +1,4 @@
-"""Whether cells leave memory behind, one after the other, on a model that stays loaded."""
+"""Detects memory that leaks from cell to cell on a model that stays loaded."""
 
 from __future__ import annotations
 
@@ -9,16 +9,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from benchfleet.domain.telemetry import Reading
-from benchfleet.slot.memory import trim
+from benchfleet.slot.memory import DEVICE, OWN, held, trim
 
 MIN_GROWTH_BYTES = 2**20
 # So many of the last cells must grow: caches that fill up do so once or twice.
 GROWING_CELLS, WATCHED_CELLS = 5, 8
 WARN_BYTES = 256 * 2**20  # of growth since the first cell
 REPLACE_BYTES = 2 * 2**30  # of growth since the first cell: the slot is replaced
-_RAM = "RAM of the slot"
-_OWN = "GPU memory of the slot"
-_DEVICE = "GPU memory of the whole device, which is not told apart by process"
 
 
 @dataclass
@@ -29,7 +26,7 @@ class _Track:
     most: int
     grew: deque[bool] = field(default_factory=lambda: deque(maxlen=WATCHED_CELLS))
     cells: int = 1
-    told: int = 0  # bytes of growth that a warning spoke of
+    warned: int = 0  # bytes of growth in the last warning
 
     def add(self, now: int) -> bool:
         """Whether it grows again and again."""
@@ -40,13 +37,13 @@ class _Track:
 
 
 class Leaks:
-    """Compares what is held after each cell with what was held after the first one."""
+    """Compares the memory held after each cell with that after the first one."""
 
     def __init__(self, tidy: Callable[[], None] | None = None) -> None:
         self._tidy = tidy or _tidy
         self._tracks: dict[str, _Track] = {}
         self._loaded = ""
-        self.grown = 0  # bytes that are known to be lost
+        self.grown = 0  # bytes leaked
 
     @property
     def too_much(self) -> bool:
@@ -54,47 +51,44 @@ class Leaks:
         return self.grown > REPLACE_BYTES
 
     def after(self, loaded: str, reading: Reading, again: Callable[[], Reading]) -> list[str]:
-        """A cell ended; what there is to say. `loaded` is the load key of the model; what looks
-        like a leak is measured `again` when all that can be freed was."""
+        """The warnings after a cell. `loaded` is the load key of the model; what looks like a leak
+        is measured `again` after all that can be freed was."""
         if loaded != self._loaded:
             self._tracks, self._loaded, self.grown = {}, loaded, 0
-        suspects = [name for name, held in _counts(reading).items() if self._add(name, held)]
+        suspects = [name for name, size in _held(reading).items() if self._add(name, size)]
         if not suspects:
             return []
         self._tidy()
-        now = _counts(again())
+        now = _held(again())
         return [said for name in suspects if (said := self._judge(name, now.get(name, 0)))]
 
-    def _add(self, name: str, held: int) -> bool:
+    def _add(self, name: str, size: int) -> bool:
         if name not in self._tracks:
-            self._tracks[name] = _Track(first=held, most=held)
+            self._tracks[name] = _Track(first=size, most=size)
             return False
-        return self._tracks[name].add(held)
+        return self._tracks[name].add(size)
 
     def _judge(self, name: str, now: int) -> str:
         track = self._tracks[name]
         grown = now - track.first
-        if grown <= WARN_BYTES:  # it was to be had back
+        if grown <= WARN_BYTES:  # it could be freed
             self._tracks[name] = _Track(first=track.first, most=now)
             return ""
         self.grown = max(self.grown, grown)
-        if grown < 2 * track.told:
+        if grown < 2 * track.warned:
             return ""
-        track.told = grown
+        track.warned = grown
         return (
             f"{name} grows from cell to cell: {grown / 2**30:.1f} GiB more after {track.cells} "
             f"cells on one loaded model; past {REPLACE_BYTES / 2**30:g} GiB the slot is replaced"
         )
 
 
-def _counts(reading: Reading) -> Mapping[str, int]:
-    counts = {} if reading.ram is None else {_RAM: reading.ram}
-    own = [gpu.own for gpu in reading.gpus if gpu.own is not None]
-    everybody = [gpu.memory for gpu in reading.gpus if gpu.memory is not None]
-    if own:
-        counts[_OWN] = sum(own)
-    elif everybody:
-        counts[_DEVICE] = sum(everybody)
+def _held(reading: Reading) -> Mapping[str, int]:
+    """The slot's own GPU memory, or else that of the whole device."""
+    counts = held(reading)
+    if OWN in counts:
+        counts.pop(DEVICE, None)
     return counts
 
 

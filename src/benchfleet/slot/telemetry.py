@@ -59,7 +59,7 @@ class Sampler:
             return self._take(attempt) if locked and attempt else None
 
     def again(self) -> Reading:
-        """How things are now, handed to nobody."""
+        """A reading now, handed to nobody."""
         return self._measured() or Reading(at=0.0)
 
     def _watch(self) -> None:
@@ -99,7 +99,7 @@ class Sampler:
 
 
 class Meter:
-    """Measures this slot: all that its supervisor, `root`, started, and the GPUs it is bound to."""
+    """Measures this slot: all processes that its supervisor, `root`, started, and its GPUs."""
 
     def __init__(self, root: int | None = None, proc: str = "/proc") -> None:
         self._root, self._proc = root or os.getppid(), proc
@@ -107,21 +107,21 @@ class Meter:
         self._indices = [int(part) for part in visible.split(",") if part.isdigit()]
         self._open = contextlib.ExitStack()  # NVML stays open: that takes longer than a reading
         self._nvml: Nvml | None = None
-        self._told = False  # why GPUs are not measured
+        self._warned = False  # that GPUs are not measured
         self._tells_room = bool(os.environ.get("BENCHFLEET_TELLS_ROOM"))
 
     def read(self) -> Reading:
-        """How things stand now; `at` and `cpu` count from anywhere."""
+        """A reading now; `at` and `cpu` count from an arbitrary start."""
         at = time.monotonic()
         if os.path.isdir(f"{self._proc}/{self._root}"):
             pids = procfs.descendants(self._root, self._proc)
             cpu = procfs.cpu_seconds([self._root, *pids], self._proc)
             ram = sum(procfs.rss(pids, self._proc).values())
         else:
-            pids, cpu, ram = _elsewhere(self._root)
+            pids, cpu, ram = _by_psutil(self._root)
         room = headroom(gpus=False)[CPU] if self._tells_room else None
         return Reading(
-            at=at, cpu=round(cpu, 2), ram=ram or None, gpus=self._gpus(pids), **_said(room)
+            at=at, cpu=round(cpu, 2), ram=ram or None, gpus=self._gpus(pids), **_room_fields(room)
         )
 
     def _gpus(self, pids: list[int]) -> tuple[GpuReading, ...]:
@@ -133,8 +133,8 @@ class Meter:
                 self._nvml = self._open.enter_context(opened())
             found = {gpu.index: gpu for gpu in self._nvml.watched(self._indices)}
         except (DeviceError, MissingExtra) as error:
-            if not self._told:
-                self._told = True
+            if not self._warned:
+                self._warned = True
                 print(f"GPUs are not measured: {error}", file=sys.stderr)
         ours = set(pids)
         return tuple(self._reading(index, found.get(index), ours) for index in self._indices)
@@ -157,11 +157,11 @@ class Meter:
         )
 
 
-def _said(room: Headroom | None) -> dict[str, Any]:
+def _room_fields(room: Headroom | None) -> dict[str, Any]:
     return {} if room is None else {"total": room.total, "free": room.free, "busy": room.busy}
 
 
-def _elsewhere(root: int) -> tuple[list[int], float, int]:
+def _by_psutil(root: int) -> tuple[list[int], float, int]:
     """Pids, CPU seconds and RAM where there is no /proc."""
     import psutil
 
