@@ -19,8 +19,8 @@ from measure import arguments
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 import labs
-from benchfleet.machines.assign import solver
-from benchfleet.machines.assign.problem import Group, Problem, Way
+from benchfleet.planner.solver import solver
+from benchfleet.planner.solver.problem import Group, Problem, Way
 
 FAMILIES = (
     "labs",
@@ -69,7 +69,7 @@ def gap_and_seconds(family: str, cells: int, seed: int) -> tuple[float, float]:
         return planner.plan(study, seed=seed).gap, time.perf_counter() - begun
     asked = problem(family, cells, seed)
     begun = time.perf_counter()
-    return solver.solved(asked, seed=seed).gap, time.perf_counter() - begun
+    return solver.solve(asked, seed=seed).gap, time.perf_counter() - begun
 
 
 def main() -> None:

@@ -22,7 +22,7 @@ from benchfleet.errors import BenchfleetError, wrong_option
 from benchfleet.ledger.base import Ledger
 from benchfleet.machines.probe import report
 from benchfleet.machines.probe.report import Capability
-from benchfleet.planning.assignment import Assignment, Given
+from benchfleet.planner.assignment import Assignment, Given
 
 _SHOWN = 12  # reasons that are told
 

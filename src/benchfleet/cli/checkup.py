@@ -35,7 +35,7 @@ from benchfleet.machines.checkup import Check, folder_check, judged
 from benchfleet.machines.devices import cores
 from benchfleet.machines.memory import available_memory
 from benchfleet.models.digest import hub_name, model_folder
-from benchfleet.planning.preview import planned
+from benchfleet.planner.preview import planned
 from benchfleet.presence.record import runs_of
 from benchfleet.runner.slots.place import Pool
 from benchfleet.runner.space import FLOOR

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from html import escape
 
 from benchfleet.domain.words import duration
-from benchfleet.planning.assignment import Assignment
+from benchfleet.planner.assignment import Assignment
 
 _WIDTH = 60  # characters of the longest bar
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"

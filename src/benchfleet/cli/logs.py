@@ -20,8 +20,8 @@ from benchfleet.domain.state import FINAL_STATES
 from benchfleet.errors import BenchfleetError
 from benchfleet.ledger.base import Ledger
 from benchfleet.ledger.history import Attempt, attempts
-from benchfleet.planning.explain import find
-from benchfleet.planning.preview import known_records, with_paths
+from benchfleet.planner.explain import find
+from benchfleet.planner.preview import known_records, with_paths
 from benchfleet.results.logs import Log, Tail, lines, log_of
 
 _LOOK = 0.5  # seconds between two looks at a log that grows

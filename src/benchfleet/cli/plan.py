@@ -14,8 +14,8 @@ from benchfleet.errors import DeviceError
 from benchfleet.fleet import choose_pool
 from benchfleet.machines.devices import cores
 from benchfleet.machines.memory import available_memory
-from benchfleet.planning.explain import differences, earlier, find
-from benchfleet.planning.preview import as_json, known_records, planned, with_paths
+from benchfleet.planner.explain import differences, earlier, find
+from benchfleet.planner.preview import as_json, known_records, planned, with_paths
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

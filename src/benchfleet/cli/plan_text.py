@@ -12,8 +12,8 @@ from benchfleet.cli.words import columns, padded
 from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.words import counted, duration, gigabytes
-from benchfleet.planning.explain import ABSENT, Difference, Named, subject
-from benchfleet.planning.preview import ENDED_OTHERWISE, Plan, Row
+from benchfleet.planner.explain import ABSENT, Difference, Named, subject
+from benchfleet.planner.preview import ENDED_OTHERWISE, Plan, Row
 from benchfleet.runner.slots.place import Pool
 
 _MANY = 40  # lines of a table that a person still reads

@@ -17,12 +17,12 @@ from benchfleet.domain.event import Event
 from benchfleet.domain.plan import ASSIGNED, Plan, forms, newest, plans
 from benchfleet.ledger.base import Ledger
 from benchfleet.ledger.holders import holders
-from benchfleet.machines.assign.solver import SECONDS
 from benchfleet.machines.probe import report
 from benchfleet.machines.probe.report import Capability
-from benchfleet.planning.assigning import Assigner, Variants
-from benchfleet.planning.assignment import Assignment, Given
-from benchfleet.planning.preview import with_paths
+from benchfleet.planner.assigning import Assigner, Variants
+from benchfleet.planner.assignment import Assignment, Given
+from benchfleet.planner.preview import with_paths
+from benchfleet.planner.solver.solver import TIME_LIMIT_S
 
 FAILED = "machine_failed"  # the event; data: host, cells (fingerprints), by (who said so)
 
@@ -95,7 +95,7 @@ def planned(
     )
     effort = settings.get("effort", 1.0)
     plan = assigner.plan(
-        cells, seed=settings.get("seed", 0), limit=effort, seconds=SECONDS * max(1.0, effort)
+        cells, seed=settings.get("seed", 0), effort=effort, seconds=TIME_LIMIT_S * max(1.0, effort)
     )
     return plan, tasks(bench, plan, records)
 

@@ -23,7 +23,7 @@ from benchfleet.environment import host_name
 from benchfleet.errors import BenchfleetError, wrong_option
 from benchfleet.machines.probe import found, report
 from benchfleet.machines.probe.measure import measured
-from benchfleet.planning.forecast import recommended
+from benchfleet.planner.forecast import recommended
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

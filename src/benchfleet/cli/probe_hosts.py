@@ -24,7 +24,7 @@ from benchfleet.engines.ssh_command import ask
 from benchfleet.errors import BenchfleetError
 from benchfleet.machines.probe import report
 from benchfleet.machines.wheel import interpreter_of
-from benchfleet.planning.forecast import recommended
+from benchfleet.planner.forecast import recommended
 
 
 @dataclass(frozen=True, kw_only=True)

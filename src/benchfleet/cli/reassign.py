@@ -25,7 +25,7 @@ from benchfleet.hints import hint
 from benchfleet.ledger.base import Ledger
 from benchfleet.ledger.holders import Holder, holders
 from benchfleet.machines.probe import report
-from benchfleet.planning.assignment import Assignment
+from benchfleet.planner.assignment import Assignment
 
 HOST_READY = "host_ready"  # the event of a run that reached a host over SSH
 _HELD_ELSEWHERE = (

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from heapq import heapify, heappop, heapreplace
 from math import inf
 
-from .packing import Cells, packed
 from .problem import Piece, Problem
+
+Cells = list[tuple[float, int]]  # seconds and group of each, longest first
 
 
 @dataclass(frozen=True)
@@ -40,13 +41,37 @@ def shares(problem: Problem, host: str, counts: Mapping[int, int]) -> list[Share
         free = [max(ends[slot] for slot in slots) for slots in all_slots]
         mine = [
             Share(slots, held)
-            for slots, held in zip(all_slots, packed(problem, host, free, work), strict=True)
+            for slots, held in zip(all_slots, _pack(problem, host, free, work), strict=True)
         ]
         for share, begin in zip(mine, free, strict=True):
             for slot in share.slots if share.work else ():
                 ends[slot] = begin + taken(problem, host, share)
         found += mine
     return found
+
+
+def _pack(
+    problem: Problem, host: str, free: Sequence[float], work: Mapping[str, Cells]
+) -> list[dict[str, Cells]]:
+    """What each gang runs, by model: longest cells first, each to the gang that ends it first.
+    `free` is when each gang can begin."""
+    ends = list(free)
+    packed: list[dict[str, Cells]] = [{} for _ in free]
+    transferred: set[str] = set()
+    cells = [(seconds, number, name) for name, held in work.items() for seconds, number in held]
+    for seconds, number, name in sorted(cells, key=lambda one: (-one[0], one[1])):
+        setup = problem.load(host, name)
+        if name not in transferred:
+            setup += problem.transfer(host, name)
+        after = [
+            end + seconds + (0.0 if name in held else setup)
+            for end, held in zip(ends, packed, strict=True)
+        ]
+        best = after.index(min(after))
+        ends[best] = after[best]
+        packed[best].setdefault(name, []).append((seconds, number))
+        transferred.add(name)
+    return packed
 
 
 def taken(problem: Problem, host: str, share: Share) -> float:

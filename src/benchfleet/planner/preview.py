@@ -13,8 +13,8 @@ from benchfleet.domain.names import folders_above
 from benchfleet.domain.placing import Placing
 from benchfleet.domain.state import State
 from benchfleet.machines.memory import Estimate
-from benchfleet.planning.explain import Named
-from benchfleet.planning.forecast import Fit, MemoryForecast, fit, wall_time
+from benchfleet.planner.explain import Named
+from benchfleet.planner.forecast import Fit, MemoryForecast, fit, wall_time
 from benchfleet.runner.slots.place import Pool, impossible
 from benchfleet.runner.waiting.expected import Expected, History
 

@@ -1,29 +1,14 @@
-"""A plan to begin with, by rule; and what a plan comes to."""
+"""A first plan by a greedy rule."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
-from .problem import Counts, Piece, Problem, Solution
-from .walk import ended
-
-
-def solution(pieces: Sequence[Piece], *, bound: float, by: str) -> Solution:
-    """What the pieces come to."""
-    end = ended(pieces)
-    return Solution(
-        counts=counted(pieces), pieces=tuple(pieces), makespan=end, bound=min(bound, end), by=by
-    )
-
-
-def counted(pieces: Sequence[Piece]) -> Counts:
-    """How many cells of each group each machine runs."""
-    return Counter((piece.group, piece.host) for piece in pieces if piece.group is not None)
+from .problem import Counts, Problem
 
 
 def greedy(problem: Problem) -> Counts:
-    """The longest cells first, each to the machine that is done first with it."""
+    """Longest cells first, each to the machine that finishes it first."""
     counts: Counts = {}
     chosen: dict[str, int] = {}
     area = dict.fromkeys(problem.slots, 0.0)

@@ -13,12 +13,12 @@ from benchfleet.campaign.base import Campaign
 from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.matrix import ModelEntry
-from benchfleet.machines.assign import solver
-from benchfleet.machines.assign.problem import Group, Piece, Problem, Solution, Way
 from benchfleet.machines.probe.report import Capability
-from benchfleet.planning.assignment import Assignment, Given
-from benchfleet.planning.estimates import Estimates
-from benchfleet.planning.fitting import Fitting, slots_of
+from benchfleet.planner.assignment import Assignment, Given
+from benchfleet.planner.estimates import Estimates
+from benchfleet.planner.fitting import Fitting, slots_of
+from benchfleet.planner.solver import solver
+from benchfleet.planner.solver.problem import Group, Piece, Problem, Solution, Way
 
 Variants = Literal["faster", "needed", "mixed"]
 
@@ -73,8 +73,8 @@ class Assigner:
         cells: Sequence[Cell],
         *,
         seed: int = 0,
-        limit: float = 1.0,
-        seconds: float = solver.SECONDS,
+        effort: float = 1.0,
+        seconds: float = solver.TIME_LIMIT_S,
     ) -> Assignment:
         """Share out what is neither done nor under way on one of the machines. The phases share the
         planner's `limit` and `seconds` by their numbers of cells."""
@@ -99,10 +99,10 @@ class Assigner:
             if not problem.groups:
                 continue
             rest = sum(cell.phase in order[place:] for cell in left)
-            solution = solver.solved(
+            solution = solver.solve(
                 problem,
                 seed=seed,
-                limit=limit * max(_LEAST, len(mine) / len(left)),
+                effort=effort * max(_LEAST, len(mine) / len(left)),
                 seconds=(over - time.monotonic()) * max(_LEAST, len(mine) / rest),
             )
             found_by[solution.by] = None

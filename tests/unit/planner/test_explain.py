@@ -9,7 +9,7 @@ import pytest
 from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.cell import Cell
 from benchfleet.errors import CampaignError
-from benchfleet.planning.explain import (
+from benchfleet.planner.explain import (
     ABSENT,
     Difference,
     Named,

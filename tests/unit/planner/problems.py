@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from benchfleet.machines.assign.problem import Group, Problem, Solution, Way
+from benchfleet.planner.solver.problem import Group, Problem, Solution, Way
 
 EVER = 1000.0  # seconds, so that no test depends on a clock
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from benchfleet.domain.cell import Cell
-from benchfleet.machines.assign.problem import Piece
+from benchfleet.planner.solver.problem import Piece
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from benchfleet.domain.resource import Device
-from benchfleet.planning.forecast import fit, wall_time
+from benchfleet.planner.forecast import fit, wall_time
 from benchfleet.runner.slots.place import Pool
 from benchfleet.runner.waiting.expected import Expected
 from benchfleet.testing.samples import sample_cell

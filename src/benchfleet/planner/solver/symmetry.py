@@ -1,4 +1,4 @@
-"""Groups whose cells are alike wherever they run, made one: fewer are sooner planned."""
+"""Groups of identical cells merged into one, so that the problem is smaller."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from dataclasses import replace
 from .problem import Group, Piece, Problem
 
 
-def merged(problem: Problem) -> tuple[Problem, list[list[int]]]:
-    """The problem with such groups as one, and of which each is made. Those that are to be run in
-    one form with others stay as they are."""
+def merge(problem: Problem) -> tuple[Problem, list[list[int]]]:
+    """The problem with identical groups merged, and the numbers of the groups in each. Groups of
+    blocks with several forms stay apart."""
     bound = {number for numbers in problem.blocks.values() for number in numbers}
     found: dict[object, list[int]] = {}
     for number, group in enumerate(problem.groups):
@@ -26,16 +26,16 @@ def merged(problem: Problem) -> tuple[Problem, list[list[int]]]:
     return replace(problem, groups=groups), list(found.values())
 
 
-def parted(
-    problem: Problem, made_of: Sequence[Sequence[int]], pieces: Sequence[Piece]
+def expand(
+    problem: Problem, members: Sequence[Sequence[int]], pieces: Sequence[Piece]
 ) -> list[Piece]:
-    """The pieces of a plan for the merged problem, as those of the problem."""
+    """A plan for the merged problem as a plan for the problem."""
 
     def cells(numbers: Sequence[int]) -> Iterator[int]:
         for number in numbers:
             yield from [number] * problem.groups[number].count
 
-    left = [cells(numbers) for numbers in made_of]
+    left = [cells(numbers) for numbers in members]
     return [
         piece if piece.group is None else replace(piece, group=next(left[piece.group]))
         for piece in pieces

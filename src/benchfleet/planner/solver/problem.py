@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+
+GOOD_GAP = 0.005  # of the bound: a plan this close ends the search
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,6 +94,11 @@ class Piece:
     end: float
     model: str
     group: int | None = None  # None: the model is brought and loaded
+
+
+def makespan(pieces: Iterable[Piece]) -> float:
+    """Seconds until the last piece ends."""
+    return max((piece.end for piece in pieces), default=0.0)
 
 
 @dataclass(frozen=True, kw_only=True)

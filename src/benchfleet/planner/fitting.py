@@ -13,7 +13,7 @@ from benchfleet.domain.words import gigabytes
 from benchfleet.machines.devices import CPU_SLOTS
 from benchfleet.machines.memory import Estimate, taken_by_weights
 from benchfleet.machines.probe.report import Capability
-from benchfleet.planning.forecast import MemoryForecast
+from benchfleet.planner.forecast import MemoryForecast
 
 _KINDS: tuple[DeviceKind, ...] = ("cpu", "gpu")
 

@@ -1,4 +1,4 @@
-"""A bound that no plan can beat, without a solver, and how cells would lie if they could be cut."""
+"""A lower bound without a solver, and the split of cells over machines that belongs to it."""
 
 from __future__ import annotations
 
@@ -8,30 +8,29 @@ from math import exp, inf
 
 from .problem import Counts, Group, Problem
 
-_ROUNDS = 1200  # of the bound's ascent
+_ITERATIONS = 1200
 
 
-def relaxed(problem: Problem) -> tuple[float, list[dict[str, float]]]:
-    """Seconds that no plan can beat, and which part of each group runs where if cells could be cut.
+def fractional_bound(problem: Problem) -> tuple[float, list[dict[str, float]]]:
+    """Seconds that no plan beats, and the share of each group by machine if cells could be split.
 
-    The bound is that of the dual of sharing out fractions of cells, where loading is shared by all
-    cells of a model, and that of the slowest single cell. Weights of machines that have too much
-    are raised until all have as much (multiplicative weights); what was chosen on the way is, on
-    the average, how the fractions lie.
+    The bound is the dual of that split, where all cells of a model share its loading, or the
+    slowest single cell. It is found by multiplicative weights: those of overloaded machines grow
+    until the load is even. The choices on the way, averaged, are the shares.
     """
     totals: dict[str, int] = {}
     for group in problem.groups:
         for model in {way.model for way in group.ways.values()}:
             totals[model] = totals.get(model, 0) + group.count
     costs = [
-        [(host, group.count * _share(problem, host, group, totals)) for host in sorted(group.ways)]
+        [(host, group.count * _cost(problem, host, group, totals)) for host in sorted(group.ways)]
         for group in problem.groups
     ]
-    best = max(map(partial(_alone, problem), problem.groups), default=0.0)
+    best = max(map(partial(_single_cell, problem), problem.groups), default=0.0)
     hosts = sorted(problem.slots)
     weights = {host: 1 / len(hosts) for host in hosts}
     parts: list[dict[str, float]] = [{} for _ in problem.groups]
-    for turn in range(_ROUNDS):
+    for iteration in range(_ITERATIONS):
         load = dict.fromkeys(hosts, 0.0)
         value = 0.0
         for part, cost in zip(parts, costs, strict=True):
@@ -41,11 +40,11 @@ def relaxed(problem: Problem) -> tuple[float, list[dict[str, float]]]:
                     least, chosen, taken = weighted, host, seconds
             value += least
             load[chosen] += taken
-            if 4 * turn >= _ROUNDS:
+            if 4 * iteration >= _ITERATIONS:
                 part[chosen] = part.get(chosen, 0.0) + 1
         best = max(best, value)
         most = max(load.values()) or 1.0
-        step = 0.3 / (1 + turn / 30)
+        step = 0.3 / (1 + iteration / 30)
         weights = {host: weights[host] * exp(step * load[host] / most) for host in hosts}
         total = sum(weights.values())
         weights = {host: weight / total for host, weight in weights.items()}
@@ -54,20 +53,20 @@ def relaxed(problem: Problem) -> tuple[float, list[dict[str, float]]]:
     ]
 
 
-def rounded(problem: Problem, parts: Sequence[Mapping[str, float]]) -> Counts:
-    """Whole cells nearest to these fractions, each block in the form that most of it has."""
+def round_shares(problem: Problem, shares: Sequence[Mapping[str, float]]) -> Counts:
+    """Whole cells nearest to these shares, each block in the form of most of its cells."""
     forms: dict[int, int] = {}
     for name, numbers in problem.blocks.items():
         mass = dict.fromkeys(problem.forms(name), 0.0)
         for number in numbers:
-            for host, share in parts[number].items():
+            for host, share in shares[number].items():
                 form = problem.groups[number].ways[host].form
                 if form in mass:
                     mass[form] += share * problem.groups[number].count
         form = max(mass, key=lambda one: (mass[one], -one))
         forms.update(dict.fromkeys(numbers, form))
     counts: Counts = {}
-    for number, (group, part) in enumerate(zip(problem.groups, parts, strict=True)):
+    for number, (group, part) in enumerate(zip(problem.groups, shares, strict=True)):
         allowed = [
             host
             for host, way in group.ways.items()
@@ -85,16 +84,16 @@ def rounded(problem: Problem, parts: Sequence[Mapping[str, float]]) -> Counts:
     return counts
 
 
-def _alone(problem: Problem, group: Group) -> float:
-    """The time of one cell of the group, if it were all that is to be done."""
+def _single_cell(problem: Problem, group: Group) -> float:
+    """Seconds of one cell of the group on idle machines, with loading."""
     return min(
         way.seconds + problem.load(host, way.model) + problem.transfer(host, way.model)
         for host, way in group.ways.items()
     )
 
 
-def _share(problem: Problem, host: str, group: Group, totals: Mapping[str, int]) -> float:
-    """What one cell takes of the machine's time, with its part of what its model costs there."""
+def _cost(problem: Problem, host: str, group: Group, totals: Mapping[str, int]) -> float:
+    """Machine seconds of one cell, with its part of loading the model."""
     way = group.ways[host]
     once = (problem.load(host, way.model) * way.width + problem.transfer(host, way.model)) / max(
         1, totals[way.model]

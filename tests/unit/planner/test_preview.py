@@ -6,7 +6,7 @@ from benchfleet.domain.attempt import CellRecord, Outcome
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.resource import Device
 from benchfleet.domain.state import State
-from benchfleet.planning.preview import Plan, planned, with_paths
+from benchfleet.planner.preview import Plan, planned, with_paths
 from benchfleet.runner.slots.place import Pool
 from benchfleet.testing.samples import sample_cell
 
