@@ -12,8 +12,9 @@ import operator
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from typing import Any, Literal, TypeAlias, cast
+
+from benchfleet.hints import hint
 
 Value: TypeAlias = "float | int | bool | str"
 Kind = Literal["number", "truth", "text", "metric"]  # a metric is a number or truth of each cell
@@ -34,7 +35,7 @@ _ARITHMETIC: Mapping[type[ast.operator], Callable[[float, float], float]] = {
 }
 _TRUTHS = {"true": True, "True": True, "false": False, "False": False}
 _MAX_CHARACTERS = 2000
-_MAX_NODES = 300  # of the tree; this bounds its depth, too
+_MAX_NODES = 400  # of the tree; this bounds its depth, too
 _SIZE = re.compile(
     r"""('[^']*'|"[^"]*")|(?<![\w.])([0-9]+(?:\.[0-9]+)?) ?([kKmMgGtT])([iI]?)[bB]\b"""
 )
@@ -139,11 +140,9 @@ def _check_name(name: str, vocabulary: Vocabulary) -> Kind:
 
 
 def _unknown(what: str, name: str, known: Collection[str]) -> ValueError:
-    longer = [one for one in known if one.startswith(f"{name}_")]
-    near = longer or get_close_matches(name, known, n=2)
-    there = f"use one of {', '.join(known)}" if known else "there is none here"
-    hint = f"did you mean {' or '.join(near)}?" if near else there
-    return ValueError(f"unknown {what} {name!r}; {hint}")
+    longer = [repr(one) for one in known if one.startswith(f"{name}_")]
+    instead = f"did you mean {' or '.join(longer)}?" if longer else hint(name, known)
+    return ValueError(f"unknown {what} {name!r}; {instead}")
 
 
 def _check_constant(node: ast.Constant) -> Kind:

@@ -36,7 +36,7 @@ def test_rules_and_tiers_are_read(read: Read, said: Said) -> None:
 @pytest.mark.parametrize(
     ("text", "key", "message"),
     [
-        ("a: ram >= 3GB", "a", "unknown fact 'ram'; did you mean ram_total or ram_available?"),
+        ("a: ram >= 3GB", "a", "unknown fact 'ram'; did you mean 'ram_total' or 'ram_available'?"),
         ("a: ram_available >= 8GB and ram_available < 4GB", "a", "no machine can ever satisfy"),
         ("a: {when: gpus < 0}", "a.when", "no machine can ever satisfy gpus < 0"),
         ("a: {phases: e0}", "a.when", "is missing"),

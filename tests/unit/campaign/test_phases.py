@@ -130,7 +130,7 @@ def test_phases_survive_the_way_to_those_without_the_file() -> None:
     [
         ("phases: [{name: e0, gate: 'min(score >= 1'}]", "phases[0].gate", "cannot be read"),
         ("phases: [{name: e0, gate: 'mean(score'}]", "phases[0].gate", "put all of it in quotes"),
-        ("phases: [{name: e0, gate: 'mim(score) > 1'}]", "phases[0].gate", "did you mean min"),
+        ("phases: [{name: e0, gate: 'mim(score) > 1'}]", "phases[0].gate", "did you mean 'min'"),
         ("phases: [{gate: score > 1}]", "phases[0]", "has no name"),
         ("phases: [{name: ../x}]", "phases[0].name", "may not start with a dot"),
         ("phases: [{name: 'a,b'}]", "phases[0].name", "leave out commas"),

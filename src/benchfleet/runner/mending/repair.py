@@ -67,7 +67,6 @@ def repair(
             yield from _tidy(layout, finding, moment)
     reasons = {finding.fingerprint: finding for finding in wrong}
     moved: dict[str, Path] = {}  # by fingerprint of the place
-    damaged: set[Path] = set()
     for finding in wrong:
         if finding.kind not in MOVED:
             continue
@@ -79,33 +78,36 @@ def repair(
             continue
         if kept is not None:
             moved[finding.fingerprint] = kept
-            damaged |= {kept} if finding.kind == "damaged" else set()
             shown = kept.relative_to(layout.root).as_posix()
             yield Repaired(path=finding.path, act="kept as evidence", detail=shown)
+    damaged = {moved.get(finding.fingerprint) for finding in wrong if finding.kind == "damaged"}
     records = list(ledger.cells(states=["success"], among=set(reasons)))
     strays = [layout.root / finding.path for finding in findings if finding.kind == "unknown"]
     places = [place for place in _places(layout, records, strays) if place not in damaged]
     whole = _whole_results(layout, records, places)
     for record in records:
-        folder = layout.published(record.path)
-        if os.path.lexists(folder):
+        if os.path.lexists(layout.published(record.path)):
             continue  # another put it there
         home = whole.get(record.outcome.digest if record.outcome else "")
-        try:
-            if home is not None:
-                move(home, folder)
-                shown = home.relative_to(layout.root).as_posix()
-                yield Repaired(path=record.path, act="put back", detail=f"from {shown}")
-                continue
-            samples = _samples_of(layout, record, moved.get(record.fingerprint))
-        except (OSError, ResultsError) as error:
-            yield Repaired(path=record.path, act="left", detail=str(error))
-            continue
-        reason = f"verify: {reasons[record.fingerprint].message}"
-        data = {"reason": reason}
-        ledger.record(Event(kind="retry_asked", fingerprint=record.fingerprint, data=data))
-        detail = f"with {counted(samples, 'sample')} as before" if samples else ""
-        yield Repaired(path=record.path, act="pending again", detail=detail)
+        done = _restore(layout, record, home, moved.get(record.fingerprint))
+        if done.act == "pending again":
+            data = {"reason": f"verify: {reasons[record.fingerprint].message}"}
+            ledger.record(Event(kind="retry_asked", fingerprint=record.fingerprint, data=data))
+        yield done
+
+
+def _restore(layout: Layout, record: CellRecord, home: Path | None, moved: Path | None) -> Repaired:
+    """Put the whole result at `home` back, or keep what samples are as they were sealed."""
+    try:
+        if home is not None:
+            move(home, layout.published(record.path))
+            shown = home.relative_to(layout.root).as_posix()
+            return Repaired(path=record.path, act="put back", detail=f"from {shown}")
+        samples = _samples_of(layout, record, moved)
+    except (OSError, ResultsError) as error:
+        return Repaired(path=record.path, act="left", detail=str(error))
+    detail = f"with {counted(samples, 'sample')} as before" if samples else ""
+    return Repaired(path=record.path, act="pending again", detail=detail)
 
 
 def _tidy(layout: Layout, finding: Finding, moment: str) -> Iterator[Repaired]:
