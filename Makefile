@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 PYTEST := $(BIN)/pytest -n auto --dist worksteal --max-worker-restart 0
 
-.PHONY: demo test check check-fast lint coverage format constraints system
+.PHONY: demo test check check-fast lint soak coverage format constraints system
 
 demo: $(VENV)/demo.stamp
 	$(BIN)/benchfleet run examples/recall/campaign.yaml
@@ -39,6 +39,12 @@ lint: $(VENV)/dev.stamp
 CONTRACTS := tests/contract/test_ledger_contract.py
 check-fast: lint
 	$(PYTEST) -q tests/unit $(CONTRACTS)::TestMemoryLedger $(CONTRACTS)::TestSqliteLedger
+
+# Hours of what `make test` does for a minute: chaos over a real campaign, simulated fleets of ever new
+# seeds, and the tests of a server that fails over and of a pooler, until MINUTES are over.
+MINUTES ?= 60
+soak: $(VENV)/dev.stamp system
+	$(BIN)/python tests/soak.py --minutes $(MINUTES)
 
 # Which lines and branches the tests reach, in every process that they start. A target of its own,
 # since it proves nothing more and takes twice as long.

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from benchfleet.testing.simulation.turns import Strand, Turns
+from simulation.turns import Strand, Turns
 
 RUNNER, LEDGER, SIMULATION, BARE = "runner", "ledger", "simulation", "bare"
 

@@ -34,11 +34,11 @@ def simulated(slots: int, cells: int, work: Path, *, before: int, most: int) -> 
     from benchfleet.runner.trying.leases import LeaseKeeper
     from benchfleet.runner.waiting.agenda import Agenda
     from benchfleet.testing.samples import sample_cell
-    from benchfleet.testing.simulation.disk import NoFolder
-    from benchfleet.testing.simulation.engine import SimulatedEngine
-    from benchfleet.testing.simulation.hosts import Nature, SimulatedHost
-    from benchfleet.testing.simulation.process import VirtualEventQueue
-    from benchfleet.testing.simulation.turns import Gate, VirtualEvent
+    from simulation.disk import NoFolder
+    from simulation.engine import SimulatedEngine
+    from simulation.hosts import Nature, SimulatedHost
+    from simulation.process import VirtualEventQueue
+    from simulation.turns import Gate, VirtualEvent
 
     devices = tuple(Device(kind="cpu", index=number) for number in range(slots))
     parts = Parts()

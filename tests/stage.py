@@ -45,7 +45,7 @@ from benchfleet.runner.waiting.agenda import Agenda
 from benchfleet.runner.waiting.gates import Gating
 from benchfleet.testing.clock import FakeClock
 from benchfleet.testing.samples import sample_cell
-from benchfleet.testing.simulation.disk import NoFolder
+from simulation.disk import NoFolder
 
 CPU = Pool(devices=tuple(Device(kind="cpu", index=i) for i in range(2)), slots=2)
 GPUS = Pool(devices=tuple(Device(kind="gpu", index=i, memory=8 * 10**9) for i in range(2)), slots=2)

@@ -19,7 +19,6 @@ _BUILT_IN: dict[str, dict[str, str]] = {
         "transformers": "benchfleet.models.transformers:TransformersAdapter",
     },
     "benchmarks": {
-        "_hostile": "benchfleet.testing.hostile:Hostile",
         "command": "benchfleet.benchmarks.command:Command",
         "lm_eval": "benchfleet.benchmarks.lm_eval.benchmark:LmEval",
         "mock_benchmark": "benchfleet.benchmarks.mock_benchmark:MockBenchmark",

@@ -18,11 +18,12 @@ def test_a_tormented_campaign_ends_as_if_it_had_been_left_alone(tmp_path: Path) 
     log = tmp_path / "acts.json"
     words = ["--minutes", f"{MINUTES}", "--seed", "20", "--results", f"{tmp_path}/rounds"]
     done = subprocess.run(
-        [sys.executable, "-m", "benchfleet.testing.torment", *words, "--json", str(log)],
+        [sys.executable, "-m", "chaos.torment", *words, "--json", str(log)],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
         timeout=1100,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])},
     )
     assert done.returncode == 0, done.stdout
     told = json.loads(log.read_text())

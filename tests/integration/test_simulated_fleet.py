@@ -20,8 +20,8 @@ from benchfleet.errors import ClaimLost, ResultsError
 from benchfleet.ledger.base import Ledger
 from benchfleet.results.publish import Moves, PublishAll, publish
 from benchfleet.testing.claims import claim_any
-from benchfleet.testing.simulate import in_memory, main
-from benchfleet.testing.simulated import Account, SimulatedFleet
+from simulation.simulate import in_memory, main
+from simulation.simulated import Account, SimulatedFleet
 
 IN_CI = os.environ.get("CI") == "true"
 SEEDS = 240 if IN_CI else 40
@@ -74,10 +74,14 @@ def test_a_server_that_is_away_for_a_while_ends_no_run(place: Path) -> None:
 
 def command(*words: str, seed_of_hashes: str = "0") -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "benchfleet.testing.simulate", *words],
+        [sys.executable, "-m", "simulation.simulate", *words],
         capture_output=True,
         text=True,
-        env={**os.environ, "PYTHONHASHSEED": seed_of_hashes},
+        env={
+            **os.environ,
+            "PYTHONHASHSEED": seed_of_hashes,
+            "PYTHONPATH": str(Path(__file__).parents[1]),
+        },
     )
 
 
@@ -209,7 +213,7 @@ def test_a_defect_is_told_with_what_shows_it_again(capsys: pytest.CaptureFixture
     assert main(words, partial(SimulatedFleet, publish_all=each(nowhere))) == 1
     told = capsys.readouterr().out
     assert "WRONG: " in told
-    again = re.search(r"again: python -m benchfleet.testing.simulate (.*)", told)
+    again = re.search(r"again: python -m simulation.simulate (.*)", told)
     assert again is not None
     assert main(again[1].split(), partial(SimulatedFleet, publish_all=each(nowhere))) == 1
     shown = capsys.readouterr().out

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from benchfleet.testing.invariants import leftovers, said, wrong_results
-from benchfleet.testing.witness import Witness
+from chaos.witness import Witness
+from simulation.invariants import leftovers, said, wrong_results
 
 CAMPAIGN = """\
 campaign: study

@@ -12,7 +12,7 @@ from benchfleet.domain.state import STATES
 from benchfleet.ledger.memory import MemoryLedger
 from benchfleet.testing import FakeClock, sample_cell
 from benchfleet.testing.claims import claim_any
-from benchfleet.testing.invariants import differences, wrong_counts, wrong_history
+from simulation.invariants import differences, wrong_counts, wrong_history
 
 SUCCESS = {"state": "success", "digest": "abc"}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from benchfleet.testing.simulation.turns import Gate, Turns
+from simulation.turns import Gate, Turns
 
 
 def test_a_thread_that_was_made_and_not_started_is_never_given_a_turn() -> None:

@@ -33,7 +33,7 @@ class Weather:
 
 def draw_weather(seed: str) -> Weather:
     """Half of all ledgers have a server, and half of these are far away."""
-    chance = random.Random(f"{seed} weather")  # noqa: S311 - to be repeated
+    chance = random.Random(f"{seed} weather")
     served = chance.random() < 0.5
     return Weather(served=served, distance=chance.choice((0.0, _FAR)) if served else 0.0)
 

@@ -1,6 +1,6 @@
 """Runs a campaign again and again while it kills, stops, fills and cuts, and checks what must hold.
 
-``python -m benchfleet.testing.torment [CAMPAIGN] --minutes N --seed S``: see docs/reliability.md.
+``python -m chaos.torment [CAMPAIGN] --minutes N --seed S``: see docs/reliability.md.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from benchfleet.testing.rounds import Torment
+from chaos.rounds import Torment
 
 BUILT_IN = """\
 campaign: torment
@@ -63,7 +63,7 @@ def main(words: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m benchfleet.testing.torment")
+    parser = argparse.ArgumentParser(prog="python -m chaos.torment")
     parser.description = "Run a campaign again and again while everything is done to it."
     add = parser.add_argument
     add(

@@ -22,10 +22,9 @@ from benchfleet.results.layout import FAILURE, SAMPLES, Layout
 from benchfleet.results.publish import PublishAll, publish_all
 from benchfleet.results.samples import read_samples
 from benchfleet.runner.slots.place import Pool
-from benchfleet.testing.invariants import wrong_history, wrong_results
-from benchfleet.testing.simulation.disk import SimulatedDisk
-from benchfleet.testing.simulation.faults import FAULTS, Adversary, draw_acts
-from benchfleet.testing.simulation.hosts import (
+from simulation.disk import SimulatedDisk
+from simulation.faults import FAULTS, Adversary, draw_acts
+from simulation.hosts import (
     GB,
     SimulatedHost,
     draw_cells,
@@ -33,9 +32,10 @@ from benchfleet.testing.simulation.hosts import (
     draw_placing,
     sample_of,
 )
-from benchfleet.testing.simulation.process import LEASE, RunnerProcess, Surroundings
-from benchfleet.testing.simulation.turns import Turns
-from benchfleet.testing.simulation.wire import LeaseWatch, draw_weather
+from simulation.invariants import wrong_history, wrong_results
+from simulation.process import LEASE, RunnerProcess, Surroundings
+from simulation.turns import Turns
+from simulation.wire import LeaseWatch, draw_weather
 
 HORIZON = 6_000.0  # virtual seconds in which a fleet that is left alone comes to its end
 _PEACE = 6  # undisturbed runs until every cell is to have ended

@@ -33,11 +33,11 @@ from benchfleet.runner.progress import Notice, Progress
 from benchfleet.runner.slots.place import Pool
 from benchfleet.runner.trying.leases import LeaseKeeper
 from benchfleet.runner.waiting.agenda import Agenda
-from benchfleet.testing.simulation.disk import SimulatedDisk, SimulatedFolder
-from benchfleet.testing.simulation.engine import SimulatedEngine
-from benchfleet.testing.simulation.hosts import Nature, SimulatedHost
-from benchfleet.testing.simulation.turns import Gate, Gone, Strand, Turns, VirtualEvent
-from benchfleet.testing.simulation.wire import LeaseWatch, Weather, WiredLedger
+from simulation.disk import SimulatedDisk, SimulatedFolder
+from simulation.engine import SimulatedEngine
+from simulation.hosts import Nature, SimulatedHost
+from simulation.turns import Gate, Gone, Strand, Turns, VirtualEvent
+from simulation.wire import LeaseWatch, Weather, WiredLedger
 
 LEASE = 60.0  # seconds
 _SLOW_STEP, _SLOWEST_STEP = 0.05, 3.0  # seconds
@@ -98,7 +98,7 @@ class RunnerProcess:
     ) -> None:
         self.name, self._around, self._troubled = name, around, troubled
         self._turns, self._gate = around.turns, Gate()
-        self._chance = random.Random(f"{around.seed} {name}")  # noqa: S311 - to be repeated
+        self._chance = random.Random(f"{around.seed} {name}")
         self._watched: tuple[str, Callable[[], None]] | None = None
         self._folders: list[SimulatedFolder] = []
         self._waiting: deque[Callable[[], None]] = deque()

@@ -18,8 +18,11 @@ from typing import Any
 from benchfleet.campaign.load import load_campaign
 from benchfleet.environment import LEASE
 from benchfleet.results.read import published_folders
-from benchfleet.testing.adversary import Adversary
-from benchfleet.testing.invariants import (
+from chaos.adversary import Adversary
+from chaos.runners import Runners
+from chaos.small_disk import small_disk
+from chaos.witness import Witness
+from simulation.invariants import (
     differences,
     leftovers,
     said,
@@ -27,9 +30,6 @@ from benchfleet.testing.invariants import (
     wrong_history,
     wrong_results,
 )
-from benchfleet.testing.runners import Runners
-from benchfleet.testing.small_disk import small_disk
-from benchfleet.testing.witness import Witness
 
 _COMMAND = [sys.executable, "-m", "benchfleet"]
 _LEASE = 4.0  # seconds
@@ -101,7 +101,7 @@ class Torment:
         """Torment the campaign, with fresh results; they are kept where something is wrong."""
         self._round = number
         known = len(self.wrong)
-        chance = random.Random(f"{self.seed} {number}")  # noqa: S311 - to be repeated
+        chance = random.Random(f"{self.seed} {number}")
         place = self._fresh(f"round-{number}")
         results = place / "results"
         ledger = f"sqlite:{place}/ledger.db" if chance.random() < 0.3 else ""

@@ -16,8 +16,8 @@ from pathlib import Path
 import psutil
 
 from benchfleet.results.layout import CELL
-from benchfleet.testing.runners import Runners
-from benchfleet.testing.small_disk import Disk
+from chaos.runners import Runners
+from chaos.small_disk import Disk
 
 Say = Callable[[str, str], None]  # an act, and what it was done to
 _FULL = 3.0  # seconds that a disk stays full, at most
@@ -38,7 +38,7 @@ class Adversary:
         disk: Disk | None,
         held: Callable[[], Mapping[str, int]],
     ) -> None:
-        self.random = random.Random(seed)  # noqa: S311 - to be repeated, not to be secret
+        self.random = random.Random(seed)
         self._runners, self._say, self._lease, self._disk = runners, say, lease, disk
         self._held = held  # the token of each cell that is held now
         self._due: list[tuple[float, int, Callable[[], None]]] = []

@@ -13,7 +13,7 @@ from benchfleet.domain.plan import Plan
 from benchfleet.errors import LedgerError
 from benchfleet.ledger.base import Ledger
 from benchfleet.runner.events import Interrupted
-from benchfleet.testing.simulation.process import RunnerProcess, Surroundings
+from simulation.process import RunnerProcess, Surroundings
 
 FAULTS = (
     "slot-loss", "host-loss", "slow-host", "partition", "late-writer", "full-disk", "restart",
@@ -42,7 +42,7 @@ class Act:
 def draw_acts(seed: str, faults: Collection[str], span: float) -> list[Act]:
     """What is to befall a fleet within `span` seconds: some of these faults, often few kinds, since
     many kinds hide each other (Groce et al., Swarm Testing, 2012)."""
-    chance = random.Random(f"{seed} acts")  # noqa: S311 - to be repeated
+    chance = random.Random(f"{seed} acts")
     done = [fault for fault in FAULTS if fault in faults and fault != "cell-failure"]
     if not done:
         return []

@@ -74,7 +74,7 @@ def draw_cells(
     most = max(sum(d.kind == "gpu" for d in host.devices) for host in hosts)
     cells = []
     for number in range(count):
-        chance = random.Random(f"{seed} cell {number}")  # noqa: S311 - to be repeated
+        chance = random.Random(f"{seed} cell {number}")
         gpus = min(most, chance.choice((0, 0, 1, 1, 2)))
         cell = sample_cell(
             number,
@@ -100,7 +100,7 @@ def draw_placing(
 ) -> Placing:
     """In half of all fleets reports keep models off hosts, never off all that can take their cells;
     and in half of all a plan, of which there may be several, gives most cells to some host."""
-    chance = random.Random(f"{seed} placing")  # noqa: S311 - to be repeated
+    chance = random.Random(f"{seed} placing")
     ruled, is_planned = chance.random() < 0.5, chance.random() < 0.5
     rules: list[Rule] = []
     for model in sorted({cell.model.name for cell in cells}) if ruled else ():
@@ -111,7 +111,7 @@ def draw_placing(
             off = "".join(f" and hostname != '{h.name}'" for h in hosts if h.name not in kept)
             rules.append(Rule(name=model, when=read(f"cores > 0{off}", KINDS), models=(model,)))
     facts: dict[str, Fact] = {name: 1 if kind != "text" else "" for name, kind in KINDS.items()}
-    drawn = random.Random(f"{seed} plan {plan}")  # noqa: S311 - to be repeated
+    drawn = random.Random(f"{seed} plan {plan}")
     names = [host.name for host in hosts]
     homes = {str(cell.fingerprint): drawn.choice(names) for cell in cells if drawn.random() < 0.8}
     return Placing(
@@ -131,7 +131,7 @@ def can_take(host: SimulatedHost, cell: Cell) -> bool:
 
 
 def _nature(seed: str, number: int, *, faults: bool) -> Nature:
-    chance = random.Random(f"{seed} nature {number}")  # noqa: S311 - to be repeated
+    chance = random.Random(f"{seed} nature {number}")
     samples = chance.choice((0, 1, 3, 6, 12))
     temper: Temper = chance.choice(_TEMPERS) if faults and chance.random() < 0.4 else "even"
     always = temper not in ("even", "hands back") and chance.random() < 0.3
@@ -159,7 +159,7 @@ def draw_natures(seed: str, cells: Sequence[Cell], *, faults: bool) -> dict[str,
 def is_busy(seed: str) -> bool:
     """Whether the cells of this fleet take little time and are alike in what they need: what ends
     at once is finished and claimed together. A quarter of all fleets is."""
-    return random.Random(f"{seed} busy").random() < _BUSY  # noqa: S311 - to be repeated
+    return random.Random(f"{seed} busy").random() < _BUSY
 
 
 def sample_of(fingerprint: str, index: int) -> dict[str, Any]:

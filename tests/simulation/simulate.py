@@ -1,6 +1,6 @@
 """Runs simulated fleets of one seed after the other, and tells what must hold and does not.
 
-``python -m benchfleet.testing.simulate --seed N --hosts H --cells C --runs K``: see
+``python -m simulation.simulate --seed N --hosts H --cells C --runs K``: see
 docs/reliability.md.
 """
 
@@ -15,10 +15,10 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from benchfleet.testing.simulated import Account, SimulatedFleet
-from benchfleet.testing.simulation.faults import FAULTS
+from simulation.faults import FAULTS
+from simulation.simulated import Account, SimulatedFleet
 
-_IN_MEMORY = Path("/dev/shm")  # noqa: S108 - syncing costs nothing there
+_IN_MEMORY = Path("/dev/shm")
 
 
 @contextlib.contextmanager
@@ -75,7 +75,7 @@ def _command(seed: int, asked: argparse.Namespace) -> str:
     words.append(f"--runners {asked.runners} --ledger {asked.ledger}")
     if set(asked.faults) != set(FAULTS):
         words.append(f"--faults {','.join(asked.faults) or 'none'}")
-    return f"python -m benchfleet.testing.simulate {' '.join(words)} --story"
+    return f"python -m simulation.simulate {' '.join(words)} --story"
 
 
 def _faults(text: str) -> tuple[str, ...]:
@@ -102,7 +102,7 @@ def _at_least(least: int) -> type[int]:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m benchfleet.testing.simulate")
+    parser = argparse.ArgumentParser(prog="python -m simulation.simulate")
     parser.description = "Run the real runners on simulated hosts, in virtual time, with faults."
     add, some = parser.add_argument, random.SystemRandom().randrange(10**6)
     add("--seed", type=int, default=some, help="of all chances; one is drawn where none is given")

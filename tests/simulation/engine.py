@@ -23,7 +23,7 @@ from benchfleet.engines.base import (
     SlotSpec,
     Stopped,
 )
-from benchfleet.testing.simulation.hosts import Course, Nature, SimulatedHost
+from simulation.hosts import Course, Nature, SimulatedHost
 
 Later = Callable[[float, Callable[[], None]], None]
 _MISSED_IN = 5.0  # seconds until a cut connection is noticed

@@ -1,0 +1,51 @@
+"""``make soak``: chaos, simulated fleets, and database servers that fail, in turns for N minutes.
+
+``python tests/soak.py --minutes N`` ends with 1 as soon as one of them finds something wrong, after
+it has printed the command that shows it again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import shlex
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+TESTS = Path(__file__).parent
+FLEETS = 200  # simulated ones at a time
+SERVERS = [
+    "tests/integration/test_postgres_failover.py",
+    "tests/integration/test_postgres_settings.py",
+    "tests/integration/postgres",
+]
+
+
+def main() -> int:
+    """Run the three in turns; 1 where one of them found something wrong."""
+    parser = argparse.ArgumentParser(prog="make soak")
+    parser.add_argument("--minutes", type=float, default=60.0)
+    minutes = parser.parse_args().minutes
+    until = time.monotonic() + 60 * minutes
+    turn = max(0.5, min(20.0, minutes / 3))
+    while time.monotonic() < until:
+        seed = random.randrange(10**6)
+        for words in (
+            ["-m", "chaos.torment", "--minutes", f"{turn:g}", "--seed", f"{seed}"],
+            ["-m", "simulation.simulate", "--seed", f"{seed}", "--runs", f"{FLEETS}"],
+            ["-m", "pytest", "-q", *SERVERS],
+        ):
+            command = [sys.executable, *words]
+            print(f"{(until - time.monotonic()) / 60:.0f} min left:", shlex.join(words), flush=True)
+            env = {**os.environ, "PYTHONPATH": str(TESTS)}
+            if subprocess.run(command, cwd=TESTS.parent, env=env).returncode != 0:
+                print(f"again: PYTHONPATH=tests python {shlex.join(words)}", flush=True)
+                return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
