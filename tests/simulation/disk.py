@@ -100,15 +100,12 @@ class SimulatedFolder(AttemptFolder):
         disk.refuse_when_full()
         super().__init__(folder)
 
-    def keep(self) -> None:
-        if self._held:
-            self._step("record")
-        if self._held and self._disk.full:  # it takes a part
-            held = b"".join(self._held)
-            self._held = [held[: len(held) // 2]]
-            super().keep()
-            self._disk.refuse_when_full()
-        super().keep()
+    def record(self, lines: bytes) -> None:
+        self._step("record")
+        if self._disk.full:  # it takes a part
+            super().record(lines[: len(lines) // 2])
+        self._disk.refuse_when_full()
+        super().record(lines)
 
     def append(self, name: str, data: bytes) -> None:
         self._disk.refuse_when_full()
@@ -120,11 +117,6 @@ class SimulatedFolder(AttemptFolder):
         self._disk.refuse_when_full()
         super().fail(failure, telemetry)
 
-    def end(self) -> None:
-        """Its process ended: what it only held is gone."""
-        self._held = []
-        self.close()
-
 
 class NoFolder(AttemptFolder):
     """An attempt that leaves nothing on any disk, where the loop alone is looked at."""
@@ -134,10 +126,6 @@ class NoFolder(AttemptFolder):
         self._samples = None
 
     def record(self, lines: bytes) -> None: ...
-
-    def hold(self, lines: bytes) -> None: ...
-
-    def keep(self) -> None: ...
 
     def append(self, name: str, data: bytes) -> None: ...
 

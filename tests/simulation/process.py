@@ -229,7 +229,7 @@ class RunnerProcess:
         self.over = True
         self.engine.over = True
         for folder in self._folders:
-            folder.end()
+            folder.close()
         self.last_words(self)
 
     def _strand(self, target: Callable[[], None]) -> Strand:

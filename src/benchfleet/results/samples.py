@@ -19,11 +19,6 @@ def sample_lines(file: Path) -> Iterator[dict[str, Any]]:
         content = read_plain(file)
     except (FileNotFoundError, NotADirectoryError):
         return
-    yield from samples_in(content)
-
-
-def samples_in(content: bytes) -> Iterator[dict[str, Any]]:
-    """The same of what a file holds."""
     for line in content.splitlines():
         try:
             record = json.loads(line)

@@ -31,7 +31,7 @@ from benchfleet.results.disk import (
     plain_content,
     write_all,
 )
-from benchfleet.results.samples import by_index, sample_lines, samples_in
+from benchfleet.results.samples import by_index, sample_lines
 from benchfleet.results.series import Series
 from benchfleet.results.staged_files import BESIDE, Sealed, StagedFiles, sync_all
 from benchfleet.results.summary import numbers_and_truths, summarise
@@ -72,33 +72,17 @@ class AttemptFolder:
         self.first = len(self._changed) > 1  # no other attempt left anything beside it
         self.folder = folder
         self.log = folder / names.LOG
-        self._samples: FileIO | None = None  # once there is one to be kept
-        self._held: list[bytes] = []  # what is not in the file yet
+        self._samples: FileIO | None = None  # opened for the first of them
         self._recorded = 0  # samples
         self._series = Series(folder / names.TELEMETRY)
         self._named: dict[str, str] = {}  # what a file is called here, and what the slot calls it
 
     def record(self, lines: bytes) -> None:
         """Append samples, as JSON lines; with the kernel when this returns."""
-        self.hold(lines)
-        self.keep()
-
-    def hold(self, lines: bytes) -> None:
-        """Take samples that are to be kept in a moment, by `keep` or with all the rest: what comes
-        right before its verdict is written once."""
-        self._held.append(lines)
-        self._recorded += lines.count(b"\n")
-
-    def keep(self) -> None:
-        """Append what is held; with the kernel when this returns."""
-        held, self._held = b"".join(self._held), []
-        if held:
-            write_all(self._file().fileno(), held)
-
-    def _file(self) -> FileIO:
         if self._samples is None:
             self._samples = open(self.folder / names.SAMPLES, "ab", buffering=0)  # noqa: SIM115
-        return self._samples
+        self._recorded += lines.count(b"\n")
+        write_all(self._samples.fileno(), lines)
 
     def measure(self, reading: Reading) -> None:
         """Keep a reading; one that a full disk does not take is not kept."""
@@ -133,10 +117,7 @@ class AttemptFolder:
         _write(self.folder / names.FAILURE, pretty(told))
 
     def close(self) -> None:
-        """End it as it stands; its samples serve the next attempt. A disk that is full does not
-        take what came a moment ago."""
-        with contextlib.suppress(OSError):
-            self.keep()
+        """End it as it stands; its samples serve the next attempt."""
         if self._samples is not None:
             self._samples.close()
 
@@ -162,7 +143,6 @@ class AttemptFolder:
         """The files that seal it; what is there already is synced. Raises as `seal` does."""
         samples = names.SAMPLES
         if self._samples is not None:
-            self.keep()
             self._samples.close()
             samples = BESIDE  # until all of it is there
         files, folders = self._content()
@@ -231,10 +211,8 @@ class AttemptFolder:
 
     def _read_back(self, scored: int) -> list[dict[str, Any]]:
         """The samples in their order. Raises ValueError where some are not there."""
-        if self._samples is None:
-            lines = list(samples_in(b"".join(self._held)))
-        else:
-            lines = list(sample_lines(self.folder / names.SAMPLES))
+        recorded = self._samples is not None
+        lines = list(sample_lines(self.folder / names.SAMPLES)) if recorded else []
         if len(lines) != self._recorded:
             raise ValueError(
                 f"{self._recorded} samples were recorded, and {len(lines)} of them can be read"

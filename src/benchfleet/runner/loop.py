@@ -171,10 +171,11 @@ class Runner:
 
     def _wait(self) -> float:
         """Seconds until something is to be done, whatever arrives."""
-        now, due = self._inbox.now(), self._cells.keep()
+        now = self._inbox.now()
+        due = self._next_look - now
         if self._pace.asked:
             due = min(due, self._pace.wait(now, others=self._slots.any_busy))
-        return min(self._next_look - now, due)
+        return due
 
     def _goes_on(self) -> bool:
         if self._publisher.under_way or self._slots.any_busy or self._pace.asked:

@@ -19,7 +19,6 @@ from benchfleet.results.disk import make_folders
 from benchfleet.results.layout import Layout
 from benchfleet.results.publish import publish
 from benchfleet.results.read import (
-    sample_scores,
     sealed,
 )
 from benchfleet.results.samples import earlier_samples, read_samples
@@ -129,30 +128,21 @@ def test_files_from_a_slot_arrive_in_pieces(layout: Layout) -> None:
     assert "plots/plot.bin" in sealed(folder.folder)[0]["files"]
 
 
-def test_samples_that_come_right_before_the_verdict_are_written_once(layout: Layout) -> None:
-    folder = AttemptFolder(layout.attempt(LEASE))
-    folder.hold(line(1))
-    folder.hold(line(0))
-    assert not (folder.folder / "samples.jsonl").exists()
-    folder.seal(CELL, CELL.id, verdict(1.0, 0.0))
-    assert sample_scores(folder.folder) == {"s0": 1.0, "s1": 0.0}
-
-
-def test_held_samples_stand_after_those_that_were_kept(layout: Layout) -> None:
+def test_a_sample_that_is_recorded_again_counts_as_it_came_last(layout: Layout) -> None:
     folder = AttemptFolder(layout.attempt(LEASE))
     folder.record(line(0, "first"))
-    folder.hold(line(1) + line(0, "again"))
+    folder.record(line(1) + line(0, "again"))
     folder.seal(CELL, CELL.id, verdict(1.0, 0.0))
     found = read_samples(folder.folder / "samples.jsonl")
     assert [found[index]["predicted_answer"] for index in (0, 1)] == ["again", "yes"]
 
 
 @pytest.mark.parametrize("end", [AttemptFolder.close, lambda folder: folder.fail(BROKEN)])
-def test_held_samples_serve_the_next_attempt_however_this_one_ends(
+def test_samples_serve_the_next_attempt_however_this_one_ends(
     layout: Layout, end: Callable[[AttemptFolder], None]
 ) -> None:
     folder = AttemptFolder(layout.attempt(LEASE))
-    folder.hold(line(0))
+    folder.record(line(0))
     with pytest.raises(ValueError, match="2 samples were scored"):
         folder.seal(CELL, CELL.id, verdict(1.0, 0.0))
     end(folder)

@@ -62,7 +62,7 @@ def test_a_paused_run_ends_when_it_is_interrupted(stage: Stage) -> None:
     assert stage.engine.opened == []
 
 
-@pytest.mark.parametrize("method", ["keep", "stage", "__init__"])
+@pytest.mark.parametrize("method", ["record", "stage", "__init__"])
 def test_a_write_that_the_disk_refuses_costs_no_try_and_ends_no_run(
     stage: Stage, monkeypatch: pytest.MonkeyPatch, method: str
 ) -> None:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import math
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from benchfleet.domain.attempt import Claim
 from benchfleet.domain.failure import Failure, Kind, Stage
@@ -35,8 +34,6 @@ from benchfleet.runner.slots.slots import Slots
 from benchfleet.runner.trying.attempt import Attempt
 from benchfleet.runner.waiting.fill import Filler
 
-HOLD = 0.02  # seconds in which samples wait for their verdict, to be written with it
-
 
 class Cells:
     """Sees to the attempts of one runner, from its claim to its last word."""
@@ -57,7 +54,6 @@ class Cells:
         self._attempts, self._publisher = attempts, publisher
         self._sharing = Sharing()
         self._here = means.here.host or socket.gethostname()
-        self._held: dict[str, tuple[float, Slot, Attempt]] = {}  # samples, the oldest first
         self.cancelling = Cancelling(means, slots, self.abandon)
         self.ran = 0  # attempts that ended, well or badly
 
@@ -99,7 +95,7 @@ class Cells:
         """What a slot says of its attempt; whether that ended it."""
         attempt.timeouts.record(event, self._inbox.now())
         if isinstance(event, (Recorded, FileSent)):
-            self._keep(slot, attempt, event)
+            self._write(slot, attempt, event)
         elif isinstance(event, Measured):
             attempt.telemetry.add(event.reading, beside=self._sharing.beside(slot))
             attempt.folder.measure(event.reading)
@@ -139,34 +135,24 @@ class Cells:
         else:
             self.give_back(attempt, event.reason)
 
-    def keep(self) -> float:
-        """Keep the samples that no verdict followed at once; seconds until the next are due."""
-        while self._held:
-            since, slot, attempt = next(iter(self._held.values()))
-            if (left := since + HOLD - self._inbox.now()) > 0:
-                return left
-            del self._held[attempt.key]
-            self._write(slot, attempt, attempt.folder.keep)
-        return math.inf
-
-    def _write(self, slot: Slot, attempt: Attempt, write: Callable[[], None]) -> None:
-        """Write something of an attempt; where that cannot be, the attempt ends."""
+    def _write(self, slot: Slot, attempt: Attempt, event: Recorded | FileSent) -> None:
+        """Keep samples, or a piece of a file. An attempt that cannot be written ends."""
         try:
-            write()
+            if isinstance(event, FileSent):
+                attempt.folder.append(event.name, event.data)
+            else:
+                attempt.folder.record(event.lines)
         except (OSError, ResultsError) as error:
             failure = unwritable(error)
             if failure.kind == "disk_full":
                 self._course.refused()
             self._slots.kill(slot)
             self._end(attempt, failure, {})
+        else:
+            if isinstance(event, Recorded):
+                self._count_samples(slot, attempt, event)
 
-    def _keep(self, slot: Slot, attempt: Attempt, event: Recorded | FileSent) -> None:
-        if isinstance(event, FileSent):
-            name, data = event.name, event.data
-            self._write(slot, attempt, lambda: attempt.folder.append(name, data))
-            return
-        attempt.folder.hold(event.lines)
-        self._held.setdefault(attempt.key, (self._inbox.now(), slot, attempt))
+    def _count_samples(self, slot: Slot, attempt: Attempt, event: Recorded) -> None:
         attempt.done = slot.shown.done = event.done
         slot.shown.total = event.total
         prompt, generated = event.tokens
@@ -183,7 +169,6 @@ class Cells:
     def _end(self, attempt: Attempt, how: Done | Failure, seconds: Mapping[str, float]) -> None:
         """Have the attempt written and finished while its slot computes on."""
         attempt.took = self._inbox.now() - attempt.began
-        self._held.pop(attempt.key, None)
         attempt.had = self._filler.advised.memory_of(attempt)
         self._publisher.end(attempt, how, seconds)
 
@@ -235,7 +220,6 @@ class Cells:
             self.abandon(attempt)
             return
         attempt.took = self._inbox.now() - attempt.began
-        self._held.pop(attempt.key, None)
         self._attempts.give_back(attempt, reason)
         self._filler.backlog.waits(attempt.claim.lease.fingerprint)
         self._count(attempt.claim, "pending")
@@ -246,7 +230,6 @@ class Cells:
     def abandon(self, attempt: Attempt) -> None:
         """Its claim is another's, or nobody's: publish nothing of it."""
         attempt.took = self._inbox.now() - attempt.began
-        self._held.pop(attempt.key, None)
         self._attempts.abandon(attempt)
         self._course.count()
         cell, samples = attempt.claim.path, attempt.done
