@@ -12,7 +12,6 @@ from benchfleet.domain.words import counted
 from benchfleet.errors import LedgerAway, LedgerError, LedgerUnreachable
 from benchfleet.runner.events import Concluded, LedgerChanged, RunnerEvent
 from benchfleet.runner.handlers import EventHandlers
-from benchfleet.runner.mending.entered import TOGETHER
 from benchfleet.runner.mending.rebuild import take_in_found
 from benchfleet.runner.mending.recover import (
     publish_what_was_committed,
@@ -154,8 +153,8 @@ class Runner:
         remove_what_is_empty(self._layout)
 
     def _taking_in(self, done: int, of: int) -> None:
-        """A hosted repository is told of so many at a push, and has some seconds between two."""
-        if self._ledger.hosted and done % TOGETHER == 0:
+        """Show progress on a hosted repository, which takes some seconds for each batch."""
+        if self._ledger.hosted:
             self._course.count()
             message = f"the ledger, to be told of results from here: {done} of {of}"
             self._course.say("waiting", message=message)

@@ -137,5 +137,5 @@ def test_of_those_that_end_together_only_what_was_refused_is_not_published(stage
     first, again = (notice.cell for notice in stage.said("cell_done"))
     assert [notice.cell for notice in stage.said("claim_lost")] == [again]
     assert first != again
-    assert stage.ledger.told == [2]
+    assert stage.ledger.told == [2, 1]
     assert end.progress.states == {"success": 2}
