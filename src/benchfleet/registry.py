@@ -130,6 +130,17 @@ def load(family: Family, name: str) -> Any:
     return found
 
 
+def other_version(family: Family, name: str, version: int | str | None) -> str:
+    """What is wrong where the plugin has another version here than `version`, which a cell was
+    made with; ``""`` where nothing is, or the cell is older than versions."""
+    if version is None or version == (here := load(family, name).version):
+        return ""
+    return (
+        f"the {_SINGULAR[family]} {name!r} has version {here} here, and the cell needs {version}; "
+        "install the same release on all machines"
+    )
+
+
 def _imported(place: str) -> Any:
     module, _, attribute = place.partition(":")
     return getattr(import_module(module), attribute)

@@ -3,20 +3,17 @@ no code."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 from benchfleet import registry
 from benchfleet.domain.attempt import CellRecord, Claim
-from benchfleet.domain.cell import Cell, Model, Workload
+from benchfleet.domain.cell import AttentionStep, Cell, Config, Model, Workload
 from benchfleet.errors import BenchfleetError, ResultsError
 from benchfleet.results.layout import check_path
-
-_Code = Callable[[Any], str]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,14 +57,18 @@ class Vetting:
             check_path(record.path)
         except ResultsError as error:
             return str(error)
-        return self._of_model(cell.model) or self._of_workload(cell.workload)
+        return (
+            self._of_model(cell.model)
+            or self._of_config(cell.config)
+            or self._of_workload(cell.workload)
+        )
 
     def _of_model(self, model: Model) -> str:
         if model.python and not self.trusted:
             return f"it names code: the interpreter {model.python}"
         key = "model", model.load_key, model.source
         if key not in self._known:
-            why = self._asked("models", model.adapter, model)
+            why = self._asked("models", model.adapter, model, model.adapter_version)
             if not why and Path(model.source).is_absolute() and not Path(model.source).exists():
                 why = f"its model is not on this host: {model.source}"
             self._known[key] = why
@@ -76,12 +77,33 @@ class Vetting:
     def _of_workload(self, work: Workload) -> str:
         key = "workload", work.canonical, repr(work.outside)
         if key not in self._known:
-            self._known[key] = self._asked("benchmarks", work.benchmark, work)
+            self._known[key] = self._asked("benchmarks", work.benchmark, work, work.version)
         return self._known[key]
 
-    def _asked(self, family: registry.Family, name: str, part: Model | Workload) -> str:
+    def _of_config(self, config: Config) -> str:
+        key = "config", config.canonical
+        if key not in self._known:
+            self._known[key] = self._of_steps(config.attention)
+        return self._known[key]
+
+    def _of_steps(self, steps: Iterable[AttentionStep]) -> str:
+        try:
+            found = (registry.other_version("attention", s.name, s.version) for s in steps)
+            return next(filter(None, found), "")
+        except BenchfleetError as error:
+            return str(error)
+
+    def _asked(
+        self,
+        family: registry.Family,
+        name: str,
+        part: Model | Workload,
+        version: int | str | None,
+    ) -> str:
         try:
             found: str = registry.load(family, name).code(part)
+            if why := registry.other_version(family, name, version):
+                return why
         except BenchfleetError as error:
             return str(error)
         what = found or ("what is for tests alone" if name.startswith("_") else "")

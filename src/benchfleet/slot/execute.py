@@ -9,6 +9,7 @@ import traceback
 from pathlib import Path
 from typing import Any
 
+from benchfleet import registry
 from benchfleet.benchmarks.base import Benchmark, Record, Score, benchmark_class
 from benchfleet.domain.cell import Cell, Workload
 from benchfleet.domain.failure import Failure, Stage
@@ -51,6 +52,7 @@ class Executor:
         try:
             self._channel.send("started", attempt=attempt, stage="load")
             benchmark = _made(cell.workload)
+            _check_version("benchmarks", cell.workload.benchmark, cell.workload.version)
             stage, needs_model = "load", benchmark.needs_model
             if rescores and not needs_model:
                 raise refuse_to_run_again(cell.workload.name)
@@ -145,6 +147,9 @@ class Executor:
         return keep or self.unload()
 
     def _load(self, cell: Cell) -> Adapter:
+        _check_version("models", cell.model.adapter, cell.model.adapter_version)
+        for step in cell.config.attention:
+            _check_version("attention", step.name, step.version)
         if self._adapter is not None and self._loaded == cell.model.load_key:
             return self._adapter
         self._memory.note_before_load()
@@ -177,6 +182,12 @@ class Executor:
         if not self._loaded or failure.kind == "oom":
             return self.unload()
         return self._fit
+
+
+def _check_version(family: registry.Family, name: str, version: int | str | None) -> None:
+    """Raises CellFailure where the plugin here is another than the cell was made for."""
+    if why := registry.other_version(family, name, version):
+        raise CellFailure(stage="setup", kind="user_error", message=why)
 
 
 def _made(work: Workload) -> Benchmark:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from benchfleet.domain.attempt import CellRecord, Claim, Lease
-from benchfleet.domain.cell import Cell, Workload
+from benchfleet.domain.cell import AttentionStep, Cell, Config, Workload
 from benchfleet.domain.resource import Need
 from benchfleet.runner.trust import Vetting, vouched
 from benchfleet.testing.samples import sample_cell
@@ -48,7 +48,7 @@ def test_a_cell_of_plugins_and_parameters_runs() -> None:
 
 
 def with_workload(name: str, **fields: Any) -> Cell:
-    return replace(mock(), workload=Workload(benchmark=name, version="1", **fields))
+    return replace(mock(), workload=Workload(**{"benchmark": name, "version": "1", **fields}))
 
 
 @pytest.mark.parametrize(
@@ -110,6 +110,17 @@ def test_what_is_not_here_is_left_for_those_who_have_it(tmp_path: Path) -> None:
     assert "not on this host" in reason(mock(source=str(tmp_path / "gone")))
     assert reason(mock(source=str(tmp_path))) == ""
     assert "no adapter 'mok'" in reason(mock(adapter="mok"))
+
+
+def test_cells_of_other_versions_of_plugins_are_left_for_those_who_have_them() -> None:
+    assert reason(mock(adapter_version=1)) == ""
+    assert "the adapter 'mock' has version 1 here" in reason(mock(adapter_version=2))
+    assert "'recall' has version 1 here, and the cell needs 2" in reason(
+        with_workload("recall", version="2")
+    )
+    step = AttentionStep(name="sink", params={"sink_size": 4}, version=2)
+    cell = replace(mock(), config=Config(name="sparse", attention=(step,)))
+    assert "the attention config 'sink' has version 1 here" in reason(cell)
 
 
 def test_only_allowed_models_are_taken() -> None:

@@ -12,6 +12,7 @@ import pytest
 from benchfleet.benchmarks.base import Record
 from benchfleet.benchmarks.mock_benchmark import MockBenchmark
 from benchfleet.engines.frames import Frame
+from benchfleet.models.attention.sink import Sink
 from benchfleet.models.mock import MockAdapter
 from benchfleet.slot.execute import Executor
 from benchfleet.slot.session import SlotSession
@@ -175,6 +176,25 @@ def test_an_answer_that_is_missing_is_named_and_no_model_is_asked(
     failure = heard.failed["failure"]
     assert (failure["stage"], failure["kind"]) == ("collect", "bad_result")
     assert failure["message"] == "sample 2 was never generated"
+
+
+@pytest.mark.parametrize("plugin", [MockAdapter, MockBenchmark, Sink])
+def test_a_cell_of_another_version_of_a_plugin_is_not_run(
+    tmp_path: Path,
+    heard: Heard,
+    executor: Executor,
+    monkeypatch: pytest.MonkeyPatch,
+    plugin: Any,
+) -> None:
+    given = order(tmp_path)
+    given.fields["cell"]["model"]["adapter_version"] = 1
+    given.fields["cell"]["config"]["attention"] = [["sink", {"sink_size": 4}, 1]]
+    monkeypatch.setattr(plugin, "version", 2)
+    monkeypatch.setattr(MockAdapter, "load", raises("it was loaded"))
+    assert executor.run(given)
+    failure = heard.failed["failure"]
+    assert (failure["stage"], failure["kind"]) == ("setup", "user_error")
+    assert "has version 2 here, and the cell needs 1" in failure["message"]
 
 
 def test_what_asks_and_scores_in_one_is_not_run_to_score_it_again(
