@@ -36,22 +36,6 @@ def test_a_slot_that_hears_nothing_ends_itself(tmp_path: Path) -> None:
     assert "heard nothing for 0.3 s" in (tmp_path / "slot.log").read_text()
 
 
-def test_a_slot_stopped_with_its_supervisor_is_missed_and_ended(
-    tmp_path: Path, impatient: Opened
-) -> None:
-    engine, events = impatient
-    engine.open(spec(tmp_path))
-    ready = until(events, SlotReady)
-    assert isinstance(ready, SlotReady)
-    supervisor_of(ready).suspend()
-    os.kill(ready.hello["pid"], signal.SIGSTOP)
-    lost = until(events, SlotLost)
-    assert isinstance(lost, SlotLost)
-    assert (lost.kind, lost.expected) == ("stuck", False)
-    assert lost.reason == "stopped by a signal (SIGSTOP), its supervisor too"
-    assert gone(ready.hello["pid"])
-
-
 def test_a_slot_of_which_nothing_is_heard_is_told_of_before_it_is_ended(tmp_path: Path) -> None:
     """It waits for something and holds Python's lock meanwhile."""
     events: queue.SimpleQueue[SlotEvent] = queue.SimpleQueue()
