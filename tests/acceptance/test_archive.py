@@ -39,18 +39,18 @@ def attempts(user: User) -> list[Path]:
 def test_old_attempts_are_shown_then_packed_and_nothing_else_changes(study: User) -> None:
     before = study.published()
     shown = study.run("archive", "study.yaml").stdout
-    assert "study: 1 thing to pack" in shown
+    assert "study: 1 thing to archive" in shown
     assert "m1/dense/_hostile 1-1" in shown
-    assert "and --yes: benchfleet archive study.yaml --yes" in shown
+    assert "with the same command and --yes" in shown
     assert len(attempts(study)) == 1
-    assert "packed 1 thing" in study.run("archive", "study.yaml", "--yes").stdout
+    assert "archived 1 thing" in study.run("archive", "study.yaml", "--yes").stdout
     assert attempts(study) == []
     assert len(list((study.results / ".archive").rglob("1-1.tar.gz"))) == 1
     assert study.published() == before
     study.run("verify", "study.yaml")
     study.run("rescore", "study.yaml", "--all")
     study.run("report", "study.yaml")
-    assert "nothing to pack" in study.run("archive", "study.yaml", "--yes").stdout
+    assert "nothing to archive" in study.run("archive", "study.yaml", "--yes").stdout
     refused = study.run("archive", "study.yaml", "--to", "benchmark_results", code=2)
     assert "lies among the results" in refused.stderr
 
@@ -74,7 +74,7 @@ def test_gc_deletes_what_is_old_and_large_enough(study: User) -> None:
 def test_what_is_wrongly_asked_is_refused(user: User) -> None:
     user.write(STUDY.format(once=""))
     for words, told in (
-        (("--what", "results"), "'results' is none of attempts, raw, logs, evidence, archives"),
+        (("--what", "results"), "invalid kind 'results': use some of attempts, raw, logs"),
         (("--older-than", "30"), "'30' is not a time; write 30h, 30m or 30s, or 30d"),
         (("--larger-than", "100"), "'100' is not a size; write 100GB"),
         ((), "nothing of study was run yet, so nothing is old"),

@@ -1,4 +1,4 @@
-"""``benchfleet archive``: pack old attempts, logs and raw files, or move them; never a result."""
+"""``benchfleet archive``: compress or move old attempts, logs and raw files; never a result."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from benchfleet.bench import Bench
 from benchfleet.cli import options
@@ -19,49 +18,48 @@ from benchfleet.domain.words import counted
 from benchfleet.errors import BenchfleetError, ResultsError
 from benchfleet.ledger.base import Ledger
 from benchfleet.presence.record import runs_of
-from benchfleet.results.archive import WHAT, Attic, Item
+from benchfleet.results.archive import KINDS, Archive, Item
 
-_OLD = "30d"
-_SHOWN = 10  # things by name
-_UNITS = ((10**9, "GB"), (10**6, "MB"), (10**3, "kB"))
-Act = Callable[[Attic, Item], int]  # what it takes afterwards, in bytes
+_OLDER_THAN = "30d"
+_MAX_LISTED_ITEMS = 10
+Act = Callable[[Archive, Item], int]  # the bytes that remain
 
 
 @dataclass
-class Done:
-    """What became of the things that were chosen."""
+class _Result:
+    """What was found, and what became of it."""
 
-    items: list[Item] = field(default_factory=list)
-    before: int = 0  # bytes
-    after: int = 0
+    found: Sequence[Item]
+    done: list[Item] = field(default_factory=list)
+    freed: int = 0  # bytes
     left: list[tuple[Item, str]] = field(default_factory=list)  # with the reason
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """What the verb takes."""
     example = "benchfleet archive study.yaml --older-than 30d --to /mnt/cold --yes"
-    choose(parser, example=example, usual="attempts,raw,logs")
+    add_choice(parser, example=example, kinds="attempts,raw,logs")
     parser.add_argument(
         "--to", metavar="DIR", type=Path, help="keep it here instead of in the results folder"
     )
 
 
-def choose(parser: argparse.ArgumentParser, *, example: str, usual: str) -> None:
-    """What is meant, by kind, age and size."""
+def add_choice(parser: argparse.ArgumentParser, *, example: str, kinds: str) -> None:
+    """Arguments for kind, age and size."""
     options.told_campaign(parser, example=example)
     parser.add_argument(
         "--what",
         metavar="KIND,…",
         type=_kinds,
-        default=usual.split(","),
-        help=f"of {', '.join(WHAT)}; {usual} unless said",
+        default=kinds.split(","),
+        help=f"of {', '.join(KINDS)} (default: {kinds})",
     )
     parser.add_argument(
         "--older-than",
         metavar="TIME",
         type=_age,
-        default=_age(_OLD),
-        help=f"only what nobody wrote to for so long, such as 12h or 30d; {_OLD} unless said",
+        default=_age(_OLDER_THAN),
+        help=f"since the last write, such as 12h or 30d (default: {_OLDER_THAN})",
     )
     parser.add_argument(
         "--larger-than", metavar="SIZE", type=_size, default=0, help="only what takes more: 100MB"
@@ -70,150 +68,118 @@ def choose(parser: argparse.ArgumentParser, *, example: str, usual: str) -> None
 
 
 def main(arguments: argparse.Namespace) -> int:
-    """Show what would be packed, or pack it; 1 where something could not be."""
-    if "archives" in arguments.what:
-        raise BenchfleetError("archives are packed already; `benchfleet gc` deletes them")
+    """Show what would be compressed, or compress it; 1 if something could not be."""
     bench, _ = options.opened(arguments)
     to = arguments.to
     if to is not None:
         to = to.absolute() / path_part(bench.campaign.name)
         if to.resolve().is_relative_to(bench.layout.root.resolve()):
             raise BenchfleetError(f"{to} lies among the results; leave --to out, or name another")
-    return tidy(arguments, bench, "pack", lambda attic, item: attic.pack(item, to))
+    return clean(arguments, bench, "archive", lambda archive, item: archive.compress(item, to))
 
 
-def tidy(arguments: argparse.Namespace, bench: Bench, verb: str, act: Act) -> int:
-    """Find what is meant, show it, and do it where --yes was said."""
+def clean(arguments: argparse.Namespace, bench: Bench, verb: str, act: Act) -> int:
+    """Find what is chosen, show it, and do it with --yes."""
     ledger = bench.existing_ledger()
     if ledger is None:
         raise ResultsError(f"nothing of {bench.campaign.name} was run yet, so nothing is old")
     with closing(ledger):
-        began = [run.began_at for run in runs_of(bench.layout) if not run.end and _may_go_on(run)]
-        attic = Attic(bench.layout, now=time.time(), busy_since=min(began, default=None))
-        found = [
-            item
-            for item in attic.items(list(ledger.cells()), arguments.what)
-            if item.age >= arguments.older_than and item.bytes >= arguments.larger_than
-        ]
-        done = None
+        live = [run for run in runs_of(bench.layout) if not run.end]
+        began = [run.began_at for run in live if run.process.lives() is not False]
+        archive = Archive(bench.layout, now=time.time(), busy_since=min(began, default=None))
+        result = _Result(
+            [
+                item
+                for item in archive.items(list(ledger.cells()), arguments.what)
+                if item.age >= arguments.older_than and item.bytes >= arguments.larger_than
+            ]
+        )
         if arguments.yes:
-            with attic.alone():
-                done = _done(attic, ledger, found, act)
+            with archive.lock():
+                for item in result.found:
+                    _do(archive, ledger, item, act, result)
     if arguments.json:
-        print_json(_as_json(bench, verb, attic, found, done))
+        print_json(_as_json(arguments, bench, verb, archive, result))
     else:
-        say(*_lines(arguments, bench, verb, attic, found, done))
-    return 1 if done and done.left else 0
+        say(*_lines(arguments, bench, verb, archive, result))
+    return 1 if result.left else 0
 
 
-def _may_go_on(run: Any) -> bool:
-    return run.process.lives() is not False
-
-
-def _done(attic: Attic, ledger: Ledger, found: Sequence[Item], act: Act) -> Done:
-    done = Done()
-    for item in found:
-        if item.record is not None:
-            now = next(iter(ledger.cells(among={str(item.record.fingerprint)})), None)
-            if now is None or (now.state, now.token) != (item.record.state, item.record.token):
-                done.left.append((item, "its cell goes on"))
-                continue
-        try:
-            after = act(attic, item)
-        except FileNotFoundError:
-            continue  # another was quicker
-        except (OSError, ResultsError) as error:
-            done.left.append((item, getattr(error, "strerror", None) or str(error)))
-            continue
-        done.items.append(item)
-        done.before += item.bytes
-        done.after += after
-    return done
+def _do(archive: Archive, ledger: Ledger, item: Item, act: Act, result: _Result) -> None:
+    if (record := item.record) is not None:
+        now = next(iter(ledger.cells(among={str(record.fingerprint)})), None)
+        if now is None or (now.state, now.token) != (record.state, record.token):
+            result.left.append((item, "its cell runs again"))
+            return
+    try:
+        result.freed += max(0, item.bytes - act(archive, item))
+        result.done.append(item)
+    except FileNotFoundError:
+        pass  # another was quicker
+    except (OSError, ResultsError) as error:
+        result.left.append((item, getattr(error, "strerror", None) or str(error)))
 
 
 def _lines(
-    arguments: argparse.Namespace,
-    bench: Bench,
-    verb: str,
-    attic: Attic,
-    found: Sequence[Item],
-    done: Done | None,
+    arguments: argparse.Namespace, bench: Bench, verb: str, archive: Archive, result: _Result
 ) -> Iterator[str]:
-    name = bench.campaign.name
+    name, found = bench.campaign.name, result.found
     if not found:
         yield f"{name}: nothing to {verb}"
-    elif done is None:
-        size = shown_size(sum(one.bytes for one in found))
-        yield f"{name}: {counted(len(found), 'thing')} to {verb}, {size}"
+    elif arguments.yes:
+        yield f"{name}: {verb}d {counted(len(result.done), 'thing')}, {_shown(result.freed)} freed"
     else:
-        freed = shown_size(max(0, done.before - done.after))
-        past = {"pack": "packed", "delete": "deleted"}[verb]
-        yield f"{name}: {past} {counted(len(done.items), 'thing')}, {freed} freed"
-    for kind in dict.fromkeys(one.what for one in found):
-        ours = sorted((one for one in found if one.what == kind), key=lambda one: -one.bytes)
-        total, oldest = sum(one.bytes for one in ours), max(one.age for one in ours)
-        yield f"  {kind:<9} {len(ours):>6}  {shown_size(total):>9}  oldest {_days(oldest)}"
-        for one in ours[:_SHOWN] if done is None else ():
-            yield f"    {shown_size(one.bytes):>9}  {_days(one.age):>6}  {one.name}"
-        if done is None and len(ours) > _SHOWN:
-            yield f"    and {len(ours) - _SHOWN} more"
-    for item, why in done.left if done else ():
+        size = _shown(sum(item.bytes for item in found))
+        yield f"{name}: {counted(len(found), 'thing')} to {verb}, {size}"
+        largest = sorted(found, key=lambda item: -item.bytes)
+        for item in largest[:_MAX_LISTED_ITEMS]:
+            days = item.age / 86400
+            yield f"  {item.kind:<9} {_shown(item.bytes):>9} {days:>5.0f} d  {item.name}"
+        if len(found) > _MAX_LISTED_ITEMS:
+            yield f"  and {len(found) - _MAX_LISTED_ITEMS} more"
+    for item, why in result.left:
         yield f"  left  {item.name}: {why}"
-    for why, count in sorted(attic.spared.items()):
-        yield f"  left alone: {count} {why}"
-    if found and done is None:
-        yield f"nothing was done; do it with the same command and --yes: {_again(arguments)}"
-
-
-def _again(arguments: argparse.Namespace) -> str:
-    import shlex
-
-    words = [word for word in arguments.words if word != "--yes"]
-    return shlex.join(["benchfleet", *words, "--yes"])
+    for why, count in sorted(archive.kept.items()):
+        if count:
+            yield f"  left alone: {count} {why}"
+    if found and not arguments.yes:
+        yield "nothing was done; do it with the same command and --yes"
 
 
 def _as_json(
-    bench: Bench, verb: str, attic: Attic, found: Sequence[Item], done: Done | None
-) -> dict[str, Any]:
+    arguments: argparse.Namespace, bench: Bench, verb: str, archive: Archive, result: _Result
+) -> dict[str, object]:
     return {
         "campaign": bench.campaign.name,
         "act": verb,
-        "done": done is not None,
+        "done": arguments.yes,
         "things": [
             {
-                "what": one.what,
-                "name": one.name,
-                "place": str(one.place),
-                "bytes": one.bytes,
-                "age_seconds": round(one.age),
+                "what": item.kind,
+                "name": item.name,
+                "place": str(item.place),
+                "bytes": item.bytes,
+                "age_seconds": round(item.age),
             }
-            for one in (done.items if done else found)
+            for item in (result.done if arguments.yes else result.found)
         ],
-        "freed": max(0, done.before - done.after) if done else 0,
-        "left": [{"name": item.name, "why": why} for item, why in (done.left if done else ())],
-        "left_alone": attic.spared,
+        "freed": result.freed,
+        "left": [{"name": item.name, "why": why} for item, why in result.left],
+        "left_alone": {why: count for why, count in archive.kept.items() if count},
     }
 
 
-def shown_size(count: int) -> str:
+def _shown(count: float) -> str:
     """``34.2 MB``"""
-    for unit, name in _UNITS:
-        if count >= unit:
-            return f"{count / unit:.1f} {name}"
-    return f"{count} B"
-
-
-def _days(seconds: float) -> str:
-    return f"{seconds / 86400:.0f} d" if seconds >= 86400 else f"{seconds / 3600:.0f} h"
+    return f"{count / 1e6:.1f} MB" if count < 1e9 else f"{count / 1e9:.1f} GB"
 
 
 def _kinds(text: str) -> list[str]:
     found = [part.strip() for part in text.split(",") if part.strip()]
-    if wrong := [part for part in found if part not in WHAT]:
-        message = f"{wrong[0]!r} is none of {', '.join(WHAT)}"
+    wrong = [part for part in found if part not in KINDS]
+    if wrong or not found:
+        message = f"invalid kind {', '.join(wrong)!r}: use some of {', '.join(KINDS)}"
         raise argparse.ArgumentTypeError(message)
-    if not found:
-        raise argparse.ArgumentTypeError(f"name some of {', '.join(WHAT)}")
     return found
 
 

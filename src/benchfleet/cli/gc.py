@@ -1,26 +1,20 @@
-"""``benchfleet gc``: delete old attempts, logs and, where named, raw files; never a result."""
+"""``benchfleet gc``: delete old attempts, logs and, if named, raw files; never a result."""
 
 from __future__ import annotations
 
 import argparse
 
 from benchfleet.cli import options
-from benchfleet.cli.archive import choose, tidy
-from benchfleet.results.archive import Attic, Item
+from benchfleet.cli.archive import add_choice, clean
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """What the verb takes."""
     example = "benchfleet gc study.yaml --older-than 30d --larger-than 100MB --yes"
-    choose(parser, example=example, usual="attempts,logs")
+    add_choice(parser, example=example, kinds="attempts,logs")
 
 
 def main(arguments: argparse.Namespace) -> int:
-    """Show what would be deleted, or delete it; 1 where something could not be."""
+    """Show what would be deleted, or delete it; 1 if something could not be."""
     bench, _ = options.opened(arguments)
-    return tidy(arguments, bench, "delete", _delete)
-
-
-def _delete(attic: Attic, item: Item) -> int:
-    attic.delete(item)
-    return 0
+    return clean(arguments, bench, "delete", lambda archive, item: archive.delete(item))

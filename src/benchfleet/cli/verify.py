@@ -29,7 +29,6 @@ _WAYS_OUT = {
     "occupied": f"move it out of the results folder; {_REPAIR} keeps it as evidence",
     "unknown": "`{rebuild}` takes whole results in; move what is none out of the results folder",
     "link": "put what it leads to there in its stead, or remove it, and verify again",
-    "unfinished": f"{_REPAIR} ends it, and so does the next archive",
     "extra": f"{_REPAIR} keeps it as evidence; with it no other folder takes the result",
     "unreadable": "mend the rights or the disk, and verify again",
     "newer": "use the benchfleet that wrote it",

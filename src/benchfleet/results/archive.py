@@ -1,30 +1,31 @@
-"""What of a campaign's folder may be packed, moved or deleted, and doing so; never a result.
+"""Compress, move or delete old attempts, slot logs and raw files; never a result.
 
 ::
 
     <results>/.archive/attempts/<fingerprint>/<attempt>.tar.gz
                        logs/<slot>.log.gz
-                       evidence/<moment>.tar.gz
-                       index.jsonl                 what was packed or deleted, line by line
 
-Raw files of results are compressed where they lie: ``log.txt.gz`` in place of ``log.txt``. Where
-one is moved away or deleted, ``log.txt.taken`` keeps its digest and says where it is.
-
-Nothing is removed before its copy was read back and is durable, and what is removed goes in one
-step. So each moment is a good one to be killed at.
+Raw files of results are compressed where they lie: ``log.txt.gz`` in place of ``log.txt``. If one
+is moved away or deleted, ``log.txt.taken`` keeps its digest and says where it is. A file is removed
+only after its copy was read back and synced, so an archive may be killed at any moment; the next
+one continues.
 """
 
 from __future__ import annotations
 
 import contextlib
+import gzip
+import hashlib
 import json
 import os
 import shutil
-import time
+import tarfile
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Literal, get_args
+from typing import IO, Literal, get_args
 
 from benchfleet.domain.attempt import CellRecord
 from benchfleet.errors import ResultsError
@@ -35,262 +36,248 @@ from benchfleet.results.disk import (
     digest_of,
     make_folders,
     sync_folder,
+    write_synced,
 )
 from benchfleet.results.layout import Layout
 from benchfleet.results.outbox import Outbox
-from benchfleet.results.packing import free, leave_note, packed, told_of_packed
 from benchfleet.results.read import is_published, sealed
 from benchfleet.results.samples import age, furthest_attempt
 
-What = Literal["attempts", "raw", "logs", "evidence", "archives"]
-WHAT: tuple[str, ...] = get_args(What)
-_UNPACKABLE = (".gz", ".zst", ".xz", ".bz2", ".zip", ".png", ".jpg", ".parquet")
-_SMALL = 4096  # bytes; a raw file that is no larger would take no less when compressed
-_DAY = 86400.0
-_PIECE = 2**20
-_INDEX, _LOCK, _REMOVED = "index.jsonl", ".lock", ".removed"
+Kind = Literal["attempts", "raw", "logs"]
+KINDS: tuple[str, ...] = get_args(Kind)
+_COMPRESSED = (PACKED, TAKEN, ".zst", ".xz", ".bz2", ".zip", ".png", ".jpg", ".parquet")
+_MIN_RAW_BYTES = 4096  # a smaller file takes no less disk when compressed
+_RESCORE_S = 86400.0  # the longest time that a scoring may use its folder
 
 
 @dataclass(frozen=True, kw_only=True)
 class Item:
-    """One thing that may be taken from where it lies."""
+    """A file or folder that may go."""
 
-    what: What
-    place: Path  # a file or a folder
+    kind: Kind
+    place: Path
     name: str  # as people know it
     bytes: int
-    age: float  # seconds since anything of it was written
-    record: CellRecord | None = None  # the cell whose it is, as it was when this was looked at
+    age: float  # seconds since the last write to any part of it
+    record: CellRecord | None = None  # its cell, as it was when this was found
 
 
-class Attic:
-    """Finds what may go, and packs, moves or deletes it."""
+class Archive:
+    """Finds what may go, and compresses, moves or deletes it."""
 
     def __init__(self, layout: Layout, *, now: float, busy_since: float | None = None) -> None:
-        """`busy_since`: when the oldest run began that goes on; None where none does."""
+        """`busy_since`: when the oldest live run began; None without one."""
         self._layout, self._now, self._busy_since = layout, now, busy_since
-        self.spared: dict[str, int] = {}  # what was left alone, by reason
+        self.kept: Counter[str] = Counter()  # what may not go, by reason
 
-    # Finding
-
-    def items(self, records: Iterable[CellRecord], what: Collection[str]) -> Iterator[Item]:
-        """What may go, kind by kind."""
+    def items(self, records: Iterable[CellRecord], kinds: Collection[str]) -> Iterator[Item]:
+        """What may go, by kind."""
         known = {str(record.fingerprint): record for record in records}
-        if "attempts" in what:
+        if "attempts" in kinds:
             for folder in _entries(self._layout.attempts):
                 yield from self._attempts(folder, known.get(folder.name))
-        if kinds := [kind for kind in ("raw", "archives") if kind in what]:
+        if "raw" in kinds:
             unsent = {entry.path for entry in Outbox(self._layout).entries()}
             for record in known.values():
                 if record.path in unsent:
-                    self._spare("results that wait to be put to their place", 1)
+                    self.kept["results that wait to be put to their place"] += 1
                 elif record.state == "success":
-                    for kind in kinds:
-                        yield from self._raw(record, packed=kind == "archives")
-        if "logs" in what:
-            yield from self._logs()
-        if "evidence" in what:
-            for kept in _entries(self._layout.evidence):
-                yield self._item("evidence", kept, kept.name)
-        if "archives" in what:
-            for kind in WHAT:
-                for file in sorted((self._layout.archive / kind).rglob("*")):
-                    if file.is_file() and not file.is_symlink():
-                        yield self._item("archives", file, self._shown(file))
+                    yield from self._raw(record)
+        if "logs" in kinds:
+            for file in filter(Path.is_file, _entries(self._layout.slots)):
+                if self._busy_since is None or file.stat().st_mtime < self._busy_since - 1:
+                    yield self._item("logs", file, file.name)
+                else:
+                    self.kept["logs of slots that may be at work"] += 1
 
     def _attempts(self, folder: Path, record: CellRecord | None) -> Iterator[Item]:
-        """The attempts of a cell that nothing goes on from: all, once it has its result; else
-        neither the last one nor the one that got furthest."""
+        """All attempts of a cell that has its result; of one that ended otherwise, neither the last
+        nor the furthest one; none of any other cell."""
         attempts = sorted((one for one in _entries(folder) if one.is_dir()), key=age)
         if record is None or record.state in ("pending", "running"):
             why = "the ledger does not know" if record is None else "are pending or running"
-            self._spare(f"attempts of cells that {why}", len(attempts))
+            self.kept[f"attempts of cells that {why}"] += len(attempts)
             return
-        if record.state == "success":
-            digest = record.outcome.digest if record.outcome else ""
-            if not is_published(self._layout, record.path, digest):
-                self._spare("attempts of cells whose result is not at its place", len(attempts))
-                return
-        else:
-            kept = {furthest_attempt(folder), *attempts[-1:]}
-            self._spare("attempts that a retry goes on from", len(kept & set(attempts)))
-            attempts = [one for one in attempts if one not in kept]
+        if record.state != "success":
+            needed = {furthest_attempt(folder), *attempts[-1:]} & set(attempts)
+            self.kept["attempts that a retry goes on from"] += len(needed)
+            attempts = [one for one in attempts if one not in needed]
+        elif not is_published(
+            self._layout, record.path, record.outcome.digest if record.outcome else ""
+        ):
+            self.kept["attempts of cells whose result is not at its place"] += len(attempts)
+            return
         for attempt in attempts:
             item = self._item("attempts", attempt, f"{record.path} {attempt.name}", record)
-            if attempt.name.startswith(names.RESCORED) and item.age < _DAY:
-                self._spare("attempts that are being scored", 1)
+            if attempt.name.startswith(names.RESCORED) and item.age < _RESCORE_S:
+                self.kept["attempts that are being scored"] += 1
             else:
                 yield item
 
-    def _raw(self, record: CellRecord, *, packed: bool) -> Iterator[Item]:
-        """The raw files of a result, as they were or packed where they lie."""
+    def _raw(self, record: CellRecord) -> Iterator[Item]:
+        """The raw files of a result."""
         folder = self._layout.published(record.path)
         try:
-            content, _ = sealed(folder)
-            files = sorted(content["files"])
+            files = sealed(folder)[0]["files"]
         except (ResultsError, LookupError, TypeError):
-            return  # of which `verify` tells
-        for name in files:
-            plain = name not in names.KEPT and not name.endswith(_UNPACKABLE)
-            plain = plain and not {f"{name}{PACKED}", f"{name}{TAKEN}"} & set(files)
+            return  # `verify` reports it
+        for name in sorted(files):
             place = folder / name
-            if packed:
-                if place.exists():  # its packing was cut short
-                    continue
-                place = folder / f"{name}{PACKED}"
-            if plain and _is_below(folder, place) and (packed or place.lstat().st_size > _SMALL):
-                shown = f"{record.path}/{place.relative_to(folder).as_posix()}"
-                yield self._item("archives" if packed else "raw", place, shown, record)
+            if (
+                name not in names.KEPT
+                and not name.endswith(_COMPRESSED)
+                and not {f"{name}{PACKED}", f"{name}{TAKEN}"} & set(files)
+                and place.is_file()
+                and place.resolve() == folder.resolve() / name  # no link
+                and place.stat().st_size > _MIN_RAW_BYTES
+            ):
+                yield self._item("raw", place, f"{record.path}/{name}", record)
 
-    def _logs(self) -> Iterator[Item]:
-        for file in _entries(self._layout.slots):
-            if not file.is_file():
-                continue
-            if self._busy_since is not None and file.stat().st_mtime >= self._busy_since - 1:
-                self._spare("logs of slots that may be at work", 1)
-            else:
-                yield self._item("logs", file, file.name)
-
-    def _item(self, what: What, place: Path, name: str, record: CellRecord | None = None) -> Item:
+    def _item(self, kind: Kind, place: Path, name: str, record: CellRecord | None = None) -> Item:
         size, newest = 0, 0.0
-        for one in (place, *(place.rglob("*") if place.is_dir() else ())):
+        for one in (place, *place.rglob("*")):
             with contextlib.suppress(OSError):
                 found = one.lstat()
                 size += 0 if one.is_dir() else found.st_size
                 newest = max(newest, found.st_mtime)
-        return Item(
-            what=what,
-            place=place,
-            name=name,
-            bytes=size,
-            age=max(0.0, self._now - newest),
-            record=record,
-        )
-
-    def _spare(self, why: str, count: int) -> None:
-        if count:
-            self.spared[why] = self.spared.get(why, 0) + count
-
-    # Doing
+        old = max(0.0, self._now - newest)
+        return Item(kind=kind, place=place, name=name, bytes=size, age=old, record=record)
 
     @contextlib.contextmanager
-    def alone(self) -> Iterator[None]:
-        """Keep others from packing or deleting here meanwhile. Raises ResultsError."""
+    def lock(self) -> Iterator[None]:
+        """Keep others from archiving or deleting here. Raises ResultsError."""
         import fcntl
 
         make_folders(self._layout.archive)
-        with open(self._layout.archive / _LOCK, "wb") as lock:
+        with open(self._layout.archive / ".lock", "wb") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 raise ResultsError("another archive or gc is at work in this folder") from None
             except OSError:
                 pass  # a file system without locks
-            for left in self._layout.archive.glob(f"{_REMOVED}-*"):
-                shutil.rmtree(left, ignore_errors=True)  # of one that was killed
+            for part in self._layout.archive.glob("*.part"):
+                part.unlink()  # of one that was killed
             yield
 
-    def pack(self, item: Item, to: Path | None) -> int:
-        """Compress it: below the folder `to`, else in the archive, or a raw file where it lies.
-        How many bytes that takes. Raises OSError or ResultsError, and then it lies as it did."""
-        if item.what == "raw":
-            return self._pack_raw(item, to)
-        below = item.place.relative_to(self._layout.root).parts[1:]
-        suffix = ".tar.gz" if item.place.is_dir() else PACKED
-        target = (to or self._layout.archive) / item.what / "/".join(below)
-        target = free(target.with_name(f"{target.name}{suffix}"))
-        packed(item.place, target)
-        self._note("packed", item, target)
+    def compress(self, item: Item, to: Path | None) -> int:
+        """Compress it, to the folder `to` if given; the bytes that takes. Raises OSError or
+        ResultsError, and leaves it as it was."""
+        digest = self._sealed_digest(item) if item.kind == "raw" else ""
+        below = item.place.relative_to(self._layout.root)
+        if item.kind == "raw" and to is None:
+            target = item.place.with_name(f"{item.place.name}{PACKED}")
+            target.unlink(missing_ok=True)  # left by one that was killed
+        else:
+            below = below if item.kind == "raw" else Path(*below.parts[1:])
+            suffix = ".tar.gz" if item.place.is_dir() else PACKED
+            target = (to or self._layout.archive) / item.kind / f"{below}{suffix}"
+            while os.path.lexists(target):
+                target = target.with_name(f"again-{target.name}")
+        self._write(item.place, target, beside=to)
+        if digest and to is not None:
+            _leave_note(item, digest, str(target))
         self._remove(item.place)
         return target.stat().st_size
 
-    def _pack_raw(self, item: Item, to: Path | None) -> int:
+    def delete(self, item: Item) -> int:
+        """Delete it; the bytes that remain. Raises OSError or ResultsError."""
+        if item.kind == "raw":
+            _leave_note(item, self._sealed_digest(item), "")
+        self._remove(item.place)
+        return 0
+
+    def _sealed_digest(self, item: Item) -> str:
+        """The digest of a raw file. Raises ResultsError where it is not that of its seal."""
+        folder = next(one for one in item.place.parents if (one / names.CELL).exists())
         digest = digest_of(item.place)
-        folder = item.place.parent
-        while not (folder / names.CELL).exists():
-            folder = folder.parent
-        name = item.place.relative_to(folder).as_posix()
-        if sealed(folder)[0]["files"].get(name) != digest:
+        if sealed(folder)[0]["files"].get(item.place.relative_to(folder).as_posix()) != digest:
             raise ResultsError(f"{item.name} is not as it was sealed; verify tells more")
-        target = item.place.with_name(f"{item.place.name}{PACKED}")
-        if to is not None:
-            target = to / "raw" / f"{self._shown(item.place)}{PACKED}"
-        elif target.exists():  # left by one that was killed in between
-            target.unlink()
-        packed(item.place, target := free(target))
-        if to is not None:
-            leave_note(item.place, digest, item.bytes, str(target))
-            self._note("packed", item, target)
-        item.place.unlink()
-        sync_folder(item.place.parent)
-        return target.stat().st_size
+        return digest
 
-    def delete(self, item: Item) -> None:
-        """Delete it. Raises OSError."""
-        if item.what == "raw":
-            leave_note(item.place, digest_of(item.place), item.bytes, "")
-        elif item.what == "archives" and item.record is not None:
-            leave_note(item.place.with_suffix(""), *told_of_packed(item.place), "")
-        self._note("deleted", item, None)
-        self._remove(item.place)
+    def _write(self, place: Path, target: Path, *, beside: Path | None) -> None:
+        """Write the compressed copy of a file or folder, sync it and read it back."""
+        changed = [*make_folders(target.parent), *make_folders(beside or self._layout.archive)]
+        part = (beside or self._layout.archive) / f"{os.urandom(4).hex()}.part"
+        try:
+            with open(part, "wb") as out:
+                with gzip.GzipFile(filename="", fileobj=out, mode="wb", mtime=0) as stream:
+                    if place.is_dir():
+                        with tarfile.open(fileobj=stream, mode="w|") as tar:
+                            tar.add(place, place.name, filter=partial(_storable, place.parent))
+                    else:
+                        with open(place, "rb") as source:
+                            shutil.copyfileobj(source, stream)
+                out.flush()
+                os.fsync(out.fileno())
+            if _compressed_digests(part, folder=place.is_dir()) != _digests(place):
+                raise ResultsError(f"{place} changed while it was compressed; it was left")
+            os.rename(part, target)
+            for folder in (target.parent, *changed):
+                sync_folder(folder)
+        finally:
+            part.unlink(missing_ok=True)
 
     def _remove(self, place: Path) -> None:
-        """In one step, so that nothing half is left for others to find."""
-        gone = self._layout.archive / f"{_REMOVED}-{os.urandom(4).hex()}"
-        make_folders(self._layout.archive)
-        os.mkdir(gone)
-        os.rename(place, gone / place.name)
+        shutil.rmtree(place) if place.is_dir() else place.unlink()
         sync_folder(place.parent)
-        shutil.rmtree(gone, ignore_errors=True)
-        with contextlib.suppress(OSError):  # others are there
-            if place.parent.parent == self._layout.attempts:
-                os.rmdir(place.parent)
-
-    def _note(self, act: str, item: Item, target: Path | None) -> None:
-        line = {
-            "act": act,
-            "at": round(time.time(), 3),
-            "what": item.what,
-            "place": self._shown(item.place),
-            "to": str(target.absolute()) if target else "",
-            "bytes": item.bytes,
-        }
-        make_folders(self._layout.archive)
-        with open(self._layout.archive / _INDEX, "ab") as index:
-            index.write(json.dumps(line).encode() + b"\n")
-            index.flush()
-            os.fsync(index.fileno())
-
-    def _shown(self, place: Path) -> str:
-        return place.relative_to(self._layout.root).as_posix()
+        if place.parent.parent == self._layout.attempts:
+            with contextlib.suppress(OSError):  # it has other attempts
+                place.parent.rmdir()
 
 
-def packed_attempts(layout: Layout, fingerprint: str) -> dict[str, Path]:
-    """Where the archived attempts of a cell are, by their folder's name."""
-    found = {}
-    with contextlib.suppress(OSError, ValueError, LookupError, TypeError):
-        for line in (layout.archive / _INDEX).read_bytes().splitlines():
-            told = json.loads(line)
-            above, _, name = told["place"].rpartition("/")
-            if told["act"] == "packed" and above == f".attempts/{fingerprint}":
-                found[name] = Path(told["to"])
-    return {name: place for name, place in found.items() if place.is_file()}
+def archived_attempts(layout: Layout, fingerprint: str) -> dict[str, Path]:
+    """The archived attempts of a cell in the results folder, by their folder's name."""
+    folder = layout.archive / "attempts" / fingerprint
+    return {file.name.removesuffix(".tar.gz"): file for file in folder.glob("*.tar.gz")}
+
+
+def _leave_note(item: Item, digest: str, to: str) -> None:
+    """Say beside a raw file that goes what it was, and where it is."""
+    name, folder = f"{item.place.name}{TAKEN}", item.place.parent
+    note = {"sha256": digest, "bytes": item.bytes, "to": to}
+    write_synced(folder, {name: json.dumps(note).encode() + b"\n"})
+    sync_folder(folder)
 
 
 def _entries(folder: Path) -> list[Path]:
     """What lies in a folder, without links."""
     try:
-        with os.scandir(folder) as entries:
-            return sorted(Path(one.path) for one in entries if not one.is_symlink())
+        return sorted(one for one in folder.iterdir() if not one.is_symlink())
     except FileNotFoundError:
         return []
 
 
-def _is_below(folder: Path, place: Path) -> bool:
-    """Whether it is a plain file of this folder, reached by no link."""
-    part = place
-    while part != folder:
-        if part.is_symlink() or part == part.parent:
-            return False
-        part = part.parent
-    return place.is_file()
+def _storable(above: Path, member: tarfile.TarInfo) -> tarfile.TarInfo | None:
+    """Files, each whole though it may have several names, folders and links; no pipes."""
+    if member.islnk():
+        member.type, member.size = tarfile.REGTYPE, os.lstat(above / member.name).st_size
+    return member if member.isreg() or member.isdir() or member.issym() else None
+
+
+def _digests(place: Path) -> dict[str, str]:
+    """Of a file, or of each file of a folder by name."""
+    if not place.is_dir():
+        return {"": digest_of(place)}
+    files = (file for file in place.rglob("*") if file.is_file() and not file.is_symlink())
+    return {file.relative_to(place.parent).as_posix(): digest_of(file) for file in files}
+
+
+def _compressed_digests(file: Path, *, folder: bool) -> dict[str, str]:
+    """The same of what a compressed file holds."""
+    if not folder:
+        with gzip.open(file) as stream:
+            return {"": _digest(stream)}
+    found = {}
+    with tarfile.open(file, mode="r|gz") as tar:
+        for member in tar:
+            if member.isfile() and (held := tar.extractfile(member)) is not None:
+                found[member.name] = _digest(held)
+    return found
+
+
+def _digest(stream: IO[bytes] | gzip.GzipFile) -> str:
+    digest = hashlib.sha256()
+    while piece := stream.read(2**20):
+        digest.update(piece)
+    return digest.hexdigest()

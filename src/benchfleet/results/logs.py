@@ -10,7 +10,7 @@ from pathlib import Path
 
 from benchfleet.domain.attempt import CellRecord
 from benchfleet.results import layout as names
-from benchfleet.results.archive import packed_attempts
+from benchfleet.results.archive import archived_attempts
 from benchfleet.results.disk import PACKED, open_plain, taken_note, unpacked
 from benchfleet.results.layout import Layout
 from benchfleet.results.read import is_published
@@ -58,7 +58,7 @@ def log_of(layout: Layout, record: CellRecord, name: str, *, last: bool) -> Log 
         except OSError:
             continue
         return Log(file=moved) if moved.is_file() else None
-    archived = packed_attempts(layout, record.fingerprint)
+    archived = archived_attempts(layout, record.fingerprint)
     if packed := [one for one in archived if one.partition(".")[0] == name]:
         last_one = max(packed, key=lambda one: age(Path(one)))
         return Log(file=archived[last_one], inside=f"{last_one}/{names.LOG}")

@@ -18,7 +18,6 @@ from benchfleet.results.content import wrong_content
 from benchfleet.results.disk import PACKED, TAKEN, digest_of
 from benchfleet.results.layout import Layout
 from benchfleet.results.read import damage, file_damage, sealed, sealed_attempts, unsealed
-from benchfleet.results.unfinished import unfinished
 
 Kind = Literal[
     "gone",  # the ledger has a result, and its folder is not there
@@ -29,7 +28,6 @@ Kind = Literal[
     "occupied",  # something lies where the result of a cell goes that has none yet
     "unknown",  # a result lies where the ledger has no cell
     "link",  # a link is on its way, or among its files
-    "unfinished",  # the result is good, and an archive of one of its files was cut short
     "extra",  # the result is good, and files lie in its folder that were never sealed
     "unreadable",  # the system refuses to read it
     "newer",  # another benchfleet wrote its format
@@ -52,7 +50,7 @@ class Finding:
     @property
     def spoils(self) -> bool:
         """Whether its cell has no good result because of it."""
-        return self.kind not in ("extra", "unfinished")
+        return self.kind != "extra"
 
     def to_dict(self) -> dict[str, str]:
         return vars_of(self)
@@ -149,11 +147,7 @@ class Verifier:
         if links:
             return "link", f"{', '.join(links)} in it: no plain file"
         if more := unsealed(plain, files):
-            left = unfinished(folder, more, files)
-            if own := [name for name in more if name not in left]:
-                return "extra", f"{_some(own)} {'was' if len(own) == 1 else 'were'} never sealed"
-            what = f"{_some(more)} {'lies' if len(more) == 1 else 'lie'} beside what was sealed"
-            return "unfinished", f"{what}: an archive was cut short, or is at work"
+            return "extra", f"{_some(more)} {'was' if len(more) == 1 else 'were'} never sealed"
         return None
 
     def _wrong_files(self, folder: Path, files: Mapping[str, str]) -> Iterator[str]:

@@ -7,7 +7,6 @@ import hashlib
 import json
 import os
 import resource
-import shutil
 import signal
 import subprocess
 import sys
@@ -18,19 +17,19 @@ import pytest
 
 from benchfleet.errors import ResultsError
 from benchfleet.ledger.memory import MemoryLedger
-from benchfleet.results.archive import packed_attempts
+from benchfleet.results.archive import archived_attempts
 from benchfleet.results.arrivals import refusal
 from benchfleet.runner.mending.rebuild import rebuild
 from benchfleet.testing import sample_cell
 from study import Study
 
-from .attics import LONG, attic, failed, grow_log, items, succeeded_late
+from .archives import LONG, archive, failed, grow_log, items, succeeded_late
 
 
 def test_a_packed_log_is_as_good_as_the_log(study: Study) -> None:
     log = grow_log(study, 3)
     (item,) = items(study, "raw")
-    took = attic(study).pack(item, None)
+    took = archive(study).compress(item, None)
     assert took < len(LONG) / 10
     assert not log.exists()
     assert gzip.decompress(log.with_name("log.txt.gz").read_bytes()) == LONG
@@ -47,11 +46,11 @@ def test_a_raw_file_that_was_taken_is_told_from_one_that_was_lost(
     log = grow_log(study, 3)
     (item,) = items(study, "raw")
     if act == "move":
-        attic(study).pack(item, tmp_path / "cold")
+        archive(study).compress(item, tmp_path / "cold")
         (moved,) = (tmp_path / "cold").rglob("*.gz")
         assert gzip.decompress(moved.read_bytes()) == LONG
     else:
-        attic(study).delete(item)
+        archive(study).delete(item)
     assert not log.exists()
     assert study.look() == study.look(quick=True) == []
     assert rebuild(MemoryLedger(), study.layout).refused == ()
@@ -69,9 +68,9 @@ def test_a_result_whose_log_was_packed_or_taken_still_comes_to_other_folders(
     log = grow_log(study, 3)
     (item,) = items(study, "raw")
     if act == "delete":
-        attic(study).delete(item)
+        archive(study).delete(item)
     else:
-        attic(study).pack(item, tmp_path / "cold" if act == "move" else None)
+        archive(study).compress(item, tmp_path / "cold" if act == "move" else None)
     record = study.record(sample_cell(3).id)
     assert record.outcome is not None
     told = record.path, record.fingerprint, record.outcome.digest
@@ -101,14 +100,11 @@ def test_a_damaged_raw_file_is_not_made_good_by_packing(study: Study) -> None:
     (item,) = items(study, "raw")
     log.write_bytes(LONG * 2)
     with pytest.raises(ResultsError, match="not as it was sealed"):
-        attic(study).pack(item, None)
+        archive(study).compress(item, None)
     assert log.read_bytes() == LONG * 2
 
 
-@pytest.mark.parametrize("elsewhere", [False, True])
-def test_a_packed_attempt_holds_all_that_was_there(
-    study: Study, tmp_path: Path, elsewhere: bool
-) -> None:
+def test_a_packed_attempt_holds_all_that_was_there(study: Study) -> None:
     folder = succeeded_late(study, 3)
     (folder / "deep" / "er").mkdir(parents=True)
     (folder / "deep" / "er" / "one").write_text("1")
@@ -117,11 +113,9 @@ def test_a_packed_attempt_holds_all_that_was_there(
     before = {file.name: file.read_bytes() for file in folder.rglob("*") if file.is_file()}
     before.pop("away")
     (item,) = items(study, "attempts")
-    attic(study).pack(item, tmp_path / "cold" if elsewhere else None)
+    archive(study).compress(item, None)
     assert not folder.parent.exists()
-    fingerprint = sample_cell(3).fingerprint
-    (packed,) = packed_attempts(study.layout, fingerprint).values()
-    assert packed.is_relative_to(tmp_path / "cold" if elsewhere else study.layout.archive)
+    (packed,) = archived_attempts(study.layout, sample_cell(3).fingerprint).values()
     with tarfile.open(packed) as tar:
         held = {
             Path(one.name).name: source.read()
@@ -136,57 +130,9 @@ def test_a_second_archive_of_the_same_name_overwrites_nothing(study: Study) -> N
     first, _, _ = failed(study, 3, 1, 3, 2)
     for _ in range(2):
         (item,) = items(study, "attempts")
-        attic(study).pack(item, None)
+        archive(study).compress(item, None)
         first.mkdir()
     assert len(list(study.layout.archive.rglob("*.tar.gz"))) == 2
-
-
-def test_archives_themselves_may_be_deleted_where_they_are_named(study: Study) -> None:
-    succeeded_late(study, 3)
-    (item,) = items(study, "attempts")
-    attic(study).pack(item, None)
-    (packed,) = items(study, "archives")
-    assert packed.name.endswith("1-1.tar.gz")
-    attic(study).delete(packed)
-    assert items(study) == []
-    assert packed_attempts(study.layout, sample_cell(3).fingerprint) == {}
-
-
-def test_raw_files_that_were_packed_beside_their_result_may_be_deleted_as_archives(
-    study: Study,
-) -> None:
-    log = grow_log(study, 3)
-    assert items(study, "archives") == []
-    (item,) = items(study, "raw")
-    attic(study).pack(item, None)
-    assert items(study, "raw") == []
-    (packed,) = items(study, "archives")
-    assert packed.place == log.with_name("log.txt.gz")
-    attic(study).delete(packed)
-    assert [one.name for one in log.parent.glob("log.txt*")] == ["log.txt.taken"]
-    assert json.loads(log.with_name("log.txt.taken").read_text())["bytes"] == len(LONG)
-    assert study.look() == items(study, "raw", "archives") == []
-
-
-def test_a_packed_raw_file_that_is_torn_is_not_deleted(study: Study) -> None:
-    log = grow_log(study, 3)
-    (item,) = items(study, "raw")
-    attic(study).pack(item, None)
-    (packed,) = items(study, "archives")
-    packed.place.write_bytes(packed.place.read_bytes()[:-9])
-    with pytest.raises(OSError, match="torn"):
-        attic(study).delete(packed)
-    assert packed.place.exists()
-    assert not log.with_name("log.txt.taken").exists()
-
-
-def test_evidence_of_a_repair_may_be_packed(study: Study) -> None:
-    (study.folder(study.one) / "log.txt").unlink()
-    study.repair()
-    (item,) = items(study, "evidence")
-    attic(study).pack(item, None)
-    assert list(study.layout.evidence.iterdir()) == []
-    assert study.look() == []
 
 
 def test_a_full_disk_leaves_everything_where_it_was(study: Study, tmp_path: Path) -> None:
@@ -198,12 +144,12 @@ def test_a_full_disk_leaves_everything_where_it_was(study: Study, tmp_path: Path
     resource.setrlimit(resource.RLIMIT_FSIZE, (2**20, before[1]))  # it takes no larger file
     try:
         with pytest.raises(OSError, match="too large"):
-            attic(study).pack(item, small)
+            archive(study).compress(item, small)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert [file for file in small.rglob("*") if file.is_file()] == []
     assert (folder / "noise").stat().st_size == 2**21
-    assert packed_attempts(study.layout, sample_cell(3).fingerprint) == {}
+    assert archived_attempts(study.layout, sample_cell(3).fingerprint) == {}
 
 
 def test_a_packing_that_was_killed_between_its_steps_is_done_again(study: Study) -> None:
@@ -211,7 +157,7 @@ def test_a_packing_that_was_killed_between_its_steps_is_done_again(study: Study)
     log.with_name("log.txt.gz").write_bytes(b"half")
     assert [found.kind for found in study.look()] == ["extra"]  # until then
     (item,) = items(study, "raw")
-    attic(study).pack(item, None)
+    archive(study).compress(item, None)
     assert (study.look(), log.exists()) == ([], False)
 
 
@@ -219,89 +165,72 @@ def test_a_packing_that_was_killed_between_its_steps_is_done_again(study: Study)
 KILLED = """\
 import os, signal, sys
 from pathlib import Path
-from benchfleet.results.archive import Attic, Item
+from benchfleet.results.archive import Archive, Item
 from benchfleet.results.layout import Layout
 root, log, act, to, moment, end = sys.argv[1:]
 def killed(event, arguments):
     if event == moment and str(arguments[0]).endswith(end):
         os.kill(os.getpid(), signal.SIGKILL)
 sys.addaudithook(killed)
-attic, item = Attic(Layout(Path(root)), now=0.0), Item(
-    what="raw", place=Path(log), name="log", bytes=Path(log).stat().st_size, age=0.0
+archive, item = Archive(Layout(Path(root)), now=0.0), Item(
+    kind="raw", place=Path(log), name="log", bytes=Path(log).stat().st_size, age=0.0
 )
-with attic.alone():
-    attic.delete(item) if act == "delete" else attic.pack(item, Path(to) if to else None)
+with archive.lock():
+    archive.delete(item) if act == "delete" else archive.compress(item, Path(to) if to else None)
 """
 
 
+@pytest.mark.parametrize("ended_by", ["archive", "repair"])
 @pytest.mark.parametrize(
-    ("act", "moment", "end", "left", "after"),
+    ("act", "moment", "end"),
     [
-        ("pack", "os.rename", ".part", "log.txt", ["log.txt"]),
-        ("pack", "os.remove", "/log.txt", "log.txt.gz", ["log.txt.gz"]),
-        ("move", "os.rename", "/.log.txt.taken", "", ["log.txt"]),
-        ("move", "os.remove", "/log.txt", "log.txt.taken", ["log.txt.taken"]),
-        ("delete", "os.rename", "/log.txt", "log.txt.taken", ["log.txt"]),
+        ("compress", "os.rename", ".part"),
+        ("compress", "os.remove", "/log.txt"),
+        ("move", "os.rename", ".part"),
+        ("move", "os.remove", "/log.txt"),
+        ("delete", "os.remove", "/log.txt"),
     ],
 )
-def test_what_an_archive_left_that_was_killed_is_known_and_ended_by_a_repair(
-    study: Study, tmp_path: Path, act: str, moment: str, end: str, left: str, after: list[str]
+def test_an_archive_that_was_killed_loses_nothing_and_is_ended_by_the_next_or_a_repair(
+    study: Study, tmp_path: Path, act: str, moment: str, end: str, ended_by: str
 ) -> None:
     log = grow_log(study, 3)
     to = str(tmp_path / "cold") if act == "move" else ""
     words = [str(study.layout.root), str(log), act, to, moment, end]
     killed = subprocess.run([sys.executable, "-c", KILLED, *words], check=False, timeout=60)
     assert killed.returncode == -signal.SIGKILL
-    for quick in (False, True):
-        (found,) = study.look(quick=quick)
-        assert (found.kind, found.spoils) == ("unfinished", False)
-        assert left in found.message
-    (log.parent / "notes.txt").write_text("mine")
-    assert [one.kind for one in study.look()] == ["extra"]
-    assert {one.act for one in study.repair()} == {"finished", "kept as evidence"}
-    assert sorted(file.name for file in log.parent.glob("*log.txt*")) == after
-    assert [file.name for file in study.layout.evidence.rglob("*.*")] == ["notes.txt"]
+    assert log.read_bytes() == LONG
+    assert {found.kind for found in study.look()} <= {"extra"}
+    if ended_by == "repair":
+        study.repair()
+        assert log.read_bytes() == LONG
+    else:
+        (item,) = items(study, "raw")
+        with archive(study).lock():
+            if act == "delete":
+                archive(study).delete(item)
+            else:
+                archive(study).compress(item, Path(to) if to else None)
+        assert not log.exists()
+        left = list(study.layout.archive.glob("*.part"))
+        assert left == []
     assert study.look() == []
-    if act != "delete":
-        assert [item.place.name for item in items(study, "raw")] == (
-            ["log.txt"] if after == ["log.txt"] else []
-        )
-
-
-def test_a_log_stays_where_its_archive_is_not_there_any_more(study: Study, tmp_path: Path) -> None:
-    log = grow_log(study, 3)
-    whole = log.read_bytes()
-    (item,) = items(study, "raw")
-    attic(study).pack(item, tmp_path / "cold")
-    log.write_bytes(whole)  # as if it had been killed before this was removed
-    shutil.rmtree(tmp_path / "cold")
-    assert [found.kind for found in study.look()] == ["unfinished"]
-    assert [one.act for one in study.repair()] == ["finished"]
-    assert (log.read_bytes(), study.look()) == (whole, [])
-    assert not log.with_name("log.txt.taken").exists()
 
 
 def test_what_an_archive_at_work_does_is_left_to_it(study: Study) -> None:
     log = grow_log(study, 3)
     log.with_name("log.txt.gz").write_bytes(gzip.compress(log.read_bytes()))
-    with attic(study).alone():
+    with archive(study).lock():
         (told,) = study.repair()
     assert (told.act, "at work" in told.detail) == ("left", True)
     assert log.exists()
 
 
-def test_what_was_taken_and_not_yet_removed_goes_at_the_next_time(study: Study) -> None:
-    left = study.layout.archive / ".removed-0123"
-    left.mkdir(parents=True)
-    with attic(study).alone():
-        assert not left.exists()
-
-
 def test_only_one_packs_or_deletes_at_a_time(study: Study) -> None:
     with (
-        attic(study).alone(),
+        archive(study).lock(),
         pytest.raises(ResultsError, match="another archive or gc"),
-        attic(study).alone(),
+        archive(study).lock(),
     ):
         pass
 
@@ -310,5 +239,5 @@ def test_a_pipe_among_the_files_is_no_hindrance(study: Study) -> None:
     folder = succeeded_late(study, 3)
     (item,) = items(study, "attempts")
     os.mkfifo(folder / "pipe")
-    attic(study).pack(item, None)
+    archive(study).compress(item, None)
     assert not folder.exists()

@@ -14,7 +14,7 @@ from benchfleet.results.write import AttemptFolder
 from benchfleet.testing import sample_cell
 from study import Study
 
-from .attics import FAILURE, LONG, attic, failed, grow_log, items, succeeded_late
+from .archives import FAILURE, LONG, archive, failed, grow_log, items, succeeded_late
 
 
 def text(study: Study, number: int, name: str, *, last: bool) -> str | None:
@@ -27,7 +27,7 @@ def text(study: Study, number: int, name: str, *, last: bool) -> str | None:
 def test_the_log_of_a_result_is_found_where_it_is(study: Study, tmp_path: Path, act: str) -> None:
     grow_log(study, 3)
     for item in items(study, "raw") if act != "leave" else ():
-        attic(study).pack(item, tmp_path / "cold" if act == "move" else None)
+        archive(study).compress(item, tmp_path / "cold" if act == "move" else None)
     assert text(study, 3, "1-1", last=True) == LONG.decode().rstrip("\n")
     assert text(study, 3, "1-1", last=False) is None
 
@@ -39,11 +39,11 @@ def test_the_log_of_an_earlier_attempt_is_found_where_it_is(
     succeeded_late(study, 3)
     for item in items(study, "attempts") if act != "leave" else ():
         if act == "delete":
-            attic(study).delete(item)
+            archive(study).delete(item)
         else:
-            attic(study).pack(item, tmp_path / "cold" if act == "move" else None)
+            archive(study).compress(item, tmp_path / "cold" if act == "move" else None)
     told = text(study, 3, "1-1", last=False)
-    assert told == (None if act == "delete" else LONG.decode().rstrip("\n"))
+    assert told == (None if act in ("move", "delete") else LONG.decode().rstrip("\n"))
 
 
 @pytest.mark.parametrize("act", ["leave", "pack"])
@@ -61,7 +61,7 @@ def test_of_several_attempts_of_one_name_the_last_one_s_log_is_meant(
     outcome = Outcome(state="failed", failure=FAILURE)
     study.ledger.finish(claim.lease, outcome)
     for item in items(study, "attempts") if act != "leave" else ():
-        attic(study).pack(item, None)
+        archive(study).compress(item, None)
     assert text(study, 3, "1-1", last=True) == "1 said"
     study.ledger = MemoryLedger()
     grow_log(study, 3)

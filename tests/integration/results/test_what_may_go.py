@@ -12,7 +12,7 @@ from benchfleet.results.samples import earlier_samples
 from benchfleet.testing import sample_cell
 from study import Study
 
-from .attics import LONG, attempt, attic, failed, grow_log, items, places, succeeded_late
+from .archives import LONG, archive, attempt, failed, grow_log, items, places, succeeded_late
 
 
 def test_failed_attempts_of_a_cell_that_has_its_result_may_go(study: Study) -> None:
@@ -28,7 +28,7 @@ def test_of_a_cell_that_ended_without_one_the_last_and_the_furthest_attempt_stay
     first, furthest, third, last = failed(study, 3, 1, 5, 2, 0)
     assert places(study, "attempts") == [first, third]
     for item in items(study, "attempts"):
-        attic(study).delete(item)
+        archive(study).delete(item)
     assert (furthest.exists(), last.exists()) == (True, True)
     assert earlier_samples(furthest.parent).count(b"\n") == 5
 
@@ -46,9 +46,9 @@ def test_what_somebody_goes_on_from_is_left_alone(study: Study, ending: str) -> 
         study.ledger.record(Event(kind="retry_asked", fingerprint=cell.fingerprint))
         if ending == "claimed":
             attempt(study, study.claim(cell), 3, fails=False)
-    found = attic(study)
+    found = archive(study)
     assert list(found.items(study.ledger.cells(), ["attempts"])) == []
-    assert sum(found.spared.values()) >= len(folders)
+    assert sum(found.kept.values()) >= len(folders)
 
 
 def test_a_scoring_at_work_is_left_alone_for_a_day(study: Study) -> None:
@@ -66,7 +66,7 @@ def test_logs_of_slots_stay_while_a_run_may_write_them(study: Study) -> None:
     for log, written in ((old, 1000.0), (new, 5000.0)):
         log.write_bytes(LONG)
         os.utime(log, (written, written))
-    found = attic(study, busy_since=4000.0).items([], ["logs"])
+    found = archive(study, busy_since=4000.0).items([], ["logs"])
     assert [item.place for item in found] == [old]
     assert places(study, "logs") == [new, old]
 

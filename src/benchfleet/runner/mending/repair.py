@@ -22,7 +22,7 @@ from benchfleet.domain.words import counted
 from benchfleet.errors import ResultsError
 from benchfleet.ledger.base import Ledger
 from benchfleet.results import layout as names
-from benchfleet.results.archive import Attic
+from benchfleet.results.archive import Archive
 from benchfleet.results.layout import Layout
 from benchfleet.results.publish import move
 from benchfleet.results.read import (
@@ -34,12 +34,11 @@ from benchfleet.results.read import (
     unsealed,
 )
 from benchfleet.results.takeover import keep_samples
-from benchfleet.results.unfinished import finish, unfinished
 from benchfleet.results.verify import Finding
 
 MOVED = frozenset({"damaged", "misplaced", "foreign", "occupied", "extra"})  # goes to the evidence
-REPAIRED = MOVED | {"gone", "unpublished", "unfinished"}
-Act = Literal["kept as evidence", "put back", "finished", "pending again", "left"]
+REPAIRED = MOVED | {"gone", "unpublished"}
+Act = Literal["kept as evidence", "put back", "pending again", "left"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +62,7 @@ def repair(
     if wrong:
         ledger.record(Event(kind="repair_began", data={"moment": moment}))
     for finding in findings:
-        if finding.kind in ("extra", "unfinished"):
+        if finding.kind == "extra":
             yield from _tidy(layout, finding, moment)
     reasons = {finding.fingerprint: finding for finding in wrong}
     moved: dict[str, Path] = {}  # by fingerprint of the place
@@ -111,21 +110,15 @@ def _restore(layout: Layout, record: CellRecord, home: Path | None, moved: Path 
 
 
 def _tidy(layout: Layout, finding: Finding, moment: str) -> Iterator[Repaired]:
-    """End what an archive began in the folder of a result, and move what else was never sealed out
-    of it."""
+    """Move what was never sealed out of the folder of a result, also the copies of an archive that
+    was cut short."""
     folder = layout.root / finding.path
     try:
-        files = sealed(folder)[0]["files"]
-        more = unsealed(file_names(folder), files)
-        left = unfinished(folder, more, files)
-        for name in more:
-            if name in left:
-                with Attic(layout, now=0.0).alone():
-                    told = finish(folder, name, left[name], files[left[name]])
-                yield Repaired(path=finding.path, act="finished", detail=told)
-            elif kept := _set_aside(layout, f"{finding.path}/{name}", moment):
-                shown = kept.relative_to(layout.root).as_posix()
-                yield Repaired(path=finding.path, act="kept as evidence", detail=shown)
+        with Archive(layout, now=0.0).lock():  # one at work needs its copies
+            for name in unsealed(file_names(folder), sealed(folder)[0]["files"]):
+                if kept := _set_aside(layout, f"{finding.path}/{name}", moment):
+                    shown = kept.relative_to(layout.root).as_posix()
+                    yield Repaired(path=finding.path, act="kept as evidence", detail=shown)
     except (OSError, ResultsError) as error:
         yield Repaired(path=finding.path, act="left", detail=str(error))
 

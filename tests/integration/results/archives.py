@@ -1,4 +1,4 @@
-"""Attempts that failed, logs that grew, and the attic that takes them."""
+"""Attempts that failed, logs that grew, and the archive that takes them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from benchfleet.domain.attempt import Claim, Outcome
 from benchfleet.domain.event import Event
 from benchfleet.domain.failure import Failure
-from benchfleet.results.archive import WHAT, Attic, Item
+from benchfleet.results.archive import KINDS, Archive, Item
 from benchfleet.results.write import AttemptFolder
 from benchfleet.testing import sample_cell
 from study import Study
@@ -50,12 +50,12 @@ def succeeded_late(study: Study, number: int) -> Path:
     return folder
 
 
-def attic(study: Study, *, busy_since: float | None = None) -> Attic:
-    return Attic(study.layout, now=time.time(), busy_since=busy_since)
+def archive(study: Study, *, busy_since: float | None = None) -> Archive:
+    return Archive(study.layout, now=time.time(), busy_since=busy_since)
 
 
 def items(study: Study, *what: str) -> list[Item]:
-    return list(attic(study).items(study.ledger.cells(), what or WHAT))
+    return list(archive(study).items(study.ledger.cells(), what or KINDS))
 
 
 def places(study: Study, *what: str) -> list[Path]:
