@@ -17,15 +17,16 @@ import time
 from contextlib import closing
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import measure
 
 from benchfleet.domain.attempt import RunnerId
-from benchfleet.domain.event import Event
 from benchfleet.ledger.git.ledger import GitLedger
 from benchfleet.testing import sample_cell
 
 CELLS = 8_000
+CANDIDATES = 64  # of a claim
 ENV = {
     **os.environ,
     "GIT_TERMINAL_PROMPT": "0",
@@ -97,18 +98,17 @@ def ledger(folder: Path, worker: int, workers: int, batch: int, seconds: float) 
             return told[-1]
 
         remote.push = counted  # type: ignore[method-assign]
-        found.record(Event(kind="run_began", data={"runner": runner}))  # as every runner does
         cells = [record.fingerprint for record in found.cells()]
-        first = worker * len(cells) // workers  # as runners, which begin at different cells
-        order = [*cells[first:], *cells[:first]]
+        first = crc32(runner.encode()) % len(cells)  # each runner begins at cells of its own
+        cells = [*cells[first:], *cells[:first]]
         end = begin(seconds)
-        found.look()
+        found.pull()
         claims = 0
         while time.perf_counter() < end:
-            taken = found.claim(runner, order[: batch + 32], batch)
-            claims += len(taken)
-            gone = {claim.lease.fingerprint for claim in taken}
-            order = [name for name in order if name not in gone] if taken else order[batch:]
+            claimed = found.claim(runner, cells[:CANDIDATES], batch)
+            if claimed:  # those before the last of them are others'
+                del cells[: cells.index(claimed[-1].lease.fingerprint) + 1]
+            claims += len(claimed)
     return claims, told.count(False)
 
 

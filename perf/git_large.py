@@ -25,7 +25,8 @@ from benchfleet.ledger.git.address import Refs
 from benchfleet.ledger.git.ledger import GitLedger
 from benchfleet.ledger.git.log import Fact, message, written
 from benchfleet.results.places.git import run_of
-from benchfleet.testing import claim_any, sample_cell
+from benchfleet.testing import sample_cell
+from benchfleet.testing.claims import claim_any
 
 CAMPAIGN, INSTALLATIONS, WAITING = "perf", 10, 1000
 FILES = {"metrics.json": 400, "config.json": 400, "samples.jsonl": 800, "log.txt": 400}  # bytes
@@ -112,17 +113,18 @@ def figures(url: str, folder: Path) -> dict[str, float]:
     def opened() -> GitLedger:
         return GitLedger(url, **how)  # type: ignore[arg-type]
 
-    timed("first contact, without a state", lambda: opened().close())
+    timed("first contact, without a snapshot", lambda: opened().close())
     with closing(opened()) as ledger:
-        timed("telling the state", ledger.compact)
+        timed("writing the snapshot", ledger.compact)
     shutil.rmtree(mirror)
     timed("first contact", lambda: opened().close())
     timed("opened again", lambda: opened().close())
     with closing(opened()) as ledger:
-        timed("look", ledger.look)
+        timed("pull", ledger.pull)
         timed("all cells, as status reads them", lambda: sum(1 for _ in ledger.cells()))
-        claims = claim_any(ledger, me, 2)
-        timed("claim", lambda: claims.extend(claim_any(ledger, me)))  # type: ignore[attr-defined]
+        claims = list(claim_any(ledger, me, 2))
+        waiting = [record.fingerprint for record in ledger.cells(states=["pending"])][:64]
+        timed("claim", lambda: claims.extend(ledger.claim(me, waiting)))
         timed("renew", lambda: ledger.renew([claims[1].lease]))
         outcome = Outcome(state="success", digest="abc")
         ledger.finish(claims[0].lease, outcome)

@@ -61,14 +61,6 @@ class PostgresMachine(LedgerMachine):
         return self.make_ledger(Path(self.folder.name), self.clock, LEASE)
 
 
-class _InOrder(GitLedger):
-    """Claims the best first, though others claim too."""
-
-    def _best(self, claimable: Callable[..., Any], limit: int) -> list[Any]:
-        rows: list[Any] = claimable(limit=limit, many=1, own=0).fetchall()
-        return rows
-
-
 class _Two:
     """Two installations on one repository that take turns; each sees at once what the other did."""
 
@@ -85,7 +77,7 @@ class _Two:
             if verb == "cells":
                 answer = list(answer)
             elif verb not in ("events", "close"):
-                other.look()
+                other.pull()
             return answer
 
         return call
@@ -103,7 +95,7 @@ class GitMachine(LedgerMachine):
     def opened(self) -> Ledger:
         folder = Path(self.folder.name)
         one, two = (
-            _InOrder(
+            GitLedger(
                 f"git+file://{folder}/lab.git",
                 campaign="study",
                 folder=folder / name,

@@ -9,7 +9,7 @@ from pathlib import Path
 from benchfleet.bench import open_bench
 from benchfleet.campaign.load import load_campaign
 from benchfleet.domain.cell import Cell
-from benchfleet.ledger.git.hosted import HostedLedger
+from benchfleet.ledger.git.batched import BatchedLedger
 from benchfleet.ledger.git.ledger import GitLedger
 from benchfleet.ledger.memory import MemoryLedger
 from benchfleet.results.earlier import Entry
@@ -34,7 +34,7 @@ def test_a_hosted_repository_is_waited_for_and_spared(tmp_path: Path) -> None:
         for cell in cells
     ]
     inside = GitLedger(f"git+file://{bare}", campaign="study", folder=tmp_path / "mine", fresh=0.0)
-    with closing(HostedLedger(inside, clock=lambda: 100.0 * time.monotonic())) as ledger:
+    with closing(BatchedLedger(inside, clock=lambda: 100.0 * time.monotonic())) as ledger:
         ledger.enroll(cells)
         end = import_results(ledger, layout, found[:4], source="old")
         assert end == Imported(taken=4, known=0, held=())
@@ -53,7 +53,7 @@ def test_a_ledger_is_rebuilt_in_a_hosted_repository(tmp_path: Path) -> None:
     import_results(earlier, layout, [(cell, entry)], source="old")
     url = f"git+file://{make_bare(tmp_path / 'lab.git')}"
     inside = GitLedger(url, campaign="study", folder=tmp_path / "mine", fresh=0.0)
-    with closing(HostedLedger(inside, clock=lambda: 100.0 * time.monotonic())) as ledger:
+    with closing(BatchedLedger(inside, clock=lambda: 100.0 * time.monotonic())) as ledger:
         assert rebuild(ledger, layout) == Rebuilt(taken=1, known=0, refused=())
         assert [record.state for record in ledger.cells()] == ["success"]
 

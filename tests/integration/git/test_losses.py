@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from benchfleet.errors import LedgerUnreachable
-from benchfleet.ledger.git import sharing as git_sharing
-from benchfleet.ledger.git import tidying as git_tidying
+from benchfleet.ledger.git import compaction, transactions
 from benchfleet.ledger.git.ledger import GitLedger
 from benchfleet.testing import sample_cell
 from benchfleet.testing.claims import claim_any
@@ -40,7 +39,7 @@ def test_a_ledger_that_was_lost_is_not_begun_anew(bare: Path, make: bool) -> Non
         ledger.enroll(CELLS)
         remove(bare, "refs/")
         with pytest.raises(LedgerUnreachable, match="has lost the ledger"):
-            ledger.look()
+            ledger.pull()
         folder = ledger.store.folder
     with pytest.raises(LedgerUnreachable, match=rf"for good, remove {folder}"):
         opened(bare, make=make)
@@ -80,7 +79,7 @@ def test_a_remote_that_refuses_for_ever_what_was_just_seen_is_given_up(
         (claim,) = claim_any(ledger, ME)
         lock = bare / f"{ledger.store.log}.lock"  # as a machine leaves it that dies in a push
         lock.touch()
-        monkeypatch.setattr(git_sharing, "REFUSED", 3)
+        monkeypatch.setattr(transactions, "MAX_REFUSALS", 3)
         assert claim_any(ledger, ME) == []
         with pytest.raises(LedgerUnreachable, match=r"again and again: .*lock.*File exists"):
             ledger.finish(claim.lease, SUCCESS)
@@ -96,7 +95,7 @@ def test_a_merge_leaves_refs_that_cannot_be_removed_to_the_next_one(bare: Path) 
         ledger.finish(claim.lease, SUCCESS)
         lock = bare / "refs/benchfleet/study/ledger.lock"
         lock.touch()
-        tidying = git_tidying.Tidying(ledger.store)
-        assert tidying.compact(older=-60.0) == 0
+        care = compaction.Compaction(ledger.store, ledger.sync)
+        assert care.run(older=-60.0) == 0
         lock.unlink()
-        assert tidying.compact(older=-60.0) == 1
+        assert care.run(older=-60.0) == 1

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import closing
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ import pytest
 
 from benchfleet.domain.attempt import Outcome, RunnerId
 from benchfleet.domain.event import Event
-from benchfleet.ledger.git import tidying as git_tidying
+from benchfleet.ledger.git import compaction, snapshot
 from benchfleet.ledger.git.ledger import GitLedger
 from benchfleet.testing import FakeClock, sample_cell
 from benchfleet.testing.claims import claim_any
@@ -42,8 +41,8 @@ def test_a_newcomer_reads_one_state_instead_of_the_whole_history(bare: Path) -> 
         assert one.renew([beaten]) == [beaten]
         assert one.compact() == 0
         assert states(bare) == []  # so little is read as quickly
-        note = partial(one.recorded, Event(kind="noted", fingerprint=held.fingerprint))
-        one.shared([note] * git_tidying.LEAST)
+        note = Event(kind="noted", fingerprint=held.fingerprint)
+        one.run([lambda do: do.record(note)] * snapshot.MIN_EVENTS)
         clock.advance(40.0)
         one.compact()
         assert len(states(bare)) == 1
@@ -70,7 +69,7 @@ def test_a_state_that_cannot_be_had_is_no_loss(bare: Path) -> None:
     with closing(opened(bare, "one")) as one:
         one.enroll(CELLS)
         one.finish(claim_any(one, ME)[0].lease, SUCCESS)
-        one.shared([partial(one.recorded, Event(kind="noted"))] * git_tidying.LEAST)
+        one.run([lambda do: do.record(Event(kind="noted"))] * snapshot.MIN_EVENTS)
         one.compact()
         (ref,) = states(bare)
         wrong = one.store.commit(one.store.objects.tree({}), (), "nothing")
@@ -108,7 +107,7 @@ def test_after_a_start_of_the_machine_what_was_seen_serves_and_times_count_anew(
 def test_refs_of_what_ended_are_removed_by_those_who_work_an_hour_after_they_saw_it(
     bare: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(git_tidying, "TOGETHER", 2)
+    monkeypatch.setattr(compaction, "REFS_PER_PUSH", 2)
     clock = FakeClock()
     claims = "refs/benchfleet/study/claims"
     with closing(opened(bare, "one", clock=clock)) as one:

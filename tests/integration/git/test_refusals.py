@@ -35,14 +35,14 @@ def test_a_log_that_was_rewritten_is_named(bare: Path) -> None:
     with closing(opened(bare, "one")) as one, closing(opened(bare, "two")) as two:
         one.enroll(CELLS[:2])
         claim_any(one, ME)
-        two.look()
+        two.pull()
         tree = git(bare, "mktree", "--missing").strip()
         other = git(
             bare, "-c", "user.name=x", "-c", "user.email=x@x", "commit-tree", "-m", "x", tree
         )
         git(bare, "update-ref", one.store.log, other.strip())
         with pytest.raises(LedgerDamaged, match="never to be rewritten"):
-            two.look()
+            two.pull()
 
 
 def test_a_path_that_leads_out_of_the_tree_is_refused(bare: Path) -> None:

@@ -69,7 +69,7 @@ def works_through_mishaps(
     with closing(GitLedger(url, campaign="study", folder=tmp_path / "last")) as ledger:
         outcomes = {record.fingerprint: record.outcome for record in ledger.cells()}
         finished = Counter(event.fingerprint for event in ledger.events(kinds=["finished"]))
-        ledger.store.complete()
+        ledger.sync.complete_results()
     assert finished == {cell.fingerprint: 1 for cell in cells}
     promised = Counter(line for said in told for line in said if len(line) == 64)
     assert set(promised.values()) == {1}

@@ -103,7 +103,7 @@ class Refs:
         refs/benchfleet/<campaign>/ledger               what the ledger is, and its compactions
         refs/benchfleet/<campaign>/enrolled             every enrolment, one after the other
         refs/benchfleet/<campaign>/log/<installation>   what an installation did, commit by commit
-        refs/benchfleet/<campaign>/state/<events>       all that is known, for who comes new
+        refs/benchfleet/<campaign>/state/<events>       a snapshot, for machines that come new
         refs/benchfleet/<campaign>/claims/<fingerprint> the last thing that happened to a cell
         refs/heads/machine/<host>-<installation>        the results of an installation
     """
@@ -127,7 +127,7 @@ class Refs:
         return f"{self.root}/log/"
 
     @property
-    def states(self) -> str:
+    def snapshots(self) -> str:
         return f"{self.root}/state/"
 
     @property

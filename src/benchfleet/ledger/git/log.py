@@ -14,7 +14,7 @@ from benchfleet.errors import LedgerDamaged, LedgerTooNew
 from benchfleet.git.objects import EMPTY_TREE, Commit, Objects
 
 FORMAT = 2  # 1 told of each cell's lane and priority, too
-_GZIP = b"\x1f\x8b"  # how a file begins that was squeezed
+_GZIP = b"\x1f\x8b"  # how a file begins that is compressed
 _TOGETHER = 10_000  # cells in one file of an enrolment
 _ACTED = {"claimed": "claim", "finished": "finish", "released": "release", "reaped": "reap"}
 
@@ -67,14 +67,14 @@ def subject(facts: Sequence[Fact], ids: Mapping[str, str]) -> str:
     return f"{verb} {name}{more}".strip()
 
 
-def message(subject: str, **told: Any) -> str:
-    """A commit's message: a line for people, then what it tells, as JSON."""
-    text = json.dumps({"benchfleet": FORMAT, **told}, ensure_ascii=True)
+def message(subject: str, **payload: Any) -> str:
+    """A commit's message: a line for people, then JSON."""
+    text = json.dumps({"benchfleet": FORMAT, **payload}, ensure_ascii=True)
     return f"{subject}\n\n{text}\n"
 
 
-def told(commit: Commit) -> dict[str, Any]:
-    """What a commit's message tells. Raises LedgerTooNew, LedgerDamaged."""
+def payload(commit: Commit) -> dict[str, Any]:
+    """The JSON in a commit's message. Raises LedgerTooNew, LedgerDamaged."""
     _, _, text = commit.message.partition("\n\n")
     try:
         found = json.loads(text)
@@ -99,13 +99,13 @@ def facts_of(commit: Commit) -> list[Fact]:
     try:
         return [
             Fact(kind=kind, fingerprint=fingerprint, at=at, turn=turn, data=data)
-            for kind, fingerprint, at, turn, data in told(commit)["facts"]
+            for kind, fingerprint, at, turn, data in payload(commit)["facts"]
         ]
     except (ValueError, LookupError, TypeError) as error:
         raise LedgerDamaged(f"the commit {commit.oid} tells nothing readable: {error}") from error
 
 
-def squeezed(lines: Iterable[str]) -> bytes:
+def compressed(lines: Iterable[str]) -> bytes:
     """Lines as the content of a file. A server looks long for what two large files have in common
     before it gives them out, so they are made small first."""
     return gzip.compress("\n".join(lines).encode(), 4, mtime=0)
@@ -128,7 +128,7 @@ def enrolment_tree(objects: Objects, enrolment: Enrolment) -> str:
         ("changed", [[c.fingerprint, c.terms] for c in enrolment.changed]),
     ):
         for number, start in enumerate(range(0, len(rows), _TOGETHER)):
-            content = squeezed(json.dumps(row) for row in rows[start : start + _TOGETHER])
+            content = compressed(json.dumps(row) for row in rows[start : start + _TOGETHER])
             files[f"{name}-{number:05}.jsonl.gz"] = objects.blob(content), False
     return objects.tree(files) if files else EMPTY_TREE
 

@@ -1,7 +1,7 @@
-"""What an installation has seen of a ledger in git, as tables that can be asked quickly.
+"""The mirror: an SQLite file with what an installation has seen of a ledger in git.
 
-It has the tables of the SQLite ledger, and beside them how far each log was read and where the
-claim of each cell stands. All of it can be read from the remote again.
+It has the tables of the SQLite ledger, and beside them how far each log was read and what the ref
+of each cell points to. All of it can be read from the remote again.
 """
 
 from __future__ import annotations
@@ -9,16 +9,15 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from benchfleet.domain.attempt import Lease, Outcome
 from benchfleet.errors import LedgerDamaged, LedgerFull, LedgerUnreachable
 from benchfleet.ledger.copying import TABLES, Row, selecting
 from benchfleet.ledger.sqlite.file import QUERIES, SCHEMA, create_schema
-from benchfleet.ledger.statements import Do, Rows, read_statements
+from benchfleet.ledger.statements import Do, read_statements
 
 _QUERIES = Path(__file__).with_name("queries.sql")
 UNSURE = "?"  # in place of an object: something happened to the cell that was not read yet
@@ -38,42 +37,15 @@ create index if not exists claim_pointed on claim (fingerprint) where object <> 
 """
 
 
-Many = Callable[[str, Iterable[Mapping[str, Any]]], None]  # one statement for each of these values
+Many = Callable[[str, Iterable[Mapping[str, Any]]], None]  # one statement for each of many rows
 
 
-@dataclass
-class Change:
-    """What one transaction does."""
+@dataclass(frozen=True)
+class Writer:
+    """Runs the statements of one transaction."""
 
     do: Do
     many: Many
-    enrolled: int  # cells before it
-    events: int  # events before it
-    changed: list[tuple[int, str]] = field(default_factory=list)  # ordinals with their new terms
-    renewed: list[str] = field(default_factory=list)  # fingerprints
-    finished: list[tuple[Lease, Outcome]] = field(default_factory=list)
-    idle: set[int] = field(default_factory=set)  # events that change no cell
-
-    @contextmanager
-    def part(self) -> Iterator[None]:
-        """A part of it that is undone alone where it fails."""
-        lists: tuple[list[Any], ...] = (self.changed, self.renewed, self.finished)
-        lengths = [len(one) for one in lists]
-        self.do("part")
-        try:
-            yield
-        except BaseException:
-            self.do("undo_part")
-            for one, length in zip(lists, lengths, strict=True):
-                del one[length:]
-            raise
-        finally:
-            self.do("end_part")
-
-    def count(self) -> int:
-        """The number of the last event."""
-        number: int = self.do("how_much").fetchone()[1]
-        return number
 
 
 class Mirror:
@@ -118,13 +90,13 @@ class Mirror:
         return connection
 
     @contextmanager
-    def writing(self) -> Iterator[Change]:
+    def writing(self) -> Iterator[Writer]:
         """One transaction, kept where the block ends well. Raises LedgerUnreachable."""
         connection = self._connection
         try:
             connection.execute("begin immediate")
             try:
-                yield self._change(connection)
+                yield Writer(self._do(connection), self._many(connection))
                 connection.execute("commit")
             except BaseException:
                 if connection.in_transaction:
@@ -138,7 +110,7 @@ class Mirror:
         """One consistent view. Raises LedgerUnreachable."""
         try:
             with closing(self._connect()) as connection:
-                yield lambda name, /, **values: connection.execute(self._statements[name], values)
+                yield self._do(connection)
         except sqlite3.DatabaseError as error:
             raise self._plain(error) from error
 
@@ -162,17 +134,14 @@ class Mirror:
                 for table in TABLES
             )
 
-    def _change(self, connection: sqlite3.Connection) -> Change:
-        def do(name: str, /, **values: Any) -> Rows:
-            if name == "change_terms":
-                change.changed.append((values["ordinal"], values["terms"]))
-            return connection.execute(self._statements[name], values)
+    def _do(self, connection: sqlite3.Connection) -> Do:
+        return lambda name, /, **values: connection.execute(self._statements[name], values)
 
-        def many(name: str, values: Iterable[Mapping[str, Any]]) -> None:
-            connection.executemany(self._statements[name], values)
+    def _many(self, connection: sqlite3.Connection) -> Many:
+        def many(name: str, rows: Iterable[Mapping[str, Any]]) -> None:
+            connection.executemany(self._statements[name], rows)
 
-        change = Change(do, many, *do("how_much").fetchone())
-        return change
+        return many
 
     def _plain(self, error: sqlite3.DatabaseError) -> LedgerUnreachable:
         text = str(error)

@@ -1,30 +1,20 @@
-"""A ledger in git as its URL asks for it: told at once, or sparing a server that others use too."""
+"""Opens the kind of git ledger that a URL asks for."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from benchfleet.ledger.git.address import address_of
-from benchfleet.ledger.git.hosted import HostedLedger
-from benchfleet.ledger.git.ledger import LEASE, GitLedger
-from benchfleet.ledger.git.present import campaigns_at
+from benchfleet.ledger.git.batched import BatchedLedger
+from benchfleet.ledger.git.ledger import GitLedger
 
-_FRESH = 15.0  # seconds for which readers of a hosted repository go by what was seen
+_HOSTED_MAX_AGE = 15.0  # seconds for which the last pull of a hosted repository serves
 
 
-class OpenedGit:
-    """Opens one; see `GitLedger` for what it takes."""
+class OpenedGit(GitLedger):
+    """A `GitLedger`, or a `BatchedLedger` around it if others use the server too."""
 
-    carries_results = True
-    usual_lease = LEASE
-
-    def __new__(cls, url: str, **how: Any) -> Any:
+    def __new__(cls, url: str, **options: Any) -> Any:
         if not address_of(url).hosted:
-            return GitLedger(url, **how)
-        return HostedLedger(GitLedger(url, **{"fresh": _FRESH, **how}))
-
-    @classmethod
-    def campaigns(cls, url: str) -> Sequence[str]:
-        """The campaigns whose ledgers are in the repository."""
-        return campaigns_at(url)
+            return GitLedger(url, **options)
+        return BatchedLedger(GitLedger(url, **{"fresh": _HOSTED_MAX_AGE, **options}))

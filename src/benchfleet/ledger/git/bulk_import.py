@@ -1,5 +1,4 @@
-"""Another ledger's cells and history, written down in a git repository as if they had happened
-there."""
+"""Imports another ledger into a git repository, as if its history had happened there."""
 
 from __future__ import annotations
 
@@ -24,21 +23,24 @@ from benchfleet.ledger.git.log import (
     subject,
     written,
 )
+from benchfleet.ledger.git.push_builder import Files
+from benchfleet.ledger.git.replay import ACTS
 from benchfleet.ledger.git.store import Store
-from benchfleet.ledger.git.taking import ACTS
-from benchfleet.ledger.git.telling import Files
+from benchfleet.ledger.git.sync import Sync
 
-_TOGETHER = 1000  # events in one commit
+_EVENTS_PER_COMMIT = 1000
 
 
-def fill(store: Store, tables: Tables, files: Files | None, seen: Seen) -> None:
-    """Push all of it at once, with the results that lie here, then take it in as everybody does.
+def import_tables(
+    store: Store, sync: Sync, tables: Tables, files: Files | None, seen: Seen
+) -> None:
+    """Push all of it at once, with the results that lie here, then pull it as everybody does.
 
-    Cells have no refs, as if they had been compacted away; the enrolments are told before whatever
-    else happened; a back-off begins again. Raises LedgerError where the ledger is not empty.
+    Cells have no refs, as after a compaction. Enrolments come before all else that happened, and a
+    back-off begins again. Raises GitError, and LedgerError where the ledger is not empty.
     """
-    with store.plainly(), store.turn:
-        store.look()
+    with store.lock:
+        sync.pull()
         with store.mirror.reading() as do:
             refuse_filled(store.shown, *do("how_much").fetchone())
             tips = {ref: tip for ref, (tip, _) in store.mirror.tips(do).items()}
@@ -54,7 +56,7 @@ def fill(store: Store, tables: Tables, files: Files | None, seen: Seen) -> None:
             swaps, holding={store.refs.ledger: tips[store.refs.ledger]}
         ):
             raise LedgerError(f"{store.shown} is not empty any more: others began to use it")
-        store.look()
+        sync.pull()
 
 
 def _read(tables: Tables) -> tuple[list[Entered], list[Fact]]:
@@ -116,8 +118,8 @@ def _log(
     log, branch = "", first
     tree = store.objects.commit_of(first).tree if first else EMPTY_TREE
     facts = [fact for fact in events if fact.kind != "enrolled"]
-    for start in range(0, len(facts), _TOGETHER):
-        some, results = facts[start : start + _TOGETHER], {}
+    for start in range(0, len(facts), _EVENTS_PER_COMMIT):
+        some, results = facts[start : start + _EVENTS_PER_COMMIT], {}
         for number, fact in enumerate(some, start):
             seen(number, len(facts))
             if files is None or last.get(fact.fingerprint) is not fact:

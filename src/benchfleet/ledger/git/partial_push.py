@@ -1,9 +1,9 @@
-"""Completing what a remote did by halves.
+"""Completes pushes of which a remote applied only a part.
 
-A push changes all of its refs or none; but a repository that keeps them in files changes them one
-after the other, and its machine may die in between. Then the ref of a cell points to a commit that
-no log has, or to what a log has gone beyond. Whoever sees that for a while brings the refs to where
-the push would have brought them. Each is swapped from what was seen, so that several may do it.
+A push changes all of its refs or none. A repository that keeps refs in files changes them one after
+the other, and its machine may die in between. Then the ref of a cell points to a commit that no log
+has, or to one that a log has gone beyond. Whoever sees that for a while moves the refs to where the
+push would have moved them. Each is swapped from what was seen, so several may do it.
 """
 
 from __future__ import annotations
@@ -15,43 +15,43 @@ from benchfleet.errors import GitError
 from benchfleet.git.objects import Objects
 from benchfleet.git.remote import Remote, Swap
 from benchfleet.ledger.git.address import Refs, ref_part
-from benchfleet.ledger.git.log import facts_of, told
+from benchfleet.ledger.git.log import facts_of, payload
 
-PATIENCE = 10.0  # seconds; refs that are read while a push changes them differ for a moment
+PATIENCE_S = 10.0  # refs that are read while a push changes them differ for a moment
 _BACK = 200  # commits of a log in which results are looked for
 _MACHINES = "refs/heads/machine/"
 
 
-class Odd:
-    """The cells whose refs lead to what no log tells, and since when."""
+class Mismatches:
+    """The cells whose refs point to what no log has, and since when."""
 
     def __init__(self) -> None:
         self._since: dict[str, tuple[str, float]] = {}  # by fingerprint: the object, and when
 
     def lasting(self, found: Mapping[str, str], now: float) -> dict[str, str]:
-        """Those of what was `found` now that have been so for a while, with their objects."""
+        """Those `found` now that have been so for a while, with their objects."""
         before = self._since
         self._since = {
             name: known if (known := before.get(name, ("", 0.0)))[0] == oid else (oid, now)
             for name, oid in found.items()
         }
-        return {name: oid for name, (oid, at) in self._since.items() if now - at >= PATIENCE}
+        return {name: oid for name, (oid, at) in self._since.items() if now - at >= PATIENCE_S}
 
 
-def mend(
+def complete_claims(
     remote: Remote,
     objects: Objects,
     refs: Refs,
-    odd: Mapping[str, tuple[str, int, str]],
+    mismatched: Mapping[str, tuple[str, int, str]],
     logs: Mapping[str, str],
 ) -> None:
-    """Complete the pushes behind these cells, of which the object that each ref points to is given,
-    how many things are known to have happened, and the commit of the last one. Raises GitError."""
+    """Complete the pushes behind these cells. Given are the object that each ref points to, and the
+    number and the commit of the last fact known of the cell. Raises GitError."""
     done = set()
-    for fingerprint, (oid, turn, base) in odd.items():
+    for fingerprint, (oid, turn, base) in mismatched.items():
         ref = f"{refs.claims}{fingerprint}"
         swaps = [Swap(ref=ref, old=oid, new=base)]
-        if objects.read(oid)[0] == "commit" and (more := _unheard(objects, refs, oid, logs)):
+        if objects.read(oid)[0] == "commit" and (more := _next_of_log(objects, refs, oid, logs)):
             if oid in done:
                 continue
             swaps = [more, *_results(remote, objects, oid)]
@@ -62,16 +62,16 @@ def mend(
             remote.push([swap])
 
 
-def _unheard(objects: Objects, refs: Refs, oid: str, logs: Mapping[str, str]) -> Swap | None:
-    """A log going on to a commit that comes right after what it has."""
+def _next_of_log(objects: Objects, refs: Refs, oid: str, logs: Mapping[str, str]) -> Swap | None:
+    """A log moving on to a commit that follows its last one."""
     commit = objects.commit_of(oid)
-    log = f"{refs.logs}{ref_part(str(told(commit).get('installation', '')))}"
+    log = f"{refs.logs}{ref_part(str(payload(commit).get('installation', '')))}"
     tip = logs.get(log, "")
     return Swap(ref=log, old=tip, new=oid) if commit.parents == ((tip,) if tip else ()) else None
 
 
 def _turn(remote: Remote, objects: Objects, fingerprint: str, oid: str) -> int:
-    """Which of the things that happened to a cell an object stands for."""
+    """The number of the fact about a cell that an object stands for."""
     kind, content = objects.read(oid)
     if kind == "blob":
         oid = str(json.loads(content)["holds"][fingerprint])
@@ -82,12 +82,12 @@ def _turn(remote: Remote, objects: Objects, fingerprint: str, oid: str) -> int:
 
 
 def complete_results(remote: Remote, objects: Objects, logs: Iterable[str]) -> None:
-    """Bring to the branches of the installations what the last commits of their `logs` tell of.
-    Raises GitAway, GitDenied."""
+    """Move the branches of results to what the last commits of the `logs` name. Raises GitAway,
+    GitDenied."""
     tips = set(remote.refs(f"{_MACHINES}*").values())
     for oid in logs:
         for commit in objects.back(oid, _BACK):
-            if results := told(commit).get("results"):
+            if results := payload(commit).get("results"):
                 if not tips.intersection(results.values()):
                     for swap in _results(remote, objects, commit.oid):
                         remote.push([swap])
@@ -95,9 +95,9 @@ def complete_results(remote: Remote, objects: Objects, logs: Iterable[str]) -> N
 
 
 def _results(remote: Remote, objects: Objects, oid: str) -> Iterator[Swap]:
-    """The branch of an installation going on to the results that a commit of its log tells of."""
+    """The branch of an installation moving on to the results that a commit of its log names."""
     commit = objects.commit_of(oid)
-    content = told(commit)
+    content = payload(commit)
     results: Sequence[str] = list(content.get("results", {}).values())
     if not results:
         return

@@ -1,4 +1,4 @@
-"""Letting happen in the mirror of a ledger in git what its logs tell, in the order of each cell."""
+"""Applies the facts of the logs to the mirror, in the order of each cell."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from benchfleet.ledger.git.log import Enrolment, Fact
-from benchfleet.ledger.git.mirror import Many
+from benchfleet.ledger.git.mirror import Writer
 from benchfleet.ledger.statements import Do
 
 
@@ -26,8 +26,9 @@ def ids_of(do: Do, facts: Sequence[Fact]) -> dict[str, str]:
     return found
 
 
-def enter(do: Do, many: Many, enrolment: Enrolment, *, event: bool = True) -> None:
-    """Take in what an enrolment of others brought; its `event` too."""
+def add_enrolment(writer: Writer, enrolment: Enrolment, *, event: bool = True) -> None:
+    """Add the cells of an enrolment, and its `event`."""
+    do, many = writer.do, writer.many
     last: int = do("last_ordinal").fetchone()[0]
     ordinals = range(last + 1, last + 1 + len(enrolment.cells))
     many(
@@ -54,8 +55,8 @@ def enter(do: Do, many: Many, enrolment: Enrolment, *, event: bool = True) -> No
         append(do, enrolment.fact)
 
 
-def can_take(do: Do, facts: Sequence[Fact]) -> bool:
-    """Whether everything that happened to these cells before was taken in."""
+def can_apply(do: Do, facts: Sequence[Fact]) -> bool:
+    """Whether all earlier facts about these cells were applied."""
     turns: dict[str, int] = {}
     for fact in facts:
         if fact.turn:
@@ -70,9 +71,9 @@ def can_take(do: Do, facts: Sequence[Fact]) -> bool:
     return True
 
 
-def take_in(do: Do, facts: Sequence[Fact], commit: str, *, now: float, lease: float) -> None:
-    """Let happen here what happened elsewhere. What another did in the same turn is void: a remote
-    that died while it changed refs may have given a cell to two, of which one can finish it."""
+def apply(do: Do, facts: Sequence[Fact], commit: str, *, now: float, lease: float) -> None:
+    """Apply the facts of a commit. The second fact with one turn is void: a remote that died while
+    it changed refs may have given a cell to two, of which one can finish it."""
     for fact in facts:
         if fact.turn:
             if fact.turn <= standing(do, fact.fingerprint)[0]:
@@ -92,10 +93,10 @@ def append(do: Do, fact: Fact) -> None:
 
 
 def _claimed(do: Do, ordinal: int, fact: Fact, now: float, lease: float) -> None:
-    told = fact.data
+    data = fact.data
     do(
-        "take", ordinal=ordinal, attempt=int(told["attempt"]), token=int(told["token"]),
-        runner=str(told["runner"]), expires=now + lease,
+        "take", ordinal=ordinal, attempt=int(data["attempt"]), token=int(data["token"]),
+        runner=str(data["runner"]), expires=now + lease,
     )  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""One at a time: the threads and processes of an installation that share its mirror."""
+"""A lock for the threads and processes of an installation that share its mirror."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from types import TracebackType
 
 from benchfleet.errors import LedgerUnreachable
 
-_PATIENCE = 600.0  # seconds; a push takes a few at most, and a remote that is away is waited for
-_PAUSE = 0.01  # seconds between two looks at the lock
+_PATIENCE_S = 600.0  # a push takes a few seconds, and a remote that is away is waited for
+_PAUSE_S = 0.05  # between two tries
 
 
-class Turn:
-    """A lock on a file, entered by one thread of one process; again by the same thread."""
+class RepoLock:
+    """A lock on a file, held by one thread of one process; that thread may enter it again."""
 
-    def __init__(self, file: Path, patience: float = _PATIENCE) -> None:
+    def __init__(self, file: Path, patience: float = _PATIENCE_S) -> None:
         self._file, self._patience = file, patience
         self._lock, self._depth = threading.RLock(), 0
-        self._open = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        self._descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
 
     def __enter__(self) -> None:
         self._lock.acquire()
@@ -41,21 +41,14 @@ class Turn:
     ) -> None:
         self._depth -= 1
         if not self._depth:
-            fcntl.flock(self._open, fcntl.LOCK_UN)
+            fcntl.flock(self._descriptor, fcntl.LOCK_UN)
         self._lock.release()
-
-    def close(self) -> None:
-        with self._lock:
-            if self._open >= 0:
-                os.close(self._open)
-                self._open = -1
 
     def _take(self) -> None:
         until = time.monotonic() + self._patience
-        pause = _PAUSE
         while True:
             try:
-                fcntl.flock(self._open, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 return
             except BlockingIOError:
                 if time.monotonic() > until:
@@ -63,5 +56,4 @@ class Turn:
                         f"another process of this machine has held {self._file} for "
                         f"{self._patience:g} s; end it, or let it go on where it was stopped"
                     ) from None
-                time.sleep(pause)
-                pause = min(0.2, 1.5 * pause)
+                time.sleep(_PAUSE_S)

@@ -1,4 +1,4 @@
-"""Which campaigns have their ledgers in a git repository."""
+"""Finds the campaigns whose ledgers are in a git repository."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from benchfleet.git.objects import Objects
 from benchfleet.git.process import Git, make_repository
 from benchfleet.git.remote import Remote
 from benchfleet.ledger.git.address import ROOT, address_of
-from benchfleet.ledger.git.log import told
+from benchfleet.ledger.git.log import payload
 
 
 def campaigns_at(url: str) -> Sequence[str]:
-    """Their names. Raises LedgerAway with git's words."""
+    """The names of the campaigns whose ledgers are there. Raises LedgerAway."""
     address = address_of(url)
     with TemporaryDirectory(prefix="benchfleet-") as folder:
         make_repository(Path(folder))
@@ -26,7 +26,7 @@ def campaigns_at(url: str) -> Sequence[str]:
             refs = remote.refs(f"{ROOT}/*/ledger")
             remote.fetch(refs.values())
             with closing(Objects(git)) as objects:
-                return sorted(told(objects.commit_of(oid))["campaign"] for oid in refs.values())
+                return sorted(payload(objects.commit_of(oid))["campaign"] for oid in refs.values())
         except GitError as error:
             raise away(error) from error
 

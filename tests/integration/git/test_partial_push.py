@@ -35,7 +35,7 @@ class Ticking(FakeClock):
     """A clock that goes on as it is looked at, as clocks do."""
 
     def __call__(self) -> float:
-        self.advance(0.1)
+        self.advance(0.5)
         return super().__call__()
 
 
@@ -108,7 +108,7 @@ def test_a_push_done_by_halves_leaves_no_cell_behind(
                 act(ledger, verb, lease)
         for _ in range(4):
             clock.advance(LEASE / 2 + 1)
-            ledger.look()
+            ledger.pull()
             ledger.reap()
             for claim in claim_any(ledger, OTHER):
                 ledger.finish(claim.lease, SUCCESS)
@@ -117,7 +117,7 @@ def test_a_push_done_by_halves_leaves_no_cell_behind(
     with closing(opened(bare, "newcomer", clock)) as newcomer:
         assert [one.state for one in newcomer.cells()] == ["success"]
         assert len(newcomer.events(kinds=["finished"])) == 1
-        newcomer.store.complete()  # as whoever merges does
+        newcomer.sync.complete_results()  # as whoever merges does
     branches = git(bare, "for-each-ref", "--format=%(refname)", "refs/heads/machine").split()
     found = [git(bare, "ls-tree", "-r", "--name-only", name).split() for name in branches]
     orphans = changed == ("heads",) and owner == "dies"  # of which the ledger knows nothing

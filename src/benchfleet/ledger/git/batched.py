@@ -1,0 +1,274 @@
+"""A git ledger on a server that others use too: calls wait, and share the next push.
+
+A hosted repository wants about six pushes a minute from all who use it. So each installation lets
+ten seconds pass between two pushes for every active installation, and calls meanwhile share the
+next push. Cells are claimed ahead, one for each that runs. Finishes and renewals wait for the push;
+events and releases do not. A finish returns when the remote has it, as everywhere.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from benchfleet.domain.attempt import CellRecord, Claim, Lease, Outcome, RunnerId
+from benchfleet.domain.cell import Cell, Fingerprint
+from benchfleet.domain.event import Event
+from benchfleet.domain.seen import Seen, unseen
+from benchfleet.domain.state import State
+from benchfleet.errors import ClaimLost
+from benchfleet.ledger.copying import Row, TableLedger, Tables
+from benchfleet.ledger.git.ledger import LEASE, GitLedger, finishing, refusals
+from benchfleet.ledger.git.mirror_transaction import MirrorTransaction, Verb
+from benchfleet.ledger.git.replay import ACTS
+
+MAX_PUSHES = 6  # a minute, of all installations together
+_INTERVAL_S = 60.0 / MAX_PUSHES  # between two pushes of one that is alone
+_GATHER_S = 2.0  # in which calls that come together gather
+_POLL_S = 0.5  # between two looks at whether a push is due
+
+
+@dataclass(eq=False)
+class PendingCall:
+    """A verb that waits for the next push."""
+
+    verb: Verb
+    answer: Any = None
+    done: threading.Event = field(default_factory=threading.Event)
+
+    def wait(self) -> Any:
+        """The answer, once the push is done. Raises what the verb raises."""
+        self.done.wait()
+        if isinstance(self.answer, BaseException):
+            raise self.answer
+        return self.answer
+
+
+class BatchedLedger(TableLedger):
+    """Another ledger in git, whose calls a thread pushes together."""
+
+    multi_host = True
+    hosted = True
+    usual_lease = LEASE
+    carries_results = True
+
+    def __init__(
+        self,
+        inside: GitLedger,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        chance: random.Random | None = None,
+        threads: bool = True,
+    ) -> None:
+        self.inside = inside
+        self._clock, self._random = clock, chance or random.Random()  # noqa: S311
+        self._threads = threads
+        self._lock = threading.Lock()
+        self._calls: list[PendingCall] = []
+        self._oldest: float | None = None  # when the first call that waits came
+        self._next = clock() + self._random.uniform(0.0, 3 * _INTERVAL_S)
+        self._ahead: dict[str, Claim] = {}  # claimed and not begun, by fingerprint
+        self._begun: set[str] = set()  # fingerprints of what runs
+        self._wanted: tuple[RunnerId, Sequence[str], int] | None = None  # what to claim next
+        self._renewing: tuple[Lease, ...] | None = None  # what the next push renews
+        self._lost: set[tuple[str, int]] = set()  # fingerprints and tokens, not reported yet
+        self._closing = threading.Event()
+        self._pusher: threading.Thread | None = None
+
+    # Pushes
+
+    def step(self) -> bool:
+        """Push what waits, if it is due; whether something was pushed. Raises nothing: each caller
+        hears what came of its call."""
+        now = self._clock()
+        with self._lock:
+            idle = not self._calls and self._wanted is None
+            early = self._oldest is None or now < max(self._next, self._oldest + _GATHER_S)
+        if idle or early:
+            return False
+        try:
+            active, lately = self.inside.activity(60.0)
+        except Exception:  # noqa: BLE001 - the push tells what is wrong
+            active, lately = 1, 0
+        if lately >= MAX_PUSHES:
+            self._next = now + self._random.uniform(0.5, 3.0) * _INTERVAL_S
+            return False
+        self._next = now + _INTERVAL_S * max(1, active)
+        self._push()
+        return True
+
+    def _push(self) -> None:
+        with self._lock:
+            calls, self._calls = self._calls, []
+            wanted, self._wanted, self._oldest = self._wanted, None, None
+        verbs = [call.verb for call in calls]
+        if wanted is not None:
+            verbs.append(lambda do: do.claim(*wanted))
+        try:
+            answers = self.inside.run(verbs)
+        except Exception as error:  # noqa: BLE001 - each who waits must hear of it
+            answers = [error] * len(verbs)
+        if wanted is not None and not isinstance(claims := answers.pop(), BaseException):
+            with self._lock:
+                self._ahead.update((claim.lease.fingerprint, claim) for claim in claims)
+        for call, answer in zip(calls, answers, strict=True):
+            call.answer = answer
+            call.done.set()
+
+    def _call(self, verb: Verb) -> PendingCall:
+        call = PendingCall(verb)
+        with self._lock:
+            self._calls.append(call)
+            self._await_push()
+        return call
+
+    def _await_push(self) -> None:
+        if self._oldest is None:
+            self._oldest = self._clock()
+        if self._pusher is None and self._threads and not self._closing.is_set():
+            self._pusher = threading.Thread(target=self._keep_pushing, name="pusher", daemon=True)
+            self._pusher.start()
+
+    def _keep_pushing(self) -> None:
+        while not self._closing.wait(_POLL_S):
+            self.step()
+
+    # The verbs
+
+    def claim(self, runner: RunnerId, candidates: Sequence[str], limit: int = 1) -> Sequence[Claim]:
+        """Those of the candidates that were claimed ahead; the next push claims more."""
+        with self._lock:
+            names = [name for name in candidates if name in self._ahead][:limit]
+            taken = [self._ahead.pop(name) for name in names]
+            self._begun.update(names)
+            lacking = max(limit, len(self._begun)) - len(self._ahead)
+            rest = [name for name in candidates if name not in self._begun]
+            if lacking > 0 and rest:
+                self._wanted = runner, rest, lacking
+                self._await_push()
+        return taken
+
+    def finish(self, lease: Lease, outcome: Outcome) -> None:
+        (refused,) = self.finish_all([(lease, outcome)])
+        if refused is not None:
+            raise refused
+
+    def finish_all(self, ended: Sequence[tuple[Lease, Outcome]]) -> Sequence[ClaimLost | None]:
+        with self.inside.outbox.holding(ended):
+            calls = [self.finish_later(lease, outcome) for lease, outcome in ended]
+            for call in calls:
+                call.done.wait()
+            return refusals(call.answer for call in calls)
+
+    def finish_later(self, lease: Lease, outcome: Outcome) -> PendingCall:
+        """`finish` with the next push, without waiting for it."""
+        self._ended([lease])
+        return self._call(finishing((lease, outcome)))
+
+    def renew(self, leases: Sequence[Lease]) -> Sequence[Lease]:
+        """All but those that the last push lost; the next push renews them."""
+        with self._lock:
+            lost, self._lost = self._lost, set()
+            renewing, self._renewing = self._renewing, tuple(leases)
+        if renewing is None:
+            self._call(self._renew)
+        return [lease for lease in leases if (lease.fingerprint, lease.token) not in lost]
+
+    def _renew(self, do: MirrorTransaction) -> None:
+        with self._lock:
+            leases = self._renewing or ()
+            ahead = [claim.lease for claim in self._ahead.values()]
+        held = {(lease.fingerprint, lease.token) for lease in do.renew([*leases, *ahead])}
+        with self._lock:
+            self._renewing = None
+            self._lost |= {(one.fingerprint, one.token) for one in leases} - held
+            for lease in ahead:
+                if (lease.fingerprint, lease.token) not in held:
+                    self._ahead.pop(lease.fingerprint, None)
+
+    def release(self, leases: Sequence[Lease], reason: str) -> None:
+        self._ended(leases)
+        if leases:
+            self._call(lambda do: do.release(leases, reason))
+
+    def _ended(self, leases: Sequence[Lease]) -> None:
+        with self._lock:
+            self._begun.difference_update(lease.fingerprint for lease in leases)
+
+    def record(self, event: Event) -> int:
+        """An event that acts on a cell is pushed at once, since a person waits for it."""
+        if event.kind in ACTS:
+            return self.inside.record(event)
+        self._call(lambda do: do.record(event))
+        return self.inside.last_event() + 1
+
+    def enroll(self, cells: Iterable[Cell], *, paths: Mapping[Fingerprint, str] = {}) -> int:
+        return self.inside.enroll(cells, paths=paths)
+
+    def reap(self) -> Sequence[Fingerprint]:
+        return self.inside.reap()
+
+    def cells(
+        self,
+        *,
+        states: Collection[State] | None = None,
+        among: Collection[str] | None = None,
+        whole: bool = False,
+    ) -> Iterator[CellRecord]:
+        """A cell that is claimed ahead is still pending for those who ask here."""
+        with self._lock:
+            ahead = set(self._ahead)
+        asked = states
+        if states is not None and "pending" in states:
+            asked = {*states, "running"}
+        for record in self.inside.cells(states=asked, among=among, whole=whole):
+            if record.fingerprint in ahead:
+                record = replace(record, state="pending", runner="", expires_in=None)
+            if states is None or record.state in states:
+                yield record
+
+    def events(
+        self,
+        since: int = 0,
+        among: Collection[str] | None = None,
+        kinds: Collection[str] | None = None,
+    ) -> Sequence[Event]:
+        """Without the claims ahead, so that runners still ask for these cells."""
+        found = self.inside.events(since, among, kinds)
+        with self._lock:
+            return [e for e in found if e.kind != "claimed" or e.fingerprint not in self._ahead]
+
+    def within(self, seconds: float) -> AbstractContextManager[None]:
+        return self.inside.within(seconds)
+
+    def compact(self) -> int:
+        return self.inside.compact()
+
+    def results_store(self) -> Any:
+        return self.inside.results_store()
+
+    def tables(self) -> AbstractContextManager[Iterator[tuple[str, Iterable[Row]]]]:
+        return self.inside.tables()
+
+    def fill(self, tables: Tables, *, seen: Seen = unseen) -> None:
+        self.inside.fill(tables, seen=seen)
+
+    def close(self) -> None:
+        """Give back what was claimed ahead, and push what waits, at once."""
+        self._closing.set()
+        if self._pusher is not None:
+            self._pusher.join()
+        with self._lock:
+            self._wanted = None
+            ahead = [claim.lease for claim in self._ahead.values()]
+            self._ahead.clear()
+        if ahead:
+            self._call(lambda do: do.release(ahead, "its runner ended"))
+        if self._calls:
+            self._push()
+        self.inside.close()

@@ -1,0 +1,201 @@
+"""Runs the ledger's verbs as transactions on the mirror, each with one atomic push."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from benchfleet.domain.attempt import Claim, Lease
+from benchfleet.errors import GitAway, GitDenied, GitError
+from benchfleet.git.objects import kept
+from benchfleet.ledger.git.address import ref_part
+from benchfleet.ledger.git.mirror_transaction import MirrorTransaction, Verb
+from benchfleet.ledger.git.push_builder import Files, Push, StaleMirror, build_push
+from benchfleet.ledger.git.store import Store
+from benchfleet.ledger.git.sync import Sync
+from benchfleet.ledger.hurry import Hurry
+
+_PAUSES_S = (0.05, 0.2, 0.5, 1.0, 2.0, 5.0)  # between tries; the last one stays
+MAX_REFUSALS = 50  # in a row, of what was just pulled: a crowd never causes as many
+_BACKOFF_S = 0.02  # more after each refusal: all of them last longer than an incomplete push
+T = TypeVar("T")
+OneVerb = Callable[[MirrorTransaction], T]
+
+
+class Transactions:
+    """A transaction whose push is refused is rolled back, and tried again after a pull. A call
+    waits up to `patience` seconds for a remote that is away."""
+
+    def __init__(self, store: Store, sync: Sync, *, patience: float, files: Files | None) -> None:
+        self._store, self._sync, self._patience, self._files = store, sync, patience, files
+        self._hurry = Hurry()
+        self._failed_at = self._away_since = 0.0  # by time.monotonic; 0: the remote is there
+        self._unconfirmed: list[tuple[str, list[Lease]]] = []  # claims whose push got no answer
+
+    def within(self, seconds: float) -> AbstractContextManager[None]:
+        """See `Ledger.within`."""
+        return self._hurry.within(seconds)
+
+    # Reading
+
+    def pull(self) -> None:
+        """Pull, and wait for a remote that is away. Raises LedgerUnreachable."""
+        until, pauses = time.monotonic() + self._patience, _pauses()
+        with self._store.ledger_errors():
+            while True:
+                try:
+                    return self._sync.pull()
+                except GitError as error:
+                    if not self._may_pass(error, until, next(pauses)):
+                        raise
+
+    def refresh(self, max_age: float) -> None:
+        """Pull if the last pull is older. While the remote is away the mirror serves; after
+        `patience` seconds of that raises LedgerUnreachable."""
+        if time.monotonic() - max(self._sync.pulled_at, self._failed_at) >= max_age:
+            self._unless_away(self._sync.pull, None)
+
+    def _unless_away(self, ask: Callable[[], T], otherwise: T) -> T:
+        with self._store.ledger_errors():
+            try:
+                answer = ask()
+            except (GitAway, GitDenied):
+                self._failed_at = time.monotonic()
+                self._away_since = since = self._away_since or self._failed_at
+                if self._failed_at - since > self._patience or self._hurry:
+                    raise
+                return otherwise
+        self._away_since = 0.0
+        return answer
+
+    def _may_pass(self, error: GitError, until: float, pause: float) -> bool:
+        """Wait a little for a remote that is away; False when there is no time left for that."""
+        if not isinstance(error, (GitAway, GitDenied)) or time.monotonic() + pause > until:
+            return False
+        return not self._store.closing.wait(pause)
+
+    # Writing
+
+    def run(self, verbs: Sequence[Verb], *, patience: float | None = None) -> list[Any]:
+        """Run verbs in one transaction, all of them or none; the answer of each.
+
+        A verb that raises an error of ours changes nothing, and that error is its answer. Raises
+        LedgerUnreachable.
+        """
+        usual = self._patience if patience is None else patience
+        with self._store.ledger_errors():
+            return self._run(verbs, time.monotonic() + self._hurry.patience(usual))
+
+    def run_one(self, verb: OneVerb[T], *, patience: float | None = None) -> T:
+        """Run one verb. Raises what it raises."""
+        answer: T = _the_answer(self.run([verb], patience=patience))
+        return answer
+
+    def run_unless_away(self, verb: OneVerb[T], otherwise: T) -> T:
+        """Run one verb without waiting; `otherwise` while the remote is away."""
+        run = self._run
+        return self._unless_away(lambda: _the_answer(run([verb], time.monotonic())), otherwise)
+
+    def _run(self, verbs: Sequence[Verb], until: float) -> list[Any]:
+        attempt, pauses, refusals, stale = _Attempt(), _pauses(), 0, False
+        while True:
+            try:
+                self._attempt(verbs, attempt, stale)
+                return attempt.answers
+            except StaleMirror:
+                attempt.push = Push()
+                refusals += 1
+                self._back_off(refusals)
+            except GitError as error:
+                if not self._may_pass(error, until, next(pauses)):
+                    if attempt.push.commit and (leases := _claimed(attempt.answers)):
+                        self._unconfirmed.append((attempt.push.commit, leases))
+                    raise
+            stale = True
+
+    def _attempt(self, verbs: Sequence[Verb], attempt: _Attempt, stale: bool) -> None:
+        """Run the verbs and push, unless the last push went through though nobody heard of it."""
+        store = self._store
+        with store.lock:
+            if stale:
+                self._sync.pull()
+                if attempt.push.commit and self._sync.has_pushed(attempt.push.commit):
+                    self._complete(attempt.push)
+                    return
+            attempt.push = Push()
+            with store.mirror.writing() as writer:
+                transaction = MirrorTransaction(
+                    writer, clock=store.clock, wall=store.wall, lease=store.lease
+                )
+                if stale:
+                    self._release_unconfirmed(transaction)
+                attempt.answers = [transaction.attempt(verb) for verb in verbs]
+                attempt.push = build_push(store, transaction, self._files)
+                if attempt.push.swaps:
+                    self._send(attempt.push, stale)
+            for swap in attempt.push.swaps:
+                if not swap.ref.startswith(store.refs.claims):
+                    kept(store.git, ref_part(swap.ref), swap.new)
+
+    def _send(self, push: Push, stale: bool) -> None:
+        if self._unconfirmed and not stale:
+            raise StaleMirror  # after a pull they are given back in the same push
+        if not self._store.remote.push(push.swaps, holding=push.holding):
+            raise StaleMirror
+        self._unconfirmed.clear()
+
+    def _back_off(self, refusals: int) -> None:
+        """Wait while others are quicker, or while a push is incomplete. Raises GitDenied."""
+        if refusals >= MAX_REFUSALS:
+            shown, why = self._store.shown, self._store.remote.refused
+            raise GitDenied(f"{shown} refuses what was just seen there, again and again: {why}")
+        if refusals > 1:  # the first pull may be enough
+            self._store.closing.wait(random.uniform(0, _BACKOFF_S * refusals))  # noqa: S311
+
+    def _release_unconfirmed(self, transaction: MirrorTransaction) -> None:
+        """Give back the claims that reached the remote though nobody heard of it."""
+        for commit, leases in self._unconfirmed:
+            if self._sync.has_pushed(commit):
+                transaction.release(leases, "the answer to its claim was lost")
+
+    def _complete(self, push: Push) -> None:
+        """Move the branch of results too: a remote that goes away while it changes refs may have
+        changed only some of them. Raises GitAway, GitDenied."""
+        store = self._store
+        with store.mirror.reading() as do:
+            tip = store.mirror.tips(do).get(store.machine, ("", 0.0))[0]
+        for swap in push.swaps:
+            if swap.ref == store.machine and swap.old == tip:
+                store.remote.push([swap])
+                self._sync.pull()
+
+
+@dataclass
+class _Attempt:
+    """The last try of a transaction."""
+
+    push: Push = field(default_factory=Push)
+    answers: list[Any] = field(default_factory=list)
+
+
+def _pauses() -> Iterator[float]:
+    yield from _PAUSES_S
+    while True:
+        yield _PAUSES_S[-1]
+
+
+def _the_answer(answers: Sequence[T | BaseException]) -> T:
+    (answer,) = answers
+    if isinstance(answer, BaseException):
+        raise answer
+    return answer
+
+
+def _claimed(answers: Sequence[Any]) -> list[Lease]:
+    """The leases of all claims among the answers."""
+    lists = [answer for answer in answers if isinstance(answer, list)]
+    return [claim.lease for found in lists for claim in found if isinstance(claim, Claim)]
