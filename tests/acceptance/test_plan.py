@@ -71,7 +71,7 @@ def test_after_a_part_ran_the_plan_knows_what_is_reused_and_how_long_the_rest_ta
     user.run("run", "study.yaml", "--only", "models=m1", "--only", "subsets=64")
     cells = {cell["cell"]: cell for cell in user.json("plan", "study.yaml")["cells"]}
     assert cells["m1/dense/recall_64"]["state"] == "reused"
-    assert cells["m1/dense/recall_128"]["expected"]["like"] == "same config"
+    assert cells["m1/dense/recall_128"]["expected"]["like"] == "same model"
     assert cells["m2/dense/recall_128"]["expected"]["like"] == "another model"
     plan = user.json("plan", "study.yaml", "--only", "models=m1")
     assert plan["counts"]["reused"] == 1

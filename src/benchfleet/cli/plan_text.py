@@ -137,7 +137,7 @@ def _time(rows: Sequence[Row]) -> str:
         return "–"
     if not known:
         return "unknown"
-    sure = all(one.like == "same config and subset" for one in known)
+    sure = all(one.like == "same cell" for one in known)
     text = f"{'' if sure else '≈ '}{duration(sum(one.seconds for one in known))}"
     return text if len(known) == len(left) else f"{text} + unknown"
 

@@ -10,7 +10,7 @@ from typing import Literal
 from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.cell import Cell
 from benchfleet.machines.probe.report import Capability
-from benchfleet.runner.waiting.expected import History
+from benchfleet.runner.waiting.duration_model import DurationModel
 
 By = Literal["ran there", "ran elsewhere", "speed and size", "speed alone"]
 
@@ -38,27 +38,28 @@ class Estimates:
         self, machines: Sequence[Capability], records: Iterable[tuple[Cell, CellRecord]]
     ) -> None:
         self._machines = {machine.hostname: machine for machine in machines}
-        self._all = History()
-        self._by_host: dict[str, History] = {}
+        self._all = DurationModel()
+        self._by_host: dict[str, DurationModel] = {}
         for cell, record in records:
             if record.outcome is not None:
                 self._all.learn(cell, record.outcome)
                 where = record.outcome.host
-                self._by_host.setdefault(where, History()).learn(cell, record.outcome)
+                self._by_host.setdefault(where, DurationModel()).learn(cell, record.outcome)
         self._middle = median(map(_speed, machines)) if machines else 1.0
 
     def of(self, cell: Cell, machine: Capability, *, weights: int, part: float) -> Time:
         """The time of a cell whose model has so many bytes (0: unknown), in a slot that has this
         part of the machine's CPU."""
         own = self._by_host.get(machine.hostname)
-        if own and (found := own.of(cell)) and found.like.startswith("same config"):
+        if own and (found := own.expected(cell)) and found.like == "same cell":
             return Time(seconds=found.seconds, by="ran there")
-        for name, history in sorted(self._by_host.items()):
+        own_first = sorted(self._by_host.items(), key=lambda item: item[0] != machine.hostname)
+        for name, history in own_first:
             other = self._machines.get(name)
-            if other and (found := history.of(cell)) and found.like != "another model":
+            if other and (found := history.expected(cell)) and found.like != "another model":
                 ratio = _speed(other) / _speed(machine)
                 return Time(seconds=found.seconds * ratio, by="ran elsewhere")
-        if (found := self._all.of(cell)) and found.like != "another model":
+        if (found := self._all.expected(cell)) and found.like != "another model":
             return Time(seconds=found.seconds, by="ran elsewhere")
         share = 1.0 if machine.gpus else part
         if weights:

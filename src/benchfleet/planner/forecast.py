@@ -16,7 +16,7 @@ from benchfleet.machines.memory import Checkpoint, Estimate, read_checkpoint
 from benchfleet.machines.probe.recommend import largest_memory, sizes_that_fit
 from benchfleet.models.base import adapter_class
 from benchfleet.runner.slots.place import Pool
-from benchfleet.runner.waiting.expected import Expected
+from benchfleet.runner.waiting.duration_model import Expected
 
 _SPECIAL = 16  # tokens that a template or a tokenizer adds to a prompt
 

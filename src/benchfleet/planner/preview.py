@@ -16,7 +16,7 @@ from benchfleet.machines.memory import Estimate
 from benchfleet.planner.explain import Named
 from benchfleet.planner.forecast import Fit, MemoryForecast, fit, wall_time
 from benchfleet.runner.slots.place import Pool, impossible
-from benchfleet.runner.waiting.expected import Expected, History
+from benchfleet.runner.waiting.duration_model import DurationModel, Expected
 
 Standing = Literal[State, "reused"]
 ENDED_OTHERWISE: tuple[State, ...] = ("partial", "failed", "skipped", "cancelled")
@@ -103,7 +103,7 @@ def planned(
     `missing` says why there is no pool, and `placing` what this machine (``""``) may have."""
     known = {record.fingerprint: record for record in records}
     ours = {cell.fingerprint: cell for cell in cells}
-    times = History(
+    times = DurationModel(
         (cell, record.outcome)
         for record in records
         if record.outcome and record.state == "success"
@@ -127,7 +127,7 @@ def planned(
                 state="reused" if state == "success" else state,
                 impossible=barred,
                 memory=memory.of(named.cell),
-                expected=times.of(named.cell, device_type),
+                expected=times.expected(named.cell, device_type),
             )
         )
     left = [row for row in rows if row.to_run]
@@ -207,7 +207,6 @@ def _row_as_json(row: Row) -> dict[str, Any]:
         "memory_unknown": row.memory if isinstance(row.memory, str) else "",
         "expected": {
             "seconds": row.expected.seconds,
-            "spread": row.expected.spread,
             "like": row.expected.like,
             "cells": row.expected.cells,
         }

@@ -65,6 +65,7 @@ class Hours:
                 self._take_in(self._shift.more())
         if (left := self.left) is None:
             return
+        self._filler.leave_out(left)
         if left <= 0 and not self._time_is_up:
             self._time_is_up = True
             self._course.broken = self._course.broken or "the time of this runner is over"

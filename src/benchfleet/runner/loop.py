@@ -22,10 +22,10 @@ from benchfleet.runner.pace import Pace
 from benchfleet.runner.parts import Parts
 from benchfleet.runner.progress import NoticeKind, Progress
 from benchfleet.runner.shift import LOOK_EVERY
-from benchfleet.runner.waiting.outlook import outlook
+from benchfleet.runner.waiting.eta import eta
 
 HERD = 0.1  # seconds over which runners that heard the same look at the ledger
-OUTLOOK_EVERY = 5e-3  # seconds for each slot, between two looks at how long it should still take
+ETA_EVERY_S = 5e-3  # seconds for each slot, between two looks at how long it should still take
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,6 +82,7 @@ class Runner:
                 self._course.see_room()
                 self._crowd.look()
                 self._serving.set()
+                self._hours.keep()
                 self._fill()
                 while self._goes_on():
                     arrival = self._inbox.take(self._wait())
@@ -239,15 +240,15 @@ class Runner:
         self._hours.rest()
         if self._hours.works:
             self._next_look = min(self._next_look, self._inbox.now() + LOOK_EVERY)
-        self._look_out()
+        self._update_eta()
 
-    def _look_out(self) -> None:
+    def _update_eta(self) -> None:
         """See how long it should still take: every second, and with very many slots more rarely,
         since what they all run is looked at."""
         now, progress = self._inbox.now(), self._course.progress
-        wait = OUTLOOK_EVERY * len(self._slots)
+        wait = ETA_EVERY_S * len(self._slots)
         if progress.outlook is None or now - progress.outlook.at >= wait:
-            progress.outlook = outlook(self._filler.backlog, self._slots, now)
+            progress.outlook = eta(self._filler.backlog, self._slots, now)
 
     def _fill(self) -> None:
         began = self._inbox.now()
@@ -260,8 +261,6 @@ class Runner:
         states, writing = self._course.progress.states, bool(self._publisher.under_way)
         if not self._gates.admits(states, writing=writing):
             return
-        if (left := self._hours.left) is not None:
-            self._filler.leave_out(left)
         for slot in self._filler.fill():
             self._course.say("slot_opening", slot=slot.id, devices=slot.shown.devices)
 

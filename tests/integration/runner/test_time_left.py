@@ -100,7 +100,7 @@ def test_the_time_left_knows_how_fast_each_type_of_device_is(stage: Stage, gpus:
     assert end.progress.states == {"success": 60}
     for at, left, spread in told:
         assert left == pytest.approx(end.seconds - at, abs=45)
-        assert spread < 60
+        assert spread < 60 or at < 120  # until enough cells ended
     assert len(told) > 50
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from benchfleet.domain.resource import Device
 from benchfleet.planner.forecast import fit, wall_time
 from benchfleet.runner.slots.place import Pool
-from benchfleet.runner.waiting.expected import Expected
+from benchfleet.runner.waiting.duration_model import Expected
 from benchfleet.testing.samples import sample_cell
 
 GB = 10**9
@@ -26,9 +26,7 @@ def _cpus(slots: int) -> Pool:
 
 def test_cells_are_spread_over_the_slots_and_none_is_split() -> None:
     def seconds(*values: float) -> list[Expected]:
-        return [
-            Expected(seconds=value, spread=0.0, like="same benchmark", cells=1) for value in values
-        ]
+        return [Expected(seconds=value, like="same model", cells=1) for value in values]
 
     assert wall_time(seconds(4.0, 4.0, 4.0), [1.0, 2.0], 2) == 9.0
     assert wall_time(seconds(10.0, 1.0), [], 8) == 10.0

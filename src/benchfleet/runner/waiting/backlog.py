@@ -13,17 +13,16 @@ from benchfleet.domain.event import Event
 from benchfleet.domain.resource import Need
 from benchfleet.policies.base import Policy, Wish, Work
 from benchfleet.runner.slots.place import Shape
-from benchfleet.runner.waiting.estimates import Estimates
+from benchfleet.runner.waiting.durations import DurationIndex
 from benchfleet.runner.waiting.lanes import Entry, Kind, Lane
 from benchfleet.runner.waiting.whither import Whither
 
 
 @dataclass(frozen=True, kw_only=True)
 class Left:
-    """Expected seconds of all that waits, and of how much of it nothing is known."""
+    """Expected seconds of all that waits."""
 
     seconds: float = 0.0
-    variance: float = 0.0
     longest: float = 0.0  # of one cell
     cells: int = 0
     loads: float = 0.0  # seconds, of models that no slot has
@@ -56,7 +55,7 @@ class Backlog:
         self._back_offs: dict[str, float] = {}
         self._held: set[str] = set()
         self.elsewhere: dict[str, float] = {}  # what other runners run: when they began, or before
-        self.estimates = Estimates(cells, policy, device_type, _rerank)
+        self.estimates = DurationIndex(cells, policy, device_type, _rerank)
 
     def take_in(self, cells: Mapping[str, Cell]) -> None:
         """Be about these cells too, which are new; none of them waits yet."""
@@ -128,12 +127,11 @@ class Backlog:
 
     def left(self) -> Left | None:
         """How much is left that waits; None while no time is known at all."""
-        if self.estimates.mean is None:
+        if self.estimates.typical is None:
             return None
         lanes = self.lanes()
         return Left(
             seconds=sum(lane.work.seconds for lane in lanes),
-            variance=sum(lane.variance for lane in lanes) + self.estimates.variance(),
             longest=max((lane.longest() for lane in lanes), default=0.0),
             cells=sum(lane.work.cells for lane in lanes),
             loads=sum(lane.work.load for lane in lanes if not lane.work.serving),
@@ -175,7 +173,6 @@ class Backlog:
         self._waiting[fingerprint] = lane
         position = self._positions[fingerprint]
         lane.put(kind, Entry(-cell.priority, kind.rank, position, fingerprint))
-        self.estimates.count(kind, 1)
 
     def taken(self, fingerprint: str) -> None:
         """The cell cannot be claimed: somebody has it, or it has ended."""
@@ -184,7 +181,6 @@ class Backlog:
         if (lane := self._waiting.pop(fingerprint, None)) is not None:
             kind = self.estimates.kind(fingerprint)
             lane.drop(kind, fingerprint)
-            self.estimates.count(kind, -1)
 
     def runs_elsewhere(self, fingerprint: str, now: float) -> None:
         """Another runner has the cell."""
@@ -246,8 +242,7 @@ class Backlog:
     def _lane(self, shape: Shape, cell: Cell) -> Lane:
         key = (shape, cell.model.load_key, cell.need)
         if (lane := self._lanes.get(key)) is None:
-            known = self.estimates.mean is not None
-            work = Work(load_key=cell.model.load_key, cells=0, seconds=0.0, known=known)
+            work = Work(load_key=cell.model.load_key, cells=0, seconds=0.0)
             lane = Lane(shape=shape, need=cell.need, model=cell.model.name, work=work)
             self._lanes[key] = lane
         return lane

@@ -10,7 +10,7 @@ from benchfleet.domain.resource import Device
 from benchfleet.runner.slots.seats import Seating
 from benchfleet.runner.slots.slot import Slot
 from benchfleet.runner.slots.slots import Slots
-from benchfleet.runner.waiting.estimates import Estimates
+from benchfleet.runner.waiting.durations import DurationIndex
 from benchfleet.runner.waiting.lanes import Lane
 
 
@@ -23,7 +23,7 @@ class Bookings:
     against what is served later alone.
     """
 
-    def __init__(self, slots: Slots, estimates: Estimates, now: Callable[[], float]) -> None:
+    def __init__(self, slots: Slots, estimates: DurationIndex, now: Callable[[], float]) -> None:
         self._slots, self._estimates, self._now = slots, estimates, now
         self._booked: dict[Lane, tuple[Device, ...]] = {}
         self._in_vain: dict[Lane, int] = {}  # for whom nothing was found, in which seats
@@ -119,8 +119,8 @@ class Bookings:
             return inf if slot.reserved or not slot.ready else 0.0
         fingerprint = slot.attempt.claim.lease.fingerprint
         elapsed = self._now() - slot.attempt.began
-        left = self._estimates.left_of(fingerprint, elapsed, slot.device_type)
-        return inf if left is None else left[0]
+        left = self._estimates.seconds_left(fingerprint, elapsed, slot.device_type)
+        return inf if left is None else left
 
     def _ends(self, slots: Iterable[Slot]) -> Mapping[Device, float]:
         """Seconds until what these slots run on each device should have ended; infinite where

@@ -12,9 +12,7 @@ from benchfleet.domain.cell import Cell
 from benchfleet.domain.resource import Need
 from benchfleet.policies.base import Work
 from benchfleet.runner.slots.place import Shape
-from benchfleet.runner.waiting.expected import Key
 
-UNKNOWN: Key = ()  # by nothing
 LOOKED_AT = 1000  # kinds of cells at most, where one with a certain time is sought
 _NONE = -(10**12)
 
@@ -35,8 +33,7 @@ class Kind:
     cell: Cell  # one of them
     lanes: list[Lane] = field(default_factory=list)  # where some have waited
     seconds: float = 1.0  # expected of each
-    spread: float = 1.0
-    source: Key = UNKNOWN  # by what that is known
+    known: bool = False  # from others of its like
     rank: float = 0.0
     left_out: bool = False  # there is no time for them
 
@@ -50,7 +47,6 @@ class Lane:
     model: str  # its name
     work: Work
     kinds: dict[Kind, dict[str, Entry]] = field(default_factory=dict)  # by fingerprint
-    variance: float = 0.0  # of the seconds of all, one by one
     order: SortedList[Entry] = field(default_factory=SortedList)  # the next to claim first
 
     @property
@@ -84,13 +80,12 @@ class Lane:
         work = self.work
         work.cells += cells
         work.seconds += cells * kind.seconds
-        self.variance += cells * kind.spread**2
         if not work.cells:  # no rounding is left behind
-            work.seconds = self.variance = 0.0
+            work.seconds = 0.0
 
     def ending_within(self, seconds: float, at_most: int) -> list[str]:
         """Waiting cells that should end in that time, the longest first."""
-        known = (kind for kind in islice(self.kinds, LOOKED_AT) if kind.source != UNKNOWN)
+        known = (kind for kind in islice(self.kinds, LOOKED_AT) if kind.known)
         found = sorted((k for k in known if k.seconds <= seconds), key=lambda k: -k.seconds)
         return list(islice(chain.from_iterable(self.kinds[kind] for kind in found), at_most))
 

@@ -39,10 +39,10 @@ class Straying:
         seconds, cells = self._waiting.get(home, (lane.work.seconds, lane.work.cells))
         load = 0.0 if lane.work.load_key == loaded else self._backlog.load(lane)
         mean = lane.work.seconds / lane.work.cells
-        pace = estimates.pace(self._seats.type_of(home)).factor
+        slowdown = estimates.slowdown(self._seats.type_of(home))
         return pays(
-            load + mean * estimates.pace(device_type).factor,
-            seconds=seconds * pace,
+            load + mean * estimates.slowdown(device_type),
+            seconds=seconds * slowdown,
             cells=cells,
             slots=self._seats.slots_of(home),
         )

@@ -68,6 +68,7 @@ class Wishes:
         for lane in lanes:
             serving = self._slots.tally.serving(shape, lane.work.load_key, lane.need)
             lane.work.serving = serving - (lane.work.load_key == but)
+            lane.work.known = self._backlog.estimates.typical is not None
             lane.work.load = self._slots.loads.seconds(
                 lane.work.load_key, self._now(), usual=self._backlog.load(lane)
             )

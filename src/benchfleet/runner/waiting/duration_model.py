@@ -1,0 +1,169 @@
+"""Learns how long cells and loads take: medians of what ended well. Pure.
+
+A cell is expected to take the median of cells with the same model, config, benchmark and subset;
+else of its model and benchmark, else of its benchmark. Of each, those on the same type of device
+count before those on any. A limit of samples scales the time in proportion.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from math import sqrt
+from statistics import median
+from typing import Literal
+
+from benchfleet.domain.attempt import Outcome
+from benchfleet.domain.canonical import canonical_json
+from benchfleet.domain.cell import Cell
+
+Key = tuple[str, ...]
+Likeness = Literal["same cell", "same model", "another model"]
+LIKENESSES: tuple[Likeness, ...] = ("same cell", "same model", "another model")
+
+_MAX_TIMES = 99  # the latest, of which a median is taken
+_MAX_COMPARED = 1000  # kinds of cells, to compare two types of device
+_CHANGED = 0.15  # of a median: a smaller change is not worth ranking cells again
+_MIN_ERRORS = 5
+_DEFAULT_ERROR = 0.5  # of an expected time, while fewer errors than these are known
+
+
+@dataclass(frozen=True, kw_only=True)
+class Expected:
+    """How long a cell should take once its model is loaded, and what that is derived from."""
+
+    seconds: float
+    like: Likeness  # what those cells have in common with it
+    cells: int  # how many of them
+    there: bool = False  # they ran on the type of device that was asked for
+
+
+class _Times:
+    """The times of cells that are alike."""
+
+    def __init__(self) -> None:
+        self._latest: deque[float] = deque(maxlen=_MAX_TIMES)
+        self._reported = 0.0  # the median when `add` last reported a change
+        self.median = 0.0
+
+    def __len__(self) -> int:
+        return len(self._latest)
+
+    def add(self, seconds: float) -> bool:
+        """Add a time; whether the median changed much."""
+        self._latest.append(seconds)
+        self.median = median(self._latest)
+        if len(self) > 1 and abs(self.median - self._reported) <= _CHANGED * self._reported:
+            return False
+        self._reported = self.median
+        return True
+
+
+class DurationModel:
+    """What is known of the times of cells and loads."""
+
+    def __init__(self, ended: Iterable[tuple[Cell, Outcome]] = ()) -> None:
+        # By type of device ("": any) and likeness.
+        self._times: defaultdict[tuple[str, Likeness], dict[Key, _Times]] = defaultdict(dict)
+        self._loads: dict[tuple[str, str], _Times] = {}  # by model and type of device
+        self._all = _Times()
+        self._errors: deque[float] = deque(maxlen=_MAX_TIMES)  # relative, of expected times
+        self._keys: dict[tuple[int, int, int], tuple[object, tuple[Key, ...]]] = {}
+        for cell, outcome in ended:
+            self.learn(cell, outcome)
+
+    def learn(self, cell: Cell, outcome: Outcome) -> list[Key]:
+        """Take in how a cell ended; the keys whose median changed much."""
+        if outcome.state != "success":
+            return []
+        device = outcome.device_type
+        devices = (device, "") if device else ("",)
+        if load := outcome.seconds.get("load"):
+            for where in devices:
+                self._loads.setdefault((cell.model.name, where), _Times()).add(load)
+        seconds = outcome.seconds.get("benchmark")
+        if seconds is None or outcome.resumed:
+            return []
+        if (expected := self.expected(cell, device)) and expected.seconds:
+            self._errors.append(abs(seconds / expected.seconds - 1))
+        self._all.add(seconds)
+        changed: list[Key] = []
+        for like, key in zip(LIKENESSES, self.keys(cell), strict=True):
+            for where in devices:
+                times = self._times[where, like].setdefault(key, _Times())
+                if times.add(seconds / _size(cell)):
+                    changed.append(key)
+        return changed
+
+    def expected(self, cell: Cell, device_type: str = "") -> Expected | None:
+        """How long the cell should take; None where nothing is known."""
+        for like, key in zip(LIKENESSES, self.keys(cell), strict=True):
+            for where in (device_type, ""):
+                if times := self._times[where, like].get(key):
+                    return Expected(
+                        seconds=times.median * _size(cell),
+                        like=like,
+                        cells=len(times),
+                        there=where == device_type,
+                    )
+        return None
+
+    @property
+    def typical(self) -> float | None:
+        """The median of all cells; None before the first."""
+        return self._all.median if len(self._all) else None
+
+    def error(self, cells: int) -> float:
+        """What the expected time of so many cells together is off by, as a part of it: two of three
+        cells so far were off by less. The error of each evens out over the cells; that of what is
+        known, over the cells that it is known from."""
+        known = len(self._errors)
+        error = _DEFAULT_ERROR
+        if known >= _MIN_ERRORS:
+            error = sorted(self._errors)[2 * known // 3]
+        return error * sqrt(1 / max(1, cells) + 1 / max(1, known))
+
+    def slowdown(self, device_type: str, than: str) -> float | None:
+        """How many times as long cells take on one type of device as on another (``""``: on any),
+        by those that ran on both, the most alike first; None where none did."""
+        for like in LIKENESSES:
+            here, there = self._times[device_type, like], self._times[than, like]
+            ratios = [
+                times.median / there[key].median
+                for key, times in islice(here.items(), _MAX_COMPARED)
+                if key in there and there[key].median > 0
+                if than or len(times) < len(there[key])  # else they ran on this type alone
+            ]
+            if ratios:
+                return median(ratios)
+        return None
+
+    def load(self, model: str, device_type: str = "") -> float:
+        """Seconds that the model takes to load; 0 where nobody knows."""
+        times = self._loads.get((model, device_type)) or self._loads.get((model, ""))
+        return times.median if times else 0.0
+
+    def keys(self, cell: Cell) -> tuple[Key, ...]:
+        """What the cell has in common with others, the most first."""
+        parts = cell.model, cell.config, cell.workload
+        ids = (id(cell.model), id(cell.config), id(cell.workload))
+        if (known := self._keys.get(ids)) is None:  # the parts are kept, so that no other gets them
+            known = self._keys[ids] = (parts, tuple(_keys(cell)))
+        return known[1]
+
+
+def _size(cell: Cell) -> int:
+    """What a time is divided by to compare cells: their samples, where those are limited."""
+    return cell.workload.limit or 1
+
+
+def _keys(cell: Cell) -> Iterator[Key]:
+    work = cell.workload
+    limited = "limited" if work.limit else ""
+    benchmark = (work.name, canonical_json(dict(work.params)), limited)
+    own = (work.subset or "", str(work.batch_size), canonical_json(dict(work.generation)))
+    yield (cell.model.name, cell.config.name, *benchmark, *own)
+    yield (cell.model.name, *benchmark)
+    yield benchmark
