@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from benchfleet.cli.main import main
-from benchfleet.runner.slots import adapt, crowd
+from benchfleet.runner.slots import autoscale, autoscaler
 
 from .conftest import MOCK, User, well
 
@@ -57,8 +57,8 @@ def test_slots_on_a_gpu_get_more_where_it_has_room(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     gpus(well(0, utilisation=20))
-    monkeypatch.setattr(adapt, "SETTLE", 0.0)  # half a minute is long for a test
-    monkeypatch.setattr(crowd, "MEASURE_EVERY", 0.5)
+    monkeypatch.setattr(autoscale, "SETTLE_S", 0.0)  # half a minute is long for a test
+    monkeypatch.setattr(autoscaler, "MEASURE_EVERY_S", 0.5)
     monkeypatch.chdir(user.folder)
     slow = "{_hostile: {samples: 20, seconds: 0.1}}"
     user.write(

@@ -34,7 +34,7 @@ class EventHandlers:
 
     def __init__(self, parts: Parts) -> None:
         self._course, self._slots, self._devices = parts.course, parts.slots, parts.devices
-        self._cells, self._gates, self._crowd = parts.cells, parts.gates, parts.crowd
+        self._cells, self._gates, self._autoscaler = parts.cells, parts.gates, parts.autoscaler
         self._machines, self._stopping = parts.machines, parts.stopping
 
     def handle(self, event: RunnerEvent) -> bool:
@@ -58,7 +58,7 @@ class EventHandlers:
         elif isinstance(event, NoRoom):
             self._course.refused(of="ledger")
         elif isinstance(event, Measured):
-            self._crowd.measured(event)
+            self._autoscaler.measured(event)
         elif isinstance(event, LedgerGone):
             told = f"{event.why}; what runs goes on, and nothing is begun until it answers"
             self._course.say("warning", message=told)
@@ -82,7 +82,7 @@ class EventHandlers:
         elif isinstance(event, AttemptEvent) and attempt and attempt.key == event.attempt:
             ended = self._cells.take(slot, attempt, event)
             if slot.spec.host and isinstance(event, Read):
-                self._crowd.heard(slot)
+                self._autoscaler.heard(slot)
             if isinstance(event, Failed):
                 self._gates.failed(attempt)
             if isinstance(event, Done):

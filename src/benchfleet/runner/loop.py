@@ -57,7 +57,8 @@ class Runner:
         self._serving = parts.serving
         self._course, self._slots, self._devices = parts.course, parts.slots, parts.devices
         self._filler, self._gates, self._cells = parts.filler, parts.gates, parts.cells
-        self._crowd, self._machines, self._orders = parts.crowd, parts.machines, parts.orders
+        self._machines, self._orders = parts.machines, parts.orders
+        self._autoscaler = parts.autoscaler
         self._handlers = EventHandlers(parts)
         self._stopping, self._hours, self._publisher = parts.stopping, parts.hours, parts.publisher
         self._next_look = 0.0
@@ -80,7 +81,7 @@ class Runner:
                 self._keeper.start()
                 self._orders.begin()
                 self._course.see_room()
-                self._crowd.look()
+                self._autoscaler.look()
                 self._serving.set()
                 self._hours.keep()
                 self._fill()
@@ -233,7 +234,7 @@ class Runner:
         self._course.see_room()
         self._machines.look()
         self._orders.look()
-        self._crowd.look()
+        self._autoscaler.look()
         self._hours.keep()
         self._gates.heed()
         self._fill()

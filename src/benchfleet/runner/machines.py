@@ -16,7 +16,7 @@ from benchfleet.runner.devices.devices import Devices
 from benchfleet.runner.devices.hosts import PATIENCE, Hosts
 from benchfleet.runner.ending.cells import Cells
 from benchfleet.runner.means import Means
-from benchfleet.runner.slots.crowd import Crowd
+from benchfleet.runner.slots.autoscaler import Autoscaler
 from benchfleet.runner.slots.place import Pool
 from benchfleet.runner.slots.slot import Slot
 from benchfleet.runner.slots.slots import Slots
@@ -36,11 +36,11 @@ class Machines:
         hosts: Hosts,
         devices: Devices,
         cells: Cells,
-        crowd: Crowd,
+        autoscaler: Autoscaler,
     ) -> None:
         self._inbox, self._ledger, self._course = means.inbox, means.ledger, course
         self._slots, self._hosts, self._devices = slots, hosts, devices
-        self._cells, self._crowd = cells, crowd
+        self._cells, self._autoscaler = cells, autoscaler
         self._alone_since: float | None = None  # cells wait for a host, and nothing else goes on
 
     def look(self) -> None:
@@ -79,7 +79,7 @@ class Machines:
                 price=event.price,
             )
         )
-        self._crowd.look()  # before slots are opened: there may be fewer than there are seats
+        self._autoscaler.look()  # before slots are opened: there may be fewer than there are seats
         if not doubted:
             shown = ", ".join(device.label for device in event.devices)
             self._course.say("host_ready", host=event.host, slots=event.slots, devices=shown)
@@ -166,7 +166,7 @@ class Machines:
     def heed(self, slot: Slot, attempt: Attempt, stage: Stage, kind: Kind) -> None:
         """Act on what a failure says of the machine, whatever it was that failed."""
         if kind == "oom":
-            self._crowd.ran_out(slot, attempt.claim.lease.fingerprint)
+            self._autoscaler.ran_out(slot, attempt.claim.lease.fingerprint)
         elif kind == "gpu_fault" and self._devices.faulted(slot, attempt.claim.cell):
             self._left_out(slot, "a GPU failed there under two cells in a row")
         elif kind == "disk_full" and not slot.spec.host:

@@ -17,7 +17,7 @@ from benchfleet.runner.means import Means
 from benchfleet.runner.news import News
 from benchfleet.runner.orders.orders import Orders
 from benchfleet.runner.progress import Observer
-from benchfleet.runner.slots.crowd import Crowd
+from benchfleet.runner.slots.autoscaler import Autoscaler
 from benchfleet.runner.slots.slots import Slots
 from benchfleet.runner.waiting.agenda import Agenda
 from benchfleet.runner.waiting.fill import Filler
@@ -82,7 +82,7 @@ class Parts:
             publisher=self.publisher,
         )
         self.news.tell(self.cells.cancelling.follow)
-        self.crowd = Crowd(
+        self.autoscaler = Autoscaler(
             inbox=means.inbox,
             course=self.course,
             slots=self.slots,
@@ -96,7 +96,7 @@ class Parts:
             hosts=hosts,
             devices=self.devices,
             cells=self.cells,
-            crowd=self.crowd,
+            autoscaler=self.autoscaler,
         )
         self.orders = Orders(
             means,

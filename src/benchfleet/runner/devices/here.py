@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from benchfleet.domain.resource import Device
-from benchfleet.runner.slots.crowd import Measure, measure_nothing
+from benchfleet.runner.slots.autoscaler import Measure, measure_nothing
 from benchfleet.runner.slots.place import Pool
 
 

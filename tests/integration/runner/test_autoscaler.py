@@ -15,7 +15,7 @@ from benchfleet.domain.telemetry import GpuReading, Reading
 from benchfleet.engines.base import Failed, HostReady, Measured, Order, SlotEvent, SlotId
 from benchfleet.runner.devices.here import Here
 from benchfleet.runner.loop import RunEnd
-from benchfleet.runner.slots.adapt import SETTLE
+from benchfleet.runner.slots.autoscale import SETTLE_S
 from benchfleet.runner.slots.place import Pool
 from stage import Stage, cells, good
 
@@ -30,7 +30,7 @@ class Memory:
 
     def __init__(self, stage: Stage, *, name: str = "cpu", slot: int = 10, busy: float = 0.5):
         self.stage, self.name, self.slot, self.busy = stage, name, slot, busy
-        self.crowds: list[int] = []  # slots open whenever a cell began
+        self.open_slots: list[int] = []  # slots open whenever a cell began
         self.asked = 0
 
     def measure(self, gpus: bool, tell: Callable[[Mapping[str, Headroom]], None]) -> None:
@@ -43,7 +43,7 @@ class Memory:
         return self.stage.run(cells(count, **named), pool)
 
     def seen(self, slot: SlotId, order: Order) -> Sequence[tuple[float, SlotEvent]]:
-        self.crowds.append(len(self.stage.engine.specs))
+        self.open_slots.append(len(self.stage.engine.specs))
         return good(slot, order)
 
 
@@ -51,8 +51,8 @@ def runs_out(fits: int) -> Callable[[Memory, SlotId, Order], Sequence[tuple[floa
     """Cells of which so many fit into the memory at a time."""
 
     def script(memory: Memory, slot: SlotId, order: Order) -> Sequence[tuple[float, SlotEvent]]:
-        memory.crowds.append(len(memory.stage.engine.specs))
-        if memory.crowds[-1] <= fits:
+        memory.open_slots.append(len(memory.stage.engine.specs))
+        if memory.open_slots[-1] <= fits:
             return good(slot, order)
         failure = Failure(stage="benchmark", kind="oom", message="no room", retryable=True)
         return [(3, Failed(slot=slot, attempt=order.attempt, failure=failure))]
@@ -69,8 +69,8 @@ def test_slots_grow_while_there_is_room_for_one_more(stage: Stage) -> None:
     stage.engine.script = memory.seen
     end = memory.run(Pool(devices=CPUS, slots=8, begin=2), 60)
     assert end.progress.states == {"success": 60}
-    assert memory.crowds[:4] == [2, 2, 2, 2]
-    assert max(memory.crowds) == 6  # the seventh would leave less than is to stay free
+    assert memory.open_slots[:4] == [2, 2, 2, 2]
+    assert max(memory.open_slots) == 6  # the seventh would leave less than is to stay free
     assert changes(stage) == [
         "cpu: 4 slots at a time instead of 2: 60.0 of 80.0 GB are free",
         "cpu: 6 slots at a time instead of 4: 40.0 of 80.0 GB are free",
@@ -81,7 +81,7 @@ def test_slots_on_a_gpu_grow_up_to_the_limit(stage: Stage) -> None:
     memory = Memory(stage, name="gpu:0", slot=1)
     stage.engine.script = memory.seen
     memory.run(Pool(devices=(GPU,), slots=3, begin=1), 60, gpus=1)
-    assert max(memory.crowds) == 3
+    assert max(memory.open_slots) == 3
 
 
 @pytest.mark.parametrize("why", ["busy", "unknown"])
@@ -92,7 +92,7 @@ def test_slots_do_not_grow_where_it_brings_nothing_or_nothing_is_known(
     memory = Memory(stage, name=name, busy=0.97 if why == "busy" else 0.1)
     stage.engine.script = memory.seen
     memory.run(Pool(devices=CPUS, slots=8, begin=2), 20)
-    assert max(memory.crowds) == 2
+    assert max(memory.open_slots) == 2
     assert not changes(stage)
 
 
@@ -102,17 +102,17 @@ def test_slots_that_grew_too_many_get_fewer_and_never_as_many_again(stage: Stage
     stage.engine.script = lambda slot, order: script(memory, slot, order)
     end = memory.run(Pool(devices=CPUS, slots=8, begin=2), 60, tries=1)
     assert end.progress.states == {"success": 60}
-    assert max(memory.crowds) == 4
+    assert max(memory.open_slots) == 4
     assert changes(stage)[0].startswith("cpu: 4 slots at a time instead of 2")
     assert "cpu: 3 slots at a time instead of 4: memory ran out with 4" in changes(stage)
-    assert end.seconds > 5 * SETTLE
+    assert end.seconds > 5 * SETTLE_S
 
 
 class Elsewhere:
     """A machine of 80 GB on which each slot holds 10, as its slots tell while they run cells."""
 
     def __init__(self, stage: Stage, devices: Sequence[Device], *, slots: int, begin: int):
-        self.stage, self.crowds = stage, list[int]()
+        self.stage, self.open_slots = stage, list[int]()
         stage.engine.script, stage.engine.far = self.script, ("lab",)
         stage.inbox.post(
             HostReady(
@@ -123,7 +123,7 @@ class Elsewhere:
 
     def script(self, slot: SlotId, order: Order) -> Sequence[tuple[float, SlotEvent]]:
         there = [s for s in self.stage.engine.specs.values() if s.host == "lab"]
-        self.crowds.append(len(there))
+        self.open_slots.append(len(there))
         read = Measured(slot=slot, attempt=order.attempt, reading=self.reading(len(there)))
         return [*((float(second), read) for second in range(1, 10)), *good(slot, order)]
 
@@ -147,7 +147,7 @@ def test_slots_on_another_machine_grow_by_what_its_slots_tell(stage: Stage, gpu:
         lab = Elsewhere(stage, [replace(cpu, host="lab") for cpu in CPUS], slots=8, begin=2)
     end = stage.run(cells(80, gpus=int(gpu)), Pool(devices=(), slots=0))
     assert end.progress.states == {"success": 80}
-    assert max(lab.crowds) == 6  # the seventh would leave less than is to stay free
+    assert max(lab.open_slots) == 6  # the seventh would leave less than is to stay free
     name = "lab/gpu:0" if gpu else "lab/cpu"
     assert f"{name}: 6 slots at a time instead of 4: 40.0 of 80.0 GB are free" in changes(stage)
 
@@ -158,8 +158,8 @@ def test_slots_that_were_asked_for_get_fewer_where_two_cells_ran_out(stage: Stag
     stage.engine.script = lambda slot, order: script(memory, slot, order)
     end = memory.run(FIXED, 60, tries=1)
     assert end.progress.states == {"success": 60}
-    assert max(memory.crowds) == 8
-    assert max(memory.crowds[-20:]) <= 4
+    assert max(memory.open_slots) == 8
+    assert max(memory.open_slots[-20:]) <= 4
     assert not memory.asked
     assert any(text.endswith("memory ran out with 8") for text in changes(stage))
 
