@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import heapq
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
@@ -10,7 +9,6 @@ from typing import NamedTuple
 from benchfleet.domain.resource import Device
 from benchfleet.runner.slots.place import Pool, memory_of
 
-_STALE = 8  # entries of the heap for each machine, until it is made anew
 Free = Callable[[Device], float]  # seconds until everything on it has ended
 
 
@@ -29,8 +27,7 @@ class Seating(NamedTuple):
 
 
 class Seats:
-    """The devices of all machines, and the slots on them; finding a seat walks neither slots nor
-    devices that are taken.
+    """The devices of all machines, and the slots on them.
 
     A machine gives no more slots than its pool says; a slot of one device takes one of its seats,
     a wider one and one that is to be alone take whole devices. What slots were said to need of a
@@ -46,8 +43,6 @@ class Seats:
         self._open: Counter[str] = Counter()  # slots by host
         self._inside: Counter[str] = Counter()  # slots by the memory that they are in
         self._limits: Mapping[str, int] = {}  # slots that may be in a memory
-        self._places: dict[str, int] = {}
-        self._order: list[tuple[float, int, str]] = []  # a heap: the emptiest machine first
 
     def use(self, pools: Iterable[Pool]) -> None:
         """Give seats of these pools alone from now on."""
@@ -56,9 +51,7 @@ class Seats:
             machine = known.get(pool.host)
             same = machine is not None and machine.pool is pool
             self._machines[pool.host] = machine if machine and same else _Machine(pool, self._taken)
-        self._places = {host: place for place, host in enumerate(self._machines)}
         self.version += 1
-        self._sort()
 
     def limit(self, limits: Mapping[str, int]) -> None:
         """Give no more seats than these in each memory."""
@@ -107,9 +100,7 @@ class Seats:
     @property
     def full(self) -> bool:
         """Whether no machine has a slot left."""
-        while self._order and self._order[0][0] != self._load(self._order[0][2]):
-            heapq.heappop(self._order)  # there is a newer one
-        return not self._order or self._order[0][0] >= 1.0
+        return all(map(self.is_full, self._machines))
 
     def left_on(self, devices: Sequence[Device], own: int) -> int:
         """Bytes that a slot which holds `own` may use of each of its GPUs; 0 on the CPU."""
@@ -130,24 +121,12 @@ class Seats:
         the most seats free; among equals the smallest that fit. No machine that is `barred` gives
         any, nor does another than `only`.
         """
-        if only is not None:
-            machine = self._machines.get(only)
-            if machine is None or only in barred or self._load(only) >= 1.0:
-                return None
-            return self._group(machine, seating, without)
-        looked_at: dict[str, tuple[float, int, str]] = {}
-        found = None
-        while self._order and self._order[0][0] < 1.0 and found is None:
-            entry = heapq.heappop(self._order)
-            load, _, host = entry
-            if load == self._load(host) and host not in looked_at:  # else there is a newer one
-                looked_at[host] = entry
-                if host not in barred:
-                    machine = self._machines[host]
-                    found = self._group(machine, seating, without)
-        for entry in looked_at.values():
-            heapq.heappush(self._order, entry)
-        return found
+        hosts = self._machines if only is None else {only}
+        open_ = [host for host in hosts if host not in barred and not self.is_full(host)]
+        for host in sorted(open_, key=self._load):
+            if (found := self._group(self._machines[host], seating, without)) is not None:
+                return found
+        return None
 
     def soonest(
         self,
@@ -174,10 +153,6 @@ class Seats:
         slots = self._machines[host].pool.slots
         return self._open[host] / slots if slots else 1.0
 
-    def _sort(self) -> None:
-        self._order = [(self._load(host), place, host) for host, place in self._places.items()]
-        heapq.heapify(self._order)
-
     def _count(self, devices: Sequence[Device], by: int, *, whole: bool, memory: int) -> None:
         host = devices[0].host
         self._open[host] += by
@@ -188,9 +163,6 @@ class Seats:
             self._promised[device] += by * memory
         if machine := self._machines.get(host):
             machine.changed(devices)
-            heapq.heappush(self._order, (self._load(host), self._places[host], host))
-            if len(self._order) > _STALE * len(self._machines):
-                self._sort()
 
     def _group(
         self, machine: _Machine, seating: Seating, without: Collection[Device]
@@ -216,39 +188,30 @@ class Seats:
 
 
 class _Machine:
-    """The devices of one machine, those with the most seats free first, then the smallest."""
+    """The devices of one machine, and how many seats of each are taken."""
 
     def __init__(self, pool: Pool, taken: Mapping[Device, int]) -> None:
-        self.pool, self._taken = pool, taken
+        self.pool, self._of = pool, taken
         self._places = {device: place for place, device in enumerate(pool.devices)}
-        self._sort()
+        self._smallest_first = sorted(self._places.values(), key=lambda p: pool.devices[p].memory)
+        self._taken = [taken[device] for device in pool.devices]
 
     def changed(self, devices: Iterable[Device]) -> None:
         """Other seats of these are taken now."""
         for device in devices:
             if (place := self._places.get(device)) is not None:
-                heapq.heappush(self._order, (self._taken[device], device.memory, place))
-        if len(self._order) > _STALE * len(self._places):
-            self._sort()
+                self._taken[place] = self._of[device]
 
     def emptiest(
         self, width: int, fits: Callable[[Device], bool], below: int
     ) -> tuple[Device, ...] | None:
-        """So many that fit, each with fewer than `below` seats taken; None where there are less."""
-        looked_at: dict[int, tuple[int, int, int]] = {}
+        """So many that fit, those with the fewest seats taken first, then the smallest; of each
+        fewer than `below` are taken. None where there are too few."""
         found: list[Device] = []
-        while self._order and self._order[0][0] < below and len(found) < width:
-            entry = heapq.heappop(self._order)
-            taken, _, place = entry
-            device = self.pool.devices[place]
-            if place not in looked_at and taken == self._taken[device]:  # else there is a newer one
-                looked_at[place] = entry
-                if fits(device):
-                    found.append(device)
-        for entry in looked_at.values():
-            heapq.heappush(self._order, entry)
-        return tuple(found) if len(found) == width else None
-
-    def _sort(self) -> None:
-        self._order = [(self._taken[d], d.memory, place) for d, place in self._places.items()]
-        heapq.heapify(self._order)
+        for taken in range(below):
+            for place in self._smallest_first:
+                if self._taken[place] == taken and fits(self.pool.devices[place]):
+                    found.append(self.pool.devices[place])
+                    if len(found) == width:
+                        return tuple(found)
+        return None
