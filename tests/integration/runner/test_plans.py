@@ -11,7 +11,7 @@ from benchfleet.domain.plan import Plan
 from benchfleet.domain.resource import Device
 from benchfleet.domain.slots import SlotsOrder, device_name
 from benchfleet.engines.base import HostLost, HostReady, Order, SlotEvent, SlotId, SlotLost
-from benchfleet.runner.slots.place import pays
+from benchfleet.runner.waiting.work_stealing import clears_in
 from benchfleet.testing.samples import sample_cell
 from stage import Stage, cells, good
 
@@ -204,10 +204,7 @@ def test_a_newer_plan_is_gone_by_while_the_run_goes_on(stage: Stage) -> None:
     assert set(found["lab2"][1:]) == {cell.id for cell in all_[:4] if cell.id != found["lab1"][0]}
 
 
-def test_taking_a_cell_pays_where_it_ends_before_the_last_would_there() -> None:
-    assert pays(10, seconds=80, cells=8, slots=1)
-    assert pays(75, seconds=80, cells=8, slots=1)
-    assert not pays(90, seconds=80, cells=8, slots=1)
-    assert pays(10, seconds=10, cells=1, slots=1)
-    assert not pays(16, seconds=10, cells=1, slots=1)
-    assert not pays(30, seconds=80, cells=8, slots=8)
+def test_a_host_clears_its_queue_with_all_its_slots() -> None:
+    assert clears_in(80, cells=8, slots=1) == 85
+    assert clears_in(10, cells=1, slots=1) == 15
+    assert clears_in(80, cells=8, slots=8) == clears_in(10, cells=1, slots=8) == 15

@@ -176,7 +176,7 @@ class Devices:
             self._leave_out([device])
         else:
             self.fences.drain([device])
-            self._slots.use(self.fences.open_pools(self._pools))
+            self._use_open()
             self._end_slots([device])
 
     def waits_for_drained(self) -> frozenset[str]:
@@ -219,13 +219,18 @@ class Devices:
         """Leave these GPUs of a slot to others for a while; whether that is news."""
         devices = [device for device in slot.spec.devices if device.index in gpus]
         news = self.fences.set_aside(devices or slot.spec.devices, now)
-        self._slots.use(self.fences.open_pools(self._pools))
+        self._use_open()
         return news
 
     def take_back(self, now: float) -> None:
         """Look again at what was set aside long enough ago."""
         if self.fences.take_back(now):
-            self._slots.use(self.fences.open_pools(self._pools))
+            self._use_open()
+
+    def _use_open(self) -> None:
+        """Open slots on what is not set aside or drained alone."""
+        self._slots.use(self.fences.open_pools(self._pools))
+        self._changed()
 
     def _leave_out(self, devices: Sequence[Device]) -> None:
         self.fences.leave_out(devices)

@@ -38,14 +38,13 @@ class Shape(NamedTuple):
     width: int  # devices
     alone: bool = False  # no other slot is to be in the memory that it has
     memory: int = 0  # bytes on each of its GPUs, beside what the cell needs
-    late: bool = False  # it is best run elsewhere, and here when nothing else is left
-    barred: frozenset[str] = ANYWHERE  # machines that may not have it
-    home: str | None = None  # the machine of the plan; None: there is none that could be waited for
+    last_resort: bool = False  # it is best run elsewhere, and here when nothing else is left
+    excluded_hosts: frozenset[str] = ANYWHERE  # they may not have it
+    preferred_host: str | None = None  # of the plan; None: any
 
-    def suits(self, host: str, *, stray: bool = False) -> bool:
-        """Whether the cell may be run there, and is meant to; a `stray` slot takes it from the
-        machine that it is meant for."""
-        return host not in self.barred and (stray or self.home in (None, host))
+    def suits(self, host: str) -> bool:
+        """Whether the cell may be run there, and is meant to."""
+        return host not in self.excluded_hosts and self.preferred_host in (None, host)
 
 
 def memory_of(device: Device) -> str:
@@ -86,15 +85,6 @@ def larger_than(devices: Sequence[Device], pools: Iterable[Pool]) -> int:
     floor = int(1.1 * min(device.memory for device in devices))
     found = any(sum(d.memory >= floor for d in pool.devices) >= len(devices) for pool in pools)
     return floor if found and devices[0].kind == "gpu" else 0
-
-
-def pays(takes: float, *, seconds: float, cells: int, slots: int) -> bool:
-    """Whether an idle slot should take one of so many waiting cells from the machine that they are
-    meant for: whether it ends it, in `takes` seconds with loading, before that machine's slots end
-    the last of them. `seconds` are those of all of them there."""
-    mean = seconds / cells
-    last_begins = mean * ((cells - 1) / slots + 1 / (slots + 1))
-    return takes < last_begins + mean
 
 
 _NONE: Mapping[str, str] = {}

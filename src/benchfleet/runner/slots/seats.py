@@ -93,6 +93,11 @@ class Seats:
         """Whether a machine has no slot left, or is not here."""
         return host not in self._machines or self._load(host) >= 1.0
 
+    @property
+    def open_hosts(self) -> list[str]:
+        """The machines with a slot left."""
+        return [host for host in self._machines if not self.is_full(host)]
+
     def type_of(self, host: str) -> str:
         """What the devices of a machine are called."""
         return self._machines[host].pool.devices[0].type
@@ -100,7 +105,7 @@ class Seats:
     @property
     def full(self) -> bool:
         """Whether no machine has a slot left."""
-        return all(map(self.is_full, self._machines))
+        return not self.open_hosts
 
     def left_on(self, devices: Sequence[Device], own: int) -> int:
         """Bytes that a slot which holds `own` may use of each of its GPUs; 0 on the CPU."""
@@ -121,9 +126,8 @@ class Seats:
         the most seats free; among equals the smallest that fit. No machine that is `barred` gives
         any, nor does another than `only`.
         """
-        hosts = self._machines if only is None else {only}
-        open_ = [host for host in hosts if host not in barred and not self.is_full(host)]
-        for host in sorted(open_, key=self._load):
+        open_ = self.open_hosts if only is None else [] if self.is_full(only) else [only]
+        for host in sorted((host for host in open_ if host not in barred), key=self._load):
             if (found := self._group(self._machines[host], seating, without)) is not None:
                 return found
         return None

@@ -52,11 +52,11 @@ class Slot:
         """Bytes of the smallest of its GPUs; 0 on the CPU."""
         return min((d.memory for d in self.spec.devices if d.kind == "gpu"), default=0)
 
-    def takes(self, shape: Shape, *, stray: bool = False) -> bool:
+    def takes(self, shape: Shape) -> bool:
         """Whether it was opened for such cells; see `Shape.suits`."""
         same = (self.width, self.alone) == (shape.width, shape.alone)
         fits = same and self.memory >= shape.memory
-        return fits and shape.suits(self.spec.host, stray=stray)
+        return fits and shape.suits(self.spec.host)
 
     @property
     def device_type(self) -> str:

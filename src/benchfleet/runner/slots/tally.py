@@ -26,9 +26,9 @@ class Standing(NamedTuple):
     starts: bool = False  # it was opened for nothing in particular, and has not said hello
     host: str = ""  # where machines are told apart
 
-    def takes(self, shape: Shape, *, stray: bool = False) -> bool:
+    def takes(self, shape: Shape) -> bool:
         same = (self.width, self.alone) == (shape.width, shape.alone)
-        return same and self.memory >= shape.memory and shape.suits(self.host, stray=stray)
+        return same and self.memory >= shape.memory and shape.suits(self.host)
 
 
 class Tally:
@@ -70,12 +70,12 @@ class Tally:
             for one in here
         )
 
-    def starting_for(self, shape: Shape, *, stray: bool = False) -> Mapping[str, int]:
+    def starting_for(self, shape: Shape) -> Mapping[str, int]:
         """The slots that take such cells and have not said hello, by the model they are for."""
         found: Counter[str] = Counter()
-        for here in _suitable(self._starting, shape, stray=stray):
+        for here in _suitable(self._starting, shape):
             for one, count in here.items():
-                if one.takes(shape, stray=stray):
+                if one.takes(shape):
                     found[one.model] += count
         return found
 
@@ -91,13 +91,13 @@ class Tally:
                 del self._models[of_model]
 
 
-def _suitable(by_host: Mapping[str, T], shape: Shape, *, stray: bool = False) -> Iterator[T]:
+def _suitable(by_host: Mapping[str, T], shape: Shape) -> Iterator[T]:
     """What is of hosts where such cells may be run, and are meant to."""
-    if shape.home is not None and not stray:
-        if shape.home in by_host:
-            yield by_host[shape.home]
+    if shape.preferred_host is not None:
+        if shape.preferred_host in by_host:
+            yield by_host[shape.preferred_host]
         return
-    yield from (one for host, one in by_host.items() if shape.suits(host, stray=stray))
+    yield from (one for host, one in by_host.items() if shape.suits(host))
 
 
 def _count(by_host: dict[str, Counter[K]], host: str, key: K, by: int) -> None:

@@ -12,7 +12,7 @@ from benchfleet.runner.slots.seats import Seats
 from benchfleet.runner.trying.attempt import Attempt
 from benchfleet.runner.trying.retry import Memory
 from benchfleet.runner.waiting.backlog import Backlog
-from benchfleet.runner.waiting.whither import Whither
+from benchfleet.runner.waiting.placement import PlacementResolver
 
 
 class Advised:
@@ -24,10 +24,10 @@ class Advised:
         backlog: Backlog,
         seats: Seats,
         pools: Callable[[], Sequence[Pool]],
-        whither: Whither,
+        placement: PlacementResolver,
     ) -> None:
         self._cells, self._backlog, self._seats, self._pools = cells, backlog, seats, pools
-        self._whither = whither
+        self._placement = placement
         self._advice: dict[str, Advice] = {}  # that asks for another slot than its cell does
         self._larger: dict[tuple[int, int], int] = {}
 
@@ -60,7 +60,7 @@ class Advised:
 
     def shape(self, fingerprint: str) -> Shape:
         """What its slot is to be."""
-        shape = self._whither.shape(fingerprint, self._cells[fingerprint])
+        shape = self._placement.shape(fingerprint, self._cells[fingerprint])
         advice = self._advice.get(fingerprint, Advice())
         alone, floor = advice.alone and shape.width == 1, advice.vram
         if not floor:
@@ -70,7 +70,7 @@ class Advised:
             for pool in self._pools()
             if sum(device.memory >= floor for device in pool.devices) >= shape.width
         }
-        if not able - shape.barred:
-            return shape._replace(alone=alone, late=True)
-        home = shape.home if shape.home in able else None
-        return shape._replace(alone=alone, memory=floor, home=home)
+        if not able - shape.excluded_hosts:
+            return shape._replace(alone=alone, last_resort=True)
+        host = shape.preferred_host if shape.preferred_host in able else None
+        return shape._replace(alone=alone, memory=floor, preferred_host=host)

@@ -15,7 +15,7 @@ from benchfleet.policies.base import Policy, Wish, Work
 from benchfleet.runner.slots.place import Shape
 from benchfleet.runner.waiting.durations import DurationIndex
 from benchfleet.runner.waiting.lanes import Entry, Kind, Lane
-from benchfleet.runner.waiting.whither import Whither
+from benchfleet.runner.waiting.placement import PlacementResolver
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,13 +39,13 @@ class Backlog:
         cells: Mapping[str, Cell],
         policy: Policy,
         device_type: str,
-        whither: Whither,
+        placement: PlacementResolver,
         *,
         first: int = 0,
     ) -> None:
         """`first`: at which of the cells this runner begins, where several are equally good. On a
         ledger of many hosts each runner begins elsewhere, so that few of them claim the same."""
-        self._runner, self._cells, self._whither = runner, cells, whither
+        self._runner, self._cells, self._placement = runner, cells, placement
         order = islice(cycle(cells), first, first + len(cells))
         self._positions = {fingerprint: n for n, fingerprint in enumerate(order)}
         self._shapes: dict[str, Shape] = {}  # of cells that need another slot than they declare
@@ -89,7 +89,7 @@ class Backlog:
         """What the slot of a cell is to be."""
         if (advised := self._shapes.get(fingerprint)) is not None:
             return advised
-        return self._whither.shape(fingerprint, self._cells[fingerprint])
+        return self._placement.shape(fingerprint, self._cells[fingerprint])
 
     def candidates(self, lanes: Iterable[Lane], wish: Wish, count: int) -> list[str]:
         """The best cells that wait in these lanes for a slot with that wish, in the order in which
@@ -191,6 +191,14 @@ class Backlog:
         """The cell is to have another slot than its cell alone would say."""
         before = self.shape(fingerprint)
         self._shapes[fingerprint] = shape
+        self._moved(fingerprint, before)
+
+    def move_to(self, fingerprint: str, host: str) -> None:
+        """Have the cell run on this host instead of the one of the plan."""
+        before = self.shape(fingerprint)
+        self._placement.steal(fingerprint, host)
+        if fingerprint in self._shapes:
+            self._shapes[fingerprint] = before._replace(preferred_host=host)
         self._moved(fingerprint, before)
 
     def place(self, fingerprints: Iterable[str], change: Callable[[], object]) -> None:

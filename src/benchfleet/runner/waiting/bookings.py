@@ -33,15 +33,15 @@ class Bookings:
         self._booked.clear()
         self._in_vain.clear()
 
-    def room_for(self, lane: Lane, *, stray: bool = False) -> tuple[Device, ...] | None:
-        """The devices for one more slot for these cells, which ends their booking; where it is
-        `stray`, also those of another machine than they are meant for."""
+    def room_for(self, lane: Lane, *, host: str | None = None) -> tuple[Device, ...] | None:
+        """The devices for one more slot for these cells, which ends their booking; on this `host`
+        instead of the one that they are planned for."""
         self._end_those_over()
         devices = self._slots.seats.room_for(
             _seating(lane),
             without=self._devices(before=lane),
-            barred=lane.shape.barred,
-            only=None if stray else lane.shape.home,
+            barred=lane.shape.excluded_hosts,
+            only=lane.shape.preferred_host if host is None else host,
         )
         if devices is not None:
             self._unbook(lane)
@@ -137,7 +137,7 @@ def service(lane: Lane) -> tuple[int, ...]:
     """Who is served first: what was asked for, then what needs most."""
     shape = lane.shape
     need = (-shape.width, not shape.alone, -shape.memory, not lane.need.gpus, -lane.need.vram)
-    return shape.late, -lane.priority, *need
+    return shape.last_resort, -lane.priority, *need
 
 
 def _seating(lane: Lane) -> Seating:

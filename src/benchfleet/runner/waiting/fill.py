@@ -27,9 +27,9 @@ from benchfleet.runner.waiting.agenda import Agenda
 from benchfleet.runner.waiting.backlog import Backlog
 from benchfleet.runner.waiting.bookings import Bookings
 from benchfleet.runner.waiting.giving import Giving, Waiting
-from benchfleet.runner.waiting.straying import Straying
-from benchfleet.runner.waiting.whither import Whither
+from benchfleet.runner.waiting.placement import PlacementResolver
 from benchfleet.runner.waiting.wishes import Wishes
+from benchfleet.runner.waiting.work_stealing import WorkStealing
 
 _LEARNED = 5000  # cells of earlier runs that times are learned from
 
@@ -54,19 +54,21 @@ class Filler:
         policy = agenda.policy or registry.load("policies", DEFAULT)()
         pools = [means.here.pool] if means.here.pool else []
         types = [device.type for pool in pools for device in pool.devices[:1]]
-        self._whither = whither = Whither(hosts, lambda: self.devices.pools)
+        self._placement = placement = PlacementResolver(
+            hosts, slots.seats, lambda: self.devices.pools
+        )
         spread = crc32(means.runner.encode()) if means.ledger.multi_host else 0
         self.backlog = Backlog(
             means.runner,
             cells,
             policy,
             types[0] if types else "",
-            whither,
+            placement,
             first=spread % max(1, len(cells)),
         )
         self._bookings = Bookings(slots, self.backlog.estimates, self._now)
         self.advised = Advised(
-            cells, self.backlog, slots.seats, lambda: self.devices.pools, whither
+            cells, self.backlog, slots.seats, lambda: self.devices.pools, placement
         )
         self._placed_anew = False  # a machine was probed since, or a plan was made
         self.placed = False  # by other reports or another plan than was told of
@@ -80,7 +82,7 @@ class Filler:
             hosts=hosts,
             pools=pools,
             cells=cells,
-            placing=lambda: whither.placing,
+            placing=lambda: placement.placing,
             changed=self._sort_again,
         )
         waiting = Waiting(
@@ -89,7 +91,7 @@ class Filler:
             advised=self.advised,
             devices=self.devices,
             bookings=self._bookings,
-            straying=Straying(self.backlog, slots.seats, whither),
+            stealing=WorkStealing(self.backlog, slots, self._bookings, placement),
             wishes=Wishes(policy, slots, self.backlog, self._now),
         )
         self._giving = Giving(means, slots, waiting, begin=begin, follow=self.follow)
@@ -125,13 +127,13 @@ class Filler:
 
     def _place(self) -> None:
         """Go by the reports and the plan that there are now."""
-        placing, before = self._told_placing(), self._whither.placing
+        placing, before = self._told_placing(), self._placement.placing
         self._placed_anew = False
         if not (placing.binds or before.binds):
             return
         self.placed = True
         self._slots.tell_hosts()
-        self.backlog.place(self._cells, lambda: self._whither.use(placing))
+        self.backlog.place(self._cells, lambda: self._placement.use(placing))
         self.devices.place()
 
     def kept_off(self) -> list[str]:
@@ -139,12 +141,12 @@ class Filler:
         it could not be heeded."""
         self.placed = False
         waiting = (self._cells[name] for name in self.backlog.waiting)
-        return [*self._whither.placing.notes, *self._whither.told(waiting)]
+        return [*self._placement.placing.notes, *self._placement.explanations(waiting)]
 
     def _sort_again(self) -> None:
         self._bookings.clear()
-        if self._whither.anew():
-            self.backlog.place(self._whither.placing.homes, self._whither.look)
+        if self._placement.changed():
+            self.backlog.place(self._placement.placing.homes, self._placement.refresh)
         self.advised.again()
 
     def take_in(self, cells: Sequence[Cell]) -> list[str]:

@@ -19,8 +19,8 @@ from benchfleet.runner.waiting.advised import Advised
 from benchfleet.runner.waiting.backlog import Backlog
 from benchfleet.runner.waiting.bookings import Bookings, service
 from benchfleet.runner.waiting.lanes import Lane
-from benchfleet.runner.waiting.straying import Straying
 from benchfleet.runner.waiting.wishes import Wishes
+from benchfleet.runner.waiting.work_stealing import WorkStealing
 
 _NOBODY: deque[Slot] = deque()
 CANDIDATES = 32  # cells that are sent to the ledger beyond those that are wanted
@@ -35,7 +35,7 @@ class Waiting:
     advised: Advised
     devices: Devices
     bookings: Bookings
-    straying: Straying
+    stealing: WorkStealing
     wishes: Wishes
 
 
@@ -46,8 +46,8 @@ class Giving:
     widest, since they need whole devices. Which cell of a shape a slot is given is the policy's to
     say. Where nothing that is open could ever take a cell, devices are booked for it: slots on them
     take only what ends before they could all be free. A slot that finds nothing to do while a cell
-    waits for other devices is closed. What a plan gave to a machine is served there first; a slot
-    of another machine, which would be idle, takes of it what it ends sooner.
+    waits for other devices is closed. Cells go to the host of the plan, unless another one with a
+    free slot steals them (`work_stealing`).
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class Giving:
         self._now, self._slots = means.inbox.now, slots
         self._cells, self._backlog, self._advised = waiting.cells, waiting.backlog, waiting.advised
         self._devices, self._bookings = waiting.devices, waiting.bookings
-        self._straying, self._wishes = waiting.straying, waiting.wishes
+        self._stealing, self._wishes = waiting.stealing, waiting.wishes
         self._begin, self._follow = begin, follow
         self._in_vain: set[Lane] = set()  # that a slot claimed of just now, and got nothing
 
@@ -80,24 +80,22 @@ class Giving:
     def _served(self, opened: list[Slot]) -> bool:
         """Serve all that waits in its order; False where that order was found to be another."""
         can_take = self._devices.can_take
-        lanes = [lane for lane in self._backlog.lanes() if can_take(lane.need, lane.shape.barred)]
+        lanes = [
+            lane for lane in self._backlog.lanes() if can_take(lane.need, lane.shape.excluded_hosts)
+        ]
         waiting = sorted(lanes, key=service)
         shapes: dict[Shape, list[Lane]] = {lane.shape: [] for lane in waiting}
         for lane in lanes:
             shapes[lane.shape].append(lane)
-        lacking: list[tuple[Shape, bool]] = []
-        self._straying.look()
+        lacking: list[Shape] = []
         self._in_vain.clear()
         self._wishes.again()
         self._bookings.book(waiting)
         for shape, lanes in shapes.items():
             if not self._serve(shape, lanes, opened, lacking):
                 return False
-        for shape, lanes in shapes.items() if self._has_room() else ():
-            if self._straying.may(shape) and not self._serve(
-                shape, lanes, opened, lacking, stray=True
-            ):
-                return False
+        if self._has_room() and self._stealing.steal():
+            return False
         if lacking:
             self._retire_for(lacking)
         elif waiting and not opened and self._slots.all_idle:
@@ -109,49 +107,43 @@ class Giving:
         shape: Shape,
         lanes: Sequence[Lane],
         opened: list[Slot],
-        lacking: list[tuple[Shape, bool]],
-        *,
-        stray: bool = False,
+        lacking: list[Shape],
     ) -> bool:
         """Serve the cells of one shape; as `_served`. What waits for devices that are taken is
-        added to `lacking`; a stray slot waits for none that the machine of the plan has."""
-        idle = [slot for slot in self._slots.idle if slot.takes(shape, stray=stray)]
-        if not idle and not stray and shape.home and self._slots.seats.is_full(shape.home):
+        added to `lacking`."""
+        idle = [slot for slot in self._slots.idle if slot.takes(shape)]
+        if not idle and shape.preferred_host and self._slots.seats.is_full(shape.preferred_host):
             return True
         warm = {lane.work.load_key for lane in lanes}
         waiting = deque(sorted(idle, key=lambda slot: slot.load_key not in warm))
         while waiting:
-            if not self._claim_for(waiting.popleft(), shape, lanes, stray=stray, next_=waiting):
+            if not self._claim_for(waiting.popleft(), shape, lanes, next_=waiting):
                 return False
-        lacks = self._open_for(shape, lanes, opened, stray=stray)
-        if lacks and not (stray and self._straying.is_served(shape)):
-            lacking.append((shape, stray))
+        if self._open_for(shape, lanes, opened):
+            lacking.append(shape)
         return True
 
     def _has_room(self) -> bool:
         """Whether anything could begin a cell now."""
         return self._slots.any_idle or not self._slots.seats.full
 
-    def _retire_for(self, lacking: Iterable[tuple[Shape, bool]]) -> None:
+    def _retire_for(self, lacking: Iterable[Shape]) -> None:
         """Close what is idle on the devices that these wait for."""
         for slot in self._slots.idle:
-            if any(shape.suits(slot.spec.host, stray=stray) for shape, stray in lacking):
+            if any(shape.suits(slot.spec.host) for shape in lacking):
                 self._slots.retire(slot)
 
     def _serve_anything(self, shapes: Mapping[Shape, list[Lane]], opened: list[Slot]) -> bool:
         """Nothing goes on at all: do what the policy would rather not."""
-        lacking: list[tuple[Shape, bool]] = []
+        lacking: list[Shape] = []
         for shape, lanes in shapes.items():
-            stray = self._straying.may(shape)
             for slot in self._slots.idle:
-                if slot.takes(shape, stray=stray) and not self._claim_for(
-                    slot, shape, lanes, wish=Wish()
-                ):
+                if slot.takes(shape) and not self._claim_for(slot, shape, lanes, wish=Wish()):
                     return False
             if self._slots.any_busy:
                 continue
-            if self._open_for(shape, lanes, opened, wish=Wish(), stray=stray):
-                lacking.append((shape, stray))
+            if self._open_for(shape, lanes, opened, wish=Wish()):
+                lacking.append(shape)
         self._retire_for(lacking)  # those that are idle have the devices
         return True
 
@@ -164,7 +156,6 @@ class Giving:
         lanes: Sequence[Lane],
         *,
         wish: Wish | None = None,
-        stray: bool = False,
         next_: deque[Slot] = _NOBODY,
     ) -> bool:
         """Claim for an idle slot; False where the claim told that its cell is to have another. Of
@@ -175,9 +166,6 @@ class Giving:
             for lane in lanes
             if lane.work.cells and lane.need.gpus <= slot.gpus and lane.need.vram <= vram
         ]
-        if stray:
-            type_, model = slot.device_type, slot.load_key
-            fit = [lane for lane in fit if self._straying.pays(lane, type_, loaded=model)]
         if not fit:
             return True
         slots, booked = [slot], self._bookings.lane_for(slot)
@@ -189,14 +177,13 @@ class Giving:
             return self._begin_all(slots, self._claim(short, 1))
         elif wish is None:
             wish = self._wishes.of(slot, shape, fit, vram)
-            if booked is None and not stray:
+            if booked is None:
                 slots += self._alike(slot, fit, next_)
         if wish is None:
             return True
         claims = self._claim_best(fit, wish, len(slots))
         if claims:
             self._wishes.again()
-            self._straying.look()
         if len(claims) < len(slots):
             self._in_vain.update(fit)
             next_.extendleft(reversed(slots[max(1, len(claims)) :]))
@@ -247,7 +234,7 @@ class Giving:
         if self._advised.heed(fingerprint, claim.advice):
             shape = self._advised.shape(fingerprint)
             fits = slot.memory >= shape.memory and slot.alone >= shape.alone
-            if shape.late or not fits:
+            if shape.last_resort or not fits:
                 self._keeper.drop(claim.lease)
                 self._ledger.release([claim.lease], f"it is to be run {claim.advice}")
                 self._backlog.waits(fingerprint)
@@ -269,7 +256,6 @@ class Giving:
         opened: list[Slot],
         *,
         wish: Wish | None = None,
-        stray: bool = False,
     ) -> bool:
         """Open slots for the cells of one shape that wait; whether one waits for devices that
         are taken."""
@@ -277,7 +263,7 @@ class Giving:
             return False
         if not self._has_room():
             return False
-        meant = Counter(self._slots.tally.starting_for(shape, stray=stray))
+        meant = Counter(self._slots.tally.starting_for(shape))
         needs: dict[tuple[int, ...], list[Lane]] = {}
         for lane in lanes:
             needs.setdefault(service(lane), []).append(lane)
@@ -286,11 +272,9 @@ class Giving:
             while wanted := self._wishes.one_more(
                 shape, alike, meant=meant, but=self._in_vain, wish=wish
             ):
-                devices = self._bookings.room_for(wanted, stray=stray)
+                devices = self._bookings.room_for(wanted)
                 if devices is None:
                     lacking = True
-                    break
-                if stray and wish is None and not self._straying.pays(wanted, devices[0].type):
                     break
                 memory = max(wanted.need.vram, shape.memory)
                 model = wanted.work.load_key

@@ -29,11 +29,10 @@ class Wishes:
     def of(self, slot: Slot, shape: Shape, fit: Sequence[Lane], vram: int) -> Wish | None:
         """What the policy would give the slot; the same for all that are like it."""
         model = slot.load_key or slot.meant_for
-        own = shape.suits(slot.spec.host)
-        like = (shape, slot.load_key, model, slot.gpus, vram, "" if own else slot.spec.host)
+        like = (shape, slot.load_key, model, slot.gpus, vram)
         if like in self._none:
             return None
-        works = self._works(shape, fit, but=model if own else "")
+        works = self._works(shape, fit, but=model)
         wish = self._policy.wish(slot.load_key, works)
         if wish is None:
             self._none.add(like)

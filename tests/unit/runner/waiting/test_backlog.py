@@ -10,8 +10,9 @@ from benchfleet.domain.event import Event
 from benchfleet.policies.base import Policy, Wish
 from benchfleet.policies.fifo import Fifo
 from benchfleet.runner.devices.hosts import Hosts
+from benchfleet.runner.slots.seats import Seats
 from benchfleet.runner.waiting.backlog import Backlog
-from benchfleet.runner.waiting.whither import Whither
+from benchfleet.runner.waiting.placement import PlacementResolver
 from benchfleet.testing.samples import sample_cell
 
 ANY = Wish()
@@ -39,7 +40,7 @@ def waiting(known: dict[str, Cell], policy: Policy | None = None, first: int = 0
         known,
         policy or Fifo(),
         "cpu",
-        Whither(Hosts([]), lambda: ()),
+        PlacementResolver(Hosts([]), Seats(), lambda: ()),
         first=first,
     )
     for fingerprint in known:
