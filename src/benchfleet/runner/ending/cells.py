@@ -169,7 +169,8 @@ class Cells:
     def _end(self, attempt: Attempt, how: Done | Failure, seconds: Mapping[str, float]) -> None:
         """Have the attempt written and finished while its slot computes on."""
         attempt.took = self._inbox.now() - attempt.began
-        attempt.had = self._filler.advised.memory_of(attempt)
+        if isinstance(how, Failure):
+            attempt.had = self._filler.advice.memory_of(attempt)
         self._publisher.end(attempt, how, seconds)
 
     def concluded(self, event: Concluded) -> bool:
@@ -200,7 +201,7 @@ class Cells:
                 self._course.refused()
             self._count(attempt.claim, outcome.state if again is None else "pending")
             if again is not None:
-                self._filler.advised.heed(attempt.claim.lease.fingerprint, outcome.advice)
+                self._filler.advise(attempt.claim.lease.fingerprint, outcome.advice)
                 self._filler.follow()  # another slot may have it by now
             self._course.say(
                 "cell_failed",

@@ -15,7 +15,6 @@ from benchfleet.policies.base import Policy, Wish, Work
 from benchfleet.runner.slots.place import Shape
 from benchfleet.runner.waiting.durations import DurationIndex
 from benchfleet.runner.waiting.lanes import Entry, Kind, Lane
-from benchfleet.runner.waiting.placement import PlacementResolver
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,16 +38,15 @@ class Backlog:
         cells: Mapping[str, Cell],
         policy: Policy,
         device_type: str,
-        placement: PlacementResolver,
+        shape: Callable[[str], Shape],
         *,
         first: int = 0,
     ) -> None:
         """`first`: at which of the cells this runner begins, where several are equally good. On a
         ledger of many hosts each runner begins elsewhere, so that few of them claim the same."""
-        self._runner, self._cells, self._placement = runner, cells, placement
+        self._runner, self._cells, self.shape = runner, cells, shape
         order = islice(cycle(cells), first, first + len(cells))
         self._positions = {fingerprint: n for n, fingerprint in enumerate(order)}
-        self._shapes: dict[str, Shape] = {}  # of cells that need another slot than they declare
         self._waiting: dict[str, Lane] = {}
         self._lanes: dict[tuple[Shape, str, Need], Lane] = {}
         self._later: list[tuple[float, str]] = []  # ends of back-offs
@@ -84,12 +82,6 @@ class Backlog:
         return left
 
     # What is asked
-
-    def shape(self, fingerprint: str) -> Shape:
-        """What the slot of a cell is to be."""
-        if (advised := self._shapes.get(fingerprint)) is not None:
-            return advised
-        return self._placement.shape(fingerprint, self._cells[fingerprint])
 
     def candidates(self, lanes: Iterable[Lane], wish: Wish, count: int) -> list[str]:
         """The best cells that wait in these lanes for a slot with that wish, in the order in which
@@ -187,38 +179,13 @@ class Backlog:
         self.taken(fingerprint)
         self.elsewhere[fingerprint] = now
 
-    def move(self, fingerprint: str, shape: Shape) -> None:
-        """The cell is to have another slot than its cell alone would say."""
-        before = self.shape(fingerprint)
-        self._shapes[fingerprint] = shape
-        self._moved(fingerprint, before)
-
-    def move_to(self, fingerprint: str, host: str) -> None:
-        """Have the cell run on this host instead of the one of the plan."""
-        before = self.shape(fingerprint)
-        self._placement.steal(fingerprint, host)
-        if fingerprint in self._shapes:
-            self._shapes[fingerprint] = before._replace(preferred_host=host)
-        self._moved(fingerprint, before)
-
-    def place(self, fingerprints: Iterable[str], change: Callable[[], object]) -> None:
-        """Where these cells are meant to go may be another once `change` was called."""
-        before = {name: self.shape(name) for name in fingerprints if name in self._cells}
-        change()
-        for name, shape in before.items():
-            self._moved(name, shape)
-
-    def _moved(self, fingerprint: str, before: Shape) -> None:
-        if self.shape(fingerprint) == before:
-            return
-        waited = fingerprint in self._waiting
-        back_off = self._back_offs.get(fingerprint)
-        since = self.elsewhere.get(fingerprint)
-        self.taken(fingerprint)
-        if since is not None:
-            self.elsewhere[fingerprint] = since
-        if waited or back_off is not None:
-            self.waits(fingerprint, until=back_off)
+    def reshape(self, fingerprints: Iterable[str]) -> None:
+        """See whether these cells need another slot by now."""
+        for fingerprint in fingerprints:
+            lane = self._waiting.get(fingerprint)
+            if lane is not None and lane.shape != self.shape(fingerprint):
+                self.taken(fingerprint)
+                self.waits(fingerprint)
 
     def wake(self, now: float) -> None:
         """Cells whose back-off is over can be claimed."""

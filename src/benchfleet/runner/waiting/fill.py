@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Sequence
 from zlib import crc32
 
 from benchfleet import registry
-from benchfleet.domain.attempt import CellRecord, Claim
+from benchfleet.domain.attempt import Advice, CellRecord, Claim
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.eligibility import PROBED
 from benchfleet.domain.event import Event
@@ -22,11 +22,11 @@ from benchfleet.runner.means import Means
 from benchfleet.runner.news import News
 from benchfleet.runner.slots.slot import Slot
 from benchfleet.runner.slots.slots import Slots
-from benchfleet.runner.waiting.advised import Advised
 from benchfleet.runner.waiting.agenda import Agenda
 from benchfleet.runner.waiting.backlog import Backlog
 from benchfleet.runner.waiting.bookings import Bookings
 from benchfleet.runner.waiting.giving import Giving, Waiting
+from benchfleet.runner.waiting.oom_advice import OomAdvice
 from benchfleet.runner.waiting.placement import PlacementResolver
 from benchfleet.runner.waiting.wishes import Wishes
 from benchfleet.runner.waiting.work_stealing import WorkStealing
@@ -57,19 +57,17 @@ class Filler:
         self._placement = placement = PlacementResolver(
             hosts, slots.seats, lambda: self.devices.pools
         )
+        self.advice = OomAdvice(cells, slots.seats, lambda: self.devices.pools, placement)
         spread = crc32(means.runner.encode()) if means.ledger.multi_host else 0
         self.backlog = Backlog(
             means.runner,
             cells,
             policy,
             types[0] if types else "",
-            placement,
+            self.advice.shape,
             first=spread % max(1, len(cells)),
         )
         self._bookings = Bookings(slots, self.backlog.estimates, self._now)
-        self.advised = Advised(
-            cells, self.backlog, slots.seats, lambda: self.devices.pools, placement
-        )
         self._placed_anew = False  # a machine was probed since, or a plan was made
         self.placed = False  # by other reports or another plan than was told of
         self.enrolled = False  # somebody enrolled cells since, or planned who runs which
@@ -88,7 +86,7 @@ class Filler:
         waiting = Waiting(
             cells=cells,
             backlog=self.backlog,
-            advised=self.advised,
+            advice=self.advice,
             devices=self.devices,
             bookings=self._bookings,
             stealing=WorkStealing(self.backlog, slots, self._bookings, placement),
@@ -133,7 +131,8 @@ class Filler:
             return
         self.placed = True
         self._slots.tell_hosts()
-        self.backlog.place(self._cells, lambda: self._placement.use(placing))
+        self._placement.use(placing)
+        self.backlog.reshape(self._cells)
         self.devices.place()
 
     def kept_off(self) -> list[str]:
@@ -145,9 +144,9 @@ class Filler:
 
     def _sort_again(self) -> None:
         self._bookings.clear()
-        if self._placement.changed():
-            self.backlog.place(self._placement.placing.homes, self._placement.refresh)
-        self.advised.again()
+        if self._placement.refresh():
+            self.backlog.reshape(self._placement.placing.homes)
+        self.backlog.reshape(self.advice.cells)
 
     def take_in(self, cells: Sequence[Cell]) -> list[str]:
         """Be about all of these cells; which of them are new."""
@@ -191,6 +190,11 @@ class Filler:
         """Begin nothing any more that should take longer."""
         if left := self.backlog.leave_out(seconds):
             self.devices.leave_out(left)
+
+    def advise(self, fingerprint: str, advice: Advice) -> None:
+        """Take the ledger's advice for a cell that may wait."""
+        if self.advice.take(fingerprint, advice):
+            self.backlog.reshape([fingerprint])
 
     def follow(self) -> None:
         """Take in what other runners and people did."""

@@ -15,10 +15,10 @@ from benchfleet.runner.slots.place import Shape
 from benchfleet.runner.slots.slot import Slot
 from benchfleet.runner.slots.slots import Slots
 from benchfleet.runner.trust import vouched
-from benchfleet.runner.waiting.advised import Advised
 from benchfleet.runner.waiting.backlog import Backlog
 from benchfleet.runner.waiting.bookings import Bookings, service
 from benchfleet.runner.waiting.lanes import Lane
+from benchfleet.runner.waiting.oom_advice import OomAdvice
 from benchfleet.runner.waiting.wishes import Wishes
 from benchfleet.runner.waiting.work_stealing import WorkStealing
 
@@ -32,7 +32,7 @@ class Waiting:
 
     cells: Mapping[str, Cell]  # by fingerprint; all that the runner is about
     backlog: Backlog
-    advised: Advised
+    advice: OomAdvice
     devices: Devices
     bookings: Bookings
     stealing: WorkStealing
@@ -61,7 +61,7 @@ class Giving:
     ) -> None:
         self._runner, self._ledger, self._keeper = means.runner, means.ledger, means.keeper
         self._now, self._slots = means.inbox.now, slots
-        self._cells, self._backlog, self._advised = waiting.cells, waiting.backlog, waiting.advised
+        self._cells, self._backlog, self._advice = waiting.cells, waiting.backlog, waiting.advice
         self._devices, self._bookings = waiting.devices, waiting.bookings
         self._stealing, self._wishes = waiting.stealing, waiting.wishes
         self._begin, self._follow = begin, follow
@@ -231,8 +231,8 @@ class Giving:
 
     def _begin_on(self, slot: Slot, claim: Claim) -> bool:
         fingerprint = claim.lease.fingerprint
-        if self._advised.heed(fingerprint, claim.advice):
-            shape = self._advised.shape(fingerprint)
+        if self._advice.take(fingerprint, claim.advice):
+            shape = self._advice.shape(fingerprint)
             fits = slot.memory >= shape.memory and slot.alone >= shape.alone
             if shape.last_resort or not fits:
                 self._keeper.drop(claim.lease)

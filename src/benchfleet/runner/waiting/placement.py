@@ -28,13 +28,10 @@ class PlacementResolver:
         self._stolen.clear()
         self._can.clear()
 
-    def changed(self) -> bool:
-        """Whether hosts came or went since, so that cells may need another slot."""
-        return any(self._can_host(*key) != known for key, known in self._can.items())
-
-    def refresh(self) -> None:
-        """See which hosts are here now."""
-        self._can.clear()
+    def refresh(self) -> bool:
+        """See which hosts are here now; whether cells may need another slot than before."""
+        before, self._can = self._can, {key: self._can_host(*key) for key in self._can}
+        return self._can != before
 
     def shape(self, fingerprint: str, cell: Cell) -> Shape:
         """The slot that a cell needs, by its declaration, the rules and the plan."""

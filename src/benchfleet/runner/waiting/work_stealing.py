@@ -78,7 +78,8 @@ class WorkStealing:
             waiting = (entry.fingerprint for entry in lane.order)
             cell = next((name for name in waiting if not self._placement.is_stolen(name)), None)
             if cell is not None:
-                self._backlog.move_to(cell, host)
+                self._placement.steal(cell, host)
+                self._backlog.reshape([cell])
                 return True
         return False
 

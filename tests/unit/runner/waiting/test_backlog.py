@@ -9,10 +9,8 @@ from benchfleet.domain.cell import Cell
 from benchfleet.domain.event import Event
 from benchfleet.policies.base import Policy, Wish
 from benchfleet.policies.fifo import Fifo
-from benchfleet.runner.devices.hosts import Hosts
-from benchfleet.runner.slots.seats import Seats
+from benchfleet.runner.slots.place import Shape
 from benchfleet.runner.waiting.backlog import Backlog
-from benchfleet.runner.waiting.placement import PlacementResolver
 from benchfleet.testing.samples import sample_cell
 
 ANY = Wish()
@@ -40,7 +38,7 @@ def waiting(known: dict[str, Cell], policy: Policy | None = None, first: int = 0
         known,
         policy or Fifo(),
         "cpu",
-        PlacementResolver(Hosts([]), Seats(), lambda: ()),
+        lambda fingerprint: Shape(1),
         first=first,
     )
     for fingerprint in known:
