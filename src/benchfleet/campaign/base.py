@@ -58,8 +58,11 @@ class Campaign:
         """How a command names it."""
         return str(self.file or "CAMPAIGN")
 
-    def with_results(self, base: str | Path) -> Campaign:
-        """The same campaign with its folder under `base`, which is relative to the current one."""
+    def with_results(self, base: str | Path | None) -> Campaign:
+        """The same campaign with its folder under `base`, which is relative to the current one;
+        None leaves it where it is."""
+        if base is None:
+            return self
         return replace(self, results=results_folder(Path.cwd(), base, self.name))
 
 

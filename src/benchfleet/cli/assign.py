@@ -79,9 +79,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def main(arguments: argparse.Namespace) -> int:
     """Plan, write each machine's tasks, and say what the plan comes to."""
     _check_options(arguments)
-    campaign = load_campaign(arguments.campaign)
-    if arguments.results is not None:
-        campaign = campaign.with_results(arguments.results)
+    campaign = load_campaign(arguments.campaign).with_results(arguments.results)
     bench = open_bench(campaign, ledger=arguments.ledger)
     # As declared, whatever was given to whom before.
     cells = choose(campaign.matrix.expand(), only=arguments.only, exclude=arguments.exclude)

@@ -45,9 +45,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def main(arguments: argparse.Namespace) -> int:
     """Do the act, and tell of it."""
-    found = load_campaign(arguments.campaign)
-    if arguments.results is not None:
-        found = found.with_results(arguments.results)
+    found = load_campaign(arguments.campaign).with_results(arguments.results)
     if (arguments.act == "copy") != bool(arguments.to):
         raise wrong_option("--to", "`copy` needs it, and no other act takes it")
     return _DO[arguments.act](arguments, open_bench(found, ledger=arguments.ledger))

@@ -276,12 +276,10 @@ def opened(arguments: argparse.Namespace) -> tuple[Bench, list[Cell]]:
             raise wrong_option("CAMPAIGN", message)
         found = campaign_of(arguments.ledger, arguments.named, results=arguments.results)
     else:
-        found = load_campaign(arguments.campaign)
+        found = load_campaign(arguments.campaign).with_results(arguments.results)
         if named := getattr(arguments, "named", ""):
             message = f"is for a campaign without its file; leave it out beside {found.file}"
             raise wrong_option(f"--campaign {named}", message)
-        if arguments.results is not None:
-            found = found.with_results(arguments.results)
     cells = choose(
         open_bench(found, ledger=arguments.ledger).cells(),
         only=getattr(arguments, "only", ()),

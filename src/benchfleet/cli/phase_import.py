@@ -113,9 +113,7 @@ def _settings(found: Earlier) -> str:
 
 
 def _published(arguments: argparse.Namespace, found: Earlier) -> dict[str, Any]:
-    campaign = load_campaign(arguments.settings)
-    if arguments.results is not None:
-        campaign = campaign.with_results(arguments.results)
+    campaign = load_campaign(arguments.settings).with_results(arguments.results)
     bench = open_bench(campaign, ledger=arguments.ledger)
     cells: dict[str, Cell] = {}
     for cell in bench.cells():

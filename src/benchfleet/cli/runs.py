@@ -94,9 +94,7 @@ def _layout(arguments: argparse.Namespace) -> Layout:
         return Layout(arguments.results.absolute())
     if arguments.campaign.is_dir():
         return Layout(arguments.campaign.absolute())
-    found = load_campaign(arguments.campaign)
-    if arguments.results is not None:
-        found = found.with_results(arguments.results)
+    found = load_campaign(arguments.campaign).with_results(arguments.results)
     return Layout(found.results)
 
 

@@ -70,9 +70,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def main(arguments: argparse.Namespace) -> int:
     """Ask the runners of a campaign, and show what they say."""
     order = order_of(arguments)
-    found = load_campaign(arguments.campaign)
-    if arguments.results is not None:
-        found = found.with_results(arguments.results)
+    found = load_campaign(arguments.campaign).with_results(arguments.results)
     bench = open_bench(found, ledger=arguments.ledger)
     ledger = bench.existing_ledger()
     if ledger is None:
