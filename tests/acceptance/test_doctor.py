@@ -138,7 +138,7 @@ def test_every_command_that_runs_on_a_host_is_one_of_those_told_beforehand(
     ran = told.commands()
     assert [words for words in ran if not is_listed(words, known)] == []
     programs = {word for words in ran for word in words if "import" in word}
-    for part in ("store import receive", "slot.launch", "machines.facts"):
+    for part in ("provision_receiver import receive", "slot.launch", "machines.facts"):
         assert any(part in program for program in programs), part
     assert any("pip" in words for words in ran)
     assert any("probe" in words for words in ran)
