@@ -13,6 +13,7 @@ import pytest
 from benchfleet.domain.attempt import Claim, Outcome, RunnerId
 from benchfleet.domain.event import Event
 from benchfleet.ledger.checking import faults
+from benchfleet.ledger.postgres.queries import STATEMENTS
 from benchfleet.testing import sample_cell
 from benchfleet.testing.claims import claim_any
 
@@ -156,3 +157,19 @@ def test_a_claim_holds_up_no_other_and_waits_for_none(
         slow.execute(f"select from {ledger.schema}.cell where ordinal = 1 for update".encode())
         names = [claim.cell.fingerprint for claim in claim_any(ledger, ME, 3)]
     assert names == [cell.fingerprint for cell in CELLS[1:3]]
+
+
+@pytest.mark.parametrize("name", ["claim", "renew", "finish", "release", "reap", "cells_among"])
+def test_cells_are_looked_up_by_key_also_by_plans_that_were_made_while_they_were_few(
+    opened: Callable[..., Any], name: str
+) -> None:
+    ledger = opened()
+    ledger.enroll(CELLS[:3])
+    values = {"now": None, "runner": "me", "candidates": "[]", "limit": 1, "lease": 60.0}
+    values |= {"leases": "[]", "ended": "[]", "reason": '""'}
+    values |= {"whole": False, "after": 0, "states": ["pending"], "among": ["a"]}
+    with ledger._connections.one() as connection:
+        explained = connection.execute(f"explain {STATEMENTS[name]}".encode(), values)
+        plan = "\n".join(row[0] for row in explained)
+    assert "Seq Scan" not in plan
+    assert "Hash" not in plan
