@@ -15,10 +15,10 @@ import pytest
 from benchfleet.domain.attempt import Outcome, RunnerId
 from benchfleet.errors import LedgerAway
 from benchfleet.ledger.checking import faults
-from benchfleet.ledger.history import counts
 from benchfleet.testing import sample_cell
 from benchfleet.testing.claims import claim_any
 from postgres import Postgres
+from states import done, states
 
 ME = RunnerId("me")
 SUCCESS = Outcome(state="success", digest="abc")
@@ -103,7 +103,7 @@ def test_nothing_is_lost_where_a_standby_that_was_waited_for_takes_over(
             for number in range(2)
         ]
         try:
-            while counts(ledger.cells()).done < 100:
+            while done(ledger) < 100:
                 time.sleep(0.02)
             primary.stop(crash=True)
             standby.sql("select pg_promote()")
@@ -137,7 +137,7 @@ def test_what_a_standby_never_heard_of_is_done_again(pair: tuple[Postgres, Postg
         while claims := other.claim(ME, names, 3):
             for claim in claims:
                 other.finish(claim.lease, SUCCESS)
-        assert counts(ledger.cells()).success == len(cells)
+        assert states(ledger)["success"] == len(cells)
         assert list(faults(ledger)) == []
         assert ledger.renew([held.lease]) == []
 
@@ -166,7 +166,7 @@ def test_a_standby_shows_all_and_is_no_place_to_run(pair: tuple[Postgres, Postgr
         ledger.enroll([sample_cell(0)])
         follow(primary, standby)
         with opened(standby.url(), patience=3600.0) as looking:
-            assert counts(looking.cells()).pending == 1
+            assert states(looking)["pending"] == 1
             assert looking.events() == ledger.events()
             with pytest.raises(LedgerAway, match=r"cannot be written: .* its server is a standby"):
                 looking.claim(ME, [sample_cell(0).fingerprint])

@@ -13,11 +13,11 @@ import pytest
 from benchfleet.domain.attempt import Outcome, RunnerId
 from benchfleet.domain.event import Event
 from benchfleet.errors import LedgerAway, LedgerError
-from benchfleet.ledger.history import counts
 from benchfleet.testing import sample_cell
 from benchfleet.testing.claims import claim_any
 from pgbouncer import PgBouncer
 from postgres import Postgres
+from states import states
 
 ME = RunnerId("me")
 
@@ -143,7 +143,7 @@ def test_a_role_that_only_looks_by_its_settings_is_told_so_at_once(
 ) -> None:
     opened().enroll([sample_cell(0)])
     ledger = opened(role("default_transaction_read_only = on"), patience=3600.0)
-    assert counts(ledger.cells()).pending == 1
+    assert states(ledger)["pending"] == 1
     assert [event.kind for event in ledger.events()] == ["enrolled"]
     with pytest.raises(LedgerAway, match=r"cannot be written: .*\(default_transaction_read_only\)"):
         ledger.claim(ME, [sample_cell(0).fingerprint])
@@ -182,7 +182,7 @@ def test_a_pooler_that_gives_whole_sessions_may_stand_between(
         for handle in (ledger, other) * 10:
             (claim,) = claim_any(handle, ME)
             handle.finish(claim.lease, Outcome(state="success", digest="abc"))
-        assert counts(ledger.cells()).success == 20
+        assert states(ledger)["success"] == 20
         for one in (ledger, other):
             one.close()
 

@@ -16,11 +16,11 @@ import pytest
 
 from benchfleet.domain.event import Event
 from benchfleet.errors import LedgerError, LedgerUnreachable
-from benchfleet.ledger.history import counts
 from benchfleet.testing import sample_cell
 from benchfleet.testing.claims import claim_any
 from cut_lines import Line
 from postgres import Postgres
+from states import states
 
 from .conftest import ME, SUCCESS, finishes
 
@@ -36,7 +36,7 @@ def test_a_finish_whose_answer_was_lost_is_asked_again(
     line.cut()
     ledger.finish(second.lease, SUCCESS)
     assert set(finishes(ledger).values()) == {1}
-    assert counts(ledger.cells()).success == 2
+    assert states(ledger)["success"] == 2
 
 
 def test_a_claim_whose_answer_was_lost_runs_out_and_no_cell_is_lost(

@@ -11,10 +11,10 @@ from collections import Counter
 from contextlib import closing
 
 from benchfleet.ledger.checking import faults
-from benchfleet.ledger.history import counts
 from benchfleet.testing import sample_cell
 from cut_lines import Line
 from postgres import Postgres
+from states import done, states
 
 from .conftest import finishes
 
@@ -70,8 +70,8 @@ def test_every_cell_is_finished_once_whatever_happens_to_servers_lines_and_worke
             for reader in readers:
                 reader.start()
 
-            def until(done: int) -> None:
-                while counts(ledger.cells()).done < done:
+            def until(ended: int) -> None:
+                while done(ledger) < ended:
                     time.sleep(0.05)
 
             until(100)
@@ -105,7 +105,7 @@ def test_every_cell_is_finished_once_whatever_happens_to_servers_lines_and_worke
         assert finishes(ledger) == wanted
         assert set(promised) <= set(wanted)
         assert set(promised.values()) == {1}
-        assert counts(ledger.cells()).success == len(cells)
+        assert states(ledger)["success"] == len(cells)
         assert list(faults(ledger)) == []
         killed = {0, 2, 4}
         assert [code for n, code in enumerate(codes) if n not in killed] == [0] * 13

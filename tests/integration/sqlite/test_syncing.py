@@ -14,10 +14,10 @@ import pytest
 
 from benchfleet.domain.event import Event
 from benchfleet.errors import LedgerDamaged, LedgerUnreachable
-from benchfleet.ledger.history import counts
 from benchfleet.ledger.sqlite.ledger import SqliteLedger
 from benchfleet.testing import sample_cell
 from benchfleet.testing.claims import claim_any
+from states import states
 
 from .conftest import CELLS, ME, SUCCESS, filled, open_ledger
 
@@ -103,7 +103,7 @@ def test_finishes_that_wait_for_the_disk_are_synced_together(tmp_path: Path) -> 
         assert waiting.wait(30)
         for thread in others:
             thread.start()
-        while counts(ledger.cells()).success < 4:
+        while states(ledger)["success"] < 4:
             time.sleep(0.01)
         assert all(thread.is_alive() for thread in (first, *others))
         goes_on.set()
@@ -120,7 +120,7 @@ def test_a_full_disk_is_named_and_loses_nothing(tmp_path: Path) -> None:
         with pytest.raises(LedgerUnreachable, match="make room on the disk") as caught:
             ledger.enroll(sample_cell(number, config="more") for number in range(500))
         assert not isinstance(caught.value, LedgerDamaged)
-        assert counts(ledger.cells()).total == len(CELLS)
+        assert states(ledger).total() == len(CELLS)
         ledger._connection.execute("pragma max_page_count = 100000")
         assert ledger.enroll([sample_cell(0, config="more")]) == 1
 
@@ -150,6 +150,6 @@ def test_another_writer_that_does_not_end_is_named(tmp_path: Path) -> None:
         with pytest.raises(LedgerUnreachable, match="another process has been writing") as caught:
             claim_any(ledger, ME)
         assert not isinstance(caught.value, LedgerDamaged)
-        assert counts(ledger.cells()).total == len(CELLS)
+        assert states(ledger).total() == len(CELLS)
         writer.execute("rollback")
         assert claim_any(ledger, ME)
