@@ -20,6 +20,7 @@ from pathlib import Path
 from measure import BENCHFLEET, arguments, folder, interleaved, missing, seconds, show
 
 CELLS = 200
+AIMS = {"raw": 4.0, "GNU parallel": 0.7}  # ratios to a cell of these
 OUR_FILES = 5  # of a cell that prints nothing; an empty log needs no sync
 CAMPAIGN = """\
 campaign: noop
@@ -174,6 +175,10 @@ def main() -> None:
         by="cell",
         arguments=chosen,
     )
+    for peer, aim in AIMS.items():
+        if peer in figures:
+            ratio = figures["benchfleet"]["cell"] / figures[peer]["cell"]
+            print(f"a cell: {ratio:.2f} x {peer}; the aim is at most {aim}")
 
 
 if __name__ == "__main__":
