@@ -150,7 +150,7 @@ class GitLedger(TableLedger):
             self._transactions.run_one(lambda do: do.release(leases, reason))
 
     def reap(self) -> Sequence[Fingerprint]:
-        """Also cares for the repository: one of all installations at a time, on average."""
+        """Also compacts the repository: one of all installations at a time, on average."""
         self._transactions.refresh(self._fresh)
         expired = self._transactions.run_one(MirrorTransaction.reap)
         self._repacker.start()
@@ -195,7 +195,8 @@ class GitLedger(TableLedger):
 
     def pull(self) -> None:
         """Bring the mirror up to date. Raises LedgerUnreachable."""
-        self._transactions.pull()
+        with self.store.ledger_errors():
+            self.sync.pull()
 
     def run(self, verbs: Sequence[Verb]) -> list[Any]:
         """Run several verbs in one push; see `Transactions.run`."""
@@ -233,8 +234,7 @@ class GitLedger(TableLedger):
 
     @contextmanager
     def tables(self) -> Iterator[Iterator[tuple[str, Iterable[Row]]]]:
-        with self.store.ledger_errors():
-            self.sync.pull()
+        self.pull()
         with self.store.mirror.tables(self.store.wall() - self.store.clock()) as tables:
             yield tables
 

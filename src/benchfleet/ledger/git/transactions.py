@@ -42,17 +42,6 @@ class Transactions:
 
     # Reading
 
-    def pull(self) -> None:
-        """Pull, and wait for a remote that is away. Raises LedgerUnreachable."""
-        until, pauses = time.monotonic() + self._patience, _pauses()
-        with self._store.ledger_errors():
-            while True:
-                try:
-                    return self._sync.pull()
-                except GitError as error:
-                    if not self._may_pass(error, until, next(pauses)):
-                        raise
-
     def refresh(self, max_age: float) -> None:
         """Pull if the last pull is older. While the remote is away the mirror serves; after
         `patience` seconds of that raises LedgerUnreachable."""
