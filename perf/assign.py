@@ -3,7 +3,7 @@
 Labs are studies and machines as people have them, from campaign file and capability reports to the
 plan (``tests/labs.py``). The others have eight machines of 1 or 2 slots whose speeds differ up to
 16 times; ten cells to a model. The gap is that of the plan, all set-ups and slots counted, to the
-bound that was proved, by SCIP, by CP-SAT or by patterns.
+bound that was proved.
 """
 
 from __future__ import annotations

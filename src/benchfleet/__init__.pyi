@@ -1,7 +1,5 @@
 from .campaign.load import load_campaign
-from .domain.definition import PhaseDefinition, RunnerConfig
-from .errors import BenchfleetError, CampaignError
-from .executor import (
+from .compat.executor import (
     AdapterConfig,
     BenchmarkConfig,
     BenchmarkExecutor,
@@ -11,6 +9,8 @@ from .executor import (
     ExecutionProgress,
     ExecutionResults,
 )
+from .domain.definition import PhaseDefinition, RunnerConfig
+from .errors import BenchfleetError, CampaignError
 
 __version__: str
 __all__ = [

@@ -144,7 +144,7 @@ def test_a_file_in_the_folders_place_is_told_before_anything_runs(user: User) ->
 @pytest.mark.parametrize(
     ("text", "absent"),
     [
-        ("import benchfleet", ["benchfleet.executor", "benchfleet.errors", "importlib.metadata"]),
+        ("import benchfleet", ["benchfleet.compat", "benchfleet.errors", "importlib.metadata"]),
         ("from benchfleet import BenchmarkExecutor", ["torch", "transformers", "numpy", "yaml"]),
     ],
 )

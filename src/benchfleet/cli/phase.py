@@ -12,7 +12,7 @@ from benchfleet.bench import Bench
 from benchfleet.cli import options
 from benchfleet.cli.output import print_json, say
 from benchfleet.cli.words import shown_path
-from benchfleet.domain.entries import lists
+from benchfleet.compat.phase_lists import lists
 from benchfleet.errors import BenchfleetError, wrong_option
 from benchfleet.git.branch import Branch, repository_of
 

@@ -8,13 +8,13 @@ from pathlib import Path
 
 from benchfleet.bench import open_bench
 from benchfleet.campaign.load import load_campaign
+from benchfleet.compat.legacy_import import Imported, import_results
+from benchfleet.compat.legacy_repository import Entry
 from benchfleet.domain.cell import Cell
 from benchfleet.ledger.git.batched import BatchedLedger
 from benchfleet.ledger.git.ledger import GitLedger
 from benchfleet.ledger.memory import MemoryLedger
-from benchfleet.results.earlier import Entry
 from benchfleet.results.layout import Layout
-from benchfleet.runner.mending.imported import Imported, import_results
 from benchfleet.runner.mending.rebuild import Rebuilt, rebuild
 from benchfleet.testing import sample_cell
 from repositories import git, make_bare

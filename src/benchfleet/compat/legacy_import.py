@@ -1,4 +1,4 @@
-"""Results of an earlier tool, published as those of cells: under their own names, nothing added."""
+"""Import a repository of earlier tools: publish its results, or draft a campaign for them."""
 
 from __future__ import annotations
 
@@ -8,18 +8,22 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
+from itertools import product
+from typing import Any
 
 from benchfleet.domain.attempt import Claim, Outcome, RunnerId
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.event import Event
 from benchfleet.domain.seen import Seen, unseen
+from benchfleet.domain.words import counted
 from benchfleet.ledger.base import Ledger
 from benchfleet.results.disk import read_plain
-from benchfleet.results.earlier import Entry, number
 from benchfleet.results.layout import Layout
 from benchfleet.results.publish import publish
 from benchfleet.results.write import AttemptFolder, Verdict
 from benchfleet.runner.mending.entered import Ready, end_each
+
+from .legacy_repository import Entry, Repository, number
 
 _RUNNER = RunnerId("import")
 _FILE = "imported.json"  # the result as it was
@@ -90,3 +94,55 @@ def _sealed(folder: AttemptFolder, claim: Claim, cell: Cell, entry: Entry, sourc
         seconds=verdict.seconds,
         host=entry.host,
     )
+
+
+def summarize(repository: Repository) -> dict[str, Any]:
+    """What the repository holds, by kind."""
+    entries = repository.entries
+    return {
+        "root": str(repository.root),
+        "phases": {p: sum(p in entry.phases for entry in entries) for p in repository.phases},
+        "results": sum(entry.done for entry in entries),
+        "to do": [e.name for e in entries if e.phases and not e.done and e.content is None],
+        "in no list": [e.name for e in entries if e.content is not None and not e.phases],
+        "done, and still in a list": [e.name for e in entries if e.done and e.phases],
+        "errors that counted as done": [f"{e.name}: {e.error}" for e in entries if e.error],
+        "claimed and never finished": [
+            f"{e.name} by {', '.join(e.claims)}" for e in entries if e.claims and not e.done
+        ],
+        "names that cannot be told apart": [e.name for e in entries if e.parts is None],
+        "could not be read": [f"{file}: {why}" for file, why in repository.unreadable],
+    }
+
+
+def campaign_draft(repository: Repository) -> str:
+    """A campaign file of what is known; its owner adds how a cell runs."""
+    lines = ['"""Phases as they were found; a phase runs all combinations of its axes."""', ""]
+    lines += ["from benchfleet import PhaseDefinition", "", "PHASES = ["]
+    taken: set[Any] = set()  # a cell is of the first phase that has it
+    for phase in [*repository.phases, ""]:
+        of = [e.parts for e in repository.entries if e.parts and (phase in e.phases or not phase)]
+        if not phase:  # what no list has, as far as no phase would have it anyway
+            of = [parts for parts in of if parts not in taken]
+        if not of:
+            continue
+        axes = [list(dict.fromkeys(part[n] for part in of)) for n in range(3)]
+        reruns = max(part[3] for part in of) + 1
+        cells = set(product(*axes, range(reruns)))
+        if cells <= taken:
+            all_cells = counted(len(cells), "cell")
+            lines.append(f"    # {phase!a}: phases above have all of its {all_cells}")
+            continue
+        taken |= cells
+        lines += [
+            "    PhaseDefinition(",
+            f"        phase={phase or 'unlisted'!r},",
+            f"        levels={axes[0]!r},",
+            f"        models={axes[1]!r},",
+            f"        configs={axes[2]!r},",
+            f"        reruns={reruns},",
+            "    ),",
+        ]
+    lines += ["]", "", "# How one of them is run: its last line of output is its result as JSON."]
+    lines += ["# RUN = ['python', 'run.py', '{benchmark}', '{model}', '{config_name}', '{repeat}']"]
+    return "\n".join(lines) + "\n"

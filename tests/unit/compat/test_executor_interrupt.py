@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from benchfleet.executor.interrupt import raised_at_the_end
+from benchfleet.compat.executor.interrupt import raised_at_the_end
 from benchfleet.runner.events import EventQueue, Interrupted
 
 

@@ -12,10 +12,10 @@ import pytest
 import torch
 
 from benchfleet.campaign.base import Campaign
+from benchfleet.compat.executor.arguments import CALL, Arguments, read_arguments
+from benchfleet.compat.executor.values import AdapterConfig, BenchmarkConfig
 from benchfleet.domain.cell import Config
 from benchfleet.errors import CampaignError
-from benchfleet.executor.arguments import CALL, Arguments, read_arguments
-from benchfleet.executor.values import AdapterConfig, BenchmarkConfig
 from benchfleet.models.attention.local import Local
 from benchfleet.models.attention.sink import Sink
 from benchfleet.models.attention.sink_local import Streaming
@@ -28,7 +28,7 @@ SHORT = {
     "BENCHMARKS": "benchmark_configs",
     "ADAPTER": "adapter_config",
 }
-EXAMPLE = Path(__file__).parents[2] / "examples" / "recall" / "model"
+EXAMPLE = Path(__file__).parents[3] / "examples" / "recall" / "model"
 
 
 def _read(

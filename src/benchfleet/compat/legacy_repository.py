@@ -1,7 +1,7 @@
-"""Reading a repository of the earlier tools: TODO lists, results, claims and raw logs.
+"""Read a repository of earlier tools: TODO lists, results, claims and raw logs.
 
-Whatever is there may be broken, and nobody's names are trusted: a result says in itself what it is
-of, a name that has no result is held against the names that results bear.
+Any file may be broken and no name is trusted: a result says in itself what it is of. A name without
+a result is matched with the models and configs that results name.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from .disk import read_plain
+from benchfleet.results.disk import read_plain
 
 _ROOTS = ("", "data", "results")
-_LARGEST = 50_000_000  # bytes of a result
-_SHOWN = 3  # lines that could not be read
+_MAX_RESULT_BYTES = 50_000_000
+_MAX_LISTED_LINES = 3  # of those that could not be read
 _SCORES = ("success_rate", "accuracy", "score", "overall_score")
 _RERUN = re.compile(r"_(\d+)\.json$")
 
@@ -45,7 +45,7 @@ class Entry:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Earlier:
+class Repository:
     """All of a repository."""
 
     root: Path  # what phase/ and runs/ lie in
@@ -65,7 +65,7 @@ class _Draft:
     claims: list[str] = field(default_factory=list)
 
 
-def read_earlier(folder: Path) -> Earlier | None:
+def read_repository(folder: Path) -> Repository | None:
     """What the repository holds; None where it has neither lists nor results."""
     places = [folder / root for root in _ROOTS]
     root = next((p for p in places if (p / "phase").is_dir() or (p / "runs").is_dir()), None)
@@ -91,11 +91,15 @@ def read_earlier(folder: Path) -> Earlier | None:
         if any(line.startswith("<<<<<<<") for line in _lines(file, root, [])):
             bad.append((_shown(file, root), f"has conflict markers; it names {', '.join(hosts)}"))
         drafts.setdefault(file.name.removesuffix(".claim"), _Draft()).claims += hosts
-    return Earlier(root=root, entries=tuple(_entries(drafts)), unreadable=tuple(bad))
+    return Repository(root=root, entries=tuple(_entries(drafts)), unreadable=tuple(bad))
 
 
 def _entries(drafts: Mapping[str, _Draft]) -> Iterator[Entry]:
-    told = {name: parts for name, draft in drafts.items() if (parts := _told(name, draft.content))}
+    told = {
+        name: parts
+        for name, draft in drafts.items()
+        if (parts := _declared_parts(name, draft.content))
+    }
     models = {parts[1] for parts in told.values()}
     configs = {parts[2] for parts in told.values()}
     for name, draft in drafts.items():
@@ -103,7 +107,7 @@ def _entries(drafts: Mapping[str, _Draft]) -> Iterator[Entry]:
         yield Entry(
             name=name,
             phases=tuple(draft.phases),
-            parts=told.get(name) or _held_against(name, models, configs),
+            parts=told.get(name) or _matched_parts(name, models, configs),
             content=draft.content,
             error=error,
             score=score,
@@ -113,7 +117,9 @@ def _entries(drafts: Mapping[str, _Draft]) -> Iterator[Entry]:
         )
 
 
-def _told(name: str, content: Mapping[str, Any] | None) -> tuple[str, str, str, int] | None:
+def _declared_parts(
+    name: str, content: Mapping[str, Any] | None
+) -> tuple[str, str, str, int] | None:
     """The parts that a result says it is of, where its name agrees."""
     run, rerun = (content or {}).get("run"), _RERUN.search(name)
     if not isinstance(run, Mapping) or rerun is None:
@@ -130,7 +136,7 @@ def _name(value: Any) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _held_against(
+def _matched_parts(
     name: str, models: Iterable[str], configs: Iterable[str]
 ) -> tuple[str, str, str, int] | None:
     """The one way to read a name with models and configs that are known, if it is one."""
@@ -171,7 +177,7 @@ def number(value: Any) -> float | None:
 
 def _json(file: Path, root: Path, bad: list[tuple[str, str]]) -> Mapping[str, Any] | None:
     try:
-        if file.stat().st_size > _LARGEST:
+        if file.stat().st_size > _MAX_RESULT_BYTES:
             raise ValueError("it is larger than 50 MB")
         content = json.loads(read_plain(file))
         if isinstance(content, dict):
@@ -195,7 +201,7 @@ def _lines(file: Path, root: Path, bad: list[tuple[str, str]]) -> list[str]:
         (odd if "\ufffd" in text or "\0" in text else lines).append(text)
     if odd:
         many = "1 line is" if len(odd) == 1 else f"{len(odd)} lines are"
-        bad.append((_shown(file, root), f"{many} no UTF-8: {', '.join(odd[:_SHOWN])}"))
+        bad.append((_shown(file, root), f"{many} no UTF-8: {', '.join(odd[:_MAX_LISTED_LINES])}"))
     return [line for line in lines if line]
 
 

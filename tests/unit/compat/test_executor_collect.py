@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from benchfleet.compat.executor.arguments import read_arguments
+from benchfleet.compat.executor.collect import Watch, failure, result, snapshot, stub
+from benchfleet.compat.executor.values import AdapterConfig, ExecutionProgress
 from benchfleet.domain.attempt import CellRecord, Outcome
 from benchfleet.domain.failure import Failure
-from benchfleet.executor.arguments import read_arguments
-from benchfleet.executor.collect import Watch, failure, result, snapshot, stub
-from benchfleet.executor.values import AdapterConfig, ExecutionProgress
 from benchfleet.results.layout import Layout
 from benchfleet.runner.progress import Notice, Outlook, Progress, Running
 
