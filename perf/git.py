@@ -193,6 +193,11 @@ def main() -> None:
     for (way, workers, batch), (rate, refused) in medians.items():
         ratio = rate / medians["shared branch", workers, 1][0]
         print(f"| {way} | {workers} | {batch} | {rate:.1f} | {ratio:.1f} | {refused:.2f} |")
+    for batch, bound in ((1, 5), (10, 40)):
+        rate = medians["ledger", given.workers, batch][0]
+        quicker = rate / medians["shared branch", given.workers, 1][0]
+        what = f"git: claims by {given.workers} workers, {batch} at a time: x a shared branch"
+        measure.aim(what, quicker, bound, least=True)
 
 
 if __name__ == "__main__":

@@ -147,10 +147,15 @@ def show(rates: dict[str, float], large: int) -> None:
     for workers in CELLS:
         small = rates[f"PostgreSQL, {SMALL:,} cells, by {workers}"]
         growth = small / rates[f"PostgreSQL, {large:,} cells, by {workers}"]
-        print(f"- PostgreSQL by {workers}: {large:,} cells take {growth:.2f} x the time (aim 1.5)")
+        measure.aim(
+            f"PostgreSQL by {workers}: {large:,} cells, x the time of {SMALL:,}", growth, 1.5
+        )
         if jobs := rates.get(f"pgqueuer, by {workers}"):
-            print(f"- PostgreSQL by {workers}: {small / jobs:.1f} x pgqueuer (aim 2)")
-    print("- SQLite: at least 500 cells a second is the aim")
+            what = f"PostgreSQL: claim and finish by {workers}: x pgqueuer"
+            measure.aim(what, small / jobs, 2, least=True)
+    for cells in (SMALL, large):
+        rate_ = rates[f"SQLite, {cells:,} cells"]
+        measure.aim(f"SQLite, {cells:,} cells: claim and finish a second", rate_, 500, least=True)
 
 
 def main() -> None:

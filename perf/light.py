@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from measure import BENCHFLEET, arguments, folder, interleaved, seconds, show
+from measure import BENCHFLEET, aim, arguments, folder, interleaved, seconds, show
 
 CAMPAIGN = """\
 campaign: light
@@ -38,6 +38,11 @@ def main() -> None:
         )
     columns = {"whole": ("ms", 1e3)}
     show(figures, columns, against="python -c pass", by="whole", arguments=chosen)
+    for name, row in figures.items():
+        if name != "python -c pass":
+            aim(
+                f"`{name}`: x python -c pass", row["whole"] / figures["python -c pass"]["whole"], 15
+            )
 
 
 if __name__ == "__main__":

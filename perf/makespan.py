@@ -30,7 +30,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from measure import Timed, added, arguments, folder, interleaved
+from measure import Timed, added, aim, arguments, folder, interleaved
 from warm import MAKE, python
 
 from study import Study
@@ -142,6 +142,7 @@ def _tell(everything: Mapping[str, Mapping[str, float]]) -> None:
         )
         print(f"| {title} | {' | '.join(shown)} |")
     for title, row in everything.items():
+        aim(f"{title}: x the ideal", row["ratio"], 1.05)
         measured, cells = int(row.get("measured", 0)), int(row["cells"])
         said = f"{title}: a process for each cell was measured on {measured} of {cells} cells"
         if measured:

@@ -105,6 +105,13 @@ def added(figures: Mapping[str, Mapping[str, float]], file: str | None) -> dict[
     return found
 
 
+def aim(what: str, value: float, bound: float, *, least: bool = False) -> None:
+    """Print how a figure stands to its aim; `least`: it is to be at least that."""
+    missed = value < bound if least else value > bound
+    sign = ">=" if least else "<="
+    print(f"aim | {what} | {value:.2f} | {sign} {bound:g} | {'missed' if missed else 'met'}")
+
+
 def show(
     figures: Mapping[str, Mapping[str, float]],
     columns: Mapping[str, tuple[str, float]],

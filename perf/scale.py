@@ -15,8 +15,9 @@ more by a quiet hour than what does not.
 Memory is what the process has, in parts: of a cell that is declared, enrolled and waits; of a slot
 that is open and has a cell at hand; and what stays of a cell that ended.
 
-All of it takes an hour. In parts: `--slots 1000 --cells 100000 --json FILE` (or `--real 1` for the
-pipes) measures one size, adds it to what the file has of others, and prints the table of all.
+It needs PYTHONPATH=tests. All of it takes an hour. In parts: `--slots 1000 --cells 100000 --json
+FILE` (or `--real 1` for the pipes) measures one size, adds it to what the file has of others, and
+prints the table of all.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from measure import added, arguments, folder
+from measure import added, aim, arguments, folder
 from real_pipes import piped
 from simulated_slots import simulated
 
@@ -116,6 +117,8 @@ def _tell(figures: Mapping[str, Mapping[str, float]]) -> None:
     for name, row in runs.items():
         shown = (f"{row.get(figure, 0) * factor:.2f}" for figure, (_, factor) in columns.items())
         print(f"| {name} | {' | '.join(shown)} |")
+    for name, row in runs.items():
+        aim(f"{name}: ms of runner time a cell", row["cell"] * 1e3, 3)
     for name, row in figures.items():
         if "shutdown" in row:
             print(
