@@ -18,12 +18,12 @@ from benchfleet.runner.mending.recover import (
     remove_what_came_too_late,
     remove_what_is_empty,
 )
-from benchfleet.runner.pace import Pace
 from benchfleet.runner.parts import Parts
 from benchfleet.runner.progress import NoticeKind, Progress
 from benchfleet.runner.shift import LOOK_EVERY
 from benchfleet.runner.waiting.eta import eta
 
+BURST = 5e-3  # seconds for which arrivals are taken in before idle slots claim together
 HERD = 0.1  # seconds over which runners that heard the same look at the ledger
 ETA_EVERY_S = 5e-3  # seconds for each slot, between two looks at how long it should still take
 
@@ -62,7 +62,7 @@ class Runner:
         self._handlers = EventHandlers(parts)
         self._stopping, self._hours, self._publisher = parts.stopping, parts.hours, parts.publisher
         self._next_look = 0.0
-        self._pace = Pace()
+        self._claim_by: float | None = None  # when idle slots claim, whatever still arrives
         self._woke = False  # the look before was late
         self._waits_for = ""  # the runner that holds what is left
         self._told_kept_off: set[str] = set()
@@ -89,7 +89,7 @@ class Runner:
                     arrival = self._inbox.take(self._wait())
                     if arrival is not None:
                         self._handle(arrival)
-                    if self._pace.is_due(self._inbox.now(), quiet=arrival is None):
+                    if self._claims_now(quiet=arrival is None):
                         self._fill()
                     if self._inbox.now() >= self._next_look:
                         self._look()
@@ -172,14 +172,14 @@ class Runner:
 
     def _wait(self) -> float:
         """Seconds until something is to be done, whatever arrives."""
-        now = self._inbox.now()
-        due = self._next_look - now
-        if self._pace.asked:
-            due = min(due, self._pace.wait(now, others=self._slots.any_busy))
-        return due
+        return 0.0 if self._claim_by is not None else self._next_look - self._inbox.now()
+
+    def _claims_now(self, *, quiet: bool) -> bool:
+        """Whether idle slots claim now: all that arrived was taken in, or that takes too long."""
+        return self._claim_by is not None and (quiet or self._inbox.now() >= self._claim_by)
 
     def _goes_on(self) -> bool:
-        if self._publisher.under_way or self._slots.any_busy or self._pace.asked:
+        if self._publisher.under_way or self._slots.any_busy or self._claim_by is not None:
             return True
         if self._course.over:
             return False
@@ -252,9 +252,8 @@ class Runner:
             progress.outlook = eta(self._filler.backlog, self._slots, now)
 
     def _fill(self) -> None:
-        began = self._inbox.now()
         self._claim()
-        self._pace.claimed(began, self._inbox.now())
+        self._claim_by = None
 
     def _claim(self) -> None:
         if self._course.over or self._course.short_of_room:
@@ -268,7 +267,7 @@ class Runner:
     def _handle(self, event: RunnerEvent) -> None:
         has_room = not self._slots.any_busy or self._slots.any_idle
         if self._handlers.handle(event):
-            self._pace.ask(self._inbox.now())
+            self._claim_by = self._claim_by or self._inbox.now() + BURST
         elif isinstance(event, LedgerChanged) and has_room:
             # not all at once: many hear it
             self._next_look = min(self._next_look, self._inbox.now() + HERD * self._random())
