@@ -9,6 +9,7 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -187,7 +188,7 @@ def prove(lab: Lab) -> int:
     words = ("work", "study.yaml", "--assigned", "--cpu-slots", "1")
     workers = {host: lab.start(host, *words) for host in HOSTS}
     for host in HOSTS:  # each is in the middle of a cell of e0
-        until((lab.folder / host / "at_work").exists, lambda host=host: lab.said(host))
+        until((lab.folder / host / "at_work").exists, partial(lab.said, host))
     os.killpg(workers["lab3"].pid, signal.SIGKILL)
     lost = lab.json("reassign", "study.yaml", "--failed-machine", "lab3", "--yes")
     assert [one["host"] for one in lost["reassigned"]] == ["lab3"]

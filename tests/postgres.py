@@ -13,6 +13,7 @@ import time
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -66,7 +67,7 @@ class Postgres:
         self.port = free_port()
         # Not below the tests' own folder, into which another user may not look.
         self.folder = Path(tempfile.mkdtemp(prefix="benchfleet-postgres-", dir=below))
-        self._user: dict[str, object] = {}
+        self._user: dict[str, Any] = {}
         if os.geteuid() == 0:  # the server does not run as root
             user = _server_user()
             os.chown(self.folder, user.pw_uid, user.pw_gid)
@@ -127,8 +128,19 @@ class Postgres:
         """A server that follows this one, and is not started yet. Whoever asks removes it."""
         other = Postgres(synced=self._synced)
         shutil.rmtree(other.folder / "data")
-        command = [self._programs / "pg_basebackup", "-D", other.folder / "data", "-R", "--no-sync"]
-        words = ["-c", "fast", "-h", "127.0.0.1", "-p", str(self.port), "-U", "bench"]
+        command = [str(self._programs / "pg_basebackup"), "-D", str(other.folder / "data")]
+        words = [
+            "-R",
+            "--no-sync",
+            "-c",
+            "fast",
+            "-h",
+            "127.0.0.1",
+            "-p",
+            str(self.port),
+            "-U",
+            "bench",
+        ]
         subprocess.run([*command, *words], check=True, capture_output=True, cwd="/", **other._user)
         return other
 
@@ -138,14 +150,14 @@ class Postgres:
 
     def sql(self, statement: str, *, database: str = "postgres") -> str:
         """What psql answers, one row a line."""
-        command = [self._programs / "psql", "-qAtX", "-v", "ON_ERROR_STOP=1"]
+        command = [str(self._programs / "psql"), "-qAtX", "-v", "ON_ERROR_STOP=1"]
         words = ["-h", "127.0.0.1", "-p", str(self.port), "-U", "bench", database, "-c", statement]
         done = subprocess.run([*command, *words], check=True, capture_output=True, text=True)
         return done.stdout.strip()
 
     def _answers(self) -> bool:
-        command = [self._programs / "pg_isready", "-q", "-h", "127.0.0.1", "-p", str(self.port)]
-        return subprocess.run(command, check=False).returncode == 0
+        words = ["-q", "-h", "127.0.0.1", "-p", str(self.port)]
+        return subprocess.run([self._programs / "pg_isready", *words], check=False).returncode == 0
 
 
 @cache

@@ -39,7 +39,7 @@ def test_a_published_result_that_is_gone_is_named_and_can_be_run_again(finished:
 def unpublish(user: User, path: str) -> Path:
     """As if the runner had been killed between the ledger's commit and the rename."""
     public = user.results / path
-    fingerprint = json.loads((public / "cell.json").read_text())["fingerprint"]
+    fingerprint: str = json.loads((public / "cell.json").read_text())["fingerprint"]
     waits = user.results / ".attempts" / fingerprint / "1-1"
     waits.parent.mkdir(parents=True)
     public.rename(waits)

@@ -46,7 +46,7 @@ def opened(tmp_path: Path, postgres: Postgres, clock: FakeClock) -> Any:
             from benchfleet.ledger.postgres.ledger import PostgresLedger
 
             if place.startswith("sqlite"):
-                ledger: Any = SqliteLedger(tmp_path / place, campaign=campaign, clock=clock)
+                ledger: TableLedger = SqliteLedger(tmp_path / place, campaign=campaign, clock=clock)
             else:
                 if place not in databases:
                     databases[place] = f"copy_{uuid.uuid4().hex[:8]}"

@@ -9,10 +9,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import pytest
 
+from benchfleet.benchmarks.base import Session
 from benchfleet.benchmarks.recall import Recall
 from benchfleet.models.base import Answer, Prompt
 
@@ -142,7 +143,7 @@ class Asked:
 
 def accuracy(shipped: MaskedModel, length: int, window: int | None) -> float:
     adapter = MaskedModel(shipped.model, shipped.tokenizer, window)
-    return Recall({"samples": 60}).run(Asked(adapter, str(length))).overall
+    return Recall({"samples": 60}).run(cast(Session, Asked(adapter, str(length)))).overall
 
 
 @pytest.mark.parametrize("length", [128, 512, 1024])

@@ -16,6 +16,7 @@ from benchfleet.ledger.history import STORED
 from benchfleet.ledger.memory import MemoryLedger
 from benchfleet.results.layout import Layout
 from benchfleet.results.outbox import Outbox
+from benchfleet.results.places.base import Place
 from benchfleet.results.places.folder import FolderPlace
 from benchfleet.runner.carrying.sending import Sender
 from benchfleet.testing.claims import claim_any
@@ -24,7 +25,7 @@ from benchfleet.testing.samples import sample_cell
 from places import seal
 
 
-class Lab:
+class Lab(Place):
     """A ledger, a results folder and a place that may be away."""
 
     def __init__(self, folder: Path) -> None:
@@ -32,13 +33,10 @@ class Lab:
         self.layout = Layout(folder / "results")
         (folder / "srv").mkdir()
         self.inside = FolderPlace(f"file://{folder}/srv", "study")
+        self.shown = self.inside.shown
         self.away: ResultsError | None = None
         self.puts: list[str] = []
         self.said: queue.SimpleQueue[str] = queue.SimpleQueue()
-
-    @property
-    def shown(self) -> str:
-        return self.inside.shown
 
     def put(self, folder: Path, path: str, digest: str) -> None:
         if self.away:

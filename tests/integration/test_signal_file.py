@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -53,7 +55,12 @@ def test_what_is_no_plain_file_is_let_be(file: Path) -> None:
     signals = signal_file(file)
     secret = file.with_name("secret")
     secret.write_text("add gpu:1")
-    for make in (lambda: file.symlink_to(secret), file.mkdir, lambda: os.mkfifo(file)):
+    makes: tuple[Callable[[], None], ...] = (
+        partial(file.symlink_to, secret),
+        file.mkdir,
+        partial(os.mkfifo, file),
+    )
+    for make in makes:
         make()
         assert signals.take() == []
         assert signals.take() == []

@@ -29,6 +29,8 @@ def opened(bare: Path, name: str = "mine", **how: Any) -> GitLedger:
     return GitLedger(f"git+file://{bare}", folder=bare.parent / name, **settings)
 
 
-def result_of(objects: Objects, tree: str, lease: Lease, *_: object) -> str:
+def result_of(
+    objects: Objects, tree: str, lease: Lease, outcome: Outcome, id: str, path: str = ""
+) -> str:
     """A tree with the result of a cell, as a ledger's `files` puts it there."""
     return objects.with_file(tree, f"results/{lease.fingerprint}", objects.blob(b"mine"))

@@ -8,10 +8,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
+from benchfleet.benchmarks import base
 from benchfleet.benchmarks.base import Record, Score
 from benchfleet.benchmarks.lm_eval.benchmark import LmEval
 from benchfleet.domain.cell import Config, Model
@@ -135,6 +136,6 @@ def evaluated(adapter: TransformersAdapter, model: Model, tasks: Path) -> Any:
         session = Session(adapter=adapter, model=model, subset=task, **given)
         adapter.configure(session.config)
         benchmark = LmEval({"folder": str(tasks.parent), "include_path": "tasks", **(params or {})})
-        return benchmark.run(session), session
+        return benchmark.run(cast(base.Session, session)), session
 
     return run

@@ -51,7 +51,8 @@ def test_a_run_that_is_stopped_again_and_again_ends_as_one_that_was_not(
     evaluated: Any, calls: list[int], task: str, batch_size: int
 ) -> None:
     whole, session = evaluated(task, batch_size=batch_size)
-    alone, recorded = list(calls), []
+    alone = list(calls)
+    recorded: list[Record] = []
     calls.clear()
     for stop_after in (3, 1, 6):
         kept: list[Record] = []

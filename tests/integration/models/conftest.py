@@ -163,6 +163,7 @@ class Watched:
     def __init__(self, adapter: TransformersAdapter) -> None:
         self.lengths: list[tuple[int, int]] = []  # batch and new tokens of each pass
         self.logits: list[torch.Tensor] = []
+        assert adapter._loaded is not None
         adapter._loaded.model.register_forward_hook(self._note, with_kwargs=True)
 
     def _note(self, module, args, kwargs, output) -> None:

@@ -165,8 +165,8 @@ def test_cells_are_looked_up_by_key_also_by_plans_that_were_made_while_they_were
 ) -> None:
     ledger = opened()
     ledger.enroll(CELLS[:3])
-    values = {"now": None, "runner": "me", "candidates": "[]", "limit": 1, "lease": 60.0}
-    values |= {"leases": "[]", "ended": "[]", "reason": '""'}
+    values: dict[str, object] = {"now": None, "runner": "me", "candidates": "[]"}
+    values |= {"limit": 1, "lease": 60.0, "leases": "[]", "ended": "[]", "reason": '""'}
     values |= {"whole": False, "after": 0, "states": ["pending"], "among": ["a"]}
     with ledger._connections.one() as connection:
         explained = connection.execute(f"explain {STATEMENTS[name]}".encode(), values)

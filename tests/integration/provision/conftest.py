@@ -29,7 +29,7 @@ def ssh(tmp_path: Path) -> Iterator[OpenSsh]:
 def file_sync(sshd: Sshd, ssh: OpenSsh, tmp_path: Path) -> MakeSync:
     """Makes file syncs to one host that keeps its things in a folder of this test."""
 
-    def made(**changes: object) -> FileSync:
+    def made(**changes: str) -> FileSync:
         return FileSync(sshd.host(**{"folder": str(tmp_path / "far"), **changes}), ssh)
 
     return made

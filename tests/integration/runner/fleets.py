@@ -8,7 +8,7 @@ from dataclasses import replace
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.placing import Placing
 from benchfleet.domain.resource import Device
-from benchfleet.engines.base import HostReady, Order, SlotEvent, SlotId
+from benchfleet.engines.base import Done, HostReady, Order, SlotEvent, SlotId
 from benchfleet.runner.slots.place import Pool
 from stage import Stage, good
 
@@ -51,9 +51,10 @@ def takes(stage: Stage, seconds: Mapping[str, float], load: float = 0.0) -> Scri
         took, wait = seconds[host_of(stage, slot)], 0.0 if slot in loaded else load
         loaded.add(slot)
         *others, (_, done) = good(slot, order)
+        assert isinstance(done, Done)
         times = {"load": wait, "benchmark": took} if wait else {"benchmark": took}
         events = [(wait + at * took / 10, event) for at, event in others]
-        return [*events, (wait + took, replace(done, seconds=times))]  # type: ignore[type-var]
+        return [*events, (wait + took, replace(done, seconds=times))]
 
     return script
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from benchfleet.domain.attempt import Lease, Outcome, RunnerId
 from benchfleet.domain.cell import Cell
-from benchfleet.domain.failure import Failure
+from benchfleet.domain.failure import Failure, Kind
 from benchfleet.domain.phase import GATE_EVENTS, Decision, Phase, decisions
 from benchfleet.engines.base import Done, Failed, Order, SlotEvent, SlotId, Started
 from benchfleet.runner.waiting.gates import Gating
@@ -37,7 +37,7 @@ def scoring(
 
 
 def failing(
-    phase: str, kind: str = "user_error"
+    phase: str, kind: Kind = "user_error"
 ) -> Callable[..., Sequence[tuple[float, SlotEvent]]]:
     def run(slot: SlotId, order: Order) -> Sequence[tuple[float, SlotEvent]]:
         if order.cell.phase != phase:

@@ -142,7 +142,7 @@ class ElsewhereOnGpu(Elsewhere):
 def test_slots_on_another_machine_grow_by_what_its_slots_tell(stage: Stage, gpu: bool) -> None:
     stage.keeps = False
     if gpu:
-        lab = ElsewhereOnGpu(stage, [replace(GPU, host="lab")], slots=8, begin=1)
+        lab: Elsewhere = ElsewhereOnGpu(stage, [replace(GPU, host="lab")], slots=8, begin=1)
     else:
         lab = Elsewhere(stage, [replace(cpu, host="lab") for cpu in CPUS], slots=8, begin=2)
     end = stage.run(cells(80, gpus=int(gpu)), Pool(devices=(), slots=0))

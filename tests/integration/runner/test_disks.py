@@ -67,7 +67,8 @@ def test_a_write_that_the_disk_refuses_costs_no_try_and_ends_no_run(
     stage: Stage, monkeypatch: pytest.MonkeyPatch, method: str
 ) -> None:
     real = getattr(AttemptFolder, method)
-    began, refused = stage.clock(), []
+    began = stage.clock()
+    refused: list[str] = []
 
     def refuses(self: AttemptFolder, *given: Any) -> Any:
         if stage.clock() - began < 200 and len(refused) < 50:

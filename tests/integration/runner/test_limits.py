@@ -32,8 +32,11 @@ def test_a_cell_over_its_time_limit_is_ended_by_name(stage: Stage) -> None:
     assert record.outcome.failure.kind == "timeout"
 
 
-def limited(**limits: float) -> Cell:
-    return replace(sample_cell(), limits=Limits(tries=2, **limits))
+def limited(
+    *, cell: float | None = None, generation: float | None = None, stuck: float | None = None
+) -> Cell:
+    limits = Limits(tries=2, cell=cell, generation=generation, stuck=stuck)
+    return replace(sample_cell(), limits=limits)
 
 
 def only_failure(stage: Stage) -> Failure:

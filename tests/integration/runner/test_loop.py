@@ -111,12 +111,16 @@ def test_samples_kept_make_a_failed_cell_partial_and_serve_the_next_try(stage: S
             (2, Failed(slot=slot, attempt=order.attempt, failure=failure)),
         ]
 
+    def goes_on(slot: SlotId, order: Order) -> Sequence[tuple[float, SlotEvent]]:
+        handed.append(order.recorded)
+        return good(slot, order)
+
     stage.engine.script = fails_after_one
     stage.run(cells(1))
     assert list(stage.states().values()) == ["partial"]
     (record,) = stage.ledger.cells()
     stage.ledger.record(Event(kind="retry_asked", fingerprint=record.fingerprint))
-    stage.engine.script = lambda slot, order: (handed.append(order.recorded), good(slot, order))[1]
+    stage.engine.script = goes_on
     stage.run(cells(1))
     assert handed[0] == b""
     assert json.loads(handed[1])["index"] == 0

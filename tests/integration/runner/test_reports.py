@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from benchfleet.domain.conditions import read
+from benchfleet.domain.conditions import Fact, read
 from benchfleet.domain.eligibility import KINDS, Eligibility, Rule
 from benchfleet.domain.placing import Placing, Reported
 from benchfleet.domain.plan import Plan
@@ -14,7 +14,8 @@ from stage import Stage, cells, good
 
 from .fleets import NOWHERE, host_ready, of_two, ran
 
-NOTHING = {name: {"text": "", "truth": False}.get(kind, 0) for name, kind in KINDS.items()}
+EMPTY: dict[str, Fact] = {"text": "", "truth": False}
+NOTHING = {name: EMPTY.get(kind, 0) for name, kind in KINDS.items()}
 
 
 def large_models_need_memory(**ram: int) -> Placing:

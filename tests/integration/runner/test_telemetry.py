@@ -19,6 +19,7 @@ from benchfleet.engines.base import (
     HostReady,
     Measured,
     Order,
+    Recorded,
     SlotEvent,
     SlotId,
     SlotLost,
@@ -208,7 +209,9 @@ def test_the_view_knows_memory_and_tokens_while_a_cell_runs(stage: Stage) -> Non
 
     def looking(slot: SlotId, order: Order) -> Sequence[tuple[float, SlotEvent]]:
         script = list(good(slot, order))
-        script[1] = (4.0, replace(script[1][1], tokens=(70, 200)))  # type: ignore[type-var]
+        _, recorded = script[1]
+        assert isinstance(recorded, Recorded)
+        script[1] = (4.0, replace(recorded, tokens=(70, 200)))
         return [*measured(slot, order), *script]
 
     watch = stage.watch

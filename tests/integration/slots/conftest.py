@@ -6,6 +6,7 @@ import queue
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TypeVar
 
 import psutil
 import pytest
@@ -13,6 +14,7 @@ import pytest
 from benchfleet.domain.cell import Cell, Config, Model, Workload
 from benchfleet.domain.resource import Device
 from benchfleet.engines.base import (
+    EngineEvent,
     Order,
     SlotEvent,
     SlotReady,
@@ -38,20 +40,21 @@ def hostile(folder: Path, **params: object) -> Order:
     return Order(attempt=f"{'0' * 64}/1-1", cell=cell, log=str(folder / "log.txt"))
 
 
-Opened = tuple[LocalEngine, "queue.SimpleQueue[SlotEvent]"]
+Heard = TypeVar("Heard", bound=SlotEvent)
+Opened = tuple[LocalEngine, "queue.SimpleQueue[EngineEvent]"]
 
 
 @pytest.fixture
 def impatient() -> Iterator[Opened]:
-    events: queue.SimpleQueue[SlotEvent] = queue.SimpleQueue()
+    events: queue.SimpleQueue[EngineEvent] = queue.SimpleQueue()
     engine = LocalEngine(events.put, heartbeat=0.05, silence=0.5)
     yield engine, events
     engine.shutdown()
 
 
 def until(
-    events: queue.SimpleQueue[SlotEvent], kind: type[SlotEvent] | tuple[type[SlotEvent], ...]
-) -> SlotEvent:
+    events: queue.SimpleQueue[EngineEvent], kind: type[Heard] | tuple[type[Heard], ...]
+) -> Heard:
     while not isinstance(event := events.get(timeout=60), kind):
         continue
     return event
@@ -70,6 +73,5 @@ def gone(pid: int) -> bool:
     return False
 
 
-def supervisor_of(ready: SlotEvent) -> psutil.Process:
-    assert isinstance(ready, SlotReady)
+def supervisor_of(ready: SlotReady) -> psutil.Process:
     return psutil.Process(ready.hello["pid"]).parent()  # type: ignore[return-value]

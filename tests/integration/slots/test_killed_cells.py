@@ -230,7 +230,8 @@ def test_what_is_kept_for_the_next_attempt_alone_counts_as_no_sample(tmp_path: P
     lease = Lease(fingerprint=mock_cell().fingerprint, attempt=1, token=1, expires_in=60.0)
     folder = AttemptFolder(layout.attempt(lease))
     for index in (0, -1, 1, -2):
-        line = {"index": index, "id": str(index), "columns": {}, "predicted_answer": "x"}
+        line: dict[str, object] = {"index": index, "id": str(index), "columns": {}}
+        line["predicted_answer"] = "x"
         folder.record(json.dumps(line).encode() + b"\n")
     gone = {"index": 1, "id": "1", "columns": {}, "predicted_answer": "", "withdrawn": True}
     folder.record(json.dumps(gone).encode() + b"\n")

@@ -15,8 +15,8 @@ import pytest
 
 from benchfleet.engines.base import (
     Done,
+    EngineEvent,
     Recorded,
-    SlotEvent,
     SlotLost,
     SlotReady,
 )
@@ -138,21 +138,19 @@ def test_a_killed_supervisor_takes_its_slot_along(tmp_path: Path, impatient: Ope
     engine, events = impatient
     engine.open(spec(tmp_path))
     ready = until(events, SlotReady)
-    assert isinstance(ready, SlotReady)
     engine.run(slot_id(), hostile(tmp_path, act="hang"))
     until(events, Recorded)
     supervisor_of(ready).kill()
     lost = until(events, SlotLost)
-    assert isinstance(lost, SlotLost)
     assert not lost.expected
     assert gone(ready.hello["pid"])
 
 
 def test_an_order_to_a_slot_that_just_died_harms_no_other(tmp_path: Path) -> None:
-    events: queue.SimpleQueue[SlotEvent] = queue.SimpleQueue()
+    events: queue.SimpleQueue[EngineEvent] = queue.SimpleQueue()
     busy, go_on = threading.Event(), threading.Event()
 
-    def post(event: SlotEvent) -> None:
+    def post(event: EngineEvent) -> None:
         events.put(event)
         if isinstance(event, SlotReady) and event.slot == slot_id("second"):
             busy.set()
@@ -184,6 +182,5 @@ def test_a_slot_that_is_closed_does_what_was_left_to_its_end(
     until(events, Done)
     engine.close(slot_id())
     lost = until(events, SlotLost)
-    assert isinstance(lost, SlotLost)
     assert (lost.expected, lost.exit_code) == (True, 0)
     assert (tmp_path / "debt").read_text() == "paid"

@@ -21,7 +21,7 @@ def texts(subset="128", seed=1, **params):
     return list(Recall(params).samples(subset, seed))
 
 
-def records_of(context):
+def records_of(context: str) -> list[tuple[int, str, str]]:
     """Offset, key and digit of each record in a text."""
     return [(m.start(), m[0][0], m[0][1]) for m in re.finditer("[A-Z][0-9]", context)]
 

@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
-from benchfleet.campaign.entry import Entry, Mistakes, hint
+from benchfleet.campaign.entry import Entry, Mistakes
 from benchfleet.campaign.source import Flaw, Source
+from benchfleet.hints import hint
 
 
 def _entry(value: Any) -> Entry:

@@ -13,6 +13,8 @@ from jsonschema import Draft202012Validator
 from benchfleet.campaign import benchmarks, load, models
 from benchfleet.campaign.entry import Entry
 from benchfleet.campaign.load import read_campaign
+from benchfleet.campaign.matrices import MATRIX
+from benchfleet.campaign.phases import PHASES
 from benchfleet.campaign.schema import campaign_schema
 from benchfleet.campaign.source import Source
 from benchfleet.campaign.yaml_reader import read_yaml
@@ -138,7 +140,7 @@ def test_the_schema_has_the_reader_s_keys_and_no_other(
     for place in [place for place in read if place.startswith("phases.*.")]:
         del read[place]
     same = campaign_schema()["properties"]["matrix"]["anyOf"][0]
-    one = load.PHASES["items"]["properties"]["matrix"]["anyOf"][0]
+    one = PHASES["items"]["properties"]["matrix"]["anyOf"][0]
     assert one["properties"] == same["properties"]
     for one in ("dense", "bare"):
         assert read.pop(f"matrix.configs.{one}") == written["matrix.configs.*"]
@@ -235,7 +237,7 @@ def test_null_stands_for_the_default_of_every_key_that_has_one(
         **dict.fromkeys(set(load.KEYS) - set(load.REQUIRED)),
         "campaign": "study",
         "matrix": {
-            **dict.fromkeys(load.MATRIX),
+            **dict.fromkeys(MATRIX),
             "models": [{**dict.fromkeys(models.KEYS), "name": "m", "adapter": "mock"}],
             "benchmarks": [{"mock_benchmark": dict.fromkeys(benchmarks.KEYS)}],
         },

@@ -8,8 +8,8 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchfleet.campaign.source import Source
-from benchfleet.campaign.yaml_reader import MAX_DEPTH, read_yaml
+from benchfleet.campaign.source import MAX_DEPTH, Source
+from benchfleet.campaign.yaml_reader import read_yaml
 
 
 def _flaws(source: Source) -> list[tuple[str, int | None]]:

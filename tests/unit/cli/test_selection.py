@@ -12,12 +12,13 @@ from benchfleet.domain.failure import Failure, Kind
 from benchfleet.testing.samples import sample_cell
 
 
+def failure(kind: Kind | None) -> Failure | None:
+    return Failure(stage="benchmark", kind=kind, message="") if kind else None
+
+
 def record(number: int, kind: Kind | None = None, *, first: Kind | None = None) -> CellRecord:
     cell = sample_cell(number, version="2")
-    told = {
-        name: Failure(stage="benchmark", kind=found, message="") if found else None
-        for name, found in (("failure", kind), ("first", first))
-    }
+    outcome = Outcome(state="failed", failure=failure(kind), first=failure(first))
     return CellRecord(
         fingerprint=cell.fingerprint,
         id=cell.id,
@@ -26,7 +27,7 @@ def record(number: int, kind: Kind | None = None, *, first: Kind | None = None) 
         attempt=1,
         tries=1,
         token=1,
-        outcome=Outcome(state="failed", **told) if kind else None,
+        outcome=outcome if kind else None,
     )
 
 

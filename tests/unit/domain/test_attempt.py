@@ -58,10 +58,10 @@ def test_an_outcome_survives_json_and_leaves_out_what_most_do_not_have() -> None
 
 
 def test_an_outcome_is_written_with_all_that_it_has() -> None:
-    rare = {"reported": {"a": 1}, "device_type": "cpu", "resumed": 3, "usage": Usage(seconds=1.0)}
     whole = Outcome(
-        state="partial", first=OOM, failures={"oom": 1}, advice=Advice(alone=True), **rare
-    )
+        state="partial", first=OOM, failures={"oom": 1}, advice=Advice(alone=True),
+        reported={"a": 1}, device_type="cpu", resumed=3, usage=Usage(seconds=1.0),
+    )  # fmt: skip
     assert whole.to_dict().keys() == {field.name for field in fields(Outcome)}
 
 

@@ -235,13 +235,13 @@ def test_every_path_lies_below_the_campaigns_folder(cell: Cell) -> None:
         assert not any(part.startswith(".") for part in parts)
 
 
-def test_a_workload_is_called_by_its_own_name_where_it_has_one():
+def test_a_workload_is_called_by_its_own_name_where_it_has_one() -> None:
     work = Workload(benchmark="command", version="1", subset="easy", called="my-eval", limit=5)
     assert (work.name, work.label) == ("my-eval", "my-eval_easy+limit5")
     assert Workload(benchmark="recall", version="1").name == "recall"
 
 
-def test_what_a_benchmark_is_told_outside_its_identity_makes_no_new_cell():
+def test_what_a_benchmark_is_told_outside_its_identity_makes_no_new_cell() -> None:
     work = Workload(benchmark="command", version="1", outside={"timeout": "1h"})
     assert work.identity() == Workload(benchmark="command", version="1").identity()
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchfleet.domain.conditions import Kind, read
+from benchfleet.domain.conditions import Fact, Kind, read
 
 KINDS: dict[str, Kind] = {
     "ram": "size",
@@ -16,7 +16,7 @@ KINDS: dict[str, Kind] = {
     "torch": "truth",
     "system": "text",
 }
-FACTS = {
+FACTS: dict[str, Fact] = {
     "ram": 8 * 10**9,
     "disk": 10**10,
     "gpus": 2,

@@ -39,7 +39,8 @@ def test_a_form_is_the_same_cell_with_the_variant_and_what_is_asked_of_it() -> N
 def test_cells_are_told_in_the_forms_that_were_chosen_for_them() -> None:
     first, second, *_ = MATRIX.expand()
     (_, _), (_, small) = MATRIX.forms(first)
-    chosen = {first.fingerprint: small.fingerprint, second.fingerprint: "one that is no more"}
+    chosen: dict[str, str] = {first.fingerprint: small.fingerprint}
+    chosen[second.fingerprint] = "one that is no more"
     assert MATRIX.expand_as(chosen)[:2] == [small, second]
     assert MATRIX.has_variants
     assert not replace(MATRIX, models=MATRIX.models[1:]).has_variants

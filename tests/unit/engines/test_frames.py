@@ -38,7 +38,7 @@ def test_any_frames_cut_anywhere_arrive_as_they_were_sent(
 ) -> None:
     stream = b"".join(encode("x", parts, **fields) for fields, parts in frames)
     decoder = Decoder()
-    found = []
+    found: list[Frame] = []
     for start in range(0, len(stream), cut):
         found += decoder.feed(stream[start : start + cut])
     wanted = [Frame(type="x", fields=fields, attached=tuple(parts)) for fields, parts in frames]

@@ -7,7 +7,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -15,6 +15,7 @@ from benchfleet.domain.attempt import Claim, Outcome, RunnerId
 from benchfleet.domain.event import Event
 from benchfleet.errors import BenchfleetError, ClaimLost
 from benchfleet.ledger.git.batched import BatchedLedger
+from benchfleet.ledger.git.ledger import GitLedger
 from benchfleet.ledger.memory import MemoryLedger
 from benchfleet.testing import FakeClock, sample_cell
 from benchfleet.testing.claims import claim_any
@@ -58,7 +59,7 @@ def handle(first: Shared, number: int, chance: random.Random) -> BatchedLedger:
     """Another installation on the same ledger."""
     other = Shared(first.now, first.pushes, number)
     vars(other).update({**vars(first), "number": number})
-    return BatchedLedger(other, clock=first.now, chance=chance, threads=False)
+    return BatchedLedger(cast(GitLedger, other), clock=first.now, chance=chance, threads=False)
 
 
 def test_twenty_workers_push_six_times_a_minute_together_and_hardly_ever_wait() -> None:
@@ -104,7 +105,10 @@ def test_twenty_workers_push_six_times_a_minute_together_and_hardly_ever_wait() 
 def alone() -> tuple[FakeClock, Shared, BatchedLedger]:
     clock = FakeClock(0.0)
     first = Shared(clock, {}, 0)
-    return clock, first, BatchedLedger(first, clock=clock, chance=random.Random(1), threads=False)
+    ledger = BatchedLedger(
+        cast(GitLedger, first), clock=clock, chance=random.Random(1), threads=False
+    )
+    return clock, first, ledger
 
 
 def push(clock: FakeClock, ledger: BatchedLedger) -> None:
@@ -159,7 +163,9 @@ def test_a_finish_returns_when_the_remote_has_it() -> None:
     first = Shared(FakeClock(0.0), {}, 0)
     first.enroll([sample_cell(0)])
     (claim,) = claim_any(first, RunnerId("me"))
-    ledger = BatchedLedger(first, clock=lambda: 100.0 * time.monotonic())  # time flies
+    ledger = BatchedLedger(
+        cast(GitLedger, first), clock=lambda: 100.0 * time.monotonic()
+    )  # time flies
     ledger.finish(claim.lease, SUCCESS)
     assert [record.state for record in first.cells()] == ["success"]
     with pytest.raises(ClaimLost):

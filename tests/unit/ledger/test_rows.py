@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from typing import Any
 
 from benchfleet.domain.attempt import CellRecord, Outcome
 from benchfleet.domain.cell import AttentionStep, Config, vars_of
@@ -58,7 +59,8 @@ def test_a_record_with_an_outcome_equals_one_that_was_given_it() -> None:
     outcome = Outcome(state="success", digest="abc", metrics={"overall_score": 0.5})
     finished = json.dumps({"attempt": 2, "outcome": outcome.to_dict()})
     record = record_of((*ROW, finished, None, None), 0.0)
-    fields = dict(zip(("fingerprint", "id", "path", "state", "attempt", "tries", "token"), ROW))  # noqa: B905 - the rest is not given
+    names = ("fingerprint", "id", "path", "state", "attempt", "tries", "token")
+    fields: dict[str, Any] = dict(zip(names, ROW, strict=False))  # the rest is not given
     made = CellRecord(**fields, outcome=outcome)
     assert record == made
     assert made == record

@@ -27,7 +27,8 @@ def parsed(text: str) -> Found:
         for sample in family.samples:
             labels = dict(sample.labels)
             assert labels.pop("campaign") == 'a "study"'
-            found[(sample.name, *labels.values())] = sample.value
+            key = (sample.name, *labels.values())
+            found[key] = sample.value
     return found
 
 

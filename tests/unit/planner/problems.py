@@ -28,8 +28,8 @@ def random_problem(
     for number in range(models):
         size = random.uniform(0.3, 3)
         fitting = [host for host in hosts if speed[host] > 0.4 * size] or [
-            max(speed, key=speed.get)
-        ]  # type: ignore[arg-type]
+            max(speed, key=lambda host: speed[host])
+        ]
         for host in fitting:
             loads[host, f"m{number}"] = random.uniform(10, 120) * size
             transfers[host, f"m{number}"] = bring * size if random.random() < 0.7 else 0.0

@@ -101,7 +101,7 @@ def makespan(
             continue
         wanted = [n for n in waiting if models[n] in wish.models or wish.others is not None]
         best = min(
-            wanted, key=lambda n: (ranks[n] + (wish.models.get(models[n], wish.others) or 0.0), n)
+            wanted, key=lambda n: (ranks[n] + wish.models.get(models[n], wish.others or 0.0), n)
         )
         waiting.remove(best)
         took = seconds[best]

@@ -44,7 +44,7 @@ def run(layout: Layout, *, url: str = "") -> Iterator[Feed]:
         yield feed
 
 
-_NONE: Matrix = None  # type: ignore[assignment] - a record says nothing of it
+_NONE: Matrix = None  # type: ignore[assignment]  # a record says nothing of it
 
 
 def progress() -> Progress:

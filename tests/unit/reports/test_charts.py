@@ -53,6 +53,7 @@ def test_colours_of_differences_are_centred_at_zero(study):
     study.done("better", [0.7] * 8 + [0.8] * 8)
     figure = only(study.compared())
     chart = charts.differences(figure)
+    assert chart is not None
     (colour,) = [
         layer["encoding"]["color"]["scale"]
         for layer in chart["layer"]
@@ -104,6 +105,7 @@ def test_hostile_names_are_drawn_and_never_in_an_expression(study):
     figure = only(study.compared())
     for chart in (charts.scores(figure), charts.differences(figure)):
         assert any("datum.x &lt;/" in said for said in texts(figure, chart))
+        assert chart is not None
         for layer in chart["layer"]:
             assert HOSTILE not in str(layer["transform"])
             assert HOSTILE not in str(layer["encoding"].get("color"))

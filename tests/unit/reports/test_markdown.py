@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from benchfleet.reports import markdown
+from benchfleet.reports import markdown, wording
 
 HOSTILE = "a|b`c` <b>*x*</b> [y](http://z) __d__ # e \\ ~~f~~ & ![g](h) \x9b31m"
 
@@ -18,7 +18,7 @@ def parsed(text):
 
 def table_cells(text):
     """Each table row as its cells' text, as a reader sees them."""
-    rows = []
+    rows: list[list[str]] = []
     for token in parsed(text):
         if token.type == "tr_open":
             rows.append([])
@@ -100,7 +100,7 @@ def test_hostile_messages_stay_in_their_code_span(study):
 
 @given(st.text(min_size=1, alphabet=st.characters(codec="utf-8")))
 def test_escaped_text_reads_as_it_was(text):
-    shown = markdown.wording.one_line(text)
+    shown = wording.one_line(text)
     tokens = parsed(f"is {markdown.escaped(text)} it")
     (inline,) = [token for token in tokens if token.type == "inline"]
     assert "".join(child.content for child in inline.children) == f"is {shown} it"
@@ -113,7 +113,7 @@ def test_code_reads_as_it_was(text):
         token for token in parsed(f"is {markdown.code(text)} it") if token.type == "inline"
     ]
     (span,) = [child.content for child in inline.children if child.type == "code_inline"]
-    assert span.strip() == markdown.wording.one_line(text)
+    assert span.strip() == wording.one_line(text)
 
 
 def test_notes_are_in_the_report(study):

@@ -110,7 +110,10 @@ def test_pairing_takes_out_what_is_hard_for_both():
     ours = [value + 0.02 + 0.01 * rng.random() for value in hardness]
     found = paired_difference(named(ours), named(hardness))
     assert found.sure
-    assert found.stderr < standard_error(hardness) / 10
+    whole = standard_error(hardness)
+    assert found.stderr is not None
+    assert whole is not None
+    assert found.stderr < whole / 10
 
 
 def test_paired_difference_uses_shared_keys_alone():
@@ -158,6 +161,7 @@ def test_noise_of_the_arithmetic_is_no_difference():
 def test_sure_is_an_interval_that_excludes_zero(pairs):
     found = paired_difference(named([a for a, _ in pairs]), named([b for _, b in pairs]))
     assume(found.interval is not None)
+    assert found.interval is not None
     low, high = found.interval
     assume(min(abs(low), abs(high)) > 1e-9)
     assert found.sure == (low > 0 or high < 0)
@@ -172,6 +176,7 @@ def test_the_interval_holds_the_truth_19_times_out_of_20():
         found = paired_difference(
             named([rng.gauss(1, 1) for _ in range(8)]), named([rng.gauss(0, 1) for _ in range(8)])
         )
+        assert found.interval is not None
         held += found.interval[0] <= 1 <= found.interval[1]
     assert 935 <= held <= 965
 

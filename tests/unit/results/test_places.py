@@ -66,7 +66,7 @@ def test_an_object_store_shows_nothing_of_what_was_put_half(
     pytest.importorskip("fsspec")
     place = ObjectPlace(f"memory://{uuid.uuid4().hex}", "study")
     digest = seal(tmp_path / "one", sample_cell())
-    sent = []
+    sent: list[str] = []
 
     def send(self: ObjectPlace, files: object, source: Path, target: str) -> None:
         if len(sent) == 3:

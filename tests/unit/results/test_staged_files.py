@@ -24,9 +24,12 @@ def test_a_folder_that_several_have_in_common_is_synced_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     synced: list[Path | str] = []
-    monkeypatch.setattr(
-        staged_files, "sync_folder", lambda one: synced.append(one) or sync_folder(one)
-    )
+
+    def noted(folder: Path | str) -> None:
+        synced.append(folder)
+        sync_folder(folder)
+
+    monkeypatch.setattr(staged_files, "sync_folder", noted)
     folders = [tmp_path / name for name in ("a", "b")]
     for folder in folders:
         folder.mkdir()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 
@@ -32,7 +33,7 @@ def test_tokens_add_up_and_measures_are_averaged() -> None:
 @pytest.mark.parametrize(
     "bad", [float("nan"), float("inf"), "no number", None, [1.0], 10**400, -(10**400)]
 )
-def test_what_is_no_finite_number_is_refused_wherever_it_stands(bad: object) -> None:
+def test_what_is_no_finite_number_is_refused_wherever_it_stands(bad: Any) -> None:
     for given, record in [
         ({"overall": bad, "per_sample": []}, {}),
         ({"overall": 1.0, "per_sample": [bad]}, {}),

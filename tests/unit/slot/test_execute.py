@@ -51,7 +51,8 @@ def order(folder: Path, *, batch_size: int = 0, answered: int | None = None) -> 
     cell = sample_cell(benchmark="mock_benchmark")
     cell = replace(cell, workload=replace(cell.workload, params=MockBenchmark({}).params()))
     log, scratch = str(folder / "log.txt"), str(folder / "scratch")
-    fields = {"attempt": "f/1-1", "cell": cell.to_dict(), "log": log, "scratch": scratch}
+    fields: dict[str, Any] = {"attempt": "f/1-1", "cell": cell.to_dict()}
+    fields |= {"log": log, "scratch": scratch}
     samples = list(MockBenchmark({}).samples(None, cell.data_seed))[: answered or 0]
     lines = [
         json.dumps(
@@ -59,7 +60,12 @@ def order(folder: Path, *, batch_size: int = 0, answered: int | None = None) -> 
         )
         for s in samples
     ]
-    fields |= {"batch_size": batch_size, "rescore": answered is not None}
+    fields |= {
+        "log": log,
+        "scratch": scratch,
+        "batch_size": batch_size,
+        "rescore": answered is not None,
+    }
     attached = ("\n".join(lines).encode(),)
     return Frame(type="run", fields=fields, attached=attached)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 from typing import Any
 
@@ -78,6 +79,12 @@ class Scripted:
 
     def driver(self) -> str:
         return ""
+
+    def cuda(self) -> str:
+        return ""
+
+    def watched(self, indices: Collection[int]) -> tuple[GpuState, ...]:
+        return self.gpus()
 
     def gpus(self) -> tuple[GpuState, ...]:
         return (self.states.pop(0) if len(self.states) > 1 else self.states[0],)

@@ -81,7 +81,7 @@ def test_a_late_finish_of_what_nobody_else_took_is_right() -> None:
 
 
 def test_counts_that_do_not_add_up_are_told() -> None:
-    none = dict.fromkeys(STATES, 0)
+    none: dict[str, int] = dict.fromkeys(STATES, 0)
     status = {**none, "success": 2, "total": 2}
     assert wrong_counts(status, {"counts": status}, "study: 2 cells: 2 success") == []
     wrong = wrong_counts({**status, "total": 3}, {"counts": none}, "2 cells: 1 success")

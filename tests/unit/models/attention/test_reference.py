@@ -55,7 +55,7 @@ def kept_by_reference(steps, scene) -> list[list[list[set[int]]]]:
     """The columns kept for each row, head and query."""
     batch, heads, queries, _ = scene.query.shape
     keys = scene.key.shape[2]
-    answer = []
+    answer: list[list[list[set[int]]]] = []
     for row in range(batch):
         answer.append([])
         for head in range(heads):
@@ -68,7 +68,7 @@ def kept_by_reference(steps, scene) -> list[list[list[set[int]]]]:
                 for column in seen:
                     products = scene.query[row, head, query] * scene.key[row, key_head, column]
                     scores[column] = sum(float(product) for product in products)
-                kept = set()
+                kept: set[int] = set()
                 for name, params in steps:
                     first = number(params.get("sink_size", 0), len(seen))
                     last = number(params.get("window_size", 0), len(seen))

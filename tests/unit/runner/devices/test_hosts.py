@@ -35,8 +35,7 @@ def test_a_lost_host_is_expected_unless_it_is_hopeless() -> None:
     hosts = Hosts(["lab1"])
     hosts.ready(ready("lab1"))
     hosts.lost(HostLost(host="lab1", reason="it is off"))
-    assert hosts.expecting
-    assert hosts.why == "lab1: it is off"
+    assert (hosts.expecting, hosts.why) == (True, "lab1: it is off")
     hosts.lost(HostLost(host="lab1", reason="another key", hopeless=True))
     assert not hosts.expecting
     assert hosts.is_away("lab1")
@@ -45,10 +44,9 @@ def test_a_lost_host_is_expected_unless_it_is_hopeless() -> None:
 def test_one_hopeless_host_hides_no_other_that_may_come() -> None:
     hosts = Hosts(["lab1", "lab2"])
     hosts.lost(HostLost(host="lab1", reason="another key", hopeless=True))
-    assert hosts.expecting
+    assert (hosts.expecting, hosts.is_away("lab2")) == (True, True)
     hosts.ready(ready("lab2"))
-    assert not hosts.expecting
-    assert hosts.why == "lab1: another key"
+    assert (hosts.expecting, hosts.why) == (False, "lab1: another key")
 
 
 def test_a_host_in_doubt_is_away_until_it_is_heard_of() -> None:

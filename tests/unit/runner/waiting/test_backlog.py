@@ -48,7 +48,7 @@ def waiting(known: dict[str, Cell], policy: Policy | None = None, first: int = 0
 
 def best(found: Backlog, cells: list[Cell], wish: Wish = ANY, count: int = 99) -> list[int]:
     """The numbers of the candidates, in their order."""
-    names = [cell.fingerprint for cell in cells]
+    names: list[str] = [cell.fingerprint for cell in cells]
     return [names.index(one) for one in found.candidates(found.lanes(), wish, count)]
 
 
