@@ -60,11 +60,6 @@ def test_wrong_parameters_are_refused_with_what_to_do(params: dict[str, Any], me
         shipped(**params)
 
 
-def test_the_tasks_must_be_named() -> None:
-    with pytest.raises(ValueError, match=r"names no task; write tasks: \[gsm8k\]"):
-        shipped().data_digest(None)
-
-
 def test_a_task_is_looked_for_in_the_folder_and_then_in_lm_eval(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

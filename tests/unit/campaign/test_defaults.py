@@ -1,16 +1,12 @@
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from benchfleet.campaign.defaults import read_defaults
-from benchfleet.campaign.entry import Entry
 from benchfleet.domain.cell import Limits
 
-Read = Callable[[str], Entry]
-Said = Callable[[Entry], dict[str, str]]
+from .reading import read, said
 
 
-def test_without_defaults_benchfleets_own_hold(read: Read) -> None:
+def test_without_defaults_benchfleets_own_hold() -> None:
     defaults = read_defaults(read("~"))
     assert defaults.adapter.absent
     assert defaults.generation == defaults.model_kwargs == defaults.tokenizer_kwargs == {}
@@ -18,7 +14,7 @@ def test_without_defaults_benchfleets_own_hold(read: Read) -> None:
     assert defaults.limits == Limits(cell=None, tries=3)
 
 
-def test_every_default_is_read(read: Read, said: Said) -> None:
+def test_every_default_is_read() -> None:
     entry = read(
         """\
         adapter: mock
@@ -43,7 +39,7 @@ def test_every_default_is_read(read: Read, said: Said) -> None:
     )
 
 
-def test_every_wrong_default_is_told_at_its_key(read: Read, said: Said) -> None:
+def test_every_wrong_default_is_told_at_its_key() -> None:
     entry = read(
         """\
         model_kwargs: [a]

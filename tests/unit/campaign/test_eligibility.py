@@ -5,14 +5,14 @@ import pytest
 from benchfleet.campaign.eligibility import read_eligibility
 from benchfleet.domain.eligibility import default
 
-from .conftest import Read, Said
+from .reading import read, said
 
 
-def test_a_campaign_without_rules_has_the_usual_ones(read: Read) -> None:
+def test_a_campaign_without_rules_has_the_usual_ones() -> None:
     assert read_eligibility(read("{}").inside("eligibility")) == default()
 
 
-def test_rules_and_tiers_are_read(read: Read, said: Said) -> None:
+def test_rules_and_tiers_are_read() -> None:
     entry = read(
         """
         e2_full: ram_available >= 24GB
@@ -56,7 +56,7 @@ def test_rules_and_tiers_are_read(read: Read, said: Said) -> None:
     ],
 )
 def test_a_rule_that_can_never_match_is_a_mistake_with_its_key(
-    read: Read, said: Said, text: str, key: str, message: str
+    text: str, key: str, message: str
 ) -> None:
     entry = read(text)
     read_eligibility(entry)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,11 +15,10 @@ from benchfleet.campaign.pairs import check_pairs, leaves_cells
 from benchfleet.domain.cell import Config, Model, Workload
 from benchfleet.domain.matrix import Include, Matrix, ModelEntry, Rule
 
-Read = Callable[[str], Entry]
-Said = Callable[[Entry], dict[str, str]]
+from .reading import read, said
 
 
-def _checked(read: Read, text: str, *exclude: Rule) -> Entry:
+def _checked(text: str, *exclude: Rule) -> Entry:
     """What the adapters of the models in `text` have against the rest of it."""
     top = read(text)
     defaults: Defaults = read_defaults(top.inside("defaults"))
@@ -37,9 +35,8 @@ def _checked(read: Read, text: str, *exclude: Rule) -> Entry:
     return top
 
 
-def test_a_model_that_its_adapter_refuses_is_told_at_the_model(read: Read, said: Said) -> None:
+def test_a_model_that_its_adapter_refuses_is_told_at_the_model() -> None:
     top = _checked(
-        read,
         """
         models: [{name: m, adapter: mock, model_kwargs: {answr: x}}]
         configs: {dense: null}
@@ -57,18 +54,16 @@ benchmarks: [recall, command: {name: mine, argv: [echo]}]
 """
 
 
-def test_an_adapter_that_opens_nothing_is_refused_where_a_model_is_needed(
-    read: Read, said: Said
-) -> None:
-    assert said(_checked(read, NONE)) == {
+def test_an_adapter_that_opens_nothing_is_refused_where_a_model_is_needed() -> None:
+    assert said(_checked(NONE)) == {
         "benchmarks[0]": "recall needs a model, and the adapter 'none' opens none "
         "(model 'served'); change it, or exclude the pair"
     }
 
 
-def test_a_pair_that_is_excluded_is_not_refused(read: Read, said: Said) -> None:
+def test_a_pair_that_is_excluded_is_not_refused() -> None:
     excluded = Rule(models=("served",), benchmarks=("recall",))
-    assert said(_checked(read, NONE, excluded)) == {}
+    assert said(_checked(NONE, excluded)) == {}
 
 
 _MATRIX = Matrix(

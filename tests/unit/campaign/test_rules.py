@@ -1,15 +1,11 @@
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 
-from benchfleet.campaign.entry import Entry
 from benchfleet.campaign.rules import Axes, read_exclude, read_include
 from benchfleet.domain.matrix import Include, Rule
 
-Read = Callable[[str], Entry]
-Said = Callable[[Entry], dict[str, str]]
+from .reading import read, said
 
 AXES = Axes(
     models=["tiny", "r1-32b"],
@@ -19,7 +15,7 @@ AXES = Axes(
 )
 
 
-def test_a_rule_names_axes_by_name_glob_list_or_number(read: Read, said: Said) -> None:
+def test_a_rule_names_axes_by_name_glob_list_or_number() -> None:
     entry = read(
         """\
         - {models: r1-32b, configs: "!dense"}
@@ -35,18 +31,18 @@ def test_a_rule_names_axes_by_name_glob_list_or_number(read: Read, said: Said) -
     assert said(entry) == {}
 
 
-def test_a_single_rule_needs_no_list(read: Read) -> None:
+def test_a_single_rule_needs_no_list() -> None:
     assert read_exclude(read("{models: tiny}"), AXES) == (Rule(models=("tiny",)),)
 
 
-def test_no_rules_are_no_mistake(read: Read, said: Said) -> None:
+def test_no_rules_are_no_mistake() -> None:
     entry = read("~")
     assert read_exclude(entry, AXES) == ()
     assert read_include(entry, AXES) == ()
     assert said(entry) == {}
 
 
-def test_an_include_may_say_its_repeats(read: Read, said: Said) -> None:
+def test_an_include_may_say_its_repeats() -> None:
     entry = read("[{models: tiny, repeats: 5}, {models: tiny}]")
     assert read_include(entry, AXES) == (
         Include(rule=Rule(models=("tiny",)), repeats=5),
@@ -75,7 +71,7 @@ def test_an_include_may_say_its_repeats(read: Read, said: Said) -> None:
     ],
 )
 def test_a_rule_that_can_match_nothing_is_told_at_its_key(
-    read: Read, said: Said, rule: str, key: str, message: str
+    rule: str, key: str, message: str
 ) -> None:
     entry = read(f"- {rule}")
     read_exclude(entry, AXES)
@@ -92,7 +88,7 @@ def test_a_rule_that_can_match_nothing_is_told_at_its_key(
         ("{models: tiny, repeats: [1]}", "must be a whole number, 1 or more, not a list"),
     ],
 )
-def test_an_includes_repeats_are_a_count(read: Read, said: Said, rule: str, message: str) -> None:
+def test_an_includes_repeats_are_a_count(rule: str, message: str) -> None:
     entry = read(f"- {rule}")
     read_include(entry, AXES)
     assert said(entry) == {"[0].repeats": message}

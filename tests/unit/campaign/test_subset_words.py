@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from benchfleet.campaign.benchmarks import read_benchmarks
-from benchfleet.campaign.defaults import Defaults
-from benchfleet.campaign.entry import Entry
 
-Read = Callable[[str], Entry]
-Said = Callable[[Entry], dict[str, str]]
+from .reading import mock_defaults, read, said
+
 EXAMPLES = Path(__file__).parents[3] / "examples" / "recall"
 
 pytest.importorskip("lm_eval")
 
 
 @pytest.mark.parametrize("word", ["tasks", "subsets"])
-def test_tasks_are_the_subsets_of_lm_eval(
-    read: Read, said: Said, mock_defaults: Defaults, word: str
-) -> None:
+def test_tasks_are_the_subsets_of_lm_eval(word: str) -> None:
     entry = read(f"- lm_eval: {{{word}: [recall_choice, recall_generate], include_path: tasks}}")
-    declared = read_benchmarks(entry, mock_defaults, EXAMPLES)
+    declared = read_benchmarks(entry, mock_defaults(), EXAMPLES)
     assert said(entry) == {}
     works = [one.workload for one in declared if one.workload]
     assert [work.label for work in works] == ["lm_eval_recall_choice", "lm_eval_recall_generate"]
@@ -32,9 +27,9 @@ def test_tasks_are_the_subsets_of_lm_eval(
     assert str(EXAMPLES) not in str(works[0].identity())
 
 
-def test_both_words_at_once_are_a_mistake(read: Read, said: Said, mock_defaults: Defaults) -> None:
+def test_both_words_at_once_are_a_mistake() -> None:
     entry = read("- lm_eval: {tasks: gsm8k, subsets: gsm8k}")
-    read_benchmarks(entry, mock_defaults, EXAMPLES)
+    read_benchmarks(entry, mock_defaults(), EXAMPLES)
     assert said(entry) == {
         "[0].lm_eval.tasks": "stands beside 'subsets', which says the same here; remove one"
     }
@@ -48,9 +43,7 @@ def test_both_words_at_once_are_a_mistake(read: Read, said: Said, mock_defaults:
         ("recall: {tasks: 128}", "[0].recall", "no parameter 'tasks'"),
     ],
 )
-def test_mistakes_are_told_at_their_keys(
-    read: Read, said: Said, mock_defaults: Defaults, item: str, key: str, message: str
-) -> None:
+def test_mistakes_are_told_at_their_keys(item: str, key: str, message: str) -> None:
     entry = read(f"- {item}")
-    read_benchmarks(entry, mock_defaults, EXAMPLES)
+    read_benchmarks(entry, mock_defaults(), EXAMPLES)
     assert message.replace("no folder", "is not a folder") in said(entry)[key]

@@ -26,18 +26,18 @@ def running(*gpus: GpuReading, ram: int | None = None, generated: int = 0) -> Ru
     return slot
 
 
+def drawn(view: View, width: int, height: int = 25) -> list[str]:
+    console = Console(file=io.StringIO(), width=width, height=height)
+    console.print(view.draw())
+    return console.file.getvalue().splitlines()  # type: ignore[attr-defined, no-any-return]
+
+
 def test_tokens_a_second_and_memory_stand_beside_each_slot() -> None:
     gpu = GpuReading(index=0, memory=31_200_000_000, total=80 * GB)
     progress = Progress(total=8, slots={"s-1": running(gpu, generated=4120)})
     view = View("study")
     view(Notice(kind="run_started"), progress)
-    console = Console(file=io.StringIO(), width=120)
-    console.print(view.draw())
-    (line,) = [
-        line
-        for line in console.file.getvalue().splitlines()  # type: ignore[attr-defined]
-        if "recall_512" in line
-    ]
+    (line,) = [line for line in drawn(view, 120) if "recall_512" in line]
     assert "3/8" in line
     assert line.rstrip().endswith("31.2/80 GB")
     assert " tok/s " in line
@@ -49,19 +49,11 @@ def test_on_a_narrow_terminal_names_are_cut_and_numbers_are_whole(width: int) ->
     slot.cell = "a-model-with-a-long-name/streaming-1024/longbench_narrativeqa@f7419d6f"
     view = View("study")
     view(Notice(kind="run_started"), Progress(total=8, slots={"s-1": slot}))
-    console = Console(file=io.StringIO(), width=width)
-    console.print(view.draw())
-    line = console.file.getvalue().splitlines()[1]  # type: ignore[attr-defined]
+    line = drawn(view, width)[1]
     assert len(line) <= width
     assert line.startswith("  gpu:0  a-model-with-")
     assert " 3/8 " in line
     assert ("31.2/80 GB" in line) == (width == 80)
-
-
-def drawn(view: View, width: int, height: int = 25) -> list[str]:
-    console = Console(file=io.StringIO(), width=width, height=height)
-    console.print(view.draw())
-    return console.file.getvalue().splitlines()  # type: ignore[attr-defined, no-any-return]
 
 
 @pytest.mark.parametrize("width", [40, 60, 200])

@@ -141,21 +141,19 @@ def test_the_memory_lies_in_the_users_cache(tmp_path, environ):
     assert len(list((tmp_path / "cache" / "benchfleet" / "digests").iterdir())) == 3
 
 
-def test_a_folder_that_is_not_there_says_so(tmp_path):
-    with pytest.raises(ValueError, match=r"nowhere is not there; name the folder that holds"):
-        model_digest(str(tmp_path / "nowhere"))
-
-
-def test_a_file_is_no_model(tmp_path):
-    file = tmp_path / "model.safetensors"
-    file.touch()
-    with pytest.raises(ValueError, match=r"model\.safetensors is a file; name the folder"):
-        model_digest(str(file))
-
-
-def test_a_folder_without_config_is_no_model(tmp_path):
-    with pytest.raises(ValueError, match=r"holds no config\.json"):
-        model_digest(str(tmp_path))
+@pytest.mark.parametrize(
+    ("name", "wrong"),
+    [
+        ("nowhere", "nowhere is not there; name the folder that holds"),
+        ("model.safetensors", r"model\.safetensors is a file; name the folder"),
+        ("empty", r"holds no config\.json"),
+    ],
+)
+def test_what_is_no_model_folder_says_what_to_name(tmp_path, name, wrong):
+    (tmp_path / "model.safetensors").touch()
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(ValueError, match=wrong):
+        model_digest(str(tmp_path / name))
 
 
 def test_a_folder_without_weights_is_no_model(tmp_path):

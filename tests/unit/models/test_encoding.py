@@ -34,31 +34,25 @@ def encoded(tokenizer, context, question="", *, limit=None, new=4):
     return (*text, found.truncated)
 
 
-def test_special_tokens_lead_the_context_once_and_never_the_question():
-    assert encoded(Letters(), "abc", "de") == ("\x01abc", "de", False)
-
-
-def test_what_a_tokenizer_puts_after_a_text_is_left_out():
-    assert encoded(Letters(after=[EOS]), "abc", "de") == ("\x01abc", "de", False)
-    assert encoded(Letters(before=[CLS, BOS], after=[EOS]), "a", "b")[0] == "\x03\x01a"
-
-
-def test_a_tokenizer_without_special_tokens_adds_none():
-    assert encoded(Letters(before=[]), "abc", "de") == ("abc", "de", False)
-
-
-def test_a_templated_text_gets_no_second_set():
-    assert encoded(Letters(), "<s>abc", "de") == ("\x01abc", "de", False)
+@pytest.mark.parametrize(
+    ("tokenizer", "prompt", "expected"),
+    [
+        (Letters(), ("abc", "de"), ("\x01abc", "de")),
+        (Letters(after=[EOS]), ("abc", "de"), ("\x01abc", "de")),
+        (Letters(before=[CLS, BOS], after=[EOS]), ("a", "b"), ("\x03\x01a", "b")),
+        (Letters(before=[]), ("abc", "de"), ("abc", "de")),
+        (Letters(), ("<s>abc", "de"), ("\x01abc", "de")),  # a templated text has its own
+        (Letters(), ("", "de"), ("\x01", "de")),
+        (Letters(before=[]), ("", "de"), ("", "de")),
+    ],
+)
+def test_special_tokens_lead_the_context_once_and_never_the_question(tokenizer, prompt, expected):
+    assert encoded(tokenizer, *prompt) == (*expected, False)
 
 
 def test_without_a_question_the_last_token_of_the_context_stands_for_it():
     assert encoded(Letters(), "abc") == ("\x01ab", "c", False)
     assert encoded(Letters(), "") == ("", "\x01", False)
-
-
-def test_without_a_context_the_special_tokens_are_all_of_it():
-    assert encoded(Letters(), "", "de") == ("\x01", "de", False)
-    assert encoded(Letters(before=[]), "", "de") == ("", "de", False)
 
 
 def test_an_empty_prompt_is_refused_where_nothing_leads_a_text():

