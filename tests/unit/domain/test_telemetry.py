@@ -28,22 +28,23 @@ def test_energy_is_the_area_under_the_power() -> None:
     assert (told["readings"], told["seconds"]) == (3, 3)
 
 
-def test_a_gap_makes_the_energy_unknown_and_says_where_it_was() -> None:
-    told = summed(reading(0), reading(1), reading(8.5), reading(9.5))
+@pytest.mark.parametrize(
+    ("readings", "reason"),
+    [
+        ([reading(0)], "there is one reading alone"),
+        ([reading(0), reading(1, None), reading(2)], "gpu:0 did not tell its power at 1.0 s"),
+        (
+            [reading(0), reading(1), reading(8.5), reading(9.5)],
+            "no reading for 7.5 s at 1.0 s; 3 s are the most",
+        ),
+    ],
+)
+def test_the_energy_is_unknown_where_readings_lack_and_the_reason_is_told(
+    readings: list[Reading], reason: str
+) -> None:
+    told = summed(*readings)
     assert told.joules is None
-    energy = told.summary()["energy"]
-    assert (energy["valid"], energy["joules"]) == (False, None)
-    assert energy["reason"] == "no reading for 7.5 s at 1.0 s; 3 s are the most"
-
-
-def test_power_that_is_not_told_makes_the_energy_unknown() -> None:
-    energy = summed(reading(0), reading(1, None), reading(2)).summary()["energy"]
-    assert energy["reason"] == "gpu:0 did not tell its power at 1.0 s"
-    assert not energy["valid"]
-
-
-def test_one_reading_is_no_energy() -> None:
-    assert summed(reading(0)).summary()["energy"]["reason"] == "there is one reading alone"
+    assert told.summary()["energy"] == {"valid": False, "reason": reason, "joules": None}
 
 
 def test_slots_that_share_a_gpu_bear_their_parts_of_its_energy() -> None:

@@ -70,13 +70,9 @@ def test_a_time_is_read_in_seconds(text: str, expected: float) -> None:
 
 @pytest.mark.parametrize("value", ["", "6", "0s", "30m1h", "6 weeks", "-1h", 90, None, "h", "1h1h"])
 def test_what_is_no_time_is_refused(value: object) -> None:
-    with pytest.raises(ValueError, match="is not a time; write "):
+    with pytest.raises(ValueError, match="is not a time; write ") as refused:
         duration(value)
-
-
-def test_a_bare_number_of_time_is_told_the_units() -> None:
-    with pytest.raises(ValueError, match=r"^90 is not a time; write 90h, 90m or 90s$"):
-        duration(90)
+    assert value != 90 or str(refused.value) == "90 is not a time; write 90h, 90m or 90s"
 
 
 def test_percentages_become_fractions_wherever_they_stand() -> None:
@@ -88,13 +84,6 @@ def test_percentages_become_fractions_wherever_they_stand() -> None:
 
 def test_other_text_with_a_percent_sign_stays_text() -> None:
     assert with_fractions(["top-10%", "%", "10%%"]) == ["top-10%", "%", "10%%"]
-
-
-@settings(deadline=None)
-@given(st.integers(1, 999), st.integers(1, 999), st.integers(1, 999))
-def test_parts_of_a_time_add_up(hours: int, minutes: int, seconds: int) -> None:
-    written = f"{hours}h{minutes}m{seconds}s"
-    assert duration(written) == hours * 3_600 + minutes * 60 + seconds
 
 
 @settings(deadline=None)

@@ -92,23 +92,19 @@ def test_a_gpu_says_how_much_is_free_who_is_on_it_and_what_is_wrong(
     assert "GPU is lost" in lost.fault
 
 
-def test_a_gpu_that_fails_is_the_reason_why_none_is_told_of(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize(
+    ("error", "no_gpu", "problem"),
+    [
+        (NoGpu("there is none"), "there is none", ""),
+        (DeviceError("a GPU does not answer"), "", "a GPU does not answer"),
+    ],
+)
+def test_a_machine_without_gpus_is_told_apart_from_one_whose_gpus_fail(
+    monkeypatch: pytest.MonkeyPatch, error: Exception, no_gpu: str, problem: str
 ) -> None:
-    def broken() -> tuple[Gpu, ...]:
-        raise DeviceError("a GPU does not answer (NVML: GPU is lost)")
+    def failing() -> tuple[Gpu, ...]:
+        raise error
 
-    monkeypatch.setattr(module, "gpus", broken)
+    monkeypatch.setattr(module, "gpus", failing)
     told = module.facts("~")
-    assert (told.gpus, told.gpu_problem) == ((), "a GPU does not answer (NVML: GPU is lost)")
-
-
-def test_a_machine_without_gpus_is_told_apart_from_one_whose_driver_is_broken(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def absent() -> tuple[Gpu, ...]:
-        raise NoGpu("there is none")
-
-    monkeypatch.setattr(module, "gpus", absent)
-    told = module.facts("~")
-    assert (told.gpus, told.no_gpu, told.gpu_problem) == ((), "there is none", "")
+    assert (told.gpus, told.no_gpu, told.gpu_problem) == ((), no_gpu, problem)

@@ -89,24 +89,19 @@ def test_older_names_in_the_config_are_known() -> None:
 
 
 @pytest.mark.parametrize(
-    ("config", "kwargs", "message"),
+    ("weights", "config", "kwargs", "message"),
     [
-        ({"num_hidden_layers": 3}, {}, "does not say num_attention_heads"),
-        ({}, {}, "does not say num_hidden_layers"),
-        (LLAMA_8B, {"dtype": "float12"}, "nothing is known of the type float12"),
-        (LLAMA_8B, {"quantization_config": {"bits": 3}}, "nothing is known of its quant"),
-        (LLAMA_8B, {"quantization_config": "awq"}, "nothing is known of its quant"),
+        ("F16", {"num_hidden_layers": 3}, {}, "does not say num_attention_heads"),
+        ("F16", {}, {}, "does not say num_hidden_layers"),
+        ("F16", LLAMA_8B, {"dtype": "float12"}, "nothing is known of the type float12"),
+        ("F16", LLAMA_8B, {"quantization_config": {"bits": 3}}, "nothing is known of its quant"),
+        ("F16", LLAMA_8B, {"quantization_config": "awq"}, "nothing is known of its quant"),
+        ("Q7_X", LLAMA_8B, {}, "nothing is known of the type Q7_X"),
     ],
 )
 def test_what_is_not_said_is_not_guessed(
-    config: dict[str, Any], kwargs: dict[str, Any], message: str
+    weights: str, config: dict[str, Any], kwargs: dict[str, Any], message: str
 ) -> None:
-    model = Checkpoint(elements={"F16": 1}, config=config)
+    model = Checkpoint(elements={weights: 1}, config=config)
     with pytest.raises(ValueError, match=message):
         model.estimate(device="gpu", model_kwargs=kwargs, batch=1, length=None)
-
-
-def test_a_type_of_weights_that_nobody_knows_is_not_guessed() -> None:
-    model = Checkpoint(elements={"Q7_X": 1}, config=LLAMA_8B)
-    with pytest.raises(ValueError, match="nothing is known of the type Q7_X"):
-        model.estimate(device="gpu", model_kwargs={}, batch=1, length=None)

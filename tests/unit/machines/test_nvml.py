@@ -136,21 +136,3 @@ def test_an_interpreter_without_the_binding_says_what_to_install(
     monkeypatch.setitem(sys.modules, "pynvml", None)
     with pytest.raises(MissingExtra, match="pip install nvidia-ml-py"), opened():
         pass
-
-
-@pytest.mark.parametrize(
-    ("gpu", "fault"),
-    [
-        (GpuState(index=0), ""),
-        (GpuState(index=0, uncorrected=0), ""),
-        (GpuState(index=0, uncorrected=3), "its memory had 3 uncorrectable ECC errors"),
-        (GpuState(index=0, xids=(48, 63)), "its driver reported critical errors (Xid 48, 63)"),
-    ],
-)
-def test_faults_are_named(gpu: GpuState, fault: str) -> None:
-    assert gpu.fault == fault
-
-
-def test_a_process_is_told_with_its_user_and_its_slot(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert str(module.process(FREE_PID)) == f"another container's or user's process ({FREE_PID})"
-    assert str(GpuProcess(pid=3, name="python3", user="ada")) == "ada: python3 (3)"

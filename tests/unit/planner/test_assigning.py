@@ -18,6 +18,7 @@ from benchfleet.machines.probe import report
 from benchfleet.planner.assigning import Assigner
 from benchfleet.planner.assignment import Assignment
 from capabilities import fleet
+from records import record_of
 
 STUDY = """\
 campaign: study
@@ -60,23 +61,14 @@ def _where(plan: Assignment) -> dict[str, set[str]]:
 
 
 def _running(cell: Cell) -> CellRecord:
-    return replace(_done(cell, "", 0.0), state="running", outcome=None)
+    return record_of(cell, state="running")
 
 
 def _done(cell: Cell, host: str, seconds: float) -> CellRecord:
     outcome = Outcome(
         state="success", host=host, device_type="cpu", seconds={"benchmark": seconds, "load": 1.0}
     )
-    return CellRecord(
-        fingerprint=cell.fingerprint,
-        id=cell.id,
-        path=cell.path(marked=False),
-        state="success",
-        attempt=1,
-        tries=1,
-        token=1,
-        outcome=outcome,
-    )
+    return record_of(cell, outcome=outcome)
 
 
 def test_strong_machines_get_e2_in_full_and_small_ones_variants(study: Campaign) -> None:
@@ -170,11 +162,6 @@ def test_each_line_of_the_picture_has_a_time_of_its_own(
     assert found == ticks
 
 
-def test_a_plan_that_loads_nothing_has_no_word_for_it(study: Campaign) -> None:
-    plan = replace(_plan(study, SMALL), setups=[])
-    assert "bringing and loading" not in svg(plan, title="")
-
-
 def test_a_cell_too_short_to_see_is_drawn_all_the_same(study: Campaign) -> None:
     plan = _plan(study, SMALL)
     short = [replace(one, end=one.begin + 0.001) for one in plan.given]
@@ -217,7 +204,7 @@ def test_a_cell_stays_where_it_runs_while_that_machine_is_in_the_plan(study: Cam
 def test_a_cell_is_done_with_when_the_form_that_counts_was_cancelled(study: Campaign) -> None:
     cell = study.matrix.expand()[0]
     small = study.matrix.forms(cell)[1][1]
-    cancelled = replace(_done(cell, "", 0.0), state="cancelled", outcome=None)
+    cancelled = record_of(cell, state="cancelled")
     assert Assigner(study, SMALL, [cancelled]).plan([cell], effort=0.1).done == 1
     forms = {str(cell.fingerprint): str(small.fingerprint)}
     assert Assigner(study, SMALL, [cancelled], forms=forms).plan([cell], effort=0.1).done == 0

@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import pytest
 
-from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.cell import Cell
 from benchfleet.errors import CampaignError
 from benchfleet.planner.explain import (
@@ -19,19 +18,7 @@ from benchfleet.planner.explain import (
     subject,
 )
 from benchfleet.testing.samples import sample_cell
-
-
-def _record(cell: Cell, path: str = "") -> CellRecord:
-    return CellRecord(
-        fingerprint=cell.fingerprint,
-        id=cell.id,
-        path=path or cell.id,
-        state="success",
-        attempt=1,
-        tries=1,
-        token=1,
-        cell=cell,
-    )
+from records import record_of
 
 
 def _named(cell: Cell, *, marked: bool = False) -> Named:
@@ -84,7 +71,7 @@ def test_what_has_a_version_is_called_by_its_name() -> None:
 
 def test_earlier_cells_are_those_of_the_same_name_latest_first() -> None:
     first, second, third = (sample_cell(version=version) for version in "123")
-    records = [_record(first), _record(sample_cell(1)), _record(second), _record(third)]
+    records = [record_of(cell) for cell in (first, sample_cell(1), second, third)]
     assert [r.fingerprint for r in earlier(third, records)] == [
         second.fingerprint,
         first.fingerprint,
@@ -94,7 +81,7 @@ def test_earlier_cells_are_those_of_the_same_name_latest_first() -> None:
 
 def test_a_cell_is_found_by_id_path_and_beginning_of_its_fingerprint() -> None:
     old, new, other = sample_cell(), sample_cell(version="2"), sample_cell(1)
-    named, records = [_named(new, marked=True), _named(other)], [_record(old)]
+    named, records = [_named(new, marked=True), _named(other)], [record_of(old)]
     assert find(new.id, named, records).cell == new
     assert find(new.path(marked=True), named, records).cell == new
     assert find(f"{other.id}/", named, records).cell == other

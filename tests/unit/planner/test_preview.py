@@ -9,6 +9,7 @@ from benchfleet.domain.state import State
 from benchfleet.planner.preview import Plan, planned, with_paths
 from benchfleet.runner.slots.place import Pool
 from benchfleet.testing.samples import sample_cell
+from records import record_of
 
 GB = 10**9
 GPU = Pool(devices=(Device(kind="gpu", index=0, memory=24 * GB),), slots=1)
@@ -22,16 +23,8 @@ def _cell(number: int = 0, *, gpus: int = 0, vram: int = 0, version: str = "1") 
 
 def _record(cell: Cell, state: State, path: str = "") -> CellRecord:
     outcome = Outcome(state="success", seconds={"load": 1.0, "benchmark": 4.0})
-    return CellRecord(
-        fingerprint=cell.fingerprint,
-        id=cell.id,
-        path=path or cell.id,
-        state=state,
-        attempt=1,
-        tries=1,
-        token=1,
-        outcome=outcome if state == "success" else None,
-    )
+    found = outcome if state == "success" else None
+    return record_of(cell, path=path or cell.id, state=state, outcome=found)
 
 
 def _plan(cells: list[Cell], records: list[CellRecord], pool: Pool | None = GPU) -> Plan:

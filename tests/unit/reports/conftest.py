@@ -10,6 +10,7 @@ from benchfleet.domain.attempt import CellRecord, Outcome
 from benchfleet.domain.cell import AttentionStep, Cell, Config, Model, Workload
 from benchfleet.domain.failure import Failure
 from benchfleet.reports.tables import Comparison, compare
+from records import record_of
 
 
 @dataclass
@@ -33,18 +34,7 @@ class Study:
         return cell
 
     def record(self, cell, state, outcome=None) -> None:
-        self.records.append(
-            CellRecord(
-                fingerprint=cell.fingerprint,
-                id=cell.id,
-                path=cell.id,
-                state=state,
-                attempt=1,
-                tries=1,
-                token=1,
-                outcome=outcome,
-            )
-        )
+        self.records.append(record_of(cell, state=state, outcome=outcome))
 
     def done(
         self, config, values, *, headline=None, host="", device="", metrics=(), same=False, **place

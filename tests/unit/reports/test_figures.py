@@ -55,10 +55,6 @@ def test_a_cell_shows_mean_change_and_whether_it_is_sure(demo):
     assert (alike["change_text"], alike["sure"]) == ("−0.010≈", False)
 
 
-def test_the_baseline_is_not_compared_with_itself(demo):
-    assert not {"change", "change_text"} & set(cell(only(demo.compared()), "recall_512", "dense"))
-
-
 def test_a_cell_without_a_score_shows_the_worst_of_its_states(study):
     study.done("dense", [1, 0])
     study.record(study.cell("window", repeat=0), "running")

@@ -8,14 +8,6 @@ HIGH = [1.0] * 38 + [0.0] * 2
 LOW = [1.0] * 5 + [0.0] * 35
 
 
-def test_the_demo_names_the_leader_its_equal_and_the_beaten(demo):
-    for winner in demo.compared().winners:
-        assert winner.config == "dense"
-        assert winner.better_than == ("window_32", "window_128", "window_256")
-        assert winner.not_told_apart_from == ("top_k",)
-        assert winner.not_compared_with == winner.without_result == ()
-
-
 def test_a_leader_other_than_the_baseline_is_compared_with_the_rest_too(study):
     study.done("dense", LOW)
     study.done("good", HIGH)
@@ -42,16 +34,6 @@ def test_without_a_baseline_result_the_leader_is_still_judged(study):
     (winner,) = study.compared().winners
     assert (winner.config, winner.better_than) == ("good", ("poor",))
     assert winner.without_result == ("dense",)
-
-
-def test_configs_that_share_no_samples_are_not_compared(study):
-    study.done("dense", [1.0] * 9, repeat=0)
-    study.cell("window", repeat=0)
-    study.cell("dense", repeat=1)
-    study.done("window", [0.0] * 9, repeat=1)
-    (winner,) = study.compared().winners
-    assert winner.not_compared_with == ("window",)
-    assert winner.better_than == winner.not_told_apart_from == ()
 
 
 def test_the_leader_is_found_on_the_samples_that_all_have(study):

@@ -79,13 +79,6 @@ def test_counts_name_the_states_that_occur(study):
     assert wording.counts(study.compared()) == "2 cells: 1 success, 1 failed"
 
 
-def test_a_missing_repeat_is_named_beside_the_score(study):
-    study.done("dense", [1, 0], repeat=0)
-    study.failed("dense", repeat=1)
-    (entry,) = study.compared().entries
-    assert wording.shortfall(entry) == "1 of 2: 1 failed"
-
-
 def test_one_state_needs_no_number(study):
     study.failed("dense", repeat=0)
     study.failed("dense", repeat=1)

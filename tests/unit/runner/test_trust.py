@@ -13,20 +13,13 @@ from benchfleet.domain.cell import AttentionStep, Cell, Config, Workload
 from benchfleet.domain.resource import Need
 from benchfleet.runner.trust import Vetting, vouched
 from benchfleet.testing.samples import sample_cell
+from records import record_of
 
 
-def record_of(cell: Cell, **changes: Any) -> CellRecord:
-    fields = {
-        "fingerprint": cell.fingerprint,
-        "id": cell.id,
-        "path": cell.path(marked=False),
-        "state": "pending",
-        "attempt": 0,
-        "tries": 0,
-        "token": 0,
-        "cell": cell,
-    }
-    return CellRecord(**{**fields, **changes})
+def record(cell: Cell, **changes: Any) -> CellRecord:
+    """Of a cell that waits for its first attempt."""
+    fields = {"state": "pending", "attempt": 0, "tries": 0, "token": 0}
+    return record_of(cell, **{**fields, **changes})
 
 
 def mock(**model: Any) -> Cell:
@@ -38,7 +31,7 @@ def mock(**model: Any) -> Cell:
 
 def reason(cell: Cell, *, trusted: bool = False, **changes: Any) -> str:
     """Why the cell is left for others; ``""`` where it runs here."""
-    found = Vetting(trusted=trusted).sort([record_of(cell, **changes)])
+    found = Vetting(trusted=trusted).sort([record(cell, **changes)])
     assert len(found.cells) + len(found.left) == 1
     return next(iter(found.left), "")
 
@@ -125,7 +118,7 @@ def test_cells_of_other_versions_of_plugins_are_left_for_those_who_have_them() -
 
 def test_only_allowed_models_are_taken() -> None:
     cells = [mock(name=name) for name in ("llama-8b", "llama-70b", "phi")]
-    found = Vetting(models=("llama-*", "nobody")).sort(map(record_of, cells))
+    found = Vetting(models=("llama-*", "nobody")).sort(map(record, cells))
     assert [cell.model.name for cell in found.cells] == ["llama-8b", "llama-70b"]
     assert found.left == {"its model is none of llama-*, nobody": (cells[2].id,)}
 

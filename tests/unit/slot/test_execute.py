@@ -80,22 +80,22 @@ def executor(heard: Heard) -> Executor:
     return Executor(heard)  # type: ignore[arg-type]
 
 
-def test_a_gpu_fault_is_told_even_where_unloading_fails_of_it_too(
-    tmp_path: Path, heard: Heard, executor: Executor, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    "also", [None, "models.mock.MockAdapter.unload", "slot.memory.Memory.came_back"]
+)
+def test_no_cell_follows_a_gpu_fault_which_is_told_whatever_else_fails_of_it(
+    tmp_path: Path,
+    heard: Heard,
+    executor: Executor,
+    monkeypatch: pytest.MonkeyPatch,
+    also: str | None,
 ) -> None:
     monkeypatch.setattr(MockAdapter, "answer", raises(FAULT))
-    monkeypatch.setattr(MockAdapter, "unload", raises("CUDA error again"))
+    if also:
+        monkeypatch.setattr(f"benchfleet.{also}", raises("CUDA error again"))
     assert not executor.run(order(tmp_path))
     assert heard.failed["failure"]["kind"] == "gpu_fault"
     assert FAULT in heard.failed["failure"]["message"]
-    assert heard.failed["fit"] is False
-
-
-def test_no_cell_follows_a_gpu_fault_in_the_same_process(
-    tmp_path: Path, heard: Heard, executor: Executor, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(MockAdapter, "answer", raises(FAULT))
-    assert not executor.run(order(tmp_path))
     assert heard.failed["fit"] is False
 
 
@@ -137,16 +137,6 @@ def test_files_that_cannot_be_handed_over_are_a_failure_by_themselves(
     monkeypatch.setattr(SlotSession, "hand_over", raises("the files are gone"))
     executor.run(order(tmp_path))
     assert "the files are gone" in heard.failed["failure"]["message"]
-
-
-def test_a_gpu_that_cannot_be_asked_after_unloading_makes_the_slot_unfit(
-    tmp_path: Path, heard: Heard, executor: Executor, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(MockAdapter, "answer", raises(FAULT))
-    monkeypatch.setattr("benchfleet.slot.memory.Memory.came_back", raises("GPU is lost"))
-    assert not executor.run(order(tmp_path))
-    assert FAULT in heard.failed["failure"]["message"]
-    assert heard.failed["fit"] is False
 
 
 def test_a_batch_is_as_large_as_the_order_says(

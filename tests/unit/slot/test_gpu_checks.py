@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -116,9 +117,8 @@ def test_the_rules_are_those_of_the_opening_frame() -> None:
 
 def asking(result: Any) -> Any:
     """`opened` that raises, or gives an NVML."""
-    import contextlib
 
-    @contextlib.contextmanager
+    @contextmanager
     def opened() -> Any:
         if isinstance(result, Exception):
             raise result

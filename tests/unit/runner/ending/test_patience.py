@@ -22,35 +22,42 @@ US = RunnerId("us")
 BOTH = [sample_cell(number).fingerprint for number in range(2)]
 
 
-class FullLedger(MemoryLedger):
+class AskedLedger(MemoryLedger):
+    """A ledger that may refuse whatever is asked of it."""
+
+    def _ask(self) -> None:
+        raise NotImplementedError
+
+    def finish(self, lease: Lease, outcome: Outcome) -> None:
+        self._ask()
+        super().finish(lease, outcome)
+
+    def claim(self, runner, offer, limit=1):  # type: ignore[no-untyped-def]
+        self._ask()
+        return super().claim(runner, offer, limit)
+
+    def release(self, leases, reason):  # type: ignore[no-untyped-def]
+        self._ask()
+        super().release(leases, reason)
+
+    def renew(self, leases):  # type: ignore[no-untyped-def]
+        self._ask()
+        return super().renew(leases)
+
+    def reap(self):  # type: ignore[no-untyped-def]
+        self._ask()
+        return super().reap()
+
+
+class FullLedger(AskedLedger):
     """A ledger whose disk is full for the next `times` writes."""
 
     times = 0
 
-    def _write(self) -> None:
+    def _ask(self) -> None:
         if self.times:
             self.times -= 1
             raise LedgerFull
-
-    def finish(self, lease: Lease, outcome: Outcome) -> None:
-        self._write()
-        super().finish(lease, outcome)
-
-    def claim(self, runner, offer, limit=1):  # type: ignore[no-untyped-def]
-        self._write()
-        return super().claim(runner, offer, limit)
-
-    def release(self, leases, reason):  # type: ignore[no-untyped-def]
-        self._write()
-        super().release(leases, reason)
-
-    def renew(self, leases):  # type: ignore[no-untyped-def]
-        self._write()
-        return super().renew(leases)
-
-    def reap(self):  # type: ignore[no-untyped-def]
-        self._write()
-        return super().reap()
 
 
 class Desk:
@@ -121,7 +128,7 @@ def test_a_ledger_that_is_gone_for_other_reasons_is_not_waited_for(desk: Desk) -
     assert desk.told == []
 
 
-class AwayLedger(MemoryLedger):
+class AwayLedger(AskedLedger):
     """A ledger whose server is away while `away` says so; hurried calls alone are made of it."""
 
     away = hurried = False
@@ -137,22 +144,6 @@ class AwayLedger(MemoryLedger):
         if self.away:
             self.hurried = False
             raise LedgerAway("no answer")
-
-    def finish(self, lease: Lease, outcome: Outcome) -> None:
-        self._ask()
-        super().finish(lease, outcome)
-
-    def claim(self, runner, offer, limit=1):  # type: ignore[no-untyped-def]
-        self._ask()
-        return super().claim(runner, offer, limit)
-
-    def renew(self, leases):  # type: ignore[no-untyped-def]
-        self._ask()
-        return super().renew(leases)
-
-    def reap(self):  # type: ignore[no-untyped-def]
-        self._ask()
-        return super().reap()
 
     def events(self, *words, **named):  # type: ignore[no-untyped-def]
         self._ask()

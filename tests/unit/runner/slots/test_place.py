@@ -53,10 +53,6 @@ def test_a_wide_slot_takes_whole_devices() -> None:
     assert next_group([pool], [GPUS[0:2]], 1) == (GPUS[2],)
 
 
-def test_cpu_slots_are_devices_too() -> None:
-    assert filled(Pool(devices=CPUS, slots=2), 1) == [(0,), (1,)]
-
-
 def test_a_cell_that_needs_more_gpus_than_there_are_is_impossible() -> None:
     cell = sample_cell(gpus=5)
     assert impossible(cell.need, [Pool(devices=GPUS, slots=4)]) == "needs 5 GPUs, this run has 4"

@@ -109,13 +109,12 @@ def test_of_what_is_as_near_the_same_type_of_device_tells_first() -> None:
     assert told(model, asked, "GH200") == (5.0, "same model", 3)
 
 
-def test_what_went_on_after_earlier_samples_tells_nothing_of_a_whole_cell() -> None:
-    assert DurationModel([ended(sample_cell(), 2.0, resumed=90)]).expected(sample_cell()) is None
-
-
-def test_what_failed_tells_nothing() -> None:
-    failed = replace(ended(sample_cell(), 2.0)[1], state="failed")
-    assert DurationModel([(sample_cell(), failed)]).expected(sample_cell()) is None
+@pytest.mark.parametrize("told_of", [{"resumed": 90}, {"state": "failed"}])
+def test_what_failed_or_went_on_after_earlier_samples_tells_nothing(
+    told_of: dict[str, Any],
+) -> None:
+    cell, outcome = ended(sample_cell(), 2.0)
+    assert DurationModel([(cell, replace(outcome, **told_of))]).expected(cell) is None
 
 
 def test_a_model_loads_as_long_as_it_did_whenever_it_was_loaded() -> None:
