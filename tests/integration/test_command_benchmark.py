@@ -74,7 +74,7 @@ def study(tmp_path: Path) -> Study:
     return Study(tmp_path)
 
 
-def test_a_script_that_reads_a_config_and_writes_a_result_runs_as_it_is(study: Study):
+def test_a_script_that_reads_a_config_and_writes_a_result_runs_as_it_is(study: Study) -> None:
     """The kind of script that a worker of S1 starts: ``run_p1.py --config FILE --out FILE``."""
     study.script(
         "run_p1.py",
@@ -119,7 +119,7 @@ def test_a_script_that_reads_a_config_and_writes_a_result_runs_as_it_is(study: S
     assert "nothing" in study.run() or "reused" in study.run()
 
 
-def test_a_script_that_writes_into_its_runs_folder_runs_as_it_is(study: Study):
+def test_a_script_that_writes_into_its_runs_folder_runs_as_it_is(study: Study) -> None:
     """The kind of runner of S0: one result file a run, named by the entry, in a folder."""
     study.script(
         "single_run.py",
@@ -155,7 +155,7 @@ def test_a_script_that_writes_into_its_runs_folder_runs_as_it_is(study: Study):
     assert study.text(f"{folder}/own_log.txt") == "a log of its own"
 
 
-def test_the_last_line_of_json_counts_where_no_file_was_written(study: Study):
+def test_the_last_line_of_json_counts_where_no_file_was_written(study: Study) -> None:
     study.write(
         """\
         - command: {name: said, argv: [echo, '{"score": 0.25}']}
@@ -168,7 +168,7 @@ def test_the_last_line_of_json_counts_where_no_file_was_written(study: Study):
     assert study.text("devices/log.txt").startswith("[]\n")
 
 
-def test_each_way_to_fail_has_its_name_and_the_others_go_on(study: Study):
+def test_each_way_to_fail_has_its_name_and_the_others_go_on(study: Study) -> None:
     study.script("sleeps.py", "import time; print('asleep', flush=True); time.sleep(600)")
     study.write(
         """\
@@ -198,7 +198,9 @@ def test_each_way_to_fail_has_its_name_and_the_others_go_on(study: Study):
     assert study.result("fine/metrics.json")["overall_score"] == 1
 
 
-def test_a_changed_script_makes_a_new_cell_and_one_changed_meanwhile_is_refused(study: Study):
+def test_a_changed_script_makes_a_new_cell_and_one_changed_meanwhile_is_refused(
+    study: Study,
+) -> None:
     study.script("eval.py", "print('{\"score\": 1}')")
     study.write("- command: {name: mine, argv: [python, eval.py]}\n")
     before = [cell.fingerprint for cell in load_campaign(study.file).matrix.expand()]
@@ -218,7 +220,7 @@ def test_a_changed_script_makes_a_new_cell_and_one_changed_meanwhile_is_refused(
     assert "mine has changed since the campaign was read" in failure["message"]
 
 
-def test_what_bounds_a_command_may_change_without_making_a_new_cell(study: Study):
+def test_what_bounds_a_command_may_change_without_making_a_new_cell(study: Study) -> None:
     study.script("eval.py", "")
     fingerprints = set()
     for more in ("timeout: 1m", "timeout: 2h", "files: [eval.py]"):
@@ -227,7 +229,7 @@ def test_what_bounds_a_command_may_change_without_making_a_new_cell(study: Study
     assert len(fingerprints) == 1
 
 
-def test_rules_call_a_command_by_its_name(study: Study):
+def test_rules_call_a_command_by_its_name(study: Study) -> None:
     rules = '[{benchmarks: one, subsets: a}, {benchmarks: "!one", subsets: b}]'
     study.write(
         """\
@@ -240,7 +242,7 @@ def test_rules_call_a_command_by_its_name(study: Study):
     assert labels == ["one_b", "two_a"]
 
 
-def test_mistakes_are_told_when_the_campaign_is_read(study: Study):
+def test_mistakes_are_told_when_the_campaign_is_read(study: Study) -> None:
     study.write(
         """\
         - command: {name: one, argv: [python, "{reslt}"]}
@@ -265,7 +267,7 @@ def test_mistakes_are_told_when_the_campaign_is_read(study: Study):
         assert part in said, said
 
 
-def test_a_loaded_model_is_let_go_before_a_command_runs(study: Study):
+def test_a_loaded_model_is_let_go_before_a_command_runs(study: Study) -> None:
     head = HEAD.replace("adapter: none", "adapter: mock")
     study.write("- mock_benchmark\n- command: {name: mine, argv: [echo, '{\"score\": 1}']}\n", head)
     study.run()
@@ -273,6 +275,6 @@ def test_a_loaded_model_is_let_go_before_a_command_runs(study: Study):
     assert study.result("mine/cell.json")["provenance"]["model"] == {}
 
 
-def test_a_benchmark_that_needs_a_model_cannot_have_one_that_is_only_named(study: Study):
+def test_a_benchmark_that_needs_a_model_cannot_have_one_that_is_only_named(study: Study) -> None:
     study.write("- mock_benchmark\n")
     assert "needs a model, and the adapter 'none' opens none" in study.run(code=2)

@@ -51,7 +51,9 @@ class AskedToStop(BaseException):
 
 
 @pytest.mark.parametrize("by", ["stop", "time"])
-def test_a_command_and_its_children_end_even_where_they_do_not_listen(tmp_path: Path, by: str):
+def test_a_command_and_its_children_end_even_where_they_do_not_listen(
+    tmp_path: Path, by: str
+) -> None:
     marker = tmp_path / "pids"
     ready = tmp_path / "pids.ready"
 
@@ -73,19 +75,21 @@ def test_a_command_and_its_children_end_even_where_they_do_not_listen(tmp_path: 
     assert _gone([int(pid) for pid in ready.read_text().split()])
 
 
-def test_what_a_command_leaves_behind_ends_with_it(tmp_path: Path):
+def test_what_a_command_leaves_behind_ends_with_it(tmp_path: Path) -> None:
     left = "sleep 600 & echo $! > pid; echo done"
     assert _run(["sh", "-c", left], tmp_path) == b"done\n"
     assert _gone([int((tmp_path / "pid").read_text())])
 
 
-def test_a_command_that_closes_its_output_is_waited_for(tmp_path: Path):
+def test_a_command_that_closes_its_output_is_waited_for(tmp_path: Path) -> None:
     closed = "exec >&- ; sleep 0.3; touch here"
     assert _run(["sh", "-c", closed], tmp_path) == b""
     assert (tmp_path / "here").exists()
 
 
-def test_only_the_end_of_a_long_output_is_kept_and_all_of_it_is_logged(tmp_path: Path, capfd):
+def test_only_the_end_of_a_long_output_is_kept_and_all_of_it_is_logged(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     text = "import sys; sys.stdout.write('x' * 3_000_000 + 'END')"
     kept = _run([sys.executable, "-c", text], tmp_path)
     assert len(kept) == 2**20
@@ -93,7 +97,7 @@ def test_only_the_end_of_a_long_output_is_kept_and_all_of_it_is_logged(tmp_path:
     assert len(capfd.readouterr().out) == 3_000_003
 
 
-def test_a_command_that_cannot_start_is_the_users_to_mend(tmp_path: Path):
+def test_a_command_that_cannot_start_is_the_users_to_mend(tmp_path: Path) -> None:
     with pytest.raises(CellFailure, match=r"cannot be started: No such file") as caught:
         _run(["no-such-command-here"], tmp_path)
     assert caught.value.kind == "user_error"

@@ -88,7 +88,9 @@ def _end(process: subprocess.Popen[str]) -> str:
     return said.splitlines()[-1]
 
 
-def test_one_fetches_the_data_while_the_other_asks_the_hub_nothing(hub: DatasetHub, build: Build):
+def test_one_fetches_the_data_while_the_other_asks_the_hub_nothing(
+    hub: DatasetHub, build: Build
+) -> None:
     hub.hold = 60.0
     first = build("one")
     assert hub.fetching.wait(60)
@@ -101,7 +103,9 @@ def test_one_fetches_the_data_while_the_other_asks_the_hub_nothing(hub: DatasetH
     assert hub.fetches() == 1
 
 
-def test_where_the_one_who_fetches_is_killed_the_other_goes_on(hub: DatasetHub, build: Build):
+def test_where_the_one_who_fetches_is_killed_the_other_goes_on(
+    hub: DatasetHub, build: Build
+) -> None:
     hub.hold = 60.0
     first = build("one")
     assert hub.fetching.wait(60)
@@ -114,7 +118,7 @@ def test_where_the_one_who_fetches_is_killed_the_other_goes_on(hub: DatasetHub, 
     assert hub.fetches() == 2
 
 
-def test_data_of_the_cache_are_used_offline(hub: DatasetHub, build: Build):
+def test_data_of_the_cache_are_used_offline(hub: DatasetHub, build: Build) -> None:
     assert _end(build()) == "6"
     hub.asked.clear()
     assert _end(build(HF_DATASETS_OFFLINE="1")) == "6"
@@ -126,7 +130,7 @@ def test_data_of_the_cache_are_used_offline(hub: DatasetHub, build: Build):
 )
 def test_offline_the_missing_data_set_is_named_with_what_to_do(
     hub: DatasetHub, build: Build, tasks: Path, variable: str
-):
+) -> None:
     with (tasks / "rows.yaml").open("a") as file:
         file.write("dataset_name: easy\n")
     said = _end(build(**{variable: "1"}))
@@ -137,7 +141,7 @@ def test_offline_the_missing_data_set_is_named_with_what_to_do(
     assert hub.asked == []
 
 
-def test_a_config_that_is_not_in_the_cache_is_named(build: Build, tasks: Path):
+def test_a_config_that_is_not_in_the_cache_is_named(build: Build, tasks: Path) -> None:
     assert _end(build()) == "6"
     with (tasks / "rows.yaml").open("a") as file:
         file.write("dataset_name: easy\n")
@@ -145,14 +149,14 @@ def test_a_config_that_is_not_in_the_cache_is_named(build: Build, tasks: Path):
     assert said.startswith("dataset_missing False rows: the data set org/Rows (config easy) is not")
 
 
-def test_data_that_are_not_for_this_user_say_so(build: Build):
+def test_data_that_are_not_for_this_user_say_so(build: Build) -> None:
     said = _end(build(HF_TOKEN="hf_of_somebody_else"))  # noqa: S106
     assert said.startswith("dataset_missing False rows cannot have the data set org/Rows")
     assert "set HF_TOKEN" in said
     assert "somebody" not in said
 
 
-def test_a_fetch_that_breaks_off_may_be_tried_again(hub: DatasetHub, build: Build):
+def test_a_fetch_that_breaks_off_may_be_tried_again(hub: DatasetHub, build: Build) -> None:
     hub.break_off = True
     said = _end(build())
     assert said.startswith("dataset_missing True fetching the data set org/Rows of rows broke off")
@@ -198,7 +202,7 @@ def _run(folder: Path, environ: dict[str, str], *words: str, code: int = 0) -> s
 @pytest.mark.usefixtures("tasks")
 def test_two_slots_fetch_once_and_tell_the_token_nowhere(
     hub: DatasetHub, environ: dict[str, str], tmp_path: Path
-):
+) -> None:
     _run(tmp_path, environ, "run", "study.yaml", "--cpu-slots", "2")
     assert hub.fetches() == 1
     results = tmp_path / "benchmark_results" / "study" / "tiny"
@@ -210,7 +214,7 @@ def test_two_slots_fetch_once_and_tell_the_token_nowhere(
 
 def test_a_cell_whose_failure_speaks_of_the_token_tells_it_nowhere(
     environ: dict[str, str], tasks: Path, tmp_path: Path
-):
+) -> None:
     (tasks / "leaks.py").write_text(
         "import os\n\ndef text(doc):\n    raise RuntimeError('sent ' + os.environ['HF_TOKEN'])\n"
     )
@@ -227,7 +231,7 @@ def test_a_cell_whose_failure_speaks_of_the_token_tells_it_nowhere(
 @pytest.mark.usefixtures("tasks")
 def test_offline_a_campaign_whose_data_are_missing_is_refused_before_it_runs(
     hub: DatasetHub, environ: dict[str, str], tmp_path: Path
-):
+) -> None:
     alone = {**environ, "HF_HUB_OFFLINE": "1"}
     said = _run(tmp_path, alone, "run", "study.yaml", "--cpu-slots", "1", code=2)
     assert "matrix.benchmarks[0].lm_eval.tasks" in said

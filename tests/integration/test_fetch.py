@@ -59,7 +59,9 @@ def _fetch(environ: dict[str, str], source: str = "org/tiny") -> tuple[int, str,
     return _end(_start(environ, source))
 
 
-def test_a_name_is_resolved_without_fetching_and_then_fetched_once(hub, environ):
+def test_a_name_is_resolved_without_fetching_and_then_fetched_once(
+    hub: ModelHub, environ: dict[str, str]
+) -> None:
     assert declared_digest("org/tiny", environ=environ) == COMMIT
     assert hub.fetched("model.safetensors") == 0
     code, said, complained = _fetch(environ)
@@ -73,7 +75,9 @@ def test_a_name_is_resolved_without_fetching_and_then_fetched_once(hub, environ)
     }
 
 
-def test_what_was_fetched_is_found_offline_by_its_name(hub, environ):
+def test_what_was_fetched_is_found_offline_by_its_name(
+    hub: ModelHub, environ: dict[str, str]
+) -> None:
     code, said, complained = _fetch(environ)
     assert code == 0, complained
     hub.asked.clear()
@@ -83,7 +87,7 @@ def test_what_was_fetched_is_found_offline_by_its_name(hub, environ):
     assert not hub.asked
 
 
-def test_one_fetches_while_the_others_wait(hub, environ):
+def test_one_fetches_while_the_others_wait(hub: ModelHub, environ: dict[str, str]) -> None:
     hub.hold.clear()
     several = [_start(environ) for _ in range(3)]
     assert hub.holding.wait(60)
@@ -94,7 +98,9 @@ def test_one_fetches_while_the_others_wait(hub, environ):
     assert hub.fetched("model.safetensors") == hub.fetched("tokenizer.json") == 1
 
 
-def test_where_the_one_who_fetches_dies_the_next_takes_over(hub, environ):
+def test_where_the_one_who_fetches_dies_the_next_takes_over(
+    hub: ModelHub, environ: dict[str, str]
+) -> None:
     hub.hold.clear()
     first = _start(environ)
     assert hub.holding.wait(60)
@@ -109,7 +115,9 @@ def test_where_the_one_who_fetches_dies_the_next_takes_over(hub, environ):
     assert sorted(file.name for file in folder.iterdir()) == NEEDED
 
 
-def test_a_connection_that_breaks_off_in_the_middle_leaves_no_broken_model(hub, environ):
+def test_a_connection_that_breaks_off_in_the_middle_leaves_no_broken_model(
+    hub: ModelHub, environ: dict[str, str]
+) -> None:
     hub.break_off = 1
     code, _, complained = _fetch(environ)
     if code:
@@ -121,7 +129,9 @@ def test_a_connection_that_breaks_off_in_the_middle_leaves_no_broken_model(hub, 
     assert (folder / "model.safetensors").read_bytes() == FILES["model.safetensors"]
 
 
-def test_a_gated_model_wants_a_token_which_is_never_told(hub, environ):
+def test_a_gated_model_wants_a_token_which_is_never_told(
+    hub: ModelHub, environ: dict[str, str]
+) -> None:
     with pytest.raises(ValueError, match=r"org/gated is gated: ask for access .* set HF_TOKEN"):
         declared_digest("org/gated", environ=environ)
     wrong = {**environ, "HF_TOKEN": "hf_wrongwrong"}
@@ -141,12 +151,14 @@ def test_a_gated_model_wants_a_token_which_is_never_told(hub, environ):
     assert not [file for file in kept if file.is_file() and TOKEN.encode() in file.read_bytes()]
 
 
-def test_a_token_that_was_pasted_with_a_line_break_is_honoured_and_not_told(environ):
+def test_a_token_that_was_pasted_with_a_line_break_is_honoured_and_not_told(
+    environ: dict[str, str],
+) -> None:
     broken = {**environ, "HF_TOKEN": f"{TOKEN[:9]}\n{TOKEN[9:]}"}
     assert declared_digest("org/gated", environ=broken) == COMMIT
 
 
-def test_a_token_left_by_a_login_is_honoured(environ, tmp_path: Path):
+def test_a_token_left_by_a_login_is_honoured(environ: dict[str, str], tmp_path: Path) -> None:
     (tmp_path / "hf").mkdir()
     (tmp_path / "hf" / "token").write_text(TOKEN + "\n")
     assert declared_digest("org/gated", environ=environ) == COMMIT
@@ -159,12 +171,14 @@ def test_a_token_left_by_a_login_is_honoured(environ, tmp_path: Path):
         ("org/tiny@v9", "the hub has no revision 'v9' of org/tiny"),
     ],
 )
-def test_what_the_hub_does_not_have_is_told_when_the_campaign_is_read(environ, source, said):
+def test_what_the_hub_does_not_have_is_told_when_the_campaign_is_read(
+    environ: dict[str, str], source: str, said: str
+) -> None:
     with pytest.raises(ValueError, match=said):
         declared_digest(source, environ=environ)
 
 
-def test_offline_the_way_out_is_told(hub, environ):
+def test_offline_the_way_out_is_told(hub: ModelHub, environ: dict[str, str]) -> None:
     alone = {**environ, "HF_HUB_OFFLINE": "1"}
     with pytest.raises(ValueError, match=r"hf download org/tiny \(.*HF_HUB_OFFLINE is set\)"):
         declared_digest("org/tiny", environ=alone)
@@ -181,20 +195,24 @@ def test_offline_the_way_out_is_told(hub, environ):
         ("nonsense", "HF_ENDPOINT is no web address: nonsense"),
     ],
 )
-def test_without_a_network_the_way_out_is_told(environ, endpoint, said):
+def test_without_a_network_the_way_out_is_told(
+    environ: dict[str, str], endpoint: str, said: str
+) -> None:
     lost = {**environ, "HF_ENDPOINT": endpoint}
     told = rf"hf download org/tiny \(the hub could not be asked: {said}\)"
     with pytest.raises(ValueError, match=told):
         declared_digest("org/tiny", environ=lost)
 
 
-def test_a_hub_that_answers_strangely_is_worth_another_try(environ):
+def test_a_hub_that_answers_strangely_is_worth_another_try(environ: dict[str, str]) -> None:
     code, _, complained = _fetch(environ, "org/odd")
     assert code == 1
     assert "CellFailure fetching org/odd from the hub broke off" in complained
 
 
-def test_a_fetch_cut_short_is_not_taken_for_a_model(environ, tmp_path: Path):
+def test_a_fetch_cut_short_is_not_taken_for_a_model(
+    environ: dict[str, str], tmp_path: Path
+) -> None:
     """All the weights came, and then the process died before the tokenizer did."""
     folder = Path(environ["HF_HOME"]) / "hub" / "models--org--tiny" / "snapshots" / COMMIT
     calls = []
@@ -232,5 +250,7 @@ def test_a_fetch_cut_short_is_not_taken_for_a_model(environ, tmp_path: Path):
         ),
     ],
 )
-def test_one_format_of_weights_is_wanted_and_all_that_describes_them(files, expected):
+def test_one_format_of_weights_is_wanted_and_all_that_describes_them(
+    files: list[str], expected: list[str]
+) -> None:
     assert wanted(files) == expected

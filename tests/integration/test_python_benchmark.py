@@ -112,7 +112,7 @@ def study(tmp_path: Path) -> Study:
     return Study(tmp_path / "campaign")
 
 
-def test_a_benchmark_class_of_the_earlier_tool_runs_as_it_is(study: Study):
+def test_a_benchmark_class_of_the_earlier_tool_runs_as_it_is(study: Study) -> None:
     study.module("own/capitals.py", OWN_CLASS)
     study.module("own/questions.py", QUESTIONS)
     study.write(
@@ -139,7 +139,7 @@ def test_a_benchmark_class_of_the_earlier_tool_runs_as_it_is(study: Study):
     assert not list((study.folder / "own").rglob("*.pyc"))
 
 
-def test_a_function_is_called_with_the_model_and_its_parameters(study: Study):
+def test_a_function_is_called_with_the_model_and_its_parameters(study: Study) -> None:
     study.module(
         "my_eval.py",
         """\
@@ -174,7 +174,7 @@ def test_a_function_is_called_with_the_model_and_its_parameters(study: Study):
     assert json.loads(study.text("short/metrics.json"))["overall_score"] == 0.25
 
 
-def test_an_error_in_the_users_code_is_a_failure_with_its_trace(study: Study):
+def test_an_error_in_the_users_code_is_a_failure_with_its_trace(study: Study) -> None:
     study.module(
         "mine.py",
         """\

@@ -53,7 +53,7 @@ def _score(folder: Path, call: str, scratch: Path, **given: Any) -> float:
     return made.run(HeldSession(scratch, **given)).overall  # type: ignore[arg-type]
 
 
-def test_each_cell_imports_the_source_as_it_is_now_and_leaves_no_trace(tmp_path: Path):
+def test_each_cell_imports_the_source_as_it_is_now_and_leaves_no_trace(tmp_path: Path) -> None:
     folder, other = tmp_path / "a", tmp_path / "b"
     for place in (folder, other):
         place.mkdir()
@@ -69,7 +69,7 @@ def test_each_cell_imports_the_source_as_it_is_now_and_leaves_no_trace(tmp_path:
     assert (sys.path, os.getcwd()) == (path, here)
 
 
-def test_a_written_metrics_file_goes_before_what_is_returned(tmp_path: Path):
+def test_a_written_metrics_file_goes_before_what_is_returned(tmp_path: Path) -> None:
     (tmp_path / "own.py").write_text(
         "def run(adapter, result_dir):\n"
         "    with open(result_dir + '/metrics.json', 'w') as out:\n"
@@ -79,7 +79,7 @@ def test_a_written_metrics_file_goes_before_what_is_returned(tmp_path: Path):
     assert _score(tmp_path, "own:run", tmp_path / "s") == 2
 
 
-def test_a_callable_in_a_class_and_one_behind_a_wrapper_are_found(tmp_path: Path):
+def test_a_callable_in_a_class_and_one_behind_a_wrapper_are_found(tmp_path: Path) -> None:
     (tmp_path / "own.py").write_text(
         "import functools\n"
         "class Suite:\n    @staticmethod\n    def run(adapter): return 3\n"
@@ -92,7 +92,7 @@ def test_a_callable_in_a_class_and_one_behind_a_wrapper_are_found(tmp_path: Path
         _score(tmp_path, "own:Suite.walk", tmp_path / "s")
 
 
-def test_a_request_reaches_the_slots_own_adapter(tmp_path: Path):
+def test_a_request_reaches_the_slots_own_adapter(tmp_path: Path) -> None:
     (tmp_path / "own.py").write_text(
         "def run(adapter):\n"
         "    assert adapter.provenance() == {'adapter': 'mock'}\n"

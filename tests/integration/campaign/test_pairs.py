@@ -28,7 +28,9 @@ def _said(folder: Path, text: str) -> list[str]:
     return [f"{one.line} {one.key}: {one.message}" for one in _mistakes(folder, text)]
 
 
-def test_generation_settings_that_no_adapter_takes_are_named_where_they_stand(tmp_path: Path):
+def test_generation_settings_that_no_adapter_takes_are_named_where_they_stand(
+    tmp_path: Path,
+) -> None:
     text = """\
         campaign: c
         defaults:
@@ -53,7 +55,9 @@ def test_generation_settings_that_no_adapter_takes_are_named_where_they_stand(tm
     ]
 
 
-def test_a_setting_that_some_adapters_take_names_the_models_of_those_that_do_not(tmp_path: Path):
+def test_a_setting_that_some_adapters_take_names_the_models_of_those_that_do_not(
+    tmp_path: Path,
+) -> None:
     text = """\
         campaign: c
         matrix:
@@ -68,7 +72,7 @@ def test_a_setting_that_some_adapters_take_names_the_models_of_those_that_do_not
     ]
 
 
-def test_what_a_benchmark_says_over_a_wrong_setting_is_what_counts(tmp_path: Path):
+def test_what_a_benchmark_says_over_a_wrong_setting_is_what_counts(tmp_path: Path) -> None:
     text = """\
         campaign: c
         defaults: {generation: {top_p: 2}}
@@ -87,7 +91,9 @@ def test_what_a_benchmark_says_over_a_wrong_setting_is_what_counts(tmp_path: Pat
         "  exclude: {benchmarks: recall}",
     ],
 )
-def test_settings_that_no_adapter_is_asked_with_are_not_its_to_check(tmp_path: Path, rest: str):
+def test_settings_that_no_adapter_is_asked_with_are_not_its_to_check(
+    tmp_path: Path, rest: str
+) -> None:
     head = """\
         campaign: c
         defaults: {generation: {max_new_token: 5}}
@@ -97,7 +103,7 @@ def test_settings_that_no_adapter_is_asked_with_are_not_its_to_check(tmp_path: P
     assert _said(tmp_path, dedent(head) + f"  {rest}\n") == []
 
 
-def test_code_of_the_users_own_reads_what_settings_it_likes(tmp_path: Path):
+def test_code_of_the_users_own_reads_what_settings_it_likes(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text("def run(adapter, generation): return 1\n")
     text = """\
         campaign: c
@@ -118,7 +124,9 @@ LM_EVAL = """\
     """
 
 
-def test_lm_eval_on_an_adapter_that_lends_no_model_is_refused_naming_the_pair(tmp_path: Path):
+def test_lm_eval_on_an_adapter_that_lends_no_model_is_refused_naming_the_pair(
+    tmp_path: Path,
+) -> None:
     pytest.importorskip("lm_eval")
     wrong = (
         "lm_eval makes the model's passes itself, which the adapter 'mock' does not let it "
@@ -131,13 +139,13 @@ def test_lm_eval_on_an_adapter_that_lends_no_model_is_refused_naming_the_pair(tm
 
 def test_lm_eval_beside_an_adapter_that_lends_no_model_runs_where_the_pair_is_excluded(
     tmp_path: Path,
-):
+) -> None:
     pytest.importorskip("lm_eval")
     excluded = dedent(LM_EVAL) + "  exclude: {models: b, benchmarks: lm_eval}\n"
     assert _said(tmp_path, excluded) == []
 
 
-def test_lm_eval_is_checked_by_the_settings_that_it_takes(tmp_path: Path):
+def test_lm_eval_is_checked_by_the_settings_that_it_takes(tmp_path: Path) -> None:
     pytest.importorskip("lm_eval")
     text = """\
         campaign: c
@@ -154,7 +162,7 @@ def test_lm_eval_is_checked_by_the_settings_that_it_takes(tmp_path: Path):
     ]
 
 
-def test_a_token_in_the_campaign_is_refused_and_not_repeated(tmp_path: Path):
+def test_a_token_in_the_campaign_is_refused_and_not_repeated(tmp_path: Path) -> None:
     text = """\
         campaign: c
         matrix:
