@@ -90,17 +90,6 @@ def test_an_attempt_under_way_has_no_end() -> None:
     assert (attempt.ended_at, attempt.how, attempt.outcome) == (None, "", None)
 
 
-def test_an_attempt_that_was_reaped_and_finished_late_counts_as_finished() -> None:
-    story = Story()
-    claim = story.claim("one")
-    story.clock.advance(10)
-    story.ledger.reap()
-    story.clock.advance(5)
-    story.ledger.finish(claim.lease, SUCCESS)
-    (attempt,) = attempts(story.ledger, CELL.fingerprint)
-    assert (attempt.how, attempt.ended_at, attempt.outcome) == ("finished", 17, SUCCESS)
-
-
 def test_only_an_attempt_under_way_is_cancelled() -> None:
     story = Story()
     claim = story.claim("one")
@@ -149,10 +138,13 @@ def test_an_attempt_whose_runner_died_is_counted_and_said_to_be_unknown() -> Non
     assert billed(story)["attempts_untold"] == 1
 
 
-def test_an_attempt_that_finishes_after_it_was_reaped_is_billed_once() -> None:
+def test_an_attempt_that_finishes_after_it_was_reaped_counts_and_is_billed_once() -> None:
     story = Story()
-    late = story.claim("slow")
+    claim = story.claim("slow")
     story.clock.advance(60)
     story.ledger.reap()
-    story.ledger.finish(late.lease, Outcome(state="success", usage=Usage(seconds=36)))
+    late = Outcome(state="success", usage=Usage(seconds=36))
+    story.ledger.finish(claim.lease, late)
+    (attempt,) = attempts(story.ledger, CELL.fingerprint)
+    assert (attempt.how, attempt.ended_at, attempt.outcome) == ("finished", 62, late)
     assert billed(story) == {"attempts": 1, "slot_hours": 0.01, "gpu_hours": 0}

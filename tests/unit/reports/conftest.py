@@ -84,8 +84,3 @@ def demo(study: Study) -> Study:
                     metrics={"density": 0.25, "completion_tokens": 100, "seconds": 2.0},
                 )
     return study
-
-
-@pytest.fixture
-def study_maker() -> type[Study]:
-    return Study

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 
+from .conftest import Study
+
 HIGH = [1.0] * 38 + [0.0] * 2
 LOW = [1.0] * 5 + [0.0] * 35
 
@@ -63,13 +65,13 @@ def test_each_model_has_its_own_winner(study):
     ]
 
 
-def test_configs_that_are_all_alike_are_seldom_told_apart(study_maker):
+def test_configs_that_are_all_alike_are_seldom_told_apart():
     """Of reports on configs that do not differ, 5 % may call some difference sure: once among
     those to the baseline, and once among the others. Uncorrected it would be about 20 %."""
     rng = random.Random(3)
     to_baseline = to_leader = 0
     for _ in range(200):
-        study = study_maker()
+        study = Study()
         for config in ("dense", "a", "b", "c", "d", "e"):
             study.done(config, [rng.gauss(0, 1) for _ in range(12)])
         comparison = study.compared()
