@@ -18,19 +18,17 @@ class Recipe:
     """What the README of a family says."""
 
     def __init__(self, family: ModuleType) -> None:
+        """It has six steps at most."""
         self.text = Path(*family.__path__, "README.md").read_text("utf-8")
+        steps = re.findall(r"^(\d+)\. ", self.text, re.MULTILINE)
+        assert steps == [str(number) for number in range(1, len(steps) + 1)]
+        assert 1 <= len(steps) <= 6
 
     def block(self, language: str) -> str:
         """The one fenced block of that language, without the indent of its step."""
         pattern = rf"^   ```{language}\n(.*?)^   ```$"
         (found,) = re.findall(pattern, self.text, re.DOTALL | re.MULTILINE)
         return re.sub("^   ", "", found, flags=re.MULTILINE)
-
-    def assert_short(self) -> None:
-        """It has six steps at most."""
-        steps = re.findall(r"^(\d+)\. ", self.text, re.MULTILINE)
-        assert steps == [str(number) for number in range(1, len(steps) + 1)]
-        assert 1 <= len(steps) <= 6
 
     @contextmanager
     def installed(self, folder: Path) -> Iterator[None]:

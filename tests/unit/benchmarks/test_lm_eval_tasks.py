@@ -160,16 +160,12 @@ def test_lm_evals_own_tasks_are_known_by_name_and_groups_are_not_tasks() -> None
     assert "did you mean 'gsm8k'" in (check_built_in("gsm8kk") or "")
 
 
-def test_a_task_of_lm_evals_own_is_found_by_its_file() -> None:
+def test_the_file_and_data_of_lm_evals_own_tasks_are_found() -> None:
     pytest.importorskip("lm_eval")
     file = built_in_file("gsm8k")
     assert file is not None
     assert file.parts[-2:] == ("gsm8k", "gsm8k.yaml")
     assert built_in_file("mmlu") is None
     assert built_in_file("gsm8kk") is None
-
-
-def test_the_data_of_a_task_of_lm_evals_own_are_known_without_it() -> None:
-    pytest.importorskip("lm_eval")
     assert str(remote_data_of("arc_easy", None)) == "allenai/ai2_arc (config ARC-Easy)"
     assert remote_data_of("mmlu", None) is None

@@ -26,10 +26,6 @@ def installed(tmp_path: Path) -> Iterator[None]:
         yield
 
 
-def test_the_recipe_has_at_most_six_steps():
-    RECIPE.assert_short()
-
-
 def test_without_its_package_the_name_is_unknown():
     with pytest.raises(UnknownName, match="no benchmark 'capitals'"):
         registry.load("benchmarks", "capitals")

@@ -6,6 +6,7 @@ from textwrap import dedent
 
 from benchfleet.campaign.defaults import Defaults, read_defaults
 from benchfleet.campaign.entry import Entry, Mistakes
+from benchfleet.campaign.source import Source
 from benchfleet.campaign.yaml_reader import read_yaml
 
 
@@ -21,6 +22,11 @@ def said(entry: Entry) -> dict[str, str]:
     found = {mistake.key: mistake.message for mistake in mistakes}
     assert len(found) == len(mistakes), mistakes
     return found
+
+
+def flaws(source: Source) -> list[tuple[str, int | None]]:
+    """What a reader of a language found wrong, each with its line."""
+    return [(flaw.message, flaw.line or source.line(flaw.path)) for flaw in source.flaws]
 
 
 def mock_defaults() -> Defaults:

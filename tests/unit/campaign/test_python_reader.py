@@ -90,10 +90,8 @@ def test_dataclasses_and_annotations_work_in_the_file() -> None:
         """
     )
     assert source.data == {"gpus": [3]}
-
-
-def test_annotations_are_evaluated_as_in_any_file() -> None:
-    assert _read("x: int = 3\ncampaign = {'a': __annotations__['x'].__name__}").data == {"a": "int"}
+    evaluated = "x: int = 3\ncampaign = {'a': __annotations__['x'].__name__}"
+    assert _read(evaluated).data == {"a": "int"}
 
 
 def test_the_file_knows_where_it_is_and_that_it_is_not_run_as_a_program() -> None:

@@ -11,9 +11,7 @@ from hypothesis import strategies as st
 from benchfleet.campaign.source import MAX_DEPTH, KeyPath, Source
 from benchfleet.campaign.toml_reader import read_toml
 
-
-def _flaws(source: Source) -> list[tuple[str, int | None]]:
-    return [(flaw.message, flaw.line or source.line(flaw.path)) for flaw in source.flaws]
+from .reading import flaws
 
 
 def _paths(value: Any, path: KeyPath = ()) -> dict[KeyPath, Any]:
@@ -139,7 +137,7 @@ def test_whatever_toml_takes_is_read_with_a_line_for_each_value(
     ],
 )
 def test_what_is_not_toml_is_one_flaw_with_its_line(text: str, problem: str, line: int) -> None:
-    ((message, found),) = _flaws(read_toml(text))
+    ((message, found),) = flaws(read_toml(text))
     assert message.startswith(problem)
     assert found == line
 
@@ -158,12 +156,12 @@ def test_what_is_not_toml_is_one_flaw_with_its_line(text: str, problem: str, lin
 def test_what_results_cannot_keep_is_a_flaw_at_its_line(value: str, message: str) -> None:
     source = read_toml(f"\n[a]\nb = {value}")
     assert source.data == {"a": {"b": None}}
-    assert _flaws(source) == [(message, 3)]
+    assert flaws(source) == [(message, 3)]
 
 
 @pytest.mark.parametrize("depth", [MAX_DEPTH + 10, 20_000])
 def test_what_is_nested_without_end_is_a_flaw(depth: int) -> None:
-    ((message, _),) = _flaws(read_toml("a = " + "[" * depth + "]" * depth))
+    ((message, _),) = flaws(read_toml("a = " + "[" * depth + "]" * depth))
     assert message.startswith("is nested more than")
 
 

@@ -11,9 +11,7 @@ from hypothesis import strategies as st
 from benchfleet.campaign.source import MAX_DEPTH, Source
 from benchfleet.campaign.yaml_reader import read_yaml
 
-
-def _flaws(source: Source) -> list[tuple[str, int | None]]:
-    return [(flaw.message, flaw.line or source.line(flaw.path)) for flaw in source.flaws]
+from .reading import flaws
 
 
 def test_every_value_has_the_line_it_stands_on() -> None:
@@ -68,7 +66,7 @@ def test_keys_are_text_as_written() -> None:
 def test_a_key_that_stands_twice_names_both_lines() -> None:
     source = read_yaml("a:\n  b: 1\n  c: 2\n  b: 3\n")
     assert source.data == {"a": {"b": 1, "c": 2}}
-    assert _flaws(source) == [("stands twice, first on line 2; remove one", 4)]
+    assert flaws(source) == [("stands twice, first on line 2; remove one", 4)]
     assert source.flaws[0].path == ("a", "b")
 
 
@@ -95,7 +93,7 @@ def test_merged_keys_lie_below_the_mappings_own_and_earlier_sources_win() -> Non
 
 
 def test_a_merge_of_something_else_than_a_mapping_is_a_flaw() -> None:
-    ((message, line),) = _flaws(read_yaml("a:\n  <<: 3\n  b: 1\n"))
+    ((message, line),) = flaws(read_yaml("a:\n  <<: 3\n  b: 1\n"))
     assert message.startswith("'<<' takes a mapping")
     assert line == 2
 
@@ -128,7 +126,7 @@ def test_what_json_cannot_hold_is_a_flaw(text: str) -> None:
 
 @pytest.mark.parametrize("key", ["[1, 2]", "{a: 1}", "? [x]\n", '"\\0"'])
 def test_a_key_that_is_no_text_is_a_flaw(key: str) -> None:
-    ((message, line),) = _flaws(read_yaml(f"{key}: 1"))
+    ((message, line),) = flaws(read_yaml(f"{key}: 1"))
     assert (message, line) == ("a key must be text", 1)
 
 
@@ -149,7 +147,7 @@ def test_text_that_is_not_yaml_is_told_with_its_line(
     text: str, problem: str, line: int | None
 ) -> None:
     source = read_yaml(text)
-    ((message, found),) = _flaws(source)
+    ((message, found),) = flaws(source)
     assert source.data is None
     assert message.startswith(problem)
     assert found == line
@@ -162,27 +160,27 @@ def test_a_file_that_says_nothing_is_none_without_a_flaw(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["[" * 100_000, "- " * 100_000 + "x", "{a: " * 100_000])
 def test_nesting_without_end_is_refused_and_crashes_nothing(text: str) -> None:
-    ((message, _),) = _flaws(read_yaml(text))
+    ((message, _),) = flaws(read_yaml(text))
     assert message.startswith(f"is nested more than {MAX_DEPTH} deep")
 
 
 def test_aliases_that_unfold_without_end_are_refused() -> None:
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
     lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 12)]
-    ((message, _),) = _flaws(read_yaml("\n".join(lines)))
+    ((message, _),) = flaws(read_yaml("\n".join(lines)))
     assert message.startswith("unfolds to more than 200,000 values")
 
 
 def test_merges_that_unfold_without_end_are_refused() -> None:
     lines = ["a0: &a0 {k: 1}"]
     lines += [f"a{n}: &a{n} {{<<: [*a{n - 1}, *a{n - 1}, *a{n - 1}]}}" for n in range(1, 40)]
-    ((message, _),) = _flaws(read_yaml("\n".join(lines)))
+    ((message, _),) = flaws(read_yaml("\n".join(lines)))
     assert message.startswith("unfolds to more than 200,000 values")
 
 
 @pytest.mark.parametrize("text", ["a: &a [1, *a]", "a: &a {b: *a}", "a: &a {<<: *a}"])
 def test_an_alias_inside_itself_is_refused(text: str) -> None:
-    ((message, _),) = _flaws(read_yaml(text))
+    ((message, _),) = flaws(read_yaml(text))
     assert message.startswith("is nested more than")
 
 

@@ -126,10 +126,6 @@ def test_a_mapping_of_configs_is_as_good_as_pairs() -> None:
     assert [config.name for config in campaign.matrix.configs] == ["dense", "window"]
 
 
-def test_an_instance_is_the_same_cell_as_its_written_form() -> None:
-    assert _config(Streaming(window_size=8)).identity() == _config({"streaming": 8}).identity()
-
-
 @dataclass
 class OwnConfig(BenchmarkConfig):
     """What a user may derive."""

@@ -15,19 +15,6 @@ from benchfleet.models.transformers import TransformersAdapter
 
 
 @pytest.mark.parametrize(
-    "kwargs",
-    [
-        {},
-        {"dtype": "bfloat16"},
-        {"torch_dtype": "torch.float16"},
-        {"dtype": "auto", "attn_implementation": "eager", "device_map": "auto"},
-    ],
-)
-def test_right_kwargs_have_nothing_wrong(kwargs):
-    assert check_kwargs(kwargs) is None
-
-
-@pytest.mark.parametrize(
     ("kwargs", "wrong"),
     [
         ({"dtype": "bf16"}, "dtype must be one of auto, float32, bfloat16, float16, float64"),
@@ -51,11 +38,18 @@ def config(*names: str, **params) -> Config:
     return Config(name="c", attention=steps)
 
 
-def test_check_finds_nothing_wrong_with_what_can_run():
-    assert TransformersAdapter.check(model(), config()) is None
-    assert TransformersAdapter.check(model(dtype="float32"), config("sink", sink_size=4)) is None
-    assert TransformersAdapter.check(model(attn_implementation="eager"), config()) is None
-    assert TransformersAdapter.check(model(attn_implementation="eager"), config("dense")) is None
+@pytest.mark.parametrize(
+    ("kwargs", "run"),
+    [
+        ({}, config()),
+        ({"dtype": "float32"}, config("sink", sink_size=4)),
+        ({"torch_dtype": "torch.float16"}, config()),
+        ({"dtype": "auto", "attn_implementation": "eager", "device_map": "auto"}, config("dense")),
+        ({"attn_implementation": "eager"}, config()),
+    ],
+)
+def test_check_finds_nothing_wrong_with_what_can_run(kwargs, run):
+    assert TransformersAdapter.check(model(**kwargs), run) is None
 
 
 def test_check_names_what_cannot_run():

@@ -43,10 +43,6 @@ def cell(folder: Path, **changed: Any) -> Cell:
     return found
 
 
-def test_the_recipe_has_at_most_six_steps() -> None:
-    RECIPE.assert_short()
-
-
 def test_an_adapter_made_by_the_recipe_is_checked_and_answers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

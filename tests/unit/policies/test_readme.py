@@ -29,10 +29,6 @@ def installed(tmp_path: Path) -> Iterator[None]:
         yield
 
 
-def test_the_recipe_has_at_most_six_steps() -> None:
-    RECIPE.assert_short()
-
-
 def test_without_its_package_the_name_is_unknown() -> None:
     with pytest.raises(UnknownName, match=f"'{NAME}'"):
         registry.load("policies", NAME)

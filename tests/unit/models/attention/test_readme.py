@@ -41,10 +41,6 @@ def written() -> list[AttentionStep]:
     return steps
 
 
-def test_the_recipe_has_at_most_six_steps():
-    RECIPE.assert_short()
-
-
 def test_the_table_names_every_built_in_config():
     rows = re.findall(r"^\| (`.+?) \|", RECIPE.text, re.MULTILINE)
     named = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
