@@ -14,7 +14,7 @@ from benchfleet.cli import options
 from benchfleet.cli.output import print_json, say
 from benchfleet.domain import units
 from benchfleet.domain.names import path_part
-from benchfleet.domain.words import counted
+from benchfleet.domain.words import counted, sized
 from benchfleet.errors import BenchfleetError, ResultsError
 from benchfleet.ledger.base import Ledger
 from benchfleet.presence.record import runs_of
@@ -127,14 +127,14 @@ def _lines(
     if not found:
         yield f"{name}: nothing to {verb}"
     elif arguments.yes:
-        yield f"{name}: {verb}d {counted(len(result.done), 'thing')}, {_shown(result.freed)} freed"
+        yield f"{name}: {verb}d {counted(len(result.done), 'thing')}, {sized(result.freed)} freed"
     else:
-        size = _shown(sum(item.bytes for item in found))
+        size = sized(sum(item.bytes for item in found))
         yield f"{name}: {counted(len(found), 'thing')} to {verb}, {size}"
         largest = sorted(found, key=lambda item: -item.bytes)
         for item in largest[:_MAX_LISTED_ITEMS]:
             days = item.age / 86400
-            yield f"  {item.kind:<9} {_shown(item.bytes):>9} {days:>5.0f} d  {item.name}"
+            yield f"  {item.kind:<9} {sized(item.bytes):>9} {days:>5.0f} d  {item.name}"
         if len(found) > _MAX_LISTED_ITEMS:
             yield f"  and {len(found) - _MAX_LISTED_ITEMS} more"
     for item, why in result.left:
@@ -167,11 +167,6 @@ def _as_json(
         "left": [{"name": item.name, "why": why} for item, why in result.left],
         "left_alone": {why: count for why, count in archive.kept.items() if count},
     }
-
-
-def _shown(count: float) -> str:
-    """``34.2 MB``"""
-    return f"{count / 1e6:.1f} MB" if count < 1e9 else f"{count / 1e9:.1f} GB"
 
 
 def _kinds(text: str) -> list[str]:

@@ -16,6 +16,7 @@ from benchfleet.cli.fleet import on_all
 from benchfleet.cli.output import print_json, say
 from benchfleet.cli.words import printable
 from benchfleet.domain.host import Host
+from benchfleet.domain.words import gigabytes
 from benchfleet.engines.commands import REACH
 from benchfleet.engines.diagnosis import Diagnosis, diagnosis
 from benchfleet.engines.openssh import LOST, OpenSsh, connections
@@ -122,7 +123,7 @@ def _notes(seen: Checked, facts: Facts) -> Iterator[str]:
     if abs(seen.offset) > _CLOCK:
         yield f"its clock is {abs(seen.offset):.0f} s {'ahead' if seen.offset > 0 else 'behind'}"
     if facts.disk_free < _DISK:
-        yield f"only {_gigabytes(facts.disk_free)} are free where {seen.host.folder} is"
+        yield f"only {gigabytes(facts.disk_free)} are free where {seen.host.folder} is"
     if facts.gpu_problem and seen.host.cpu_slots is not None:  # else it is the trouble
         yield f"its GPUs cannot be asked: {facts.gpu_problem}"
     for gpu in facts.gpus:
@@ -200,10 +201,6 @@ def _columns(one: Checked) -> list[str]:
         facts.benchfleet,
         facts.python,
         devices,
-        _gigabytes(facts.memory),
-        _gigabytes(facts.disk_free),
+        gigabytes(facts.memory),
+        gigabytes(facts.disk_free),
     ]
-
-
-def _gigabytes(count: int) -> str:
-    return f"{count / 10**9:.0f} GB"

@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager
 from itertools import count
 from typing import Any
 
+from benchfleet.domain.attempt import Lease, Outcome
 from benchfleet.domain.seen import Seen, unseen
 from benchfleet.domain.words import counted
 from benchfleet.errors import LedgerError
@@ -29,6 +30,11 @@ Tables = Iterable[tuple[str, Iterable[Row]]]
 
 class TableLedger(Ledger):
     """A ledger whose tables can be read and filled as they are."""
+
+    def finish(self, lease: Lease, outcome: Outcome) -> None:
+        (refused,) = self.finish_all([(lease, outcome)])
+        if refused is not None:
+            raise refused
 
     @abstractmethod
     def tables(self) -> AbstractContextManager[Iterator[tuple[str, Iterable[Row]]]]:

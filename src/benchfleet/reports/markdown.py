@@ -50,7 +50,7 @@ def _blocks(comparison: Comparison, title: str) -> Iterator[str]:
         )
     if any(entry.difference for entry in comparison.entries):
         yield f"## Differences to {base}"
-        yield _table(comparison, _difference)
+        yield _table(comparison, wording.difference)
         yield (
             f"{wording.HIGHER} surely higher, {wording.LOWER} surely lower, "
             f"{wording.NOT_SURE} not told apart."
@@ -98,10 +98,6 @@ def _table(comparison: Comparison, shown: Callable[[Entry, int], str]) -> str:
 def _score(entry: Entry, places: int) -> str:
     lacking = wording.shortfall(entry)
     return wording.score(entry, places) + (f" ({lacking})" if lacking else "")
-
-
-def _difference(entry: Entry, places: int) -> str:
-    return wording.difference(entry, places)
 
 
 def _cost(entry: Entry, places: int) -> str:

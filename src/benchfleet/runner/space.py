@@ -7,6 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchfleet.domain.words import sized
+
 FLOOR, FLOOR_SHARE = 10**9, 0.02  # bytes, or part of the disk where that is less
 FIRST_PAUSE, LONGEST_PAUSE = 10.0, 600.0  # seconds after a write was refused; doubled each time
 
@@ -69,13 +71,13 @@ class Space:
                 return ""
             self._short = True
             return (
-                f"the disk of the results has {_gb(seen.free)} left, less than {_gb(floor)}; what "
-                "runs goes on, and nothing is begun until it has more (limits.disk)"
+                f"the disk of the results has {sized(seen.free)} left, less than {sized(floor)}; "
+                "what runs goes on, and nothing is begun until it has more (limits.disk)"
             )
         if not self._short or now < self._until:
             return ""
         self._short = False
-        return f"the disk of the results has {_gb(seen.free)} left; going on"
+        return f"the disk of the results has {sized(seen.free)} left; going on"
 
     def floor(self, seen: Room) -> int:
         """Bytes that are to be left free."""
@@ -84,7 +86,3 @@ class Space:
     def wrote(self) -> None:
         """A result was written: there is no quota in the way."""
         self._pause = FIRST_PAUSE
-
-
-def _gb(size: int) -> str:
-    return f"{size / 1e9:.1f} GB" if size >= 10**9 else f"{size / 1e6:.1f} MB"

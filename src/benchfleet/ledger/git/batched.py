@@ -153,11 +153,6 @@ class BatchedLedger(TableLedger):
                 self._await_push()
         return taken
 
-    def finish(self, lease: Lease, outcome: Outcome) -> None:
-        (refused,) = self.finish_all([(lease, outcome)])
-        if refused is not None:
-            raise refused
-
     def finish_all(self, ended: Sequence[tuple[Lease, Outcome]]) -> Sequence[ClaimLost | None]:
         with self.inside.outbox.holding(ended):
             calls = [self.finish_later(lease, outcome) for lease, outcome in ended]

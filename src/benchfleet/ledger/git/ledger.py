@@ -128,15 +128,9 @@ class GitLedger(TableLedger):
             held += self._transactions.run_one(renew, patience=self.store.lease / 5)
         return held
 
-    def finish(self, lease: Lease, outcome: Outcome) -> None:
-        """An outcome that the remote did not take in time waits in the outbox; opening the ledger
-        to write delivers it."""
-        (refused,) = self.finish_all([(lease, outcome)])
-        if refused is not None:
-            raise refused
-
     def finish_all(self, ended: Sequence[tuple[Lease, Outcome]]) -> Sequence[ClaimLost | None]:
-        """All of them in one push."""
+        """All of them in one push. An outcome that the remote did not take in time waits in the
+        outbox; opening the ledger to write delivers it."""
         return self._finish(ended)
 
     def _finish(

@@ -10,6 +10,8 @@ from benchfleet.ledger.git.log import Enrolment, Fact
 from benchfleet.ledger.git.mirror import Writer
 from benchfleet.ledger.statements import Do
 
+Act = Callable[[Do, int, Fact, float, float], object]  # ordinal, fact, now and lease
+
 
 def standing(do: Do, fingerprint: str) -> tuple[int, str, str]:
     """The turn of a cell, the commit of that, and what its ref points to."""
@@ -110,27 +112,18 @@ def _finished(do: Do, ordinal: int, fact: Fact, now: float, lease: float) -> Non
     )  # fmt: skip
 
 
-def _released(do: Do, ordinal: int, fact: Fact, now: float, lease: float) -> None:
-    do("release", ordinal=ordinal)
+def _stating(name: str) -> Act:
+    """One statement about the cell, whatever else the fact says."""
+    return lambda do, ordinal, fact, now, lease: do(
+        name, ordinal=ordinal, fingerprint=fact.fingerprint
+    )
 
 
-def _reaped(do: Do, ordinal: int, fact: Fact, now: float, lease: float) -> None:
-    do("reap", ordinal=ordinal)
-
-
-def _retried(do: Do, ordinal: int, fact: Fact, now: float, lease: float) -> None:
-    do("retry", fingerprint=fact.fingerprint)
-
-
-def _cancelled(do: Do, ordinal: int, fact: Fact, now: float, lease: float) -> None:
-    do("cancel", fingerprint=fact.fingerprint)
-
-
-ACTS: dict[str, Callable[[Do, int, Fact, float, float], None]] = {
+ACTS: dict[str, Act] = {
     "claimed": _claimed,
     "finished": _finished,
-    "released": _released,
-    "reaped": _reaped,
-    "retry_asked": _retried,
-    "cancel_asked": _cancelled,
+    "released": _stating("release"),
+    "reaped": _stating("reap"),
+    "retry_asked": _stating("retry"),
+    "cancel_asked": _stating("cancel"),
 }

@@ -44,8 +44,6 @@ class PostgresLedger(TableLedger):
     that went through is then silent, and the lease of a claim that did runs out.
     """
 
-    requires = ("psycopg",)
-    extra = "postgres"
     multi_host = True
 
     def __init__(
@@ -119,11 +117,6 @@ class PostgresLedger(TableLedger):
             for lease in leases
             if (lease.fingerprint, lease.token) in held
         ]
-
-    def finish(self, lease: Lease, outcome: Outcome) -> None:
-        (refused,) = self.finish_all([(lease, outcome)])
-        if refused is not None:
-            raise refused
 
     def finish_all(self, ended: Sequence[tuple[Lease, Outcome]]) -> Sequence[ClaimLost | None]:
         rows = [
