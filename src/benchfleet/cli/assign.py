@@ -69,7 +69,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--effort",
         metavar="N",
-        type=_effort,
+        type=options.number(1000, "effort; write a number up to 1000"),
         default=1.0,
         help="how long the solver may look, in its own time: the same plan every time (1)",
     )
@@ -108,12 +108,8 @@ def main(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print_json({**as_json(bench, plan, files), "left_out": failed})
     else:
-        say(
-            *(
-                line.rstrip()
-                for line in (*lines(bench, plan, files), *_remarks(arguments, plan, failed))
-            )
-        )
+        for line in (*lines(bench, plan, files), *_remarks(arguments, plan, failed)):
+            say(line.rstrip())
     return 1 if plan.nowhere else 0
 
 
@@ -277,13 +273,3 @@ def _rate(text: str) -> float:
         return float(size(re.sub(r" ?/ ?s$", "", text)))
     except ValueError:
         raise argparse.ArgumentTypeError(f"{text!r} is no rate; write 100MB/s") from None
-
-
-def _effort(text: str) -> float:
-    try:
-        found = float(text)
-    except ValueError:
-        found = 0.0
-    if not 0 < found <= 1000:
-        raise argparse.ArgumentTypeError(f"{text!r} is no effort; write a number up to 1000")
-    return found

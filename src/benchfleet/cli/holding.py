@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from fnmatch import fnmatchcase
 
 from benchfleet.bench import Bench
-from benchfleet.cli import unbegun
+from benchfleet.cli import selection, unbegun
 from benchfleet.cli.output import confirm, print_json, say
 from benchfleet.cli.words import moment
 from benchfleet.domain.words import counted, duration
@@ -54,14 +53,7 @@ def choose(arguments: argparse.Namespace, found: Sequence[Holder]) -> list[Holde
         for one in found
         if (not arguments.host or one.host in arguments.host)
         and (not arguments.runner or one.record.runner.startswith(tuple(arguments.runner)))
-        and (
-            not arguments.cell
-            or any(
-                fnmatchcase(name, glob)
-                for glob in arguments.cell
-                for name in (one.record.path, one.record.id)
-            )
-        )
+        and selection.named(arguments, one.record)
     ]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -195,7 +195,7 @@ def _ids(text: str) -> tuple[int, ...]:
 
 _WHOLE = ("gate",)  # verbs that are about the campaign, whatever part of it was chosen
 _CARING = frozenset({"retry", "failures", "rescore", "cancel"})  # verbs that name cells one by one
-_DEVICES = ("gpus", "cpu_slots", "slots_per_gpu", "max_concurrent_runs", "share_gpus")
+DEVICES = ("gpus", "cpu_slots", "slots_per_gpu", "max_concurrent_runs", "share_gpus")
 
 
 def same_choice(
@@ -214,7 +214,7 @@ def same_choice(
         words += _repeated(arguments, "placement", "machines")
         if getattr(arguments, "machines", None) is not None:
             words += _repeated(arguments, "hosts")
-        words += _repeated(arguments, *_DEVICES)
+        words += _repeated(arguments, *DEVICES)
         words += _repeated(arguments, "forever") if works else []
     if verb in _CARING:
         words += _repeated(arguments, "cell")
@@ -266,6 +266,21 @@ def count(text: str) -> int:
     if not 1 <= number <= 10**9:
         raise argparse.ArgumentTypeError(f"{text!r} is no count; write a whole number from 1")
     return number
+
+
+def number(most: float, wanted: str) -> Callable[[str], float]:
+    """A number above 0 and up to `most`; what it is, and what to write instead of another."""
+
+    def read(text: str) -> float:
+        try:
+            found = float(text)
+        except ValueError:
+            found = 0.0
+        if not 0 < found <= most:
+            raise argparse.ArgumentTypeError(f"{text!r} is no {wanted}")
+        return found
+
+    return read
 
 
 def opened(arguments: argparse.Namespace) -> tuple[Bench, list[Cell]]:

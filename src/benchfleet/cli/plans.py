@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ from benchfleet.planner.assigning import Assigner, Variants
 from benchfleet.planner.assignment import Assignment, Given
 from benchfleet.planner.preview import with_paths
 from benchfleet.planner.solver.solver import TIME_LIMIT_S
+from benchfleet.results.disk import write_atomically
 
 FAILED = "machine_failed"  # the event; data: host, cells (fingerprints), by (who said so)
 
@@ -196,10 +196,8 @@ def write_tasks(folder: Path, told: Mapping[str, Mapping[str, Any]], kept: Plan)
         if old not in files.values() and _campaign_of(old) in campaigns:
             old.unlink()
     for host, file in files.items():
-        draft = file.with_name(f".{file.name}-{os.getpid()}")
         whole = {**told[host], "plan": kept.name}
-        draft.write_text(json.dumps(whole, indent=2) + "\n", "utf-8")
-        os.replace(draft, file)
+        write_atomically(file, json.dumps(whole, indent=2) + "\n")
     return files
 
 

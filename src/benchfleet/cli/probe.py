@@ -7,7 +7,6 @@ import os
 import sys
 from collections.abc import Mapping
 from contextlib import closing
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +16,12 @@ from benchfleet.campaign.load import load_campaign
 from benchfleet.cli import options, probe_text
 from benchfleet.cli.output import print_json, say
 from benchfleet.cli.words import can_redraw, shown_path
-from benchfleet.domain.eligibility import PROBED, default
+from benchfleet.domain.eligibility import PROBED
 from benchfleet.domain.event import Event
 from benchfleet.environment import host_name
 from benchfleet.errors import BenchfleetError, wrong_option
 from benchfleet.machines.probe import found, report
 from benchfleet.machines.probe.measure import measured
-from benchfleet.planner.forecast import recommended
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -69,14 +67,7 @@ def main(arguments: argparse.Namespace) -> int:
     arguments.out.mkdir(parents=True, exist_ok=True)
     place = campaign.results if campaign else arguments.out.absolute()
     results = _results(place, quick=arguments.quick)
-    told = report.document(
-        results,
-        campaign.eligibility if campaign else default(),
-        hostname=_hostname(campaign),
-        campaign=campaign.name if campaign else "",
-        models=recommended(results, campaign),
-        at=datetime.now(timezone.utc),
-    )
+    told = probe_text.document(results, campaign, hostname=_hostname(campaign))
     file = report.write(arguments.out, told)
     if arguments.ledger and campaign:
         _record(open_bench(campaign, ledger=arguments.ledger), told)

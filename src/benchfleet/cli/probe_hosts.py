@@ -6,7 +6,6 @@ import argparse
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime, timezone
 from typing import Any
 
 from benchfleet.campaign.base import Campaign
@@ -14,9 +13,8 @@ from benchfleet.campaign.inventory import known_hosts_of
 from benchfleet.cli import fleet
 from benchfleet.cli.hosts_check import check
 from benchfleet.cli.output import print_json, say
-from benchfleet.cli.probe_text import standing
+from benchfleet.cli.probe_text import document, standing
 from benchfleet.cli.words import shown_path
-from benchfleet.domain.eligibility import default
 from benchfleet.domain.host import Host
 from benchfleet.engines.commands import probe as measure
 from benchfleet.engines.openssh import OpenSsh, connections
@@ -24,7 +22,6 @@ from benchfleet.engines.ssh_command import ask
 from benchfleet.errors import BenchfleetError
 from benchfleet.machines.probe import report
 from benchfleet.machines.wheel import interpreter_of
-from benchfleet.planner.forecast import recommended
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,14 +67,7 @@ def _by_our_rules(
     if host.gpus is not None:
         devices = [gpu for gpu in found["gpu"]["devices"] if gpu["index"] in host.gpus]
         found["gpu"] = {**found["gpu"], "devices": devices}
-    told = report.document(
-        found,
-        campaign.eligibility if campaign else default(),
-        hostname=host.name,
-        campaign=campaign.name if campaign else "",
-        models=recommended(found, campaign),
-        at=datetime.now(timezone.utc),
-    )
+    told = document(found, campaign, hostname=host.name)
     report.read(told, f"what {host.name} sent")
     return told
 

@@ -1,11 +1,30 @@
-"""A capability report in words, for a person at a terminal."""
+"""A capability report by a campaign's rules, and in words for a person at a terminal."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from datetime import datetime, timezone
 from typing import Any
 
+from benchfleet.campaign.base import Campaign
+from benchfleet.domain.eligibility import default
 from benchfleet.domain.words import gigabytes
+from benchfleet.machines.probe import report
+from benchfleet.planner.forecast import recommended
+
+
+def document(
+    results: Mapping[str, Any], campaign: Campaign | None, *, hostname: str
+) -> dict[str, Any]:
+    """The report of a machine as of now, by the campaign's rules where there is one."""
+    return report.document(
+        results,
+        campaign.eligibility if campaign else default(),
+        hostname=hostname,
+        campaign=campaign.name if campaign else "",
+        models=recommended(results, campaign),
+        at=datetime.now(timezone.utc),
+    )
 
 
 def summary(told: Mapping[str, Any]) -> Iterator[str]:

@@ -7,6 +7,7 @@ import contextlib
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TextIO
 
 from benchfleet.bench import Bench
 from benchfleet.cli import options
@@ -15,6 +16,7 @@ from benchfleet.cli.words import shown_path
 from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.words import counted
+from benchfleet.runner.shift import Shift
 from benchfleet.whereabouts import Whereabouts
 
 
@@ -63,15 +65,26 @@ def main(arguments: argparse.Namespace) -> int:
         records = bench.finished(cells)
         if records is not None and _passed_all_gates(bench):
             return _nothing_was_run(arguments, bench, records)
+    return begin(arguments, bench, cells, devices)
+
+
+def begin(
+    arguments: argparse.Namespace,
+    bench: Bench,
+    cells: Sequence[Cell],
+    devices: options.AskedDevices,
+    shift: Shift = Shift(),  # noqa: B008 - frozen
+) -> int:
+    """Run these cells, here or in the background."""
     if arguments.detach:
         from benchfleet.cli.detach import detach
 
         return detach(arguments, bench, devices)
     if arguments.resume_from is not None:
-        resume_from(arguments, bench, cells)
+        _resume_from(arguments, bench, cells)
     from benchfleet.cli.running import run  # the runner, its slots and the reports
 
-    return run(arguments, bench, cells, devices)
+    return run(arguments, bench, cells, devices, shift)
 
 
 def allowed_here(arguments: argparse.Namespace, bench: Bench, cells: Sequence[Cell]) -> list[Cell]:
@@ -80,9 +93,13 @@ def allowed_here(arguments: argparse.Namespace, bench: Bench, cells: Sequence[Ce
     if left := len(cells) - len(allowed):
         cells_left = counted(left, "cell")
         said = f"left for others: {cells_left}, which 'runners' does not let {bench.host} run"
-        stream = sys.stderr if arguments.json or arguments.log_json else sys.stdout
-        say(said, to=stream)
+        say(said, to=beside(arguments))
     return allowed
+
+
+def beside(arguments: argparse.Namespace) -> TextIO:
+    """Where remarks go: not among JSON."""
+    return sys.stderr if arguments.json or arguments.log_json else sys.stdout
 
 
 def _passed_all_gates(bench: Bench) -> bool:
@@ -99,7 +116,7 @@ def _port(text: str) -> int:
     return int(text)
 
 
-def resume_from(arguments: argparse.Namespace, bench: Bench, cells: Sequence[Cell]) -> None:
+def _resume_from(arguments: argparse.Namespace, bench: Bench, cells: Sequence[Cell]) -> None:
     """Take over samples for the cells that are not done, and say of how many."""
     from benchfleet.results.takeover import take_over
 
@@ -107,7 +124,7 @@ def resume_from(arguments: argparse.Namespace, bench: Bench, cells: Sequence[Cel
     wanted = {str(cell.fingerprint) for cell in cells if cell.fingerprint not in done}
     taken = take_over(arguments.resume_from, bench.layout, bench.campaign.name, wanted)
     counts = f"{counted(taken.samples, 'sample')} of {counted(taken.cells, 'cell')}"
-    stream = sys.stderr if arguments.json or arguments.log_json else sys.stdout
+    stream = beside(arguments)
     with contextlib.suppress(OSError):  # nobody listens any more
         print(f"took over {counts} from {shown_path(arguments.resume_from)}", file=stream)
         for said in taken.left_out:

@@ -34,8 +34,7 @@ def run(
     bench: Bench,
     cells: Sequence[Cell],
     devices: AskedDevices,
-    *,
-    shift: Shift = Shift(),  # noqa: B008 - frozen
+    shift: Shift,
 ) -> int:
     """Run the cells that are not done yet, write what is to be kept, and return the exit code."""
     with _metered(arguments, bench) as collector:

@@ -18,8 +18,7 @@ from benchfleet.presence.record import Record, runs_here, runs_of
 from benchfleet.results.layout import Layout
 
 _PATHS = ("campaign", "results", "machines")
-_DEVICES = ("gpus", "cpu_slots", "slots_per_gpu", "max_concurrent_runs", "share_gpus")
-_CHOICE = ("only", "exclude", "limit", "hosts", "verb", "named", "models", "forever", *_DEVICES)
+_CHOICE = ("only", "exclude", "limit", "hosts", "verb", "named", "models", "forever")
 
 
 def configure(parser: argparse.ArgumentParser, *, example: str) -> None:
@@ -68,7 +67,11 @@ def called(record: Record, arguments: argparse.Namespace) -> argparse.Namespace 
 def command_of(arguments: argparse.Namespace, bench: Bench) -> Mapping[str, Any]:
     """What of a run's command line is to be known elsewhere; its paths are absolute, and the
     address of a ledger on a server has no password."""
-    command = {key: getattr(arguments, key) for key in _CHOICE if hasattr(arguments, key)}
+    command = {
+        key: getattr(arguments, key)
+        for key in (*_CHOICE, *options.DEVICES)
+        if hasattr(arguments, key)
+    }
     for key in _PATHS:
         path = getattr(arguments, key)
         command[key] = path and os.path.abspath(path)

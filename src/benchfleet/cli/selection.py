@@ -58,13 +58,15 @@ def selected(arguments: argparse.Namespace, records: Iterable[CellRecord]) -> li
     return [record for record in records if _is_meant(arguments, record)]
 
 
+def named(arguments: argparse.Namespace, record: CellRecord) -> bool:
+    """Whether --cell means it, by path or id; without one it means all."""
+    names = (record.path, record.id)
+    return not arguments.cell or any(fnmatch.filter(names, glob) for glob in arguments.cell)
+
+
 def _is_meant(arguments: argparse.Namespace, record: CellRecord) -> bool:
-    named = not arguments.cell or any(
-        fnmatch.fnmatchcase(name, glob)
-        for glob in arguments.cell
-        for name in (record.path, record.id)
-    )
-    if not named or not arguments.kind:
-        return named
+    is_named = named(arguments, record)
+    if not is_named or not arguments.kind:
+        return is_named
     reason = record.outcome.reason if record.outcome else None
     return reason is not None and reason.kind in arguments.kind

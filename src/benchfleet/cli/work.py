@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import sys
 from collections.abc import Collection, Sequence
 from contextlib import closing
 from dataclasses import replace
@@ -15,7 +14,6 @@ from benchfleet.campaign.choose import choose, picked
 from benchfleet.cli import options, run
 from benchfleet.cli.assigned import Tasks, assigned_cells, check_known, newer, read_tasks
 from benchfleet.cli.output import say
-from benchfleet.cli.words import printable
 from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.words import counted
@@ -55,7 +53,7 @@ def course(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--max-hours",
         metavar="H",
-        type=_hours,
+        type=options.number(24 * 365, "time; write hours, such as 3.5"),
         help="end after this time; begin nothing that should take longer",
     )
     parser.add_argument(
@@ -87,15 +85,7 @@ def main(arguments: argparse.Namespace) -> int:
             raise BenchfleetError(_nothing_there(bench))
     _tell_left(arguments, left)
     devices = options.asked_devices(arguments, bench.campaign)
-    if arguments.detach:
-        from benchfleet.cli.detach import detach
-
-        return detach(arguments, bench, devices)
-    if arguments.resume_from is not None:
-        run.resume_from(arguments, bench, cells)
-    from benchfleet.cli.running import run as run_cells  # the runner, its slots and the reports
-
-    return run_cells(arguments, bench, cells, devices, shift=_shift(arguments, worker))
+    return run.begin(arguments, bench, cells, devices, _shift(arguments, worker))
 
 
 def _check_limit(arguments: argparse.Namespace) -> None:
@@ -240,22 +230,10 @@ def _nothing_there(bench: Bench) -> str:
 
 def _tell_left(arguments: argparse.Namespace, vetted: Vetted) -> None:
     """Name the cells that this host leaves for others, with the reason."""
-    stream = sys.stderr if arguments.json or arguments.log_json else sys.stdout
+    stream = run.beside(arguments)
     for why, ids in vetted.left.items():
         some = ", ".join(ids[:_SHOWN]) + (", …" if len(ids) > _SHOWN else "")
-        print(
-            printable(f"left for others: {counted(len(ids), 'cell')} ({some}): {why}"), file=stream
-        )
+        say(f"left for others: {counted(len(ids), 'cell')} ({some}): {why}", to=stream)
     if any("names code" in why for why in vetted.left):
         hint = "give the campaign's file, or say --trust-campaign if you trust whoever enrolled it"
         print(f"to run code that the ledger names: {hint}", file=stream)
-
-
-def _hours(text: str) -> float:
-    try:
-        hours = float(text)
-    except ValueError:
-        hours = 0.0
-    if not 0 < hours <= 24 * 365:
-        raise argparse.ArgumentTypeError(f"{text!r} is no time; write hours, such as 3.5")
-    return hours

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import sys
 import threading
 from collections.abc import Iterator
@@ -12,6 +11,7 @@ from typing import Any
 
 from benchfleet.errors import BenchfleetError, MissingExtra
 from benchfleet.metrics.collect import Collector
+from benchfleet.results.disk import write_atomically
 
 EVERY = 5.0  # seconds between writes of the file
 LOOPBACK = "127.0.0.1"
@@ -78,12 +78,7 @@ def _in_file(registry: Any, file: Path) -> Iterator[None]:
     def write() -> None:
         from prometheus_client import generate_latest
 
-        beside = file.with_name(f".{file.name}.{os.getpid()}")
-        try:
-            beside.write_bytes(generate_latest(registry))
-            os.replace(beside, file)
-        finally:
-            beside.unlink(missing_ok=True)
+        write_atomically(file, generate_latest(registry).decode())
 
     def go_on() -> None:
         while not ended.wait(EVERY):
