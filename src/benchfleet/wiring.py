@@ -218,11 +218,9 @@ def rescore(bench: Bench, records: Sequence[CellRecord]) -> Iterator[Rescored]:
         rescorer = Rescorer(means, threads=cores())
         names = {str(record.fingerprint) for record in records}
         whole = list(ledger.cells(among=names, whole=True))
-        yield from rescorer.rescore(sorted(whole, key=lambda record: _python_of(record)))
+        yield from rescorer.rescore(
+            sorted(whole, key=lambda r: r.cell.model.python if r.cell else "")
+        )
     finally:
         engine.shutdown()
         ledger.close()
-
-
-def _python_of(record: CellRecord) -> str:
-    return record.cell.model.python if record.cell else ""

@@ -90,7 +90,16 @@ class Outcome:
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values only; what most outcomes do not have is left out."""
-        found: dict[str, Any] = {
+        seldom = {
+            "reported": dict(self.reported),
+            "device_type": self.device_type,
+            "resumed": self.resumed,
+            "advice": asdict(self.advice) if self.advice else None,
+            "first": self.first.to_dict() if self.first else None,
+            "failures": dict(self.failures),
+            "usage": self.usage.to_dict() if self.usage else None,
+        }
+        return {
             "state": self.state,
             "digest": self.digest,
             "failure": self.failure.to_dict() if self.failure else None,
@@ -100,22 +109,8 @@ class Outcome:
             "device": self.device,
             "charged": self.charged,
             "retry_in": self.retry_in,
+            **{name: value for name, value in seldom.items() if value},
         }
-        if self.reported:
-            found["reported"] = dict(self.reported)
-        if self.device_type:
-            found["device_type"] = self.device_type
-        if self.resumed:
-            found["resumed"] = self.resumed
-        if self.advice:
-            found["advice"] = asdict(self.advice)
-        if self.first:
-            found["first"] = self.first.to_dict()
-        if self.failures:
-            found["failures"] = dict(self.failures)
-        if self.usage:
-            found["usage"] = self.usage.to_dict()
-        return found
 
     @classmethod
     def from_dict(cls, value: Mapping[str, Any]) -> Outcome:

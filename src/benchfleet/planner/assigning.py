@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from benchfleet.benchmarks.base import loads_model
@@ -110,7 +110,8 @@ class Assigner:
             for piece in solution.pieces:
                 here.add((piece.host, piece.model))
                 if piece.group is None:
-                    setups.append(_later(piece, begin))
+                    later = replace(piece, begin=begin + piece.begin, end=begin + piece.end)
+                    setups.append(later)
             phases[name] = (begin, begin + solution.makespan)
             begin, bound = begin + solution.makespan, bound + solution.bound
         return Assignment(
@@ -245,16 +246,6 @@ def _block(cell: Cell) -> str:
 
 def _lies_there(cell: Cell, machine: Capability) -> bool:
     return not {cell.model.source, cell.model.source.partition("@")[0]}.isdisjoint(machine.models)
-
-
-def _later(piece: Piece, begin: float) -> Piece:
-    return Piece(
-        host=piece.host,
-        slots=piece.slots,
-        begin=begin + piece.begin,
-        end=begin + piece.end,
-        model=piece.model,
-    )
 
 
 def _given(

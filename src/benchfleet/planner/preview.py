@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -80,13 +81,11 @@ def known_records(bench: Bench, cells: Collection[Cell]) -> list[CellRecord]:
     ledger = bench.existing_ledger()
     if ledger is None:
         return []
-    try:
+    with closing(ledger):
         ours = {cell.fingerprint for cell in cells}
         others = {record.fingerprint for record in ledger.cells()} - ours
         whole = {r.fingerprint: r for r in ledger.cells(among=others, whole=True)}
         return [whole.get(record.fingerprint, record) for record in ledger.cells()]
-    finally:
-        ledger.close()
 
 
 def planned(
@@ -194,16 +193,7 @@ def _row_as_json(row: Row) -> dict[str, Any]:
         "fingerprint": row.cell.fingerprint,
         "phase": row.cell.phase,
         "needs": {"gpus": row.cell.need.gpus, "vram": row.cell.need.vram},
-        "memory": {
-            "total": estimate.total,
-            "weights": estimate.weights,
-            "cache": estimate.cache,
-            "overhead": estimate.overhead,
-            "tokens": estimate.tokens,
-            "bounded_by": estimate.bounded_by,
-        }
-        if estimate
-        else None,
+        "memory": {"total": estimate.total, **vars(estimate)} if estimate else None,
         "memory_unknown": row.memory if isinstance(row.memory, str) else "",
         "expected": {
             "seconds": row.expected.seconds,

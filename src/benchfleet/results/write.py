@@ -114,7 +114,7 @@ class AttemptFolder:
         """Leave the reason beside what the attempt wrote, with what was measured until then."""
         self.close()
         told = {**failure.to_dict(), **({"telemetry": telemetry} if telemetry else {})}
-        _write(self.folder / names.FAILURE, pretty(told))
+        (self.folder / names.FAILURE).write_bytes(encoded(pretty(told)))
 
     def close(self) -> None:
         """End it as it stands; its samples serve the next attempt."""
@@ -253,7 +253,3 @@ def _made(folder: Path) -> tuple[Path, list[Path]]:
             changed += make_folders(folder.parent)
         else:
             return place, [*changed, place.parent]
-
-
-def _write(file: Path, text: str) -> None:
-    file.write_bytes(encoded(text))

@@ -78,14 +78,7 @@ class PatientLedger(Ledger):
             self._at_once(lambda: self._ledger.release(leases, reason))
 
     def claim(self, runner: RunnerId, candidates: Sequence[str], limit: int = 1) -> Sequence[Claim]:
-        try:
-            self._catch_up()
-            return self._at_once(lambda: self._ledger.claim(runner, candidates, limit))
-        except LedgerFull:
-            self._post(NoRoom())
-        except LedgerAway:
-            pass
-        return []
+        return self._caught_up(lambda: self._ledger.claim(runner, candidates, limit))
 
     def renew(self, leases: Sequence[Lease]) -> Sequence[Lease]:
         try:
@@ -98,22 +91,22 @@ class PatientLedger(Ledger):
         self._behind = ()
         return held
 
-    def _catch_up(self) -> None:
-        """Renew what ran out for want of room or of a server alone. Raises as these do."""
-        if self._behind:
-            behind = self._behind
-            self._at_once(lambda: self._ledger.renew(behind))
-            self._behind = ()
-
-    def reap(self) -> Sequence[Fingerprint]:
+    def _caught_up(self, ask: Callable[[], Sequence[T]]) -> Sequence[T]:
+        """What it answers, once what ran out for want of room or of a server alone is renewed;
+        nothing where it cannot be asked now."""
         try:
-            self._catch_up()
-            return self._at_once(self._ledger.reap)
+            if behind := self._behind:
+                self._at_once(lambda: self._ledger.renew(behind))
+                self._behind = ()
+            return self._at_once(ask)
         except LedgerFull:
             self._post(NoRoom())
         except LedgerAway:
             pass
         return []
+
+    def reap(self) -> Sequence[Fingerprint]:
+        return self._caught_up(self._ledger.reap)
 
     def enroll(self, cells: Iterable[Cell], *, paths: Mapping[Fingerprint, str] = {}) -> int:
         return self._ledger.enroll(cells, paths=paths)

@@ -75,7 +75,11 @@ class Gates:
 
     def held(self) -> list[str]:
         """The cells that may not be begun."""
-        return [name for name, cell in self._cells.items() if not self._may_run(cell)]
+        return [
+            name
+            for name, cell in self._cells.items()
+            if not may_run(cell.phase, self._phases, self._decided)
+        ]
 
     def look(self, *, anew: bool) -> bool:
         """See how the gates stand, `anew` where somebody may have decided; weigh those of phases
@@ -106,9 +110,6 @@ class Gates:
         """This runner did its part; where others decide, they may do so now."""
         if not self._judge:
             self._last_sign = now
-
-    def _may_run(self, cell: Cell) -> bool:
-        return may_run(cell.phase, self._phases, self._decided)
 
     def _keepers(self) -> set[str]:
         """The phases whose undecided gates, and nothing else, hold cells of this runner."""
