@@ -28,7 +28,9 @@ def test_a_result_deleted_by_hand_is_named_and_run_again(finished: User, how: st
     else:
         (folder / how).unlink()
     assert finished.json("status", "study.yaml")["gone"] == [PATH]
-    assert PATH in finished.run("run", "study.yaml", code=1).stdout
+    told = finished.run("run", "study.yaml", code=1).stdout
+    assert f"its results are not there: {PATH}" in told
+    assert "retry study.yaml --gone" in told
     finished.run("retry", "study.yaml", "--gone")
     if how != "all of it":  # what is left there is never overwritten
         assert "cannot be published" in finished.run("run", "study.yaml", code=1).stdout.replace(

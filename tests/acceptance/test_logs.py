@@ -49,7 +49,7 @@ def test_a_log_is_followed_until_its_cell_has_ended_and_cannot_steer_the_termina
     user.write(SAY, "say.sh")
     running = user.start("run", "study.yaml", "--cpu-slots", "1", "--only", "models=m1")
     try:
-        wait_for(user, "the cell's start", running=1)
+        wait_for(user, running=1)
         follower = user.start("logs", "study.yaml", "m1/dense/mine", "--follow")
         assert follower.stdout is not None
         assert next(line for line in follower.stdout if "first" in line) == "first\n"

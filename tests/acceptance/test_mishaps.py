@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import signal
 import sqlite3
 import subprocess
@@ -23,17 +22,6 @@ from .test_interruptions import SLOW, let_leases_run_out
 def summary(user: User) -> dict[str, object]:
     found: dict[str, object] = json.loads((user.results / "execution_summary.json").read_text())
     return found
-
-
-def test_a_published_result_that_is_gone_is_named_and_can_be_run_again(finished: User) -> None:
-    shutil.rmtree(finished.results / "m1" / "dense" / "mock_benchmark")
-    again = finished.run("run", "study.yaml", code=1)
-    assert "its results are not there: m1/dense/mock_benchmark" in again.stdout
-    assert finished.json("status", "study.yaml")["gone"] == ["m1/dense/mock_benchmark"]
-    assert "retry study.yaml --gone" in again.stdout
-    finished.run("retry", "study.yaml", "--gone")
-    finished.run("run", "study.yaml")
-    assert len(finished.published()) == 2
 
 
 def unpublish(user: User, path: str) -> Path:
@@ -81,13 +69,6 @@ def test_an_occupied_place_is_told_by_every_run_and_ends_none(user: User) -> Non
     public.rmdir()
     user.run("run", "study.yaml")
     assert len(user.published()) == 2
-
-
-def test_a_ledger_that_is_gone_is_said_by_every_verb(finished: User) -> None:
-    for file in finished.results.glob("ledger.db*"):
-        file.unlink()
-    for verb in ("status", "plan", "report", "retry"):
-        assert "ledger rebuild" in finished.run(verb, "study.yaml", code=3).stderr
 
 
 def test_results_with_a_ledger_of_their_own_are_brought_to_another_with_its_history(
@@ -270,9 +251,3 @@ def test_the_module_runs_like_the_command(user: User) -> None:
     )
     assert done.returncode == 0
     assert "2 pending" in done.stdout
-
-
-def test_only_a_name_that_exists_is_a_choice(user: User) -> None:
-    user.write(MOCK)
-    told = user.run("run", "study.yaml", "--only", "models=m1,mm2", code=2).stderr
-    assert "no model is called 'mm2'; did you mean 'm2'" in told

@@ -52,10 +52,6 @@ def test_a_plan_says_what_each_cell_needs_takes_and_whether_it_can_run(user: Use
     assert plan["expected_seconds"] is None
     assert plan["cells_of_unknown_time"] == 4
     assert not (user.folder / "benchmark_results").exists()
-
-
-def test_a_plan_is_readable_and_names_what_cannot_run(user: User) -> None:
-    user.write(RECALL)
     told = user.run("plan", "study.yaml").stdout
     assert "study: 8 cells · 4 to run · 0 reused · 4 cannot run here" in told
     assert "needs 2 GPUs, this run has 0: two-gpus/dense/recall_128" in told
@@ -151,15 +147,14 @@ def test_explain_tells_key_by_key_what_makes_a_cell_a_new_one(finished: User) ->
     assert planned <= set(finished.published())
 
 
-def test_explain_of_a_cell_without_a_history_says_so(user: User) -> None:
+def test_explain_says_where_there_is_no_history_and_names_the_cells_near_an_unknown_one(
+    user: User,
+) -> None:
     user.write(MOCK)
-    told = user.run("plan", "study.yaml", "--explain", "m1/dense/mock_benchmark").stdout
+    explain = ("plan", "study.yaml", "--explain")
+    told = user.run(*explain, "m1/dense/mock_benchmark").stdout
     assert "no other cell of this name is in the ledger" in told
-
-
-def test_explain_of_an_unknown_cell_names_the_near_ones(user: User) -> None:
-    user.write(MOCK)
-    told = user.run("plan", "study.yaml", "--explain", "m1/dense/mock", code=2).stderr
+    told = user.run(*explain, "m1/dense/mock", code=2).stderr
     assert "did you mean m1/dense/mock_benchmark" in told
 
 
@@ -208,10 +203,3 @@ def test_a_campaign_in_toml_and_in_python_runs_as_one_in_yaml(user: User) -> Non
     for name in ("s.toml", "s.py"):
         assert user.json("plan", name)["counts"]["reused"] == 2
         assert "every cell is done already" in user.run("run", name).stdout
-
-
-def test_a_python_campaign_that_goes_wrong_is_refused_at_its_line(user: User) -> None:
-    user.write("import sys\n\nsys.exit(0)\n", "study.py")
-    told = user.run("plan", "study.py", code=2).stderr
-    assert "line 3" in told
-    assert "ends itself" in told

@@ -5,9 +5,7 @@ from __future__ import annotations
 import json
 import re
 import signal
-import time
 import uuid
-from collections.abc import Callable
 
 import pytest
 
@@ -17,7 +15,7 @@ from benchfleet.machines.probe import report
 from capabilities import LAPTOP, reported
 from postgres import Postgres
 
-from .conftest import MOCK, User
+from .conftest import MOCK, User, samples_kept, until
 
 PASSWORD = "hush-hush"  # noqa: S105 - of a role of the test's own server
 
@@ -180,10 +178,10 @@ def test_a_run_serves_its_slots_while_the_server_is_away_and_goes_on_when_it_is_
     at = ("study.yaml", "--ledger", own_postgres.url())
     running = user.start("run", *at, "--cpu-slots", "1")
     try:
-        _until(lambda: _samples(user) >= 1)
+        until(lambda: samples_kept(user) >= 1)
         own_postgres.stop()
         gate.unlink()
-        _until(lambda: _samples(user) == 16)  # the slot is heard, and what it says is kept
+        until(lambda: samples_kept(user) == 16)  # the slot is heard, and what it says is kept
         own_postgres.start()
         said, errors = running.communicate(timeout=120)
     finally:
@@ -207,7 +205,7 @@ def test_a_run_whose_server_stays_away_ends_when_it_is_asked_to(
     again = f"benchfleet run {' '.join(at)} --cpu-slots 1\n"
     running = user.start("run", *at, "--cpu-slots", "1")
     try:
-        _until(lambda: _samples(user) >= 1)
+        until(lambda: samples_kept(user) >= 1)
         own_postgres.stop()
         running.send_signal(signal.SIGINT)
         gate.unlink()
@@ -230,20 +228,6 @@ def test_a_run_whose_server_stays_away_ends_when_it_is_asked_to(
     assert "Traceback" not in said + errors
     own_postgres.start()
     assert user.json("status", *at)["success"] == 0
-
-
-def _samples(user: User) -> int:
-    """How many samples were kept of the attempt that runs."""
-    found = (user.results / ".attempts").glob("*/*/samples.jsonl")
-    return max((len(file.read_text().splitlines()) for file in found), default=0)
-
-
-def _until(true: Callable[[], bool]) -> None:
-    for _ in range(1200):
-        if true():
-            return
-        time.sleep(0.05)
-    pytest.fail("it did not happen")
 
 
 def test_an_empty_ledger_is_made_with_the_rights_of_others_said(user: User, url: str) -> None:

@@ -10,7 +10,7 @@ from contextlib import closing
 
 import pytest
 
-from .conftest import COMMAND, User
+from .conftest import COMMAND, User, until
 
 HELD = """\
 campaign: study
@@ -39,9 +39,7 @@ def worker(user: User) -> Iterator[subprocess.Popen[str]]:
         text=True,
     )
     try:
-        until = time.monotonic() + SOON
-        while user.json("status", "study.yaml")["running"] == 0:
-            assert time.monotonic() < until
+        until(lambda: user.json("status", "study.yaml")["running"])
         yield process
     finally:
         hold.unlink(missing_ok=True)

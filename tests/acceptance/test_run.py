@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import csv
 import json
-import os
-import pty
 import subprocess
 import sys
 
 import pytest
 
-from .conftest import COMMAND, MOCK, User
+from .conftest import MOCK, User
 
 
 def test_a_run_publishes_every_cell_and_a_second_one_runs_nothing(user: User) -> None:
@@ -77,16 +75,6 @@ def test_status_counts_before_and_after(user: User) -> None:
     assert [after[name] for name in names] == [2, 0, 0, 2, 0, 0, 0, 0]
 
 
-def test_plan_lists_the_cells_and_runs_nothing(user: User) -> None:
-    user.write(MOCK)
-    cells = user.json("plan", "study.yaml")["cells"]
-    assert [(cell["cell"], cell["state"]) for cell in cells] == [
-        ("m1/dense/mock_benchmark", "pending"),
-        ("m2/dense/mock_benchmark", "pending"),
-    ]
-    assert not (user.folder / "benchmark_results").exists()
-
-
 def test_only_and_exclude_choose_by_axis(user: User) -> None:
     user.write(MOCK)
     user.run("run", "study.yaml", "--only", "models=m1")
@@ -110,14 +98,6 @@ def test_a_limit_makes_cells_of_their_own(user: User) -> None:
     assert len(limited.read_text().splitlines()) == 2
 
 
-def test_another_results_folder_and_another_ledger(user: User) -> None:
-    user.write(MOCK)
-    user.run("run", "study.yaml", "--results", "elsewhere", "--ledger", "sqlite:mine.db")
-    assert (user.folder / "elsewhere" / "study" / "m1").is_dir()
-    assert (user.folder / "mine.db").is_file()
-    assert not (user.folder / "elsewhere" / "study" / "ledger.db").exists()
-
-
 def test_changed_content_is_a_new_cell_beside_the_old_one(user: User) -> None:
     user.write(MOCK)
     user.run("run", "study.yaml")
@@ -127,28 +107,6 @@ def test_changed_content_is_a_new_cell_beside_the_old_one(user: User) -> None:
     assert len(user.published()) == 3
     assert len(marked) == 1
     assert marked[0].startswith("m2/dense/mock_benchmark@")
-
-
-def test_a_cell_that_fails_makes_the_exit_code_1_and_leaves_the_others(user: User) -> None:
-    user.write(MOCK.replace("[mock_benchmark]", "[mock_benchmark, {_hostile: {act: raise}}]"))
-    done = user.run("run", "study.yaml", code=1)
-    assert "it went wrong on purpose" in done.stdout
-    counts = user.json("status", "study.yaml")
-    assert (counts["success"], counts["partial"]) == (2, 2)
-    failures = json.loads((user.results / "execution_summary.json").read_text())["failures"]
-    assert failures[0]["stage"] == "benchmark"
-    assert "RuntimeError" in failures[0]["trace"]
-
-
-def test_retry_gives_a_failed_cell_another_chance(user: User) -> None:
-    once = user.folder / "once"
-    hostile = f"{{_hostile: {{act: raise, once: {once}}}}}"
-    user.write(MOCK.replace("[mock_benchmark]", f"[{hostile}]"))
-    user.run("run", "study.yaml", "--only", "models=m1", code=1)
-    assert "every cell is done" not in user.run("run", "study.yaml", code=1).stdout
-    assert len(user.json("retry", "study.yaml")["pending_again"]) == 1
-    user.run("run", "study.yaml")
-    assert user.json("status", "study.yaml")["success"] == 2
 
 
 def test_a_transient_failure_is_tried_again_by_itself(user: User) -> None:
@@ -183,31 +141,6 @@ def test_the_report_says_what_won_in_the_terminal_and_in_markdown(finished: User
     assert text.startswith("#")
     assert text == (finished.results / "report.md").read_text()
     assert finished.json("report", "study.yaml")["counts"]["success"] == 2
-
-
-def test_a_terminal_gets_a_live_view(user: User) -> None:
-    user.write(MOCK.replace("answer: Ada Brandt", "answer: Ada Brandt, seconds: 0.2"))
-    ours, theirs = pty.openpty()
-    environment = {**user.environment, "TERM": "xterm"}
-    environment.pop("NO_COLOR")
-    process = subprocess.Popen(
-        [*COMMAND, "run", "study.yaml"], cwd=user.folder, env=environment, stdout=theirs
-    )
-    os.close(theirs)
-    shown = b""
-    while True:
-        try:
-            piece = os.read(ours, 4096)
-        except OSError:  # how a terminal says that nobody writes any more
-            break
-        if not piece:
-            break
-        shown += piece
-    os.close(ours)
-    assert process.wait() == 0
-    assert b"cpu:0" in shown
-    assert b"ETA" in shown or b"2 cells" in shown
-    assert b"\x1b[" in shown
 
 
 @pytest.mark.parametrize("words", [("--help",), ("--version",), ("run", "--help")])

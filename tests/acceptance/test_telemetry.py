@@ -58,13 +58,10 @@ def test_a_result_tells_what_its_gpu_did_and_what_it_cost(
     assert energy["joules"] == pytest.approx(300 * cell["telemetry"]["seconds"], rel=0.01)
     assert cell["usage"]["cost"] == pytest.approx(7.2 / 3600 * cell["usage"]["seconds"])
     assert cell["telemetry"]["ram_bytes"]["peak"] > 10**6
-    summary = json.loads(
-        (user.folder / "benchmark_results/study/execution_summary.json").read_text()
-    )
+    summary = json.loads((user.results / "execution_summary.json").read_text())
     assert summary["used"]["cost"] == {"$": pytest.approx(cell["usage"]["cost"])}
     assert "used     1 attempt" in user.run("status", "study.yaml").stdout
-    status = json.loads(user.run("status", "study.yaml", "--json").stdout)
-    assert status["used"]["energy_joules"] == energy["joules"]
+    assert user.json("status", "study.yaml")["used"]["energy_joules"] == energy["joules"]
 
 
 def test_a_gpu_that_tells_no_power_has_no_energy_and_no_zero(

@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 import signal
 import socket
-import time
 
 import pytest
 
-from .conftest import MOCK, User
+from .conftest import MOCK, User, until
 
 SCRIPT = """
     - command: {name: mine, argv: [sh, -c, "echo '{\\"score\\": 1}' > {result}"]}
@@ -65,9 +64,7 @@ def test_one_that_stays_takes_what_comes_and_ends_when_it_is_asked(user: User) -
     try:
         user.run("cancel", "study.yaml", *LEDGER, "--yes")
         user.run("retry", "study.yaml", *LEDGER)
-        until = time.monotonic() + 60
-        while user.json("status", *LEDGER)["success"] < 2:
-            assert time.monotonic() < until
+        until(lambda: user.json("status", *LEDGER)["success"] == 2)
         worker.send_signal(signal.SIGINT)
         assert worker.wait(60) == 130
     finally:
@@ -80,8 +77,7 @@ def test_one_that_stays_takes_what_comes_and_ends_when_it_is_asked(user: User) -
 def test_a_detached_worker_is_found_watched_and_stopped_without_a_file(enrolled: User) -> None:
     told = enrolled.run("work", *LEDGER, *CPU, "--forever", "--detach").stdout
     assert "watch    benchfleet attach benchmark_results/study" in told
-    while enrolled.json("status", *LEDGER)["success"] < 2:
-        time.sleep(0.2)
+    until(lambda: enrolled.json("status", *LEDGER)["success"] == 2)
     stopped = enrolled.run("stop", "benchmark_results/study").stdout
     assert "go on with: benchfleet work --ledger sqlite:" in stopped
     attached = enrolled.run("attach", "benchmark_results/study", code=130).stdout

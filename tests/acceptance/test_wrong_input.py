@@ -31,6 +31,10 @@ matrix:
         (MOCK.replace("configs:", "confgs:"), ["matrix.confgs", "did you mean 'configs'"]),
         (MOCK.replace("mock_benchmark", "mock_bench"), ["did you mean 'mock_benchmark'"]),
         (MOCK.replace("adapter: mock", "adapter: mok"), ["adapter", "did you mean 'mock'"]),
+        (
+            MOCK.replace("configs:", "confgs:").replace("mock_benchmark", "mock_bench"),
+            ["nothing was run", "line 6", "line 7"],
+        ),
         (MOCK + "max_concurrent_runs: 0\n", ["max_concurrent_runs", "1 or more"]),
         (MOCK + "gpus: [7]\n", ["GPU", "7"]),
         (MOCK.replace("campaign: study", "campaign: ../x"), ["campaign", "../x"]),
@@ -54,30 +58,19 @@ def test_a_wrong_campaign_is_refused_by_file_and_key(
     assert not (user.folder / "benchmark_results").exists()
 
 
-def test_all_mistakes_are_told_at_once_with_their_lines(user: User) -> None:
-    user.write(MOCK.replace("configs:", "confgs:").replace("mock_benchmark", "mock_bench"))
-    told = user.run("run", "study.yaml", code=2).stderr
-    assert "nothing was run" in told
-    assert "line 6" in told
-    assert "line 7" in told
-
-
-def test_a_missing_file_and_a_folder_are_named(user: User) -> None:
-    assert "there is no such file" in user.run("run", "nowhere.yaml", code=2).stderr
-    assert "is a folder" in user.run("plan", ".", code=2).stderr
-
-
 @pytest.mark.parametrize(
     ("words", "part"),
     [
         (("runn", "study.yaml"), "did you mean 'run'"),
         (("run",), "CAMPAIGN"),
+        (("run", "nowhere.yaml"), "there is no such file"),
+        (("plan", "."), "is a folder"),
         (("run", "study.yaml", "--max-concurrent-runs", "0"), "--max-concurrent-runs"),
         (("run", "study.yaml", "--cpu-slots", "none"), "--cpu-slots"),
         (("run", "study.yaml", "--gpus", "7"), "GPU"),
         (("run", "study.yaml", "--gpus", "zero"), "--gpus"),
         (("run", "study.yaml", "--only", "modls=m1"), "did you mean 'models'"),
-        (("run", "study.yaml", "--only", "models=nobody"), "no model is called 'nobody'"),
+        (("run", "study.yaml", "--only", "models=m1,mm2"), "called 'mm2'; did you mean 'm2'"),
         (("run", "study.yaml", "--limit", "-1"), "--limit"),
         (("run", "study.yaml", "--ledger", "sqllite:///x.db"), "did you mean 'sqlite'"),
         (("run", "study.yaml", "--only", "benchmarks=mok"), "; there is mock_benchmark"),
@@ -200,7 +193,8 @@ def test_a_ledger_that_is_gone_does_not_run_everything_again(finished: User) -> 
     before = finished.published()
     for file in finished.results.glob("ledger.db*"):
         file.unlink()
-    assert "ledger rebuild" in finished.run("run", "study.yaml", code=3).stderr
+    for verb in ("run", "status", "plan", "report", "retry"):
+        assert "ledger rebuild" in finished.run(verb, "study.yaml", code=3).stderr
     finished.run("ledger", "rebuild", "study.yaml")
     assert "nothing was run" in finished.run("run", "study.yaml").stdout
     assert finished.published() == before
@@ -217,22 +211,6 @@ def test_a_ledger_of_a_newer_schema_is_left_alone(finished: User) -> None:
     assert "newer" in done.stderr
     finished.run("ledger", "rebuild", "study.yaml", code=3)
     assert (finished.results / "ledger.db").read_bytes() == before
-
-
-def test_a_ledger_of_another_campaign_is_refused(user: User) -> None:
-    user.write(MOCK)
-    user.run("run", "study.yaml", "--ledger", "sqlite:one.db")
-    user.write(MOCK.replace("campaign: study", "campaign: other"))
-    done = user.run("run", "study.yaml", "--ledger", "sqlite:one.db", code=3)
-    assert "study" in done.stderr
-    assert "other" in done.stderr
-
-
-@pytest.mark.usefixtures("without_torch")
-def test_a_missing_extra_says_what_to_install(user: User) -> None:
-    user.write(MOCK.replace("m1, adapter: mock", "m1, adapter: transformers, path: ."))
-    done = user.run("run", "study.yaml", code=2)
-    assert "pip install 'benchfleet[hf]'" in done.stderr
 
 
 @pytest.mark.parametrize(
