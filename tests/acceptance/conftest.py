@@ -9,9 +9,9 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import redirect_stderr, redirect_stdout, suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from io import BytesIO, TextIOWrapper
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 
 from benchfleet.cli.main import main
+from benchfleet.domain.host import Host
 from benchfleet.machines.nvml import RECORDING
 
 COMMAND = [sys.executable, "-m", "benchfleet.cli.main"]
@@ -56,6 +57,7 @@ class User:
     """Somebody in an empty folder."""
 
     folder: Path
+    started: list[subprocess.Popen[str]] = field(default_factory=list)
 
     @property
     def environment(self) -> dict[str, str]:
@@ -77,6 +79,7 @@ class User:
                 [*COMMAND, *words],
                 cwd=self.folder,
                 env=self.environment,
+                stdin=subprocess.DEVNULL,
                 capture_output=True,
                 text=True,
                 timeout=240,
@@ -101,8 +104,8 @@ class User:
         return subprocess.CompletedProcess([*words], code, out.text, err.text)
 
     def start(self, *words: str) -> subprocess.Popen[str]:
-        """Start benchfleet and leave it running."""
-        return subprocess.Popen(
+        """Start benchfleet and leave it running, until the test ends at the latest."""
+        process = subprocess.Popen(
             [*COMMAND, *words],
             cwd=self.folder,
             env=self.environment,
@@ -110,6 +113,25 @@ class User:
             stderr=subprocess.PIPE,
             text=True,
         )
+        self.started.append(process)
+        return process
+
+    def kill_started(self) -> None:
+        for process in self.started:
+            process.kill()
+            with process:
+                pass
+
+    def inventory(self, *hosts: Host) -> str:
+        """Write ``machines.json`` with these hosts; its name."""
+        told = {}
+        for host in hosts:
+            told[host.name] = {
+                key: sorted(value) if isinstance(value, frozenset) else value
+                for key, value in asdict(host).items()
+                if value and key != "name"
+            }
+        return self.write(json.dumps({"hosts": told}), "machines.json").name
 
     def json(self, *words: str, code: int | None = 0) -> Any:
         return json.loads(self.run(*words, "--json", code=code).stdout)
@@ -143,6 +165,20 @@ def until(condition: Callable[[], object], seconds: float = 60) -> None:
         time.sleep(0.02)
 
 
+def end_of(process: subprocess.Popen[str], code: int = 0) -> str:
+    """Wait until it ends with this exit code; what it printed that was not read yet."""
+    out, err = process.communicate(timeout=240)
+    assert process.returncode == code, out + err
+    return out
+
+
+def wait_for_line(process: subprocess.Popen[str], part: str) -> None:
+    """Read what it prints up to a line with this part."""
+    assert process.stdout is not None
+    while part not in (line := process.stdout.readline()):
+        assert line, f"it ended without {part}"
+
+
 def samples_kept(user: User) -> int:
     """How many answers lie in folders of attempts, which come and go meanwhile."""
     count = 0
@@ -154,11 +190,12 @@ def samples_kept(user: User) -> int:
 
 
 @pytest.fixture
-def user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> User:
+def user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[User]:
     """With runs of their own, also for verbs that a test calls in its own process."""
     found = User(tmp_path)
     monkeypatch.setenv("XDG_CACHE_HOME", found.environment["XDG_CACHE_HOME"])
-    return found
+    yield found
+    found.kill_started()
 
 
 @pytest.fixture(scope="session")

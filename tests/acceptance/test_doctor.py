@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shlex
-from collections.abc import Callable, Iterator
-from dataclasses import asdict
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from benchfleet.domain.host import Host
 from sshd import Sshd
 
 from .conftest import MOCK, User
@@ -86,18 +83,6 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Told]:
         made.sshd.kill()
 
 
-@pytest.fixture
-def inventory(user: User) -> Callable[..., None]:
-    def written(*hosts: Host) -> None:
-        told = {}
-        for host in hosts:
-            said = {key: value for key, value in asdict(host).items() if value and key != "name"}
-            told[host.name] = {**said, "cpu_slots": 1}
-        user.write(json.dumps({"hosts": told}), "machines.json")
-
-    return written
-
-
 def is_listed(words: list[str], listed: list[list[str]]) -> bool:
     """Whether a command is one of the list, in which <…> stands for whatever it is."""
     for known in listed:
@@ -121,12 +106,13 @@ MINE = "import json, sys\njson.dump({'score': 1.0}, open(sys.argv[1] + '/metrics
 
 
 def test_every_command_that_runs_on_a_host_is_one_of_those_told_beforehand(
-    user: User, told: Told, inventory: Callable[..., None]
+    user: User, told: Told
 ) -> None:
     """hosts check, probe, a run that sends files, a bootstrap that fails for want of an index."""
     user.write(STUDY)
     user.write(MINE, "mine.py")
-    inventory(told.sshd.host("ready"), told.sshd.host("bare", python=""))
+    bare = told.sshd.host("bare", python="", cpu_slots=1)
+    user.inventory(told.sshd.host("ready", cpu_slots=1), bare)
     shown = user.run("doctor", "study.yaml", "--machines", "machines.json", "--commands").stdout
     assert "mine: python3 mine.py" in shown
     listed = user.json("doctor", "study.yaml", "--machines", "machines.json", "--commands")

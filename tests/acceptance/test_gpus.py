@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from .conftest import MOCK, User, well
+from .conftest import MOCK, User, end_of, wait_for_line, well
 
 ADA = {"pid": 7, "name": "python3", "user": "ada"}
 MANY = MOCK + "defaults: {repeats: 3}\n"
@@ -82,12 +82,9 @@ def test_a_run_waits_for_gpus_until_somebody_ends_it(user: User, gpus: Callable[
     gpus(well(0, processes=[ADA]))
     user.write(MANY)
     process = user.start("run", "study.yaml")
-    assert process.stdout is not None
-    while "left alone" not in (line := process.stdout.readline()):
-        assert line
+    wait_for_line(process, "left alone")
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=60)
-    assert process.returncode == 130, out + err
+    end_of(process, 130)
     assert user.json("status", "study.yaml")["pending"] == 6
 
 

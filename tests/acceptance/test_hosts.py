@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -34,21 +31,6 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture
-def inventory(user: User) -> Callable[..., str]:
-    """Writes an inventory of hosts and gives its name."""
-
-    def written(*hosts: Host) -> str:
-        told = {}
-        for host in hosts:
-            said = {key: value for key, value in asdict(host).items() if value and key != "name"}
-            told[host.name] = said | ({"gpus": list(host.gpus)} if host.gpus else {})
-        user.write(json.dumps({"hosts": told}), "machines.json")
-        return "machines.json"
-
-    return written
-
-
 def checked(user: User, name: str, *words: str, code: int) -> dict[str, dict[str, Any]]:
     """What ``hosts check`` says, by host."""
     told = user.json("hosts", "check", name, *words, code=code)
@@ -63,10 +45,8 @@ def troubles(user: User, name: str) -> dict[str, str]:
     }
 
 
-def test_a_host_that_can_be_used_tells_what_it_has(
-    user: User, sshd: Sshd, inventory: Callable[..., str]
-) -> None:
-    name = inventory(sshd.host("lab1"), sshd.host("lab2"))
+def test_a_host_that_can_be_used_tells_what_it_has(user: User, sshd: Sshd) -> None:
+    name = user.inventory(sshd.host("lab1"), sshd.host("lab2"))
     found = checked(user, name, code=0)
     assert found["lab1"]["usable"]
     assert found["lab1"]["facts"]["environment"] == environment_name()
@@ -81,9 +61,7 @@ def test_a_host_that_can_be_used_tells_what_it_has(
     assert keys.parent.stat().st_mode & 0o777 == 0o700
 
 
-def test_each_host_that_cannot_be_used_is_told_with_its_reason(
-    user: User, own_sshd: Sshd, inventory: Callable[..., str]
-) -> None:
+def test_each_host_that_cannot_be_used_is_told_with_its_reason(user: User, own_sshd: Sshd) -> None:
     stranger = str(own_sshd.new_key("stranger"))
     jump = f"127.0.0.1:{own_sshd.port}"
     hosts = [
@@ -96,7 +74,7 @@ def test_each_host_that_cannot_be_used_is_told_with_its_reason(
         own_sshd.host("no-gpu", gpus=(99,)),
         own_sshd.host("behind", jump=jump, identity=stranger),
     ]
-    name = inventory(*hosts)
+    name = user.inventory(*hosts)
     found = troubles(user, name)
     assert {host: said.partition(":")[0] for host, said in found.items()} == {
         "off": "connect",
@@ -114,9 +92,9 @@ def test_each_host_that_cannot_be_used_is_told_with_its_reason(
 
 
 def test_another_host_key_than_before_is_refused_until_the_old_one_is_taken_out(
-    user: User, own_sshd: Sshd, inventory: Callable[..., str]
+    user: User, own_sshd: Sshd
 ) -> None:
-    name = inventory(own_sshd.host("lab1"))
+    name = user.inventory(own_sshd.host("lab1"))
     checked(user, name, code=0)
     own_sshd.stop()
     own_sshd.new_key("host_key")
@@ -128,25 +106,23 @@ def test_another_host_key_than_before_is_refused_until_the_old_one_is_taken_out(
     checked(user, name, code=0)
 
 
-def test_a_python_without_benchfleet_is_told_of(
-    user: User, sshd: Sshd, inventory: Callable[..., str]
-) -> None:
+def test_a_python_without_benchfleet_is_told_of(user: User, sshd: Sshd) -> None:
     subprocess.run(
         [sys.executable, "-m", "venv", "--without-pip", str(user.folder / "empty")], check=True
     )
     python = str(user.folder / "empty" / "bin" / "python")
-    name = inventory(sshd.host("bare", python=python))
+    name = user.inventory(sshd.host("bare", python=python))
     assert troubles(user, name)["bare"].startswith(f"benchfleet: it has no benchfleet: {python}")
     said = user.run("hosts", "bootstrap", name, "--yes", code=1).stdout
     assert f"bare  its {python} is used as it is; nothing is installed" in said
 
 
 def test_hosts_that_share_a_folder_are_bootstrapped_once_from_wheels(
-    user: User, sshd: Sshd, inventory: Callable[..., str], wheels: Path
+    user: User, sshd: Sshd, wheels: Path
 ) -> None:
     folder = str(user.folder / "a host's home")
     hosts = [sshd.host(name, python="", folder=folder) for name in ("lab1", "lab2")]
-    name = inventory(*hosts)
+    name = user.inventory(*hosts)
     words = ["hosts", "bootstrap", name, "--wheels", str(wheels), "--yes"]
     said = user.run(*words).stdout
     assert said.count(f"{environment_name()} is there now") == 1
@@ -167,10 +143,10 @@ def test_hosts_that_share_a_folder_are_bootstrapped_once_from_wheels(
 
 
 def test_a_bootstrap_that_was_killed_leaves_nothing_that_looks_done(
-    user: User, own_sshd: Sshd, inventory: Callable[..., str], wheels: Path
+    user: User, own_sshd: Sshd, wheels: Path
 ) -> None:
     host = own_sshd.host("lab1", python="")
-    name = inventory(host)
+    name = user.inventory(host)
     words = ["hosts", "bootstrap", name, "--wheels", str(wheels), "--yes"]
     envs = Path(host.folder) / "envs"
     with subprocess.Popen(
@@ -192,23 +168,21 @@ def test_a_bootstrap_that_was_killed_leaves_nothing_that_looks_done(
 
 
 def test_a_folder_of_wheels_that_lacks_something_says_how_to_fill_it(
-    user: User, sshd: Sshd, inventory: Callable[..., str], wheels: Path
+    user: User, sshd: Sshd, wheels: Path
 ) -> None:
     (some,) = wheels.glob("psutil-*.whl")
     (user.folder / "few").mkdir()
     (user.folder / "few" / some.name).write_bytes(some.read_bytes())
     host = sshd.host("few", python="")
-    name = inventory(host)
+    name = user.inventory(host)
     said = user.run("hosts", "bootstrap", name, "--wheels", "few", "--yes", code=1).stdout
     assert "few  failed: could not install benchfleet: ERROR: No matching distribution" in said
     assert "pip download --dest wheels" in said
     assert not (Path(host.folder) / "envs" / environment_name()).exists()
 
 
-def test_a_rehearsal_prints_every_command_and_touches_nothing(
-    user: User, inventory: Callable[..., str]
-) -> None:
-    name = inventory(Host(name="lab1", address="no-such-host.invalid"))
+def test_a_rehearsal_prints_every_command_and_touches_nothing(user: User) -> None:
+    name = user.inventory(Host(name="lab1", address="no-such-host.invalid"))
     said = user.run("hosts", "bootstrap", name, "--dry-run", "--extra", "hf").stdout
     environment = f'"$HOME"/.benchfleet/envs/{environment_name()}'
     for words in ("-m venv", "-m pip install", "constraints.txt torch", "[hf]", "os.replace"):
@@ -217,27 +191,14 @@ def test_a_rehearsal_prints_every_command_and_touches_nothing(
     assert [file.name for file in user.folder.iterdir()] == ["machines.json"]
 
 
-def test_nothing_is_done_to_hosts_when_nobody_agrees(
-    user: User, inventory: Callable[..., str]
-) -> None:
-    name = inventory(Host(name="lab1", address="no-such-host.invalid"))
-    done = subprocess.run(
-        [*COMMAND, "hosts", "bootstrap", name],
-        cwd=user.folder,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert done.returncode == 2
-    assert "add --yes, or --dry-run" in done.stderr
+def test_nothing_is_done_to_hosts_when_nobody_agrees(user: User) -> None:
+    name = user.inventory(Host(name="lab1", address="no-such-host.invalid"))
+    told = user.run("hosts", "bootstrap", name, code=2).stderr
+    assert "add --yes, or --dry-run" in told
 
 
-def test_wrong_words_are_told_before_any_host_is_asked(
-    user: User, inventory: Callable[..., str]
-) -> None:
-    name = inventory(Host(name="lab1", address="no-such-host.invalid"))
+def test_wrong_words_are_told_before_any_host_is_asked(user: User) -> None:
+    name = user.inventory(Host(name="lab1", address="no-such-host.invalid"))
     said = user.run("hosts", "check", name, "--hosts", "lab7", code=2).stderr
     assert "--hosts lab7  no host and no label is called so; there are lab1" in said
     user.write("here: {cpu_slots: 1}", "alone.yaml")

@@ -15,7 +15,7 @@ import pytest
 from postgres import Postgres
 from repositories import make_bare
 
-from .conftest import COMMAND, MOCK, User, samples_kept, until
+from .conftest import COMMAND, MOCK, User, end_of, samples_kept, until
 from .test_interruptions import SLOW, let_leases_run_out
 
 
@@ -191,8 +191,7 @@ def test_ctrl_c_while_a_model_loads_does_not_wait_for_it(user: User) -> None:
     process = user.start("run", "study.yaml", "--only", "models=m1")
     until(lambda: bool(list((user.results / ".attempts").glob("*/*/log.txt"))))
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=60)
-    assert process.returncode == 130, out + err
+    end_of(process, 130)
     assert user.json("status", "study.yaml")["pending"] == 2
 
 
@@ -206,8 +205,7 @@ def test_a_suspended_runner_goes_on_with_its_own_cells(user: User) -> None:
     let_leases_run_out(user)
     time.sleep(2.5)  # so long that the runner notices that it was away
     runner.resume()
-    out, err = process.communicate(timeout=120)
-    assert process.returncode == 0, out + err
+    out = end_of(process)
     assert "another runner holds it" not in out
     assert "ran out" not in out
 
@@ -219,15 +217,11 @@ def test_a_run_whose_ledger_a_newer_benchfleet_took_over_says_so_and_how_it_ende
     waits = user.write("", "waits")
     user.write(MOCK.replace("mock_benchmark", f"{{_hostile: {{act: wait, shared: {waits}}}}}"))
     running = user.start("run", "study.yaml", *(["--json"] if as_json else []))
-    try:
-        until(lambda: samples_kept(user) > 0)
-        with sqlite3.connect(user.results / "ledger.db") as ledger:
-            ledger.execute("update meta set value = '99' where key = 'schema'")
-        waits.unlink()
-        out, err = running.communicate(timeout=60)
-    finally:
-        running.kill()
-        running.communicate()
+    until(lambda: samples_kept(user) > 0)
+    with sqlite3.connect(user.results / "ledger.db") as ledger:
+        ledger.execute("update meta set value = '99' where key = 'schema'")
+    waits.unlink()
+    out, err = running.communicate(timeout=60)
     assert running.returncode == 3, out + err
     told = "a newer benchfleet brought its ledger up to date: no summary, no report"
     assert f"{told}; upgrade benchfleet, and go on with: benchfleet run study.yaml" in err

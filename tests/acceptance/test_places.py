@@ -62,14 +62,10 @@ def test_whoever_interrupts_the_sending_alone_has_the_summary_all_the_same(user:
         port = silent.getsockname()[1]
         user.write(f"results: rsync://nobody@127.0.0.1:{port}/srv\n{MOCK}")
         running = user.start("run", "study.yaml", *CPU)
-        try:
-            until(lambda: len(user.published()) == 2)
-            time.sleep(2)  # its slots end in less
-            running.send_signal(signal.SIGINT)
-            said, errors = running.communicate(timeout=60)
-        finally:
-            running.kill()
-            running.communicate()
+        until(lambda: len(user.published()) == 2)
+        time.sleep(2)  # its slots end in less
+        running.send_signal(signal.SIGINT)
+        said, errors = running.communicate(timeout=60)
     assert "2 results are not at rsync://" in said, said + errors
     assert (user.results / "execution_summary.json").exists()
     assert (user.results / "report.md").exists()

@@ -177,16 +177,12 @@ def test_a_run_serves_its_slots_while_the_server_is_away_and_goes_on_when_it_is_
     )
     at = ("study.yaml", "--ledger", own_postgres.url())
     running = user.start("run", *at, "--cpu-slots", "1")
-    try:
-        until(lambda: samples_kept(user) >= 1)
-        own_postgres.stop()
-        gate.unlink()
-        until(lambda: samples_kept(user) == 16)  # the slot is heard, and what it says is kept
-        own_postgres.start()
-        said, errors = running.communicate(timeout=120)
-    finally:
-        running.kill()
-        running.communicate()
+    until(lambda: samples_kept(user) >= 1)
+    own_postgres.stop()
+    gate.unlink()
+    until(lambda: samples_kept(user) == 16)  # the slot is heard, and what it says is kept
+    own_postgres.start()
+    said, errors = running.communicate(timeout=120)
     assert running.returncode == 0, said + errors
     said = " ".join((said + errors).split())
     assert said.count("what runs goes on, and nothing is begun") == 1
@@ -204,15 +200,11 @@ def test_a_run_whose_server_stays_away_ends_when_it_is_asked_to(
     at = ("study.yaml", "--ledger", own_postgres.url())
     again = f"benchfleet run {' '.join(at)} --cpu-slots 1\n"
     running = user.start("run", *at, "--cpu-slots", "1")
-    try:
-        until(lambda: samples_kept(user) >= 1)
-        own_postgres.stop()
-        running.send_signal(signal.SIGINT)
-        gate.unlink()
-        said, errors = running.communicate(timeout=60)
-    finally:
-        running.kill()
-        running.communicate()
+    until(lambda: samples_kept(user) >= 1)
+    own_postgres.stop()
+    running.send_signal(signal.SIGINT)
+    gate.unlink()
+    said, errors = running.communicate(timeout=60)
     assert running.returncode == 3, said + errors
     assert "given back with" in said
     assert (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing
 from typing import Any
 
@@ -17,7 +17,7 @@ from benchfleet.cli.main import main
 from benchfleet.domain.event import Event
 from benchfleet.ledger.sqlite.ledger import SqliteLedger
 
-from .conftest import User, until, well
+from .conftest import User, end_of, until, wait_for_line, well
 from .test_gpus import ADA
 
 LONG = """\
@@ -29,22 +29,11 @@ defaults: {repeats: 400}
 """
 
 
-@pytest.fixture
-def running(user: User) -> Iterator[Callable[..., subprocess.Popen[str]]]:
-    """Starts a run that is at work when it is given, and ends it if the test did not."""
-    started: list[subprocess.Popen[str]] = []
-
-    def start(*words: str) -> subprocess.Popen[str]:
-        process = user.start("run", "study.yaml", *words)
-        started.append(process)
-        until(lambda: any(slot["cell"] for slot in slots(user)))
-        return process
-
-    yield start
-    for process in started:
-        if process.poll() is None:
-            process.kill()
-        process.communicate()
+def running(user: User, *words: str) -> subprocess.Popen[str]:
+    """A run that is at work."""
+    process = user.start("run", "study.yaml", *words)
+    until(lambda: any(slot["cell"] for slot in slots(user)))
+    return process
 
 
 def slots(user: User) -> list[dict[str, Any]]:
@@ -67,13 +56,12 @@ def states(user: User) -> dict[str, str]:
 
 def test_devices_come_and_go_while_a_run_goes_on(
     user: User,
-    running: Callable[..., subprocess.Popen[str]],
     tmp_path_factory: pytest.TempPathFactory,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     user.write(LONG)
-    process = running("--cpu-slots", "1")
+    process = running(user, "--cpu-slots", "1")
     monkeypatch.chdir(tmp_path_factory.mktemp("elsewhere"))
     monkeypatch.setenv("XDG_CACHE_HOME", user.environment["XDG_CACHE_HOME"])
     assert main(["slots", "add", "cpu:1"]) == 0
@@ -88,37 +76,30 @@ def test_devices_come_and_go_while_a_run_goes_on(
     assert not opened(process)
     until(lambda: states(user) == {"cpu:0": "drained", "cpu:1": "drained"})
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=60)
-    assert process.returncode == 130, out + err
+    out = end_of(process, 130)
     assert out.count("given back with") == 2
     assert user.json("slots")["runners"] == []
 
 
-def test_a_run_that_waits_for_slots_goes_on_when_the_signal_file_gives_one(
-    user: User, running: Callable[..., subprocess.Popen[str]]
-) -> None:
+def test_a_run_that_waits_for_slots_goes_on_when_the_signal_file_gives_one(user: User) -> None:
     user.write(LONG)
-    process = running("--cpu-slots", "1")
+    process = running(user, "--cpu-slots", "1")
     order = user.results / "slots.txt"
     order.write_text("drain cpu:0 now\nadd gpu3\n")
-    assert process.stdout is not None
-    while "for slots: " not in (line := process.stdout.readline()):
-        assert line
+    wait_for_line(process, "for slots: ")
     until(lambda: not opened(process))
     order.write_text("add cpu:0")
-    while "✓" not in (line := process.stdout.readline()):
-        assert line
+    wait_for_line(process, "✓")
     assert not order.exists()
 
 
 def test_gpus_that_are_added_are_looked_at_as_any_other(
     user: User,
-    running: Callable[..., subprocess.Popen[str]],
     gpus: Callable[..., None],
 ) -> None:
     gpus(well(0), well(1), well(2, processes=[ADA]))
     user.write(LONG)
-    process = running("--gpus", "0")
+    process = running(user, "--gpus", "0")
     done = user.run("slots", "add", "gpu:1", "gpu:2", "gpu:9", "gpu:0", code=1)
     assert "gpu:1 is added" in done.stdout
     assert done.stderr.splitlines() == [
@@ -128,16 +109,13 @@ def test_gpus_that_are_added_are_looked_at_as_any_other(
     until(lambda: states(user).get("gpu:2") == "left alone")
     until(lambda: states(user).get("gpu:1") == "benchmark")
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=60)
-    assert process.returncode == 130, out + err
+    out = end_of(process, 130)
     assert "gpu:2 is left alone" in out
 
 
-def test_a_runner_that_was_killed_is_not_asked(
-    user: User, running: Callable[..., subprocess.Popen[str]]
-) -> None:
+def test_a_runner_that_was_killed_is_not_asked(user: User) -> None:
     user.write(LONG)
-    process = running("--cpu-slots", "1")
+    process = running(user, "--cpu-slots", "1")
     process.send_signal(signal.SIGKILL)
     process.wait(60)
     done = user.run("slots", "drain", "cpu:0", code=1)

@@ -61,14 +61,11 @@ def test_one_that_stays_takes_what_comes_and_ends_when_it_is_asked(user: User) -
     user.write(MOCK)
     user.run("ledger", "init", "study.yaml", *LEDGER)
     worker = user.start("work", *LEDGER, *CPU, "--forever")
-    try:
-        user.run("cancel", "study.yaml", *LEDGER, "--yes")
-        user.run("retry", "study.yaml", *LEDGER)
-        until(lambda: user.json("status", *LEDGER)["success"] == 2)
-        worker.send_signal(signal.SIGINT)
-        assert worker.wait(60) == 130
-    finally:
-        worker.kill()
+    user.run("cancel", "study.yaml", *LEDGER, "--yes")
+    user.run("retry", "study.yaml", *LEDGER)
+    until(lambda: user.json("status", *LEDGER)["success"] == 2)
+    worker.send_signal(signal.SIGINT)
+    assert worker.wait(60) == 130
     said = worker.communicate()[0]
     assert "go on with: benchfleet work --ledger sqlite:shared.db" in said
     assert len(user.published()) == 2
