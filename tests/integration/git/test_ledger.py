@@ -205,9 +205,6 @@ def test_what_was_seen_can_be_lost_and_is_read_again(bare: Path) -> None:
         assert [(r.path, r.state, r.token) for r in ledger.cells()] == before
         assert [event.kind for event in ledger.events()] == kinds
         assert len(claim_any(ledger, ME, 9)) == 4
-    (folder / "boot").write_text("another start of the machine")
-    with closing(opened(bare)) as ledger:
-        assert len(list(ledger.cells(states=["running"]))) == 4
 
 
 def test_results_that_a_remote_forgot_as_it_went_away_come_with_the_next_ones(bare: Path) -> None:

@@ -4,26 +4,24 @@ from __future__ import annotations
 
 import shutil
 from contextlib import closing
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from benchfleet.errors import LedgerUnreachable
 from benchfleet.ledger.git import compaction, transactions
-from benchfleet.ledger.git.ledger import GitLedger
 from benchfleet.testing import sample_cell
 from benchfleet.testing.claims import claim_any
 from repositories import git
 
+from . import conftest
 from .conftest import ME, SUCCESS, result_of
 
 CELLS = [sample_cell(number) for number in range(3)]
 
 
-def opened(bare: Path, **how: Any) -> GitLedger:
-    settings = {"campaign": "study", "fresh": 0.0, "patience": 0.0, "files": result_of, **how}
-    return GitLedger(f"git+file://{bare}", folder=bare.parent / "mine", **settings)
+opened = partial(conftest.opened, files=result_of)
 
 
 def remove(bare: Path, pattern: str) -> list[str]:

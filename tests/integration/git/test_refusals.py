@@ -20,7 +20,12 @@ from repositories import git
 
 from .conftest import CELLS, ME, opened
 
-# What is no ledger
+
+def commit(bare: Path, message: str) -> str:
+    """A commit of nothing, in the repository itself."""
+    tree = git(bare, "mktree", "--missing").strip()
+    who = ("-c", "user.name=x", "-c", "user.email=x@x")
+    return git(bare, *who, "commit-tree", "-m", message, tree).strip()
 
 
 def test_a_repository_without_a_ledger_and_no_repository_at_all_are_told_apart(bare: Path) -> None:
@@ -36,11 +41,7 @@ def test_a_log_that_was_rewritten_is_named(bare: Path) -> None:
         one.enroll(CELLS[:2])
         claim_any(one, ME)
         two.pull()
-        tree = git(bare, "mktree", "--missing").strip()
-        other = git(
-            bare, "-c", "user.name=x", "-c", "user.email=x@x", "commit-tree", "-m", "x", tree
-        )
-        git(bare, "update-ref", one.store.log, other.strip())
+        git(bare, "update-ref", one.store.log, commit(bare, "x"))
         with pytest.raises(LedgerDamaged, match="never to be rewritten"):
             two.pull()
 
@@ -55,23 +56,15 @@ def test_a_path_that_leads_out_of_the_tree_is_refused(bare: Path) -> None:
         row[2] = "../../outside"
         tree = objects.tree({"cells-00000.jsonl": (objects.blob(json.dumps(row).encode()), False)})
         evil = objects.commit(tree, (), commit.message, who="x <x>", at=0.0)
-        git(
-            one.store.git.folder,
-            "push",
-            "-q",
-            "--force",
-            str(bare),
-            f"{evil}:{one.store.refs.enrolled}",
-        )
+        swap = f"{evil}:{one.store.refs.enrolled}"
+        git(one.store.git.folder, "push", "-q", "--force", str(bare), swap)
         with pytest.raises(LedgerDamaged, match=r"cannot be read|is no path"):
             opened(bare, "two")
 
 
 def test_another_format_is_refused_by_name(bare: Path) -> None:
     opened(bare, "one").close()
-    tree = git(bare, "mktree", "--missing").strip()
-    text = 'begin\n\n{"benchfleet": 99, "campaign": "study"}'
-    newer = git(bare, "-c", "user.name=x", "-c", "user.email=x@x", "commit-tree", "-m", text, tree)
-    git(bare, "update-ref", "refs/benchfleet/study/ledger", newer.strip())
+    newer = commit(bare, 'begin\n\n{"benchfleet": 99, "campaign": "study"}')
+    git(bare, "update-ref", "refs/benchfleet/study/ledger", newer)
     with pytest.raises(LedgerError, match="newer benchfleet: its format is 99"):
         opened(bare, "two")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -150,6 +150,16 @@ def test_an_attempt_that_is_not_what_was_finished_is_not_carried(
         carrier(objects, EMPTY_TREE, LEASE, other, CELL.id)
 
 
+@contextmanager
+def pushed(objects: Objects, bare: Path, tip: str) -> Iterator[tuple[Objects, Remote]]:
+    """A machine's branch, and somebody else's repository to bring it to."""
+    remote = Remote(objects.git, f"file://{bare}", "the lab")
+    assert remote.push([Swap(ref="refs/heads/machine/lab", old="", new=tip)])
+    make_repository(bare.parent / "theirs.git")
+    with closing(Objects(Git(bare.parent / "theirs.git"))) as theirs:
+        yield theirs, Remote(theirs.git, f"file://{bare}", "the lab")
+
+
 def test_files_that_an_earlier_fetch_left_out_come_with_their_branch(
     objects: Objects, layout: Layout, tmp_path: Path
 ) -> None:
@@ -158,11 +168,7 @@ def test_files_that_an_earlier_fetch_left_out_come_with_their_branch(
     first = objects.commit(tree, (), "finish it\n", who=who, at=1.0)
     more = objects.with_file(tree, "more", objects.blob(b"more"))
     tip = objects.commit(more, (first,), "somebody's own\n", who=who, at=2.0)
-    remote = Remote(objects.git, f"file://{bare}", "the lab")
-    assert remote.push([Swap(ref="refs/heads/machine/lab", old="", new=tip)])
-    make_repository(tmp_path / "theirs.git")
-    with closing(Objects(Git(tmp_path / "theirs.git"))) as theirs:
-        there = Remote(theirs.git, f"file://{bare}", "the lab")
+    with pushed(objects, bare, tip) as (theirs, there):
         there.fetch([first], depth=1, without_files=True)
         bring(there, theirs, there.refs("refs/heads/machine/*"))
         bare.rename(tmp_path / "away.git")
@@ -176,16 +182,11 @@ def test_branches_that_were_fetched_before_are_not_fetched_again(
     bare = make_bare(tmp_path / "lab.git")
     tree = carried(objects, layout, sealed(layout))
     tip = objects.commit(tree, (), "finish it\n", who="me <me@example.org>", at=1.0)
-    remote = Remote(objects.git, f"file://{bare}", "the lab")
-    assert remote.push([Swap(ref="refs/heads/machine/lab", old="", new=tip)])
-    make_repository(tmp_path / "theirs.git")
-    theirs = Objects(Git(tmp_path / "theirs.git"))
-    there = Remote(theirs.git, f"file://{bare}", "the lab")
-    tips = there.refs("refs/heads/machine/*")
-    bring(there, theirs, tips)
-    assert theirs.commit_of(tip).tree == tree
-    bare.rename(tmp_path / "away.git")
-    bring(there, theirs, tips)
-    with pytest.raises(GitAway):
-        bring(there, theirs, {"refs/heads/machine/other": "1" * 40})
-    theirs.close()
+    with pushed(objects, bare, tip) as (theirs, there):
+        tips = there.refs("refs/heads/machine/*")
+        bring(there, theirs, tips)
+        assert theirs.commit_of(tip).tree == tree
+        bare.rename(tmp_path / "away.git")
+        bring(there, theirs, tips)
+        with pytest.raises(GitAway):
+            bring(there, theirs, {"refs/heads/machine/other": "1" * 40})

@@ -8,7 +8,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
@@ -121,10 +121,8 @@ def test_a_copy_of_a_large_history_is_not_cut_off(
 
 
 def test_whoever_listens_is_told_when_cells_became_claimable(
-    own_postgres: Postgres, campaign: str
+    own_postgres: Postgres, opened: Callable[..., Any]
 ) -> None:
-    from benchfleet.ledger.postgres.ledger import PostgresLedger
-
     told = threading.Event()
 
     def heard() -> bool:
@@ -132,37 +130,35 @@ def test_whoever_listens_is_told_when_cells_became_claimable(
         told.clear()
         return done
 
-    with (
-        closing(PostgresLedger(own_postgres.url(), campaign=campaign)) as ledger,
-        closing(PostgresLedger(own_postgres.url(), campaign=campaign, lease=0.2)) as other,
-    ):
-        ledger.listen(told.set)
-        assert heard()  # it may have missed something
-        other.enroll([sample_cell(0)])
-        assert heard()
-        (claim,) = claim_any(other, ME)
-        other.release([claim.lease], "given back")
-        assert heard()
-        (claim,) = claim_any(other, ME)
-        time.sleep(0.3)
-        other.reap()
-        assert heard()
-        other.record(Event(kind="cancel_asked", fingerprint=sample_cell(0).fingerprint))
-        other.record(Event(kind="host_lost"))
-        assert not told.wait(0.3)
-        other.record(Event(kind="retry_asked", fingerprint=sample_cell(0).fingerprint))
-        assert heard()
-        (claim,) = claim_any(other, ME)
-        other.finish(claim.lease, Outcome(state="failed", retry_in=0.0))
-        assert heard()
-        (claim,) = claim_any(other, ME)
-        assert other.finish_all([(claim.lease, SUCCESS), (claim.lease, SUCCESS)]) == [None, None]
-        assert not told.wait(0.3)
-        other.record(Event(kind="gate_closed"))
-        assert heard()
-        own_postgres.stop()
-        own_postgres.start()
-        assert heard()
+    ledger = opened(url=own_postgres.url())
+    other = opened(url=own_postgres.url(), lease=0.2)
+    ledger.listen(told.set)
+    assert heard()  # it may have missed something
+    other.enroll([sample_cell(0)])
+    assert heard()
+    (claim,) = claim_any(other, ME)
+    other.release([claim.lease], "given back")
+    assert heard()
+    (claim,) = claim_any(other, ME)
+    time.sleep(0.3)
+    other.reap()
+    assert heard()
+    other.record(Event(kind="cancel_asked", fingerprint=sample_cell(0).fingerprint))
+    other.record(Event(kind="host_lost"))
+    assert not told.wait(0.3)
+    other.record(Event(kind="retry_asked", fingerprint=sample_cell(0).fingerprint))
+    assert heard()
+    (claim,) = claim_any(other, ME)
+    other.finish(claim.lease, Outcome(state="failed", retry_in=0.0))
+    assert heard()
+    (claim,) = claim_any(other, ME)
+    assert other.finish_all([(claim.lease, SUCCESS), (claim.lease, SUCCESS)]) == [None, None]
+    assert not told.wait(0.3)
+    other.record(Event(kind="gate_closed"))
+    assert heard()
+    own_postgres.stop()
+    own_postgres.start()
+    assert heard()
 
 
 def test_a_runner_of_a_thousand_slots_listens_on_after_its_line_was_cut(

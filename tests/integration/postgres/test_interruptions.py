@@ -9,7 +9,6 @@ import threading
 import time
 import uuid
 from collections.abc import Callable
-from contextlib import closing
 from typing import Any
 
 import pytest
@@ -56,31 +55,26 @@ def test_a_claim_whose_answer_was_lost_runs_out_and_no_cell_is_lost(
 
 
 def test_a_server_that_stays_away_is_named_once_patience_ends(
-    own_postgres: Postgres, campaign: str
+    own_postgres: Postgres, opened: Callable[..., Any]
 ) -> None:
-    from benchfleet.ledger.postgres.ledger import PostgresLedger
-
-    with closing(PostgresLedger(own_postgres.url(), campaign=campaign, patience=0.3)) as ledger:
-        own_postgres.stop()
-        with pytest.raises(LedgerUnreachable, match=r"cannot be reached: .*refused") as caught:
-            ledger.reap()
-        assert caught.value.retryable
-        own_postgres.start()
-        assert ledger.reap() == []
+    ledger = opened(url=own_postgres.url(), patience=0.3)
+    own_postgres.stop()
+    with pytest.raises(LedgerUnreachable, match=r"cannot be reached: .*refused") as caught:
+        ledger.reap()
+    assert caught.value.retryable
+    own_postgres.start()
+    assert ledger.reap() == []
 
 
 def test_whoever_opens_it_while_the_server_restarts_waits_for_that(
-    own_postgres: Postgres, campaign: str
+    own_postgres: Postgres, opened: Callable[..., Any]
 ) -> None:
-    from benchfleet.ledger.postgres.ledger import PostgresLedger
-
     own_postgres.stop()
     found: list[object] = []
 
     def opens() -> None:
         try:
-            with closing(PostgresLedger(own_postgres.url(), campaign=campaign)) as ledger:
-                found.append(ledger.enroll([sample_cell(0)]))
+            found.append(opened(url=own_postgres.url()).enroll([sample_cell(0)]))
         except LedgerError as error:
             found.append(error)
 
@@ -205,10 +199,10 @@ def test_a_connection_that_read_cells_still_knows_what_it_prepared(
     assert postgres.sql(asked) == lines
 
 
-def test_closing_ends_the_patience_of_whoever_waits(own_postgres: Postgres, campaign: str) -> None:
-    from benchfleet.ledger.postgres.ledger import PostgresLedger
-
-    ledger = PostgresLedger(own_postgres.url(), campaign=campaign)
+def test_closing_ends_the_patience_of_whoever_waits(
+    own_postgres: Postgres, opened: Callable[..., Any]
+) -> None:
+    ledger = opened(url=own_postgres.url())
     ledger.enroll([sample_cell(0)])
     own_postgres.stop()
     raised: list[BaseException] = []

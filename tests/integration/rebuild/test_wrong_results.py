@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -15,81 +14,40 @@ from benchfleet.testing import sample_cell
 
 from .conftest import published, states
 
-
-def other_attention(content: dict[str, Any]) -> None:
-    content["cell"]["config"]["attention"] = [[1]]
-
-
-def no_metrics(content: dict[str, Any]) -> None:
-    del content["metrics"]
-
-
-def no_headline(content: dict[str, Any]) -> None:
-    content["metrics"] = {}
-
-
-def endless_headline(content: dict[str, Any]) -> None:
-    content["metrics"]["overall_score"] = float("inf")
-
-
-def metrics_without_names(content: dict[str, Any]) -> None:
-    content["metrics"] = [1.0]
-
-
-def needs_in_words(content: dict[str, Any]) -> None:
-    content["cell"]["need"]["gpus"] = "many"
-
-
-def provenance_in_words(content: dict[str, Any]) -> None:
-    content["provenance"] = "mine"
-
-
-def files_without_digests(content: dict[str, Any]) -> None:
-    content["files"] = ["metrics.json"]
-
-
-def file_outside(content: dict[str, Any]) -> None:
-    content["files"]["../../../../secret"] = "0" * 64
-
-
-def newer_format(content: dict[str, Any]) -> None:
-    content["format"] = 99
-
-
-def nothing_of_a_cell(content: dict[str, Any]) -> None:
-    content["cell"] = None
-
-
-def other_fingerprint(content: dict[str, Any]) -> None:
-    content["fingerprint"] = "0" * 64
+GONE = object()
 
 
 @pytest.mark.parametrize(
-    ("edit", "why"),
+    ("place", "wrong", "why"),
     [
-        (other_attention, "not enough values"),
-        (no_metrics, "metrics"),
-        (no_headline, "overall_score"),
-        (endless_headline, "finite"),
-        (metrics_without_names, "not as it must be"),
-        (needs_in_words, "whole numbers"),
-        (provenance_in_words, "not as it must be"),
-        (files_without_digests, "not as it must be"),
-        (file_outside, "is no file of its folder"),
-        (newer_format, "results format 99"),
-        (nothing_of_a_cell, "not as it must be"),
-        (other_fingerprint, "fingerprint"),
+        ("cell config attention", [[1]], "not enough values"),
+        ("metrics", {}, "overall_score"),
+        ("metrics overall_score", float("inf"), "finite"),
+        ("metrics", [1.0], "not as it must be"),
+        ("cell need gpus", "many", "whole numbers"),
+        ("provenance", "mine", "not as it must be"),
+        ("files", ["metrics.json"], "not as it must be"),
+        ("files ../../../../secret", "0" * 64, "is no file of its folder"),
+        ("format", 99, "results format 99"),
+        ("cell", None, "not as it must be"),
+        ("fingerprint", "0" * 64, "fingerprint"),
+        ("metrics", GONE, "metrics"),
     ],
-    ids=lambda value: value.__name__ if callable(value) else "",
 )
 def test_a_wrong_cell_json_is_left_out_by_name_and_the_others_are_taken(
-    ledger: Ledger, layout: Layout, edit: Callable[[dict[str, Any]], None], why: str
+    ledger: Ledger, layout: Layout, place: str, wrong: Any, why: str
 ) -> None:
     good, _ = published(layout, sample_cell(1))
     bad, _ = published(layout, sample_cell(2))
     file = layout.published(bad) / "cell.json"
     content = json.loads(file.read_text())
-    edit(content)
+    *way, name = place.split()
+    part = content
+    for step in way:
+        part = part[step]
+    part[name] = wrong
+    if wrong is GONE:
+        del part[name]
     file.write_text(json.dumps(content))
     told = rebuild(ledger, layout)
     assert [path for path, _ in told.refused] == [bad]

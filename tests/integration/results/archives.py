@@ -62,6 +62,15 @@ def places(study: Study, *what: str) -> list[Path]:
     return [item.place for item in items(study, *what)]
 
 
+def put_away(study: Study, what: str, act: str, tmp_path: Path) -> None:
+    """All that may go of this is packed, moved or deleted, or left."""
+    for item in items(study, what) if act != "leave" else ():
+        if act == "delete":
+            archive(study).delete(item)
+        else:
+            archive(study).compress(item, tmp_path / "cold" if act == "move" else None)
+
+
 def grow_log(study: Study, number: int) -> Path:
     """A result with a long log; where that is."""
     cell = sample_cell(number)

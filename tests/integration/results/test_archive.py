@@ -23,7 +23,7 @@ from benchfleet.runner.mending.rebuild import rebuild
 from benchfleet.testing import sample_cell
 from study import Study
 
-from .archives import LONG, archive, failed, grow_log, items, succeeded_late
+from .archives import LONG, archive, failed, grow_log, items, put_away, succeeded_late
 
 
 def test_a_packed_log_is_as_good_as_the_log(study: Study) -> None:
@@ -44,13 +44,9 @@ def test_a_raw_file_that_was_taken_is_told_from_one_that_was_lost(
     study: Study, tmp_path: Path, act: str
 ) -> None:
     log = grow_log(study, 3)
-    (item,) = items(study, "raw")
-    if act == "move":
-        archive(study).compress(item, tmp_path / "cold")
-        (moved,) = (tmp_path / "cold").rglob("*.gz")
-        assert gzip.decompress(moved.read_bytes()) == LONG
-    else:
-        archive(study).delete(item)
+    put_away(study, "raw", act, tmp_path)
+    moved = [gzip.decompress(file.read_bytes()) for file in (tmp_path / "cold").rglob("*.gz")]
+    assert moved == ([LONG] if act == "move" else [])
     assert not log.exists()
     assert study.look() == study.look(quick=True) == []
     assert rebuild(MemoryLedger(), study.layout).refused == ()
@@ -66,11 +62,7 @@ def test_a_result_whose_log_was_packed_or_taken_still_comes_to_other_folders(
     study: Study, tmp_path: Path, act: str
 ) -> None:
     log = grow_log(study, 3)
-    (item,) = items(study, "raw")
-    if act == "delete":
-        archive(study).delete(item)
-    else:
-        archive(study).compress(item, tmp_path / "cold" if act == "move" else None)
+    put_away(study, "raw", act, tmp_path)
     record = study.record(sample_cell(3).id)
     assert record.outcome is not None
     told = record.path, record.fingerprint, record.outcome.digest
@@ -110,6 +102,7 @@ def test_a_packed_attempt_holds_all_that_was_there(study: Study) -> None:
     (folder / "deep" / "er" / "one").write_text("1")
     os.link(folder / "deep" / "er" / "one", folder / "two")
     (folder / "away").symlink_to("/etc/passwd")
+    os.mkfifo(folder / "pipe")
     before = {file.name: file.read_bytes() for file in folder.rglob("*") if file.is_file()}
     before.pop("away")
     (item,) = items(study, "attempts")
@@ -205,12 +198,8 @@ def test_an_archive_that_was_killed_loses_nothing_and_is_ended_by_the_next_or_a_
         study.repair()
         assert log.read_bytes() == LONG
     else:
-        (item,) = items(study, "raw")
         with archive(study).lock():
-            if act == "delete":
-                archive(study).delete(item)
-            else:
-                archive(study).compress(item, Path(to) if to else None)
+            put_away(study, "raw", act, tmp_path)
         assert not log.exists()
         left = list(study.layout.archive.glob("*.part"))
         assert left == []
@@ -233,11 +222,3 @@ def test_only_one_packs_or_deletes_at_a_time(study: Study) -> None:
         archive(study).lock(),
     ):
         pass
-
-
-def test_a_pipe_among_the_files_is_no_hindrance(study: Study) -> None:
-    folder = succeeded_late(study, 3)
-    (item,) = items(study, "attempts")
-    os.mkfifo(folder / "pipe")
-    archive(study).compress(item, None)
-    assert not folder.exists()

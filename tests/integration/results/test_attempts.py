@@ -132,7 +132,7 @@ def test_a_sample_that_is_recorded_again_counts_as_it_came_last(layout: Layout) 
     folder = AttemptFolder(layout.attempt(LEASE))
     folder.record(line(0, "first"))
     folder.record(line(1) + line(0, "again"))
-    folder.seal(CELL, CELL.id, verdict(1.0, 0.0))
+    assert folder.seal(CELL, CELL.id, verdict(1.0, 0.0)).metrics["samples"] == 2
     found = read_samples(folder.folder / "samples.jsonl")
     assert [found[index]["predicted_answer"] for index in (0, 1)] == ["again", "yes"]
 

@@ -14,7 +14,7 @@ from benchfleet.results.write import AttemptFolder
 from benchfleet.testing import sample_cell
 from study import Study
 
-from .archives import FAILURE, LONG, archive, failed, grow_log, items, succeeded_late
+from .archives import FAILURE, LONG, failed, grow_log, put_away, succeeded_late
 
 
 def text(study: Study, number: int, name: str, *, last: bool) -> str | None:
@@ -26,8 +26,7 @@ def text(study: Study, number: int, name: str, *, last: bool) -> str | None:
 @pytest.mark.parametrize("act", ["leave", "pack", "move"])
 def test_the_log_of_a_result_is_found_where_it_is(study: Study, tmp_path: Path, act: str) -> None:
     grow_log(study, 3)
-    for item in items(study, "raw") if act != "leave" else ():
-        archive(study).compress(item, tmp_path / "cold" if act == "move" else None)
+    put_away(study, "raw", act, tmp_path)
     assert text(study, 3, "1-1", last=True) == LONG.decode().rstrip("\n")
     assert text(study, 3, "1-1", last=False) is None
 
@@ -37,18 +36,14 @@ def test_the_log_of_an_earlier_attempt_is_found_where_it_is(
     study: Study, tmp_path: Path, act: str
 ) -> None:
     succeeded_late(study, 3)
-    for item in items(study, "attempts") if act != "leave" else ():
-        if act == "delete":
-            archive(study).delete(item)
-        else:
-            archive(study).compress(item, tmp_path / "cold" if act == "move" else None)
+    put_away(study, "attempts", act, tmp_path)
     told = text(study, 3, "1-1", last=False)
     assert told == (None if act in ("move", "delete") else LONG.decode().rstrip("\n"))
 
 
 @pytest.mark.parametrize("act", ["leave", "pack"])
 def test_of_several_attempts_of_one_name_the_last_one_s_log_is_meant(
-    study: Study, act: str
+    study: Study, tmp_path: Path, act: str
 ) -> None:
     """They are called so in a ledger that was made anew after the first."""
     failed(study, 3, 1, state="failed")
@@ -60,8 +55,7 @@ def test_of_several_attempts_of_one_name_the_last_one_s_log_is_meant(
         log.fail(FAILURE)
     outcome = Outcome(state="failed", failure=FAILURE)
     study.ledger.finish(claim.lease, outcome)
-    for item in items(study, "attempts") if act != "leave" else ():
-        archive(study).compress(item, None)
+    put_away(study, "attempts", act, tmp_path)
     assert text(study, 3, "1-1", last=True) == "1 said"
     study.ledger = MemoryLedger()
     grow_log(study, 3)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import os
 import shutil
 from pathlib import Path
@@ -158,14 +157,6 @@ def test_files_beside_results_are_no_harm(study: Study) -> None:
     (study.layout.root / "tiny" / "notes.txt").write_text("mine")
     (study.layout.root / "plots").mkdir()
     assert study.look() == []
-
-
-def test_what_was_packed_in_its_place_is_good(study: Study) -> None:
-    for name in ("log.txt", "extra/raw.bin"):
-        file = study.folder(study.one) / name
-        file.with_name(f"{file.name}.gz").write_bytes(gzip.compress(file.read_bytes()))
-        file.unlink()
-    assert study.look() == study.look(quick=True) == []
 
 
 def test_what_may_not_be_read_is_told_and_never_run_again(study: Study) -> None:

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from benchfleet.errors import ResultsError
 from benchfleet.results.layout import Layout
 from benchfleet.results.publish import publish
 from benchfleet.results.read import (
@@ -68,17 +67,6 @@ def test_publishing_moves_the_folder_and_tidies_up(layout: Layout) -> None:
     assert not layout.attempts_of(CELL.fingerprint).exists()
 
 
-def test_nothing_is_ever_overwritten(layout: Layout) -> None:
-    folder, _ = sealed_folder(layout)
-    public = layout.published(CELL.id)
-    public.mkdir(parents=True)
-    (public / "precious").touch()
-    with pytest.raises(ResultsError, match="cannot be published"):
-        publish(folder, public)
-    assert (public / "precious").exists()
-    assert (folder / "cell.json").exists()
-
-
 def test_publishing_what_another_runner_published_already_is_fine(layout: Layout) -> None:
     folder, _ = sealed_folder(layout)
     publish(folder, layout.published(CELL.id))
@@ -122,14 +110,6 @@ def test_samples_that_somebody_removed_are_missed(layout: Layout) -> None:
     (folder.folder / "samples.jsonl").write_bytes(b"")
     with pytest.raises(ValueError, match="1 samples were recorded, and 0"):
         folder.seal(CELL, CELL.id, verdict())
-
-
-def test_a_sample_recorded_again_counts_once_with_its_last_answer(layout: Layout) -> None:
-    folder = AttemptFolder(layout.attempt(LEASE))
-    folder.record(line(0, "of older data") + line(0, "new"))
-    made = folder.seal(CELL, CELL.id, verdict(1.0))
-    assert made.metrics["samples"] == 1
-    assert read_samples(folder.folder / "samples.jsonl")[0]["predicted_answer"] == "new"
 
 
 def test_a_benchmark_without_samples_has_a_result(layout: Layout) -> None:

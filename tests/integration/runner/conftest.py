@@ -20,9 +20,11 @@ class Person:
         self.stage = stage
         self._due: list[tuple[float, Callable[[], object]]] = []
         self.asked: list[int] = []
+        self.waits: list[float] = []  # for which the run was ready to wait
         real = stage.inbox.take
 
         def take(wait: float) -> Any:
+            self.waits.append(wait)
             arrival = real(wait)
             for at, act in list(self._due):
                 if stage.clock() - stage.inbox.began >= at:

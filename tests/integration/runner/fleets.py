@@ -59,8 +59,8 @@ def takes(stage: Stage, seconds: Mapping[str, float], load: float = 0.0) -> Scri
     return script
 
 
-def of_two(stage: Stage, *, slots: int = 1) -> None:
+def of_two(stage: Stage, *, slots: int = 1, gpus: int = 0) -> None:
     """Two hosts that are there at once."""
     stage.engine.far = ("lab1", "lab2")
-    stage.inbox.post(host_ready("lab1", slots))
-    stage.inbox.post(host_ready("lab2", slots))
+    stage.inbox.post(host_ready("lab1", slots, gpus=gpus))
+    stage.inbox.post(host_ready("lab2", slots, gpus=gpus))

@@ -84,18 +84,6 @@ def test_slots_on_a_gpu_grow_up_to_the_limit(stage: Stage) -> None:
     assert max(memory.open_slots) == 3
 
 
-@pytest.mark.parametrize("why", ["busy", "unknown"])
-def test_slots_do_not_grow_where_it_brings_nothing_or_nothing_is_known(
-    stage: Stage, why: str
-) -> None:
-    name = "gpu:7" if why == "unknown" else "cpu"
-    memory = Memory(stage, name=name, busy=0.97 if why == "busy" else 0.1)
-    stage.engine.script = memory.seen
-    memory.run(Pool(devices=CPUS, slots=8, begin=2), 20)
-    assert max(memory.open_slots) == 2
-    assert not changes(stage)
-
-
 def test_slots_that_grew_too_many_get_fewer_and_never_as_many_again(stage: Stage) -> None:
     memory = Memory(stage, slot=2)
     script = runs_out(3)

@@ -11,7 +11,7 @@ import pytest
 
 from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.cell import Limits
-from benchfleet.domain.failure import Failure, Kind
+from benchfleet.domain.failure import Failure
 from benchfleet.domain.resource import Device
 from benchfleet.engines.base import (
     Failed,
@@ -65,13 +65,6 @@ def test_a_busy_gpu_is_left_alone_said_once_and_the_others_go_on(stage: Stage) -
     assert {slot for slot, _ in stage.engine.orders} == {stage.engine.orders[0][0]}
 
 
-def test_a_busy_gpu_is_taken_when_it_is_free(stage: Stage) -> None:
-    unfit(stage, 1, busy=True, until=2 * LOOK_AGAIN)
-    end = stage.run(cells(40, gpus=1), GPUS)
-    assert end.progress.states == {"success": 40}
-    assert len({slot for slot, _ in stage.engine.orders}) == 2
-
-
 def test_a_run_waits_where_all_gpus_are_busy(stage: Stage) -> None:
     one = Pool(devices=(Device(kind="gpu", index=1),), slots=1)
     opened = unfit(stage, 1, busy=True, until=100)
@@ -113,18 +106,21 @@ def test_a_gpu_that_is_lost_is_left_out_and_its_cells_go_elsewhere(stage: Stage)
     assert "gpu:1: GPU is lost" in said
 
 
+def gpu_fails(slot: SlotId, order: Order) -> Sequence[tuple[float, SlotEvent]]:
+    failure = Failure(stage="benchmark", kind="gpu_fault", message="Xid 79", retryable=True)
+    return [
+        (1, Failed(slot=slot, attempt=order.attempt, failure=failure, fit=False)),
+        (1.1, SlotLost(slot=slot, reason="exit code 0", exit_code=0)),
+    ]
+
+
 def faults(stage: Stage, *names: str) -> Callable[..., Any]:
     """A script in which the first slot's GPU fails under these cells."""
-    failure = Failure(stage="benchmark", kind="gpu_fault", message="Xid 79", retryable=True)
 
     def script(slot: SlotId, order: Order) -> Sequence[tuple[float, SlotEvent]]:
         devices = stage.engine.specs[slot].devices
-        if devices[0].index == 0 and any(name in order.cell.id for name in names):
-            return [
-                (1, Failed(slot=slot, attempt=order.attempt, failure=failure, fit=False)),
-                (1.1, SlotLost(slot=slot, reason="exit code 0", exit_code=0)),
-            ]
-        return good(slot, order)
+        fails = devices[0].index == 0 and any(name in order.cell.id for name in names)
+        return gpu_fails(slot, order) if fails else good(slot, order)
 
     return script
 
@@ -138,7 +134,6 @@ def test_a_gpu_that_fails_under_two_cells_is_left_out(stage: Stage) -> None:
 
 
 def test_slots_that_share_a_gpu_which_is_left_out_take_no_other_cell(stage: Stage) -> None:
-    failure = Failure(stage="benchmark", kind="gpu_fault", message="Xid 79", retryable=True)
     began = stage.clock()
     late: list[str] = []
 
@@ -147,12 +142,7 @@ def test_slots_that_share_a_gpu_which_is_left_out_take_no_other_cell(stage: Stag
             return good(slot, order)
         if stage.clock() - began > 3:
             late.append(order.cell.id)
-        if slot.endswith("-1"):
-            return good(slot, order)
-        return [
-            (1, Failed(slot=slot, attempt=order.attempt, failure=failure, fit=False)),
-            (1.1, SlotLost(slot=slot, reason="exit code 0", exit_code=0)),
-        ]
+        return good(slot, order) if slot.endswith("-1") else gpu_fails(slot, order)
 
     stage.engine.script = script
     end = stage.run(cells(12, gpus=1), Pool(devices=GPUS.devices, slots=6))
@@ -175,25 +165,6 @@ def test_a_run_without_a_gpu_that_works_ends_with_the_reason(stage: Stage) -> No
     end = stage.run(cells(3), one)
     assert "a GPU failed" in end.broken
     assert end.progress.states == {"pending": 3}
-
-
-@pytest.mark.parametrize(
-    ("lost", "kind"),
-    [
-        ({"exit_code": -11}, "crash"),
-        ({"exit_code": -9, "kind": "oom"}, "oom"),
-        ({"exit_code": -9}, "slot_lost"),
-    ],
-)
-def test_the_end_of_a_slot_is_told_by_its_name(
-    stage: Stage, lost: dict[str, Any], kind: Kind
-) -> None:
-    stage.engine.script = lambda slot, order: [(1, SlotLost(slot=slot, reason="it ended", **lost))]
-    stage.run([replace(sample_cell(), limits=Limits(tries=1))])
-    outcome = record(stage).outcome
-    assert outcome is not None
-    assert outcome.failure is not None
-    assert (outcome.failure.kind, outcome.failure.stage) == (kind, "load")
 
 
 def test_a_log_that_names_the_reason_is_believed(stage: Stage) -> None:

@@ -15,12 +15,12 @@ from benchfleet.domain.matrix import Rule
 from benchfleet.domain.phase import GATE_EVENTS, Decision, Phase, forgotten
 from benchfleet.domain.told import Told
 from benchfleet.engines.base import Order, SlotEvent, SlotId
-from benchfleet.runner.events import RunnerEvent
 from benchfleet.runner.waiting.gates import PATIENCE, Gates, Gating
 from benchfleet.testing.claims import claim_any
 from benchfleet.testing.samples import sample_cell
 from stage import Stage, good
 
+from .conftest import Person
 from .phased import (
     E0,
     E1,
@@ -114,25 +114,14 @@ def test_a_failed_cell_that_is_not_critical_is_weighed_with_the_rest(stage: Stag
     assert end.progress.states == {"failed": 1, "success": 1}
 
 
-def test_a_gate_that_another_opens_is_noticed_while_running(stage: Stage) -> None:
+def test_a_gate_that_another_opens_is_noticed_while_running(stage: Stage, person: Person) -> None:
     """Without the file nobody here weighs; what holds the cells of the phase before does."""
     cells = phase_cells(1, 2)
     stage.gating = Gating(phases=PHASES)
     stage.ledger.enroll(cells)
-    runner = stage.runner(cells)
-
     opened = Decision(phase="e0", state="opened", by="elsewhere").event()
-    take = stage.inbox.take
-    asked = {"at": 30.0}
-
-    def taking(wait: float) -> RunnerEvent | None:
-        if stage.clock() - stage.inbox.began > asked["at"]:
-            asked["at"] = float("inf")
-            stage.ledger.record(opened)
-        return take(wait)
-
-    stage.inbox.take = taking  # type: ignore[method-assign]
-    end = runner.run()
+    person.does(30, lambda: stage.ledger.record(opened))
+    end = stage.run(cells)
     assert end.progress.states == {"success": 3}
     assert [notice.kind for notice in stage.said("waiting")] == ["waiting"]
 
@@ -161,42 +150,26 @@ def test_cells_that_nobody_sees_to_are_not_waited_for(stage: Stage) -> None:
     assert end.progress.states == {"pending": 2}
 
 
-def test_a_phase_that_others_work_at_is_waited_for(stage: Stage) -> None:
+def test_a_phase_that_others_work_at_is_waited_for(stage: Stage, person: Person) -> None:
     cells = phase_cells(1, 1)
     judged(stage, cells)
     stage.ledger.enroll(cells)
     (claim,) = claim_any(stage.ledger, OTHER, 1)
-    take = stage.inbox.take
-
-    def taking(wait: float) -> RunnerEvent | None:
-        if stage.clock() - stage.inbox.began > 40 and gates(stage) == {}:
-            outcome = Outcome(state="success", metrics={"overall_score": 1.0})
-            stage.ledger.finish(claim.lease, outcome)
-        elif gates(stage) == {}:
-            stage.ledger.renew([claim.lease])
-        return take(wait)
-
-    stage.inbox.take = taking  # type: ignore[method-assign]
+    outcome = Outcome(state="success", metrics={"overall_score": 1.0})
+    person.does(40, lambda: stage.ledger.finish(claim.lease, outcome))
     end = stage.run(cells[1:])
     assert end.progress.states == {"success": 1}
     assert gates(stage)["e0"].state == "opened"
 
 
-def test_who_was_given_cells_waits_for_others_that_begin_later(stage: Stage) -> None:
+def test_who_was_given_cells_waits_for_others_that_begin_later(
+    stage: Stage, person: Person
+) -> None:
     cells = phase_cells(1, 1)
     judged(stage, cells)
     stage.gating = replace(stage.gating, patient=True)
     stage.ledger.enroll(cells)
-    take = stage.inbox.take
-
-    def taking(wait: float) -> RunnerEvent | None:
-        if stage.clock() - stage.inbox.began > 1000 and gates(stage) == {}:
-            (claim,) = claim_any(stage.ledger, OTHER, 1)
-            outcome = Outcome(state="success", metrics={"overall_score": 1.0})
-            stage.ledger.finish(claim.lease, outcome)
-        return take(wait)
-
-    stage.inbox.take = taking  # type: ignore[method-assign]
+    person.does(1000, lambda: other_ends(stage, cells[0]))
     end = stage.run(cells[1:])
     assert end.progress.states == {"success": 1}
 

@@ -59,17 +59,23 @@ def test_cells_of_a_lost_host_go_elsewhere_at_once_after_their_last_sample(stage
     assert sealed["provenance"]["attempt"] == 2
 
 
-def test_nothing_is_opened_on_a_host_whose_connection_broke_until_it_is_heard_of(
-    stage: Stage,
-) -> None:
+def its_connection_breaks(stage: Stage, *, slots: int) -> None:
+    """A host is there whose connection breaks under the first cell, and is heard of later."""
+
     def breaks_once(slot: SlotId, order: Order) -> Sequence[tuple[float, SlotEvent]]:
         if len(stage.engine.orders) == 1:
-            stage.inbox.post(host_ready("lab1"), after=8)  # the connection alone was broken
+            stage.inbox.post(host_ready("lab1", slots), after=8)
             return [(3, lost_with(slot))]
         return good(slot, order)
 
     stage.engine.far, stage.engine.script = ("lab1",), breaks_once
-    stage.inbox.post(host_ready("lab1"))
+    stage.inbox.post(host_ready("lab1", slots))
+
+
+def test_nothing_is_opened_on_a_host_whose_connection_broke_until_it_is_heard_of(
+    stage: Stage,
+) -> None:
+    its_connection_breaks(stage, slots=1)
     end = stage.run(cells(1), NOWHERE)
     assert end.progress.states == {"success": 1}
     assert end.seconds == pytest.approx(18)
@@ -88,15 +94,8 @@ def test_a_host_that_is_ready_twice_has_no_more_devices_than_once(stage: Stage) 
 
 
 def test_devices_left_out_stay_so_while_their_host_is_only_doubted(stage: Stage) -> None:
-    def breaks_once(slot: SlotId, order: Order) -> Sequence[tuple[float, SlotEvent]]:
-        if len(stage.engine.orders) == 1:
-            stage.inbox.post(host_ready("lab1", 2), after=8)
-            return [(3, lost_with(slot))]
-        return good(slot, order)
-
-    stage.engine.far, stage.engine.script = ("lab1",), breaks_once
+    its_connection_breaks(stage, slots=2)
     stage.engine.dead_devices = {1}
-    stage.inbox.post(host_ready("lab1", 2))
     end = stage.run(cells(4), NOWHERE)
     assert end.progress.states == {"success": 4}
     starts = [spec.devices[0].index for spec in stage.engine.opened]
@@ -104,6 +103,8 @@ def test_devices_left_out_stay_so_while_their_host_is_only_doubted(stage: Stage)
 
 
 def test_a_host_that_is_lost_and_comes_back_is_used_again(stage: Stage) -> None:
+    """And the campaign's history tells of it."""
+
     def loses_it(slot: SlotId, order: Order) -> Sequence[tuple[float, SlotEvent]]:
         if len(stage.engine.orders) == 1:
             stage.inbox.post(HostLost(host="lab1", reason="it is off"), after=3.5)
@@ -117,14 +118,6 @@ def test_a_host_that_is_lost_and_comes_back_is_used_again(stage: Stage) -> None:
     assert end.progress.states == {"success": 2}
     kinds = [n.kind for n in stage.notices if n.kind in {"host_ready", "host_lost", "slot_lost"}]
     assert kinds == ["host_ready", "slot_lost", "host_lost", "host_ready"]
-
-
-def test_the_campaign_s_history_tells_when_hosts_came_and_were_lost(stage: Stage) -> None:
-    stage.engine.far = ("lab1",)
-    stage.inbox.post(host_ready("lab1"))
-    stage.inbox.post(HostLost(host="lab1", reason="it is off"), after=3)
-    stage.inbox.post(host_ready("lab1"), after=6)
-    stage.run(cells(1), NOWHERE)
     told = [e for e in stage.ledger.events() if e.kind.startswith("host_")]
     assert [e.kind for e in told] == ["host_ready", "host_lost", "host_ready"]
     assert told[0].data == {"host": "lab1", "slots": 1, "devices": "lab1/cpu:0"}

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+import pytest
+
 from benchfleet.domain.attempt import RunnerId
 from benchfleet.domain.cell import Cell, Limits
-from benchfleet.domain.failure import Failure
 from benchfleet.engines.base import (
     Calling,
     Order,
@@ -21,17 +22,6 @@ from benchfleet.testing.samples import sample_cell
 from stage import Stage, cells, good
 
 
-def test_a_cell_over_its_time_limit_is_ended_by_name(stage: Stage) -> None:
-    stage.engine.script = lambda slot, order: []
-    slow = replace(sample_cell(), limits=Limits(cell=30, tries=1))
-    end = stage.run([slow])
-    assert end.progress.states.get("failed") == 1
-    (record,) = stage.ledger.cells()
-    assert record.outcome is not None
-    assert record.outcome.failure is not None
-    assert record.outcome.failure.kind == "timeout"
-
-
 def limited(
     *, cell: float | None = None, generation: float | None = None, stuck: float | None = None
 ) -> Cell:
@@ -39,37 +29,39 @@ def limited(
     return replace(sample_cell(), limits=limits)
 
 
-def only_failure(stage: Stage) -> Failure:
-    (record,) = stage.ledger.cells()
-    assert record.outcome is not None
-    assert record.outcome.failure is not None
-    assert (record.state, record.tries) == ("partial", 2)
-    return record.outcome.failure
+def hangs(slot: SlotId, order: Order) -> Sequence[tuple[float, SlotEvent]]:
+    """It answers all, and calls its model once more."""
+    call = Calling(slot=slot, attempt=order.attempt, count=4, sample=1)
+    return [*good(slot, order)[:-1], (9, call)]
 
 
-def test_a_call_of_the_model_over_its_limit_is_ended_and_tried_again(stage: Stage) -> None:
-    def hangs(slot: SlotId, order: Order) -> Sequence[tuple[float, SlotEvent]]:
-        call = Calling(slot=slot, attempt=order.attempt, count=4, sample=1)
-        return [*good(slot, order)[:-1], (9, call)]
-
+@pytest.mark.parametrize(
+    ("cell", "kind", "said", "seconds"),
+    [
+        (limited(cell=30), "timeout", "limit of 30 s", 30),
+        (
+            limited(generation=30),
+            "timeout",
+            "with 4 prompts, the first that of sample 1, takes longer than its limit of 30 s",
+            39,
+        ),
+        (limited(stuck=30), "stuck", "nothing came of it for 31 s", 39),
+    ],
+)
+def test_a_cell_over_a_limit_is_ended_by_name_and_tried_again_in_another_slot(
+    stage: Stage, cell: Cell, kind: str, said: str, seconds: float
+) -> None:
     stage.engine.script = hangs
-    end = stage.run([limited(generation=30)])
-    failure = only_failure(stage)
-    assert (failure.stage, failure.kind, failure.retryable) == ("benchmark", "timeout", True)
-    assert "with 4 prompts, the first that of sample 1, takes longer than its limit of 30 s" in (
-        failure.message
-    )
-    assert 2 * 39 < end.seconds < 2 * 39 + 10
-
-
-def test_a_cell_of_which_nothing_comes_is_stuck_and_tried_again(stage: Stage) -> None:
-    stage.engine.script = lambda slot, order: good(slot, order)[:-1]
-    end = stage.run([limited(stuck=30)])
-    failure = only_failure(stage)
-    assert (failure.stage, failure.kind, failure.retryable) == ("benchmark", "stuck", True)
-    assert failure.message.startswith("nothing came of it for 31 s")
+    end = stage.run([cell])
+    (record,) = stage.ledger.cells()
+    assert (record.state, record.tries) == ("partial", 2)
+    assert record.outcome is not None
+    failure = record.outcome.failure
+    assert failure is not None
+    assert (failure.stage, failure.kind, failure.retryable) == ("benchmark", kind, True)
+    assert said in failure.message
     assert len({slot for slot, _ in stage.engine.orders}) == 2
-    assert end.seconds < 90
+    assert 2 * seconds < end.seconds < 2 * seconds + 12
 
 
 def test_what_came_while_the_runner_itself_was_suspended_counts(stage: Stage) -> None:

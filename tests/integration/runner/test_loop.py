@@ -19,7 +19,6 @@ from benchfleet.engines.base import (
     SlotEvent,
     SlotId,
     SlotLost,
-    Stopped,
 )
 from benchfleet.runner.events import NoRoom, RunnerEvent
 from benchfleet.runner.slots.place import Pool
@@ -76,7 +75,8 @@ def test_a_transient_failure_is_tried_again_after_its_delay(stage: Stage) -> Non
     stage.engine.script = once
     end = stage.run(cells(1))
     assert end.progress.states.get("success") == 1
-    assert stage.said("cell_failed")[0].data["retry_in"] == 2.0
+    (told,) = stage.said("cell_failed")
+    assert (told.data["failure"], told.data["retry_in"]) == (["benchmark", "oom"], 2.0)
     assert end.seconds >= 13
 
 
@@ -159,21 +159,6 @@ def test_a_slot_that_dies_is_replaced_and_its_cell_tried_again(stage: Stage) -> 
     assert end.progress.states.get("success") == 1
     assert len(stage.engine.opened) == 2
     assert "SIGKILL" in stage.said("cell_failed")[0].message
-
-
-def test_a_slot_unfit_for_more_is_replaced_and_no_try_is_used_up(stage: Stage) -> None:
-    def unfit_once(slot: SlotId, order: Order) -> Sequence[tuple[float, SlotEvent]]:
-        if len(stage.engine.orders) == 1:
-            return [
-                (1, Stopped(slot=slot, attempt=order.attempt, reason="memory", fit=False)),
-                (1, SlotLost(slot=slot, reason="exit code 0", exit_code=0)),
-            ]
-        return good(slot, order)
-
-    stage.engine.script = unfit_once
-    stage.run(cells(1))
-    (record,) = stage.ledger.cells()
-    assert (record.state, record.attempt, record.tries) == ("success", 2, 1)
 
 
 def test_a_score_that_is_no_number_is_a_bad_result(stage: Stage) -> None:

@@ -67,18 +67,6 @@ def test_a_cell_that_runs_out_of_memory_gets_half_the_batch_at_once_and_loses_no
     assert sealed["cell"]["workload"]["batch_size"] == 9
 
 
-def test_a_model_that_does_not_fit_is_not_tried_with_smaller_batches(stage: Stage) -> None:
-    sizes: list[int] = []
-
-    def never_loads(slot: SlotId, order: Order) -> Sequence[tuple[float, SlotEvent]]:
-        sizes.append(order.batch_size)
-        return [(1, no_memory(slot, order, stage="load"))]
-
-    stage.engine.script = never_loads
-    stage.run([batched(sample_cell(tries=2), 8)])
-    assert sizes == [8, 8]
-
-
 @pytest.mark.parametrize("device", ["gpu", "cpu"])
 def test_a_cell_that_does_not_fit_beside_another_gets_a_slot_alone(
     stage: Stage, device: Any

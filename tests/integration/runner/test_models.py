@@ -35,16 +35,6 @@ def test_cold_slots_take_a_model_each_before_two_load_the_same(stage: Stage) -> 
     assert sorted(models_by_slot(stage).values()) == [["a"], ["b"], ["c"]]
 
 
-def test_each_model_is_loaded_at_most_once_in_a_slot(stage: Stage) -> None:
-    sizes = {"a": 23, "b": 11, "c": 7, "d": 3, "e": 1}
-    wanted = [sample_cell(n, model=m) for m, count in sizes.items() for n in range(count)]
-    stage.engine.script = lasting({"a": 20.0, "c": 35.0}, load=40.0)
-    end = stage.run(wanted, gpus(3))
-    assert end.progress.states == {"success": len(wanted)}
-    for models in models_by_slot(stage).values():
-        assert len(models) == len(set(models))
-
-
 @pytest.mark.parametrize("slots", [4, 16])
 def test_a_fleet_loads_each_model_at_most_once_in_a_slot(stage: Stage, slots: int) -> None:
     stage.keeps, stage.renew_every = False, 20.0  # cells last longer than a lease

@@ -18,7 +18,7 @@ from benchfleet.engines.base import (
 )
 from benchfleet.runner.slots.place import Pool
 from benchfleet.testing.samples import sample_cell
-from stage import GPUS, Stage, cells, good, mixed_gpus
+from stage import GPUS, Stage, cells, good
 
 
 def test_wide_cells_take_whole_gpus_and_the_rest_follow(stage: Stage) -> None:
@@ -47,32 +47,6 @@ def test_an_interpreter_that_does_not_start_fails_its_cell_only(stage: Stage) ->
     (record,) = stage.ledger.cells(states=["failed"])
     assert record.outcome is not None
     assert "nowhere/python" in str(record.outcome.failure)
-
-
-@pytest.mark.parametrize("slots", [1, 2, 4])
-def test_a_large_cell_finds_the_large_gpu(stage: Stage, slots: int) -> None:
-    end = stage.run([sample_cell(1, vram=40 * 10**9)], mixed_gpus(slots))
-    assert end.progress.states == {"success": 1}
-
-
-def test_small_and_large_cells_all_end_on_mixed_gpus(stage: Stage) -> None:
-    wanted = [sample_cell(n, vram=gb * 10**9) for n, gb in enumerate((10, 40, 40, 10))]
-    end = stage.run(wanted, mixed_gpus())
-    assert end.progress.states["success"] == 4
-
-
-def test_a_wide_cell_that_comes_back_gets_its_devices_again(stage: Stage) -> None:
-    failure = Failure(stage="benchmark", kind="oom", message="no room", retryable=True)
-
-    def wide_fails_once(slot: SlotId, order: Order) -> Sequence[tuple[float, SlotEvent]]:
-        first = sum("benchmark-9" in cell for _, cell in stage.engine.orders) == 1
-        if "benchmark-9" in order.cell.id and first:
-            return [(1, Failed(slot=slot, attempt=order.attempt, failure=failure))]
-        return good(slot, order)
-
-    stage.engine.script = wide_fails_once
-    end = stage.run([sample_cell(9, gpus=2), *cells(2)], GPUS)
-    assert end.progress.states["success"] == 3
 
 
 _NEEDS = st.lists(

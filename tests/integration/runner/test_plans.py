@@ -130,9 +130,7 @@ def test_what_the_host_of_the_plan_cannot_take_is_anybodys(stage: Stage) -> None
 def test_a_host_of_the_plan_whose_devices_are_drained_holds_up_nobody(
     stage: Stage, gpus: int
 ) -> None:
-    stage.engine.far = ("lab1", "lab2")
-    stage.inbox.post(host_ready("lab1", 2, gpus=2))
-    stage.inbox.post(host_ready("lab2", 2, gpus=2))
+    of_two(stage, slots=2, gpus=2)
     drain = SlotsOrder(
         action="drain", devices=(device_name("lab1/gpu:0"), device_name("lab1/gpu:1"))
     )
@@ -165,9 +163,7 @@ def test_a_host_of_the_plan_on_which_no_slot_starts_holds_up_nobody(stage: Stage
 
 
 def test_a_wide_cell_gets_the_devices_of_its_host_and_others_keep_theirs(stage: Stage) -> None:
-    stage.engine.far = ("lab1", "lab2")
-    stage.inbox.post(host_ready("lab1", 2, gpus=2))
-    stage.inbox.post(host_ready("lab2", 2, gpus=2))
+    of_two(stage, slots=2, gpus=2)
     wide = [sample_cell(n, gpus=2) for n in range(20, 22)]
     narrow = [sample_cell(n, gpus=1) for n in range(6)]
     stage.placing = lambda: planned(lab1=[*wide, *narrow[:2]], lab2=narrow[2:])

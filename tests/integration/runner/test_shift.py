@@ -4,42 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.plan import Plan
 from benchfleet.engines.base import Done, Order, SlotEvent, SlotId
-from benchfleet.runner.events import Interrupted, RunnerEvent
+from benchfleet.runner.events import Interrupted
 from benchfleet.runner.shift import SELDOM, Shift
 from benchfleet.testing.samples import sample_cell
 from stage import Stage, cells, good
 
-
-@pytest.fixture
-def stage(tmp_path: Path) -> Stage:
-    return Stage(tmp_path)
-
-
-class _Meanwhile:
-    """Does something when the clock comes to a time, between two arrivals."""
-
-    def __init__(self, stage: Stage) -> None:
-        self._stage, self._take = stage, stage.inbox.take
-        self._due: list[tuple[float, object]] = []
-        self.waits: list[float] = []
-        stage.inbox.take = self.take  # type: ignore[method-assign]
-
-    def at(self, time: float, act: object) -> None:
-        self._due.append((self._stage.clock() + time, act))
-
-    def take(self, wait: float) -> RunnerEvent | None:
-        self.waits.append(wait)
-        for due in [one for one in self._due if one[0] <= self._stage.clock()]:
-            self._due.remove(due)
-            due[1]()  # type: ignore[operator]
-        return self._take(wait)
+from .conftest import Person
 
 
 def test_what_the_ledger_told_of_is_never_enrolled_by_its_worker(stage: Stage) -> None:
@@ -56,29 +32,30 @@ def told(stage: Stage) -> Sequence[Cell]:
     return [record.cell for record in stage.ledger.cells(whole=True) if record.cell]
 
 
-def test_cells_that_are_enrolled_while_it_works_are_taken_in(stage: Stage) -> None:
+def test_cells_that_are_enrolled_while_it_works_are_taken_in(stage: Stage, person: Person) -> None:
     known: list[Cell] = cells(2)
     stage.ledger.enroll(known)
 
     stage.shift = Shift(enrolls=False, more=lambda: told(stage))
-    _Meanwhile(stage).at(3, lambda: stage.ledger.enroll(cells(5)))
+    person.does(3, lambda: stage.ledger.enroll(cells(5)))
     end = stage.run(known)
     assert end.progress.states == {"success": 5}
     assert end.progress.total == 5
     assert len(stage.engine.orders) == 5
 
 
-def test_one_that_stays_waits_ever_longer_and_lets_go_of_its_models(stage: Stage) -> None:
-    meanwhile = _Meanwhile(stage)
+def test_one_that_stays_waits_ever_longer_and_lets_go_of_its_models(
+    stage: Stage, person: Person
+) -> None:
     known: list[Cell] = cells(4)
     stage.shift = Shift(enrolls=False, stays=True, more=lambda: told(stage))
     stage.ledger.enroll(known[:2])
     slots: list[int] = []
-    meanwhile.at(500, lambda: slots.append(len(stage.engine.specs)))
-    meanwhile.at(500, lambda: stage.ledger.enroll(known))
-    meanwhile.at(600, lambda: stage.inbox.post(Interrupted(signal="SIGTERM")))
+    person.does(500, lambda: slots.append(len(stage.engine.specs)))
+    person.does(500, lambda: stage.ledger.enroll(known))
+    person.does(600, lambda: stage.inbox.post(Interrupted(signal="SIGTERM")))
     end = stage.run(known[:2])
-    assert max(meanwhile.waits) == pytest.approx(SELDOM)
+    assert max(person.waits) == pytest.approx(SELDOM)
     assert slots == [0]
     assert end.progress.states == {"success": 4}
     assert end.interrupted
@@ -133,8 +110,10 @@ def at_path(folder: str, count: int) -> list[Cell]:
     ]
 
 
-def test_one_whose_models_lie_elsewhere_shares_the_work_with_its_own_paths(stage: Stage) -> None:
-    _Meanwhile(stage).at(3, lambda: stage.ledger.enroll(at_path("/there", 6)))
+def test_one_whose_models_lie_elsewhere_shares_the_work_with_its_own_paths(
+    stage: Stage, person: Person
+) -> None:
+    person.does(3, lambda: stage.ledger.enroll(at_path("/there", 6)))
     end = stage.run(at_path("/here", 6))
     assert end.progress.states == {"success": 12}
     assert {cell.model.source for cell in stage.engine.cells} == {"/here/m1", "/here/m2"}
@@ -161,12 +140,12 @@ class _Planned:
         return {str(cell.fingerprint) for cell in self._ever} - now
 
 
-def test_what_a_newer_plan_gives_to_others_is_left_to_them(stage: Stage) -> None:
+def test_what_a_newer_plan_gives_to_others_is_left_to_them(stage: Stage, person: Person) -> None:
     """Two cells run by then, and end; of the others one stays, two go, and one comes."""
     known = cells(6)
     stage.ledger.enroll(known)
     planned = _Planned(stage, known[:5])
-    _Meanwhile(stage).at(3, lambda: planned.again([*known[:3], known[5]]))
+    person.does(3, lambda: planned.again([*known[:3], known[5]]))
     end = stage.run(known[:5])
     assert end.progress.states == {"success": 4}
     assert end.progress.total == 4
@@ -174,17 +153,21 @@ def test_what_a_newer_plan_gives_to_others_is_left_to_them(stage: Stage) -> None
     assert known[3] not in stage.engine.cells
 
 
-def test_what_was_left_to_others_is_taken_back_by_a_later_plan(stage: Stage) -> None:
+def test_what_was_left_to_others_is_taken_back_by_a_later_plan(
+    stage: Stage, person: Person
+) -> None:
     known = cells(6)
-    planned, meanwhile = _Planned(stage, known), _Meanwhile(stage)
-    meanwhile.at(3, lambda: planned.again(known[:3]))
-    meanwhile.at(6, lambda: planned.again(known))
+    planned = _Planned(stage, known)
+    person.does(3, lambda: planned.again(known[:3]))
+    person.does(6, lambda: planned.again(known))
     assert stage.run(known).progress.states == {"success": 6}
 
 
-def test_a_runner_to_which_nothing_is_left_ends_with_what_it_runs(stage: Stage) -> None:
+def test_a_runner_to_which_nothing_is_left_ends_with_what_it_runs(
+    stage: Stage, person: Person
+) -> None:
     known = cells(6)
     planned = _Planned(stage, known)
-    _Meanwhile(stage).at(3, lambda: planned.again([]))
+    person.does(3, lambda: planned.again([]))
     end = stage.run(known)
     assert end.progress.states == {"success": 2}

@@ -60,6 +60,13 @@ def until(
     return event
 
 
+def started(at: Opened, folder: Path, **named: str) -> SlotReady:
+    """A slot that is ready."""
+    engine, events = at
+    engine.open(spec(folder, **named))
+    return until(events, SlotReady)
+
+
 def gone(pid: int) -> bool:
     """Waits for the process to end; a zombie that nobody waited for has ended."""
     deadline = time.monotonic() + 60

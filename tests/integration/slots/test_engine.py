@@ -16,12 +16,11 @@ from benchfleet.engines.base import (
     EngineEvent,
     Progressed,
     SlotLost,
-    SlotReady,
 )
 from benchfleet.engines.local import LocalEngine
 from benchfleet.testing.engine_bench import slot_id
 
-from .conftest import Opened, hostile, spec, until
+from .conftest import Opened, hostile, started, until
 
 
 def test_an_error_over_one_slot_ends_that_slot_alone(tmp_path: Path) -> None:
@@ -34,8 +33,7 @@ def test_an_error_over_one_slot_ends_that_slot_alone(tmp_path: Path) -> None:
 
     engine = LocalEngine(post)
     for name in ("first", "second"):
-        engine.open(spec(tmp_path, slot=name))
-        until(events, SlotReady)
+        started((engine, events), tmp_path, slot=name)
     engine.run(slot_id("first"), hostile(tmp_path))
     lost = until(events, SlotLost)
     assert "nobody foresaw this" in lost.reason
@@ -75,8 +73,7 @@ def test_a_system_without_pidfd_serves_as_well(
 
     monkeypatch.setattr(os, "pidfd_open", refused, raising=False)
     engine, events = impatient
-    engine.open(spec(tmp_path))
-    until(events, SlotReady)
+    started(impatient, tmp_path)
     engine.run(slot_id(), hostile(tmp_path, act="exit"))
     lost = until(events, SlotLost)
     assert lost.exit_code == 7
@@ -88,8 +85,7 @@ def test_the_log_of_a_slot_that_ended_well_is_kept_only_where_it_says_something(
     engine, events = impatient
     log = tmp_path / "slot.log"
     for said in ("", "a word"):
-        engine.open(spec(tmp_path))
-        until(events, SlotReady)
+        started(impatient, tmp_path)
         assert log.exists()
         log.write_text(said)
         engine.close(slot_id())
@@ -103,8 +99,7 @@ def test_shutting_down_while_slots_die_harms_nothing(tmp_path: Path) -> None:
         events: queue.SimpleQueue[EngineEvent] = queue.SimpleQueue()
         engine = LocalEngine(events.put)
         for number in range(2):
-            engine.open(spec(tmp_path, slot=f"turn{turn}-{number}"))
-            until(events, SlotReady)
+            started((engine, events), tmp_path, slot=f"turn{turn}-{number}")
         for slot in engine.slots():
             engine.kill(slot)
             engine.close(slot)

@@ -13,11 +13,10 @@ import benchfleet
 from benchfleet.engines.base import (
     Done,
     SlotLost,
-    SlotReady,
 )
 from benchfleet.testing.engine_bench import slot_id
 
-from .conftest import Opened, hostile, spec, until
+from .conftest import Opened, hostile, spec, started, until
 
 
 def test_an_interpreter_that_is_not_there_loses_its_slot(tmp_path: Path, impatient: Opened) -> None:
@@ -27,19 +26,6 @@ def test_an_interpreter_that_is_not_there_loses_its_slot(tmp_path: Path, impatie
     assert "/nowhere/python" in (tmp_path / "slot.log").read_text()
 
 
-def test_another_interpreter_serves_without_benchfleet_installed_in_it(
-    tmp_path: Path, impatient: Opened
-) -> None:
-    bare = tmp_path / "bare"
-    subprocess.run(
-        [sys.executable, "-m", "venv", "--without-pip", "--system-site-packages", str(bare)],
-        check=True,
-    )
-    engine, events = impatient
-    engine.open(spec(tmp_path, python=str(bare / "bin" / "python")))
-    assert isinstance(until(events, SlotReady), SlotReady)
-
-
 def test_a_module_of_the_working_folder_does_not_hide_a_real_one(
     tmp_path: Path, impatient: Opened, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -47,8 +33,7 @@ def test_a_module_of_the_working_folder_does_not_hide_a_real_one(
     (tmp_path / "benchfleet.py").write_text("raise SystemExit('the wrong benchfleet')")
     monkeypatch.chdir(tmp_path)
     engine, events = impatient
-    engine.open(spec(tmp_path))
-    until(events, SlotReady)
+    started(impatient, tmp_path)
     engine.run(slot_id(), hostile(tmp_path, samples=1))
     until(events, Done)
 

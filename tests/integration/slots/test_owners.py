@@ -24,7 +24,7 @@ from benchfleet.engines.child import Child
 from benchfleet.engines.local import LocalEngine
 from benchfleet.testing.engine_bench import slot_id
 
-from .conftest import Opened, gone, hostile, spec, supervisor_of, until
+from .conftest import Opened, gone, hostile, spec, started, supervisor_of, until
 
 OWNER = """
 import os, queue, sys
@@ -101,8 +101,7 @@ def test_a_supervisor_that_closed_its_streams_may_exit_by_itself(tmp_path: Path)
 
 def test_samples_sent_before_a_kill_are_not_lost(tmp_path: Path, impatient: Opened) -> None:
     engine, events = impatient
-    engine.open(spec(tmp_path))
-    until(events, SlotReady)
+    started(impatient, tmp_path)
     engine.run(slot_id(), hostile(tmp_path, samples=500, at=499, act="kill"))
     count = 0
     while not isinstance(event := events.get(timeout=60), SlotLost):
@@ -136,8 +135,7 @@ def is_nap(process: psutil.Process) -> bool:
 
 def test_a_killed_supervisor_takes_its_slot_along(tmp_path: Path, impatient: Opened) -> None:
     engine, events = impatient
-    engine.open(spec(tmp_path))
-    ready = until(events, SlotReady)
+    ready = started(impatient, tmp_path)
     engine.run(slot_id(), hostile(tmp_path, act="hang"))
     until(events, Recorded)
     supervisor_of(ready).kill()
@@ -157,8 +155,7 @@ def test_an_order_to_a_slot_that_just_died_harms_no_other(tmp_path: Path) -> Non
             go_on.wait(60)
 
     engine = LocalEngine(post)
-    engine.open(spec(tmp_path, slot="first"))
-    first = until(events, SlotReady)
+    first = started((engine, events), tmp_path, slot="first")
     supervisor = supervisor_of(first)
     engine.open(spec(tmp_path, slot="second"))
     assert busy.wait(60)
@@ -176,8 +173,7 @@ def test_a_slot_that_is_closed_does_what_was_left_to_its_end(
     tmp_path: Path, impatient: Opened
 ) -> None:
     engine, events = impatient
-    engine.open(spec(tmp_path))
-    until(events, SlotReady)
+    started(impatient, tmp_path)
     engine.run(slot_id(), hostile(tmp_path, act="owe", shared=str(tmp_path / "debt")))
     until(events, Done)
     engine.close(slot_id())

@@ -16,19 +16,17 @@ from benchfleet.engines.base import (
     Recorded,
     SlotLost,
     SlotQuiet,
-    SlotReady,
 )
 from benchfleet.engines.local import LocalEngine
 from benchfleet.testing.engine_bench import slot_id
 
-from .conftest import Opened, gone, hostile, spec, supervisor_of, until
+from .conftest import Opened, gone, hostile, started, supervisor_of, until
 
 
 def test_a_slot_that_hears_nothing_ends_itself(tmp_path: Path) -> None:
     events: queue.SimpleQueue[EngineEvent] = queue.SimpleQueue()
     engine = LocalEngine(events.put, heartbeat=3600, patience=0.3)
-    engine.open(spec(tmp_path))
-    until(events, SlotReady)
+    started((engine, events), tmp_path)
     until(events, SlotLost)
     engine.shutdown()
     assert "heard nothing for 0.3 s" in (tmp_path / "slot.log").read_text()
@@ -38,8 +36,7 @@ def test_a_slot_of_which_nothing_is_heard_is_told_of_before_it_is_ended(tmp_path
     """It waits for something and holds Python's lock meanwhile."""
     events: queue.SimpleQueue[EngineEvent] = queue.SimpleQueue()
     engine = LocalEngine(events.put, heartbeat=0.1, silence=60)
-    engine.open(spec(tmp_path))
-    until(events, SlotReady)
+    started((engine, events), tmp_path)
     engine.run(slot_id(), hostile(tmp_path, act="grip", size=1000))
     quiet = until(events, SlotQuiet)
     assert quiet.ended_at == 60
@@ -51,8 +48,7 @@ def test_a_slot_that_waits_for_ever_and_says_no_word_is_ended(
     tmp_path: Path, impatient: Opened
 ) -> None:
     engine, events = impatient
-    engine.open(spec(tmp_path))
-    until(events, SlotReady)
+    started(impatient, tmp_path)
     engine.run(slot_id(), hostile(tmp_path, act="grip", size=600_000))
     lost = until(events, SlotLost)
     assert lost.reason.startswith("silent for")
@@ -61,22 +57,13 @@ def test_a_slot_that_waits_for_ever_and_says_no_word_is_ended(
 def test_a_slot_killed_while_its_supervisor_is_stopped_is_missed(
     tmp_path: Path, impatient: Opened
 ) -> None:
-    engine, events = impatient
-    engine.open(spec(tmp_path))
-    ready = until(events, SlotReady)
+    _, events = impatient
+    ready = started(impatient, tmp_path)
     supervisor = supervisor_of(ready)
     supervisor.suspend()
     os.kill(ready.hello["pid"], signal.SIGKILL)
     assert isinstance(until(events, SlotLost), SlotLost)
     assert gone(supervisor.pid)
-
-
-def test_a_slot_that_computes_is_not_taken_for_silent(tmp_path: Path, impatient: Opened) -> None:
-    engine, events = impatient
-    engine.open(spec(tmp_path))
-    until(events, SlotReady)
-    engine.run(slot_id(), hostile(tmp_path, samples=2, seconds=0.8))
-    until(events, Done)
 
 
 def test_nobody_is_blamed_where_all_slept_while_the_runner_listened(tmp_path: Path) -> None:
@@ -94,8 +81,7 @@ def test_nobody_is_blamed_where_all_slept_while_the_runner_listened(tmp_path: Pa
         events.put(event)
 
     engine = LocalEngine(post, heartbeat=0.2, silence=1.0)
-    engine.open(spec(tmp_path))
-    ready = until(events, SlotReady)
+    ready = started((engine, events), tmp_path)
     family += [supervisor_of(ready), psutil.Process(ready.hello["pid"])]
     engine.run(slot_id(), hostile(tmp_path, samples=10, seconds=0.05))
     assert isinstance(until(events, (Done, SlotLost)), Done)

@@ -13,7 +13,7 @@ from benchfleet.ledger.sqlite.ledger import SqliteLedger
 from benchfleet.testing import sample_cell
 from benchfleet.testing.claims import claim_any
 
-from .conftest import CELLS, ME, SUCCESS, open_ledger
+from .conftest import CELLS, ME, open_ledger
 
 
 def test_an_enrolment_of_many_cells_is_that_of_each(tmp_path: Path) -> None:
@@ -77,20 +77,3 @@ def test_a_claim_costs_the_same_however_many_cells_there_are(tmp_path: Path) -> 
             candidates = [sample_cell(n).fingerprint for n in range(32)]
             costs.append(steps_of_a_claim(ledger, candidates))
     assert costs[1] <= costs[0] + 3
-
-
-def test_two_handles_that_take_turns_claim_each_cell_once(tmp_path: Path) -> None:
-    path = tmp_path / "ledger.db"
-    with closing(open_ledger(path)) as one, closing(open_ledger(path)) as two:
-        one.enroll(CELLS[:60])
-        ended = []
-        for turn in range(60):
-            here, other = (one, two) if turn % 3 else (two, one)
-            (claim,) = claim_any(here, ME)
-            if turn % 5 == 0:  # it comes back
-                other.release([claim.lease], "another is to have it")
-                (claim,) = claim_any(here, ME)
-            (other if turn % 2 else here).finish(claim.lease, SUCCESS)
-            ended.append(claim.lease.fingerprint)
-        assert not [*claim_any(one, ME), *claim_any(two, ME)]
-    assert sorted(ended) == sorted(cell.fingerprint for cell in CELLS[:60])
