@@ -79,7 +79,7 @@ def opened_engine(
 
 
 def _untried(fleet: Fleet, post: Post, connected: contextlib.ExitStack, lease: float) -> Engine:
-    """Where leases are shorter than usual, slots are missed sooner too."""
+    """The engines. Where leases are shorter than usual, slots of this machine are missed sooner."""
     silence = min(lease, DEFAULT_LEASE)
     local = registry.load("engines", "local")
     here: Engine = local(

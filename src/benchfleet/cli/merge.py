@@ -77,7 +77,7 @@ def main(arguments: argparse.Namespace) -> int:
             record.path: where.get(record.fingerprint) or _host_of(record)
             for record in told.missing
         }
-    _write(bench, arguments, told)
+    _write(bench, told)
     if arguments.json:
         found_ = {
             "campaign": bench.campaign.name,
@@ -162,7 +162,7 @@ def _host_of(record: CellRecord) -> str:
     return record.outcome.host if record.outcome else ""
 
 
-def _write(bench: Bench, arguments: argparse.Namespace, told: Gathered) -> None:
+def _write(bench: Bench, told: Gathered) -> None:
     """Report and summaries speak of the whole campaign, whatever part of it was merged."""
     write_summaries_of_others(bench)
     if told.came or not bench.layout.report.exists():

@@ -8,12 +8,11 @@ A policy is pure: it holds no state and touches nothing. The runner asks it two 
   it. What `wish` says of a model is added to the ranks of its cells.
 
 One sum orders all waiting cells: the runner claims by priority first, then by this sum, then in the
-order of enrolment. A
-policy that wishes for nothing leaves the slot idle; where that would leave every slot idle the
-runner gives it whatever waits.
+order of enrolment. A policy that wishes for nothing leaves the slot idle; where that would leave
+every slot idle the runner gives it whatever waits.
 
 Times are seconds, and expectations: learned from what ended. A load takes at least as long as a
-slot has been at it, and 0 where nobody began one yet.
+slot has been at it, and 0 where nobody ever saw one.
 """
 
 from __future__ import annotations

@@ -186,6 +186,7 @@ class Giving:
             self._wishes.again()
         if len(claims) < len(slots):
             self._in_vain.update(fit)
+            # The others claim for themselves next; the slot that asked waits for the next turn.
             next_.extendleft(reversed(slots[max(1, len(claims)) :]))
         return self._begin_all(slots, claims)
 
