@@ -18,7 +18,10 @@ from sshd import Sshd
 from .conftest import COMMAND, User, until
 
 ROOT = Path(__file__).parents[2]
-DEPENDENCIES = ["rich", "psutil", "nvidia-ml-py", "PyYAML", "tomli; python_version < '3.11'"]
+DEPENDENCIES = [
+    *("rich", "psutil", "nvidia-ml-py", "PyYAML", "sortedcontainers"),
+    "tomli; python_version < '3.11'",
+]
 
 
 @pytest.fixture(scope="module")

@@ -35,7 +35,7 @@ def test_two_runs_at_one_attempt_write_into_folders_of_their_own(
     runs = [user.start(*order)]
 
     def at_work() -> int:
-        return len([*(user.results / ".attempts").glob("*/2-*/*.scratch")])
+        return len([*(user.results / ".attempts").glob("*/2-*")])
 
     try:
         until(lambda: samples_kept(user) == 2)
