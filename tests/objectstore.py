@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from watchers import free_port
+
 _BOUND = 60  # seconds for the server to answer
 
 
@@ -20,9 +22,7 @@ class ObjectStore:
     def __init__(self, log: Path) -> None:
         pytest.importorskip("moto")
         pytest.importorskip("s3fs")
-        with socket.socket() as listener:
-            listener.bind(("127.0.0.1", 0))
-            self.port = int(listener.getsockname()[1])
+        self.port = free_port()
         with open(log, "wb") as opened:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "moto.server", "-p", str(self.port)],

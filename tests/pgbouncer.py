@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from postgres import Postgres, free_port
+from postgres import Postgres
+from watchers import free_port
 
 _SETTINGS = """\
 [databases]

@@ -6,7 +6,6 @@ import os
 import pwd
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -17,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from watchers import ends_with_us
+from watchers import ends_with_us, free_port
 
 _RULES = """\
 local all all trust
@@ -175,10 +174,3 @@ def _server_user() -> pwd.struct_passwd:
         except KeyError:
             continue
     pytest.skip("no user here that a PostgreSQL server could run as")
-
-
-def free_port() -> int:
-    """A port of this machine that nobody listens on."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])

@@ -19,7 +19,7 @@ import psutil
 import pytest
 
 from benchfleet.domain.host import Host
-from watchers import ends_with_us
+from watchers import ends_with_us, free_port
 
 _CONFIG = """\
 ListenAddress 127.0.0.1:{port}
@@ -69,7 +69,7 @@ class Sshd:
         self._seen: set[psutil.Process] = set()
         self.folder = folder
         (folder / "home").mkdir(exist_ok=True)
-        self.port = _free_port()
+        self.port = free_port()
         self.identity = self.new_key("client_key")
         self.new_key("host_key")
         self.authorize(self.identity)
@@ -131,12 +131,6 @@ class Sshd:
         """Take no connection any more; those that are there live on."""
         self._connections()
         self._end_listener()
-
-    def cut(self) -> None:
-        """Break every connection; what runs in the sessions only finds its streams closed."""
-        for process in self._connections():
-            with suppress(psutil.Error):
-                process.kill()
 
     def freeze(self) -> None:
         """Go silent, as a host does whose network is gone; the sessions run on."""
@@ -213,9 +207,3 @@ def _lives(process: psutil.Process) -> bool:
     with suppress(psutil.Error):
         return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
     return False
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

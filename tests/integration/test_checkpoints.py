@@ -29,23 +29,16 @@ def _config(folder: Path, **values: Any) -> None:
     (folder / "config.json").write_text(json.dumps(values))
 
 
-def test_the_demo_s_model_has_the_parameters_that_torch_counts() -> None:
-    transformers = pytest.importorskip("transformers")
-    model = transformers.AutoModelForCausalLM.from_pretrained(MODEL)
-    checkpoint = read_checkpoint(MODEL)
-    assert checkpoint.elements == {"F16": sum(p.numel() for p in model.parameters())}
-    found = checkpoint.estimate(device="cpu", model_kwargs={}, batch=3, length=100)
-    assert found.weights == sum(p.numel() * 4 for p in model.parameters())
-
-
-def test_the_cache_of_the_demo_s_model_is_as_large_as_said() -> None:
+def test_the_demo_s_model_has_the_parameters_and_the_cache_that_torch_counts() -> None:
     torch = pytest.importorskip("torch")
     transformers = pytest.importorskip("transformers")
     model = transformers.AutoModelForCausalLM.from_pretrained(MODEL, dtype=torch.float32)
+    checkpoint = read_checkpoint(MODEL)
+    assert checkpoint.elements == {"F16": sum(p.numel() for p in model.parameters())}
+    found = checkpoint.estimate(device="cpu", model_kwargs={}, batch=3, length=100)
+    assert found.weights == sum(p.nbytes for p in model.parameters())
     cache = model(torch.ones(3, 100, dtype=torch.long)).past_key_values
-    held = sum(layer.keys.nbytes + layer.values.nbytes for layer in cache.layers)
-    found = read_checkpoint(MODEL).estimate(device="cpu", model_kwargs={}, batch=3, length=100)
-    assert found.cache == held
+    assert found.cache == sum(layer.keys.nbytes + layer.values.nbytes for layer in cache.layers)
 
 
 def test_shards_are_those_of_the_index(tmp_path: Path) -> None:

@@ -88,15 +88,21 @@ def _end(process: subprocess.Popen[str]) -> str:
     return said.splitlines()[-1]
 
 
-def test_one_fetches_the_data_while_the_other_asks_the_hub_nothing(
-    hub: DatasetHub, build: Build
-) -> None:
+def _two(hub: DatasetHub, build: Build) -> list[subprocess.Popen[str]]:
+    """One that fetches the data, for as long as the hub holds them, and one that came later."""
     hub.hold = 60.0
     first = build("one")
     assert hub.fetching.wait(60)
     second = build("two")
     assert second.stdout is not None
     assert second.stdout.readline() == "begins\n"
+    return [first, second]
+
+
+def test_one_fetches_the_data_while_the_other_asks_the_hub_nothing(
+    hub: DatasetHub, build: Build
+) -> None:
+    first, second = _two(hub, build)
     assert not hub.others.wait(4)
     hub.others.set()
     assert [_end(first), _end(second)] == ["6", "6"]
@@ -106,12 +112,7 @@ def test_one_fetches_the_data_while_the_other_asks_the_hub_nothing(
 def test_where_the_one_who_fetches_is_killed_the_other_goes_on(
     hub: DatasetHub, build: Build
 ) -> None:
-    hub.hold = 60.0
-    first = build("one")
-    assert hub.fetching.wait(60)
-    second = build("two")
-    assert second.stdout is not None
-    assert second.stdout.readline() == "begins\n"
+    first, second = _two(hub, build)
     first.kill()
     first.communicate(timeout=60)
     assert _end(second) == "6"
@@ -139,14 +140,6 @@ def test_offline_the_missing_data_set_is_named_with_what_to_do(
     assert """python -c 'import datasets; datasets.load_dataset("org/Rows", "easy")'""" in said
     assert "local files (dataset_kwargs: {data_files: …})" in said
     assert hub.asked == []
-
-
-def test_a_config_that_is_not_in_the_cache_is_named(build: Build, tasks: Path) -> None:
-    assert _end(build()) == "6"
-    with (tasks / "rows.yaml").open("a") as file:
-        file.write("dataset_name: easy\n")
-    said = _end(build(HF_HUB_OFFLINE="1"))
-    assert said.startswith("dataset_missing False rows: the data set org/Rows (config easy) is not")
 
 
 def test_data_that_are_not_for_this_user_say_so(build: Build) -> None:

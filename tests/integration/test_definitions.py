@@ -7,7 +7,6 @@ from textwrap import dedent
 
 import pytest
 
-import benchfleet
 from benchfleet.bench import open_bench
 from benchfleet.campaign.load import load_campaign
 from benchfleet.domain.allowed import ANY, Allowed, allowed_on
@@ -162,8 +161,3 @@ MODELS = {
 """
     cells = load_campaign(settings(tmp_path, text)).matrix.expand()
     assert cells[0].workload.params["params"] == {"level": "carrot-easy_detailed"}
-
-
-def test_the_front_door_has_both() -> None:
-    assert benchfleet.PhaseDefinition("p", ["c"], ["l"], ["m"]).reruns == 1
-    assert benchfleet.RunnerConfig("p").allowed_models == ()

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from benchfleet.results.samples import earlier_samples
 
 
@@ -18,21 +20,18 @@ def of(folder: Path) -> set[str]:
     return {json.loads(line)["of"] for line in earlier_samples(folder).splitlines()}
 
 
-def test_the_attempt_that_got_furthest_counts(tmp_path: Path) -> None:
-    attempt(tmp_path, "1-1", 0, 1, 2)
-    attempt(tmp_path, "2-2", 0)
-    assert of(tmp_path) == {"1-1"}
-
-
-def test_of_attempts_that_got_as_far_the_last_counts(tmp_path: Path) -> None:
-    for name in ("10-12", "9-9", "2-2", "10-3", "rescored-1", "10-12.1"):
-        attempt(tmp_path, name, 0, 1)
-    assert of(tmp_path) == {"10-12.1"}
-
-
-def test_what_is_kept_for_the_next_attempt_alone_is_no_progress(tmp_path: Path) -> None:
-    attempt(tmp_path, "1-1", -1, -2, -3)
-    attempt(tmp_path, "2-2", -1, 0)
-    assert of(tmp_path) == {"2-2"}
-    attempt(tmp_path, "3-3", -1, 0)
-    assert of(tmp_path) == {"3-3"}
+@pytest.mark.parametrize(
+    ("attempts", "last"),
+    [
+        ({"1-1": [0, 1, 2], "2-2": [0]}, "1-1"),  # which got furthest
+        ({"10-12": [0], "9-9": [0], "10-3": [0], "rescored-1": [0], "10-12.1": [0]}, "10-12.1"),
+        ({"1-1": [-1, -2, -3], "2-2": [-1, 0]}, "2-2"),  # below 0: for the next attempt alone
+        ({"1-1": [-1, -2, -3], "2-2": [-1, 0], "3-3": [-1, 0]}, "3-3"),
+    ],
+)
+def test_the_last_of_those_that_got_furthest_counts(
+    tmp_path: Path, attempts: dict[str, list[int]], last: str
+) -> None:
+    for name, indices in attempts.items():
+        attempt(tmp_path, name, *indices)
+    assert of(tmp_path) == {last}

@@ -59,17 +59,23 @@ def _fetch(environ: dict[str, str], source: str = "org/tiny") -> tuple[int, str,
     return _end(_start(environ, source))
 
 
+def _fetched(process: subprocess.Popen[str]) -> Path:
+    """The folder of the model, which is whole, where the process ends well."""
+    code, said, complained = _end(process)
+    assert code == 0, complained
+    folder = Path(said.strip())
+    assert sorted(file.name for file in folder.iterdir()) == NEEDED
+    assert (folder / "model.safetensors").read_bytes() == FILES["model.safetensors"]
+    return folder
+
+
 def test_a_name_is_resolved_without_fetching_and_then_fetched_once(
     hub: ModelHub, environ: dict[str, str]
 ) -> None:
     assert declared_digest("org/tiny", environ=environ) == COMMIT
     assert hub.fetched("model.safetensors") == 0
-    code, said, complained = _fetch(environ)
-    assert code == 0, complained
-    folder = Path(said.strip())
-    assert sorted(file.name for file in folder.iterdir()) == NEEDED
-    assert (folder / "model.safetensors").read_bytes() == FILES["model.safetensors"]
-    assert _fetch(environ)[:2] == (0, said)
+    folder = _fetched(_start(environ))
+    assert _fetched(_start(environ)) == folder
     assert {name: hub.fetched(name) for name in FILES} == {
         name: int(name in NEEDED) for name in FILES
     }
@@ -78,12 +84,11 @@ def test_a_name_is_resolved_without_fetching_and_then_fetched_once(
 def test_what_was_fetched_is_found_offline_by_its_name(
     hub: ModelHub, environ: dict[str, str]
 ) -> None:
-    code, said, complained = _fetch(environ)
-    assert code == 0, complained
+    folder = _fetched(_start(environ))
     hub.asked.clear()
     alone = {**environ, "HF_HUB_OFFLINE": "1"}
     assert declared_digest("org/tiny", environ=alone) == COMMIT
-    assert fetched_folder("org/tiny", COMMIT, environ=alone) == Path(said.strip())
+    assert fetched_folder("org/tiny", COMMIT, environ=alone) == folder
     assert not hub.asked
 
 
@@ -92,9 +97,7 @@ def test_one_fetches_while_the_others_wait(hub: ModelHub, environ: dict[str, str
     several = [_start(environ) for _ in range(3)]
     assert hub.holding.wait(60)
     hub.hold.set()
-    ends = [_end(process) for process in several]
-    assert [code for code, _, _ in ends] == [0, 0, 0], ends
-    assert len({said for _, said, _ in ends}) == 1
+    assert len({_fetched(process) for process in several}) == 1
     assert hub.fetched("model.safetensors") == hub.fetched("tokenizer.json") == 1
 
 
@@ -108,11 +111,7 @@ def test_where_the_one_who_fetches_dies_the_next_takes_over(
     first.kill()
     first.communicate(timeout=60)
     hub.hold.set()
-    code, said, complained = _end(second)
-    assert code == 0, complained
-    folder = Path(said.strip())
-    assert (folder / "model.safetensors").read_bytes() == FILES["model.safetensors"]
-    assert sorted(file.name for file in folder.iterdir()) == NEEDED
+    _fetched(second)
 
 
 def test_a_connection_that_breaks_off_in_the_middle_leaves_no_broken_model(

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from benchfleet.domain.attempt import Outcome, RunnerId
-from benchfleet.domain.event import Event
 from benchfleet.errors import LedgerAway, LedgerError
 from benchfleet.testing import sample_cell
 from benchfleet.testing.claims import claim_any
@@ -91,31 +90,25 @@ def test_who_enrolls_waits_for_another_whatever_a_role_says_of_locks(
     assert told == [1]
 
 
-def test_times_are_told_to_the_last_digit_whatever_a_role_says_of_numbers(
-    opened: Callable[..., Any], role: Callable[..., str]
+@pytest.mark.parametrize(
+    "setting",
+    [
+        "extra_float_digits = -9",
+        "array_nulls = off",
+        "datestyle = 'German'",
+        "datestyle = 'SQL, DMY'",
+        "datestyle = 'Postgres'",
+    ],
+)
+def test_cells_end_and_their_times_are_told_whatever_a_role_says_of_values(
+    opened: Callable[..., Any], role: Callable[..., str], setting: str
 ) -> None:
-    ledger = opened()
-    ledger.record(Event(kind="told"))
-    (event,) = opened(role("extra_float_digits = -9")).events()
-    assert [event] == ledger.events()
-
-
-def test_cells_are_ended_together_whatever_a_role_says_of_nulls_in_arrays(
-    opened: Callable[..., Any], role: Callable[..., str]
-) -> None:
-    ledger = opened(role("array_nulls = off"))
-    ledger.enroll([sample_cell(0), sample_cell(1)])
-    claims = claim_any(ledger, RunnerId("me"), 2)
+    ledger = opened(role(setting))
+    assert ledger.enroll([sample_cell(0), sample_cell(1)]) == 2
+    claims = claim_any(ledger, ME, 2)
     ended = [(claim.lease, Outcome(state="success", digest="abc")) for claim in claims]
     assert ledger.finish_all(ended) == [None, None]
-
-
-@pytest.mark.parametrize("style", ["German", "SQL, DMY", "Postgres"])
-def test_it_opens_however_a_role_writes_its_dates(
-    opened: Callable[..., Any], role: Callable[..., str], style: str
-) -> None:
-    ledger = opened(role(f"datestyle = '{style}'"))
-    assert ledger.enroll([sample_cell(0)]) == 1
+    assert ledger.events() == opened().events()
 
 
 def test_names_are_kept_whatever_encoding_an_address_asks_for(

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
-import textwrap
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from benchfleet.campaign.load import load_campaign
+from own_code import Study
 
 HEAD = """\
 campaign: study
@@ -68,53 +64,14 @@ QUESTIONS = {
 """
 
 
-class Study:
-    """A campaign file in a folder of its own, with its modules."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.file = folder / "study.yaml"
-        self.results = folder / "benchmark_results" / "study"
-
-    def write(self, benchmarks: str) -> None:
-        self.file.write_text(HEAD + textwrap.indent(textwrap.dedent(benchmarks), "    "))
-
-    def module(self, name: str, text: str) -> None:
-        file = self.folder / name
-        file.parent.mkdir(exist_ok=True)
-        file.write_text(textwrap.dedent(text))
-
-    def run(self, *words: str, code: int = 0) -> None:
-        done = subprocess.run(
-            [sys.executable, "-m", "benchfleet", "run", str(self.file), "--cpu-slots", "1", *words],
-            cwd=self.folder.parent,
-            env={**os.environ, "XDG_CACHE_HOME": str(self.folder / ".cache")},
-            capture_output=True,
-            text=True,
-            timeout=120,
-        )
-        assert done.returncode == code, done.stdout + done.stderr
-
-    def text(self, place: str) -> str:
-        return (self.results / "m" / "dense" / place).read_text()
-
-    def failures(self) -> dict[str, dict[str, Any]]:
-        cells = {str(c.fingerprint): c for c in load_campaign(self.file).matrix.expand()}
-        return {
-            cells[file.parts[-3]].workload.label: json.loads(file.read_text())
-            for file in (self.results / ".attempts").rglob("failure.json")
-        }
-
-
 @pytest.fixture
 def study(tmp_path: Path) -> Study:
-    (tmp_path / "campaign").mkdir()
-    return Study(tmp_path / "campaign")
+    return Study(tmp_path / "campaign", HEAD)
 
 
 def test_a_benchmark_class_of_the_earlier_tool_runs_as_it_is(study: Study) -> None:
-    study.module("own/capitals.py", OWN_CLASS)
-    study.module("own/questions.py", QUESTIONS)
+    study.script("own/capitals.py", OWN_CLASS)
+    study.script("own/questions.py", QUESTIONS)
     study.write(
         """\
         - python:
@@ -127,8 +84,8 @@ def test_a_benchmark_class_of_the_earlier_tool_runs_as_it_is(study: Study) -> No
         """
     )
     study.run()
-    assert json.loads(study.text("capitals_europe/cell.json"))["metrics"]["overall_score"] == 0.5
-    metrics = json.loads(study.text("capitals_africa/metrics.json"))
+    assert study.result("capitals_europe/cell.json")["metrics"]["overall_score"] == 0.5
+    metrics = study.result("capitals_africa/metrics.json")
     assert metrics == {"overall_score": 0.0, "task_scores": {"all": 0.0}}
     rows = study.text("capitals_europe/raw_results.csv").splitlines()
     assert rows == [
@@ -140,7 +97,7 @@ def test_a_benchmark_class_of_the_earlier_tool_runs_as_it_is(study: Study) -> No
 
 
 def test_a_function_is_called_with_the_model_and_its_parameters(study: Study) -> None:
-    study.module(
+    study.script(
         "my_eval.py",
         """\
         def evaluate(adapter, rows, subset, seed, generation):
@@ -156,7 +113,7 @@ def test_a_function_is_called_with_the_model_and_its_parameters(study: Study) ->
             return 0.25
         """,
     )
-    study.module("data.txt", "some data")
+    study.script("data.txt", "some data")
     study.write(
         """\
         - python: {name: mine, call: my_eval:evaluate, params: {rows: 3}, subsets: [a],
@@ -165,17 +122,17 @@ def test_a_function_is_called_with_the_model_and_its_parameters(study: Study) ->
         """
     )
     study.run()
-    summary = json.loads(study.text("mine_a/metrics.json"))["summary"]
+    summary = study.result("mine_a/metrics.json")["summary"]
     cells = {c.workload.label: c for c in load_campaign(study.file).matrix.expand()}
     assert (summary["subset"], summary["seed"]) == ("a", cells["mine_a"].data_seed)
     lines = [json.loads(line) for line in study.text("mine_a/samples.jsonl").splitlines()]
     assert [(line["predicted_answer"], line["score"]) for line in lines] == [("Paris", 1.0)] * 3
     assert "some data 0" in study.text("mine_a/log.txt")
-    assert json.loads(study.text("short/metrics.json"))["overall_score"] == 0.25
+    assert study.result("short/metrics.json")["overall_score"] == 0.25
 
 
 def test_an_error_in_the_users_code_is_a_failure_with_its_trace(study: Study) -> None:
-    study.module(
+    study.script(
         "mine.py",
         """\
         import sys
@@ -193,8 +150,8 @@ def test_an_error_in_the_users_code_is_a_failure_with_its_trace(study: Study) ->
             pass
         """,
     )
-    study.module("broken.py", "import no_such_module_here\ndef run(adapter): return 1\n")
-    study.module("json/__init__.py", "def run(adapter): return 1\n")
+    study.script("broken.py", "import no_such_module_here\ndef run(adapter): return 1\n")
+    study.script("json/__init__.py", "def run(adapter): return 1\n")
     study.write(
         """\
         - python: {name: raises, call: mine:raises}
@@ -224,4 +181,4 @@ def test_an_error_in_the_users_code_is_a_failure_with_its_trace(study: Study) ->
     assert "takes no subset" in found["subsets_a"]["message"]
     assert "run_benchmark" in found["empty"]["message"]
     assert "'json' is taken" in found["taken"]["message"]
-    assert json.loads(study.text("fine/metrics.json"))["overall_score"] == 1
+    assert study.result("fine/metrics.json")["overall_score"] == 1

@@ -4,53 +4,38 @@ from __future__ import annotations
 
 import os
 import sys
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from benchfleet.benchmarks.python import Python
-from benchfleet.domain.cell import Config, Model
+from benchfleet.domain.cell import Model
 from benchfleet.errors import CellFailure
 from benchfleet.models.mock import MockAdapter
 
 
-@dataclass
-class HeldSession:
-    """A session with a mock model and a real scratch folder."""
-
-    scratch: Path
-    subset: str | None = None
-    repeat: int = 0
-    seed: int = 7
-    limit: int | None = None
-    batch_size: int = 1
-    generation: dict[str, Any] = field(default_factory=dict)
-    recorded: tuple[()] = ()
-    kept: list[Any] = field(default_factory=list)
-
-    adapter = MockAdapter(Model(name="m", adapter="mock", source="m", digest="mock"))
-    config = Config(name="dense")
-
-    def record(self, record: Any) -> None:
-        self.kept.append(record)
-
-    def expect(self, total: int) -> None:
-        pass
-
-    def asking(self, count: int, *, sample: int | None = None) -> AbstractContextManager[None]:
-        return nullcontext()
-
-    def check_stop(self) -> None:
-        pass
-
-
-def _score(folder: Path, call: str, scratch: Path, **given: Any) -> float:
-    made = Python({"name": "x", "call": call, "folder": str(folder)})
+def _score(folder: Path, call: str, scratch: Path) -> float:
+    """What it scores in a session with a mock model and a real scratch folder."""
     scratch.mkdir(exist_ok=True)
-    return made.run(HeldSession(scratch, **given)).overall  # type: ignore[arg-type]
+    session: Any = SimpleNamespace(
+        adapter=MockAdapter(Model(name="m", adapter="mock", source="m", digest="mock")),
+        scratch=scratch,
+        subset=None,
+        repeat=0,
+        seed=7,
+        limit=None,
+        batch_size=1,
+        generation={},
+        recorded=(),
+        asking=lambda count: nullcontext(),
+        check_stop=lambda: None,
+        record=lambda record: None,
+        expect=lambda total: None,
+    )
+    return Python({"name": "x", "call": call, "folder": str(folder)}).run(session).overall
 
 
 def test_each_cell_imports_the_source_as_it_is_now_and_leaves_no_trace(tmp_path: Path) -> None:

@@ -26,8 +26,12 @@ def test_it_holds_the_files_that_the_build_backend_puts_into_a_wheel(tmp_path: P
     wheel = running_wheel()
     made = zipfile.ZipFile(io.BytesIO(wheel.data))
     assert (tmp_path / wheel.name).exists()
-    assert sorted(made.namelist()) == sorted(built.namelist())
-    for name in made.namelist():
+    names = made.namelist()
+    assert sorted(names) == sorted(built.namelist())
+    assert any(name.endswith(".sql") for name in names)
+    assert "benchfleet/py.typed" in names
+    assert all(name.startswith(("benchfleet/", "benchfleet-")) for name in names)
+    for name in names:
         if name.startswith("benchfleet/"):
             assert made.read(name) == built.read(name)
 

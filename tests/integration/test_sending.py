@@ -69,6 +69,13 @@ class Lab(Place):
         return [str(event.data["path"]) for event in self.ledger.events(kinds={STORED})]
 
 
+def end(sender: Sender) -> None:
+    """Wait until it has sent what it can."""
+    sender.finish()
+    while not sender.ended:
+        threading.Event().wait(0.01)
+
+
 @pytest.fixture
 def lab(tmp_path: Path) -> Lab:
     return Lab(tmp_path)
@@ -93,9 +100,7 @@ def test_what_could_not_be_put_goes_first_the_next_time(lab: Lab) -> None:
     lab.away = None
     again = lab.sender()
     again.start()
-    again.finish()
-    while not again.ended:
-        threading.Event().wait(0.01)
+    end(again)
     assert lab.stored() == [path]
     assert again.waiting == 0
 
@@ -108,9 +113,7 @@ def test_what_keeps_results_from_the_place_is_said_once_while_the_run_goes_on(la
     assert lab.said.get(timeout=60) == "results wait here: the lab is dark"
     lab.away = None
     assert lab.said.get(timeout=60) == f"results go to {lab.shown} again"
-    sender.finish()
-    while not sender.ended:
-        threading.Event().wait(0.01)
+    end(sender)
     assert lab.said.empty()
 
 
@@ -168,7 +171,5 @@ def test_what_lay_here_before_the_campaign_had_a_place_goes_there_too(lab: Lab) 
     for entry in Outbox(lab.layout).entries():
         Outbox(lab.layout).drop(entry)
     sender.start()
-    sender.finish()
-    while not sender.ended:
-        threading.Event().wait(0.01)
+    end(sender)
     assert lab.stored() == [path]

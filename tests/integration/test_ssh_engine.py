@@ -8,9 +8,11 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -37,6 +39,7 @@ from benchfleet.testing.samples import sample_cell
 from sshd import Sshd
 
 Events = queue.SimpleQueue[EngineEvent]
+Start = Callable[..., SshEngine]
 SLOT = slot_id()
 _IGNORED = shutil.ignore_patterns("__pycache__")
 
@@ -47,12 +50,21 @@ def events() -> Events:
 
 
 @pytest.fixture
-def engine(sshd: Sshd, events: Events, tmp_path: Path) -> Iterator[SshEngine]:
-    with connections(tmp_path / "known" / "known_hosts") as ssh:
-        hosts = [sshd.host(folder=str(tmp_path / "far"))]
-        engine = SshEngine(events.put, hosts=hosts, ssh=ssh, examine=examined)
-        yield engine
-        engine.shutdown()
+def start(events: Events, tmp_path: Path) -> Iterator[Start]:
+    """Starts the engine of a host, and ends it with the test."""
+    with connections(tmp_path / "known" / "known_hosts") as ssh, ExitStack() as ending:
+
+        def started(host: Host, **more: Any) -> SshEngine:
+            engine = SshEngine(events.put, hosts=[host], ssh=ssh, **{"examine": examined, **more})
+            ending.callback(engine.shutdown)
+            return engine
+
+        yield started
+
+
+@pytest.fixture
+def engine(sshd: Sshd, start: Start, tmp_path: Path) -> SshEngine:
+    return start(sshd.host(folder=str(tmp_path / "far")))
 
 
 def until(events: Events, kind: type[EngineEvent]) -> EngineEvent:
@@ -69,13 +81,11 @@ def opened(engine: SshEngine, events: Events, folder: Path) -> None:
 
 
 def test_a_machine_without_ssh_says_so_of_every_host(
-    sshd: Sshd, events: Events, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    sshd: Sshd, start: Start, events: Events, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    with connections(tmp_path / "known" / "known_hosts") as ssh:
-        engine = SshEngine(events.put, hosts=[sshd.host()], ssh=ssh, examine=examined)
-        lost = until(events, HostLost)
-        engine.shutdown()
+    start(sshd.host())
+    lost = until(events, HostLost)
     assert isinstance(lost, HostLost)
     assert "there is no ssh on this machine" in lost.reason
 
@@ -117,40 +127,29 @@ def test_a_slot_lost_while_it_is_handed_an_order_is_told_as_lost(
 
 
 def test_a_slot_that_hears_nothing_any_more_ends_itself_and_its_tree(
-    own_sshd: Sshd, events: Events, tmp_path: Path
+    own_sshd: Sshd, start: Start, events: Events, tmp_path: Path
 ) -> None:
-    with connections(tmp_path / "known" / "known_hosts") as ssh:
-        hosts = [own_sshd.host(folder=str(tmp_path / "far"))]
-        engine = SshEngine(
-            events.put, hosts=hosts, ssh=ssh, examine=examined, heartbeat=0.5, patience=3
-        )
-        opened(engine, events, tmp_path)
-        cell = replace(
-            sample_cell(),
-            workload=Workload(
-                benchmark="_hostile",
-                version="1",
-                params={"act": "litter", "samples": 10_000, "seconds": 0.05},
-            ),
-        )
-        engine.run(SLOT, Order(attempt="f/1-1", cell=cell, log=str(tmp_path / "1.log")))
-        while (
-            len(own_sshd.sessions()) < 3
-        ):  # supervisor, slot, and its child in a session of its own
-            time.sleep(0.05)
-        own_sshd.freeze()
-        try:
-            deadline = time.monotonic() + 60
-            while left := own_sshd.sessions():
-                assert time.monotonic() < deadline, left
-                time.sleep(0.1)
-        finally:
-            own_sshd.thaw()
-        engine.shutdown()
+    engine = start(own_sshd.host(folder=str(tmp_path / "far")), heartbeat=0.5, patience=3)
+    opened(engine, events, tmp_path)
+    params = {"act": "litter", "samples": 10_000, "seconds": 0.05}
+    workload = Workload(benchmark="_hostile", version="1", params=params)
+    cell = replace(sample_cell(), workload=workload)
+    engine.run(SLOT, Order(attempt="f/1-1", cell=cell, log=str(tmp_path / "1.log")))
+    # Supervisor, slot, and its child in a session of its own.
+    while len(own_sshd.sessions()) < 3:
+        time.sleep(0.05)
+    own_sshd.freeze()
+    try:
+        deadline = time.monotonic() + 60
+        while left := own_sshd.sessions():
+            assert time.monotonic() < deadline, left
+            time.sleep(0.1)
+    finally:
+        own_sshd.thaw()
 
 
 def test_another_version_on_a_host_is_refused_before_a_slot_and_by_the_slots_hello(
-    sshd: Sshd, events: Events, tmp_path: Path
+    sshd: Sshd, start: Start, events: Events, tmp_path: Path
 ) -> None:
     package = Path(benchfleet.__file__).parent
     shutil.copytree(package, tmp_path / "other" / "benchfleet", ignore=_IGNORED)
@@ -159,23 +158,19 @@ def test_another_version_on_a_host_is_refused_before_a_slot_and_by_the_slots_hel
     python = tmp_path / "python"
     python.write_text(f'#!/bin/sh\nPYTHONPATH={tmp_path}/other exec {sys.executable} "$@"\n')
     python.chmod(0o755)
-    hosts = [sshd.host(python=str(python), folder=str(tmp_path / "far"))]
+    host = sshd.host(python=str(python), folder=str(tmp_path / "far"))
 
     def unasked(host: Host, said: str) -> HostReady:
         device = Device(kind="cpu", index=0, host=host.name)
         return HostReady(host=host.name, devices=(device,), slots=1, threads=1)
 
-    with connections(tmp_path / "known" / "known_hosts") as ssh:
-        engine = SshEngine(events.put, hosts=hosts, ssh=ssh, examine=examined)
-        refused = until(events, HostLost)
-        engine.shutdown()
-        engine = SshEngine(events.put, hosts=hosts, ssh=ssh, examine=unasked)
-        until(events, HostReady)
-        device = Device(kind="cpu", index=0, host="lab1")
-        spec = SlotSpec(slot=SLOT, devices=(device,), threads=1, log=str(tmp_path / "slot.log"))
-        engine.open(spec)
-        lost = until(events, SlotLost)
-        engine.shutdown()
+    start(host)
+    refused = until(events, HostLost)
+    engine = start(host, examine=unasked)
+    until(events, HostReady)
+    device = Device(kind="cpu", index=0, host="lab1")
+    engine.open(SlotSpec(slot=SLOT, devices=(device,), threads=1, log=str(tmp_path / "slot.log")))
+    lost = until(events, SlotLost)
     assert isinstance(refused, HostLost)
     assert refused.hopeless
     assert isinstance(lost, SlotLost)
@@ -185,15 +180,12 @@ def test_another_version_on_a_host_is_refused_before_a_slot_and_by_the_slots_hel
 
 
 def test_a_host_behind_another_is_reached_through_it(
-    own_sshd: Sshd, events: Events, tmp_path: Path, agent: None
+    own_sshd: Sshd, agent: None, start: Start, events: Events, tmp_path: Path
 ) -> None:
     user, port = own_sshd.host().user, own_sshd.port
     jump = f"{user}@127.0.0.1:{port}"
     behind = own_sshd.host(jump=f"{jump},{jump}", folder=str(tmp_path / "far"))
-    with connections(tmp_path / "known" / "known_hosts") as ssh:
-        engine = SshEngine(events.put, hosts=[behind], ssh=ssh, examine=examined)
-        opened(engine, events, tmp_path)
-        engine.shutdown()
+    opened(start(behind), events, tmp_path)
     assert own_sshd.log().count("Accepted publickey") == 3  # two on the way, and the host itself
 
 
@@ -213,15 +205,12 @@ def agent(own_sshd: Sshd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> It
 
 
 def test_no_secret_of_this_machine_crosses(
-    sshd: Sshd, events: Events, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    sshd: Sshd, start: Start, events: Events, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     secret = "hf_aVerySecretTokenOfThisMachine"  # noqa: S105 - made up
     monkeypatch.setenv("HF_TOKEN", secret)
-    with connections(tmp_path / "known" / "known_hosts") as ssh:
-        engine = SshEngine(events.put, hosts=[sshd.host()], ssh=ssh, examine=examined)
-        opened(engine, events, tmp_path)
-        there = sshd.sessions()
-        seen = [(p.name(), " ".join(p.cmdline()), str(p.environ())) for p in there]
-        engine.shutdown()
+    opened(start(sshd.host()), events, tmp_path)
+    there = sshd.sessions()
+    seen = [(p.name(), " ".join(p.cmdline()), str(p.environ())) for p in there]
     assert len(seen) >= 2
     assert not [name for name, words, environment in seen if secret in words + environment]

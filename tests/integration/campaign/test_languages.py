@@ -222,11 +222,14 @@ def test_what_is_no_campaign_says_so(tmp_path: Path, text: str, name: str, messa
     assert mistakes_in(write(tmp_path, text, name))[0].message.startswith(message)
 
 
-def test_reading_toml_and_python_imports_nothing_heavy(tmp_path: Path) -> None:
-    files = [
-        str(write(tmp_path, text, f"s.{kind}")) for text, kind in ((TOML, "toml"), (PYTHON, "py"))
-    ]
-    heavy = {"torch", "transformers", "numpy", "pydantic", "rich", "yaml"}
+@pytest.mark.parametrize(
+    ("texts", "needed"), [({"yaml": YAML}, {"yaml"}), ({"toml": TOML, "py": PYTHON}, set())]
+)
+def test_reading_a_campaign_imports_nothing_heavy(
+    tmp_path: Path, texts: dict[str, str], needed: set[str]
+) -> None:
+    files = [str(write(tmp_path, text, f"s.{kind}")) for kind, text in texts.items()]
+    heavy = {"torch", "transformers", "numpy", "pydantic", "typer", "rich", "yaml"} - needed
     code = (
         "import sys; from benchfleet.campaign.load import load_campaign; "
         f"[load_campaign(file) for file in {files!r}]; print(sorted({heavy!r} & set(sys.modules)))"

@@ -157,12 +157,6 @@ def test_a_file_without_a_matrix_says_so_once(tmp_path: Path) -> None:
     assert mistake.message.startswith("is missing")
 
 
-def test_rules_that_leave_no_cell_are_a_mistake(tmp_path: Path) -> None:
-    text = GOOD[: GOOD.index("  exclude:")] + "  exclude: {models: '*'}\n"
-    (mistake,) = mistakes_in(write(tmp_path, text))
-    assert (mistake.key, mistake.message) == ("matrix.exclude", "the rules leave no cell to run")
-
-
 def test_a_missing_model_folder_is_a_mistake_at_its_path(tmp_path: Path) -> None:
     text = GOOD.replace("- one\n", "- {name: one, adapter: transformers, path: ./modle}\n")
     (mistake,) = mistakes_in(write(tmp_path, text))

@@ -135,12 +135,6 @@ def test_lm_eval_on_an_adapter_that_lends_no_model_is_refused_naming_the_pair(
     assert _said(tmp_path, LM_EVAL) == [
         f"6 matrix.benchmarks[1].lm_eval.tasks[{place}]: {wrong}" for place in (0, 1)
     ]
-
-
-def test_lm_eval_beside_an_adapter_that_lends_no_model_runs_where_the_pair_is_excluded(
-    tmp_path: Path,
-) -> None:
-    pytest.importorskip("lm_eval")
     excluded = dedent(LM_EVAL) + "  exclude: {models: b, benchmarks: lm_eval}\n"
     assert _said(tmp_path, excluded) == []
 

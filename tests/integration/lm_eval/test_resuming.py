@@ -15,14 +15,6 @@ from .conftest import LIMIT
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
 
-@pytest.mark.parametrize("task", ["recall_choice", "recall_generate"])
-def test_a_stop_ends_the_task_where_it_is(evaluated: Any, task: str) -> None:
-    kept: list[Record] = []
-    with pytest.raises(KeyboardInterrupt):
-        evaluated(task, stop_after=3, kept=kept)
-    assert len(kept) == 3
-
-
 def told(record: Record) -> dict[str, Any]:
     """A record without what is measured anew each time."""
     return {**record.to_dict(), "seconds": 0}
@@ -45,6 +37,19 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return made
 
 
+def stopped(evaluated: Any, task: str, counts: Sequence[int], **given: Any) -> list[Record]:
+    """What is recorded of a task that is stopped after so many records, then after so many more."""
+    recorded: list[Record] = []
+    for count in counts:
+        kept: list[Record] = []
+        with pytest.raises(KeyboardInterrupt):
+            evaluated(task, recorded=recorded, stop_after=count, kept=kept, **given)
+        assert len(kept) == count
+        lines = [json.dumps(record.to_dict(), allow_nan=False) for record in kept]
+        recorded += [Record.from_dict(json.loads(line)) for line in lines]
+    return recorded
+
+
 @pytest.mark.parametrize("batch_size", [1, 4])
 @pytest.mark.parametrize("task", ["recall_choice", "recall_generate", "shots", "rolling"])
 def test_a_run_that_is_stopped_again_and_again_ends_as_one_that_was_not(
@@ -54,27 +59,13 @@ def test_a_run_that_is_stopped_again_and_again_ends_as_one_that_was_not(
     alone = list(calls)
     recorded: list[Record] = []
     calls.clear()
-    for stop_after in (3, 1, 6):
-        kept: list[Record] = []
-        with pytest.raises(KeyboardInterrupt):
-            evaluated(
-                task,
-                batch_size=batch_size,
-                recorded=recorded,
-                stop_after=stop_after,
-                kept=kept,
-            )
-        recorded = [*recorded, *(Record.from_dict(json.loads(line)) for line in lines(kept))]
+    recorded = stopped(evaluated, task, (3, 1, 6), batch_size=batch_size)
     resumed, last = evaluated(task, batch_size=batch_size, recorded=recorded)
     assert resumed == whole
     everything = {record.index: told(record) for record in (*recorded, *last.kept)}
     assert everything == {record.index: told(record) for record in session.kept}
     assert len(recorded) + len(last.kept) == len(session.kept)
     assert sum(calls) <= sum(alone) + 3 * batch_size  # the batch that each stop fell into
-
-
-def lines(records: Sequence[Record]) -> list[str]:
-    return [json.dumps(record.to_dict(), allow_nan=False) for record in records]
 
 
 @pytest.mark.parametrize("batch_size", [1, 3])
@@ -84,14 +75,7 @@ def test_answers_that_are_drawn_go_on_with_the_same_random_numbers(
     drawn = {"seed": 7, "max_new_tokens": 6, "temperature": 1.5, "top_k": 20}
     given = {"generation": drawn, "batch_size": batch_size}
     whole, session = evaluated("recall_generate", **given)
-    recorded: list[Record] = []
-    for stop_after in (4, 3):
-        kept: list[Record] = []
-        with pytest.raises(KeyboardInterrupt):
-            evaluated(
-                "recall_generate", recorded=recorded, stop_after=stop_after, kept=kept, **given
-            )
-        recorded = [*recorded, *(Record.from_dict(json.loads(line)) for line in lines(kept))]
+    recorded = stopped(evaluated, "recall_generate", (4, 3), **given)
     calls.clear()
     resumed, last = evaluated("recall_generate", recorded=recorded, **given)
     assert resumed == whole

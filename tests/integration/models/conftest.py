@@ -67,6 +67,29 @@ SIZES = {
     "eos_token_id": 2,
     "pad_token_id": 0,
 }
+MODELS: dict[str, Callable[[], Any]] = {
+    "gqa": lambda: LlamaForCausalLM(LlamaConfig(**SIZES)),
+    "short": lambda: LlamaForCausalLM(LlamaConfig(**{**SIZES, "max_position_embeddings": 48})),
+    "sliding": lambda: MistralForCausalLM(MistralConfig(**SIZES, sliding_window=16)),
+    "gpt2": lambda: GPT2LMHeadModel(
+        GPT2Config(
+            vocab_size=259,
+            n_embd=32,
+            n_layer=2,
+            n_head=4,
+            n_positions=512,
+            bos_token_id=1,
+            eos_token_id=2,
+        )
+    ),
+    "bloom": lambda: BloomForCausalLM(
+        BloomConfig(vocab_size=259, hidden_size=32, n_layer=2, n_head=4)
+    ),
+    "hybrid": lambda: Lfm2ForCausalLM(Lfm2Config(**SIZES, layer_types=["conv", "full_attention"])),
+    "mamba": lambda: MambaForCausalLM(
+        MambaConfig(vocab_size=259, hidden_size=32, num_hidden_layers=1, eos_token_id=2)
+    ),
+}
 
 
 @pytest.fixture(scope="session")
@@ -77,36 +100,7 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
     def saved(kind: str = "gqa") -> Path:
         if kind not in made:
             torch.manual_seed(0)
-            model: Any
-            if kind == "gqa":
-                model = LlamaForCausalLM(LlamaConfig(**SIZES))
-            elif kind == "short":
-                model = LlamaForCausalLM(LlamaConfig(**{**SIZES, "max_position_embeddings": 48}))
-            elif kind == "sliding":
-                model = MistralForCausalLM(MistralConfig(**SIZES, sliding_window=16))
-            elif kind == "gpt2":
-                model = GPT2LMHeadModel(
-                    GPT2Config(
-                        vocab_size=259,
-                        n_embd=32,
-                        n_layer=2,
-                        n_head=4,
-                        n_positions=512,
-                        bos_token_id=1,
-                        eos_token_id=2,
-                    )
-                )
-            elif kind == "bloom":
-                model = BloomForCausalLM(
-                    BloomConfig(vocab_size=259, hidden_size=32, n_layer=2, n_head=4)
-                )
-            elif kind == "hybrid":
-                layers = ["conv", "full_attention"]
-                model = Lfm2ForCausalLM(Lfm2Config(**SIZES, layer_types=layers))
-            else:
-                model = MambaForCausalLM(
-                    MambaConfig(vocab_size=259, hidden_size=32, num_hidden_layers=1, eos_token_id=2)
-                )
+            model = MODELS[kind]()
             folder = tmp_path_factory.mktemp(kind)
             model.save_pretrained(folder)
             save_tokenizer(folder)
@@ -118,13 +112,15 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
 
 @pytest.fixture
 def adapter(checkpoint: Callable[..., Path]) -> Iterator[Callable[..., TransformersAdapter]]:
-    """Loads an adapter of a checkpoint by kind or folder, and unloads it in the end."""
+    """Loads an adapter of a checkpoint by kind or folder, which is dense at first, and unloads it
+    in the end."""
     loaded: list[TransformersAdapter] = []
 
     def made(source: str | Path = "gqa", **kwargs: Any) -> TransformersAdapter:
         folder = source if isinstance(source, Path) else checkpoint(source)
         loaded.append(TransformersAdapter(declared(folder, **kwargs)))
         loaded[-1].load()
+        loaded[-1].configure(DENSE)
         return loaded[-1]
 
     yield made

@@ -28,7 +28,6 @@ ALL_KEPT = {
 @pytest.mark.parametrize("kind", ["gqa", "sliding", "gpt2", "bloom", "hybrid"])
 def test_dense_is_what_the_model_generates_by_itself(adapter, checkpoint, kind):
     mine = adapter(kind)
-    mine.configure(DENSE)
     model = AutoModelForCausalLM.from_pretrained(checkpoint(kind), dtype=torch.float32)
     tokens = PreTrainedTokenizerFast.from_pretrained(checkpoint(kind))
     for prompt in PROMPTS:
@@ -46,7 +45,6 @@ def test_dense_is_what_the_model_generates_by_itself(adapter, checkpoint, kind):
 def test_what_keeps_everything_equals_dense_bit_for_bit(adapter, kind, same, everywhere):
     mine = adapter(kind)
     watched = Watched(mine)
-    mine.configure(DENSE)
     dense = mine.answer(PROMPTS, SHORT)
     expected, watched.logits = watched.logits, []
     mine.configure(Config(name="c", attention=same.attention, everywhere=everywhere))
@@ -60,7 +58,6 @@ def test_what_keeps_everything_equals_dense_bit_for_bit(adapter, kind, same, eve
 
 def test_sparse_configs_change_what_is_said(adapter):
     mine = adapter()
-    mine.configure(DENSE)
     dense = mine.answer(PROMPTS, SHORT)
     mine.configure(STREAMING)
     assert texts(mine.answer(PROMPTS, SHORT)) != texts(dense)
@@ -131,7 +128,6 @@ def test_a_batch_answers_as_its_prompts_do_alone(adapter, kind, given):
 @pytest.mark.parametrize("kind", ["bloom", "hybrid"])
 def test_a_model_that_takes_no_attention_configs_runs_densely_and_says_so(adapter, kind):
     mine = adapter(kind)
-    mine.configure(DENSE)
     together, alone = mine.answer(PROMPTS, SHORT), one_by_one(mine, PROMPTS)
     assert texts(together) == texts(alone)
     with pytest.raises(CellFailure, match="ForCausalLM takes no attention configs; leave c out"):
@@ -180,7 +176,6 @@ def test_a_context_in_memory_gives_what_a_new_one_gives(adapter, given, size):
 
 def test_a_question_leaves_no_trace_in_the_context(adapter):
     mine = adapter()
-    mine.configure(DENSE)
     watched = Watched(mine)
     prompt = PROMPTS[0]
     mine.answer([prompt], SHORT)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import shutil
+from weakref import ref
 
 import pytest
 import torch
@@ -42,8 +43,6 @@ def test_a_half_precision_checkpoint_is_float32_on_a_cpu(adapter):
 
 
 def test_unloading_lets_the_weights_go(adapter):
-    from weakref import ref
-
     mine = adapter()
     mine.configure(STREAMING)
     mine.answer(PROMPTS, SHORT)
@@ -54,8 +53,6 @@ def test_unloading_lets_the_weights_go(adapter):
 
 
 def test_a_model_that_hangs_together_in_a_cycle_is_let_go_too(adapter):
-    from weakref import ref
-
     mine = adapter()
     model = mine._loaded.model
     vars(model)["held"] = [model]
@@ -141,14 +138,14 @@ def test_lacking_weights_are_refused_and_not_made_up(checkpoint, tmp_path):
     assert "model.layers.1.mlp.up_proj.weight" in str(failure)
 
 
-def test_wrong_model_kwargs_are_the_users_error(checkpoint):
-    failure = failure_of(declared(checkpoint(), dtype="half"))
+@pytest.mark.parametrize(
+    ("kwargs", "said"),
+    [({"dtype": "half"}, "dtype must be one of"), ({"no_such_setting": 4}, "no_such_setting")],
+)
+def test_wrong_model_kwargs_are_the_users_error(checkpoint, kwargs, said):
+    failure = failure_of(declared(checkpoint(), **kwargs))
     assert failure.kind == "user_error"
-    assert "dtype must be one of" in str(failure)
-
-
-def test_an_unknown_model_kwarg_is_the_users_error(checkpoint):
-    assert failure_of(declared(checkpoint(), no_such_setting=4)).kind == "user_error"
+    assert said in str(failure)
 
 
 def test_a_model_without_keys_and_values_is_refused(checkpoint):
