@@ -12,7 +12,7 @@ from typing import Any
 from benchfleet.bench import Bench, open_bench
 from benchfleet.campaign.choose import choose
 from benchfleet.campaign.load import load_campaign
-from benchfleet.cli import options, plans
+from benchfleet.cli import numbers, options, plans
 from benchfleet.cli.gantt import headline, svg, text
 from benchfleet.cli.output import print_json, say
 from benchfleet.cli.words import shown_path
@@ -69,7 +69,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--effort",
         metavar="N",
-        type=options.number(1000, "effort; write a number up to 1000"),
+        type=numbers.number(1000, "effort; write a number up to 1000"),
         default=1.0,
         help="how long the solver may look, in its own time: the same plan every time (1)",
     )

@@ -12,7 +12,7 @@ from contextlib import closing
 from typing import Any
 
 from benchfleet.bench import Bench
-from benchfleet.cli import options
+from benchfleet.cli import numbers, options
 from benchfleet.cli.output import print_json, say
 from benchfleet.cli.words import shown_path
 from benchfleet.domain.attempt import CellRecord
@@ -34,10 +34,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("cell", metavar="CELL", help="its path, its id, or how its digest begins")
     parser.add_argument(
-        "--attempt", metavar="N", type=options.count, help="this attempt instead of the last one"
+        "--attempt", metavar="N", type=numbers.count, help="this attempt instead of the last one"
     )
     parser.add_argument(
-        "--lines", metavar="N", type=options.count, help="only the last N lines of it"
+        "--lines", metavar="N", type=numbers.count, help="only the last N lines of it"
     )
     parser.add_argument(
         "--follow", action="store_true", help="go on as it is written, until the cell has ended"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import shlex
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,6 +13,7 @@ from benchfleet.bench import Bench, open_bench
 from benchfleet.campaign.base import Campaign, Machine
 from benchfleet.campaign.choose import choose
 from benchfleet.campaign.load import load_campaign
+from benchfleet.cli.numbers import count
 from benchfleet.cli.told import campaign_of
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.host import AUTO
@@ -255,32 +256,6 @@ def _slots(text: str) -> int:
         return count(text)
     except argparse.ArgumentTypeError as error:
         raise argparse.ArgumentTypeError(f"{error}, or auto") from None
-
-
-def count(text: str) -> int:
-    """A whole number from 1."""
-    try:
-        number = int(text)
-    except ValueError:
-        number = 0
-    if not 1 <= number <= 10**9:
-        raise argparse.ArgumentTypeError(f"{text!r} is no count; write a whole number from 1")
-    return number
-
-
-def number(most: float, wanted: str) -> Callable[[str], float]:
-    """A number above 0 and up to `most`; what it is, and what to write instead of another."""
-
-    def read(text: str) -> float:
-        try:
-            found = float(text)
-        except ValueError:
-            found = 0.0
-        if not 0 < found <= most:
-            raise argparse.ArgumentTypeError(f"{text!r} is no {wanted}")
-        return found
-
-    return read
 
 
 def opened(arguments: argparse.Namespace) -> tuple[Bench, list[Cell]]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from benchfleet.bench import Bench
 from benchfleet.campaign.load import load_campaign
-from benchfleet.cli import options
+from benchfleet.cli import numbers, options
 from benchfleet.cli.words import shown_path
 from benchfleet.errors import BenchfleetError
 from benchfleet.ledger.addresses import shown_url, split_url
@@ -32,7 +32,7 @@ def configure(parser: argparse.ArgumentParser, *, example: str) -> None:
         help="the campaign file, or a folder of results; without it, whatever you run here",
     )
     parser.add_argument("--results", metavar="DIR", type=Path, help="its results are kept here")
-    parser.add_argument("--pid", metavar="N", type=options.count, help="the run of this process")
+    parser.add_argument("--pid", metavar="N", type=numbers.count, help="the run of this process")
 
 
 def runs(arguments: argparse.Namespace) -> list[Record]:

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from benchfleet.bench import Bench
 from benchfleet.campaign.choose import choose, picked
-from benchfleet.cli import options, run
+from benchfleet.cli import numbers, options, run
 from benchfleet.cli.assigned import Tasks, assigned_cells, check_known, newer, read_tasks
 from benchfleet.cli.output import say
 from benchfleet.domain.attempt import CellRecord
@@ -53,7 +53,7 @@ def course(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--max-hours",
         metavar="H",
-        type=options.number(24 * 365, "time; write hours, such as 3.5"),
+        type=numbers.number(24 * 365, "time; write hours, such as 3.5"),
         help="end after this time; begin nothing that should take longer",
     )
     parser.add_argument(

@@ -1,0 +1,32 @@
+"""Numbers on the command line: read, and refused with what to write instead."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+
+
+def count(text: str) -> int:
+    """A whole number from 1."""
+    try:
+        number = int(text)
+    except ValueError:
+        number = 0
+    if not 1 <= number <= 10**9:
+        raise argparse.ArgumentTypeError(f"{text!r} is no count; write a whole number from 1")
+    return number
+
+
+def number(most: float, wanted: str) -> Callable[[str], float]:
+    """A number above 0 and up to `most`; what it is, and what to write instead of another."""
+
+    def read(text: str) -> float:
+        try:
+            found = float(text)
+        except ValueError:
+            found = 0.0
+        if not 0 < found <= most:
+            raise argparse.ArgumentTypeError(f"{text!r} is no {wanted}")
+        return found
+
+    return read
