@@ -171,3 +171,16 @@ def test_a_finish_returns_when_the_remote_has_it() -> None:
     with pytest.raises(ClaimLost):
         ledger.finish(claim.lease, Outcome(state="failed"))
     ledger.close()
+
+
+def test_slots_of_two_kinds_are_both_served_by_the_next_push() -> None:
+    clock, first, ledger = alone()
+    cells = [sample_cell(number) for number in range(4)]
+    first.enroll(cells)
+    names = [cell.fingerprint for cell in cells]
+    small, large = names[:2], names[2:]  # a slot that may take the ones, and one the others
+    me = RunnerId("me")
+    assert [*ledger.claim(me, small), *ledger.claim(me, large)] == []
+    push(clock, ledger)
+    assert len(ledger.claim(me, small)) == 1
+    assert len(ledger.claim(me, large)) == 1

@@ -74,7 +74,7 @@ class BatchedLedger(TableLedger):
         self._next = clock() + self._random.uniform(0.0, 3 * _INTERVAL_S)
         self._ahead: dict[str, Claim] = {}  # claimed and not begun, by fingerprint
         self._begun: set[str] = set()  # fingerprints of what runs
-        self._wanted: tuple[RunnerId, Sequence[str], int] | None = None  # what to claim next
+        self._wanted: list[tuple[RunnerId, Sequence[str], int]] = []  # what to claim next
         self._renewing: tuple[Lease, ...] | None = None  # what the next push renews
         self._lost: set[tuple[str, int]] = set()  # fingerprints and tokens, not reported yet
         self._closing = threading.Event()
@@ -87,7 +87,7 @@ class BatchedLedger(TableLedger):
         hears what came of its call."""
         now = self._clock()
         with self._lock:
-            idle = not self._calls and self._wanted is None
+            idle = not self._calls and not self._wanted
             early = self._oldest is None or now < max(self._next, self._oldest + _GATHER_S)
         if idle or early:
             return False
@@ -105,18 +105,18 @@ class BatchedLedger(TableLedger):
     def _push(self) -> None:
         with self._lock:
             calls, self._calls = self._calls, []
-            wanted, self._wanted, self._oldest = self._wanted, None, None
+            wanted, self._wanted, self._oldest = self._wanted, [], None
         verbs = [call.verb for call in calls]
-        if wanted is not None:
-            verbs.append(lambda do: do.claim(*wanted))
+        verbs += [_claiming(*one) for one in wanted]
         try:
             answers = self.inside.run(verbs)
         except Exception as error:  # noqa: BLE001 - each who waits must hear of it
             answers = [error] * len(verbs)
-        if wanted is not None and not isinstance(claims := answers.pop(), BaseException):
-            with self._lock:
-                self._ahead.update((claim.lease.fingerprint, claim) for claim in claims)
-        for call, answer in zip(calls, answers, strict=True):
+        for claims in answers[len(calls) :]:
+            if not isinstance(claims, BaseException):
+                with self._lock:
+                    self._ahead.update((claim.lease.fingerprint, claim) for claim in claims)
+        for call, answer in zip(calls, answers, strict=False):
             call.answer = answer
             call.done.set()
 
@@ -146,10 +146,13 @@ class BatchedLedger(TableLedger):
             names = [name for name in candidates if name in self._ahead][:limit]
             taken = [self._ahead.pop(name) for name in names]
             self._begun.update(names)
-            lacking = max(limit, len(self._begun)) - len(self._ahead)
+            mine = sum(name in self._ahead for name in candidates)
+            lacking = max(limit - mine, len(self._begun) - len(self._ahead))
             rest = [name for name in candidates if name not in self._begun]
             if lacking > 0 and rest:
-                self._wanted = runner, rest, lacking
+                # It replaces an older request for some of these cells, not those of other slots.
+                others = [one for one in self._wanted if set(one[1]).isdisjoint(rest)]
+                self._wanted = [*others, (runner, rest, lacking)]
                 self._await_push()
         return taken
 
@@ -259,7 +262,7 @@ class BatchedLedger(TableLedger):
         if self._pusher is not None:
             self._pusher.join()
         with self._lock:
-            self._wanted = None
+            self._wanted = []
             ahead = [claim.lease for claim in self._ahead.values()]
             self._ahead.clear()
         if ahead:
@@ -267,3 +270,7 @@ class BatchedLedger(TableLedger):
         if self._calls:
             self._push()
         self.inside.close()
+
+
+def _claiming(runner: RunnerId, candidates: Sequence[str], limit: int) -> Verb:
+    return lambda do: do.claim(runner, candidates, limit)
