@@ -31,6 +31,7 @@ def end_each(
     seen(0, len(found))
     waiting = dict(found)
     held: list[T] = []
+    problems: list[Exception] = []
     for claims in claims_of(ledger, runner, waiting, pause):
         some = [(claim, waiting.pop(claim.lease.fingerprint)) for claim in claims]
         ready = [prepare(claim, one) for claim, one in some]
@@ -38,10 +39,15 @@ def end_each(
         outcomes = [outcome for outcome, _ in ready]
         refused = ledger.finish_all(list(zip(leases, outcomes, strict=True)))
         for (_, one), (_, then), error in zip(some, ready, refused, strict=True):
-            if error is None:
-                then()
-            else:
+            if error is not None:
                 held.append(one)
+                continue
+            try:
+                then()
+            except Exception as problem:  # noqa: BLE001 - raised when the others are published
+                problems.append(problem)
+        if problems:
+            raise problems[0]
         seen(len(found) - len(waiting), len(found))
     return [*held, *waiting.values()]
 

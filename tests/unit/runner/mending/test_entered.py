@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import pytest
+
 from benchfleet.domain.attempt import Claim, Outcome, RunnerId
 from benchfleet.ledger.memory import MemoryLedger
 from benchfleet.runner.mending.entered import Ready, end_each
@@ -51,3 +53,22 @@ def test_claims_that_come_with_a_later_push_are_waited_for_and_held_cells_are_le
     states = {record.path: record.state for record in ledger.cells()}
     assert states == {**dict.fromkeys(ended, "success"), other.path: "running"}
     assert pauses
+
+
+def test_a_result_that_cannot_be_published_keeps_no_other_from_it() -> None:
+    ledger, cells = MemoryLedger(), [sample_cell(number) for number in range(3)]
+    ledger.enroll(cells)
+    published: list[str] = []
+
+    def prepare(claim: Claim, name: str) -> Ready:
+        def publish() -> None:
+            if not published and name == cells[0].id:
+                raise OSError("in the way")
+            published.append(claim.path)
+
+        return Outcome(state="success", digest=name), publish
+
+    with pytest.raises(OSError, match="in the way"):
+        end_each(ledger, ME, {str(cell.fingerprint): cell.id for cell in cells}, prepare)
+    assert published == [cell.id for cell in cells[1:]]
+    assert {record.state for record in ledger.cells()} == {"success"}
