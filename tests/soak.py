@@ -1,6 +1,7 @@
 """``make soak``: chaos, simulated fleets, and database servers that fail, in turns for N minutes.
 
-``python tests/soak.py --minutes N`` ends with 1 as soon as one of them finds something wrong, after
+Each has at least one turn, and a turn that has begun is ended. ``python tests/soak.py --minutes N``
+ends with 1 as soon as one of them finds something wrong, after
 it has printed the command that shows it again.
 """
 
@@ -39,7 +40,8 @@ def main() -> int:
             ["-m", "pytest", "-q", *SERVERS],
         ):
             command = [sys.executable, *words]
-            print(f"{(until - time.monotonic()) / 60:.0f} min left:", shlex.join(words), flush=True)
+            left = max(0.0, until - time.monotonic()) / 60
+            print(f"{left:.0f} min left:", shlex.join(words), flush=True)
             env = {**os.environ, "PYTHONPATH": str(TESTS)}
             if subprocess.run(command, cwd=TESTS.parent, env=env).returncode != 0:
                 print(f"again: PYTHONPATH=tests python {shlex.join(words)}", flush=True)
