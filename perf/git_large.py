@@ -24,7 +24,7 @@ from benchfleet.domain.names import entry_name
 from benchfleet.ledger.git.address import Refs
 from benchfleet.ledger.git.ledger import GitLedger
 from benchfleet.ledger.git.log import Fact, message, written
-from benchfleet.results.places.git import run_of
+from benchfleet.results.stores.git import run_of
 from benchfleet.testing import sample_cell
 from benchfleet.testing.claims import claim_any
 

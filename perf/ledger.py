@@ -27,10 +27,10 @@ from typing import Any
 import measure
 
 from benchfleet.domain.attempt import Outcome, RunnerId
-from benchfleet.ledger.copying import TableLedger, Tables
 from benchfleet.ledger.postgres.ledger import PostgresLedger
 from benchfleet.ledger.rows import CellTexts
 from benchfleet.ledger.sqlite.ledger import SqliteLedger
+from benchfleet.ledger.table_copy import TableLedger, Tables
 from benchfleet.testing import sample_cell
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))

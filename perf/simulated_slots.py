@@ -25,14 +25,14 @@ def simulated(slots: int, cells: int, work: Path, *, before: int, most: int) -> 
     from benchfleet.engines.base import SlotSpec
     from benchfleet.ledger.sqlite.ledger import SqliteLedger
     from benchfleet.results.layout import Layout
-    from benchfleet.runner.devices.here import Here
-    from benchfleet.runner.disk import Disk
+    from benchfleet.runner.attempt.heartbeat import LeaseKeeper
+    from benchfleet.runner.build import Parts as RunnerParts
+    from benchfleet.runner.context import Means
     from benchfleet.runner.loop import Runner
-    from benchfleet.runner.means import Means
-    from benchfleet.runner.parts import Parts as RunnerParts
-    from benchfleet.runner.slots.place import Pool
-    from benchfleet.runner.trying.leases import LeaseKeeper
-    from benchfleet.runner.waiting.agenda import Agenda
+    from benchfleet.runner.resources.local_host import Here
+    from benchfleet.runner.resources.shapes import Pool
+    from benchfleet.runner.result_storage import Disk
+    from benchfleet.runner.scheduler.run_request import Agenda
     from benchfleet.testing.samples import sample_cell
     from simulation.disk import NoFolder
     from simulation.engine import SimulatedEngine

@@ -92,8 +92,8 @@ class Study:
         )
         file = work / "cells.yaml"
         file.write_text(self.text)
-        from benchfleet.bench import open_bench
         from benchfleet.campaign.load import load_campaign
+        from benchfleet.study import open_bench
 
         self.cells = open_bench(load_campaign(file)).cells()
 
@@ -149,8 +149,8 @@ class Study:
         return {"whole": whole, **self._told(place)}
 
     def _told(self, place: Path) -> Mapping[str, float]:
-        from benchfleet.bench import open_bench
         from benchfleet.campaign.load import load_campaign
+        from benchfleet.study import open_bench
 
         ledger = open_bench(load_campaign(place / "makespan.yaml")).existing_ledger()
         assert ledger is not None

@@ -16,7 +16,7 @@ from benchfleet.campaign.load import load_campaign
 from benchfleet.domain.cell import Cell
 from benchfleet.machines.probe import report
 from benchfleet.machines.probe.report import Capability
-from benchfleet.planner.assigning import Assigner
+from benchfleet.planner.assign import Assigner
 from capabilities import BOARD, BOX, DESKTOP, LAPTOP, reported, results
 
 _WIFI, _CABLE, _FAST = 40e6, 125e6, 1250e6  # bytes a second

@@ -10,8 +10,8 @@ import pytest
 
 from benchfleet.domain.cell import Cell
 from benchfleet.errors import ResultsError
-from benchfleet.results.arrivals import refusal
-from benchfleet.results.places.base import Place
+from benchfleet.results.incoming_check import refusal
+from benchfleet.results.stores.base import Place
 from benchfleet.results.write import AttemptFolder, Verdict
 from benchfleet.testing.samples import sample_cell
 

@@ -13,7 +13,7 @@ from typing import Any
 from benchfleet.domain.attempt import Advice, Outcome, RunnerId
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.failure import Failure
-from benchfleet.domain.placing import Placing
+from benchfleet.domain.placement import Placing
 from benchfleet.domain.resource import Device
 from benchfleet.engines.base import (
     Done,
@@ -30,19 +30,19 @@ from benchfleet.engines.base import (
 from benchfleet.ledger.memory import MemoryLedger
 from benchfleet.policies.base import Policy
 from benchfleet.results.layout import Layout
-from benchfleet.runner.devices.here import Here
-from benchfleet.runner.disk import Disk, at_once
+from benchfleet.runner.attempt.heartbeat import LeaseKeeper
+from benchfleet.runner.build import Parts
+from benchfleet.runner.context import Means
+from benchfleet.runner.disk_guard import PLENTY, Room
 from benchfleet.runner.events import EventQueue, LeaseLost, RunnerEvent
 from benchfleet.runner.loop import RunEnd, Runner
-from benchfleet.runner.means import Means
-from benchfleet.runner.parts import Parts
 from benchfleet.runner.progress import Notice, Progress
-from benchfleet.runner.shift import Shift
-from benchfleet.runner.slots.place import Pool
-from benchfleet.runner.space import PLENTY, Room
-from benchfleet.runner.trying.leases import LeaseKeeper
-from benchfleet.runner.waiting.agenda import Agenda
-from benchfleet.runner.waiting.gates import Gating
+from benchfleet.runner.resources.local_host import Here
+from benchfleet.runner.resources.shapes import Pool
+from benchfleet.runner.result_storage import Disk, at_once
+from benchfleet.runner.scheduler.gates import Gating
+from benchfleet.runner.scheduler.run_request import Agenda
+from benchfleet.runner.worker_options import Shift
 from benchfleet.testing.clock import FakeClock
 from benchfleet.testing.samples import sample_cell
 from simulation.disk import NoFolder

@@ -9,11 +9,11 @@ from pathlib import Path
 from benchfleet.domain.attempt import CellRecord, Claim, Outcome, RunnerId
 from benchfleet.domain.cell import Cell
 from benchfleet.ledger.memory import MemoryLedger
+from benchfleet.maintenance.repair import Repaired, repair
 from benchfleet.results.layout import Layout
 from benchfleet.results.publish import publish
 from benchfleet.results.verify import Finding, Verifier
 from benchfleet.results.write import AttemptFolder, Verdict
-from benchfleet.runner.mending.repair import Repaired, repair
 from benchfleet.testing import sample_cell
 
 SAMPLES = 3

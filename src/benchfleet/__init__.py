@@ -15,8 +15,8 @@ _HOMES = {
     "CampaignError": "errors",
     "ExecutionProgress": "compat.executor",
     "ExecutionResults": "compat.executor",
-    "PhaseDefinition": "domain.definition",
-    "RunnerConfig": "domain.definition",
+    "PhaseDefinition": "domain.phase_definition",
+    "RunnerConfig": "domain.phase_definition",
     "load_campaign": "campaign.load",
 }
 __all__ = sorted(_HOMES)

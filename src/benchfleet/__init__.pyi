@@ -9,7 +9,7 @@ from .compat.executor import (
     ExecutionProgress,
     ExecutionResults,
 )
-from .domain.definition import PhaseDefinition, RunnerConfig
+from .domain.phase_definition import PhaseDefinition, RunnerConfig
 from .errors import BenchfleetError, CampaignError
 
 __version__: str

@@ -18,7 +18,7 @@ from benchfleet.engines.base import Engine, Post
 from benchfleet.ledger.base import DEFAULT_LEASE
 from benchfleet.machines.devices import CPU_SLOTS, MOST_PER_GPU, chosen_devices, cores
 from benchfleet.runner.events import EventQueue
-from benchfleet.runner.slots.place import Pool
+from benchfleet.runner.resources.shapes import Pool
 
 
 def choose_pool(asked: Machine) -> Pool:
@@ -94,7 +94,7 @@ def _untried(fleet: Fleet, post: Post, connected: contextlib.ExitStack, lease: f
     from benchfleet.engines.composite import CompositeEngine
     from benchfleet.engines.openssh import connections
     from benchfleet.engines.ssh import SshEngine
-    from benchfleet.machines.shares import examined
+    from benchfleet.machines.host_capacity import examined
     from benchfleet.machines.wheel import interpreter_of
 
     hosts = [replace(host, python=interpreter_of(host)) for host in fleet.hosts]

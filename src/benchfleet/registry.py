@@ -50,11 +50,11 @@ _BUILT_IN: dict[str, dict[str, str]] = {
         "warm-first": "benchfleet.policies.warm_first:WarmFirst",
     },
     "places": {
-        "file": "benchfleet.results.places.folder:FolderPlace",
-        "rsync": "benchfleet.results.places.rsync:RsyncPlace",
+        "file": "benchfleet.results.stores.folder:FolderPlace",
+        "rsync": "benchfleet.results.stores.rsync:RsyncPlace",
         **dict.fromkeys(
             ("abfs", "az", "gcs", "gs", "memory", "s3"),
-            "benchfleet.results.places.objects:ObjectPlace",
+            "benchfleet.results.stores.object_store:ObjectPlace",
         ),
     },
 }
@@ -72,7 +72,7 @@ _BASES = {
     "models": "benchfleet.models.base:Adapter",
     "benchmarks": "benchfleet.benchmarks.base:Benchmark",
     "attention": "benchfleet.models.attention.base:AttentionConfig",
-    "places": "benchfleet.results.places.base:Place",
+    "places": "benchfleet.results.stores.base:Place",
 }
 
 

@@ -7,20 +7,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from benchfleet.bench import Bench
 from benchfleet.campaign.base import Campaign
 from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.phase import GATE_EVENTS, Decision, decisions
-from benchfleet.domain.placing import KeptOff, Placing
+from benchfleet.domain.placement import KeptOff, Placing
 from benchfleet.domain.usage import Bill
 from benchfleet.ledger.base import Ledger
 from benchfleet.ledger.gates import Standing, standings
 from benchfleet.ledger.history import BILLED, bill, counts
-from benchfleet.ledger.holders import Holder, holders
-from benchfleet.placing import placing_of
-from benchfleet.results.outbox import Outbox
-from benchfleet.whereabouts import Whereabouts
+from benchfleet.ledger.lease_holders import Holder, holders
+from benchfleet.placement import placing_of
+from benchfleet.result_locations import Whereabouts
+from benchfleet.results.upload_queue import Outbox
+from benchfleet.study import Bench
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,15 +7,15 @@ from collections.abc import Sequence
 from typing import Any
 
 import benchfleet
-from benchfleet.bench import Bench
 from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.names import path_part
 from benchfleet.domain.state import FINAL_STATES
 from benchfleet.ledger.history import counts
 from benchfleet.results.disk import write_atomically
-from benchfleet.results.texts import pretty
+from benchfleet.results.formats import pretty
 from benchfleet.runner.loop import RunEnd
+from benchfleet.study import Bench
 
 
 def summarised(

@@ -7,15 +7,15 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from benchfleet.bench import Bench
 from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.cell import Cell
+from benchfleet.domain.humanize import counted
 from benchfleet.domain.state import STATES
-from benchfleet.domain.words import counted
 from benchfleet.ledger.base import Ledger
-from benchfleet.presence.record import runs_of
+from benchfleet.result_locations import Whereabouts
 from benchfleet.results.verify import KINDS, Finding, Verifier
-from benchfleet.whereabouts import Whereabouts
+from benchfleet.runs.registry import runs_of
+from benchfleet.study import Bench
 from benchfleet.wiring import rescore
 
 _PUBLISH_S = 1.0  # that a run takes at most from the ledger's commit to the rename

@@ -14,7 +14,6 @@ from functools import cache, partial
 from typing import Any
 
 from benchfleet import registry
-from benchfleet.bench import Bench
 from benchfleet.domain.attempt import CellRecord, RunnerId
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.resource import Headroom
@@ -27,15 +26,17 @@ from benchfleet.machines.devices import (
     cores,
     nvml_gpus,
 )  # fmt: skip
-from benchfleet.machines.headroom import headroom
+from benchfleet.machines.free_memory import headroom
 from benchfleet.machines.provenance import provenance
-from benchfleet.placing import placing_of
+from benchfleet.maintenance.rescore import Rescored, Rescorer
+from benchfleet.placement import placing_of
 from benchfleet.results.disk import make_folder
 from benchfleet.results.publish import publish_all
-from benchfleet.runner.carrying.sending import Sender
-from benchfleet.runner.devices.here import Here
-from benchfleet.runner.disk import Disk
-from benchfleet.runner.ending.patience import PatientLedger
+from benchfleet.results.transfer.upload import Sender
+from benchfleet.runner.attempt.heartbeat import LeaseKeeper
+from benchfleet.runner.build import Parts
+from benchfleet.runner.context import Means
+from benchfleet.runner.disk_guard import room
 from benchfleet.runner.events import (
     EventQueue,
     Interrupted,
@@ -44,16 +45,15 @@ from benchfleet.runner.events import (
     ThreadFailed,
     ThreadWarning,
 )
+from benchfleet.runner.execution.retrying_ledger import PatientLedger
 from benchfleet.runner.loop import RunEnd, Runner
-from benchfleet.runner.means import Means
-from benchfleet.runner.mending.rescore import Rescored, Rescorer
-from benchfleet.runner.parts import Parts
 from benchfleet.runner.progress import Observer
-from benchfleet.runner.shift import Shift
-from benchfleet.runner.space import room
-from benchfleet.runner.trying.leases import LeaseKeeper
-from benchfleet.runner.waiting.agenda import Agenda
-from benchfleet.runner.waiting.gates import Gating
+from benchfleet.runner.resources.local_host import Here
+from benchfleet.runner.result_storage import Disk
+from benchfleet.runner.scheduler.gates import Gating
+from benchfleet.runner.scheduler.run_request import Agenda
+from benchfleet.runner.worker_options import Shift
+from benchfleet.study import Bench
 
 PUBLISHERS = 4  # threads that write results; a disk syncs for several threads at once
 ALL_SENT, LAST_SENT = 3600.0, 20.0  # seconds to send what is left: at the end, and if interrupted

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from benchfleet.cli.main import main
-from benchfleet.runner.slots import autoscale, autoscaler
+from benchfleet.runner.resources import autoscale, autoscaler
 
 from .conftest import MOCK, User, well
 

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from benchfleet.presence.record import Record, runs_of
 from benchfleet.results.layout import Layout
+from benchfleet.runs.registry import Record, runs_of
 
 from .conftest import MOCK, User, samples_kept, until
 

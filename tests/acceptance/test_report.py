@@ -143,7 +143,7 @@ def test_without_the_extra_only_html_is_refused_with_its_pip_line(
 
 def test_the_verb_loads_nothing_that_draws_charts() -> None:
     heavy = {"altair", "vl_convert", "jinja2", "torch", "numpy", "pandas"}
-    code = f"import sys, benchfleet.cli.report; print(sorted({heavy!r} & set(sys.modules)))"
+    code = f"import sys, benchfleet.cli.verbs.report; print(sorted({heavy!r} & set(sys.modules)))"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout == "[]\n"
 

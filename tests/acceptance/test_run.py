@@ -35,7 +35,7 @@ def test_a_run_that_finds_everything_done_does_not_even_load_the_runner(finished
         check=True,
     )
     assert "study: 2 cells · 2 done (2 reused)" in done.stdout
-    assert "benchfleet.bench" in done.stderr
+    assert "benchfleet.study" in done.stderr
     assert "benchfleet.runner.loop" not in done.stderr
     assert "benchfleet.reports" not in done.stderr
 

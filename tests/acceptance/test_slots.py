@@ -12,8 +12,8 @@ from typing import Any
 import psutil
 import pytest
 
-from benchfleet.cli import slots as slots_verb
 from benchfleet.cli.main import main
+from benchfleet.cli.verbs import slots as slots_verb
 from benchfleet.domain.event import Event
 from benchfleet.ledger.sqlite.ledger import SqliteLedger
 

@@ -10,7 +10,7 @@ import subprocess
 
 import pytest
 
-from benchfleet.cli.words import columns
+from benchfleet.cli.text.terminal import columns
 from repositories import make_bare
 
 from .conftest import COMMAND, MOCK, User

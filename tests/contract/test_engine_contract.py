@@ -11,7 +11,7 @@ from benchfleet.engines.base import EngineEvent
 from benchfleet.engines.local import LocalEngine
 from benchfleet.engines.openssh import connections
 from benchfleet.engines.ssh import SshEngine
-from benchfleet.machines.shares import examined
+from benchfleet.machines.host_capacity import examined
 from benchfleet.testing.engine_contract import EngineContract
 from sshd import Sshd
 

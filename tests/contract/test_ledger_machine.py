@@ -12,8 +12,8 @@ from benchfleet.ledger.base import Ledger
 from benchfleet.ledger.git.ledger import GitLedger
 from benchfleet.ledger.memory import MemoryLedger
 from benchfleet.ledger.sqlite.ledger import SqliteLedger
-from benchfleet.testing.ledger_machine import LedgerMachine
 from benchfleet.testing.ledger_model import LEASE
+from benchfleet.testing.ledger_state_machine import LedgerMachine
 from postgres import need_postgres, shared_postgres
 from repositories import make_bare
 

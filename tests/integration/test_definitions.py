@@ -7,12 +7,12 @@ from textwrap import dedent
 
 import pytest
 
-from benchfleet.bench import open_bench
 from benchfleet.campaign.load import load_campaign
-from benchfleet.domain.allowed import ANY, Allowed, allowed_on
+from benchfleet.domain.campaign_record import newest
+from benchfleet.domain.host_filter import ANY, Allowed, allowed_on
 from benchfleet.domain.names import entry_name
-from benchfleet.domain.told import newest
 from benchfleet.errors import CampaignError
+from benchfleet.study import open_bench
 
 SETTINGS = """\
 from enum import Enum

@@ -8,7 +8,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from benchfleet.machines.headroom import headroom
+from benchfleet.machines.free_memory import headroom
 from benchfleet.machines.nvml import RECORDING
 
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from benchfleet.bench import open_bench
 from benchfleet.campaign.load import load_campaign
 from benchfleet.cli.main import main
 from benchfleet.machines.probe import report
+from benchfleet.study import open_bench
 from capabilities import BOARD, DESKTOP, reported
 
 STUDY = """\

@@ -16,10 +16,10 @@ from benchfleet.domain.attempt import Outcome, RunnerId
 from benchfleet.domain.event import Event
 from benchfleet.domain.failure import Failure
 from benchfleet.errors import ClaimLost, LedgerError
-from benchfleet.ledger.checking import faults
-from benchfleet.ledger.copying import TableLedger, copy
+from benchfleet.ledger.fsck import faults
 from benchfleet.ledger.git.ledger import GitLedger
 from benchfleet.ledger.sqlite.ledger import SqliteLedger
+from benchfleet.ledger.table_copy import TableLedger, copy
 from benchfleet.testing import FakeClock, sample_cell
 from benchfleet.testing.claims import claim_any
 from postgres import Postgres

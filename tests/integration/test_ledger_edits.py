@@ -13,7 +13,7 @@ import pytest
 from benchfleet.domain.attempt import Outcome, RunnerId
 from benchfleet.domain.event import Event
 from benchfleet.errors import LedgerDamaged
-from benchfleet.ledger.checking import faults
+from benchfleet.ledger.fsck import faults
 from benchfleet.ledger.sqlite.ledger import SqliteLedger
 from benchfleet.testing import sample_cell
 from benchfleet.testing.claims import claim_any

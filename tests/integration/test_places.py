@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from benchfleet.errors import PlaceUnreachable, ResultsError
-from benchfleet.results.places.base import Place
-from benchfleet.results.places.objects import ObjectPlace
-from benchfleet.results.places.rsync import RsyncPlace
+from benchfleet.results.stores.base import Place
+from benchfleet.results.stores.object_store import ObjectPlace
+from benchfleet.results.stores.rsync import RsyncPlace
 from benchfleet.testing.samples import sample_cell
 from objectstore import ObjectStore
 from places import PATH, PlaceBehaviour, seal

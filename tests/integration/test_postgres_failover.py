@@ -14,7 +14,7 @@ import pytest
 
 from benchfleet.domain.attempt import Outcome, RunnerId
 from benchfleet.errors import LedgerAway
-from benchfleet.ledger.checking import faults
+from benchfleet.ledger.fsck import faults
 from benchfleet.testing import sample_cell
 from benchfleet.testing.claims import claim_any
 from postgres import Postgres

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from benchfleet.bench import Bench, open_bench
 from benchfleet.campaign.load import load_campaign
 from benchfleet.cli.main import main
 from benchfleet.domain.attempt import Claim, Outcome, RunnerId
@@ -18,6 +17,7 @@ from benchfleet.domain.event import Event
 from benchfleet.domain.plan import ASSIGNED, Plan, newest, plans
 from benchfleet.domain.slots import BEGAN
 from benchfleet.machines.probe import report
+from benchfleet.study import Bench, open_bench
 from capabilities import BOARD, DESKTOP, LAPTOP, reported
 
 STUDY = """\

@@ -16,10 +16,10 @@ from benchfleet.domain.event import Event
 from benchfleet.domain.failure import Failure
 from benchfleet.engines.base import Done, Failed, Order, SlotEvent, SlotId
 from benchfleet.errors import ClaimLost
+from benchfleet.maintenance.rescore import Rescored, Rescorer
 from benchfleet.results.publish import publish
-from benchfleet.runner.means import Means
-from benchfleet.runner.mending.rescore import Rescored, Rescorer
-from benchfleet.runner.trying.leases import LeaseKeeper
+from benchfleet.runner.attempt.heartbeat import LeaseKeeper
+from benchfleet.runner.context import Means
 from benchfleet.testing.claims import claim_any
 from benchfleet.testing.samples import sample_cell
 from stage import Stage, cells, sample

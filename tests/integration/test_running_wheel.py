@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from benchfleet.machines import pins
+from benchfleet.machines import requirements
 from benchfleet.machines.wheel import environment_name, running_wheel
 
 ROOT = Path(__file__).parents[2]
@@ -60,7 +60,7 @@ def test_its_record_is_true() -> None:
 
 
 def test_what_is_needed_is_named_with_and_without_an_extra() -> None:
-    plain, full = pins.requirements(), pins.requirements("lm-eval")
+    plain, full = requirements.requirements(), requirements.requirements("lm-eval")
     assert not any(line.startswith("torch") for line in plain)
     assert {"torch", "lm-eval"} <= {line.partition("<")[0].partition(">")[0] for line in full}
     assert set(plain) < set(full)
@@ -70,9 +70,9 @@ def test_what_is_needed_is_named_with_and_without_an_extra() -> None:
 def test_constraints_are_the_checkouts_or_else_what_is_installed(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    assert pins.constraints() == (ROOT / "constraints.txt").read_text()
-    monkeypatch.setattr(pins, "PACKAGE", tmp_path / "site-packages" / "benchfleet")
-    found = pins.constraints().splitlines()
+    assert requirements.constraints() == (ROOT / "constraints.txt").read_text()
+    monkeypatch.setattr(requirements, "PACKAGE", tmp_path / "site-packages" / "benchfleet")
+    found = requirements.constraints().splitlines()
     assert any(line.startswith("markdown-it-py==") for line in found)  # what rich needs
     assert all("+" not in line and "==" in line for line in found)
     assert len(found) == len(set(found))

@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 
 from benchfleet.domain.attempt import Outcome, RunnerId
+from benchfleet.domain.event import STORED
 from benchfleet.errors import PlaceUnreachable, ResultsError
-from benchfleet.ledger.history import STORED
 from benchfleet.ledger.memory import MemoryLedger
 from benchfleet.results.layout import Layout
-from benchfleet.results.outbox import Outbox
-from benchfleet.results.places.base import Place
-from benchfleet.results.places.folder import FolderPlace
-from benchfleet.runner.carrying.sending import Sender
+from benchfleet.results.stores.base import Place
+from benchfleet.results.stores.folder import FolderPlace
+from benchfleet.results.transfer.upload import Sender
+from benchfleet.results.upload_queue import Outbox
 from benchfleet.testing.claims import claim_any
 from benchfleet.testing.clock import FakeClock
 from benchfleet.testing.samples import sample_cell

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from benchfleet.runner.orders.signal_file import SignalFile
+from benchfleet.runner.commands.signal_file import SignalFile
 
 
 @pytest.fixture

@@ -33,8 +33,8 @@ from benchfleet.engines.base import (
 )
 from benchfleet.engines.openssh import connections
 from benchfleet.engines.ssh import SshEngine
-from benchfleet.machines.shares import examined
-from benchfleet.testing.engine_bench import slot_id
+from benchfleet.machines.host_capacity import examined
+from benchfleet.testing.engine_fixture import slot_id
 from benchfleet.testing.samples import sample_cell
 from sshd import Sshd
 

@@ -11,10 +11,10 @@ import pytest
 from benchfleet.domain.attempt import Lease
 from benchfleet.domain.cell import Cell
 from benchfleet.errors import ResultsError
+from benchfleet.results.import_samples import Taken, take_over
 from benchfleet.results.layout import Layout
 from benchfleet.results.publish import publish
 from benchfleet.results.samples import earlier_samples
-from benchfleet.results.takeover import Taken, take_over
 from benchfleet.results.write import AttemptFolder, Verdict
 from benchfleet.testing.samples import sample_cell
 

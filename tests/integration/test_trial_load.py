@@ -27,9 +27,9 @@ from benchfleet.engines.local import LocalEngine
 from benchfleet.engines.openssh import connections
 from benchfleet.engines.preload_check import PreloadCheckEngine
 from benchfleet.engines.ssh import SshEngine
-from benchfleet.machines.shares import examined
+from benchfleet.machines.host_capacity import examined
 from benchfleet.models.transformers import TransformersAdapter
-from benchfleet.testing.engine_bench import slot_id
+from benchfleet.testing.engine_fixture import slot_id
 from sshd import Sshd
 
 pytest.importorskip("torch")

@@ -18,7 +18,7 @@ from benchfleet.results.layout import CELL
 from benchfleet.results.publish import Moves, PublishAll
 from benchfleet.results.staged_files import Sealed, StagedFiles
 from benchfleet.results.write import AttemptFolder, SealAll, Sealing, Verdict, seal_all
-from benchfleet.runner.space import PLENTY, Room
+from benchfleet.runner.disk_guard import PLENTY, Room
 
 Step = Callable[[str], None]  # a moment at which a process may be slow, stopped or killed
 

@@ -12,7 +12,7 @@ from benchfleet.domain.cell import Cell, Limits
 from benchfleet.domain.conditions import Fact, read
 from benchfleet.domain.eligibility import KINDS, Eligibility, Rule
 from benchfleet.domain.failure import Failure, Kind
-from benchfleet.domain.placing import Placing, Reported
+from benchfleet.domain.placement import Placing, Reported
 from benchfleet.domain.resource import Device
 from benchfleet.engines.base import (
     Done,

@@ -11,28 +11,28 @@ from pathlib import Path
 
 from benchfleet.domain.attempt import RunnerId
 from benchfleet.domain.cell import Cell
-from benchfleet.domain.placing import Placing
+from benchfleet.domain.placement import Placing
 from benchfleet.domain.plan import ASSIGNED
 from benchfleet.ledger.base import Ledger
 from benchfleet.results.layout import Layout
 from benchfleet.results.publish import PublishAll
 from benchfleet.results.write import AttemptFolder
-from benchfleet.runner.devices.here import Here
-from benchfleet.runner.disk import Disk
-from benchfleet.runner.ending.patience import PatientLedger
+from benchfleet.runner.attempt.heartbeat import LeaseKeeper
+from benchfleet.runner.build import Parts
+from benchfleet.runner.context import Means
 from benchfleet.runner.events import (
     EventQueue,
     LeaseLost,
     RunnerEvent,
     ThreadFailed,
 )
+from benchfleet.runner.execution.retrying_ledger import PatientLedger
 from benchfleet.runner.loop import RunEnd, Runner
-from benchfleet.runner.means import Means
-from benchfleet.runner.parts import Parts
 from benchfleet.runner.progress import Notice, Progress
-from benchfleet.runner.slots.place import Pool
-from benchfleet.runner.trying.leases import LeaseKeeper
-from benchfleet.runner.waiting.agenda import Agenda
+from benchfleet.runner.resources.local_host import Here
+from benchfleet.runner.resources.shapes import Pool
+from benchfleet.runner.result_storage import Disk
+from benchfleet.runner.scheduler.run_request import Agenda
 from simulation.disk import SimulatedDisk, SimulatedFolder
 from simulation.engine import SimulatedEngine
 from simulation.hosts import Nature, SimulatedHost

@@ -21,7 +21,7 @@ from benchfleet.ledger.sqlite.ledger import SqliteLedger
 from benchfleet.results.layout import FAILURE, SAMPLES, Layout
 from benchfleet.results.publish import PublishAll, publish_all
 from benchfleet.results.samples import read_samples
-from benchfleet.runner.slots.place import Pool
+from benchfleet.runner.resources.shapes import Pool
 from simulation.disk import SimulatedDisk
 from simulation.faults import FAULTS, Adversary, draw_acts
 from simulation.hosts import (

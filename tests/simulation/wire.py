@@ -14,7 +14,7 @@ from benchfleet.domain.event import Event
 from benchfleet.domain.state import State
 from benchfleet.errors import ClaimLost, LedgerAway, LedgerFull, LedgerUnreachable
 from benchfleet.ledger.base import Ledger
-from benchfleet.ledger.hurry import Hurry
+from benchfleet.ledger.call_timeout import Hurry
 
 _PATIENCE, _PAUSE = 120.0, 1.0  # seconds for a server that is away, and between two tries
 _FAR = 0.05  # seconds to a server far away

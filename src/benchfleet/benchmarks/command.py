@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from benchfleet.benchmarks.base import Benchmark, Score, Session
-from benchfleet.benchmarks.fields import check_fields, filled, has_field
-from benchfleet.benchmarks.leftovers import make_keepable
+from benchfleet.benchmarks.output_files import make_keepable
 from benchfleet.benchmarks.parameters import seconds, text, texts, with_defaults, worded
 from benchfleet.benchmarks.process import run_process
-from benchfleet.benchmarks.reported import METRICS, bad_result, read_file, read_report
-from benchfleet.benchmarks.sources import matching, source_digest
+from benchfleet.benchmarks.reported_scores import METRICS, bad_result, read_file, read_report
+from benchfleet.benchmarks.source_files import matching, source_digest
+from benchfleet.benchmarks.template_fields import check_fields, filled, has_field
 from benchfleet.domain.cell import Workload
 
 _DEFAULTS: dict[str, Any] = {

@@ -13,12 +13,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
-from benchfleet.benchmarks.asking import AskingAdapter
 from benchfleet.benchmarks.base import Benchmark, Score, Session
-from benchfleet.benchmarks.leftovers import make_keepable
+from benchfleet.benchmarks.model_client import AskingAdapter
+from benchfleet.benchmarks.output_files import make_keepable
 from benchfleet.benchmarks.parameters import text, texts, with_defaults
-from benchfleet.benchmarks.reported import METRICS, bad_result, plain, read_file, read_report
-from benchfleet.benchmarks.sources import is_source, matching, source_digest
+from benchfleet.benchmarks.reported_scores import METRICS, bad_result, plain, read_file, read_report
+from benchfleet.benchmarks.source_files import is_source, matching, source_digest
 from benchfleet.domain.canonical import content_digest
 from benchfleet.domain.cell import Workload
 from benchfleet.errors import CellFailure

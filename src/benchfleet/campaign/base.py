@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from benchfleet.domain.allowed import Allowed
+from benchfleet.domain.campaign_record import Told
 from benchfleet.domain.eligibility import Eligibility
 from benchfleet.domain.eligibility import default as usual_rules
+from benchfleet.domain.host_filter import Allowed
 from benchfleet.domain.matrix import Matrix
 from benchfleet.domain.names import path_part
 from benchfleet.domain.phase import Phase
-from benchfleet.domain.told import Told
 from benchfleet.domain.usage import Price
 from benchfleet.policies.base import DEFAULT
 

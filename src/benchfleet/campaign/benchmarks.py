@@ -14,7 +14,7 @@ from benchfleet.domain.cell import Workload
 from .defaults import Defaults
 from .entry import Entry
 from .plugins import plugin
-from .shapes import (
+from .schema_types import (
     LABEL,
     MAPPING,
     TRUTH,
@@ -28,7 +28,7 @@ from .shapes import (
     told,
     whole,
 )
-from .shapes import plugin as plugin_name
+from .schema_types import plugin as plugin_name
 
 _SUBSETS = one_or_list(LABEL)
 KEYS: Mapping[str, Shape] = {

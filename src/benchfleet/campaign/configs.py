@@ -13,8 +13,19 @@ from benchfleet.domain.units import with_fractions
 from .defaults import Defaults
 from .entry import Entry
 from .plugins import plugin
-from .shapes import MAPPING, NAME, TRUTH, Shape, either, mapping, named, nullable, one_or_list, told
-from .shapes import plugin as plugin_name
+from .schema_types import (
+    MAPPING,
+    NAME,
+    TRUTH,
+    Shape,
+    either,
+    mapping,
+    named,
+    nullable,
+    one_or_list,
+    told,
+)
+from .schema_types import plugin as plugin_name
 
 _STEP = either(plugin_name("attention"), named({}, plugin_name("attention"), single=True))
 KEYS: Mapping[str, Shape] = {

@@ -9,7 +9,7 @@ from typing import Any
 from benchfleet.domain.cell import Limits
 
 from .entry import Entry
-from .shapes import MAPPING, REPEATS, SIZE, TIME, TRUTH, Shape, mapping, plugin, told, whole
+from .schema_types import MAPPING, REPEATS, SIZE, TIME, TRUTH, Shape, mapping, plugin, told, whole
 
 ADAPTER = "transformers"
 CELL_LIMITS: Mapping[str, Shape] = {

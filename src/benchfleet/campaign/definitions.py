@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from benchfleet.domain.definition import PhaseDefinition, RunnerConfig, name_of
+from benchfleet.domain.phase_definition import PhaseDefinition, RunnerConfig, name_of
 
 PHASES, RUNNERS, RUN, BENCHMARK = "PHASES", "RUNNER_CONFIGS", "RUN", "BENCHMARK"
 MODELS = "MODELS"

@@ -9,7 +9,18 @@ from benchfleet.domain.conditions import Condition, read
 from benchfleet.domain.eligibility import KINDS, Eligibility, Rule, Tier, default
 
 from .entry import Entry
-from .shapes import NAME, TEXT, TRUTH, Shape, either, listing, mapping, one_or_list, told, whole
+from .schema_types import (
+    NAME,
+    TEXT,
+    TRUTH,
+    Shape,
+    either,
+    listing,
+    mapping,
+    one_or_list,
+    told,
+    whole,
+)
 
 TIERS = "tiers"
 RULE_KEYS: Mapping[str, Shape] = {

@@ -15,7 +15,7 @@ from benchfleet.domain.names import path_part
 
 from .base import absolute
 from .entry import Entry
-from .shapes import NAME, PRICE, SLOTS, TEXT, Shape, listing, named, one_or_list, told, whole
+from .schema_types import NAME, PRICE, SLOTS, TEXT, Shape, listing, named, one_or_list, told, whole
 
 HERE = "here"  # this machine, beside the hosts
 _WORD = r"\w[\w.+-]*"

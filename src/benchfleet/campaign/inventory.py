@@ -18,7 +18,7 @@ from .base import Machine
 from .entry import Entry, Mistakes
 from .hosts import HERE, host_name, read_host
 from .load import MACHINE, Reader, read_machine, read_source
-from .shapes import NAME, Shape, either, listing, mapping, named, nullable, told
+from .schema_types import NAME, Shape, either, listing, mapping, named, nullable, told
 from .source import Source
 from .toml_reader import read_toml
 from .yaml_reader import read_yaml

@@ -9,8 +9,8 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from benchfleet import registry
+from benchfleet.domain.campaign_record import Told
 from benchfleet.domain.host import AUTO
-from benchfleet.domain.told import Told
 from benchfleet.errors import CampaignError, PluginError, ResultsError
 from benchfleet.policies.base import DEFAULT
 
@@ -23,7 +23,7 @@ from .matrices import BELONG, MATRIX, MatrixReader
 from .phases import PHASES, read_phases
 from .plugins import plugin as opened_plugin
 from .runners import RUNNERS, read_runners
-from .shapes import NAME, PRICE, SLOTS, TEXT, Shape, listing, mapping, plugin, told, whole
+from .schema_types import NAME, PRICE, SLOTS, TEXT, Shape, listing, mapping, plugin, told, whole
 from .source import Flaw, Source
 from .toml_reader import read_toml
 from .yaml_reader import read_yaml

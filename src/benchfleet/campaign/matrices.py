@@ -10,14 +10,14 @@ from benchfleet.domain.matrix import Matrix, ModelEntry
 
 from . import benchmarks, configs, defaults, models, rules
 from .benchmarks import DeclaredWorkload, read_benchmarks
-from .check import check_contents, check_names
+from .capability_check import check_pairs, leaves_cells
 from .configs import DeclaredConfig, read_configs
 from .defaults import Defaults
 from .entry import Entry
+from .matrix_check import check_contents, check_names
 from .models import DeclaredModel, read_models
-from .pairs import check_pairs, leaves_cells
 from .rules import Axes, read_exclude, read_include
-from .shapes import Shape
+from .schema_types import Shape
 from .source import KeyPath
 
 MATRIX: Mapping[str, Shape] = {

@@ -16,7 +16,7 @@ from .base import absolute
 from .defaults import ADAPTER, CELL_LIMITS, Defaults, read_limits
 from .entry import MANY, Entry
 from .plugins import plugin as opened_plugin
-from .shapes import (
+from .schema_types import (
     LABEL,
     MAPPING,
     NAME,

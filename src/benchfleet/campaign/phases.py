@@ -14,7 +14,7 @@ from benchfleet.hints import hint
 from .entry import Entry
 from .matrices import BELONG, MATRIX, DeclaredMatrix, MatrixReader
 from .rules import EXCLUDE_KEYS, read_exclude
-from .shapes import NAME, TEXT, TRUTH, Shape, either, listing, mapping, one_or_list, told
+from .schema_types import NAME, TEXT, TRUTH, Shape, either, listing, mapping, one_or_list, told
 
 _RULES = one_or_list(mapping(EXCLUDE_KEYS))
 KEYS: Mapping[str, Shape] = {

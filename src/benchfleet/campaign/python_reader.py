@@ -16,7 +16,7 @@ from types import ModuleType
 from typing import Any
 
 from .definitions import defined
-from .plain import plain
+from .plain_data import plain
 from .source import Flaw, KeyPath, Source, TooMuch
 
 _NAME = "campaign"

@@ -9,7 +9,7 @@ from benchfleet.domain.matrix import AXES, Include, Rule, agrees
 from benchfleet.hints import hint
 
 from .entry import Entry
-from .shapes import LABEL, REPEATS, Shape, mapping, one_or_list, told, whole
+from .schema_types import LABEL, REPEATS, Shape, mapping, one_or_list, told, whole
 
 _SINGULAR = {
     "models": "model",

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from benchfleet.domain.allowed import ANY, Allowed
 from benchfleet.domain.cell import Cell
+from benchfleet.domain.host_filter import ANY, Allowed
 from benchfleet.domain.matrix import agrees
 from benchfleet.hints import hint
 
 from .entry import Entry
-from .shapes import LABEL, NAME, Shape, mapping, named, nullable, one_or_list, told
+from .schema_types import LABEL, NAME, Shape, mapping, named, nullable, one_or_list, told
 
 _PATTERN = one_or_list(LABEL)
 KEYS: Mapping[str, Shape] = {

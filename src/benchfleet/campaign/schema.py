@@ -7,7 +7,7 @@ from typing import Any
 from benchfleet.registry import Family, names
 
 from .load import KEYS, REQUIRED
-from .shapes import mapping
+from .schema_types import mapping
 
 _FAMILIES: tuple[Family, ...] = ("models", "benchmarks", "attention", "policies")
 

@@ -7,7 +7,7 @@ import sys
 from importlib import import_module
 from typing import Any
 
-from .plain import plain
+from .plain_data import plain
 from .source import TOO_DEEP, Flaw, KeyPath, Source, TooMuch
 
 _PLACE = re.compile(r" \(at (?:line (\d+), column \d+|end of document)\)$")

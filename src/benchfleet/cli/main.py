@@ -14,7 +14,7 @@ from importlib import import_module
 from typing import Any, NoReturn
 
 import benchfleet
-from benchfleet.cli.words import printable
+from benchfleet.cli.text.terminal import printable
 from benchfleet.errors import BenchfleetError, CampaignError, LedgerError
 
 VERBS = {
@@ -167,7 +167,7 @@ def parser_of(words: Sequence[str]) -> argparse.ArgumentParser:
         found = verbs.add_parser(verb, help=help, description=help.capitalize(), allow_abbrev=False)
         if verb == asked:
             found.formatter_class = argparse.RawDescriptionHelpFormatter
-            module = import_module(f"benchfleet.cli.{verb}")
+            module = import_module(f"benchfleet.cli.verbs.{verb}")
             module.configure(found)
             found.set_defaults(main=module.main)
             found.add_argument("--debug", action="store_true", help="show an error's traceback")

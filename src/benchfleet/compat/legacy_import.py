@@ -14,14 +14,14 @@ from typing import Any
 from benchfleet.domain.attempt import Claim, Outcome, RunnerId
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.event import Event
-from benchfleet.domain.seen import Seen, unseen
-from benchfleet.domain.words import counted
+from benchfleet.domain.humanize import counted
+from benchfleet.domain.progress_callback import Seen, unseen
 from benchfleet.ledger.base import Ledger
 from benchfleet.results.disk import read_plain
 from benchfleet.results.layout import Layout
 from benchfleet.results.publish import publish
 from benchfleet.results.write import AttemptFolder, Verdict
-from benchfleet.runner.mending.entered import Ready, end_each
+from benchfleet.runner.recovery.adopt import Ready, end_each
 
 from .legacy_repository import Entry, Repository, number
 

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+STORED = "stored"  # the kind of the event that a result was put into a store
+
 
 @dataclass(frozen=True, kw_only=True)
 class Event:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import cast
 
-from benchfleet.domain.words import counted
+from benchfleet.domain.humanize import counted
 from benchfleet.hints import hint
 
 from . import expression

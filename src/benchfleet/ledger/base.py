@@ -176,7 +176,7 @@ class Ledger(ABC):
         return nullcontext()
 
     def results_store(self) -> Any:
-        """The results that lie in the ledger, as `benchfleet.results.places.base.Place`; None where
+        """The results that lie in the ledger, as `benchfleet.results.stores.base.Place`; None where
         it carries none."""
         return None
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from benchfleet.domain.attempt import CellRecord, Outcome
-from benchfleet.domain.event import Event
+from benchfleet.domain.event import STORED, Event
 from benchfleet.domain.state import STATES
 from benchfleet.domain.usage import Bill, Usage
 from benchfleet.ledger.base import Ledger
@@ -75,9 +75,6 @@ def attempts_by_cell(events: Iterable[Event]) -> dict[str, list[Attempt]]:
                     outcome=Outcome.from_dict(outcome) if outcome is not None else None,
                 )
     return found
-
-
-STORED = "stored"  # the event of a result that was put to a place
 
 
 def seen_elsewhere(

@@ -13,7 +13,7 @@ from benchfleet.domain.host import Host
 from benchfleet.errors import BenchfleetError, ProtocolError
 from benchfleet.machines import facts
 from benchfleet.machines.bootstrap_plan import Plan, Step, Wanted
-from benchfleet.machines.pins import requirements
+from benchfleet.machines.requirements import requirements
 from benchfleet.machines.wheel import environment_name, environment_of
 
 LEAST_PYTHON = (3, 10)

@@ -19,11 +19,11 @@ from pathlib import Path
 from typing import Literal
 
 import benchfleet
-from benchfleet.domain.words import sized
+from benchfleet.domain.humanize import sized
 from benchfleet.environment import own_cache
 from benchfleet.errors import DeviceError
 from benchfleet.machines.devices import cores
-from benchfleet.machines.headroom import headroom
+from benchfleet.machines.free_memory import headroom
 from benchfleet.machines.nvml import opened
 
 Level = Literal["ok", "warning", "problem"]

@@ -11,9 +11,9 @@ from pathlib import Path
 from benchfleet.domain.canonical import content_digest
 from benchfleet.environment import hub_cache, hub_token, offline, without_token
 from benchfleet.errors import CellFailure
+from benchfleet.host_lock import held, lock_file, unfinished
 from benchfleet.models.digest import hub_name, model_digest, model_folder
 from benchfleet.models.hub import HubUnreachable, commit_of, gated
-from benchfleet.once import held, lock_file, unfinished
 
 Download = Callable[[str, str, Path], None]  # name, commit, cache
 _TEXTS = {".json", ".txt", ".model", ".tiktoken", ".jinja", ".py"}

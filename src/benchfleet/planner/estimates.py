@@ -10,7 +10,7 @@ from typing import Literal
 from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.cell import Cell
 from benchfleet.machines.probe.report import Capability
-from benchfleet.runner.waiting.duration_model import DurationModel
+from benchfleet.runner.scheduler.duration_model import DurationModel
 
 By = Literal["ran there", "ran elsewhere", "speed and size", "speed alone"]
 

@@ -10,13 +10,13 @@ from benchfleet.benchmarks.base import benchmark_class
 from benchfleet.campaign.base import Campaign
 from benchfleet.domain.canonical import canonical_json
 from benchfleet.domain.cell import Cell, Model, Workload
+from benchfleet.domain.humanize import gigabytes
 from benchfleet.domain.resource import DeviceKind
-from benchfleet.domain.words import gigabytes
 from benchfleet.machines.memory import Checkpoint, Estimate, read_checkpoint
 from benchfleet.machines.probe.recommend import largest_memory, sizes_that_fit
 from benchfleet.models.base import adapter_class
-from benchfleet.runner.slots.place import Pool
-from benchfleet.runner.waiting.duration_model import Expected
+from benchfleet.runner.resources.shapes import Pool
+from benchfleet.runner.scheduler.duration_model import Expected
 
 _SPECIAL = 16  # tokens that a template or a tokenizer adds to a prompt
 

@@ -7,17 +7,17 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from benchfleet.bench import Bench
 from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.names import folders_above
-from benchfleet.domain.placing import Placing
+from benchfleet.domain.placement import Placing
 from benchfleet.domain.state import State
 from benchfleet.machines.memory import Estimate
 from benchfleet.planner.explain import Named
 from benchfleet.planner.forecast import Fit, MemoryForecast, fit, wall_time
-from benchfleet.runner.slots.place import Pool, impossible
-from benchfleet.runner.waiting.duration_model import DurationModel, Expected
+from benchfleet.runner.resources.shapes import Pool, impossible
+from benchfleet.runner.scheduler.duration_model import DurationModel, Expected
+from benchfleet.study import Bench
 
 Standing = Literal[State, "reused"]
 ENDED_OTHERWISE: tuple[State, ...] = ("partial", "failed", "skipped", "cancelled")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from benchfleet.domain.words import counted, duration
+from benchfleet.domain.humanize import counted, duration
 
 from . import spending, wording
 from .ranking import Winner

@@ -6,7 +6,7 @@ import html
 import re
 from collections.abc import Callable, Iterator, Sequence
 
-from benchfleet.domain.words import counted, duration
+from benchfleet.domain.humanize import counted, duration
 
 from . import spending, wording
 from .tables import Comparison, Entry

@@ -8,8 +8,8 @@ from typing import Any
 
 from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.cell import Cell
+from benchfleet.domain.humanize import counted, sized
 from benchfleet.domain.usage import Bill
-from benchfleet.domain.words import counted, sized
 
 _WATT_HOUR = 3600.0  # joules
 _WHOLE = 0.995  # of the GPU time: as good as all of it

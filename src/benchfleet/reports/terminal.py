@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from benchfleet.domain.words import counted
+from benchfleet.domain.humanize import counted
 
 from . import spending, wording
 from .tables import Comparison, Entry

@@ -6,8 +6,8 @@ import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
+from benchfleet.domain.humanize import counted, duration
 from benchfleet.domain.state import STATES
-from benchfleet.domain.words import counted, duration
 
 from .ranking import Winner
 from .tables import Comparison, Entry, TimeSpent

@@ -39,9 +39,9 @@ from benchfleet.results.disk import (
     write_synced,
 )
 from benchfleet.results.layout import Layout
-from benchfleet.results.outbox import Outbox
 from benchfleet.results.read import is_published, sealed
 from benchfleet.results.samples import age, furthest_attempt
+from benchfleet.results.upload_queue import Outbox
 
 Kind = Literal["attempts", "raw", "logs"]
 KINDS: tuple[str, ...] = get_args(Kind)

@@ -14,7 +14,7 @@ from benchfleet.domain.cell import Cell, vars_of
 from benchfleet.domain.names import folders_above
 from benchfleet.errors import ResultsError
 from benchfleet.results import layout as names
-from benchfleet.results.content import wrong_content
+from benchfleet.results.consistency import wrong_content
 from benchfleet.results.disk import PACKED, TAKEN, digest_of
 from benchfleet.results.layout import Layout
 from benchfleet.results.read import damage, file_damage, sealed, sealed_attempts, unsealed

@@ -31,11 +31,11 @@ from benchfleet.results.disk import (
     plain_content,
     write_all,
 )
+from benchfleet.results.formats import config, pretty, raw_results
 from benchfleet.results.samples import by_index, sample_lines
-from benchfleet.results.series import Series
 from benchfleet.results.staged_files import BESIDE, Sealed, StagedFiles, sync_all
 from benchfleet.results.summary import numbers_and_truths, summarise
-from benchfleet.results.texts import config, pretty, raw_results
+from benchfleet.results.telemetry_series import Series
 
 _OURS = frozenset({names.CELL, names.SAMPLES, names.LOG, names.FAILURE, names.TELEMETRY, BESIDE})
 _OF_NOTHING = sha256().hexdigest()

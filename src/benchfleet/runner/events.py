@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from benchfleet.domain.attempt import Lease, Outcome
 from benchfleet.domain.resource import Headroom
 from benchfleet.engines.base import EngineEvent
-from benchfleet.runner.trying.attempt import Attempt
+from benchfleet.runner.attempt.attempt import Attempt
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,6 +14,7 @@ from benchfleet.engines.base import (
     SlotReady,
 )
 from benchfleet.engines.base import Measured as Read
+from benchfleet.runner.build import Parts
 from benchfleet.runner.events import (
     Concluded,
     Interrupted,
@@ -26,7 +27,6 @@ from benchfleet.runner.events import (
     ThreadFailed,
     ThreadWarning,
 )
-from benchfleet.runner.parts import Parts
 
 
 class EventHandlers:

@@ -7,21 +7,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from benchfleet.domain.cell import Cell
+from benchfleet.domain.humanize import counted
 from benchfleet.domain.state import State
-from benchfleet.domain.words import counted
 from benchfleet.errors import LedgerAway, LedgerError, LedgerUnreachable
+from benchfleet.runner.build import Parts
 from benchfleet.runner.events import Concluded, LedgerChanged, RunnerEvent
 from benchfleet.runner.handlers import EventHandlers
-from benchfleet.runner.mending.rebuild import take_in_found
-from benchfleet.runner.mending.recover import (
+from benchfleet.runner.progress import NoticeKind, Progress
+from benchfleet.runner.recovery.rebuild import take_in_found
+from benchfleet.runner.recovery.startup import (
     publish_what_was_committed,
     remove_what_came_too_late,
     remove_what_is_empty,
 )
-from benchfleet.runner.parts import Parts
-from benchfleet.runner.progress import NoticeKind, Progress
-from benchfleet.runner.shift import LOOK_EVERY
-from benchfleet.runner.waiting.eta import eta
+from benchfleet.runner.scheduler.eta import eta
+from benchfleet.runner.worker_options import LOOK_EVERY
 
 BURST = 5e-3  # seconds for which arrivals are taken in before idle slots claim together
 HERD = 0.1  # seconds over which runners that heard the same look at the ledger

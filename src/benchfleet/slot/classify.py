@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from benchfleet.domain.error_signatures import RETRYABLE, first_sign
 from benchfleet.domain.failure import KINDS, STAGES, Failure, Kind, Stage
-from benchfleet.domain.signs import RETRYABLE, first_sign
 from benchfleet.environment import without_token
 from benchfleet.errors import CellFailure, MissingExtra, PluginError
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from benchfleet.domain.gpu import GpuProcess, GpuState
-from benchfleet.domain.words import gigabytes
+from benchfleet.domain.humanize import gigabytes
 from benchfleet.errors import DeviceError, MissingExtra
 from benchfleet.machines.nvml import Nvml, opened
 

@@ -15,7 +15,7 @@ from benchfleet.domain.gpu import GpuState
 from benchfleet.domain.resource import CPU, Headroom
 from benchfleet.domain.telemetry import EVERY, GpuReading, Reading
 from benchfleet.errors import DeviceError, MissingExtra
-from benchfleet.machines.headroom import headroom
+from benchfleet.machines.free_memory import headroom
 from benchfleet.machines.nvml import Nvml, opened
 from benchfleet.slot import procfs
 

@@ -32,9 +32,9 @@ from benchfleet.engines.base import (
     Stopped,
 )
 from benchfleet.engines.frames import MAX_ATTACHED_BYTES
-from benchfleet.testing.engine_bench import LONG, Bench, Events, slot_id
 from benchfleet.testing.engine_endings import SlotsEnd
-from benchfleet.testing.hostile import NOISE, ODD
+from benchfleet.testing.engine_fixture import LONG, Bench, Events, slot_id
+from benchfleet.testing.misbehaving_benchmark import NOISE, ODD
 
 
 class EngineContract(SlotsEnd):

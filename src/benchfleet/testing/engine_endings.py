@@ -9,7 +9,7 @@ import psutil
 import pytest
 
 from benchfleet.engines.base import Recorded, SlotLost
-from benchfleet.testing.engine_bench import LONG, Bench, slot_id
+from benchfleet.testing.engine_fixture import LONG, Bench, slot_id
 
 
 class SlotsEnd:

@@ -10,11 +10,12 @@ also overrides `open_again`, which gives another handle on the store made last.
 
 from __future__ import annotations
 
+from benchfleet.testing.contract.reading import Telling
+
 from .contract.claiming import Claiming
 from .contract.enrolling import Enrolling
 from .contract.finishing import Finishing
 from .contract.holding import Holding
-from .contract.telling import Telling
 
 
 class LedgerContract(Enrolling, Claiming, Holding, Finishing, Telling):

@@ -6,7 +6,6 @@ import time
 from contextlib import closing
 from pathlib import Path
 
-from benchfleet.bench import open_bench
 from benchfleet.campaign.load import load_campaign
 from benchfleet.compat.legacy_import import Imported, import_results
 from benchfleet.compat.legacy_repository import Entry
@@ -15,7 +14,8 @@ from benchfleet.ledger.git.batched import BatchedLedger
 from benchfleet.ledger.git.ledger import GitLedger
 from benchfleet.ledger.memory import MemoryLedger
 from benchfleet.results.layout import Layout
-from benchfleet.runner.mending.rebuild import Rebuilt, rebuild
+from benchfleet.runner.recovery.rebuild import Rebuilt, rebuild
+from benchfleet.study import open_bench
 from benchfleet.testing import sample_cell
 from repositories import git, make_bare
 

@@ -14,9 +14,9 @@ from benchfleet.errors import GitAway, GitError, ResultsError
 from benchfleet.git.objects import EMPTY_TREE, Objects
 from benchfleet.git.process import Git, make_repository
 from benchfleet.git.remote import Remote, Swap
-from benchfleet.results.arrivals import refusal
+from benchfleet.results.incoming_check import refusal
 from benchfleet.results.layout import LEFT_OUT, Layout
-from benchfleet.results.places.git import Carrier, bring, place_of, take_out
+from benchfleet.results.stores.git import Carrier, bring, place_of, take_out
 from benchfleet.results.write import AttemptFolder, Verdict
 from benchfleet.testing import sample_cell
 from repositories import git, make_bare

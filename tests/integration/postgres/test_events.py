@@ -15,7 +15,7 @@ import pytest
 
 from benchfleet.domain.attempt import Outcome, RunnerId
 from benchfleet.domain.event import Event
-from benchfleet.ledger.checking import faults
+from benchfleet.ledger.fsck import faults
 from benchfleet.ledger.postgres import connections
 from benchfleet.testing import sample_cell
 from benchfleet.testing.claims import claim_any

@@ -10,7 +10,7 @@ import time
 from collections import Counter
 from contextlib import closing
 
-from benchfleet.ledger.checking import faults
+from benchfleet.ledger.fsck import faults
 from benchfleet.testing import sample_cell
 from cut_lines import Line
 from postgres import Postgres

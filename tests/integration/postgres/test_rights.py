@@ -10,7 +10,7 @@ import pytest
 from benchfleet.domain.attempt import Outcome, RunnerId
 from benchfleet.domain.event import Event
 from benchfleet.errors import LedgerAbsent, LedgerError
-from benchfleet.ledger.checking import faults
+from benchfleet.ledger.fsck import faults
 from benchfleet.ledger.postgres.grants import to_look, to_run
 from benchfleet.testing import sample_cell
 from benchfleet.testing.claims import claim_any

@@ -10,7 +10,7 @@ from benchfleet.domain.attempt import Outcome
 from benchfleet.domain.event import Event
 from benchfleet.ledger.base import Ledger
 from benchfleet.results.layout import Layout
-from benchfleet.runner.mending.rebuild import rebuild
+from benchfleet.runner.recovery.rebuild import rebuild
 from benchfleet.testing import FakeClock, sample_cell
 
 from .conftest import claimed, published, states

@@ -12,8 +12,8 @@ from benchfleet.ledger.base import Ledger
 from benchfleet.ledger.memory import MemoryLedger
 from benchfleet.results.layout import Layout
 from benchfleet.results.write import AttemptFolder
-from benchfleet.runner.mending.rebuild import take_in_found
-from benchfleet.runner.mending.recover import Recovered, publish_what_was_committed
+from benchfleet.runner.recovery.rebuild import take_in_found
+from benchfleet.runner.recovery.startup import Recovered, publish_what_was_committed
 from benchfleet.testing import sample_cell
 from stage import Stage, cells
 

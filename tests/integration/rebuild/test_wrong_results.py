@@ -9,7 +9,7 @@ import pytest
 
 from benchfleet.ledger.base import Ledger
 from benchfleet.results.layout import Layout
-from benchfleet.runner.mending.rebuild import rebuild
+from benchfleet.runner.recovery.rebuild import rebuild
 from benchfleet.testing import sample_cell
 
 from .conftest import published, states

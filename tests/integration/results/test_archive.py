@@ -18,8 +18,8 @@ import pytest
 from benchfleet.errors import ResultsError
 from benchfleet.ledger.memory import MemoryLedger
 from benchfleet.results.archive import archived_attempts
-from benchfleet.results.arrivals import refusal
-from benchfleet.runner.mending.rebuild import rebuild
+from benchfleet.results.incoming_check import refusal
+from benchfleet.runner.recovery.rebuild import rebuild
 from benchfleet.testing import sample_cell
 from study import Study
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from benchfleet.domain.event import Event
-from benchfleet.results.arrivals import refusal
-from benchfleet.runner.mending.repair import Repaired
+from benchfleet.maintenance.repair import Repaired
+from benchfleet.results.incoming_check import refusal
 from benchfleet.testing import sample_cell
 from study import Study
 

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from benchfleet.domain.attempt import Outcome
+from benchfleet.maintenance.repair import Repaired
 from benchfleet.results.publish import publish
 from benchfleet.results.samples import earlier_samples
 from benchfleet.results.write import AttemptFolder, Verdict
-from benchfleet.runner.mending.repair import Repaired
 from benchfleet.testing import sample_cell
 from study import Study
 

@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from benchfleet.domain.cell import Cell
-from benchfleet.domain.placing import Placing
+from benchfleet.domain.placement import Placing
 from benchfleet.domain.resource import Device
 from benchfleet.engines.base import Done, HostReady, Order, SlotEvent, SlotId
-from benchfleet.runner.slots.place import Pool
+from benchfleet.runner.resources.shapes import Pool
 from stage import Stage, good
 
 Script = Callable[[SlotId, Order], Sequence[tuple[float, SlotEvent]]]

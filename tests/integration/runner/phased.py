@@ -10,7 +10,7 @@ from benchfleet.domain.cell import Cell
 from benchfleet.domain.failure import Failure, Kind
 from benchfleet.domain.phase import GATE_EVENTS, Decision, Phase, decisions
 from benchfleet.engines.base import Done, Failed, Order, SlotEvent, SlotId, Started
-from benchfleet.runner.waiting.gates import Gating
+from benchfleet.runner.scheduler.gates import Gating
 from benchfleet.testing.samples import sample_cell
 from stage import Stage, good
 

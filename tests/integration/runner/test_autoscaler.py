@@ -13,10 +13,10 @@ from benchfleet.domain.failure import Failure
 from benchfleet.domain.resource import Device, Headroom
 from benchfleet.domain.telemetry import GpuReading, Reading
 from benchfleet.engines.base import Failed, HostReady, Measured, Order, SlotEvent, SlotId
-from benchfleet.runner.devices.here import Here
 from benchfleet.runner.loop import RunEnd
-from benchfleet.runner.slots.autoscale import SETTLE_S
-from benchfleet.runner.slots.place import Pool
+from benchfleet.runner.resources.autoscale import SETTLE_S
+from benchfleet.runner.resources.local_host import Here
+from benchfleet.runner.resources.shapes import Pool
 from stage import Stage, cells, good
 
 GB = 10**9

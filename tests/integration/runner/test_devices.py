@@ -22,9 +22,9 @@ from benchfleet.engines.base import (
     SlotReady,
     SlotSpec,
 )
-from benchfleet.runner.devices.devices import MAX_BAD_STARTS
-from benchfleet.runner.devices.fences import LOOK_AGAIN
-from benchfleet.runner.slots.place import Pool
+from benchfleet.runner.resources.devices import MAX_BAD_STARTS
+from benchfleet.runner.resources.quarantine import LOOK_AGAIN
+from benchfleet.runner.resources.shapes import Pool
 from benchfleet.testing.samples import sample_cell
 from stage import GPUS, Stage, cells, good
 

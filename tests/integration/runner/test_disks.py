@@ -20,8 +20,8 @@ from benchfleet.engines.base import (
     SlotId,
 )
 from benchfleet.results.write import AttemptFolder
+from benchfleet.runner.disk_guard import Room
 from benchfleet.runner.events import Interrupted
-from benchfleet.runner.space import Room
 from stage import Stage, cells, good
 
 FULL = OSError(errno.ENOSPC, "No space left on device")

@@ -9,13 +9,13 @@ from dataclasses import replace
 import pytest
 
 from benchfleet.domain.attempt import Outcome
+from benchfleet.domain.campaign_record import Told
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.event import Event
 from benchfleet.domain.matrix import Rule
 from benchfleet.domain.phase import GATE_EVENTS, Decision, Phase, forgotten
-from benchfleet.domain.told import Told
 from benchfleet.engines.base import Order, SlotEvent, SlotId
-from benchfleet.runner.waiting.gates import PATIENCE, Gates, Gating
+from benchfleet.runner.scheduler.gates import PATIENCE, Gates, Gating
 from benchfleet.testing.claims import claim_any
 from benchfleet.testing.samples import sample_cell
 from stage import Stage, good

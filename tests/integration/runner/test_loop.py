@@ -21,7 +21,7 @@ from benchfleet.engines.base import (
     SlotLost,
 )
 from benchfleet.runner.events import NoRoom, RunnerEvent
-from benchfleet.runner.slots.place import Pool
+from benchfleet.runner.resources.shapes import Pool
 from benchfleet.testing.samples import sample_cell
 from stage import CPU, Stage, VirtualEventQueue, cells, good, sample
 

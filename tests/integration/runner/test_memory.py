@@ -17,7 +17,7 @@ from benchfleet.domain.failure import Failure
 from benchfleet.domain.resource import Device
 from benchfleet.engines.base import Failed, Order, SlotEvent, SlotId, Started
 from benchfleet.runner.events import Interrupted
-from benchfleet.runner.slots.place import Pool, memory_of
+from benchfleet.runner.resources.shapes import Pool, memory_of
 from benchfleet.testing.samples import sample_cell
 from stage import CPU, GPUS, Stage, advised, cells, good, mixed_gpus
 

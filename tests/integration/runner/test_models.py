@@ -11,7 +11,7 @@ import pytest
 
 from benchfleet.domain.resource import Device
 from benchfleet.engines.base import HostReady
-from benchfleet.runner.slots.place import Pool
+from benchfleet.runner.resources.shapes import Pool
 from benchfleet.testing.samples import sample_cell
 from stage import CPU, Stage
 

@@ -16,7 +16,7 @@ from benchfleet.engines.base import (
     SlotEvent,
     SlotId,
 )
-from benchfleet.runner.slots.place import Pool
+from benchfleet.runner.resources.shapes import Pool
 from benchfleet.testing.samples import sample_cell
 from stage import GPUS, Stage, cells, good
 

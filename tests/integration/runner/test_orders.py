@@ -13,9 +13,9 @@ from benchfleet.domain.resource import Device
 from benchfleet.domain.slots import SlotsOrder, device_name
 from benchfleet.engines.base import HostLost, HostReady, SlotId, SlotLost
 from benchfleet.errors import DeviceError
-from benchfleet.runner.devices.here import Here
 from benchfleet.runner.events import Interrupted
-from benchfleet.runner.slots.place import Pool
+from benchfleet.runner.resources.local_host import Here
+from benchfleet.runner.resources.shapes import Pool
 from stage import GPUS, Stage, cells
 
 from .conftest import US, Person, said

@@ -11,7 +11,7 @@ from benchfleet.domain.plan import Plan
 from benchfleet.domain.resource import Device
 from benchfleet.domain.slots import SlotsOrder, device_name
 from benchfleet.engines.base import HostLost, HostReady, Order, SlotEvent, SlotId, SlotLost
-from benchfleet.runner.waiting.work_stealing import clears_in
+from benchfleet.runner.scheduler.work_stealing import clears_in
 from benchfleet.testing.samples import sample_cell
 from stage import Stage, cells, good
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from benchfleet.domain.conditions import Fact, read
 from benchfleet.domain.eligibility import KINDS, Eligibility, Rule
-from benchfleet.domain.placing import Placing, Reported
+from benchfleet.domain.placement import Placing, Reported
 from benchfleet.domain.plan import Plan
 from benchfleet.engines.base import HostLost, Order, SlotEvent, SlotId
 from benchfleet.testing.samples import sample_cell

@@ -11,7 +11,7 @@ from benchfleet.domain.cell import Cell
 from benchfleet.domain.plan import Plan
 from benchfleet.engines.base import Done, Order, SlotEvent, SlotId
 from benchfleet.runner.events import Interrupted
-from benchfleet.runner.shift import SELDOM, Shift
+from benchfleet.runner.worker_options import SELDOM, Shift
 from benchfleet.testing.samples import sample_cell
 from stage import Stage, cells, good
 

@@ -10,7 +10,7 @@ from benchfleet.domain.attempt import Advice, Claim, RunnerId
 from benchfleet.domain.resource import Device
 from benchfleet.engines.base import Order, SlotEvent, SlotId
 from benchfleet.ledger.memory import MemoryLedger
-from benchfleet.runner.slots.place import Pool
+from benchfleet.runner.resources.shapes import Pool
 from benchfleet.testing.claims import claim_any
 from benchfleet.testing.samples import sample_cell
 from stage import Stage, advised, cells, good

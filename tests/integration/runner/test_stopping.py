@@ -16,7 +16,7 @@ from benchfleet.engines.base import (
 from benchfleet.errors import LedgerFull
 from benchfleet.runner.events import Interrupted
 from benchfleet.runner.progress import Notice, Progress
-from benchfleet.runner.slots.place import Pool
+from benchfleet.runner.resources.shapes import Pool
 from benchfleet.testing.claims import claim_any
 from benchfleet.testing.samples import sample_cell
 from stage import CPU, Stage, cells, good

@@ -25,7 +25,7 @@ from benchfleet.engines.base import (
     Warned,
 )
 from benchfleet.runner.events import Interrupted
-from benchfleet.runner.slots.place import Pool
+from benchfleet.runner.resources.shapes import Pool
 from stage import CPU, GPUS, Stage, cells, good
 
 ONE = Pool(devices=CPU.devices[:1], slots=1, price=Price(amount=3.6, currency="EUR"))

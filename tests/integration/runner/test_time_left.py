@@ -13,7 +13,7 @@ from benchfleet.domain.cell import Cell
 from benchfleet.domain.resource import Device
 from benchfleet.engines.base import HostReady, Order, SlotEvent, SlotId
 from benchfleet.runner.progress import Notice, Progress
-from benchfleet.runner.slots.place import Pool
+from benchfleet.runner.resources.shapes import Pool
 from benchfleet.testing.claims import claim_any
 from benchfleet.testing.samples import sample_cell
 from stage import CPU, Stage, cells

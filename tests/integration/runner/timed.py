@@ -8,7 +8,7 @@ from benchfleet.domain.attempt import Outcome, RunnerId
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.resource import Device
 from benchfleet.engines.base import Done, Order, SlotEvent, SlotId, Started
-from benchfleet.runner.slots.place import Pool
+from benchfleet.runner.resources.shapes import Pool
 from stage import Stage, good, sample
 
 GB = 10**9

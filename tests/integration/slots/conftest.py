@@ -21,7 +21,7 @@ from benchfleet.engines.base import (
 )
 from benchfleet.engines.base import SlotSpec as Spec
 from benchfleet.engines.local import LocalEngine
-from benchfleet.testing.engine_bench import slot_id
+from benchfleet.testing.engine_fixture import slot_id
 
 
 def spec(folder: Path, *, slot: str = "1", python: str = "") -> Spec:

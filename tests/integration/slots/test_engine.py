@@ -18,7 +18,7 @@ from benchfleet.engines.base import (
     SlotLost,
 )
 from benchfleet.engines.local import LocalEngine
-from benchfleet.testing.engine_bench import slot_id
+from benchfleet.testing.engine_fixture import slot_id
 
 from .conftest import Opened, hostile, started, until
 

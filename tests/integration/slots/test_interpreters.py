@@ -14,7 +14,7 @@ from benchfleet.engines.base import (
     Done,
     SlotLost,
 )
-from benchfleet.testing.engine_bench import slot_id
+from benchfleet.testing.engine_fixture import slot_id
 
 from .conftest import Opened, hostile, spec, started, until
 

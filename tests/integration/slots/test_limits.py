@@ -34,10 +34,10 @@ from benchfleet.engines.base import (
 from benchfleet.engines.local import LocalEngine
 from benchfleet.engines.openssh import connections
 from benchfleet.engines.ssh import SshEngine
+from benchfleet.machines.host_capacity import examined
 from benchfleet.machines.nvml import RECORDING, opened
 from benchfleet.machines.recorded_gpus import RecordedGpus
-from benchfleet.machines.shares import examined
-from benchfleet.testing.engine_bench import slot_id
+from benchfleet.testing.engine_fixture import slot_id
 from sshd import Sshd
 
 from .conftest import gone

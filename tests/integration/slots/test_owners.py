@@ -22,7 +22,7 @@ from benchfleet.engines.base import (
 )
 from benchfleet.engines.child import Child
 from benchfleet.engines.local import LocalEngine
-from benchfleet.testing.engine_bench import slot_id
+from benchfleet.testing.engine_fixture import slot_id
 
 from .conftest import Opened, gone, hostile, spec, started, supervisor_of, until
 

@@ -18,7 +18,7 @@ from benchfleet.engines.base import (
     SlotQuiet,
 )
 from benchfleet.engines.local import LocalEngine
-from benchfleet.testing.engine_bench import slot_id
+from benchfleet.testing.engine_fixture import slot_id
 
 from .conftest import Opened, gone, hostile, started, supervisor_of, until
 

@@ -10,8 +10,8 @@ import yaml
 
 import benchfleet
 from benchfleet.benchmarks.command import Command
-from benchfleet.benchmarks.fields import FIELDS
 from benchfleet.benchmarks.python import Python
+from benchfleet.benchmarks.template_fields import FIELDS
 
 PAGE = Path(benchfleet.__file__).parents[2] / "docs" / "own-scripts.md"
 

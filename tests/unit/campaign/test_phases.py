@@ -8,8 +8,8 @@ from textwrap import dedent
 import pytest
 
 from benchfleet.campaign.base import Campaign
-from benchfleet.campaign.choose import choose
 from benchfleet.campaign.load import read_campaign
+from benchfleet.campaign.selection import choose
 from benchfleet.campaign.yaml_reader import read_yaml
 from benchfleet.domain.matrix import Rule
 from benchfleet.domain.phase import Phase

@@ -6,7 +6,8 @@ import argparse
 
 import pytest
 
-from benchfleet.cli import options, work
+from benchfleet.cli.shared import options
+from benchfleet.cli.verbs import work
 
 
 @pytest.mark.parametrize(

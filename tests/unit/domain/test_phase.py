@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from benchfleet.domain.campaign_record import Told, newest
 from benchfleet.domain.phase import Decision, Phase, decisions, forgotten, held_by, may_run
-from benchfleet.domain.told import Told, newest
 
 E0, E1 = Phase(name="e0", gate="score > 0"), Phase(name="e1", requires=("e0",))
 PHASES = (E0, E1)

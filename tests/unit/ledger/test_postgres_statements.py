@@ -11,8 +11,8 @@ import pytest
 from benchfleet import registry
 from benchfleet.errors import MissingExtra, UnknownName
 from benchfleet.ledger.addresses import schema_of, shown_url, split_url
-from benchfleet.ledger.copying import TABLES
 from benchfleet.ledger.statements import read_statements
+from benchfleet.ledger.table_copy import TABLES
 
 LEDGERS = files("benchfleet.ledger")
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from benchfleet.machines.probe import found
+from benchfleet.machines.probe import hardware
 from benchfleet.machines.probe.compute import rate
 from benchfleet.machines.probe.measure import disk_speed
 
@@ -43,7 +43,7 @@ def server() -> Iterator[str]:
 
 
 def test_an_ollama_server_tells_its_models(server: str) -> None:
-    told = found.ollama({"OLLAMA_HOST": server})
+    told = hardware.ollama({"OLLAMA_HOST": server})
     assert told["answers"]
     assert told["version"] == "0.6.2"
     assert told["models"] == [
@@ -58,7 +58,7 @@ def test_an_ollama_server_tells_its_models(server: str) -> None:
 
 @pytest.mark.parametrize("host", ["127.0.0.1:9", "file:///etc/passwd", "http://[bad"])
 def test_where_no_ollama_answers_the_reason_is_told(host: str) -> None:
-    told = found.ollama({"OLLAMA_HOST": host})
+    told = hardware.ollama({"OLLAMA_HOST": host})
     assert not told["answers"]
     assert told["why"]
     assert told["models"] == []
@@ -76,14 +76,14 @@ def test_where_no_ollama_answers_the_reason_is_told(host: str) -> None:
     ],
 )
 def test_the_server_is_where_its_own_client_looks(said: str, url: str) -> None:
-    assert found.ollama_url({"OLLAMA_HOST": said}) == url
+    assert hardware.ollama_url({"OLLAMA_HOST": said}) == url
 
 
 def test_models_of_the_hub_are_found_with_their_sizes(tmp_path: Path) -> None:
     blobs = tmp_path / "models--org--tiny" / "blobs"
     blobs.mkdir(parents=True)
     (blobs / "a").write_bytes(b"x" * 700)
-    told = found.models({"HF_HUB_CACHE": str(tmp_path), "OLLAMA_HOST": "127.0.0.1:9"})
+    told = hardware.models({"HF_HUB_CACHE": str(tmp_path), "OLLAMA_HOST": "127.0.0.1:9"})
     assert told["hub"] == [{"name": "org/tiny", "size": 700}]
 
 
@@ -94,7 +94,7 @@ def test_a_recorded_gpu_is_told_with_driver_cuda_and_health(
     gpus = [{"index": 0, "name": "H100", "memory": 8 * 10**10}, {"index": 1, "lost": "gone"}]
     recording.write_text(json.dumps({"driver": "550.54", "cuda": "12.4", "gpus": gpus}))
     monkeypatch.setenv("BENCHFLEET_NVML_RECORDING", str(recording))
-    told = found.gpus()
+    told = hardware.gpus()
     assert (told["driver"], told["cuda"], told["problem"]) == ("550.54", "12.4", "")
     assert [gpu["health"] for gpu in told["devices"]] == [
         "good",

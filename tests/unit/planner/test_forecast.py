@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from benchfleet.domain.resource import Device
 from benchfleet.planner.forecast import fit, wall_time
-from benchfleet.runner.slots.place import Pool
-from benchfleet.runner.waiting.duration_model import Expected
+from benchfleet.runner.resources.shapes import Pool
+from benchfleet.runner.scheduler.duration_model import Expected
 from benchfleet.testing.samples import sample_cell
 
 GB = 10**9

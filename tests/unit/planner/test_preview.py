@@ -7,7 +7,7 @@ from benchfleet.domain.cell import Cell
 from benchfleet.domain.resource import Device
 from benchfleet.domain.state import State
 from benchfleet.planner.preview import Plan, planned, with_paths
-from benchfleet.runner.slots.place import Pool
+from benchfleet.runner.resources.shapes import Pool
 from benchfleet.testing.samples import sample_cell
 from records import record_of
 

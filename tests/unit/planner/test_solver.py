@@ -9,11 +9,11 @@ import pytest
 
 from benchfleet.planner.solver import solver, solver_process
 from benchfleet.planner.solver.heuristic import greedy
-from benchfleet.planner.solver.lanes import Lanes
 from benchfleet.planner.solver.local_search import anneal
 from benchfleet.planner.solver.problem import Group, Problem, Way, makespan
 from benchfleet.planner.solver.schedule import schedule, shares
 from benchfleet.planner.solver.symmetry import merge
+from benchfleet.planner.solver.timelines import Lanes
 
 from .problems import EVER, alike, check, random_problem
 

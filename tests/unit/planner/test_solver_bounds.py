@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 import labs
 from benchfleet.planner.solver import solver
 from benchfleet.planner.solver.heuristic import greedy
-from benchfleet.planner.solver.lanes import Lanes
 from benchfleet.planner.solver.local_search import anneal
 from benchfleet.planner.solver.mip_relaxation import relax
 from benchfleet.planner.solver.problem import Group, Problem, Way, makespan
+from benchfleet.planner.solver.timelines import Lanes
 
 from .problems import EVER, alike, check, distinct_problem, random_problem
 

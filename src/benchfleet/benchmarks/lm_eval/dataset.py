@@ -12,7 +12,7 @@ from typing import Any
 
 from benchfleet.domain.canonical import content_digest
 from benchfleet.environment import datasets_cache, hub_cache, offline
-from benchfleet.once import held, lock_file
+from benchfleet.host_lock import held, lock_file
 
 _SECRET = ("token", "use_auth_token")
 _WHICH = ("revision", "data_dir", "data_files")  # what may name other data of the same repository

@@ -92,7 +92,7 @@ def evaluate_task(
     """
     from lm_eval import evaluate
 
-    from .resumed import ResumedLM
+    from .resumable_model import ResumedLM
 
     if settings["apply_chat_template"] and not loan.tokenizer.chat_template:
         raise _failure("user_error", "this model has no chat template; remove apply_chat_template")

@@ -18,7 +18,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from benchfleet.benchmarks.sources import file_digest
+from benchfleet.benchmarks.source_files import file_digest
 from benchfleet.domain.canonical import content_digest
 
 from .dataset import RemoteData, remote_data

@@ -10,7 +10,7 @@ from typing import Any
 
 from benchfleet.campaign.base import Campaign, absolute
 from benchfleet.campaign.load import read_campaign
-from benchfleet.campaign.plain import plain
+from benchfleet.campaign.plain_data import plain
 from benchfleet.campaign.source import Flaw, KeyPath, Source, TooMuch, dotted
 from benchfleet.errors import CampaignError, Mistake
 

@@ -9,7 +9,6 @@ from numbers import Integral
 from pathlib import Path
 from typing import Any
 
-from benchfleet.bench import Bench, open_bench
 from benchfleet.campaign.base import Machine, absolute
 from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.cell import Cell
@@ -17,17 +16,18 @@ from benchfleet.domain.event import Event
 from benchfleet.errors import CampaignError, DeviceError, Mistake, UnknownName
 from benchfleet.fleet import Fleet, choose_pool
 from benchfleet.ledger.addresses import split_url
-from benchfleet.presence.feed import announced, both
+from benchfleet.result_locations import Whereabouts
 from benchfleet.results import layout as names
 from benchfleet.results.layout import Layout
 from benchfleet.results.read import published_folders
 from benchfleet.runner.events import EventQueue
 from benchfleet.runner.loop import RunEnd
-from benchfleet.runner.mending.rebuild import rebuild
-from benchfleet.runner.mending.recover import publish_what_was_committed
-from benchfleet.runner.slots.place import Pool
+from benchfleet.runner.recovery.rebuild import rebuild
+from benchfleet.runner.recovery.startup import publish_what_was_committed
+from benchfleet.runner.resources.shapes import Pool
+from benchfleet.runs.live_state import announced, both
+from benchfleet.study import Bench, open_bench
 from benchfleet.summary import summarised, write_summary
-from benchfleet.whereabouts import Whereabouts
 from benchfleet.wiring import run_cells
 
 from .arguments import CALL, Arguments, read_arguments

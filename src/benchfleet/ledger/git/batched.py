@@ -19,13 +19,13 @@ from typing import Any
 from benchfleet.domain.attempt import CellRecord, Claim, Lease, Outcome, RunnerId
 from benchfleet.domain.cell import Cell, Fingerprint
 from benchfleet.domain.event import Event
-from benchfleet.domain.seen import Seen, unseen
+from benchfleet.domain.progress_callback import Seen, unseen
 from benchfleet.domain.state import State
 from benchfleet.errors import ClaimLost
-from benchfleet.ledger.copying import Row, TableLedger, Tables
 from benchfleet.ledger.git.ledger import LEASE, GitLedger, finishing, refusals
 from benchfleet.ledger.git.mirror_transaction import MirrorTransaction, Verb
 from benchfleet.ledger.git.replay import ACTS
+from benchfleet.ledger.table_copy import Row, TableLedger, Tables
 
 MAX_PUSHES = 6  # a minute, of all installations together
 _INTERVAL_S = 60.0 / MAX_PUSHES  # between two pushes of one that is alone

@@ -9,11 +9,10 @@ from typing import Any
 
 from benchfleet.domain.attempt import Lease, Outcome
 from benchfleet.domain.cell import Fingerprint
-from benchfleet.domain.seen import Seen
+from benchfleet.domain.progress_callback import Seen
 from benchfleet.errors import LedgerError
 from benchfleet.git.objects import EMPTY_TREE
 from benchfleet.git.remote import Swap
-from benchfleet.ledger.copying import TABLES, Tables, refuse_filled
 from benchfleet.ledger.git.log import (
     Enrolment,
     Entered,
@@ -27,6 +26,7 @@ from benchfleet.ledger.git.push_builder import Files
 from benchfleet.ledger.git.replay import ACTS
 from benchfleet.ledger.git.store import Store
 from benchfleet.ledger.git.sync import Sync
+from benchfleet.ledger.table_copy import TABLES, Tables, refuse_filled
 
 _EVENTS_PER_COMMIT = 1000
 

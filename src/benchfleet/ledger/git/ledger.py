@@ -20,14 +20,13 @@ from typing import Any
 from benchfleet.domain.attempt import CellRecord, Claim, Lease, Outcome, RunnerId
 from benchfleet.domain.cell import Cell, Fingerprint
 from benchfleet.domain.event import Event
-from benchfleet.domain.seen import Seen, unseen
+from benchfleet.domain.progress_callback import Seen, unseen
 from benchfleet.domain.state import State
 from benchfleet.errors import ClaimLost, GitAway, GitDenied, LedgerError, LedgerUnreachable
 from benchfleet.git.objects import Objects
 from benchfleet.git.remote import Remote
 from benchfleet.git.repack import Repacker
 from benchfleet.ledger.base import Clock, since_boot
-from benchfleet.ledger.copying import Row, TableLedger, Tables
 from benchfleet.ledger.git.bulk_import import import_tables
 from benchfleet.ledger.git.compaction import Compaction
 from benchfleet.ledger.git.discovery import campaigns_at
@@ -38,6 +37,7 @@ from benchfleet.ledger.git.replay import ACTS
 from benchfleet.ledger.git.store import Store
 from benchfleet.ledger.git.sync import Sync
 from benchfleet.ledger.git.transactions import Transactions
+from benchfleet.ledger.table_copy import Row, TableLedger, Tables
 
 LEASE = 1800.0  # seconds; a repository is no place for a heartbeat every few seconds
 PATIENCE = 300.0  # seconds for a remote that is away, or refuses what it took before
@@ -218,7 +218,7 @@ class GitLedger(TableLedger):
             return self._compaction.run()
 
     def results_store(self) -> Any:
-        """The results that lie in the repository, as `benchfleet.results.places.base.Place`. Raises
+        """The results that lie in the repository, as `benchfleet.results.stores.base.Place`. Raises
         LedgerError where it was opened without them."""
         if self._place is None:
             raise LedgerError(f"{self.store.shown} was opened without its results")

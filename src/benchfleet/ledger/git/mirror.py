@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from benchfleet.errors import LedgerDamaged, LedgerFull, LedgerUnreachable
-from benchfleet.ledger.copying import TABLES, Row, selecting
 from benchfleet.ledger.sqlite.file import QUERIES, SCHEMA, create_schema
 from benchfleet.ledger.statements import Do, read_statements
+from benchfleet.ledger.table_copy import TABLES, Row, selecting
 
 _QUERIES = Path(__file__).with_name("queries.sql")
 UNSURE = "?"  # in place of an object: something happened to the cell that was not read yet

@@ -12,12 +12,12 @@ from typing import Any, TypeVar
 from benchfleet.domain.attempt import Claim, Lease
 from benchfleet.errors import GitAway, GitDenied, GitError
 from benchfleet.git.objects import kept
+from benchfleet.ledger.call_timeout import Hurry
 from benchfleet.ledger.git.address import ref_part
 from benchfleet.ledger.git.mirror_transaction import MirrorTransaction, Verb
 from benchfleet.ledger.git.push_builder import Files, Push, StaleMirror, build_push
 from benchfleet.ledger.git.store import Store
 from benchfleet.ledger.git.sync import Sync
-from benchfleet.ledger.hurry import Hurry
 
 _PAUSES_S = (0.05, 0.2, 0.5, 1.0, 2.0, 5.0)  # between tries; the last one stays
 MAX_REFUSALS = 50  # in a row, of what was just pulled: a crowd never causes as many

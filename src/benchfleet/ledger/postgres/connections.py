@@ -16,7 +16,7 @@ from psycopg.types.numeric import Int8Dumper
 
 from benchfleet.errors import LedgerError
 from benchfleet.ledger.addresses import misspelt_password
-from benchfleet.ledger.hurry import Hurry
+from benchfleet.ledger.call_timeout import Hurry
 from benchfleet.ledger.postgres.errors import opening_patience, passes, plain, said, write_patience
 from benchfleet.ledger.postgres.queries import run
 

@@ -14,12 +14,12 @@ from benchfleet.domain.attempt import CellRecord, Claim, Lease, Outcome, RunnerI
 from benchfleet.domain.cell import Cell, Fingerprint
 from benchfleet.domain.event import Event
 from benchfleet.domain.phase import GATE_EVENTS
-from benchfleet.domain.seen import Seen, unseen
+from benchfleet.domain.progress_callback import Seen, unseen
 from benchfleet.domain.state import STATES, State
 from benchfleet.errors import ClaimLost
 from benchfleet.ledger.addresses import schema_of, shown_url
 from benchfleet.ledger.base import DEFAULT_LEASE, Clock
-from benchfleet.ledger.copying import Row, TableLedger, Tables
+from benchfleet.ledger.postgres.bulk_load import enter, rows_of_each
 from benchfleet.ledger.postgres.claim import Claimants, claim_of
 from benchfleet.ledger.postgres.connections import PATIENCE_S, Connections
 from benchfleet.ledger.postgres.discovery import campaigns_in
@@ -29,8 +29,8 @@ from benchfleet.ledger.postgres.listening import Listener
 from benchfleet.ledger.postgres.queries import run
 from benchfleet.ledger.postgres.reading import one_view, read_cells, read_events
 from benchfleet.ledger.postgres.schema import prepare
-from benchfleet.ledger.postgres.tables import enter, rows_of_each
 from benchfleet.ledger.rows import CellTexts
+from benchfleet.ledger.table_copy import Row, TableLedger, Tables
 
 _EFFECTS = {"retry_asked": "retry", "cancel_asked": "cancel"}  # the statements of these events
 _WAKING = frozenset({"enrolled", "retry_asked", *GATE_EVENTS})  # may let a runner claim, or end

@@ -14,10 +14,10 @@ from benchfleet.domain.event import Event
 from benchfleet.domain.state import State
 from benchfleet.errors import LedgerAway
 from benchfleet.ledger.base import Clock
-from benchfleet.ledger.copying import Row
 from benchfleet.ledger.postgres.connections import Connections
 from benchfleet.ledger.postgres.queries import STATEMENTS, run, stream
 from benchfleet.ledger.rows import record_of
+from benchfleet.ledger.table_copy import Row
 
 _BEGIN_VIEW = (
     "begin isolation level repeatable read read only; set local statement_timeout = 0;"

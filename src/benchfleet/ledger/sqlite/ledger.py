@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 from benchfleet.domain.attempt import Lease, Outcome
 from benchfleet.domain.cell import Cell, Fingerprint
-from benchfleet.domain.seen import Seen, unseen
+from benchfleet.domain.progress_callback import Seen, unseen
 from benchfleet.errors import (
     ClaimLost,
     LedgerDamaged,
@@ -22,7 +22,6 @@ from benchfleet.errors import (
     LedgerUnreachable,
 )
 from benchfleet.ledger.base import DEFAULT_LEASE, Clock
-from benchfleet.ledger.copying import TABLES, Row, TableLedger, Tables, refuse_filled, selecting
 from benchfleet.ledger.sqlite.base import SqliteBase
 from benchfleet.ledger.sqlite.file import (
     QUERIES,
@@ -34,8 +33,9 @@ from benchfleet.ledger.sqlite.file import (
     refuse_unfit,
     remove_old_drafts,
 )
-from benchfleet.ledger.sqlite.syncing import Sync, Syncing, sync_data
+from benchfleet.ledger.sqlite.fsync import Sync, Syncing, sync_data
 from benchfleet.ledger.statements import Do, Rows, read_statements
+from benchfleet.ledger.table_copy import TABLES, Row, TableLedger, Tables, refuse_filled, selecting
 
 _CACHE, _LARGE_CACHE = 2 * 2**10, 64 * 2**10  # KiB of pages kept at most
 BUSY = 30.0  # seconds to wait for another writer; well below a lease

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from math import exp, inf
 from random import Random
 
-from .lanes import Lanes
 from .problem import Piece, makespan
+from .timelines import Lanes
 
 _AIM = 0.8  # of the way from the best plan's end to the goal
 _MIN_GAIN, _MAX_GAIN = 0.001, 0.05  # of the end, that is aimed at

@@ -9,11 +9,11 @@ from importlib.util import find_spec
 
 from .bound import fractional_bound, round_shares
 from .heuristic import greedy
-from .lanes import Lanes, placed
 from .local_search import anneal
 from .problem import GOOD_GAP, Counts, Piece, Problem, Solution, makespan
 from .solver_process import solver_process
 from .symmetry import expand, merge
+from .timelines import Lanes, placed
 
 TIME_LIMIT_S = 9.0
 _FIRST_EFFORT = 0.25  # of local search before the relaxation, which needs a plan

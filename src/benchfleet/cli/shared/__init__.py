@@ -1,0 +1,1 @@
+"""What several verbs share: their options, and the campaign, cells and hosts they select."""

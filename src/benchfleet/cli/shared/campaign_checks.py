@@ -1,0 +1,234 @@
+"""Whether a campaign can be run from here: its plugins, models, folder, ledger, devices, hosts."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from benchfleet import registry
+from benchfleet.campaign.inventory import choose_hosts, known_hosts_of, load_inventory
+from benchfleet.cli.shared import options
+from benchfleet.cli.shared.fleet import on_all
+from benchfleet.cli.text.placement import placing
+from benchfleet.cli.verbs.hosts_check import Checked, check
+from benchfleet.domain.cell import Cell, Model
+from benchfleet.domain.humanize import counted, sized
+from benchfleet.engines.openssh import connections
+from benchfleet.environment import offline
+from benchfleet.errors import (
+    BenchfleetError,
+    CampaignError,
+    DeviceError,
+    LedgerError,
+    PlaceUnreachable,
+)
+from benchfleet.fleet import choose_pool
+from benchfleet.ledger.addresses import split_url
+from benchfleet.ledger.sqlite.file import mount_table, network_file_system
+from benchfleet.machines.checkup import Check, folder_check, judged
+from benchfleet.machines.devices import cores
+from benchfleet.machines.memory import available_memory
+from benchfleet.models.digest import hub_name, model_folder
+from benchfleet.planner.preview import planned
+from benchfleet.runner.disk_guard import FLOOR
+from benchfleet.runner.resources.shapes import Pool
+from benchfleet.runs.registry import runs_of
+from benchfleet.study import Bench
+
+_SHOWN = 3  # cells by name
+_MODULES = {"llama_cpp": "llama-cpp-python"}  # packages that are called otherwise
+
+
+def campaign_checks(arguments: argparse.Namespace) -> Iterator[Check]:
+    """What a run of the campaign needs beside a good machine."""
+    try:
+        bench, cells = options.opened(arguments)
+    except CampaignError as error:
+        for mistake in error.mistakes:
+            where = f"line {mistake.line}, {mistake.key}" if mistake.line else mistake.key
+            found = f"{where}: {mistake.message}" if where else mistake.message
+            yield judged("campaign", found, f"mend it in {error.file}", problem=True)
+        return
+    except LedgerError as error:
+        yield judged("ledger", str(error), "name the one that tells of the campaign", problem=True)
+        return
+    yield judged("campaign", f"{bench.campaign.name}, {counted(len(cells), 'cell')}", "")
+    yield from _plugins(cells)
+    models = {(cell.model.load_key, cell.model.source): cell.model for cell in cells}
+    yield from _models(models.values())
+    yield folder_check(
+        "results", bench.layout.root, least=FLOOR, fix="name another folder with --results"
+    )
+    yield from _place(bench)
+    yield from _ledger(bench)
+    for run in runs_of(bench.layout):
+        if run.goes_on:
+            yield judged("runs", f"one goes on: {run.shown}; another shares its work", "")
+    yield from _reports(arguments, bench, cells)
+    if arguments.machines is None:
+        yield from _devices(arguments, bench, cells)
+
+
+def host_checks(arguments: argparse.Namespace) -> Iterator[Check]:
+    """Whether each machine of the inventory can be used."""
+    try:
+        inventory = choose_hosts(load_inventory(arguments.machines), arguments.hosts)
+    except CampaignError as error:
+        yield judged("machines", str(error), f"mend {arguments.machines}", problem=True)
+        return
+    if not inventory.hosts:
+        return
+    try:
+        with connections(known_hosts_of(arguments.machines)) as ssh:
+            found = on_all(inventory.hosts, lambda host: check(host, ssh))
+    except BenchfleetError as error:
+        yield judged("hosts", str(error), "mend that first", problem=True)
+        return
+    for one in found:
+        yield from _host(one, arguments.machines)
+
+
+def _host(one: Checked, machines: Path) -> Iterator[Check]:
+    what = f"host {one.host.name}"
+    if one.trouble is not None:
+        fix = f"benchfleet hosts check {machines} --hosts {one.host.name}"
+        if one.trouble.stage == "benchfleet":
+            fix = f"benchfleet hosts bootstrap {machines} --hosts {one.host.name}"
+        found = f"{one.trouble.stage}: {one.trouble.message}"
+        yield judged(what, found, fix, problem=True)
+    elif one.facts is not None:
+        gpus = f", {len(one.facts.gpus)} GPUs" if one.facts.gpus else ""
+        found = f"answers in {one.reached or 0:.1f} s, {one.facts.cores} cores{gpus}"
+        yield judged(what, f"{found}, benchfleet {one.facts.benchfleet}", "")
+    for note in one.notes:
+        yield judged(what, note, "see to it, or leave it out with --hosts", warning=True)
+
+
+def _plugins(cells: Sequence[Cell]) -> Iterator[Check]:
+    """The packages behind what the campaign names; reading it refused what lacks some."""
+    adapters = sorted({cell.model.adapter for cell in cells})
+    benchmarks = sorted({cell.workload.benchmark for cell in cells})
+    for kind, name in [
+        *(("adapter", name) for name in adapters),
+        *(("benchmark", name) for name in benchmarks),
+    ]:
+        found = registry.load("models" if kind == "adapter" else "benchmarks", name)
+        needs = [_package(module) for module in found.requires]
+        yield judged(f"{kind} {name}", ", ".join(needs) or "needs nothing more", "")
+
+
+def _package(module: str) -> str:
+    name = _MODULES.get(module, module)
+    try:
+        return f"{name} {version(name)}"
+    except PackageNotFoundError:
+        return name
+
+
+def _models(models: Iterable[Model]) -> Iterator[Check]:
+    for model in models:
+        what = f"model {model.name}"
+        if model.python and not os.access(os.path.expanduser(model.python), os.X_OK):
+            found = f"its interpreter {model.python} cannot be run"
+            yield judged(what, found, "make that environment, or mend 'python'", problem=True)
+        named = hub_name(model.source) if model.adapter == "transformers" else None
+        if named is None:
+            continue
+        pinned = f"{named[0]}@{model.digest}"
+        try:
+            yield judged(what, f"here, in {model_folder(pinned)}", "")
+        except ValueError as error:
+            variable = offline(os.environ)
+            if variable:
+                fix = f"fetch it where there is a network, or unset {variable}"
+                yield judged(what, f"{error}, and {variable} is set", fix, problem=True)
+            else:
+                yield judged(what, f"{pinned} is not here yet, and is fetched when needed", "")
+
+
+def _place(bench: Bench) -> Iterator[Check]:
+    """Whether the place that results are put to can be asked what it has."""
+    if not bench.campaign.place:
+        return
+    try:
+        place = bench.place()
+        if place is not None:
+            with tempfile.TemporaryDirectory() as empty:
+                place.fetch(["no/such/cell"], Path(empty))
+            yield judged("place", f"{place.shown} answers", "")
+    except PlaceUnreachable as error:
+        fix = "results wait here until it is; mend that, or name another under 'results'"
+        yield judged("place", str(error), fix, warning=True)
+    except BenchfleetError as error:
+        yield judged("place", str(error), "name another under 'results'", problem=True)
+
+
+def _ledger(bench: Bench) -> Iterator[Check]:
+    scheme, rest = split_url(bench.url) if bench.url else ("sqlite", str(bench.layout.ledger))
+    if scheme == "sqlite":
+        folder = Path(os.path.abspath(rest)).parent
+        if kind := network_file_system(folder, mount_table()):
+            found = f"{rest} would lie on a network file system ({kind})"
+            fix = "keep it on a local disk with --ledger sqlite:///…, or in PostgreSQL"
+            yield judged("ledger", found, fix, problem=True)
+            return
+    try:
+        ledger = bench.existing_ledger()
+        if ledger is None:
+            yield judged("ledger", f"{bench.shown_ledger}, made by the first run", "")
+            return
+        with closing(ledger):
+            running = sum(1 for _ in ledger.cells(states=["running"]))
+    except (LedgerError, BenchfleetError) as error:
+        fix = "mend that; nothing is run without its ledger"
+        yield judged("ledger", str(error), fix, problem=True)
+        return
+    yield judged("ledger", f"{bench.shown_ledger}, {counted(running, 'cell', 'are')} running", "")
+
+
+def _reports(arguments: argparse.Namespace, bench: Bench, cells: Sequence[Cell]) -> Iterator[Check]:
+    """Machines that nobody probed, or that were probed under another name."""
+    hosts = [""]
+    try:
+        if arguments.machines is not None:
+            inventory = choose_hosts(load_inventory(arguments.machines), arguments.hosts)
+            hosts = [host.name for host in inventory.hosts]
+        found = placing(bench, here=bench.host)
+    except BenchfleetError:
+        return  # other checks tell of it
+    for one in (*found.notes, *found.unreported(cells, hosts)):
+        said, _, fix = one.partition(". ")
+        yield judged("reports", said, fix or "probe that machine again", warning=True)
+
+
+def _devices(arguments: argparse.Namespace, bench: Bench, cells: Sequence[Cell]) -> Iterator[Check]:
+    pool: Pool | None = None
+    missing = ""
+    try:
+        pool = choose_pool(options.asked_devices(arguments, bench.campaign))
+    except DeviceError as error:
+        missing = str(error)
+        fix = "name devices that are here: --gpus, --cpu-slots"
+        yield judged("devices", missing, fix, problem=True)
+    if pool is None:
+        return
+    shown = ", ".join(device.label for device in pool.devices)
+    yield judged("devices", f"{counted(pool.slots, 'slot')} on {shown}", "")
+    plan = planned(cells, [], pool, ram=available_memory(), cores=cores())
+    barred = [row for row in plan.rows if row.impossible]
+    for row in barred[:_SHOWN]:
+        fix = "run it with --machines or where there is such a device, or leave it out"
+        yield judged(f"cell {row.path}", row.impossible, fix, problem=True)
+    if len(barred) > _SHOWN:
+        found = f"{len(barred) - _SHOWN} more cells cannot run here"
+        yield judged("cells", found, f"benchfleet plan {arguments.campaign}", problem=True)
+    for warning in plan.fit.warnings if plan.fit else ():
+        yield judged("memory", warning, f"benchfleet plan {arguments.campaign}", warning=True)
+    largest = max((row.bytes_on_a_device or 0 for row in plan.rows), default=0)
+    if largest:
+        yield judged("memory", f"the largest cell takes about {sized(largest)}", "")

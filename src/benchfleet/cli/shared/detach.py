@@ -1,0 +1,108 @@
+"""``--detach`` of ``run`` and ``work``: check as ever, then go on without the terminal."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from benchfleet.cli.shared import options
+from benchfleet.cli.shared.fleet import machines
+from benchfleet.cli.shared.local_runs import words
+from benchfleet.cli.shared.options import AskedDevices
+from benchfleet.cli.text.output import print_json, say
+from benchfleet.cli.text.terminal import shown_path
+from benchfleet.errors import BenchfleetError
+from benchfleet.results.disk import make_folder
+from benchfleet.runs import registry as records
+from benchfleet.runs.live_state import DETACHED
+from benchfleet.study import Bench
+
+_LOOK = 0.02  # seconds between looks whether it has begun
+_PATIENCE = 60.0  # seconds in which it should have; large campaigns take long to enroll
+_OF_THIS_SHELL = {"--detach", "--another", "--json"}
+
+
+def detach(arguments: argparse.Namespace, bench: Bench, devices: AskedDevices) -> int:
+    """Begin the run in a session of its own, and say how to find it again."""
+    machines(arguments, devices)  # what is wrong with them is told here
+    make_folder(bench.layout.root)
+    with records.one_at_a_time(bench.layout):
+        going = [run for run in records.runs_of(bench.layout) if run.goes_on]
+        if going and not arguments.another:
+            raise BenchfleetError(_goes_on_already(arguments, bench, going[0]))
+        log = records.new_file(bench.layout).with_suffix(".log")
+        process = _begin(arguments, log)
+        try:
+            code = _until_it_runs(process, log)
+        except KeyboardInterrupt:
+            process.send_signal(signal.SIGTERM)
+            raise
+    if code is not None:  # all that it had to say
+        print(log.read_text("utf-8", "replace"), end="", file=sys.stderr if code > 1 else None)
+        if not log.with_suffix(".json").exists():  # no run that anybody would look for
+            log.unlink()
+        return code
+    record = records.read(log.with_suffix(".json"))
+    metrics = {"metrics": record.metrics} if record and record.metrics else {}
+    if arguments.json:
+        told = {"campaign": bench.campaign.name, "pid": process.pid, "log": str(log), **metrics}
+        print_json(told)
+        return 0
+    say(f"{bench.campaign.name}: runs in the background (pid {process.pid})")
+    say(f"watch    {words(arguments, 'attach', bench.layout.root)}")
+    say(f"stop     {words(arguments, 'stop', bench.layout.root)}")
+    for address in metrics.values():
+        print(f"metrics  {address}")
+    say(f"log      {shown_path(log)}")
+    return 0
+
+
+def own_command() -> list[str]:
+    """The words that start this benchfleet, whatever the PATH says."""
+    script = Path(sys.executable).with_name("benchfleet")
+    return [str(script)] if os.access(script, os.X_OK) else [sys.executable, "-m", "benchfleet"]
+
+
+def _begin(arguments: argparse.Namespace, log: Path) -> subprocess.Popen[bytes]:
+    again = [word for word in arguments.words if word not in _OF_THIS_SHELL]
+    # Ignored, it stays so in what is started: a shell that closes takes nothing along.
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with open(log, "ab") as opened:
+            return subprocess.Popen(
+                [*own_command(), *again],
+                stdin=subprocess.DEVNULL,
+                stdout=opened,
+                stderr=opened,
+                start_new_session=True,
+                env={**os.environ, DETACHED: str(log)},
+            )
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+def _until_it_runs(process: subprocess.Popen[bytes], log: Path) -> int | None:
+    """Wait until it has begun; its exit code, where it ended instead."""
+    until = time.monotonic() + _PATIENCE
+    while time.monotonic() < until:
+        if (code := process.poll()) is not None:
+            return code if code >= 0 else 128 - code
+        record = records.read(log.with_suffix(".json"))
+        if record is not None and record.state:
+            return None
+        time.sleep(_LOOK)
+    return None
+
+
+def _goes_on_already(arguments: argparse.Namespace, bench: Bench, run: records.Record) -> str:
+    more = f"{options.same_choice(arguments, 'run')} --detach --another"
+    return (
+        f"a run of {bench.campaign.name} goes on already ({run.shown}); nothing was started.\n"
+        f"watch it: {words(arguments, 'attach', bench.layout.root)}\n"
+        f"one more beside it, which shares the work: {more}"
+    )

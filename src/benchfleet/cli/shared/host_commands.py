@@ -1,0 +1,79 @@
+"""Every command that benchfleet runs on a host, to be approved beforehand."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+from collections.abc import Iterator
+
+from benchfleet.cli.shared import options
+from benchfleet.cli.shared.fleet import chosen
+from benchfleet.cli.text.output import print_json, say
+from benchfleet.cli.text.terminal import printable
+from benchfleet.domain.host import Host
+from benchfleet.engines.commands import REACH, Command, commands
+from benchfleet.engines.openssh import destination, quoted
+from benchfleet.errors import wrong_option
+from benchfleet.machines.bootstrap_plan import Plan, Wanted
+from benchfleet.machines.facts import ASK
+from benchfleet.machines.requirements import constraints
+from benchfleet.machines.wheel import interpreter_of, running_wheel
+
+_NOTE = """\
+<…> stands for what differs from time to time. A slot is a Python process that starts itself again,
+bound to its devices (python -c …), once more for --trial-gpus, and with the interpreter that a
+model names under 'python'. To tell of itself a host starts `uname -p`, and to measure itself
+`python -m benchfleet.machines.probe.compute`. What bootstrap does with --extra or --wheels:
+benchfleet hosts bootstrap {machines} --extra hf --dry-run"""
+
+
+def show(arguments: argparse.Namespace) -> int:
+    """Print the commands of each host of the inventory."""
+    if arguments.machines is None:
+        raise wrong_option("--commands", "needs the hosts that are meant: --machines machines.yaml")
+    hosts = chosen(arguments)
+    started = list(_started_by_cells(arguments)) if arguments.campaign else []
+    if arguments.json:
+        told = {host.name: [vars(one) for one in commands_on(host)] for host in hosts}
+        print_json({"hosts": told, "cells": started})
+        return 0
+    for host in hosts:
+        say(f"{host.name} ({destination(host)})")
+        for one in commands_on(host):
+            say(f"  # {one.title}")
+            for line in quoted(one.words).splitlines():
+                say(f"  {line}")
+    if started:
+        print("what cells of this campaign start themselves, inside a slot")
+        for line in started:
+            say(f"  {line}")
+    print(_NOTE.format(machines=printable(str(arguments.machines))))
+    return 0
+
+
+def commands_on(host: Host) -> Iterator[Command]:
+    """Those of ``hosts check``, ``hosts bootstrap``, ``probe`` and of runs."""
+    python = interpreter_of(host)
+    yield Command(title="see whether it answers", words=REACH)
+    yield Command(title="have it tell of itself", words=(python, "-c", ASK, host.folder))
+    if not host.python:
+        wanted = Wanted(wheel=running_wheel(), constraints=constraints())
+        plan = Plan(host, wanted, python="<python>", token="<digits>")  # noqa: S106
+        for step in plan.rehearsed():
+            yield Command(title=f"bootstrap: {step.title}", words=step.words)
+    yield from commands(host, python)
+
+
+def _started_by_cells(arguments: argparse.Namespace) -> Iterator[str]:
+    """What the campaign's cells start by its own word."""
+    _, cells = options.opened(arguments)
+    told = {}
+    for cell in cells:
+        params, name = cell.workload.params, cell.workload.name
+        if argv := params.get("argv"):
+            told[name] = shlex.join(map(str, argv))
+        elif call := params.get("call"):
+            told[name] = f"python {call}"
+        if cell.model.python:
+            told[f"model {cell.model.name}"] = f"{cell.model.python} as its slots' interpreter"
+    yield from (f"{name}: {what}" for name, what in told.items())

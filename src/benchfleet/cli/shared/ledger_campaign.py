@@ -1,0 +1,71 @@
+"""A campaign of which only its ledger tells: what a host without the campaign's file runs."""
+
+from __future__ import annotations
+
+import os
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+from benchfleet import registry
+from benchfleet.campaign.base import RESULTS, Campaign, results_folder
+from benchfleet.domain.campaign_record import TOLD, Told, newest
+from benchfleet.domain.eligibility import Eligibility
+from benchfleet.domain.matrix import Matrix
+from benchfleet.domain.names import path_part
+from benchfleet.errors import LedgerAbsent
+from benchfleet.hints import hint
+from benchfleet.ledger.addresses import shown_url, split_url
+from benchfleet.results.layout import Layout
+from benchfleet.study import open_bench
+
+
+def campaign_of(url: str, name: str = "", *, results: Path | None = None) -> Campaign:
+    """The campaign as the ledger at `url` tells of it: the one of that name, or the only one.
+
+    Results go below `results`, which is relative to the current folder. Raises LedgerAbsent.
+    """
+    scheme, rest = split_url(url)
+    kind = registry.load("ledgers", scheme)
+    names = kind.campaigns(Path(rest) if scheme == "sqlite" else url)
+    shown = rest if scheme == "sqlite" else shown_url(url)
+    if not names:
+        raise LedgerAbsent(f"{shown} has no ledger of a campaign; run or init one there first")
+    if name and name not in names:
+        raise LedgerAbsent(f"{shown} has no ledger of campaign {name!r}; {hint(name, names)}")
+    if not name and len(names) > 1:
+        raise LedgerAbsent(f"{shown} has several; say --campaign with one of {', '.join(names)}")
+    name = name or names[0]
+    campaign = Campaign(
+        name=name,
+        file=None,
+        results=_results_of(name, Path(rest) if scheme == "sqlite" else None, results),
+        matrix=Matrix(models=(), configs=(), workloads=()),
+    )
+    ledger = open_bench(campaign, ledger=url).existing_ledger()
+    if ledger is None:
+        raise LedgerAbsent(f"{shown} has no ledger of campaign {name!r} any more")
+    with closing(ledger):
+        told = newest(ledger.events(kinds={TOLD})) or Told(name=name)
+    placement = told.placement or campaign.placement
+    eligibility = campaign.eligibility
+    if told.rules is not None:
+        eligibility = Eligibility(rules=told.rules, tiers=())
+    return replace(
+        campaign,
+        placement=placement,
+        place=told.results,
+        phases=told.phases,
+        runners=told.runners,
+        eligibility=eligibility,
+        variants=told.variants,
+    )
+
+
+def _results_of(name: str, file: Path | None, base: Path | None) -> Path:
+    """Where results go without a campaign's file: beside a ledger that lies among them."""
+    if base is None and file is not None:
+        folder = Path(os.path.abspath(file)).parent
+        if Layout(folder).ledger.name == file.name and folder.name == path_part(name):
+            return folder
+    return results_folder(Path.cwd(), base or RESULTS, name)

@@ -1,0 +1,116 @@
+"""The runs of this machine that a command is about, and how one was called."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from benchfleet.campaign.load import load_campaign
+from benchfleet.cli.shared import option_types, options
+from benchfleet.cli.text.terminal import shown_path
+from benchfleet.errors import BenchfleetError
+from benchfleet.ledger.addresses import shown_url, split_url
+from benchfleet.results.layout import Layout
+from benchfleet.runs.registry import Record, runs_here, runs_of
+from benchfleet.study import Bench
+
+_PATHS = ("campaign", "results", "machines")
+_CHOICE = ("only", "exclude", "limit", "hosts", "verb", "named", "models", "forever")
+
+
+def configure(parser: argparse.ArgumentParser, *, example: str) -> None:
+    """Which runs are meant."""
+    parser.epilog = f"example: {example}"
+    parser.add_argument(
+        "campaign",
+        metavar="CAMPAIGN",
+        type=Path,
+        nargs="?",
+        help="the campaign file, or a folder of results; without it, whatever you run here",
+    )
+    parser.add_argument("--results", metavar="DIR", type=Path, help="its results are kept here")
+    parser.add_argument(
+        "--pid", metavar="N", type=option_types.count, help="the run of this process"
+    )
+
+
+def runs(arguments: argparse.Namespace) -> list[Record]:
+    """The runs that are meant, the latest first: those that go on on this machine, and those that
+    a campaign's folder tells of. Raises CampaignError."""
+    if arguments.campaign is None and arguments.results is None:
+        found = runs_here()
+    else:
+        found = runs_of(_layout(arguments))
+    return [run for run in found if arguments.pid in (None, run.process.pid)]
+
+
+def nothing_runs(arguments: argparse.Namespace, found: Sequence[Record]) -> str:
+    """That none of these goes on here, and where one may."""
+    what = f"of {arguments.campaign}" if arguments.campaign else "of yours"
+    elsewhere = {run.process.host for run in found if not run.end and run.process.lives() is None}
+    on = f"; one may, on {', '.join(sorted(elsewhere))}" if elsewhere else ""
+    return f"no run {what} goes on on this machine{on}"
+
+
+def called(record: Record, arguments: argparse.Namespace) -> argparse.Namespace | None:
+    """The options of the run's command line, as they are to be written from here; None where it
+    was no command but a call of the library."""
+    if not record.command:
+        return None
+    command = dict(record.command)
+    for key in _PATHS:
+        command[key] = command[key] and shown_path(Path(command[key]))
+    return argparse.Namespace(**{**vars(arguments), **command})
+
+
+def command_of(arguments: argparse.Namespace, bench: Bench) -> Mapping[str, Any]:
+    """What of a run's command line is to be known elsewhere; its paths are absolute, and the
+    address of a ledger on a server has no password."""
+    command = {
+        key: getattr(arguments, key)
+        for key in (*_CHOICE, *options.DEVICES)
+        if hasattr(arguments, key)
+    }
+    for key in _PATHS:
+        path = getattr(arguments, key)
+        command[key] = path and os.path.abspath(path)
+    scheme, rest = split_url(bench.url)
+    local = bench.url and scheme == "sqlite"
+    return {
+        **command,
+        "ledger": f"sqlite:{os.path.abspath(rest)}" if local else shown_url(bench.url),
+    }
+
+
+def words(arguments: argparse.Namespace, verb: str, folder: Path | None = None) -> str:
+    """The command of `attach` or `stop` on the same campaign, to be copied; without its file it is
+    named by the folder of its results."""
+    about = argparse.Namespace(campaign=arguments.campaign, results=arguments.results, ledger="")
+    if about.campaign is None and folder is not None:
+        about = argparse.Namespace(campaign=shown_path(folder), results=None, ledger="")
+    return options.same_choice(about, verb)
+
+
+def _layout(arguments: argparse.Namespace) -> Layout:
+    if arguments.campaign is None:
+        return Layout(arguments.results.absolute())
+    if arguments.campaign.is_dir():
+        return Layout(arguments.campaign.absolute())
+    found = load_campaign(arguments.campaign).with_results(arguments.results)
+    return Layout(found.results)
+
+
+def the_one(arguments: argparse.Namespace, found: Sequence[Record]) -> Record:
+    """The one run to look at: of several that go on it must be said which; where none does, the
+    last one that ended here."""
+    going = [run for run in found if run.goes_on]
+    if len(going) > 1:
+        lines = [f"  --pid {run.process.pid:<8} {run.campaign}, {run.shown}" for run in going]
+        raise BenchfleetError("\n".join(["several runs go on; say which:", *lines]))
+    ended = [run for run in found if run.process.lives() is not None]
+    if not ended:
+        raise BenchfleetError(nothing_runs(arguments, found))
+    return going[0] if going else ended[0]

@@ -1,0 +1,282 @@
+"""The options that verbs share, under the same names everywhere."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from benchfleet import registry
+from benchfleet.campaign.base import Campaign, Machine
+from benchfleet.campaign.load import load_campaign
+from benchfleet.campaign.selection import choose
+from benchfleet.cli.shared.ledger_campaign import campaign_of
+from benchfleet.cli.shared.option_types import count
+from benchfleet.domain.cell import Cell
+from benchfleet.domain.host import AUTO
+from benchfleet.errors import wrong_option
+from benchfleet.ledger.addresses import shown_url
+from benchfleet.study import Bench, open_bench
+
+
+def campaign(parser: argparse.ArgumentParser, *, example: str) -> None:
+    """The campaign file, where its results and ledger are, and JSON."""
+    parser.epilog = f"example: {example}"
+    parser.add_argument("campaign", metavar="CAMPAIGN", type=Path, help="the campaign file")
+    where(parser)
+
+
+def told_campaign(parser: argparse.ArgumentParser, *, example: str) -> None:
+    """The same, where a campaign may be named by its ledger alone."""
+    parser.epilog = f"example: {example}"
+    parser.add_argument(
+        "campaign",
+        metavar="CAMPAIGN",
+        type=Path,
+        nargs="?",
+        help="the campaign file; without it, --ledger tells what is in the campaign",
+    )
+    where(parser)
+    parser.add_argument(
+        "--campaign",
+        dest="named",
+        metavar="NAME",
+        default="",
+        help="without a campaign file: which of the ledger's campaigns, where it has several",
+    )
+
+
+def where(parser: argparse.ArgumentParser) -> None:
+    """Where a campaign's results and ledger are, and JSON."""
+    parser.add_argument("--results", metavar="DIR", type=Path, help="keep results here instead")
+    parser.add_argument(
+        "--ledger",
+        metavar="URL",
+        default="",
+        help="the ledger, such as sqlite:///path/ledger.db or postgresql://user@host/database",
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def choice(parser: argparse.ArgumentParser) -> None:
+    """The part of the campaign that the command is about."""
+    parser.add_argument(
+        "--only",
+        metavar="AXIS=NAME,…",
+        action="append",
+        default=[],
+        help="only these, by axis (models, configs, benchmarks, subsets, repeats, phases); "
+        "globs work, ! negates",
+    )
+    parser.add_argument(
+        "--exclude", metavar="AXIS=NAME,…", action="append", default=[], help="leave these out"
+    )
+    parser.add_argument(
+        "--limit", metavar="N", type=count, help="the first N samples only, as cells of their own"
+    )
+
+
+def devices(parser: argparse.ArgumentParser) -> None:
+    """What of the machine to use."""
+    parser.add_argument("--gpus", metavar="0,1", type=_ids, help="run on these GPUs")
+    parser.add_argument(
+        "--cpu-slots",
+        metavar="N|auto",
+        type=_slots,
+        help="run on N slots of the CPU; auto: as many as memory and cores allow",
+    )
+    parser.add_argument(
+        "--slots-per-gpu",
+        metavar="N|auto",
+        type=_slots,
+        help="slots on each GPU; auto: more while its memory and utilisation allow, fewer where "
+        "memory ran out",
+    )
+    parser.add_argument(
+        "--max-concurrent-runs",
+        metavar="N",
+        type=count,
+        help="slots over all devices; more than there are GPUs share them",
+    )
+
+
+def detaching(parser: argparse.ArgumentParser) -> None:
+    """Whether a run goes on without its terminal."""
+    parser.add_argument(
+        "--detach", action="store_true", help="go on in the background; see attach and stop"
+    )
+    parser.add_argument(
+        "--another",
+        action="store_true",
+        help="with --detach: also where a run goes on already; they share what is to be done",
+    )
+
+
+def placement(parser: argparse.ArgumentParser) -> None:
+    """Which waiting cells go first."""
+    parser.add_argument(
+        "--placement",
+        metavar="NAME",
+        help="which waiting cells go first: warm-first, longest-first, shortest-first, fifo or a "
+        "plugin's, over the campaign's",
+    )
+
+
+def gpu_checks(parser: argparse.ArgumentParser) -> None:
+    """How GPUs are looked at before a slot takes them."""
+    parser.add_argument(
+        "--share-gpus",
+        action="store_true",
+        help="use the GPUs named by --gpus, or in the inventory, beside other people's processes",
+    )
+    parser.add_argument(
+        "--trial-gpus", action="store_true", help="compute something on each GPU before it is used"
+    )
+    parser.add_argument(
+        "--trial-load",
+        action="store_true",
+        help="load a model of the campaign on each device and ask it once before any cell is begun",
+    )
+
+
+AskedDevices = Machine  # None in it: nothing was said
+
+
+def machines(parser: argparse.ArgumentParser) -> None:
+    """What other machines to use."""
+    parser.add_argument(
+        "--machines", metavar="FILE", type=Path, help="run on the machines of this inventory"
+    )
+    hosts(parser)
+
+
+def hosts(parser: argparse.ArgumentParser) -> None:
+    """The part of an inventory that is meant."""
+    parser.add_argument(
+        "--hosts",
+        metavar="NAME,…",
+        action="append",
+        default=[],
+        help="only these of its machines, by name or label; globs work, ! negates",
+    )
+
+
+def asked_devices(arguments: argparse.Namespace, found: Campaign) -> AskedDevices:
+    """GPUs, CPU slots and slots in all: the command line's over the campaign's."""
+    asked = found.machine
+    given = (arguments.gpus, arguments.cpu_slots)
+    if None not in given:
+        message = "a run takes GPUs or slots of the CPU, not both; leave one of the two out"
+        raise wrong_option("--gpus --cpu-slots", message)
+    gpus, cpu_slots = given if given != (None, None) else (asked.gpus, asked.cpu_slots)
+    per_gpu = arguments.slots_per_gpu
+    if per_gpu is not None and cpu_slots is not None:
+        message = "a run on slots of the CPU has no GPU; leave one of the two out"
+        raise wrong_option("--slots-per-gpu", message)
+    return Machine(
+        gpus=gpus,
+        cpu_slots=cpu_slots,
+        max_concurrent_runs=arguments.max_concurrent_runs or asked.max_concurrent_runs,
+        slots_per_gpu=asked.slots_per_gpu if per_gpu is None else per_gpu,
+        price=asked.price,
+    )
+
+
+def _ids(text: str) -> tuple[int, ...]:
+    try:
+        ids = tuple(int(part) for part in text.split(","))
+    except ValueError:
+        ids = (-1,)
+    if min(ids) < 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is no list of GPU ids; write 0,1")
+    return ids
+
+
+_WHOLE = ("gate",)  # verbs that are about the campaign, whatever part of it was chosen
+_CARING = frozenset({"retry", "failures", "rescore", "cancel"})  # verbs that name cells one by one
+DEVICES = ("gpus", "cpu_slots", "slots_per_gpu", "max_concurrent_runs", "share_gpus")
+
+
+def same_choice(
+    arguments: argparse.Namespace, verb: str, *, kinds: Sequence[str] | None = None
+) -> str:
+    """The command of another verb on the same campaign, folder, ledger and cells, to be copied;
+    of cells that failed of these `kinds`, where some are given."""
+    works = arguments.campaign is None or getattr(arguments, "verb", "") == "work"
+    words = ["benchfleet", *("work" if verb == "run" and works else verb).split()]
+    words += _same_campaign(arguments)
+    if verb == "run" and works:
+        words += _repeated(arguments, "models", "assigned")
+    if verb.split()[0] not in _WHOLE:
+        words += _repeated(arguments, "only", "exclude", "limit")
+    if verb == "run":
+        words += _repeated(arguments, "placement", "machines")
+        if getattr(arguments, "machines", None) is not None:
+            words += _repeated(arguments, "hosts")
+        words += _repeated(arguments, *DEVICES)
+        words += _repeated(arguments, "forever") if works else []
+    if verb in _CARING:
+        words += _repeated(arguments, "cell")
+        words += _repeated(arguments if kinds is None else argparse.Namespace(kind=kinds), "kind")
+    return shlex.join(words)
+
+
+def _same_campaign(arguments: argparse.Namespace) -> Iterator[str]:
+    if arguments.campaign is not None:
+        yield str(arguments.campaign)
+    yield from _repeated(arguments, "results")
+    if arguments.ledger:
+        yield from ("--ledger", shown_url(arguments.ledger))
+    if arguments.campaign is None and arguments.named:
+        yield from ("--campaign", arguments.named)
+
+
+def _repeated(arguments: argparse.Namespace, *names: str) -> Iterator[str]:
+    """The options of these names, as they were given."""
+    for name in names:
+        given = getattr(arguments, name, None)
+        option = f"--{name.replace('_', '-')}"
+        if given is True or (name == "assigned" and given == ""):
+            yield option
+        elif name == "gpus" and given:
+            yield from (option, ",".join(map(str, given)))
+        elif isinstance(given, (list, tuple)):
+            for one in given:
+                yield from (option, str(one))
+        elif given is not None and given is not False and given != "":
+            yield from (option, "auto" if given == AUTO else str(given))
+
+
+def _slots(text: str) -> int:
+    if text == "auto":
+        return AUTO
+    try:
+        return count(text)
+    except argparse.ArgumentTypeError as error:
+        raise argparse.ArgumentTypeError(f"{error}, or auto") from None
+
+
+def opened(arguments: argparse.Namespace) -> tuple[Bench, list[Cell]]:
+    """The campaign as the options change it, and its chosen cells."""
+    if arguments.campaign is None:
+        if not arguments.ledger:
+            message = "is not named; give its file, or the --ledger that tells of it"
+            raise wrong_option("CAMPAIGN", message)
+        found = campaign_of(arguments.ledger, arguments.named, results=arguments.results)
+    else:
+        found = load_campaign(arguments.campaign).with_results(arguments.results)
+        if named := getattr(arguments, "named", ""):
+            message = f"is for a campaign without its file; leave it out beside {found.file}"
+            raise wrong_option(f"--campaign {named}", message)
+    cells = choose(
+        open_bench(found, ledger=arguments.ledger).cells(),
+        only=getattr(arguments, "only", ()),
+        exclude=getattr(arguments, "exclude", ()),
+        limit=getattr(arguments, "limit", None),
+    )
+    if (policy := getattr(arguments, "placement", None)) is not None:
+        registry.load("policies", policy)
+        found = replace(found, placement=policy)
+    return open_bench(found, ledger=arguments.ledger), cells

@@ -1,0 +1,72 @@
+"""The cells that a verb is to care for, chosen by axis, by failure and by name."""
+
+from __future__ import annotations
+
+import argparse
+import fnmatch
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+from benchfleet.cli.shared import options
+from benchfleet.domain.attempt import CellRecord
+from benchfleet.domain.failure import KINDS
+from benchfleet.errors import CampaignError, Mistake
+from benchfleet.study import Bench
+
+
+def configure(parser: argparse.ArgumentParser, *, example: str) -> None:
+    """The campaign, and the part of its cells that is meant."""
+    options.told_campaign(parser, example=example)
+    options.choice(parser)
+    parser.add_argument(
+        "--kind",
+        choices=KINDS,
+        action="append",
+        default=[],
+        metavar="KIND",
+        help=f"only cells that failed of this: {', '.join(KINDS)}; may be said again",
+    )
+    parser.add_argument(
+        "--cell",
+        action="append",
+        default=[],
+        metavar="GLOB",
+        help="only cells whose path or id matches, such as 'tiny/*/recall_512*'; may be said again",
+    )
+
+
+def check(arguments: argparse.Namespace, bench: Bench, records: Iterable[CellRecord]) -> None:
+    """Raises CampaignError for a glob that no cell has, with the near names."""
+    if not arguments.cell:
+        return
+    known = dict.fromkeys(
+        [*(cell.id for cell in bench.cells()), *(record.path for record in records)]
+    )
+    mistakes = []
+    for glob in arguments.cell:
+        if not fnmatch.filter(known, glob):
+            near = get_close_matches(glob, known, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else "see them all: benchfleet plan --cells"
+            message = f"no cell has such a path or id; {hint}"
+            mistakes.append(Mistake(key=f"--cell {glob}", message=message))
+    if mistakes:
+        raise CampaignError("command line", mistakes)
+
+
+def selected(arguments: argparse.Namespace, records: Iterable[CellRecord]) -> list[CellRecord]:
+    """Those of the records that the options name."""
+    return [record for record in records if _is_meant(arguments, record)]
+
+
+def named(arguments: argparse.Namespace, record: CellRecord) -> bool:
+    """Whether --cell means it, by path or id; without one it means all."""
+    names = (record.path, record.id)
+    return not arguments.cell or any(fnmatch.filter(names, glob) for glob in arguments.cell)
+
+
+def _is_meant(arguments: argparse.Namespace, record: CellRecord) -> bool:
+    is_named = named(arguments, record)
+    if not is_named or not arguments.kind:
+        return is_named
+    reason = record.outcome.reason if record.outcome else None
+    return reason is not None and reason.kind in arguments.kind

@@ -1,0 +1,1 @@
+"""What verbs print: text for people, and JSON for programs."""

@@ -1,0 +1,175 @@
+"""The live view on a terminal: counts, what each slot does, and what happened last."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TextIO, TypeAlias
+
+from rich.cells import chop_cells
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from benchfleet.cli.text.notices import QUIET, held, sentence, speed, standing
+from benchfleet.cli.text.terminal import printable
+from benchfleet.domain.humanize import counted, duration
+from benchfleet.runner.progress import Notice, Observer, Progress, Running
+
+_Row: TypeAlias = Sequence[Text | ProgressBar]
+_LAST = 4  # things that happened, kept in view
+_BAR = 12  # columns
+_GAP = 2  # columns between two
+_NAME = 1  # the place of the cell's name among what is told of a slot
+_NAMED = 20  # columns that the name has before others are left out
+_DISPENSABLE = (6, 5, 2)  # memory, speed and the bar, in this order
+_PASSING = {"cell_done", "host_ready"}  # gone with the view
+
+
+@contextlib.contextmanager
+def live(campaign: str, stream: TextIO) -> Iterator[Observer]:
+    """Draw the run until the block ends."""
+    console = Console(file=stream)
+    view = View(campaign)
+    drawn = Live(get_renderable=view.draw, console=console, refresh_per_second=5, transient=True)
+    with contextlib.suppress(OSError):  # the terminal may go away at any moment
+        drawn.start()
+    try:
+        yield view
+    finally:
+        with contextlib.suppress(OSError):
+            drawn.stop()
+            for line in view.troubles:
+                console.print(line, soft_wrap=True)  # the terminal folds it, and can copy it whole
+
+
+class View:
+    """What is drawn, from the last state that the runner showed."""
+
+    def __init__(self, campaign: str) -> None:
+        self._campaign = campaign
+        self._progress, self._begun = Progress(), False
+        self._last: deque[Text] = deque(maxlen=_LAST)
+        self.troubles: list[Text] = []  # what stays on the screen when the view is gone
+
+    def __call__(self, notice: Notice, progress: Progress) -> None:
+        self._progress, self._begun = progress, True
+        if notice.kind not in QUIET and notice.kind != "run_started":
+            passes = notice.kind in _PASSING
+            line = Text(printable(sentence(notice)), style="dim" if passes else "yellow")
+            self._last.append(line)
+            if not passes:
+                self.troubles.append(line)
+
+    def draw(self) -> _Screen:
+        """The view as it stands now; called from the drawing thread."""
+        progress, now = self._progress, time.monotonic()
+        head = standing(progress) if self._begun else "starting"
+        left = progress.seconds_left(now)
+        if left is not None:
+            head += f" · ETA {duration(left)}"
+            if progress.outlook and progress.outlook.spread >= 1:
+                head += f" ± {duration(progress.outlook.spread)}"
+        rows = [_row(slot, now) for slot in list(progress.slots.values())]
+        return _Screen(_Head(self._campaign, head), rows, list(self._last))
+
+
+@dataclass(frozen=True)
+class _Screen:
+    """All of it, never higher than the terminal: of what does not fit nothing could be taken back,
+    and it would stay there when the run ends. Slots make room for the latest that happened."""
+
+    head: _Head
+    rows: Sequence[_Row]
+    last: Sequence[Text]
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        head = console.render_lines(self.head, options, pad=False)
+        said = [[*_folded(one, options.max_width)] for one in self.last]
+        room = options.size.height - len(head) - 1
+        while len(said) > 1 and sum(map(len, said)) > max(room // 2, room - len(self.rows)):
+            said.pop(0)
+        left = room - sum(map(len, said))
+        shown = self.rows if len(self.rows) <= left else self.rows[: max(0, left - 1)]
+        yield self.head
+        yield _Slots(shown)
+        if more := len(self.rows) - len(shown):
+            yield Text(f"  … and {counted(more, 'more slot')}", style="dim")
+        yield from (line for lines in said for line in lines)
+
+
+@dataclass(frozen=True)
+class _Head:
+    """The campaign and its counts; where the terminal is narrow the counts have lines of their own,
+    and the name is cut."""
+
+    campaign: str
+    counts: str
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        whole = Text(f"{self.campaign}   {self.counts}", style="bold")
+        if whole.cell_len <= options.max_width:
+            yield whole
+        else:
+            yield Text(self.campaign, style="bold", no_wrap=True, overflow="ellipsis")
+            yield Text(self.counts, style="bold")
+
+
+def _folded(said: Text, width: int) -> Iterator[Text]:
+    """What happened, as a terminal folds it: a name without blanks begins no line of its own."""
+    for line in chop_cells(said.plain, width):
+        yield Text(line, style=said.style, no_wrap=True)
+
+
+def _row(slot: Running, now: float) -> _Row:
+    """What stands beside each other of a slot."""
+    total = slot.total or 1
+    return [
+        Text(slot.devices),
+        Text(printable(slot.cell or slot.stage), style="" if slot.cell else "dim"),
+        ProgressBar(total=total, completed=min(slot.done, total), width=_BAR),
+        Text(f"{slot.done}/{slot.total}" if slot.total else slot.stage),
+        Text(duration(now - slot.since) if slot.cell else ""),
+        Text(speed(slot, now)),
+        Text(held(slot)),
+    ]
+
+
+@dataclass(frozen=True)
+class _Slots:
+    """A line for each slot. Where the terminal is narrow columns are left out, and then names cut,
+    so that numbers stay whole."""
+
+    rows: Sequence[_Row]
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        if not self.rows:
+            return
+        widths = [
+            max(_BAR if isinstance(one, ProgressBar) else one.cell_len for one in column)
+            for column in zip(*self.rows, strict=True)
+        ]
+        shown = [place for place, width in enumerate(widths) if width]
+        for place in _DISPENSABLE:
+            if _room(widths, shown, options.max_width) >= min(widths[_NAME], _NAMED):
+                break
+            shown = [one for one in shown if one != place]
+        room = max(1, _room(widths, shown, options.max_width))
+        grid = Table.grid(padding=(0, _GAP), expand=False)
+        grid.add_column()
+        for place in shown:
+            width = min(widths[place], room) if place == _NAME else widths[place]
+            grid.add_column(no_wrap=True, overflow="ellipsis", width=width)
+        for row in self.rows:
+            grid.add_row("", *(row[place] for place in shown))
+        yield grid
+
+
+def _room(widths: Sequence[int], shown: Sequence[int], width: int) -> int:
+    """What is left for the names beside these columns."""
+    return width - sum(widths[one] for one in shown if one != _NAME) - _GAP * (len(shown) + 1)

@@ -1,0 +1,112 @@
+"""What happened in a run, as sentences for a person."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from benchfleet.cli.text.terminal import moment
+from benchfleet.domain.humanize import counted, duration
+from benchfleet.runner.progress import Notice, Progress, Running
+
+# Worth no sentence: the counts show it.
+QUIET = {"cell_progress", "slot_opening", "slot_ready", "cell_started", "run_ended"}
+
+
+def standing(progress: Progress) -> str:
+    """``30 cells · 12 done (12 reused) · 2 failed``"""
+    states = progress.states
+    parts = [counted(progress.total, "cell"), f"{progress.ended} done"]
+    if progress.reused:
+        parts[-1] += f" ({progress.reused} reused)"
+    for state in ("failed", "partial", "skipped", "cancelled", "running"):
+        if states.get(state):
+            parts.append(f"{states[state]} {state}")
+    return " · ".join(parts)
+
+
+def as_of(counted_at: float | None) -> str:
+    """`` (as of 14:02, when its ledger last told)``; empty for counts that are those of a run's
+    end."""
+    return f" (as of {moment(counted_at)}, when its ledger last told)" if counted_at else ""
+
+
+def speed(slot: Running, now: float) -> str:
+    """``412 tok/s``; empty where no tokens were counted."""
+    rate = slot.tokens_per_second(now)
+    return "" if rate is None else f"{rate:.0f} tok/s" if rate >= 10 else f"{rate:.1f} tok/s"
+
+
+def held(slot: Running) -> str:
+    """``31.2/80 GB`` of the fullest of its GPUs, or ``1.4 GB RAM``; empty where it is not known."""
+    if slot.reading is None:
+        return ""
+    gpus = [gpu for gpu in slot.reading.gpus if gpu.memory is not None and gpu.total]
+    if gpus:
+        fullest = max(gpus, key=lambda gpu: (gpu.memory or 0) / (gpu.total or 1))
+        return f"{(fullest.memory or 0) / 1e9:.1f}/{(fullest.total or 0) / 1e9:.0f} GB"
+    return f"{slot.reading.ram / 1e9:.1f} GB RAM" if slot.reading.ram else ""
+
+
+def sentence(notice: Notice) -> str:
+    """A notice as one sentence."""
+    if (write := _SENTENCES.get(notice.kind)) is not None:
+        return write(notice)
+    return f"! {notice.cell} {notice.message}".replace("  ", " ")
+
+
+def _done(notice: Notice) -> str:
+    metrics = notice.data["metrics"]
+    error = f" ± {metrics['stderr']:.3f}" if "stderr" in metrics else ""
+    score = f"{metrics['overall_score']:.3f}{error}"
+    return f"✓ {notice.cell}  {score}  {duration(notice.data['took'])}"
+
+
+def _failed(notice: Notice) -> str:
+    again = notice.data["retry_in"]
+    after = f"; again in {duration(again)}" if again else "; again" if again == 0 else ""
+    after += f" {notice.data['differently']}" if notice.data["differently"] else ""
+    return f"✗ {notice.cell}  {notice.message}{after}"
+
+
+def _host_lost(notice: Notice) -> str:
+    again = "" if notice.data["hopeless"] else "; it is tried again"
+    return f"! host {notice.data['host']}: {notice.message}{again}"
+
+
+def _host_ready(notice: Notice) -> str:
+    data = notice.data
+    return f"+ host {data['host']}: {counted(data['slots'], 'slot')} on {data['devices']}"
+
+
+def _interrupted(notice: Notice) -> str:
+    if notice.data["times"] > 1:
+        return f"{notice.message} again: ended now"
+    if not notice.data["cells"]:
+        return f"{notice.message}: ending"
+    stop = counted(notice.data["cells"], "running cell", "stop")
+    return (
+        f"{notice.message}: {stop} after the sample at hand, and what is there is kept;"
+        " again to end now"
+    )
+
+
+def _samples(notice: Notice, verb: str = "") -> str:
+    return counted(notice.data["samples"], "sample", verb)
+
+
+_SENTENCES: Mapping[str, Callable[[Notice], str]] = {
+    "cell_done": _done,
+    "cell_failed": _failed,
+    "cell_released": lambda n: f"↩ {n.cell}  given back with {_samples(n)} ({n.message})",
+    "cell_cancelled": lambda n: f"↩ {n.cell}  cancelled; {_samples(n, 'are')} kept",
+    "claim_lost": lambda n: f"↩ {n.cell}  {n.message}",
+    "host_ready": _host_ready,
+    "host_lost": _host_lost,
+    "slots_changed": lambda n: f"~ {n.message}",
+    "slot_lost": lambda n: f"! slot {n.slot} ended: {n.message}; another takes its place",
+    "published_late": lambda n: f"✓ {n.cell}  published now; the run before ended too early",
+    "waiting": lambda n: f"… waiting for {': '.join(filter(None, (n.cell, n.message)))}",
+    "gate_decided": lambda n: f"▪ phase {n.message}",
+    "kept_off": lambda n: f"⊘ {n.message}",
+    "interrupted": _interrupted,
+}

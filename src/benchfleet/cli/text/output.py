@@ -1,0 +1,31 @@
+"""What a verb prints: lines for people, JSON for programs, and questions."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any, TextIO
+
+from benchfleet.cli.text.terminal import printable
+from benchfleet.errors import BenchfleetError
+
+
+def say(*lines: str, to: TextIO | None = None, flush: bool = False) -> None:
+    """Print lines, without what could steer a terminal."""
+    for line in lines:
+        print(printable(line), file=to or sys.stdout, flush=flush)
+
+
+def print_json(value: Any) -> None:
+    """Print a value as JSON, for programs."""
+    print(json.dumps(value, indent=2), flush=True)
+
+
+def confirm(question: str, *, otherwise: str, ask: bool = True) -> bool:
+    """Whether a person says yes. Raises BenchfleetError with `otherwise` where nobody can be
+    asked, or is to be."""
+    if not (ask and sys.stdin.isatty()):
+        raise BenchfleetError(otherwise)
+    shown = "\n".join(map(printable, question.splitlines()))
+    print(f"{shown} [y/N] ", end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip().lower() in ("y", "yes")

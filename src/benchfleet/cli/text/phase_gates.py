@@ -1,0 +1,65 @@
+"""How a campaign's phases and gates stand, as lines and as JSON values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from benchfleet.cli.text.terminal import columns, padded
+from benchfleet.domain.humanize import counted
+from benchfleet.domain.phase import ENDED
+from benchfleet.domain.state import STATES
+from benchfleet.ledger.gates import Standing
+
+
+def lines(standings: Sequence[Standing]) -> Iterator[str]:
+    """One line for each phase."""
+    if not standings:
+        return
+    width = max(columns(one.phase.name) for one in standings)
+    for one in standings:
+        counts = [f"{one.states[s]} {s}" for s in STATES if one.states.get(s) and s != "success"]
+        rest = f" ({', '.join(counts)})" if counts and one.ended else ""
+        yield (
+            f"  phase {padded(one.phase.name, width)}  {one.state:<6}  "
+            f"{one.ended} of {one.total} ended{rest} · {_gate(one)}"
+        )
+
+
+def _gate(one: Standing) -> str:
+    if one.decision is not None:
+        return str(one.decision)
+    gate = f"gate: {one.phase.gate or ENDED}"
+    if not one.held_by:
+        return gate
+    return f"held by the gate of {', '.join(one.held_by)} · {gate}"
+
+
+def advice(standings: Sequence[Standing], words: Callable[[str], str]) -> Iterator[str]:
+    """What keeps cells from being begun, and the way out; `words` gives another verb's command."""
+    for one in standings:
+        name, held = one.phase.name, [other for other in standings if _waits(other, one)]
+        if closed(one):
+            begun = f"; not begun: {_cells(held)}" if held else ""
+            yield f"the gate of phase {name} is closed{begun}"
+            yield f"weigh it again, once its cells are as wanted: {words('gate check')} --again"
+            yield f"open it all the same: {words('gate override')} {name} --reason TEXT"
+        elif one.decision is None and held and not one.held_by:
+            left = f"{one.ended} of its {counted(one.total, 'cell', 'have')} ended"
+            yield f"held until the gate of phase {name} opens ({left}): {_cells(held)}"
+
+
+def closed(one: Standing) -> bool:
+    """Whether its gate was weighed, and does not hold."""
+    return one.state == "closed"
+
+
+def _waits(other: Standing, one: Standing) -> bool:
+    return one.phase.name in other.held_by and other.ended < other.total
+
+
+def _cells(held: Sequence[Standing]) -> str:
+    parts = []
+    for one in held:
+        left = one.total - one.ended
+        parts.append(f"{counted(left, 'cell')} of {one.phase.name}")
+    return ", ".join(parts)

@@ -1,0 +1,26 @@
+"""What keeps cells off machines, as commands show it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from benchfleet.domain.placement import KeptOff, Placing
+from benchfleet.placement import placing_of
+from benchfleet.study import Bench
+
+_SHOWN = 10  # lines
+
+
+def placing(bench: Bench, *, here: str = "") -> Placing:
+    """What the ledger's reports and plans say, where there is a ledger; see `placing_of`."""
+    return bench.ask(
+        lambda ledger: placing_of(bench.campaign, ledger, here=here), otherwise=Placing()
+    )
+
+
+def lines(kept: Sequence[KeptOff], notes: Iterable[str] = ()) -> list[str]:
+    """For people: each machine with what it may not have, and why."""
+    shown = [f"  kept off {one.host}: {one}" for one in kept[:_SHOWN]]
+    if len(kept) > _SHOWN:
+        shown.append(f"  … and {len(kept) - _SHOWN} more; --json has them all")
+    return [*shown, *(f"  {note}" for note in notes)]

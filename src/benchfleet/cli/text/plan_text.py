@@ -1,0 +1,194 @@
+"""A plan, and what makes a cell a new one, as lines for a terminal."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from benchfleet.cli.text.terminal import columns, padded
+from benchfleet.domain.attempt import CellRecord
+from benchfleet.domain.cell import Cell
+from benchfleet.domain.humanize import counted, duration, gigabytes
+from benchfleet.planner.explain import ABSENT, Difference, Named, subject
+from benchfleet.planner.preview import ENDED_OTHERWISE, Plan, Row
+from benchfleet.runner.resources.shapes import Pool
+from benchfleet.study import Bench
+
+_MANY = 40  # lines of a table that a person still reads
+_SOME = 3  # names in a sentence
+# From the finest grouping to the coarsest; the first that fits is taken.
+_GROUPINGS: tuple[tuple[str, ...], ...] = (
+    ("model", "config", "benchmark"),
+    ("model", "benchmark"),
+    ("model", "config"),
+    ("model",),
+)
+
+
+def overview(
+    bench: Bench, plan: Plan, phases: Iterable[str] = (), *, every_cell: bool
+) -> list[str]:
+    """The whole plan: machine, phases, cells, what cannot run, and what to expect."""
+    counts = plan.counts
+    spoken = [
+        counted(counts["total"], "cell"),
+        f"{counts['to_run']} to run",
+        f"{counts['reused']} reused",
+    ]
+    spoken += [f"{counts[state]} {state}" for state in ENDED_OTHERWISE if counts[state]]
+    spoken += [f"{counts['impossible']} cannot run here"] if counts["impossible"] else []
+    whole = every_cell or counts["total"] <= _MANY
+    lines = [f"{bench.campaign.name}: {' · '.join(spoken)} → {bench.layout.root}"]
+    lines += [f"on {_machine(plan.pool, plan.ram)}"] if plan.pool else []
+    return [
+        *lines,
+        *phases,
+        "",
+        *(_cells(plan.rows) if whole else _groups(plan.rows)),
+        *_impossible(plan.rows),
+        *_outlook(bench, plan),
+    ]
+
+
+def _machine(pool: Pool, ram: int) -> str:
+    kinds = Counter((d.kind, d.name, d.memory) for d in pool.devices)
+    named = [
+        f"{many} × {name or 'GPU'} with {gigabytes(memory)}"
+        if kind == "gpu"
+        else f"{counted(many, 'CPU slot')}, {gigabytes(ram)} of memory free"
+        for (kind, name, memory), many in kinds.items()
+    ]
+    most = "up to " if pool.begin else ""
+    return f"{', '.join(named)}; {most}{pool.slots} at a time"
+
+
+def _cells(rows: Sequence[Row]) -> Iterator[str]:
+    phased = any(row.cell.phase for row in rows)
+    yield from _table(
+        ["state", *(["phase"] if phased else []), "cell", "needs", "memory", "time"],
+        [
+            [
+                "cannot run" if row.impossible else row.state,
+                *([row.cell.phase] if phased else []),
+                row.path,
+                _needs(row.cell),
+                _memory([row]),
+                _time([row]),
+            ]
+            for row in rows
+        ],
+    )
+
+
+def _groups(rows: Sequence[Row]) -> Iterator[str]:
+    """The rows summed up by as many axes as still fit on a page."""
+    for axes in _GROUPINGS:
+        groups: dict[tuple[str, ...], list[Row]] = {}
+        for row in rows:
+            names = {
+                "model": row.cell.model.name,
+                "config": row.cell.config.name,
+                "benchmark": row.cell.workload.name,
+            }
+            groups.setdefault(tuple(names[axis] for axis in axes), []).append(row)
+        if len(groups) <= _MANY:
+            break
+    shown = list(groups.items())[:_MANY]
+    yield from _table(
+        [*axes, "cells", "to run", "reused", "other", "memory", "time"],
+        [[*names, *_sums(within), _memory(within), _time(within)] for names, within in shown],
+    )
+    if len(groups) > len(shown):
+        yield f"… and {len(groups) - len(shown)} more"
+    yield "--cells lists every cell"
+
+
+def _sums(rows: Sequence[Row]) -> list[str]:
+    to_run = sum(row.to_run for row in rows)
+    reused = sum(row.state == "reused" for row in rows)
+    return [str(number) for number in (len(rows), to_run, reused, len(rows) - to_run - reused)]
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    widths = [max(map(columns, column)) for column in zip(head, *rows, strict=True)]
+    for row in (head, *rows):
+        yield "  " + "  ".join(map(padded, row, widths))
+
+
+def _needs(cell: Cell) -> str:
+    gpus = counted(cell.need.gpus, "GPU") if cell.need.gpus else ""
+    vram = gigabytes(cell.need.vram) if cell.need.vram else ""
+    return " × ".join(part for part in (gpus, vram) if part) or "–"
+
+
+def _memory(rows: Sequence[Row]) -> str:
+    """The most that one of them takes."""
+    known = [row.memory.total for row in rows if not isinstance(row.memory, str)]
+    return gigabytes(max(known)) if known else "unknown"
+
+
+def _time(rows: Sequence[Row]) -> str:
+    """What is left to run of them."""
+    left = [row for row in rows if row.to_run]
+    known = [row.expected for row in left if row.expected]
+    if not left:
+        return "–"
+    if not known:
+        return "unknown"
+    sure = all(one.like == "same cell" for one in known)
+    text = f"{'' if sure else '≈ '}{duration(sum(one.seconds for one in known))}"
+    return text if len(known) == len(left) else f"{text} + unknown"
+
+
+def _impossible(rows: Sequence[Row]) -> Iterator[str]:
+    reasons: dict[str, list[str]] = {}
+    for row in rows:
+        if row.impossible:
+            reasons.setdefault(row.impossible, []).append(row.path)
+    if reasons:
+        yield ""
+        yield "cannot run here"
+    for why, paths in reasons.items():
+        more = f" and {len(paths) - _SOME} more" if len(paths) > _SOME else ""
+        yield f"  {why}: {', '.join(paths[:_SOME])}{more}"
+
+
+def _outlook(bench: Bench, plan: Plan) -> Iterator[str]:
+    """What a run takes, and how many cells at a time suit the machine."""
+    if not plan.to_run or plan.fit is None:
+        return
+    yield ""
+    slots = plan.fit.slots
+    if plan.seconds is None:
+        yield "time     unknown: no cell like these has ended yet"
+    else:
+        rest = f"; of {plan.unknown} more nothing is known" if plan.unknown else ""
+        yield f"time     {duration(plan.seconds)} with {slots} at a time{rest}"
+    unknown = Counter(row.memory for row in plan.to_run if isinstance(row.memory, str))
+    for why, many in unknown.most_common(_SOME):
+        yield f"memory   unknown for {many} of the cells: {why}"
+    yield f"place    {bench.campaign.placement}"
+    yield f"suggest  max_concurrent_runs: {slots} ({plan.fit.why})"
+    for warning in plan.fit.warnings:
+        yield f"warning  {warning}"
+
+
+def explained(
+    named: Named, state: str, before: Sequence[tuple[CellRecord, Sequence[Difference]]]
+) -> list[str]:
+    """A cell, and what it has that earlier ones of its name had otherwise."""
+    lines = [f"{named.path}  {state}  fingerprint {named.cell.fingerprint}"]
+    if not before:
+        lines += ["no other cell of this name is in the ledger"]
+    for record, differing in before:
+        lines += ["", f"{record.path}  {record.state}  fingerprint {record.fingerprint[:12]}…"]
+        for one in differing:
+            what = subject(one.key, named.cell)
+            lines += [f"  {what} {_shown(one.old)} → {_shown(one.new)}"]
+    return lines
+
+
+def _shown(value: Any) -> str:
+    return "none" if value == ABSENT else json.dumps(value, ensure_ascii=False)

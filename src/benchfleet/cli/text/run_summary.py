@@ -1,0 +1,174 @@
+"""What a person reads when a run ends: the comparison, what to do next, and three paths."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import signal
+import sys
+import time
+from collections import Counter
+from collections.abc import Sequence
+from typing import TextIO
+
+from benchfleet.cli.shared import options
+from benchfleet.cli.text import phase_gates
+from benchfleet.cli.text.notices import as_of, standing
+from benchfleet.cli.text.output import print_json, say
+from benchfleet.cli.text.remote_results import told_elsewhere
+from benchfleet.cli.text.terminal import shown_path
+from benchfleet.domain.attempt import CellRecord
+from benchfleet.domain.cell import Cell
+from benchfleet.domain.humanize import counted
+from benchfleet.ledger.gates import Standing
+from benchfleet.reports import markdown
+from benchfleet.reports.tables import Comparison, compare
+from benchfleet.result_locations import Whereabouts
+from benchfleet.results.read import sample_scores
+from benchfleet.runner.loop import RunEnd
+from benchfleet.study import Bench
+from benchfleet.summary import summarised
+
+
+def compared(
+    bench: Bench,
+    cells: Sequence[Cell],
+    records: Sequence[CellRecord],
+    baseline: str | None = None,
+) -> Comparison:
+    """The comparison of a campaign's cells, with the samples of its results folder."""
+    return compare(
+        records,
+        cells,
+        lambda record: sample_scores(bench.layout.published(record.path)),
+        baseline,
+        bench.bills(),
+    )
+
+
+def show(comparison: Comparison, title: str, stream: TextIO | None = None) -> None:
+    """Print the comparison; a pipe gets 100 columns."""
+    from rich.console import Console
+
+    from benchfleet.reports.terminal import ComparisonView
+
+    stream = stream or sys.stdout
+    width = None if stream.isatty() else 100
+    Console(file=stream, width=width, highlight=False).print(
+        ComparisonView(comparison=comparison, title=title)
+    )
+
+
+def write_report(bench: Bench, comparison: Comparison) -> None:
+    """Write the report as Markdown into the campaign's folder."""
+    text = markdown.render(comparison, title=bench.campaign.name)
+    bench.layout.report.write_text(text, encoding="utf-8")
+
+
+def conclude(
+    arguments: argparse.Namespace, bench: Bench, cells: Sequence[Cell], end: RunEnd
+) -> int:
+    """Say how a run ended, and return its exit code."""
+    records = bench.records(cells)
+    where = Whereabouts(bench)
+    absent = where.absent(records)
+    elsewhere = where.elsewhere(absent)
+    gone = [record for record in absent if record.fingerprint not in elsewhere]
+    phases = standings_of_all(bench) if any(cell.phase for cell in cells) else []
+    comparison = compared(bench, cells, records)
+    with contextlib.suppress(OSError):  # nobody listens any more; the files and the code remain
+        if arguments.json:
+            print_json(summarised(bench, cells, records, end))
+        else:
+            show_end(arguments, bench, comparison, end, gone, phases)
+            there = told_elsewhere(arguments, elsewhere.values(), "elsewhere  {results}")
+            say(*there, *_unsent(bench, end), *_kept_back(*where.kept_back(records)))
+            sys.stdout.flush()
+    if end.interrupted:
+        return 128 + signal.SIGINT
+    all_there = not gone and not where.unpublished(records) and not end.unsent
+    complete = comparison.counts["success"] == comparison.counts["total"] and all_there
+    return 0 if complete and not any(map(phase_gates.closed, phases)) else 1
+
+
+def show_counts(arguments: argparse.Namespace, bench: Bench, end: RunEnd) -> None:
+    """Show what the run itself knows, where the ledger cannot be asked how it ended."""
+    counted_at = time.time() - end.counts_age if end.counts_age else None
+    progress, results = end.progress, bench.layout.root
+    counts = {"total": progress.total, **progress.states, "reused": progress.reused}
+    with contextlib.suppress(OSError):  # nobody listens any more
+        if arguments.json:
+            told = {"campaign": bench.campaign.name, "results": str(results), "ran": end.ran}
+            print_json({**told, "counts": counts, "counted_at": counted_at})
+        else:
+            stands = f"{bench.campaign.name}: {standing(progress)}{as_of(counted_at)}"
+            say(stands)
+            say(f"results  {shown_path(results)}")
+        sys.stdout.flush()
+
+
+def standings_of_all(bench: Bench) -> list[Standing]:
+    """How the campaign's phases stand, whatever part of it was run."""
+    cells = bench.cells() if bench.campaign.phases else []
+    return bench.phases(cells, bench.records(cells)) if cells else []
+
+
+def _kept_back(results: int, large: int) -> list[str]:
+    """How many results others get only from here."""
+    if not results:
+        return []
+    has = "has" if results == 1 else "have"
+    return [
+        f"large    {counted(results, 'result')} here {has} files over {large / 1e6:g} MB, which the"
+        " repository is not given: `merge` elsewhere takes --from this host, or a place that the"
+        " campaign names (results: rsync://… or s3://…)"
+    ]
+
+
+def _unsent(bench: Bench, end: RunEnd) -> list[str]:
+    """How many results are not at the campaign's place, and why."""
+    if not end.unsent:
+        return []
+    why = f": {end.problem}" if end.problem else ""
+    one = "is" if end.unsent == 1 else "are"
+    return [
+        f"{counted(end.unsent, 'result')} {one} not at {bench.campaign.place} yet; what lies here "
+        f"goes first next time{why}"
+    ]
+
+
+def show_end(
+    arguments: argparse.Namespace,
+    bench: Bench,
+    comparison: Comparison,
+    end: RunEnd,
+    gone: Sequence[CellRecord],
+    phases: Sequence[Standing] = (),
+) -> None:
+    """Print what a run ended with; a person who reads only this knows what to do next."""
+    counts = comparison.counts
+    print()
+    show(comparison, bench.campaign.name)
+    print()
+    for why, cells in sorted(Counter(why for _, why in end.impossible).items()):
+        first = next(cell.id for cell, reason in end.impossible if reason == why)
+        others = f" and {cells - 1} more" if cells > 1 else ""
+        say(f"cannot run here: {first}{others}: {why}")
+    for line in phase_gates.lines(phases):
+        say(line.strip())
+    for record in gone:
+        say(f"done, but its results are not there: {record.path}")
+    if end.broken:
+        say(f"ended early: {end.broken}")
+    again = options.same_choice(arguments, "run")
+    retry = options.same_choice(arguments, "retry")
+    say(*phase_gates.advice(phases, lambda verb: options.same_choice(arguments, verb)))
+    if gone:
+        say(f"run those again: {retry} --gone && {again}")
+    if counts["failed"] or counts["partial"]:
+        say(f"try the failed ones again: {retry} && {again}")
+    if end.interrupted:
+        say(f"nothing is lost; go on with: {again}")
+    say(f"results  {shown_path(bench.layout.root)}")
+    say(f"report   {shown_path(bench.layout.report)}")
+    say(f"summary  {shown_path(bench.layout.summary)}")

@@ -1,0 +1,69 @@
+"""Showing a run while it goes: a live view on a terminal, a line an event elsewhere, or JSON."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterator
+from typing import TextIO
+
+from benchfleet.cli.text.notices import QUIET, sentence, standing
+from benchfleet.cli.text.output import say
+from benchfleet.cli.text.terminal import can_redraw
+from benchfleet.runner.progress import Notice, Observer, Progress
+from benchfleet.runs.live_state import line_of
+
+
+@contextlib.contextmanager
+def watch(campaign: str, stream: TextIO, *, as_json: bool) -> Iterator[Observer]:
+    """The observer that suits where the progress goes; it never ends what it watches."""
+    if as_json:
+        yield Unbreakable(JsonLines(stream))
+    elif can_redraw(stream):
+        from benchfleet.cli.text.live_view import live
+
+        with live(campaign, stream) as observer:
+            yield Unbreakable(observer)
+    else:
+        yield Unbreakable(PlainLines(campaign, stream))
+
+
+class Unbreakable:
+    """Shows nothing more once showing failed: the reader left, the disk of the log is full."""
+
+    def __init__(self, observer: Observer) -> None:
+        self._observer: Observer | None = observer
+
+    def __call__(self, notice: Notice, progress: Progress) -> None:
+        if self._observer is not None:
+            try:
+                self._observer(notice, progress)
+            except (OSError, ValueError):
+                self._observer = None
+
+
+class JsonLines:
+    """Every notice as one JSON object on one line."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def __call__(self, notice: Notice, progress: Progress) -> None:
+        print(json.dumps(line_of(notice, progress)), file=self._stream, flush=True)
+
+
+class PlainLines:
+    """One line for each thing worth one."""
+
+    def __init__(self, campaign: str, stream: TextIO) -> None:
+        self._campaign, self._stream = campaign, stream
+
+    def __call__(self, notice: Notice, progress: Progress) -> None:
+        if notice.kind == "run_started":
+            self._say(f"{self._campaign}: {standing(progress)}")
+        elif notice.kind not in QUIET:
+            width = len(str(progress.total))
+            self._say(f"[{progress.ended:>{width}}/{progress.total}] {sentence(notice)}")
+
+    def _say(self, text: str) -> None:
+        say(text, to=self._stream, flush=True)

@@ -1,0 +1,1 @@
+"""One file a verb of the command line: `benchfleet run` is `run.py`."""

@@ -1,0 +1,194 @@
+"""``benchfleet archive``: compress or move old attempts, logs and raw files; never a result."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from benchfleet.cli.shared import options
+from benchfleet.cli.text.output import print_json, say
+from benchfleet.domain import units
+from benchfleet.domain.humanize import counted, sized
+from benchfleet.domain.names import path_part
+from benchfleet.errors import BenchfleetError, ResultsError
+from benchfleet.ledger.base import Ledger
+from benchfleet.results.archive import KINDS, Archive, Item
+from benchfleet.runs.registry import runs_of
+from benchfleet.study import Bench
+
+_OLDER_THAN = "30d"
+_MAX_LISTED_ITEMS = 10
+Act = Callable[[Archive, Item], int]  # the bytes that remain
+
+
+@dataclass
+class _Result:
+    """What was found, and what became of it."""
+
+    found: Sequence[Item]
+    done: list[Item] = field(default_factory=list)
+    freed: int = 0  # bytes
+    left: list[tuple[Item, str]] = field(default_factory=list)  # with the reason
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """What the verb takes."""
+    example = "benchfleet archive study.yaml --older-than 30d --to /mnt/cold --yes"
+    add_choice(parser, example=example, kinds="attempts,raw,logs")
+    parser.add_argument(
+        "--to", metavar="DIR", type=Path, help="keep it here instead of in the results folder"
+    )
+
+
+def add_choice(parser: argparse.ArgumentParser, *, example: str, kinds: str) -> None:
+    """Arguments for kind, age and size."""
+    options.told_campaign(parser, example=example)
+    parser.add_argument(
+        "--what",
+        metavar="KIND,…",
+        type=_kinds,
+        default=kinds.split(","),
+        help=f"of {', '.join(KINDS)} (default: {kinds})",
+    )
+    parser.add_argument(
+        "--older-than",
+        metavar="TIME",
+        type=_age,
+        default=_age(_OLDER_THAN),
+        help=f"since the last write, such as 12h or 30d (default: {_OLDER_THAN})",
+    )
+    parser.add_argument(
+        "--larger-than", metavar="SIZE", type=_size, default=0, help="only what takes more: 100MB"
+    )
+    parser.add_argument("--yes", action="store_true", help="do it; without it, it is only shown")
+
+
+def main(arguments: argparse.Namespace) -> int:
+    """Show what would be compressed, or compress it; 1 if something could not be."""
+    bench, _ = options.opened(arguments)
+    to = arguments.to
+    if to is not None:
+        to = to.absolute() / path_part(bench.campaign.name)
+        if to.resolve().is_relative_to(bench.layout.root.resolve()):
+            raise BenchfleetError(f"{to} lies among the results; leave --to out, or name another")
+    return clean(arguments, bench, "archive", lambda archive, item: archive.compress(item, to))
+
+
+def clean(arguments: argparse.Namespace, bench: Bench, verb: str, act: Act) -> int:
+    """Find what is chosen, show it, and do it with --yes."""
+    ledger = bench.existing_ledger()
+    if ledger is None:
+        raise ResultsError(f"nothing of {bench.campaign.name} was run yet, so nothing is old")
+    with closing(ledger):
+        live = [run for run in runs_of(bench.layout) if not run.end]
+        began = [run.began_at for run in live if run.process.lives() is not False]
+        archive = Archive(bench.layout, now=time.time(), busy_since=min(began, default=None))
+        result = _Result(
+            [
+                item
+                for item in archive.items(list(ledger.cells()), arguments.what)
+                if item.age >= arguments.older_than and item.bytes >= arguments.larger_than
+            ]
+        )
+        if arguments.yes:
+            with archive.lock():
+                for item in result.found:
+                    _do(archive, ledger, item, act, result)
+    if arguments.json:
+        print_json(_as_json(arguments, bench, verb, archive, result))
+    else:
+        say(*_lines(arguments, bench, verb, archive, result))
+    return 1 if result.left else 0
+
+
+def _do(archive: Archive, ledger: Ledger, item: Item, act: Act, result: _Result) -> None:
+    if (record := item.record) is not None:
+        now = next(iter(ledger.cells(among={str(record.fingerprint)})), None)
+        if now is None or (now.state, now.token) != (record.state, record.token):
+            result.left.append((item, "its cell runs again"))
+            return
+    try:
+        result.freed += max(0, item.bytes - act(archive, item))
+        result.done.append(item)
+    except FileNotFoundError:
+        pass  # another was quicker
+    except (OSError, ResultsError) as error:
+        result.left.append((item, getattr(error, "strerror", None) or str(error)))
+
+
+def _lines(
+    arguments: argparse.Namespace, bench: Bench, verb: str, archive: Archive, result: _Result
+) -> Iterator[str]:
+    name, found = bench.campaign.name, result.found
+    if not found:
+        yield f"{name}: nothing to {verb}"
+    elif arguments.yes:
+        yield f"{name}: {verb}d {counted(len(result.done), 'thing')}, {sized(result.freed)} freed"
+    else:
+        size = sized(sum(item.bytes for item in found))
+        yield f"{name}: {counted(len(found), 'thing')} to {verb}, {size}"
+        largest = sorted(found, key=lambda item: -item.bytes)
+        for item in largest[:_MAX_LISTED_ITEMS]:
+            days = item.age / 86400
+            yield f"  {item.kind:<9} {sized(item.bytes):>9} {days:>5.0f} d  {item.name}"
+        if len(found) > _MAX_LISTED_ITEMS:
+            yield f"  and {len(found) - _MAX_LISTED_ITEMS} more"
+    for item, why in result.left:
+        yield f"  left  {item.name}: {why}"
+    for why, count in sorted(archive.kept.items()):
+        if count:
+            yield f"  left alone: {count} {why}"
+    if found and not arguments.yes:
+        yield "nothing was done; do it with the same command and --yes"
+
+
+def _as_json(
+    arguments: argparse.Namespace, bench: Bench, verb: str, archive: Archive, result: _Result
+) -> dict[str, object]:
+    return {
+        "campaign": bench.campaign.name,
+        "act": verb,
+        "done": arguments.yes,
+        "things": [
+            {
+                "what": item.kind,
+                "name": item.name,
+                "place": str(item.place),
+                "bytes": item.bytes,
+                "age_seconds": round(item.age),
+            }
+            for item in (result.done if arguments.yes else result.found)
+        ],
+        "freed": result.freed,
+        "left": [{"name": item.name, "why": why} for item, why in result.left],
+        "left_alone": {why: count for why, count in archive.kept.items() if count},
+    }
+
+
+def _kinds(text: str) -> list[str]:
+    found = [part.strip() for part in text.split(",") if part.strip()]
+    wrong = [part for part in found if part not in KINDS]
+    if wrong or not found:
+        message = f"invalid kind {', '.join(wrong)!r}: use some of {', '.join(KINDS)}"
+        raise argparse.ArgumentTypeError(message)
+    return found
+
+
+def _age(text: str) -> float:
+    if text in ("0", "0s", "0d"):
+        return 0.0
+    try:
+        return units.duration(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{error}, or 30d") from None
+
+
+def _size(text: str) -> int:
+    try:
+        return units.size(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None

@@ -1,0 +1,105 @@
+"""``benchfleet attach``: see what a run does, from any shell; the run itself is left alone."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import signal
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from benchfleet.cli.shared import local_runs
+from benchfleet.cli.shared.options import opened
+from benchfleet.cli.text.notices import as_of, standing
+from benchfleet.cli.text.output import print_json, say
+from benchfleet.cli.text.terminal import printable, shown_path
+from benchfleet.cli.text.watch import watch
+from benchfleet.errors import LedgerError
+from benchfleet.results.layout import Layout
+from benchfleet.runs.follow import follow, seen
+from benchfleet.runs.registry import Record
+
+_KILLED = "it ended without a word, as what is killed does"
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """What the verb takes."""
+    local_runs.configure(parser, example="benchfleet attach study.yaml")
+    parser.add_argument("--log-json", action="store_true", help="show progress as JSON lines")
+    parser.add_argument("--json", action="store_true", help="print the summary as JSON")
+
+
+def main(arguments: argparse.Namespace) -> int:
+    """Show the run until it ends, and end as it does; Ctrl-C leaves the view alone."""
+    run = local_runs.the_one(arguments, local_runs.runs(arguments))
+    if not run.goes_on:
+        return _ended(arguments, run)
+    stream = sys.stderr if arguments.json else sys.stdout
+    if run.metrics:
+        say(f"metrics  {run.metrics}", to=sys.stderr)
+    try:
+        with watch(run.campaign, stream, as_json=arguments.log_json) as observer:
+            for latest in follow(run, observer):
+                run = latest
+    except KeyboardInterrupt:
+        asked = local_runs.called(run, arguments) or arguments
+        stop = (
+            local_runs.words(asked, "stop") if asked.campaign else f"benchfleet stop {run.results}"
+        )
+        said = f"left the view; the run goes on ({run.shown}); stop it with: {stop}"
+        print(f"\n{printable(said)}" if sys.stderr.isatty() else printable(said), file=sys.stderr)
+        return 128 + signal.SIGINT
+    return _ended(arguments, run)
+
+
+def _ended(arguments: argparse.Namespace, run: Record) -> int:
+    """Say how it ended as itself does, and return its exit code."""
+    asked = local_runs.called(run, arguments)
+    if run.end is None or "error" in run.end:
+        say(f"benchfleet: {(run.end or {}).get('error', _KILLED)}", to=sys.stderr)
+        if run.log:
+            say(f"log      {shown_path(Path(run.log))}", to=sys.stderr)
+        return 1
+    if asked is None:
+        return _told_by_its_record(arguments, run)
+    try:
+        return _concluded(asked, run, run.end)
+    except LedgerError as error:  # its password stood in the address, say, and is kept nowhere
+        say(f"benchfleet: {error}", to=sys.stderr)
+        return _told_by_its_record(arguments, run)
+
+
+def _concluded(asked: argparse.Namespace, run: Record, told: Mapping[str, Any]) -> int:
+    from benchfleet.cli.text.run_summary import conclude  # the reports
+    from benchfleet.runner.loop import RunEnd
+
+    bench, cells = opened(asked)
+    bench = replace(bench, layout=Layout(run.results))
+    known = {str(cell.fingerprint): cell for cell in cells}
+    end = RunEnd(
+        progress=seen(run),
+        seconds=told["seconds"],
+        ran=told["ran"],
+        interrupted=told["interrupted"],
+        broken=told["broken"],
+        impossible=tuple((known[f], why) for f, why in told["impossible"] if f in known),
+    )
+    return conclude(asked, bench, cells, end)
+
+
+def _told_by_its_record(arguments: argparse.Namespace, run: Record) -> int:
+    """What is known of a run that was a call of the library, or whose ledger cannot be asked."""
+    progress, end = seen(run), run.end or {}
+    with contextlib.suppress(OSError):
+        if arguments.json:
+            print_json({"campaign": run.campaign, **progress.states})
+        else:
+            say(f"{run.campaign}: {standing(progress)}{as_of(end.get('counted_at'))}")
+            say(f"results  {shown_path(run.results)}")
+        sys.stdout.flush()
+    if end.get("interrupted"):
+        return 128 + signal.SIGINT
+    return 0 if progress.states.get("success", 0) == progress.total else 1

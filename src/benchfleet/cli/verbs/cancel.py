@@ -1,0 +1,59 @@
+"""``benchfleet cancel``: end cells that are not wanted any more; what they have is kept."""
+
+from __future__ import annotations
+
+import argparse
+from contextlib import closing
+
+from benchfleet.cli.shared import options, selection
+from benchfleet.cli.text.output import confirm, print_json, say
+from benchfleet.domain.event import Event
+from benchfleet.domain.humanize import counted
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """What the verb takes."""
+    selection.configure(parser, example="benchfleet cancel study.yaml --only models=large --yes")
+    parser.add_argument("--yes", action="store_true", help="do not ask")
+
+
+def main(arguments: argparse.Namespace) -> int:
+    """Cancel pending and running cells; a runner stops them after the sample at hand."""
+    bench, cells = options.opened(arguments)
+    with closing(bench.ledger()) as ledger:
+        ledger.enroll(cells)
+        among = {str(cell.fingerprint) for cell in cells}
+        found = ledger.cells(states=["pending", "running"], among=among)
+        selection.check(arguments, bench, ledger.cells(among=among))
+        meant = selection.selected(arguments, found)
+        running = [record.path for record in meant if record.state == "running"]
+        if meant and not arguments.yes and not _agreed(len(meant), len(running)):
+            print("nothing was cancelled")
+            return 1
+        for record in meant:
+            ledger.record(Event(kind="cancel_asked", fingerprint=record.fingerprint))
+        names = [record.fingerprint for record in meant]
+        ended = ledger.cells(states=["cancelled"], among=names)
+        cancelled = [record.path for record in ended]
+    if arguments.json:
+        told = {"campaign": bench.campaign.name, "cancelled": cancelled, "running": running}
+        print_json(told)
+        return 0
+    for path in cancelled:
+        stops = "  its runner stops it after the sample at hand" if path in running else ""
+        say(f"  cancelled  {path}{stops}")
+    if not cancelled:
+        print("nothing to cancel: none of these cells is pending or running")
+    else:
+        back = options.same_choice(arguments, "retry")
+        what = "it" if len(cancelled) == 1 else "them"
+        say(f"bring {what} back with: {back} --cancelled")
+    return 0
+
+
+def _agreed(cells: int, running: int) -> bool:
+    meant = counted(cells, "cell")
+    return confirm(
+        f"cancel {meant} ({running} running, whose samples are kept)?",
+        otherwise=f"this would cancel {meant} ({running} running); say --yes",
+    )

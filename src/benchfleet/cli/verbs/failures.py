@@ -1,0 +1,128 @@
+"""``benchfleet failures``: what failed and why, grouped, each with the way out."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from benchfleet.cli.shared import no_ledger, options, selection
+from benchfleet.cli.text.output import print_json, say
+from benchfleet.domain.attempt import CellRecord
+from benchfleet.domain.humanize import counted
+from benchfleet.ledger.history import Attempt, attempts_by_cell
+from benchfleet.reports.failures import FailureGroup, grouped_failures
+from benchfleet.study import Bench
+
+_SHOWN = 3  # cells of a group by name
+_LINES = 8  # of the log
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """What the verb takes."""
+    selection.configure(parser, example="benchfleet failures study.yaml --kind oom")
+
+
+def main(arguments: argparse.Namespace) -> int:
+    """Show the failures by stage, kind and message, with every attempt of one cell each."""
+    bench, cells = options.opened(arguments)
+    found = no_ledger.records_of(arguments, bench, cells)
+    selection.check(arguments, bench, found)
+    records = selection.selected(arguments, found)
+    groups = grouped_failures(records)
+    first = {group.folder.rpartition("/")[2]: group for group in groups}
+    known = {str(record.fingerprint): record for record in records}
+    attempts = _attempts(bench, list(first))
+    told = [
+        _told(arguments, group, known[name], attempts.get(name, []))
+        for name, group in first.items()
+    ]
+    count = sum(len(group.cells) for group in groups)
+    if arguments.json:
+        print_json({"campaign": bench.campaign.name, "cells": count, "groups": told})
+        return 0
+    if not groups:
+        say(f"{bench.campaign.name}: nothing failed")
+        return 0
+    kinds = counted(len(groups), "kind")
+    head = f"{bench.campaign.name}: {counted(count, 'cell')} without a result, {kinds} of failure"
+    say(head)
+    for one in told:
+        print()
+        say(*_lines(one))
+    return 0
+
+
+def _attempts(bench: Bench, names: Sequence[str]) -> dict[str, list[Attempt]]:
+    """The attempts of these cells, as the ledger's history has them."""
+    if not names:
+        return {}
+    return bench.ask(lambda ledger: attempts_by_cell(ledger.events(among=names)), otherwise={})
+
+
+def _told(
+    arguments: argparse.Namespace,
+    group: FailureGroup,
+    record: CellRecord,
+    attempts: Sequence[Attempt],
+) -> dict[str, Any]:
+    """One group as JSON has it; attempts and log are those of its first cell."""
+    reason = record.outcome.reason if record.outcome else None
+    return {
+        "stage": group.stage,
+        "kind": group.kind,
+        "message": group.message,
+        "count": len(group.cells),
+        "cells": list(group.cells),
+        "example": record.path,
+        "why": record.outcome.why if record.outcome else group.message,
+        "attempts": [_attempt(one) for one in attempts],
+        "log_tail": reason.log_tail if reason else "",
+        "folder": group.folder,
+        "way_out": group.way_out,
+        "command": _command(arguments, group),
+    }
+
+
+def _attempt(one: Attempt) -> dict[str, Any]:
+    outcome = one.outcome
+    failure = outcome.failure if outcome else None
+    return {
+        "attempt": one.attempt,
+        "how": one.how or "running",
+        "host": outcome.host if outcome else "",
+        "device": outcome.device if outcome else "",
+        "failure": str(failure) if failure else "",
+        "then": str(outcome.advice) if outcome and outcome.retry_in is not None else "",
+    }
+
+
+def _command(arguments: argparse.Namespace, group: FailureGroup) -> str:
+    """What to run once the way out was gone."""
+    if group.scoring:
+        return options.same_choice(arguments, "rescore")
+    kinds = None if group.stage == "unknown" else [group.kind]
+    retry = options.same_choice(arguments, "retry", kinds=kinds)
+    return f"{retry} && {options.same_choice(arguments, 'run')}"
+
+
+def _lines(group: dict[str, Any]) -> Iterator[str]:
+    count = group["count"]
+    yield f"{group['stage']}: {group['kind']} · {counted(count, 'cell')}"
+    yield f"  {group['why'].splitlines()[0]}"
+    for cell in group["cells"][:_SHOWN]:
+        yield f"  - {cell}"
+    if count > _SHOWN:
+        yield f"  - and {count - _SHOWN} more"
+    yield f"  the attempts of {group['example']}"
+    for one in group["attempts"]:
+        what = one["failure"].partition("\n")[0] or one["how"]
+        then = f"; then {one['then']}" if one["then"] else ""
+        place = " ".join(part for part in (one["host"], one["device"]) if part)
+        yield f"    {one['attempt']}  {what}{f', on {place}' if place else ''}{then}"
+    if group["log_tail"]:
+        yield f"  the end of its log; all of it is in {group['folder']}"
+        for line in group["log_tail"].splitlines()[-_LINES:]:
+            yield f"    | {line}"
+    yield f"  {group['way_out']}"
+    yield f"  then: {group['command']}"

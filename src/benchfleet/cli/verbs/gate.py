@@ -1,0 +1,160 @@
+"""``benchfleet gate``: the gates between a campaign's phases, shown, weighed and overridden."""
+
+from __future__ import annotations
+
+import argparse
+import getpass
+import time
+from collections.abc import Callable, Mapping
+from contextlib import closing
+
+from benchfleet.cli.shared import options
+from benchfleet.cli.text import phase_gates
+from benchfleet.cli.text.output import print_json, say
+from benchfleet.domain.phase import GATE_EVENTS, Decision, decisions, forgotten, may_run
+from benchfleet.errors import BenchfleetError, wrong_option
+from benchfleet.hints import hint
+from benchfleet.ledger.gates import Standing, of_phases, weighed
+from benchfleet.study import Bench
+
+_ACTS = """\
+acts:
+  show      how each gate stands, with the numbers behind it
+  check     weigh the gates of phases that are complete; --again those that were weighed, too
+  override  open one, whatever its numbers say, and record who did so and why
+
+"""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """What the verb takes."""
+    parser.add_argument("act", choices=sorted(_DO), metavar="ACT", help=", ".join(_DO))
+    options.told_campaign(parser, example="benchfleet gate override study.yaml e0 --reason 'known'")
+    parser.add_argument("phase", metavar="PHASE", nargs="?", default="", help="only this one")
+    parser.add_argument(
+        "--again", action="store_true", help="with `check`: also where a gate is decided already"
+    )
+    parser.add_argument("--reason", metavar="TEXT", default="", help="why you `override` it")
+    parser.epilog = _ACTS + (parser.epilog or "")
+
+
+def main(arguments: argparse.Namespace) -> int:
+    """Do the act, and say how the gates stand."""
+    named = arguments.campaign
+    if arguments.ledger and named and not arguments.phase and not named.exists():
+        arguments.phase, arguments.campaign = str(named), None  # no file: it names the phase
+    bench, _ = options.opened(arguments)
+    names = [phase.name for phase in bench.campaign.phases]
+    if not names:
+        raise BenchfleetError(f"{bench.campaign.name} has no phases, and so no gates")
+    if arguments.phase and arguments.phase not in names:
+        instead = hint(arguments.phase, names)
+        raise wrong_option("PHASE", f"no phase is called {arguments.phase!r}; {instead}")
+    for option, act in (("again", "check"), ("reason", "override")):
+        if getattr(arguments, option) and arguments.act != act:
+            raise wrong_option(f"--{option}", f"belongs to `{act}`")
+    return _DO[arguments.act](arguments, bench)
+
+
+def _show(arguments: argparse.Namespace, bench: Bench) -> int:
+    found = [one for one in _standings(bench) if arguments.phase in ("", one.phase.name)]
+    if arguments.json:
+        data = {"campaign": bench.campaign.name, "phases": [one.to_dict() for one in found]}
+        print_json(data)
+    else:
+        say(*phase_gates.lines(found))
+        for one in found:
+            say(*_told(one))
+    return 1 if any(map(phase_gates.closed, found)) else 0
+
+
+def _told(one: Standing) -> list[str]:
+    """What is behind a decision, line by line."""
+    gate = one.decision
+    if gate is None:
+        return []
+    at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(gate.at))
+    counts = ", ".join(f"{many} {state}" for state, many in gate.cells.items())
+    lines = [f"{one.phase.name}: {gate.state} by {gate.by} at {at}" + f" ({counts})" * bool(counts)]
+    lines += [f"  {part}" for part in (gate.expression, gate.why, *gate.numbers) if part]
+    return lines
+
+
+def _check(arguments: argparse.Namespace, bench: Bench) -> int:
+    """Weigh what can be weighed. A gate that is to be weighed again while cells of its phase are
+    left is undecided from now on, and a run weighs it when they have ended."""
+    if bench.campaign.file is None:
+        raise wrong_option(
+            "CAMPAIGN", "a gate is weighed by whoever has the campaign's file; name it"
+        )
+    ledger = bench.existing_ledger()
+    if ledger is None:
+        raise BenchfleetError(f"nothing of {bench.campaign.name} was run yet")
+    said = []
+    cells = of_phases(bench.cells(), bench.campaign.phases)
+    with closing(ledger):
+        for phase in bench.campaign.phases:
+            decided = decisions(ledger.events(kinds=GATE_EVENTS))
+            if arguments.phase not in ("", phase.name):
+                continue
+            if phase.name in decided and not arguments.again:
+                said.append(f"{phase.name}: decided already; --again weighs it again")
+                continue
+            others = {name: gate for name, gate in decided.items() if name != phase.name}
+            if not may_run(phase.name, bench.campaign.phases, others):
+                continue
+            decision = weighed(phase, cells[phase.name], ledger, by=_who(bench))
+            if decision is not None:
+                ledger.record(decision.event())
+            elif phase.name in decided:
+                ledger.record(forgotten(phase.name, _who(bench)))
+                said.append(f"{phase.name}: undecided again, until its cells have ended")
+            else:
+                said.append(f"{phase.name}: not all of its cells have ended")
+    if not arguments.json:
+        say(*said)
+    return _show(arguments, bench)
+
+
+def _override(arguments: argparse.Namespace, bench: Bench) -> int:
+    if not arguments.phase:
+        raise wrong_option("PHASE", "name the phase whose gate is to be opened")
+    if not arguments.reason.strip():
+        raise wrong_option("--reason", "say why: it is recorded beside your name")
+    with closing(bench.ledger()) as ledger:
+        bench.tell(ledger)
+        before = decisions(ledger.events(kinds=GATE_EVENTS)).get(arguments.phase)
+        phase = next(one for one in bench.campaign.phases if one.name == arguments.phase)
+        decision = Decision(
+            phase=phase.name,
+            state="opened",
+            expression=phase.gate or (before.expression if before else ""),
+            why=arguments.reason.strip(),
+            numbers=before.numbers if before else (),
+            by=_who(bench),
+            override=True,
+        )
+        ledger.record(decision.event())
+    arguments.phase = ""
+    _show(arguments, bench)
+    return 0
+
+
+def _standings(bench: Bench) -> list[Standing]:
+    cells = bench.cells()
+    return bench.phases(cells, bench.records(cells))
+
+
+def _who(bench: Bench) -> str:
+    """Who decides here: a person at a host."""
+    try:
+        return f"{getpass.getuser()}@{bench.host}"
+    except (OSError, KeyError, ImportError):  # a user that the system has no name for
+        return bench.host
+
+
+_DO: Mapping[str, Callable[[argparse.Namespace, Bench], int]] = {
+    "show": _show,
+    "check": _check,
+    "override": _override,
+}

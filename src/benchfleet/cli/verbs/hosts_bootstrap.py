@@ -1,0 +1,163 @@
+"""``benchfleet hosts bootstrap``: an environment with this benchfleet on each host."""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from benchfleet.campaign.inventory import known_hosts_of
+from benchfleet.cli.shared.fleet import on_all
+from benchfleet.cli.text.output import say
+from benchfleet.cli.verbs.hosts_check import check
+from benchfleet.domain.host import Host
+from benchfleet.engines.diagnosis import diagnosis
+from benchfleet.engines.openssh import LOST, OpenSsh, connections, quoted
+from benchfleet.engines.ssh_command import Answer, ask
+from benchfleet.errors import BenchfleetError, CampaignError, Mistake, wrong_option
+from benchfleet.machines.bootstrap import BootstrapFailed, bootstrap
+from benchfleet.machines.bootstrap_plan import Plan, Step, Wanted
+from benchfleet.machines.requirements import EXTRAS, constraints
+from benchfleet.machines.wheel import environment_name, environment_of, running_wheel
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """What the action takes."""
+    parser.add_argument(
+        "--extra", choices=EXTRAS, default="", help="install what models or lm-eval need, too"
+    )
+    parser.add_argument(
+        "--wheels",
+        metavar="DIR",
+        type=Path,
+        help="install from the wheels in this folder alone, for hosts without internet",
+    )
+    parser.add_argument(
+        "--constraints",
+        metavar="FILE",
+        type=Path,
+        help="versions as pip takes them (those that are here; none with --wheels)",
+    )
+    parser.add_argument("--yes", action="store_true", help="do not ask before anything is done")
+    parser.add_argument(
+        "--dry-run", action="store_true", help="print every command that hosts would run, and end"
+    )
+
+
+def main(arguments: argparse.Namespace, hosts: Sequence[Host]) -> int:
+    """Bring this benchfleet to hosts, each into an environment of its own."""
+    wanted = _wanted(arguments)
+    if arguments.dry_run:
+        for host in hosts:
+            _rehearse(host, wanted)
+        return 0
+    bare = [host for host in hosts if not host.python]
+    if bare and not arguments.yes and not _agreed(bare):
+        return 1
+    tell = _Telling(hosts)
+    with connections(known_hosts_of(arguments.machines)) as ssh:
+        return 0 if all(on_all(hosts, lambda host: _one(host, wanted, ssh, tell))) else 1
+
+
+def _wanted(arguments: argparse.Namespace) -> Wanted:
+    mistakes = []
+    wheels: tuple[Path, ...] = ()
+    if arguments.wheels is not None:
+        wheels = tuple(sorted(arguments.wheels.glob("*.whl")))
+        if not wheels:
+            message = "there is no wheel (*.whl) in it; name a folder that pip download filled"
+            mistakes.append(Mistake(key=f"--wheels {arguments.wheels}", message=message))
+    pins = ""
+    if arguments.constraints is not None:
+        try:
+            pins = arguments.constraints.read_text("utf-8")
+        except (OSError, ValueError) as error:
+            message = f"cannot be read: {error}"
+            mistakes.append(Mistake(key=f"--constraints {arguments.constraints}", message=message))
+    elif not wheels:
+        pins = constraints()
+    if mistakes:
+        raise CampaignError("command line", mistakes)
+    return Wanted(wheel=running_wheel(), constraints=pins, extra=arguments.extra, wheels=wheels)
+
+
+def _agreed(hosts: Sequence[Host]) -> bool:
+    """Whether the user says yes."""
+    print(f"benchfleet {environment_name()} is to be installed on")
+    for host in hosts:
+        say(f"  {host.name}  {environment_of(host)}")
+    if not sys.stdin.isatty():
+        message = "nobody is there to agree; add --yes, or --dry-run to see every command"
+        raise wrong_option("hosts bootstrap", message)
+    return input("go on? [y/N] ").strip().lower() in ("y", "yes")
+
+
+def _rehearse(host: Host, wanted: Wanted) -> None:
+    if host.python:
+        say(f"{host.name}: its {host.python} is used as it is; nothing is installed")
+        return
+    say(f"{host.name}: python3 stands for the first Python that will do")
+    for step in Plan(host, wanted).rehearsed():
+        say(f"  # {step.title}")
+        for line in quoted(step.words).splitlines():
+            say(f"  {line}")
+
+
+class _Telling:
+    """Says what is done on which host, a line at a time."""
+
+    def __init__(self, hosts: Sequence[Host]) -> None:
+        self._width = max(len(host.name) for host in hosts)
+        self._lock = threading.Lock()
+
+    def __call__(self, host: Host, text: str) -> None:
+        with self._lock:
+            for line in text.splitlines():
+                say(f"{host.name:<{self._width}}  {line}", flush=True)
+
+
+def _one(host: Host, wanted: Wanted, ssh: OpenSsh, tell: _Telling) -> bool:
+    """Bootstrap one host; whether it can be used now."""
+    if host.python:
+        tell(host, f"its {host.python} is used as it is; nothing is installed")
+        trouble = check(host, ssh).trouble
+        tell(host, f"cannot be used: {trouble.message}" if trouble else "can be used")
+        return trouble is None
+
+    def asked(step: Step) -> Answer:
+        answer = ask(ssh, host, step.words, sent=step.sent, patience=step.patience)
+        if answer.code == LOST:
+            raise BootstrapFailed(diagnosis(answer.code, answer.err, jump=host.jump).message)
+        return answer
+
+    @contextmanager
+    def held(step: Step) -> Iterator[bool]:
+        with _holding(ssh, host, step, lambda text: tell(host, text)) as alone:
+            yield alone
+
+    try:
+        bootstrap(host, wanted, ask=asked, hold=held, tell=lambda text: tell(host, text))
+    except BenchfleetError as error:
+        tell(host, f"failed: {error}")
+        return False
+    return True
+
+
+@contextmanager
+def _holding(ssh: OpenSsh, host: Host, step: Step, tell: Callable[[str], None]) -> Iterator[bool]:
+    """Keep the lock's command running over there for the block, whether or not it keeps others
+    out; its input's end ends it."""
+    pipe = subprocess.PIPE
+    with subprocess.Popen(ssh.argv(host, step.words), stdin=pipe, stdout=pipe) as holder:
+        for line in holder.stdout or ():
+            if line.strip() == b"busy":
+                tell("another bootstrap is under way there; waiting for it")
+            elif line.strip() in (b"held", b"unlocked"):
+                break
+        else:
+            raise BootstrapFailed("could not lock the folder of environments there")
+        yield line.strip() == b"held"

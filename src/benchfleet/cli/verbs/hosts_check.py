@@ -1,0 +1,206 @@
+"""``benchfleet hosts check``: whether each host can be used, what it has, and what is missing."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from itertools import compress
+from typing import Any, Literal
+
+from benchfleet.campaign.inventory import known_hosts_of
+from benchfleet.cli.shared.fleet import on_all
+from benchfleet.cli.text.output import print_json, say
+from benchfleet.cli.text.terminal import printable
+from benchfleet.domain.host import Host
+from benchfleet.domain.humanize import gigabytes
+from benchfleet.engines.commands import REACH
+from benchfleet.engines.diagnosis import Diagnosis, diagnosis
+from benchfleet.engines.openssh import LOST, OpenSsh, connections
+from benchfleet.engines.ssh_command import Answer, ask
+from benchfleet.errors import DeviceError, ProtocolError
+from benchfleet.machines.facts import ASK, Facts, parse_facts
+from benchfleet.machines.host_capacity import share_of, skew
+from benchfleet.machines.wheel import environment_name, interpreter_of
+
+_COLUMNS = (
+    "host",
+    "usable",
+    "answers",
+    "keys",
+    "benchfleet",
+    "Python",
+    "devices",
+    "RAM",
+    "disk",
+)
+_NUMBERS = ("answers", "RAM", "disk")
+_CLOCK = 5.0  # seconds that a clock may be off without a word
+_DISK = 10 * 10**9  # bytes; less is worth a word
+
+
+@dataclass(frozen=True, kw_only=True)
+class Checked:
+    """What was found of one host."""
+
+    host: Host
+    reached: float | None = None  # seconds until it answered
+    facts: Facts | None = None
+    offset: float = 0.0  # seconds that its clock is ahead
+    trouble: Diagnosis | None = None
+    notes: tuple[str, ...] = ()  # what is no obstacle, and good to know
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """What the action takes."""
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def main(arguments: argparse.Namespace, hosts: Sequence[Host]) -> int:
+    """Say of every host whether it can be used, and what it has."""
+    with connections(known_hosts_of(arguments.machines)) as ssh:
+        found = on_all(hosts, lambda host: check(host, ssh))
+    if arguments.json:
+        print_json({"hosts": [_as_json(one) for one in found]})
+    else:
+        _show(found, str(arguments.machines))
+    return 1 if any(one.trouble for one in found) else 0
+
+
+def check(host: Host, ssh: OpenSsh) -> Checked:
+    """Reach the host and have it tell of itself."""
+    begun = time.monotonic()
+    answer = ask(ssh, host, REACH)
+    if answer.code == LOST:
+        if host.jump:
+            answer = ask(ssh, host, REACH, alone=True)
+        return Checked(host=host, trouble=diagnosis(answer.code, answer.err, jump=host.jump))
+    reached = time.monotonic() - begun
+    asked = time.time()
+    answer = ask(ssh, host, [interpreter_of(host), "-c", ASK, host.folder])
+    between = (asked + time.time()) / 2
+    if answer.code != 0:
+        return Checked(host=host, reached=reached, trouble=_cannot_tell(host, answer))
+    try:
+        facts = parse_facts(answer.out)
+    except ProtocolError as error:
+        trouble = Diagnosis(stage="answer", message=str(error), hopeless=True)
+        return Checked(host=host, reached=reached, trouble=trouble)
+    seen = Checked(host=host, reached=reached, facts=facts, offset=facts.clock - between)
+    return replace(seen, trouble=_unfit(host, facts), notes=tuple(_notes(seen, facts)))
+
+
+def _cannot_tell(host: Host, answer: Answer) -> Diagnosis:
+    found = diagnosis(answer.code, answer.err, jump=host.jump)
+    if found.stage == "python" and not host.python:
+        message = f"{environment_name()} is not there yet"
+        return Diagnosis(stage="benchfleet", message=message, hopeless=True)
+    if found.stage in ("python", "benchfleet"):
+        what = "there is no such Python" if found.stage == "python" else "it has no benchfleet"
+        message = (
+            f"{what}: {host.python} ({answer.last}); mend it, or leave 'python' out and run "
+            "`benchfleet hosts bootstrap`"
+        )
+        return replace(found, message=message)
+    return found
+
+
+def _unfit(host: Host, facts: Facts) -> Diagnosis | None:
+    """Why a host that tells of itself cannot be used all the same."""
+    if why := skew(facts):
+        return Diagnosis(stage="version", message=why, hopeless=True)
+    try:
+        share_of(host, facts)
+    except DeviceError as error:
+        return Diagnosis(stage="devices", message=str(error), hopeless=True)
+    return None
+
+
+def _notes(seen: Checked, facts: Facts) -> Iterator[str]:
+    if abs(seen.offset) > _CLOCK:
+        yield f"its clock is {abs(seen.offset):.0f} s {'ahead' if seen.offset > 0 else 'behind'}"
+    if facts.disk_free < _DISK:
+        yield f"only {gigabytes(facts.disk_free)} are free where {seen.host.folder} is"
+    if facts.gpu_problem and seen.host.cpu_slots is not None:  # else it is the trouble
+        yield f"its GPUs cannot be asked: {facts.gpu_problem}"
+    for gpu in facts.gpus:
+        if gpu.fault:
+            yield f"GPU {gpu.index} cannot be used: {gpu.fault}"
+        if gpu.processes and gpu.index in (seen.host.gpus or [gpu.index]):
+            yield f"GPU {gpu.index} is in use: {', '.join(gpu.processes)}"
+
+
+def _as_json(one: Checked) -> dict[str, Any]:
+    trouble = one.trouble
+    return {
+        "host": one.host.name,
+        "usable": trouble is None,
+        "seconds": one.reached,
+        "clock_offset": one.offset if one.facts else None,
+        "trouble": {"stage": trouble.stage, "message": trouble.message} if trouble else None,
+        "notes": list(one.notes),
+        "facts": asdict(one.facts) if one.facts else None,
+    }
+
+
+def _show(found: Sequence[Checked], machines: str) -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    rows = [[one.host.name, "no" if one.trouble else "yes", *_columns(one)] for one in found]
+    for one, row in zip(found, rows, strict=True):
+        row.insert(3, _keys(one))
+    told = [any(column) for column in zip(*rows, strict=True)]  # the others take room for nothing
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for title in compress(_COLUMNS, told):
+        justify: Literal["left", "right"] = "right" if title in _NUMBERS else "left"
+        table.add_column(title, justify=justify, overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(printable(text)) for text in compress(row, told)))
+    width = None if sys.stdout.isatty() else 100
+    Console(width=width, highlight=False).print(table)
+    for one in found:
+        if one.trouble:
+            say(f"{one.host.name}: {one.trouble.stage}: {one.trouble.message}")
+        for note in one.notes:
+            say(f"{one.host.name}: {note}")
+    bare = [
+        one.host.name
+        for one in found
+        if one.trouble and one.trouble.stage == "benchfleet" and not one.host.python
+    ]
+    if bare:
+        command = ["benchfleet", "hosts", "bootstrap", machines, "--hosts", ",".join(bare)]
+        say(f"bring it to them: {shlex.join(command)}")
+
+
+def _keys(one: Checked) -> str:
+    """Whether the host's key and ours were good."""
+    if one.reached is not None:
+        return "good"
+    stage = one.trouble.stage if one.trouble else ""
+    return {"host key": "changed", "permission": "refused"}.get(stage, "")
+
+
+def _columns(one: Checked) -> list[str]:
+    answers = "" if one.reached is None else f"{one.reached:.1f} s"
+    facts = one.facts
+    if facts is None:
+        return [answers, "", "", "", "", ""]
+    devices = f"{facts.cores} cores"
+    if facts.gpus and one.host.cpu_slots is None:
+        names = sorted({gpu.name for gpu in facts.gpus})
+        devices = f"{len(facts.gpus)} × {' or '.join(names)}"
+    return [
+        answers,
+        facts.benchfleet,
+        facts.python,
+        devices,
+        gigabytes(facts.memory),
+        gigabytes(facts.disk_free),
+    ]

@@ -1,0 +1,102 @@
+"""``benchfleet init``: write a campaign file for what this machine can run."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+from pathlib import Path
+
+from benchfleet import registry
+from benchfleet.cli.text.campaign_template import Found, Here, chosen_models, drafted
+from benchfleet.cli.text.output import print_json, say
+from benchfleet.domain.names import path_part
+from benchfleet.domain.resource import Device
+from benchfleet.errors import CampaignError, DeviceError, MissingExtra, Mistake
+from benchfleet.machines.devices import cores, nvml_gpus
+from benchfleet.machines.memory import available_memory, read_checkpoint
+from benchfleet.models.digest import cached_models, model_folder
+
+_FILE = Path("campaign.yaml")
+_SUFFIXES = (".yaml", ".yml")
+_TOKENS = 2048  # of prompt and answer, for saying what a model takes
+_LANGUAGE_MODELS = ("ForCausalLM", "LMHeadModel")
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """What the verb takes."""
+    parser.epilog = "example: benchfleet init study.yaml && benchfleet plan study.yaml"
+    parser.add_argument(
+        "file", metavar="FILE", type=Path, nargs="?", default=_FILE, help=f"({_FILE})"
+    )
+    parser.add_argument("--yes", action="store_true", help="overwrite the file if it is there")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def main(arguments: argparse.Namespace) -> int:
+    """Write the file, and say what is in it and what comes next."""
+    file: Path = arguments.file
+    if file.suffix.lower() not in _SUFFIXES:
+        raise _refused(file, f"init writes YAML; name a file that ends in {_SUFFIXES[0]}")
+    here = Here(gpus=_gpus(), cores=cores(), ram=available_memory())
+    found, no_models = _models(here)
+    name = shlex.quote(str(file))
+    text = drafted(file=name, name=_name(file), here=here, found=found, no_models=no_models)
+    try:
+        with file.open("w" if arguments.yes else "x", encoding="utf-8") as stream:
+            stream.write(text)
+    except FileExistsError:
+        raise _refused(file, "is there already; --yes overwrites it") from None
+    except OSError as error:
+        raise _refused(file, f"cannot be written: {error.strerror}") from None
+    models = [model.source for model in chosen_models(here, found)] or ["mock"]
+    if arguments.json:
+        devices = [gpu.label for gpu in here.gpus]
+        print_json({"file": str(file), "models": models, "gpus": devices})
+        return 0
+    say(f"wrote {file} for {here}")
+    say(f"models: {', '.join(models)}")
+    say(f"next: benchfleet plan {name}")
+    return 0
+
+
+def _gpus() -> tuple[Device, ...]:
+    try:
+        return nvml_gpus()
+    except DeviceError:
+        return ()  # a machine without a GPU runs on its CPU
+
+
+def _models(here: Here) -> tuple[list[Found], str]:
+    """The language models of the local cache, and why there is none that can be run."""
+    try:
+        registry.load("models", "transformers")
+    except MissingExtra as error:
+        return [], f"{error} for real models."
+    found = []
+    for source in cached_models():
+        try:
+            checkpoint = read_checkpoint(model_folder(source))
+            kinds = checkpoint.config.get("architectures") or []
+            if any(str(kind).endswith(_LANGUAGE_MODELS) for kind in kinds):
+                estimate = checkpoint.estimate(
+                    device="gpu" if here.gpus else "cpu", model_kwargs={}, batch=1, length=_TOKENS
+                )
+                found.append(Found(source=source, memory=estimate.total))
+        except (ValueError, OSError):
+            continue  # nothing can be said of it, so it is none to begin with
+    if found and not chosen_models(here, found):
+        return found, "No model of the Hugging Face cache fits here."
+    return found, "" if found else "No language model is in the Hugging Face cache."
+
+
+def _name(file: Path) -> str:
+    """The campaign's name: the file's, where it can be a folder's."""
+    try:
+        path_part(file.stem)
+    except ValueError:
+        return "study"
+    return file.stem
+
+
+def _refused(file: Path, message: str) -> CampaignError:
+    return CampaignError(str(file), [Mistake(key="", message=message)])

@@ -1,0 +1,131 @@
+"""``benchfleet ledger``: care for the ledger itself."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from contextlib import closing
+from typing import Any, cast
+
+from benchfleet.campaign.load import load_campaign
+from benchfleet.cli.shared import options
+from benchfleet.cli.shared.leases import ledger_of
+from benchfleet.cli.text.output import print_json, say
+from benchfleet.cli.text.progress import shown_as
+from benchfleet.cli.text.terminal import printable
+from benchfleet.domain.humanize import counted
+from benchfleet.errors import LedgerError, wrong_option
+from benchfleet.ledger.addresses import split_url
+from benchfleet.ledger.fsck import faults
+from benchfleet.ledger.postgres.grants import to_look, to_run
+from benchfleet.ledger.table_copy import TableLedger, copy, told_of_held
+from benchfleet.runner.recovery.rebuild import rebuild
+from benchfleet.study import Bench, open_bench
+
+_ACTS = """\
+acts:
+  rebuild   make the ledger again from the published results
+  init      make an empty one, and say what lets other roles of its server use it
+  check     whether what it holds fits together
+  copy      bring all of it, with its whole history, to an empty one at --to
+
+"""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """What the verb takes."""
+    parser.add_argument("act", choices=sorted(_DO), metavar="ACT", help=", ".join(_DO))
+    options.campaign(parser, example="benchfleet ledger rebuild study.yaml")
+    parser.add_argument("--to", metavar="URL", default="", help="where `copy` brings it")
+    parser.add_argument(
+        "--yes", action="store_true", help="copy although runners hold cells of the ledger"
+    )
+    parser.epilog = _ACTS + (parser.epilog or "")
+
+
+def main(arguments: argparse.Namespace) -> int:
+    """Do the act, and tell of it."""
+    found = load_campaign(arguments.campaign).with_results(arguments.results)
+    if (arguments.act == "copy") != bool(arguments.to):
+        raise wrong_option("--to", "`copy` needs it, and no other act takes it")
+    return _DO[arguments.act](arguments, open_bench(found, ledger=arguments.ledger))
+
+
+def _rebuild(arguments: argparse.Namespace, bench: Bench) -> int:
+    """Make the ledger again from the published results; a damaged one is kept beside it."""
+    moved = bench.home.set_aside_damaged()
+    ledger = bench.ledger(known_results=True)
+    try:
+        with shown_as("results taken in") as seen:
+            told = rebuild(ledger, bench.layout, seen=seen)
+    finally:
+        ledger.close()
+    if arguments.json:
+        print_json({**told.to_dict(), "damaged": str(moved or "")})
+        return 1 if told.refused else 0
+    if moved:
+        say(f"the damaged ledger is kept as {moved}")
+    print(f"{counted(told.taken, 'result')} taken in, {told.known} were known")
+    for path, why in told.refused:
+        say(f"  left out  {path}: {why}")
+    return 1 if told.refused else 0
+
+
+def _init(arguments: argparse.Namespace, bench: Bench) -> int:
+    """Make the ledger where there is none."""
+    found = bench.existing_ledger()
+    made = found is None
+    with closing(found or bench.ledger()) as ledger:
+        bench.tell(ledger)
+    name, where = bench.campaign.name, bench.shown_ledger
+    rights = {}
+    if split_url(bench.url)[0].startswith("postgres"):
+        rights = {"run": to_run(name, "ROLE"), "look": to_look(name, "ROLE")}
+    lines = [f"{where} {'is made' if made else 'was there'}"]
+    if rights:
+        lines += ["-- for a ROLE that runs cells", *rights["run"].splitlines()]
+        lines += ["-- for one that only looks", *rights["look"].splitlines()]
+    return _tell(arguments, {"ledger": where, "made": made, "rights": rights}, *lines)
+
+
+def _check(arguments: argparse.Namespace, bench: Bench) -> int:
+    with closing(ledger_of(bench)) as ledger:
+        found = list(faults(cast(TableLedger, ledger)))
+        cells = sum(1 for _ in ledger.cells())
+    where = bench.shown_ledger
+    many = counted(len(found), "fault") if found else "no faults"
+    lines = [*found, f"{where}: {counted(cells, 'cell')}, {many}"]
+    told = {"ledger": where, "cells": cells, "faults": found}
+    return _tell(arguments, told, *lines) or (1 if found else 0)
+
+
+def _copy(arguments: argparse.Namespace, bench: Bench) -> int:
+    target = open_bench(bench.campaign, ledger=arguments.to)
+    if target.shown_ledger == bench.shown_ledger:
+        raise LedgerError(f"{bench.shown_ledger} cannot be copied to itself")
+    with (
+        closing(ledger_of(bench)) as source,
+        closing(target.ledger(known_results=True)) as other,
+    ):
+        if arguments.yes and (held := told_of_held(source)):
+            print(
+                printable(f"benchfleet: {held}; end them before the copy is run"), file=sys.stderr
+            )
+        with shown_as("copied") as seen:
+            ledgers = cast(TableLedger, source), cast(TableLedger, other)
+            cells = copy(*ledgers, held=arguments.yes, seen=seen)
+    where = target.shown_ledger
+    told = {"ledger": bench.shown_ledger, "to": where, "cells": cells}
+    copied = f"{counted(cells, 'cell')} copied with all history to {where}"
+    return _tell(arguments, told, f"{copied}; name it with --ledger from now on")
+
+
+def _tell(arguments: argparse.Namespace, told: dict[str, Any], *lines: str) -> int:
+    if arguments.json:
+        print_json(told)
+    else:
+        print("\n".join(map(printable, lines)))
+    return 0
+
+
+_DO = {"rebuild": _rebuild, "init": _init, "check": _check, "copy": _copy}

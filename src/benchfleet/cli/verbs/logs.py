@@ -1,0 +1,193 @@
+"""``benchfleet logs``: what a cell printed, attempt by attempt; made safe for a terminal."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tarfile
+import time
+from collections import deque
+from collections.abc import Iterable, Sequence
+from contextlib import closing
+from typing import Any
+
+from benchfleet.cli.shared import option_types, options
+from benchfleet.cli.text.output import print_json, say
+from benchfleet.cli.text.terminal import shown_path
+from benchfleet.domain.attempt import CellRecord
+from benchfleet.domain.state import FINAL_STATES
+from benchfleet.errors import BenchfleetError
+from benchfleet.ledger.base import Ledger
+from benchfleet.ledger.history import Attempt, attempts
+from benchfleet.planner.explain import find
+from benchfleet.planner.preview import known_records, with_paths
+from benchfleet.results.logs import Log, Tail, lines, log_of
+from benchfleet.study import Bench
+
+_LOOK = 0.5  # seconds between two looks at a log that grows
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """What the verb takes."""
+    options.told_campaign(
+        parser, example="benchfleet logs study.yaml tiny/dense/recall_512 --follow"
+    )
+    parser.add_argument("cell", metavar="CELL", help="its path, its id, or how its digest begins")
+    parser.add_argument(
+        "--attempt",
+        metavar="N",
+        type=option_types.count,
+        help="this attempt instead of the last one",
+    )
+    parser.add_argument(
+        "--lines", metavar="N", type=option_types.count, help="only the last N lines of it"
+    )
+    parser.add_argument(
+        "--follow", action="store_true", help="go on as it is written, until the cell has ended"
+    )
+
+
+def main(arguments: argparse.Namespace) -> int:
+    """Print the log of one cell; which attempt it is goes to standard error."""
+    other = "--json" if arguments.json else "--attempt" if arguments.attempt else ""
+    if arguments.follow and other:
+        raise BenchfleetError(f"--follow and {other} exclude each other; drop one of them")
+    bench, cells = options.opened(arguments)
+    records = known_records(bench, cells)
+    named = find(arguments.cell, list(with_paths(cells, records)), records, key="CELL")
+    ledger = bench.existing_ledger()
+    if ledger is None:
+        raise BenchfleetError(f"{named.path} was never begun, so it printed nothing")
+    with closing(ledger):
+        fingerprint = str(named.cell.fingerprint)
+        if arguments.follow:
+            return _follow(arguments, bench, ledger, fingerprint)
+        record, found = _look(ledger, fingerprint)
+        if record is None or not found:
+            raise BenchfleetError(f"{named.path} was never begun, so it printed nothing")
+        meant = _meant(arguments, record, found)
+        log = _log(bench, record, found, meant)
+        if arguments.json:
+            print_json(_as_json(arguments, bench, record, found, meant, log))
+            return 0
+        _tell(record, found, meant)
+        if log is None:
+            raise BenchfleetError(_nowhere(bench, record, meant))
+        for line in _text(arguments, log):  # of any length
+            say(line)
+    return 0
+
+
+def _look(ledger: Ledger, fingerprint: str) -> tuple[CellRecord | None, list[Attempt]]:
+    record = next(iter(ledger.cells(among={fingerprint})), None)
+    return record, attempts(ledger, fingerprint)
+
+
+def _meant(arguments: argparse.Namespace, record: CellRecord, found: Sequence[Attempt]) -> Attempt:
+    if arguments.attempt is None:
+        return found[-1]
+    for one in found:
+        if one.attempt == arguments.attempt:
+            return one
+    known = ", ".join(str(one.attempt) for one in found)
+    raise BenchfleetError(f"{record.path} has no attempt {arguments.attempt}; it has {known}")
+
+
+def _log(bench: Bench, record: CellRecord, found: Sequence[Attempt], meant: Attempt) -> Log | None:
+    name = f"{meant.attempt}-{meant.token}"
+    return log_of(bench.layout, record, name, last=meant is found[-1])
+
+
+def _text(arguments: argparse.Namespace, log: Log) -> Iterable[str]:
+    try:
+        found = lines(log.pieces())
+        yield from deque(found, arguments.lines) if arguments.lines else found
+    except (OSError, tarfile.TarError, KeyError) as error:
+        raise BenchfleetError(f"{log.file} cannot be read: {error}") from error
+
+
+def _nowhere(bench: Bench, record: CellRecord, meant: Attempt) -> str:
+    where = shown_path(bench.layout.root)
+    return (
+        f"the log of attempt {meant.attempt} of {record.path} is not in {where}: another machine's"
+        " runner has it, or it was deleted"
+    )
+
+
+def _tell(record: CellRecord, found: Sequence[Attempt], meant: Attempt) -> None:
+    """Which attempt it is, aside from the log itself."""
+    say(_headline(record, found, meant), to=sys.stderr, flush=True)
+
+
+def _headline(record: CellRecord, found: Sequence[Attempt], meant: Attempt) -> str:
+    outcome = meant.outcome
+    how = outcome.state if outcome else meant.how or "running"
+    place = " ".join(part for part in (outcome.host, outcome.device) if part) if outcome else ""
+    on = f" on {place}" if place else ""
+    return f"{record.path}  attempt {meant.attempt} of {found[-1].attempt}, {how}{on}"
+
+
+def _follow(arguments: argparse.Namespace, bench: Bench, ledger: Ledger, fingerprint: str) -> int:
+    """Print the last attempt's log and what comes, attempt after attempt, until the cell ends."""
+    current: Attempt | None = None
+    tail = Tail()
+    while True:
+        record, found = _look(ledger, fingerprint)
+        ended = record is None or record.state in FINAL_STATES
+        if record is not None and found:
+            if current is None or current.token != found[-1].token:
+                if current is not None:  # what it said last
+                    _print_new(arguments, bench, record, found, current, tail, last=True)
+                current, tail = found[-1], Tail()
+                _tell(record, found, current)
+            _print_new(arguments, bench, record, found, found[-1], tail, last=ended)
+        if ended:
+            return 0
+        time.sleep(_LOOK)
+
+
+def _print_new(
+    arguments: argparse.Namespace,
+    bench: Bench,
+    record: CellRecord,
+    found: Sequence[Attempt],
+    meant: Attempt,
+    tail: Tail,
+    *,
+    last: bool,
+) -> None:
+    log = _log(bench, record, found, meant)
+    if log is None:
+        return
+    try:
+        said = tail.new_lines(log, last=last)
+    except FileNotFoundError:
+        return  # it moves to its place just now
+    for line in said[-arguments.lines :] if arguments.lines else said:
+        say(line, flush=True)
+    arguments.lines = None  # of what was there at first
+
+
+def _as_json(
+    arguments: argparse.Namespace,
+    bench: Bench,
+    record: CellRecord,
+    found: Sequence[Attempt],
+    meant: Attempt,
+    log: Log | None,
+) -> dict[str, Any]:
+    return {
+        "cell": record.path,
+        "state": record.state,
+        "attempts": [
+            {
+                "attempt": one.attempt,
+                "how": one.outcome.state if one.outcome else one.how or "running",
+                "log": str(at.file) if (at := _log(bench, record, found, one)) else "",
+            }
+            for one in found
+        ],
+        "attempt": meant.attempt,
+        "log": str(log.file) if log else "",
+        "text": "\n".join(_text(arguments, log)) if log else "",
+    }

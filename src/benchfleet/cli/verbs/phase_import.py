@@ -1,0 +1,110 @@
+"""``benchfleet phase import``: take over a repository of the earlier tools."""
+
+from __future__ import annotations
+
+import argparse
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from benchfleet.campaign.load import load_campaign
+from benchfleet.cli.text.output import print_json, say
+from benchfleet.cli.text.progress import shown_as
+from benchfleet.cli.text.terminal import shown_path
+from benchfleet.compat.legacy_import import campaign_draft, import_results, summarize
+from benchfleet.compat.legacy_repository import Entry, Repository, read_repository
+from benchfleet.compat.phase_lists import by_result_name
+from benchfleet.domain.cell import Cell
+from benchfleet.errors import BenchfleetError, wrong_option
+from benchfleet.study import Bench, open_bench
+
+_SHOWN = 5  # names of a kind that are shown
+_DRAFT = "phase_settings.py"
+
+
+def main(arguments: argparse.Namespace) -> int:
+    """Say what the repository holds; publish its results where the campaign says of which cells
+    they are, or else write a campaign's file to be completed."""
+    folder: Path = arguments.campaign
+    found = read_repository(folder) if folder.is_dir() else None
+    if found is None:
+        message = f"{folder} has neither phase/ nor runs/, also not below data/ or results/"
+        raise wrong_option("DIR", message)
+    told = summarize(found)
+    if arguments.settings is None:
+        told |= _draft(arguments, found)
+    else:
+        told |= _published(arguments, found)
+    if arguments.json:
+        print_json(told)
+    else:
+        _show(told)
+    return 0
+
+
+def _draft(arguments: argparse.Namespace, found: Repository) -> dict[str, Any]:
+    """Write a campaign's file of what is known; how one of its runs is run, its owner must say."""
+    file = Path(_DRAFT)
+    told = {"next": f"say in {file} how one is run, then: {_again(arguments, file)}"}
+    if arguments.dry_run:
+        return told
+    try:
+        with file.open("x", encoding="utf-8") as stream:
+            stream.write(campaign_draft(found))
+    except FileExistsError:
+        return {"next": f"{file} is there already; {told['next']}"}
+    return {"written": str(file), **told}
+
+
+def _again(arguments: argparse.Namespace, file: Path) -> str:
+    return f"benchfleet phase import {arguments.campaign} --settings {file}"
+
+
+def _published(arguments: argparse.Namespace, found: Repository) -> dict[str, Any]:
+    campaign = load_campaign(arguments.settings).with_results(arguments.results)
+    bench = open_bench(campaign, ledger=arguments.ledger)
+    try:
+        cells = by_result_name(bench.cells())
+    except ValueError as error:
+        raise BenchfleetError(str(error)) from error
+    done = [entry for entry in found.entries if entry.done]
+    pairs = [(cells[entry.name], entry) for entry in done if entry.name in cells]
+    told: dict[str, Any] = {
+        "of no cell of the campaign": [entry.name for entry in done if entry.name not in cells]
+    }
+    if arguments.dry_run:
+        return {**told, "would be published": len(pairs)}
+    return {**told, **_entered(bench, list(cells.values()), pairs, found)}
+
+
+def _entered(
+    bench: Bench, cells: list[Cell], pairs: list[tuple[Cell, Entry]], found: Repository
+) -> dict[str, Any]:
+    with closing(bench.ledger()) as ledger:
+        bench.tell(ledger)
+        ledger.enroll(cells)
+        source = str(found.root.resolve())
+        with shown_as("results taken over") as seen:
+            end = import_results(ledger, bench.layout, pairs, source=source, seen=seen)
+    return {
+        "published": end.taken,
+        "known already": end.known,
+        "run by somebody now": list(end.held),
+        "where": str(shown_path(bench.layout.root)),
+    }
+
+
+def _show(told: dict[str, Any]) -> None:
+    for what, value in told.items():
+        if isinstance(value, list):
+            if value:
+                say(f"{what}: {len(value)}")
+            for one in value[:_SHOWN]:
+                say(f"  {one}")
+            if len(value) > _SHOWN:
+                print(f"  … and {len(value) - _SHOWN} more (--json has all)")
+        elif isinstance(value, dict):
+            counts = ", ".join(f"{name} {count}" for name, count in value.items())
+            say(f"{what}: {counts or 'none'}")
+        else:
+            say(f"{what}: {value}")

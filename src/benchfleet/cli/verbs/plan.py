@@ -1,0 +1,107 @@
+"""``benchfleet plan``: the cells of a campaign, what each takes, and what a run would be like."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+
+from benchfleet.cli.shared import options
+from benchfleet.cli.text import phase_gates, placement
+from benchfleet.cli.text.output import print_json, say
+from benchfleet.cli.text.plan_text import explained, overview
+from benchfleet.domain.cell import Cell
+from benchfleet.errors import DeviceError
+from benchfleet.fleet import choose_pool
+from benchfleet.machines.devices import cores
+from benchfleet.machines.memory import available_memory
+from benchfleet.planner.explain import differences, earlier, find
+from benchfleet.planner.preview import as_json, known_records, planned, with_paths
+from benchfleet.study import Bench
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """What the verb takes."""
+    options.campaign(parser, example="benchfleet plan study.yaml --only configs=dense")
+    options.choice(parser)
+    options.devices(parser)
+    options.placement(parser)
+    parser.add_argument("--cells", action="store_true", help="list every cell, however many")
+    parser.add_argument(
+        "--explain",
+        metavar="CELL",
+        help="what makes this cell (path, id or fingerprint) another than an earlier one",
+    )
+
+
+def main(arguments: argparse.Namespace) -> int:
+    """Check the campaign and say what a run of it would be like. Runs nothing."""
+    bench, cells = options.opened(arguments)
+    if arguments.explain is not None:
+        return _explain(arguments, bench, cells)
+    pool, missing = None, ""
+    try:
+        pool = choose_pool(options.asked_devices(arguments, bench.campaign))
+    except DeviceError as error:
+        missing = str(error)
+    records = known_records(bench, cells)
+    phases = bench.phases(cells, records)
+    found = placement.placing(bench, here=bench.host)
+    plan = planned(
+        cells,
+        records,
+        pool,
+        missing=missing,
+        ram=available_memory(),
+        cores=cores(),
+        placing=found,
+    )
+    open_ = [row.cell for row in plan.rows if row.state in ("pending", "running")]
+    kept = [one for one in found.kept_off(open_) if one.host not in ("", bench.host)]
+    if arguments.json:
+        shown = {
+            **as_json(bench, plan),
+            "phases": [one.to_dict() for one in phases],
+            "kept_off": [one.to_dict() for one in kept],
+        }
+        print_json(shown)
+    else:
+        notes = (*found.notes, *found.unreported(open_, [""] if pool else []))
+        told = (*phase_gates.lines(phases), *placement.lines(kept, notes))
+        _print(overview(bench, plan, told, every_cell=arguments.cells))
+    return 0
+
+
+def _explain(arguments: argparse.Namespace, bench: Bench, cells: Sequence[Cell]) -> int:
+    records = known_records(bench, cells)
+    named = find(arguments.explain, list(with_paths(cells, records)), records)
+    states = {record.fingerprint: record.state for record in records}
+    state = states.get(named.cell.fingerprint, "pending")
+    before = [
+        (record, differences(record.cell.identity(), named.cell.identity()))
+        for record in earlier(named.cell, records)
+        if record.cell
+    ]
+    if not arguments.json:
+        _print(explained(named, state, before))
+        return 0
+    found = {
+        "cell": named.path,
+        "fingerprint": named.cell.fingerprint,
+        "state": state,
+        "identity": named.cell.identity(),
+        "earlier": [
+            {
+                "cell": record.path,
+                "fingerprint": record.fingerprint,
+                "state": record.state,
+                "differences": [vars(one) for one in differing],
+            }
+            for record, differing in before
+        ],
+    }
+    print_json(found)
+    return 0
+
+
+def _print(lines: Sequence[str]) -> None:
+    say(*(line.rstrip() for line in lines))

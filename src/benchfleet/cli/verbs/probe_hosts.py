@@ -1,0 +1,87 @@
+"""``benchfleet probe --machines``: the reports of hosts that ssh reaches, made there, kept here."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from benchfleet.campaign.base import Campaign
+from benchfleet.campaign.inventory import known_hosts_of
+from benchfleet.cli.shared import fleet
+from benchfleet.cli.text.output import print_json, say
+from benchfleet.cli.text.probe_text import document, standing
+from benchfleet.cli.text.terminal import shown_path
+from benchfleet.cli.verbs.hosts_check import check
+from benchfleet.domain.host import Host
+from benchfleet.engines.commands import probe as measure
+from benchfleet.engines.openssh import OpenSsh, connections
+from benchfleet.engines.ssh_command import ask
+from benchfleet.errors import BenchfleetError
+from benchfleet.machines.probe import report
+from benchfleet.machines.wheel import interpreter_of
+
+
+@dataclass(frozen=True, kw_only=True)
+class Probed:
+    """What came of one host."""
+
+    host: str
+    told: Mapping[str, Any] | None = None  # its report
+    problem: str = ""  # why there is none
+
+
+def probe(arguments: argparse.Namespace, campaign: Campaign | None) -> list[Probed]:
+    """Have the hosts of an inventory measure themselves, all at the same time. Raises CampaignError
+    where it names none."""
+    hosts = fleet.chosen(arguments)
+    with connections(known_hosts_of(arguments.machines)) as ssh:
+        return fleet.on_all(hosts, lambda host: _one(host, ssh, campaign, arguments.quick))
+
+
+def _one(host: Host, ssh: OpenSsh, campaign: Campaign | None, quick: bool) -> Probed:
+    checked = check(host, ssh)
+    if checked.trouble:
+        said = f"{checked.trouble.stage}: {checked.trouble.message}"
+        hint = "; see `benchfleet hosts bootstrap`" if checked.trouble.stage == "benchfleet" else ""
+        return Probed(host=host.name, problem=said + hint)
+    words = measure(replace(host, python=interpreter_of(host)), quick=quick)
+    answer = ask(ssh, host, words)
+    if answer.code != 0:
+        return Probed(host=host.name, problem=answer.last or f"exit code {answer.code}")
+    try:
+        told = json.loads(answer.out[answer.out.index("{") :])  # a login script may say something
+        return Probed(host=host.name, told=_by_our_rules(host, told["results"], campaign))
+    except (ValueError, LookupError, TypeError, BenchfleetError) as error:
+        return Probed(host=host.name, problem=f"it sent no capability report: {error}")
+
+
+def _by_our_rules(
+    host: Host, results: Mapping[str, Any], campaign: Campaign | None
+) -> dict[str, Any]:
+    """The report as the host would have written it, had it the campaign: of the GPUs that the
+    inventory lets us use."""
+    found = {name: section for name, section in results.items() if name != "eligibility"}
+    if host.gpus is not None:
+        devices = [gpu for gpu in found["gpu"]["devices"] if gpu["index"] in host.gpus]
+        found["gpu"] = {**found["gpu"], "devices": devices}
+    told = document(found, campaign, hostname=host.name)
+    report.read(told, f"what {host.name} sent")
+    return told
+
+
+def show(arguments: argparse.Namespace, found: list[Probed]) -> None:
+    """Print each host's report, or in a line what it can do."""
+    if arguments.json:
+        told = [{"host": one.host, "report": one.told, "problem": one.problem} for one in found]
+        print_json({"hosts": told})
+        return
+    for one in found:
+        if one.told is None:
+            say(f"{one.host}: {one.problem}")
+            continue
+        judged = one.told["results"]["eligibility"]
+        file = shown_path((arguments.out / report.file_name(one.host)).absolute())
+        say(f"{one.host}: {standing(judged)} → {file}")

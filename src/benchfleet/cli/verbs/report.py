@@ -1,0 +1,100 @@
+"""``benchfleet report``: what won, by how much, and whether it is sure."""
+
+from __future__ import annotations
+
+import argparse
+import io
+import sys
+from pathlib import Path
+
+from benchfleet.cli.shared import no_ledger, options
+from benchfleet.cli.text.output import say
+from benchfleet.cli.text.run_summary import compared, show
+from benchfleet.cli.text.terminal import shown_path
+from benchfleet.errors import BenchfleetError, ResultsError
+from benchfleet.reports import exports, html, markdown
+from benchfleet.reports.tables import Comparison
+from benchfleet.study import Bench
+
+FORMATS = ("terminal", "markdown", "html", "csv", "json")
+_SUFFIXES = {".md": "markdown", ".html": "html", ".csv": "csv", ".json": "json"}
+_STDOUT = Path("-")
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """What the verb takes."""
+    options.told_campaign(parser, example="benchfleet report study.yaml --format html")
+    options.choice(parser)
+    parser.add_argument("--baseline", metavar="CONFIG", help="compare with this config")
+    parser.add_argument(
+        "--format",
+        choices=FORMATS,
+        help="how it is drawn; as --output's ending says, or else for the terminal",
+    )
+    parser.add_argument(
+        "--output",
+        metavar="FILE",
+        type=Path,
+        help="write it there, - for stdout; html goes to report.html among the results",
+    )
+
+
+def main(arguments: argparse.Namespace) -> int:
+    """Show model × config for each benchmark, with standard errors and differences."""
+    drawn = _format(arguments)
+    bench, cells = options.opened(arguments)
+    output = arguments.output or (_page(bench) if drawn == "html" else _STDOUT)
+    records = no_ledger.records_of(arguments, bench, cells)
+    comparison = compared(bench, cells, records, arguments.baseline)
+    if drawn == "terminal" and output == _STDOUT:
+        show(comparison, bench.campaign.name)
+        return 0
+    text = _drawn(comparison, bench.campaign.name, drawn)
+    if output == _STDOUT:
+        sys.stdout.buffer.write(text.encode("utf-8", "backslashreplace"))
+        sys.stdout.buffer.flush()
+    else:
+        _write(output, text)
+        say(f"report   {shown_path(output)}")
+    return 0
+
+
+def _format(arguments: argparse.Namespace) -> str:
+    asked: str | None = arguments.format
+    if arguments.json and asked not in {None, "json"}:
+        raise BenchfleetError(f"--json and --format {asked} exclude each other; drop one of them")
+    suffix = arguments.output.suffix.lower() if arguments.output else ""
+    return "json" if arguments.json else asked or _SUFFIXES.get(suffix, "terminal")
+
+
+def _page(bench: Bench) -> Path:
+    """Where the page goes when no place is named; looking at results makes no folder for them."""
+    if not bench.layout.root.is_dir():
+        raise ResultsError(
+            f"{bench.layout.root} is not there, so nothing was run yet; "
+            f"`benchfleet run {bench.campaign.named}` first, or name a file with --output"
+        )
+    return bench.layout.report_page
+
+
+def _drawn(comparison: Comparison, title: str, drawn: str) -> str:
+    if drawn == "html":
+        return html.render(comparison, title=title)
+    if drawn == "markdown":
+        return markdown.render(comparison, title=title)
+    if drawn == "csv":
+        return exports.to_csv(comparison)
+    if drawn == "json":
+        return exports.to_json(comparison, title=title)
+    text = io.StringIO()
+    show(comparison, title, text)
+    return text.getvalue()
+
+
+def _write(file: Path, text: str) -> None:
+    try:
+        file.write_text(text, encoding="utf-8", errors="backslashreplace", newline="")
+    except OSError as error:
+        raise ResultsError(
+            f"{file} cannot be written ({error.strerror}); name another with --output"
+        ) from None

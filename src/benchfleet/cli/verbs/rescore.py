@@ -1,0 +1,92 @@
+"""``benchfleet rescore``: score again what was answered, without asking the model."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+
+from benchfleet.cli.shared import options, selection
+from benchfleet.cli.text.output import print_json, say
+from benchfleet.domain.attempt import CellRecord
+from benchfleet.domain.humanize import counted
+from benchfleet.maintenance.rescore import Rescored
+from benchfleet.study import Bench
+from benchfleet.wiring import rescore
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """What the verb takes."""
+    selection.configure(parser, example="benchfleet rescore study.yaml --cell 'tiny/*/recall*'")
+    parser.add_argument(
+        "--all",
+        action="store_true",
+        help="published cells too: their new score is compared, and the published one stays",
+    )
+
+
+def main(arguments: argparse.Namespace) -> int:
+    """Score the cells whose scoring failed; 1 where one cannot be scored or differs."""
+    bench, cells = options.opened(arguments)
+    records = bench.records(cells)
+    selection.check(arguments, bench, records)
+    meant = [
+        record
+        for record in selection.selected(arguments, records)
+        if _can_be_scored(bench, record, everything=arguments.all, named=bool(arguments.cell))
+    ]
+    found = []
+    for one in rescore(bench, meant):
+        found.append(one)
+        if not arguments.json:
+            say(_line(one), flush=True)
+    if arguments.json:
+        told = {"campaign": bench.campaign.name, "cells": [_told(one) for one in found]}
+        print_json(told)
+    elif not found:
+        print("nothing to score again: no scoring failed (--all compares what is published)")
+    else:
+        say(_advice(arguments, found))
+    return 1 if any(one.failure or one.differs for one in found) else 0
+
+
+def _can_be_scored(bench: Bench, record: CellRecord, *, everything: bool, named: bool) -> bool:
+    if record.state == "success":
+        return everything and bench.layout.published(record.path).is_dir()
+    outcome = record.outcome
+    failures = [outcome.failure, outcome.first] if outcome else []
+    in_scoring = any(failure and failure.stage == "collect" for failure in failures)
+    return record.state == "partial" and (in_scoring or named)
+
+
+def _line(one: Rescored) -> str:
+    path = one.record.path
+    if one.failure is not None and one.record.state == "success":
+        return f"– {path}  not scored again: {one.failure}; what is published stays"
+    if one.failure is not None:
+        return f"✗ {path}  {one.failure}; its answers are kept"
+    if one.published is None:
+        return f"✓ {path}  {one.score:.3f}"
+    if not one.differs:
+        return f"= {path}  {one.published:.3f}, as published"
+    return (
+        f"≠ {path}  {one.score:.3f}, published is {one.published:.3f} "
+        f"({counted(one.changed, 'sample', 'differ')}); what is published stays"
+    )
+
+
+def _advice(arguments: argparse.Namespace, found: Sequence[Rescored]) -> str:
+    if any(one.failure and one.record.state != "success" for one in found):
+        retry, run = (options.same_choice(arguments, verb) for verb in ("retry", "run"))
+        return f"ask the model for what is missing, and go on after what is kept: {retry} && {run}"
+    return f"look at it with: {options.same_choice(arguments, 'report')}"
+
+
+def _told(one: Rescored) -> dict[str, object]:
+    return {
+        "cell": one.record.path,
+        "score": one.score,
+        "published": one.published,
+        "differs": one.differs,
+        "changed_samples": one.changed,
+        "failure": str(one.failure) if one.failure else "",
+    }

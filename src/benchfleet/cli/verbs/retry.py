@@ -1,0 +1,53 @@
+"""``benchfleet retry``: give cells that ended badly another chance."""
+
+from __future__ import annotations
+
+import argparse
+
+from benchfleet.cli.shared import no_ledger, options, selection
+from benchfleet.cli.text.output import print_json, say
+from benchfleet.cli.text.terminal import printable
+from benchfleet.domain.event import Event
+from benchfleet.domain.humanize import counted
+from benchfleet.result_locations import Whereabouts
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """What the verb takes."""
+    selection.configure(parser, example="benchfleet retry study.yaml --kind oom")
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--failed", action="store_true", help="only failed and partial cells")
+    which.add_argument("--cancelled", action="store_true", help="only cancelled cells")
+    which.add_argument(
+        "--gone", action="store_true", help="only done cells whose published results are gone"
+    )
+
+
+def main(arguments: argparse.Namespace) -> int:
+    """Put failed, partial and cancelled cells back to pending; the next run takes them."""
+    bench, cells = options.opened(arguments)
+    again = []
+    records = no_ledger.records_of(arguments, bench, cells)
+    selection.check(arguments, bench, records)
+    ended = [record for record in records if record.state in _states(arguments)]
+    ledger = bench.existing_ledger()
+    if ledger is not None:
+        found = Whereabouts(bench).gone(records) if arguments.gone else ended
+        for record in selection.selected(arguments, found):
+            ledger.record(Event(kind="retry_asked", fingerprint=record.fingerprint))
+            again.append(record.path)
+        ledger.close()
+    if arguments.json:
+        print_json({"campaign": bench.campaign.name, "pending_again": again})
+        return 0
+    for path in again:
+        say(f"  pending again  {path}")
+    go = f"{counted(len(again), 'cell', 'go')} again with: {options.same_choice(arguments, 'run')}"
+    print(printable(go) if again else "nothing to retry")
+    return 0
+
+
+def _states(arguments: argparse.Namespace) -> tuple[str, ...]:
+    """The states of the cells that are meant."""
+    failed = () if arguments.cancelled else ("failed", "partial")
+    return failed if arguments.failed else (*failed, "cancelled")

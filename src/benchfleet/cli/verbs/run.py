@@ -1,0 +1,152 @@
+"""``benchfleet run``: run what is not done yet; where that is nothing, say so at once."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TextIO
+
+from benchfleet.cli.shared import options
+from benchfleet.cli.text.output import say
+from benchfleet.cli.text.terminal import shown_path
+from benchfleet.domain.attempt import CellRecord
+from benchfleet.domain.cell import Cell
+from benchfleet.domain.humanize import counted
+from benchfleet.result_locations import Whereabouts
+from benchfleet.runner.worker_options import Shift
+from benchfleet.study import Bench
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """What the verb takes."""
+    options.campaign(parser, example="benchfleet run study.yaml --gpus 0,1 --max-concurrent-runs 4")
+    course(parser)
+    options.detaching(parser)
+
+
+def course(parser: argparse.ArgumentParser) -> None:
+    """What is run, where, and how it is shown."""
+    options.choice(parser)
+    options.devices(parser)
+    options.placement(parser)
+    options.gpu_checks(parser)
+    options.machines(parser)
+    parser.add_argument("--log-json", action="store_true", help="show progress as JSON lines")
+    parser.add_argument(
+        "--metrics-port",
+        metavar="N",
+        type=_port,
+        help="serve metrics for Prometheus at this port of this machine alone; 0 takes a free one",
+    )
+    parser.add_argument(
+        "--metrics-file",
+        metavar="FILE",
+        type=Path,
+        help="keep metrics for Prometheus in this file, as its node_exporter reads them",
+    )
+    parser.add_argument(
+        "--resume-from",
+        metavar="DIR",
+        type=Path,
+        help="take over the samples that another results folder holds of the same cells",
+    )
+
+
+def main(arguments: argparse.Namespace) -> int:
+    """Run the campaign's cells that are not done yet."""
+    bench, cells = options.opened(arguments)
+    cells = allowed_here(arguments, bench, cells)
+    devices = options.asked_devices(arguments, bench.campaign)
+    quiet = arguments.json or arguments.log_json
+    if not quiet and bench.still_told() and not Whereabouts(bench).unsent():
+        records = bench.finished(cells)
+        if records is not None and _passed_all_gates(bench):
+            return _nothing_was_run(arguments, bench, records)
+    return begin(arguments, bench, cells, devices)
+
+
+def begin(
+    arguments: argparse.Namespace,
+    bench: Bench,
+    cells: Sequence[Cell],
+    devices: options.AskedDevices,
+    shift: Shift = Shift(),  # noqa: B008 - frozen
+) -> int:
+    """Run these cells, here or in the background."""
+    if arguments.detach:
+        from benchfleet.cli.shared.detach import detach
+
+        return detach(arguments, bench, devices)
+    if arguments.resume_from is not None:
+        _resume_from(arguments, bench, cells)
+    from benchfleet.cli.shared.run_loop import run  # the runner, its slots and the reports
+
+    return run(arguments, bench, cells, devices, shift)
+
+
+def allowed_here(arguments: argparse.Namespace, bench: Bench, cells: Sequence[Cell]) -> list[Cell]:
+    """The cells that the campaign lets this host run; the others are told of."""
+    allowed = bench.allowed_here(cells)
+    if left := len(cells) - len(allowed):
+        cells_left = counted(left, "cell")
+        said = f"left for others: {cells_left}, which 'runners' does not let {bench.host} run"
+        say(said, to=beside(arguments))
+    return allowed
+
+
+def beside(arguments: argparse.Namespace) -> TextIO:
+    """Where remarks go: not among JSON."""
+    return sys.stderr if arguments.json or arguments.log_json else sys.stdout
+
+
+def _passed_all_gates(bench: Bench) -> bool:
+    gates = bench.gates()
+    return all(
+        phase.name in gates and gates[phase.name].state == "opened"
+        for phase in bench.campaign.phases
+    )
+
+
+def _port(text: str) -> int:
+    if not text.isdecimal() or int(text) >= 2**16:
+        raise argparse.ArgumentTypeError(f"{text!r} is no port; write a number below 65536")
+    return int(text)
+
+
+def _resume_from(arguments: argparse.Namespace, bench: Bench, cells: Sequence[Cell]) -> None:
+    """Take over samples for the cells that are not done, and say of how many."""
+    from benchfleet.results.import_samples import take_over
+
+    done = {record.fingerprint for record in bench.records(cells) if record.state == "success"}
+    wanted = {str(cell.fingerprint) for cell in cells if cell.fingerprint not in done}
+    taken = take_over(arguments.resume_from, bench.layout, bench.campaign.name, wanted)
+    counts = f"{counted(taken.samples, 'sample')} of {counted(taken.cells, 'cell')}"
+    stream = beside(arguments)
+    with contextlib.suppress(OSError):  # nobody listens any more
+        print(f"took over {counts} from {shown_path(arguments.resume_from)}", file=stream)
+        for said in taken.left_out:
+            say(f"left out: {said}", to=stream)
+
+
+def _nothing_was_run(
+    arguments: argparse.Namespace, bench: Bench, records: Sequence[CellRecord]
+) -> int:
+    """Say that every cell is done already, where the report is, and what is missing of it."""
+    name, count = bench.campaign.name, len(records)
+    gone = Whereabouts(bench).gone(records)
+    lines = [f"{name}: every cell is done already; nothing was run"]
+    if not sys.stdout.isatty():  # as every run begins that is not watched
+        lines.insert(0, f"{name}: {counted(count, 'cell')} · {count} done ({count} reused)")
+    lines += [f"done, but its results are not there: {record.path}" for record in gone]
+    if gone:
+        again = f"{options.same_choice(arguments, 'retry')} --gone"
+        lines.append(f"run those again: {again} && {options.same_choice(arguments, 'run')}")
+    lines.append(f"look at it with: {options.same_choice(arguments, 'report')}")
+    lines.append(f"report   {shown_path(bench.layout.report)}")
+    with contextlib.suppress(OSError):  # nobody listens any more; the code remains
+        say(*lines)
+        sys.stdout.flush()
+    return 1 if gone else 0

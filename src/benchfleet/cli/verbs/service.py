@@ -1,0 +1,178 @@
+"""``benchfleet service``: a systemd unit of the user that runs a campaign, also after a restart."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from benchfleet.cli.shared import options
+from benchfleet.cli.shared.detach import own_command
+from benchfleet.cli.shared.fleet import machines
+from benchfleet.cli.text.output import confirm, print_json, say
+from benchfleet.cli.text.terminal import printable, shown_path
+from benchfleet.cli.verbs import work
+from benchfleet.errors import BenchfleetError, wrong_option
+from benchfleet.ledger.addresses import shown_url
+
+_MARK = "# Written by `benchfleet service`"
+_OWN = {"--install", "--yes", "--json", "--worker"}  # options of this verb, and no run's
+# What a run needs of the shell, and a user's systemd does not have. No secrets: the unit is no
+# place for them.
+_KEPT = (
+    "PATH",
+    "LD_LIBRARY_PATH",
+    "CUDA_HOME",
+    "HF_HOME",
+    "HF_HUB_CACHE",
+    "HF_DATASETS_CACHE",
+    "HF_HUB_OFFLINE",
+    "XDG_CACHE_HOME",
+    "BENCHFLEET_LEASE_SECONDS",
+    "BENCHFLEET_HOST",
+    "BENCHFLEET_TRUST",
+    "RSYNC_RSH",
+    "AWS_ENDPOINT_URL",
+)
+_UNIT = """\
+{mark}; how to use it: docs/background.md
+[Unit]
+Description=benchfleet: {name}
+StartLimitIntervalSec=1h
+StartLimitBurst=20
+
+[Service]
+Type=exec
+WorkingDirectory={folder}
+ExecStart={command}
+{environment}\
+# Secrets, if any are needed: a file of mode 600 with lines such as HF_TOKEN=… or PGPASSWORD=…
+EnvironmentFile=-%h/.config/benchfleet/environment
+# The first signal has running cells stop after the sample at hand, as Ctrl-C does; only the runner
+# hears it, which ends its slots. What takes longer is ended, and goes on after its last sample.
+KillMode=mixed
+KillSignal=SIGTERM
+TimeoutStopSec=120
+# Not again: after 1 (some cells did not succeed), 2 (the campaign is wrong), 130 (it was stopped).
+# Again: after a ledger that could not be reached (3), and where it was killed.
+Restart=on-failure
+RestartPreventExitStatus=1 2 130
+RestartSec=30
+
+[Install]
+WantedBy=default.target
+"""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """What the verb takes."""
+    example = "benchfleet service study.yaml --gpus 0,1 --install"
+    options.told_campaign(parser, example=f"{example}\n(takes the options of run and work)")
+    work.course(parser)
+    parser.add_argument(
+        "--worker",
+        action="store_true",
+        help="of `benchfleet work`, which needs no campaign file, rather than of `run`",
+    )
+    parser.add_argument(
+        "--install", action="store_true", help="put it where systemd looks for your units"
+    )
+    parser.add_argument("--yes", action="store_true", help="replace another unit of that name")
+
+
+def main(arguments: argparse.Namespace) -> int:
+    """Check the campaign, and print or install the unit."""
+    if arguments.campaign is None and not arguments.worker:
+        message = "`run` needs it; --worker makes a unit of `work`, which needs the --ledger alone"
+        raise wrong_option("CAMPAIGN", message)
+    if not arguments.worker and (said := _of_work(arguments)):
+        raise wrong_option(said, "is of `work`; say --worker, too")
+    if shown_url(arguments.ledger) != arguments.ledger:
+        message = (
+            "holds a password, which the unit would show; keep it in ~/.pgpass or in PGPASSWORD"
+        )
+        raise wrong_option("--ledger", message)
+    bench, _ = options.opened(arguments)
+    machines(arguments, options.asked_devices(arguments, bench.campaign))
+    name = f"benchfleet-{re.sub(r'[^A-Za-z0-9_.-]', '-', bench.campaign.name)}.service"
+    words = [word for word in arguments.words[1:] if word not in _OWN]
+    command = [*own_command(), "work" if arguments.worker else "run", *words]
+    text = unit(bench.campaign.name, command, folder=Path.cwd(), environ=os.environ)
+    if not arguments.install:
+        print(
+            json.dumps({"name": name, "unit": text}, indent=2) if arguments.json else text, end=""
+        )
+        return 0
+    file = _units() / name
+    _install(file, text, replace=arguments.yes)
+    if arguments.json:
+        print_json({"name": name, "file": str(file), "unit": text})
+        return 0
+    say(f"wrote    {file}")
+    print(
+        printable(
+            f"start    systemctl --user daemon-reload && systemctl --user enable --now {name}"
+        )
+    )
+    print("stay     loginctl enable-linger   (else it runs while you are logged in)")
+    watched = arguments.campaign or shown_path(bench.layout.root)
+    say(f"watch    benchfleet attach {watched}")
+    say(f"log      journalctl --user --unit {name}")
+    say(f"remove   systemctl --user disable --now {name} && rm {file}")
+    return 0
+
+
+def _of_work(arguments: argparse.Namespace) -> str:
+    """An option that only `work` takes; ``""`` where none was said."""
+    said = {
+        "--models": arguments.models,
+        "--forever": arguments.forever,
+        "--max-hours": arguments.max_hours,
+        "--trust-campaign": arguments.trust_campaign,
+    }
+    return next((option for option, value in said.items() if value), "")
+
+
+def unit(name: str, command: Sequence[str], *, folder: Path, environ: Mapping[str, str]) -> str:
+    """The text of the unit that runs `command` in `folder`."""
+    kept = [f"{key}={environ[key]}" for key in _KEPT if environ.get(key)]
+    for text in (name, str(folder), *command, *kept):
+        if any(ord(character) < 32 for character in text):
+            raise BenchfleetError(f"{text!r} holds control characters, which a unit cannot name")
+    first = command[0]
+    if "$" in first:  # systemd takes a variable's place in all words but the program's own
+        command = ["/usr/bin/env", *command]
+    program, *words = command
+    return _UNIT.format(
+        mark=_MARK,
+        name=_literally(name),
+        folder=_literally(str(folder)),
+        command=" ".join([_quoted(program), *(_quoted(word).replace("$", "$$") for word in words)]),
+        environment="".join(f"Environment={_quoted(word)}\n" for word in kept),
+    )
+
+
+def _literally(text: str) -> str:
+    return text.replace("%", "%%")
+
+
+def _quoted(word: str) -> str:
+    escaped = _literally(word).replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
+
+
+def _units() -> Path:
+    home = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
+    return Path(home, "systemd", "user")
+
+
+def _install(file: Path, text: str, *, replace: bool) -> None:
+    if file.exists() and file.read_text("utf-8", "replace") != text and not replace:
+        otherwise = f"{file} is there already, with other content; say --yes"
+        if not confirm(f"replace {file}?", otherwise=otherwise):
+            raise BenchfleetError("nothing was written")
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text, "utf-8")

@@ -1,0 +1,220 @@
+"""``benchfleet slots``: what a running campaign's slots do, and devices added, drained, removed."""
+
+from __future__ import annotations
+
+import argparse
+import socket
+import sys
+import time
+from collections.abc import Callable, Sequence
+from contextlib import closing
+
+from benchfleet.campaign.load import load_campaign
+from benchfleet.cli.shared import options
+from benchfleet.cli.shared.running_campaigns import AT_WORK, RunningRunner, runners
+from benchfleet.cli.shared.slots_command import order_of, runners_meant
+from benchfleet.cli.text.output import print_json, say
+from benchfleet.domain.event import Event
+from benchfleet.domain.humanize import duration
+from benchfleet.domain.slots import (
+    ADDED,
+    ENDED,
+    FREED,
+    REMOVED,
+    TOLD,
+    Answer,
+    SlotsOrder,
+    SlotState,
+    answer_of,
+)
+from benchfleet.ledger.base import Ledger
+from benchfleet.study import Bench, open_bench
+
+_PATIENCE = 10.0  # seconds for an answer; a runner looks once a second
+_EVERY = 0.1  # seconds between looks at the ledger
+_FOLLOWED = (TOLD, FREED, ENDED)  # what is waited for
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """What the verb takes."""
+    parser.epilog = (
+        "examples: benchfleet slots study.yaml\n"
+        "          benchfleet slots add gpu:3 gpu:4\n"
+        "          benchfleet slots drain lab2/gpu:1 --now\n"
+        "add:    use these too, or again\n"
+        "drain:  let them go when their cells have ended; cells wait until they are added again\n"
+        "remove: drain, and use them no more in this run and later ones, until they are added\n"
+        "ends with 0 where all was done, 1 where something was refused or nobody answered"
+    )
+    parser.add_argument(
+        "asked",
+        metavar="[add|drain|remove] [CAMPAIGN] [DEVICE …]",
+        nargs="*",
+        help="what to do; the campaign file (else that of the run that goes on here, or the only "
+        "file in this folder); gpu:3, cpu:0 or lab2/gpu:1",
+    )
+    parser.add_argument(
+        "--now",
+        action="store_true",
+        help="with drain and remove: stop cells after the sample at hand and give them back",
+    )
+    parser.add_argument(
+        "--wait", action="store_true", help="with drain and remove: end when the devices are free"
+    )
+    parser.add_argument(
+        "--runner", metavar="ID", default="", help="the runner that is meant, where there are more"
+    )
+    options.where(parser)
+
+
+def main(arguments: argparse.Namespace) -> int:
+    """Ask the runners of a campaign, and show what they say."""
+    order = order_of(arguments)
+    found = load_campaign(arguments.campaign).with_results(arguments.results)
+    bench = open_bench(found, ledger=arguments.ledger)
+    ledger = bench.existing_ledger()
+    if ledger is None:
+        return _nobody(arguments, bench, None, order)
+    with closing(ledger):
+        at_work = runners(ledger.events(kinds=AT_WORK))
+        meant = runners_meant(arguments, order, at_work)
+        if not meant:
+            return _nobody(arguments, bench, ledger, order)
+        asked = {ledger.record(order.event(one.id)): one for one in meant}
+        answers = _answers(ledger, asked)
+        code = _show(arguments, bench, asked, answers)
+        if arguments.wait and code == 0:
+            _wait_until_free(ledger, min(asked), meant, order)
+        return code
+
+
+def _nobody(
+    arguments: argparse.Namespace, bench: Bench, ledger: Ledger | None, order: SlotsOrder
+) -> int:
+    """No run is on; a device can be removed from later ones all the same, and given back."""
+    name = bench.campaign.name
+    start = options.same_choice(arguments, "run")
+    kind = {"add": ADDED, "remove": REMOVED}.get(order.action)
+    if ledger is not None and kind is not None:
+        for device in order.devices:
+            machine = "" if device.host else socket.gethostname()
+            data = {"runner": "", "machine": machine, "devices": [str(device)]}
+            ledger.record(Event(kind=kind, data=data))
+    if arguments.json:
+        print_json({"campaign": name, "runners": []})
+    elif ledger is not None and kind == REMOVED:
+        shown = ", ".join(map(str, order.devices))
+        say(f"{name}: no run is on; later ones leave {shown} out until it is added")
+        return 0
+    else:
+        say(f"{name}: no run is on; start one with: {start}")
+    return 0 if order.action == "list" else 1
+
+
+def _answers(ledger: Ledger, asked: dict[int, RunningRunner]) -> dict[int, Answer]:
+    """What each runner said, by the number of what it was asked."""
+    found: dict[int, Answer] = {}
+
+    def all_answered(events: Sequence[Event]) -> bool:
+        for event in events:
+            if event.kind == TOLD and event.data.get("asked") in asked:
+                found[event.data["asked"]] = answer_of(event.data)
+        return len(found) == len(asked)
+
+    _follow(ledger, min(asked), all_answered, patience=_PATIENCE)
+    return found
+
+
+def _wait_until_free(
+    ledger: Ledger, since: int, meant: Sequence[RunningRunner], order: SlotsOrder
+) -> None:
+    """Follow the ledger until every runner told that each device is free, or ended."""
+    left = {(one.id, str(device)) for one in meant for device in order.devices}
+
+    def all_free(events: Sequence[Event]) -> bool:
+        ended = {one.id for one in meant if one.is_gone}
+        for event in events:
+            if event.kind == FREED:
+                for device in event.data["devices"]:
+                    left.discard((event.data["runner"], device))
+                    say(f"{device} is free", flush=True)
+            elif event.kind == ENDED:
+                ended.add(event.data["runner"])
+        left.difference_update({one for one in left if one[0] in ended})
+        return not left
+
+    _follow(ledger, since, all_free, patience=None)
+
+
+def _follow(
+    ledger: Ledger,
+    since: int,
+    enough: Callable[[Sequence[Event]], bool],
+    *,
+    patience: float | None,
+) -> None:
+    """Look at new events until they are enough, for `patience` seconds at most."""
+    until = None if patience is None else time.monotonic() + patience
+    every = _EVERY
+    while True:
+        events = ledger.events(since, kinds=_FOLLOWED)
+        since = events[-1].seq if events else since
+        if enough(events) or (until is not None and time.monotonic() > until):
+            return
+        time.sleep(every)
+        every = min(1.0, 1.5 * every)
+
+
+def _show(
+    arguments: argparse.Namespace,
+    bench: Bench,
+    asked: dict[int, RunningRunner],
+    answers: dict[int, Answer],
+) -> int:
+    """Print the answers; 1 where something was refused or nobody answered."""
+    refused = any(answer.refused for answer in answers.values())
+    code = 1 if refused or len(answers) < len(asked) else 0
+    if arguments.json:
+        told = [_as_json(one, answers.get(number)) for number, one in asked.items()]
+        print_json({"campaign": bench.campaign.name, "runners": told})
+        return code
+    for number, one in asked.items():
+        answer = answers.get(number)
+        since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(one.began))
+        where = "this machine" if one.is_here else one.machine
+        say(f"runner {one.id[:8]} on {where}, since {since}")
+        if answer is None:
+            print("  does not answer; it is gone, suspended, or cannot reach the ledger")
+            continue
+        for message in answer.said:
+            say(f"  {message}")
+        for message in answer.refused:
+            say(f"refused: {message}", to=sys.stderr)
+        if not answer.said and not answer.refused:
+            _show_slots(answer.slots)
+    return code
+
+
+def _show_slots(slots: Sequence[SlotState]) -> None:
+    width = max((len(slot.devices) for slot in slots), default=0)
+    states = max((len(slot.state) for slot in slots), default=0)
+    for slot in slots:
+        line = f"  {slot.devices:<{width}}  {slot.state:<{states}}  {slot.cell}"
+        if slot.total:
+            line += f"  {slot.done}/{slot.total}"
+        if slot.seconds is not None:
+            line += f"  since {duration(slot.seconds)}"
+        say(line.rstrip())
+
+
+def _as_json(one: RunningRunner, answer: Answer | None) -> dict[str, object]:
+    told: dict[str, object] = {
+        "runner": one.id,
+        "machine": one.machine,
+        "began": one.began,
+        "answered": answer is not None,
+    }
+    if answer is not None:
+        told["said"], told["refused"] = answer.said, answer.refused
+        told["slots"] = [vars(slot) for slot in answer.slots]
+    return told

@@ -1,0 +1,87 @@
+"""``benchfleet status``: how far a campaign is, from its ledger alone."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Iterator
+from functools import partial
+
+from benchfleet.cli.shared import leases, no_ledger, options
+from benchfleet.cli.text import phase_gates, placement
+from benchfleet.cli.text.output import print_json, say
+from benchfleet.cli.text.remote_results import counted_places
+from benchfleet.domain.humanize import counted
+from benchfleet.domain.state import STATES
+from benchfleet.reports.spending import in_all
+from benchfleet.status import Status, status_of
+
+Command = Callable[[str], str]  # the command line of another verb on the same cells
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """What the verb takes."""
+    options.told_campaign(parser, example="benchfleet status study.yaml --json")
+    options.choice(parser)
+
+
+def main(arguments: argparse.Namespace) -> int:
+    """Show how many cells are pending, running and done, who runs what, and what failed."""
+    bench, cells = options.opened(arguments)
+    status = status_of(bench, cells)
+    if not status.has_ledger:
+        no_ledger.note(arguments, bench)
+    if arguments.json:
+        print_json(status.to_dict())
+    else:
+        say(*lines(status, partial(options.same_choice, arguments)))
+    return 0
+
+
+def lines(status: Status, command: Command) -> Iterator[str]:
+    """The status as text, with the commands that help."""
+    shown = [f"{status.counts[state]} {state}" for state in STATES if status.counts[state]]
+    shown.insert(0, counted(status.counts["total"], "cell"))
+    yield f"{status.campaign}: {' · '.join(shown)}"
+    yield from phase_gates.lines(status.phases)
+    yield from placement.lines(status.kept_off, status.notes)
+    if took := in_all(status.used):
+        yield f"  used     {took}"
+    for one in status.holders:
+        yield f"  running  {one.record.path}  ({leases.shown(one)})"
+    yield from _failed(status, command)
+    yield from _cancelled(status, command)
+    yield from _results(status, command)
+
+
+def _failed(status: Status, command: Command) -> Iterator[str]:
+    for record in status.failed:
+        yield f"  {record.state}  {record.path}  {record.outcome.why if record.outcome else ''}"
+    if status.failed:
+        failed_only = " --failed" if status.counts["cancelled"] else ""
+        yield f"why, and the way out: {command('failures')}"
+        yield f"try them again: {command('retry')}{failed_only}"
+
+
+def _cancelled(status: Status, command: Command) -> Iterator[str]:
+    if count := status.counts["cancelled"]:
+        them = "it" if count == 1 else "them"
+        cells = counted(count, "cell", "are")
+        yield f"{cells} cancelled; bring {them} back: {command('retry')} --cancelled"
+
+
+def _results(status: Status, command: Command) -> Iterator[str]:
+    """The results that are not where they belong."""
+    for one in status.unpublished:
+        then = "the next run puts it at its place"
+        if one.blocked:
+            then = f"something else lies at its place: {command('verify')}"
+        yield f"  waits    {one.path}  done; {then}"
+    if status.elsewhere:
+        there = counted_places(status.elsewhere.values())
+        yield f"results that are not here: {there}; bring them: {command('merge')}"
+    if status.unsent:
+        yield f"{counted(status.unsent, 'result', 'wait')} to be put to {status.store}"
+    for path in status.gone:
+        yield f"  gone     {path}  done, but its results are not there"
+    if status.gone:
+        yield f"run them again: {command('retry')} --gone"

@@ -1,0 +1,173 @@
+"""``benchfleet verify``: whether every result is there and as it was sealed."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from typing import Any
+
+from benchfleet.cli.shared import no_ledger, options
+from benchfleet.cli.text.output import confirm, print_json, say
+from benchfleet.cli.text.progress import shown_as
+from benchfleet.cli.text.remote_results import told_elsewhere
+from benchfleet.domain.humanize import counted
+from benchfleet.ledger.base import Ledger
+from benchfleet.maintenance.repair import MOVED, REPAIRED, Repaired, repair
+from benchfleet.results.verify import Finding
+from benchfleet.study import Bench
+from benchfleet.verification import Verification, Verify
+
+_REPAIR = "{repair}"
+_WAYS_OUT = {
+    "gone": f"`{{merge}}` brings it where another folder has it; {_REPAIR} runs it again",
+    "unpublished": f"the next run puts it there, and so does {_REPAIR}",
+    "damaged": f"{_REPAIR} keeps it as evidence and runs the cell again",
+    "misplaced": f"{_REPAIR} puts each result where it belongs",
+    "foreign": f"{_REPAIR} keeps it as evidence and runs the cell again",
+    "occupied": f"move it out of the results folder; {_REPAIR} keeps it as evidence",
+    "unknown": "`{rebuild}` takes whole results in; move what is none out of the results folder",
+    "link": "put what it leads to there in its stead, or remove it, and verify again",
+    "extra": f"{_REPAIR} keeps it as evidence; with it no other folder takes the result",
+    "unreadable": "mend the rights or the disk, and verify again",
+    "newer": "use the benchfleet that wrote it",
+    "score": "its scorer changed: publish new scores under another version of the benchmark",
+}
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """What the verb takes."""
+    options.told_campaign(parser, example="benchfleet verify study.yaml --repair")
+    options.choice(parser)
+    depth = parser.add_mutually_exclusive_group()
+    depth.add_argument(
+        "--quick", action="store_true", help="read each cell.json, and no other file"
+    )
+    depth.add_argument(
+        "--deep", action="store_true", help="also score the answers again, where that can be done"
+    )
+    parser.add_argument(
+        "--repair",
+        action="store_true",
+        help="put back what was moved, run again what is damaged or gone; deletes nothing",
+    )
+    parser.add_argument("--yes", action="store_true", help="do not ask before a repair")
+
+
+def main(arguments: argparse.Namespace) -> int:
+    """Look at every result; 1 where something is wrong or missing."""
+    bench, cells = options.opened(arguments)
+    verify = Verify(
+        bench=bench,
+        cells=cells,
+        whole=not (arguments.only or arguments.exclude or arguments.limit),
+        quick=arguments.quick,
+        deep=arguments.deep,
+    )
+    ledger = bench.existing_ledger()
+    done: list[Repaired] = []
+    if ledger is None:
+        no_ledger.note(arguments, bench)
+        return _show(arguments, bench, verify.run(None), done)
+    with closing(ledger):
+        found = _verified(verify, ledger)
+        mendable = [one for one in found.wrong if one.kind in REPAIRED]
+        if arguments.repair and mendable and _agreed(arguments, mendable):
+            moment = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
+            done = list(repair(ledger, bench.layout, found.wrong, moment=moment))
+            found = _verified(verify, ledger)
+    return _show(arguments, bench, found, done)
+
+
+def _verified(verify: Verify, ledger: Ledger) -> Verification:
+    with shown_as("results held against their seals") as progress:
+        return verify.run(ledger, progress)
+
+
+def _show(
+    arguments: argparse.Namespace, bench: Bench, found: Verification, done: Sequence[Repaired]
+) -> int:
+    if arguments.json:
+        print_json(_as_json(arguments, bench, found, done))
+    else:
+        say(*map(_did, done), *_lines(arguments, bench, found))
+    return 0 if found.is_good else 1
+
+
+def _agreed(arguments: argparse.Namespace, wrong: Sequence[Finding]) -> bool:
+    if arguments.yes:
+        return True
+    moved = sum(one.kind in MOVED for one in wrong)
+    what = f"mend {counted(len(wrong), 'place')} and move {moved} to .evidence"
+    shown = [f"  {one.kind}  {one.path}  {one.message}" for one in wrong]
+    question = "\n".join([*shown, f"{what}; cells without a result run again?"])
+    return confirm(question, otherwise=f"this would {what}; say --yes", ask=not arguments.json)
+
+
+def _did(one: Repaired) -> str:
+    return f"  {one.act}  {one.path}{f'  {one.detail}' if one.detail else ''}"
+
+
+def _lines(arguments: argparse.Namespace, bench: Bench, found: Verification) -> Iterator[str]:
+    name = bench.campaign.name
+    how = "looked over" if arguments.quick else "verified"
+    wrong = f"{counted(len(found.wrong), 'thing')} wrong" if found.wrong else "nothing wrong"
+    yield f"{name}: {counted(found.results, 'result')} {how}, {wrong}"
+    for kind in dict.fromkeys(one.kind for one in found.wrong):
+        for one in found.wrong:
+            if one.kind == kind:
+                yield f"  {one.kind}  {one.path}  {one.message}"
+        yield f"    {_way_out(arguments, kind)}"
+    for note in _notes(arguments, found):
+        yield f"  note: {note}"
+    if found.missing:
+        yield from _missing(arguments, found)
+
+
+def _missing(arguments: argparse.Namespace, found: Verification) -> Iterator[str]:
+    """The cells without a good result, and how to get them."""
+    shown = ", ".join(f"{count} {state}" for state, count in found.missing.items())
+    count = sum(found.missing.values())
+    yield f"{counted(count, 'cell')} without a good result: {shown}"
+    for axis, names in found.complete.items():
+        if short := {n: c for n, c in names.items() if c[0] < c[1]}:
+            told = ", ".join(f"{n} {has} of {all_}" for n, (has, all_) in short.items())
+            yield f"  {axis}: {told}"
+    if any(state in found.missing for state in ("pending", "running")):
+        yield f"run them: {options.same_choice(arguments, 'run')}"
+    if any(state in found.missing for state in ("failed", "partial", "cancelled")):
+        yield f"why, and the way out: {options.same_choice(arguments, 'failures')}"
+
+
+def _notes(arguments: argparse.Namespace, found: Verification) -> list[str]:
+    there = told_elsewhere(
+        arguments, found.elsewhere.values(), "{results} elsewhere, not looked at"
+    )
+    return [*there, *found.notes]
+
+
+def _way_out(arguments: argparse.Namespace, kind: str) -> str:
+    repair = options.same_choice(arguments, "verify") + " --repair"
+    rebuild = options.same_choice(arguments, "ledger rebuild")
+    merge = options.same_choice(arguments, "merge")
+    return _WAYS_OUT[kind].format(repair=f"`{repair}`", rebuild=rebuild, merge=merge)
+
+
+def _as_json(
+    arguments: argparse.Namespace, bench: Bench, found: Verification, done: Sequence[Repaired]
+) -> dict[str, Any]:
+    return {
+        "campaign": bench.campaign.name,
+        "results": found.results,
+        "wrong": [
+            {**one.to_dict(), "way_out": _way_out(arguments, one.kind)} for one in found.wrong
+        ],
+        "repaired": [one.to_dict() for one in done],
+        "notes": _notes(arguments, found),
+        "missing": dict(found.missing),
+        "complete": {
+            axis: {name: {"good": has, "cells": all_} for name, (has, all_) in names.items()}
+            for axis, names in found.complete.items()
+        },
+    }

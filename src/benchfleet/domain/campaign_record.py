@@ -1,0 +1,69 @@
+"""What a runner must know of a campaign whose file it does not have: one event of the ledger."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from .eligibility import Rule
+from .event import Event
+from .host_filter import Allowed
+from .phase import Phase
+
+TOLD = "campaign_told"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Told:
+    """A campaign as whoever enrolled it told of it; the newest event counts."""
+
+    name: str
+    results: str = ""  # the URL of the place that results go to; "" for the enroller's own folder
+    placement: str = ""  # which waiting cells go first, by the policy's name; "" for the default
+    phases: tuple[Phase, ...] = ()
+    runners: Mapping[str, Allowed] = field(default_factory=dict)  # what each host may run
+    rules: tuple[Rule, ...] | None = None  # that machines are held against; None: the usual ones
+    variants: tuple[str, ...] = ()  # names of the models that stand in for others
+
+    def event(self) -> Event:
+        """The event that tells it."""
+        phases = [phase.to_dict() for phase in self.phases]
+        runners = {
+            host: {"phases": list(one.phases), "models": list(one.models)}
+            for host, one in self.runners.items()
+        }
+        rules = None if self.rules is None else [rule.to_dict() for rule in self.rules]
+        own = {"rules": rules, "variants": list(self.variants)}
+        own = {key: value for key, value in own.items() if value not in (None, [])}
+        told = {key: value for key, value in vars(self).items() if key not in ("rules", "variants")}
+        return Event(kind=TOLD, data={**told, "phases": phases, "runners": runners, **own})
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Told:
+        """What an event's data say; what a newer benchfleet tells besides is left out."""
+        known = {key: value for key, value in data.items() if key in cls.__dataclass_fields__}
+        phases = tuple(Phase.from_dict(phase) for phase in data.get("phases", ()))
+        runners = {
+            host: Allowed(phases=tuple(one["phases"]), models=tuple(one["models"]))
+            for host, one in data.get("runners", {}).items()
+        }
+        rules = data.get("rules")
+        return cls(
+            **{
+                **known,
+                "phases": phases,
+                "runners": runners,
+                "rules": None if rules is None else tuple(map(Rule.from_dict, rules)),
+                "variants": tuple(data.get("variants", ())),
+            }
+        )
+
+
+def newest(events: Iterable[Event]) -> Told | None:
+    """What was told last; None where nothing was."""
+    told = None
+    for event in events:
+        if event.kind == TOLD:
+            told = Told.from_dict(event.data)
+    return told

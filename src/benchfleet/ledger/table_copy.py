@@ -1,0 +1,101 @@
+"""A campaign's ledger moved to another place, with all that ever happened in it."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from itertools import count
+from typing import Any
+
+from benchfleet.domain.attempt import Lease, Outcome
+from benchfleet.domain.humanize import counted
+from benchfleet.domain.progress_callback import Seen, unseen
+from benchfleet.errors import LedgerError
+from benchfleet.ledger.base import Ledger
+
+# What an SQL ledger holds, by table, in an order that lets each be entered after what it names.
+TABLES = {
+    "cell": (
+        *("ordinal", "fingerprint", "id", "path", "state", "ready"),
+        *("attempt", "tries", "token", "ended_token", "runner", "expires", "outcome"),
+    ),
+    "spec": ("ordinal", "spec", "terms"),
+    "event": ("seq", "at", "kind", "fingerprint", "data"),
+}
+_OFTEN = 1000  # rows
+Row = Sequence[Any]
+Tables = Iterable[tuple[str, Iterable[Row]]]
+
+
+class TableLedger(Ledger):
+    """A ledger whose tables can be read and filled as they are."""
+
+    def finish(self, lease: Lease, outcome: Outcome) -> None:
+        (refused,) = self.finish_all([(lease, outcome)])
+        if refused is not None:
+            raise refused
+
+    @abstractmethod
+    def tables(self) -> AbstractContextManager[Iterator[tuple[str, Iterable[Row]]]]:
+        """All rows of each of `TABLES`, in one consistent view."""
+
+    @abstractmethod
+    def fill(self, tables: Tables, *, seen: Seen = unseen) -> None:
+        """Enter rows into a ledger that is empty, all of them or none. Where that takes long for
+        each event, `seen` is told of how many it is done. Raises LedgerError."""
+
+
+def selecting(table: str) -> str:
+    """The statement that reads all of a table, in the order of its key."""
+    return f"select {', '.join(TABLES[table])} from {table} order by 1"  # noqa: S608 - our own names
+
+
+def copy(
+    source: TableLedger, target: TableLedger, *, held: bool = False, seen: Seen = unseen
+) -> int:
+    """Enter all of a ledger into an empty one; how many cells it has.
+
+    `seen` is told of the rows as they are read, and then of what the target tells. Leases, tokens,
+    times and numbers stay as they are. Raises LedgerError where the target is not empty, and where
+    runners hold cells of the source, unless `held` says that this is known.
+    """
+    if not held and (holds := told_of_held(source)):
+        raise LedgerError(f"{holds}; end them, or say --yes")
+    with source.tables() as tables:
+        target.fill(_told(tables, seen), seen=seen)
+    return sum(1 for _ in target.cells())
+
+
+def _told(tables: Tables, seen: Seen) -> Tables:
+    """The same rows; `seen` is told of every so many, of no known number."""
+    numbers = count(1)
+
+    def told(row: Row) -> Row:
+        if (number := next(numbers)) % _OFTEN == 0:
+            seen(number, 0)
+        return row
+
+    for table, rows in tables:
+        yield table, map(told, rows)
+
+
+def told_of_held(ledger: Ledger) -> str:
+    """What becomes of the cells that runners hold when a ledger is copied; ``""`` for none."""
+    running = ledger.cells(states=["running"])
+    holds = [record.path for record in running if (record.expires_in or 0.0) > 0.0]
+    if not holds:
+        return ""
+    return (
+        f"runners hold {len(holds)} of its cells, such as {holds[0]}: what they finish is not in "
+        f"the copy"
+    )
+
+
+def refuse_filled(where: str, cells: int, events: int) -> None:
+    """A copy never mixes two histories. Raises LedgerError."""
+    if cells or events:
+        raise LedgerError(
+            f"{where} is not empty: it has {counted(cells, 'cell')} and "
+            f"{counted(events, 'event')}; name another place"
+        )

@@ -1,0 +1,152 @@
+"""A campaign's ledger: where it is, and opening it; never a new one over results that are there."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shlex
+from contextlib import closing
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, cast
+
+from benchfleet import registry
+from benchfleet.campaign.base import Campaign
+from benchfleet.environment import host_name, own_cache
+from benchfleet.errors import LedgerAbsent, LedgerDamaged, LedgerError
+from benchfleet.ledger.addresses import shown_url, split_url
+from benchfleet.ledger.base import Ledger
+from benchfleet.results.disk import make_folder
+from benchfleet.results.layout import Layout
+from benchfleet.results.read import published_folders
+
+
+@dataclass(frozen=True, kw_only=True)
+class LedgerHome:
+    """Where a campaign's ledger is kept."""
+
+    campaign: Campaign
+    layout: Layout
+    url: str  # "" for the embedded one in the results folder
+    lease: float  # seconds
+
+    @property
+    def file(self) -> Path | None:
+        """The file of an embedded ledger; None for one on a server."""
+        scheme, rest = split_url(self.url) if self.url else ("sqlite", str(self.layout.ledger))
+        return Path(rest) if scheme == "sqlite" else None
+
+    @property
+    def shown(self) -> str:
+        """Where the ledger is, as people may see it."""
+        return str(self.file or shown_url(self.url))
+
+    @property
+    def address(self) -> str:
+        """The ledger's URL with an absolute path, as people may see it."""
+        return f"sqlite:{os.path.realpath(self.file)}" if self.file else shown_url(self.url)
+
+    def open(self, *, known_results: bool = False) -> Ledger:
+        """Open the ledger, making it where there is none yet.
+
+        Raises LedgerError where results lie beside a ledger that is gone, unless they are known.
+        """
+        if not known_results and (found := self.existing()) is not None:
+            return found
+        if not self.url:
+            make_folder(self.layout.root)
+        return self._opened(make=True)
+
+    def existing(self) -> Ledger | None:
+        """Open the ledger to look at it; None where nothing was run yet."""
+        try:
+            return self._opened(make=False)
+        except LedgerAbsent as absent:
+            self._refuse_to_forget(absent)
+            return None
+
+    def _opened(self, *, make: bool) -> Ledger:
+        """Open the ledger. Raises LedgerAbsent where there is none and none is to be made."""
+        file, ledger = self.file, None
+        if file is not None:
+            if not make and not file.exists():
+                raise LedgerAbsent(f"{file} is not there")
+            kind = registry.load("ledgers", "sqlite")
+            ledger = kind(file, campaign=self.campaign.name, lease=self.lease)
+        else:
+            kind = registry.load("ledgers", split_url(self.url)[0])
+            more = self._carried() if kind.carries_results else {}
+            name = self.campaign.name
+            ledger = kind(self.url, campaign=name, lease=self.lease, make=make, **more)
+        return cast(Ledger, ledger)
+
+    def _carried(self) -> dict[str, Any]:
+        """What a ledger is told that takes results along."""
+        from benchfleet.ledger.git.address import address_of
+        from benchfleet.ledger.sqlite.file import mount_table, network_file_system
+        from benchfleet.results.stores.git import Carrier, GitPlace
+
+        folder = self.layout.root / ".ledger"
+        above = self.layout.root.absolute()
+        where = next(place for place in (above, *above.parents) if place.exists())
+        if network_file_system(where, mount_table()) or not os.access(where, os.W_OK):
+            digest = hashlib.sha256(str(self.layout.root.absolute()).encode()).hexdigest()[:12]
+            folder = own_cache(os.environ) / "ledgers" / digest
+        large = address_of(self.url).large
+        stored = shown_url(self.campaign.place)
+        carrier = Carrier(self.layout, self.campaign.name, large, stored)
+        place = partial(GitPlace, self.campaign.name)
+        host = host_name(self.campaign.folder)
+        return {"folder": folder, "files": carrier, "place": place, "host": host}
+
+    def set_aside_damaged(self) -> Path | None:
+        """Move an embedded ledger that is damaged out of the way; where it is kept.
+
+        Raises LedgerError where it cannot be used for another reason, or somebody uses it still;
+        also where a file that was named shows no sign of ever having been one.
+        """
+        file = self.file
+        if file is None or not file.exists():
+            return None
+        held: list[str] = []
+        try:
+            ledger = self._opened(make=False)
+            with closing(ledger):
+                running = ledger.cells(states=["running"])
+                held += (record.path for record in running if (record.expires_in or 0.0) > 0.0)
+                for _ in ledger.cells(whole=True):
+                    pass  # to the end: damage shows where it is read
+        except LedgerDamaged as error:
+            if held:
+                raise LedgerError(
+                    f"{error}\nIt is left there while a runner may hold {held[0]}: end that runner,"
+                    " or wait until its lease ran out."
+                ) from error
+            from benchfleet.ledger.sqlite.file import set_aside, was_ledger
+
+            own = file.resolve() == self.layout.ledger.resolve()
+            if not own and not was_ledger(file):
+                raise
+            return set_aside(file)
+        return None
+
+    def _refuse_to_forget(self, absent: LedgerAbsent) -> None:
+        """A new ledger beside old results would run everything again."""
+        if next(published_folders(self.layout.root), None) is not None:
+            where = shlex.quote(shown_url(self.url)) if self.url else ""
+            at = f" --ledger {where}" if where else ""
+            ways = [
+                "were they made with another ledger, name it by --ledger",
+                f"`benchfleet ledger rebuild {self.campaign.named}{at}` makes one from them",
+            ]
+            if self.url and self.layout.ledger.exists():
+                ways.insert(
+                    0,
+                    f"`benchfleet ledger copy {self.campaign.named} --to {where}` brings"
+                    f" {self.layout.ledger} there with its history",
+                )
+            raise LedgerError(
+                f"{absent}, but results are: a new ledger would run them again.\n"
+                f"{'; '.join(ways)}; or name another --results folder."
+            ) from absent

@@ -1,0 +1,1 @@
+"""Repairs and rescores published results."""

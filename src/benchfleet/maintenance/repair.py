@@ -1,0 +1,173 @@
+"""Putting right what `results.verify` found: nothing is deleted, and nothing good is run again.
+
+What lies where it must not is moved to ``.evidence/<moment>/<path>``, also what was put into the
+folder of a good result, which stays; what an archive left there that was cut short is ended. A
+whole result that lies elsewhere, under ``.attempts``, in ``.evidence`` or at another cell's place,
+is put where it belongs. Cells whose result is nowhere become pending again, with the samples that
+are still as they were sealed. Each step can be the last one: the next repair goes on from there.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from benchfleet.domain.attempt import CellRecord
+from benchfleet.domain.cell import vars_of
+from benchfleet.domain.event import Event
+from benchfleet.domain.humanize import counted
+from benchfleet.errors import ResultsError
+from benchfleet.ledger.base import Ledger
+from benchfleet.results import layout as names
+from benchfleet.results.archive import Archive
+from benchfleet.results.import_samples import keep_samples
+from benchfleet.results.layout import Layout
+from benchfleet.results.publish import move
+from benchfleet.results.read import (
+    damage,
+    file_damage,
+    file_names,
+    sealed,
+    sealed_attempts,
+    unsealed,
+)
+from benchfleet.results.verify import Finding
+
+MOVED = frozenset({"damaged", "misplaced", "foreign", "occupied", "extra"})  # goes to the evidence
+REPAIRED = MOVED | {"gone", "unpublished"}
+Act = Literal["kept as evidence", "put back", "pending again", "left"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Repaired:
+    """One thing that was done, or could not be."""
+
+    path: str  # of the cell
+    act: Act
+    detail: str = ""  # where it is now, or why it was left
+
+    def to_dict(self) -> dict[str, str]:
+        return vars_of(self)
+
+
+def repair(
+    ledger: Ledger, layout: Layout, findings: Collection[Finding], *, moment: str
+) -> Iterator[Repaired]:
+    """Put right what can be; `moment` names the folder of the evidence. A ledger that takes no
+    word from us says so before anything is moved."""
+    wrong = [one for one in findings if one.kind in REPAIRED and one.spoils]
+    if wrong:
+        ledger.record(Event(kind="repair_began", data={"moment": moment}))
+    for finding in findings:
+        if finding.kind == "extra":
+            yield from _tidy(layout, finding, moment)
+    reasons = {finding.fingerprint: finding for finding in wrong}
+    moved: dict[str, Path] = {}  # by fingerprint of the place
+    for finding in wrong:
+        if finding.kind not in MOVED:
+            continue
+        try:
+            kept = _set_aside(layout, finding.path, moment)
+        except OSError as error:
+            del reasons[finding.fingerprint]
+            yield Repaired(path=finding.path, act="left", detail=str(error))
+            continue
+        if kept is not None:
+            moved[finding.fingerprint] = kept
+            shown = kept.relative_to(layout.root).as_posix()
+            yield Repaired(path=finding.path, act="kept as evidence", detail=shown)
+    damaged = {moved.get(finding.fingerprint) for finding in wrong if finding.kind == "damaged"}
+    records = list(ledger.cells(states=["success"], among=set(reasons)))
+    strays = [layout.root / finding.path for finding in findings if finding.kind == "unknown"]
+    places = [place for place in _places(layout, records, strays) if place not in damaged]
+    whole = _whole_results(layout, records, places)
+    for record in records:
+        if os.path.lexists(layout.published(record.path)):
+            continue  # another put it there
+        home = whole.get(record.outcome.digest if record.outcome else "")
+        done = _restore(layout, record, home, moved.get(record.fingerprint))
+        if done.act == "pending again":
+            data = {"reason": f"verify: {reasons[record.fingerprint].message}"}
+            ledger.record(Event(kind="retry_asked", fingerprint=record.fingerprint, data=data))
+        yield done
+
+
+def _restore(layout: Layout, record: CellRecord, home: Path | None, moved: Path | None) -> Repaired:
+    """Put the whole result at `home` back, or keep what samples are as they were sealed."""
+    try:
+        if home is not None:
+            move(home, layout.published(record.path))
+            shown = home.relative_to(layout.root).as_posix()
+            return Repaired(path=record.path, act="put back", detail=f"from {shown}")
+        samples = _samples_of(layout, record, moved)
+    except (OSError, ResultsError) as error:
+        return Repaired(path=record.path, act="left", detail=str(error))
+    detail = f"with {counted(samples, 'sample')} as before" if samples else ""
+    return Repaired(path=record.path, act="pending again", detail=detail)
+
+
+def _tidy(layout: Layout, finding: Finding, moment: str) -> Iterator[Repaired]:
+    """Move what was never sealed out of the folder of a result, also the copies of an archive that
+    was cut short."""
+    folder = layout.root / finding.path
+    try:
+        with Archive(layout, now=0.0).lock():  # one at work needs its copies
+            for name in unsealed(file_names(folder), sealed(folder)[0]["files"]):
+                if kept := _set_aside(layout, f"{finding.path}/{name}", moment):
+                    shown = kept.relative_to(layout.root).as_posix()
+                    yield Repaired(path=finding.path, act="kept as evidence", detail=shown)
+    except (OSError, ResultsError) as error:
+        yield Repaired(path=finding.path, act="left", detail=str(error))
+
+
+def _set_aside(layout: Layout, path: str, moment: str) -> Path | None:
+    """Move what lies at a path to the evidence; None where another was quicker."""
+    number, kept = 0, layout.evidence / moment / path
+    while os.path.lexists(kept):
+        number += 1
+        kept = layout.evidence / f"{moment}.{number}" / path
+    try:
+        move(layout.root / path, kept)
+    except FileNotFoundError:
+        return None
+    return kept
+
+
+def _places(layout: Layout, records: Iterable[CellRecord], strays: Iterable[Path]) -> list[Path]:
+    """Where results of these cells may lie, apart from their place."""
+    among = {str(record.fingerprint) for record in records}
+    kept = (file.parent for file in layout.evidence.glob(f"*/**/{names.CELL}"))
+    return [*sealed_attempts(layout, among), *strays, *kept]
+
+
+def _whole_results(
+    layout: Layout, records: Iterable[CellRecord], places: Iterable[Path]
+) -> dict[str, Path]:
+    """Those places that hold a whole result, by the digest that the ledger has of it."""
+    wanted = {record.outcome.digest for record in records if record.outcome}
+    found: dict[str, Path] = {}
+    for folder in places:
+        try:
+            content, digest = sealed(folder)
+            if digest in wanted and not damage(folder, content):
+                found.setdefault(digest, folder)
+        except (ResultsError, AttributeError, TypeError):
+            continue
+    return found
+
+
+def _samples_of(layout: Layout, record: CellRecord, folder: Path | None) -> int:
+    """Keep the samples of a damaged result for the next attempt where they are as they were."""
+    if folder is None or record.outcome is None:
+        return 0
+    try:
+        content, digest = sealed(folder)
+    except ResultsError:
+        return 0
+    sound = digest == record.outcome.digest and names.SAMPLES in content["files"]
+    if not sound or file_damage(folder, names.SAMPLES, content["files"][names.SAMPLES]):
+        return 0
+    return keep_samples(layout, record.fingerprint, folder / names.SAMPLES)

@@ -1,0 +1,273 @@
+"""A campaign's cells shared out over machines that are known by their reports."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from benchfleet.benchmarks.base import loads_model
+from benchfleet.campaign.base import Campaign
+from benchfleet.domain.attempt import CellRecord
+from benchfleet.domain.cell import Cell
+from benchfleet.domain.matrix import ModelEntry
+from benchfleet.machines.probe.report import Capability
+from benchfleet.planner.assignment import Assignment, Given
+from benchfleet.planner.estimates import Estimates
+from benchfleet.planner.fit import Fitting, slots_of
+from benchfleet.planner.solver import solver
+from benchfleet.planner.solver.problem import Group, Piece, Problem, Solution, Way
+
+Variants = Literal["faster", "needed", "mixed"]
+
+_NONE: Mapping[str, str] = {}
+_LEAST = 0.1  # of the planner's time, for each phase
+BANDWIDTH = 12.5e6  # bytes a second of a link that tells no speed: 100 Mbit/s
+
+
+@dataclass
+class _Lot:
+    """Cells that are alike to the planner."""
+
+    cells: list[tuple[Cell, list[Cell]]] = field(default_factory=list)  # as declared, and its forms
+
+
+class Assigner:
+    """Builds the planner's problems, phase by phase, and reads its plans."""
+
+    def __init__(
+        self,
+        campaign: Campaign,
+        machines: Sequence[Capability],
+        records: Sequence[CellRecord],
+        *,
+        forms: Mapping[str, str] = _NONE,
+        holders: Mapping[str, str] = _NONE,
+        bandwidth: float = 0.0,
+        variants: Variants = "faster",
+    ) -> None:
+        """`forms` are those in which cells were given before; `holders` are the machines of the
+        cells that run, both by fingerprint."""
+        self._campaign, self._machines = campaign, machines
+        self._bandwidth, self._variants = bandwidth, variants
+        self._forms, self._holders = forms, holders
+        self._records = {record.fingerprint: record for record in records}
+        self._fitting = Fitting(campaign, machines)
+        known: list[tuple[Cell, CellRecord]] = []
+        self._begun: dict[str, int] = {}  # blocks of which something was run, and in which form
+        for declared in campaign.matrix.expand():
+            for number, (_, cell) in enumerate(campaign.matrix.forms(declared)):
+                record = self._records.get(cell.fingerprint)
+                if record is None or record.state not in ("success", "running"):
+                    continue
+                self._begun.setdefault(_block(declared), number)
+                if record.state == "success":
+                    known.append((cell, record))
+        self._estimates = Estimates(machines, known)
+        self._by: dict[tuple[str, str], str] = {}  # cell and machine: what its time is known by
+
+    def plan(
+        self,
+        cells: Sequence[Cell],
+        *,
+        seed: int = 0,
+        effort: float = 1.0,
+        seconds: float = solver.TIME_LIMIT_S,
+    ) -> Assignment:
+        """Share out what is neither done nor under way on one of the machines. The phases share the
+        planner's `limit` and `seconds` by their numbers of cells."""
+        over = time.monotonic() + seconds
+        running = [found for cell in cells if (found := self._runs(cell))]
+        going = {one.declared.fingerprint for one in running}
+        done = [cell for cell in cells if self._is_done(cell)]
+        left = [cell for cell in cells if cell.fingerprint not in going]
+        left = [cell for cell in left if not self._is_done(cell)]
+        names = [phase.name for phase in self._campaign.phases]
+        order = [*sorted({cell.phase for cell in left} - set(names)), *names]
+        given: list[Given] = []
+        setups: list[Piece] = []
+        nowhere: dict[str, str] = {}
+        phases: dict[str, tuple[float, float]] = {}
+        begin = bound = 0.0
+        found_by: dict[str, None] = {}
+        here: set[tuple[str, str]] = set()  # models that earlier phases brought to a machine
+        for place, name in enumerate(order):
+            mine = [cell for cell in left if cell.phase == name]
+            lots, problem = self._problem(mine, here, nowhere)
+            if not problem.groups:
+                continue
+            rest = sum(cell.phase in order[place:] for cell in left)
+            solution = solver.solve(
+                problem,
+                seed=seed,
+                effort=effort * max(_LEAST, len(mine) / len(left)),
+                seconds=(over - time.monotonic()) * max(_LEAST, len(mine) / rest),
+            )
+            found_by[solution.by] = None
+            given += _given(lots, problem, solution, begin)
+            for piece in solution.pieces:
+                here.add((piece.host, piece.model))
+                if piece.group is None:
+                    later = replace(piece, begin=begin + piece.begin, end=begin + piece.end)
+                    setups.append(later)
+            phases[name] = (begin, begin + solution.makespan)
+            begin, bound = begin + solution.makespan, bound + solution.bound
+        return Assignment(
+            given=sorted(given, key=lambda one: (one.host, one.begin, one.slots, one.cell.id)),
+            setups=setups,
+            nowhere=nowhere,
+            done=len(done),
+            running=running,
+            failed=sum(self._failed(one.cell) for one in given),
+            slots={machine.hostname: slots_of(machine) for machine in self._machines},
+            makespan=begin,
+            bound=bound,
+            phases=phases,
+            times=Counter(self._by[one.cell.fingerprint, one.host] for one in given),
+            by=" and ".join(found_by) or "nothing to plan",
+            notes=list(self._notes()),
+        )
+
+    def _notes(self) -> Iterator[str]:
+        if not solver.available():
+            yield "OR-Tools is not installed: found by search (pip install 'benchfleet[plan]')"
+        if self._fitting.unknown:
+            names = ", ".join(sorted(self._fitting.unknown))
+            yield f"nothing tells how large these are, so they fit anywhere: {names}; add 'size:'"
+
+    def _is_done(self, cell: Cell) -> bool:
+        """Whether it has ended for good, in whatever form; as cancelled in the one that counts."""
+        counts = self._forms.get(cell.fingerprint, cell.fingerprint)
+        return any(
+            record.state in ("success", "skipped")
+            or (record.state == "cancelled" and record.fingerprint == counts)
+            for _, form in self._campaign.matrix.forms(cell)
+            if (record := self._records.get(form.fingerprint))
+        )
+
+    def _runs(self, cell: Cell) -> Given | None:
+        """Where the cell runs, where that is one of the machines."""
+        for _, form in self._campaign.matrix.forms(cell):
+            record = self._records.get(form.fingerprint)
+            host = self._holders.get(form.fingerprint, "")
+            known = any(machine.hostname == host for machine in self._machines)
+            if known and record is not None and record.state == "running":
+                return Given(cell=form, declared=cell, host=host, slots=(), begin=0.0, end=0.0)
+        return None
+
+    def _failed(self, cell: Cell) -> bool:
+        record = self._records.get(cell.fingerprint)
+        return record is not None and record.state in ("failed", "partial")
+
+    def _problem(
+        self, cells: Sequence[Cell], here: set[tuple[str, str]], nowhere: dict[str, str]
+    ) -> tuple[list[_Lot], Problem]:
+        lots: dict[tuple[object, ...], _Lot] = {}
+        groups: dict[tuple[object, ...], Group] = {}
+        loads: dict[tuple[str, str], float] = {}
+        transfers: dict[tuple[str, str], float] = {}
+        slots = {machine.hostname: slots_of(machine) for machine in self._machines}
+        for cell in cells:
+            forms, block = self._campaign.matrix.forms(cell), _block(cell)
+            begun = self._begun.get(block) if self._variants != "mixed" else None
+            ways: dict[str, Way] = {}
+            reasons: dict[str, str] = {}
+            for machine in self._machines:
+                found = self._way(forms, machine, only=begun)
+                if isinstance(found, str):
+                    reasons[machine.hostname] = found
+                    continue
+                ways[machine.hostname] = found
+                entry, form = forms[found.form]
+                key = (machine.hostname, found.model)
+                if found.model and key not in loads:
+                    weights = self._fitting.weights(entry, form)
+                    loads[key] = self._estimates.load(form.model.name, machine, weights=weights)
+                    if key not in here and not _lies_there(form, machine):
+                        transfers[key] = weights / self._rate(machine)
+            if self._variants == "needed" and any(way.form == 0 for way in ways.values()):
+                ways = {host: way for host, way in ways.items() if way.form == 0}
+            if not ways:
+                why = _in_one(reasons)
+                if begun is not None and len(forms) > 1:
+                    name = forms[begun][1].model.name
+                    why = f"{why} (others of its table ran with {name}; see --variants mixed)"
+                nowhere[cell.id] = why
+                continue
+            key2 = (block, tuple(sorted((h, round(w.seconds, 3), w.form) for h, w in ways.items())))
+            lot = lots.setdefault(key2, _Lot())
+            lot.cells.append((cell, [form for _, form in forms]))
+            groups[key2] = Group(count=len(lot.cells), ways=ways, block=block)
+        used = {host for group in groups.values() for host in group.ways}
+        problem = Problem(
+            slots={host: count for host, count in slots.items() if host in used},
+            groups=tuple(groups[key] for key in lots),
+            loads=loads,
+            transfers=transfers,
+        )
+        return list(lots.values()), problem
+
+    def _way(
+        self,
+        forms: Sequence[tuple[ModelEntry, Cell]],
+        machine: Capability,
+        *,
+        only: int | None,
+    ) -> Way | str:
+        """How the machine runs the cell: in the first form that fits, or in this one `only`; or
+        why in none."""
+        reasons = []
+        for number, (entry, cell) in enumerate(forms):
+            if only is not None and number != only:
+                continue
+            found = self._fitting.of(entry, cell, machine, variant=number > 0)
+            if isinstance(found, str):
+                reasons.append(f"{cell.model.name}: {found}" if len(forms) > 1 else found)
+                continue
+            slots = slots_of(machine)
+            known = self._estimates.of(
+                cell, machine, weights=self._fitting.weights(entry, cell), part=found / slots
+            )
+            self._by[cell.fingerprint, machine.hostname] = known.by
+            model = cell.model.name if loads_model(cell) else ""
+            return Way(seconds=known.seconds, model=model, form=number, width=found)
+        return "; ".join(reasons)
+
+    def _rate(self, machine: Capability) -> float:
+        return self._bandwidth or machine.number("network") or BANDWIDTH
+
+
+def _block(cell: Cell) -> str:
+    """Cells that are compared with each other."""
+    return f"{cell.model.name}/{cell.workload.label}"
+
+
+def _lies_there(cell: Cell, machine: Capability) -> bool:
+    return not {cell.model.source, cell.model.source.partition("@")[0]}.isdisjoint(machine.models)
+
+
+def _given(
+    lots: Sequence[_Lot], problem: Problem, solution: Solution, begin: float
+) -> Iterator[Given]:
+    """Each cell once: those of a lot in the campaign's order, as the plan has room for them."""
+    waiting = [iter(lot.cells) for lot in lots]
+    for piece in sorted(solution.pieces, key=lambda one: (one.begin, one.host, one.slots)):
+        if piece.group is None:
+            continue
+        declared, forms = next(waiting[piece.group])
+        yield Given(
+            cell=forms[problem.groups[piece.group].ways[piece.host].form],
+            declared=declared,
+            host=piece.host,
+            slots=piece.slots,
+            begin=begin + piece.begin,
+            end=begin + piece.end,
+        )
+
+
+def _in_one(reasons: Mapping[str, str]) -> str:
+    if len(set(reasons.values())) == 1:
+        return next(iter(reasons.values()))
+    return " | ".join(f"{host}: {why}" for host, why in reasons.items())

@@ -1,0 +1,79 @@
+"""Whether a machine of which there is a report can run a cell, and in how many of its slots."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from benchfleet.benchmarks.base import loads_model
+from benchfleet.campaign.base import Campaign
+from benchfleet.domain.cell import Cell
+from benchfleet.domain.humanize import gigabytes
+from benchfleet.domain.matrix import ModelEntry
+from benchfleet.domain.resource import DeviceKind
+from benchfleet.machines.devices import CPU_SLOTS
+from benchfleet.machines.memory import Estimate, taken_by_weights
+from benchfleet.machines.probe.report import Capability
+from benchfleet.planner.forecast import MemoryForecast
+
+_KINDS: tuple[DeviceKind, ...] = ("cpu", "gpu")
+
+
+class Fitting:
+    """Holds cells against machines: their rules, GPUs and memory."""
+
+    def __init__(self, campaign: Campaign, machines: Sequence[Capability]) -> None:
+        self._campaign, self._machines = campaign, machines
+        self._forecasts = {kind: MemoryForecast(kind) for kind in _KINDS}
+        self.unknown: set[str] = set()  # models of unknown size
+
+    def of(self, entry: ModelEntry, cell: Cell, machine: Capability, *, variant: bool) -> int | str:
+        """How many slots of the machine it takes there, or why it cannot be run there."""
+        rules, name = self._campaign.eligibility, cell.model.name
+        if why := rules.barred(machine.facts, phase=cell.phase, model=name, variant=variant):
+            return why
+        need, slots = cell.need, slots_of(machine)
+        if need.gpus > len(machine.gpus):
+            return f"needs {need.gpus} GPUs, it has {len(machine.gpus)}"
+        taken = self._memory(entry, cell, "gpu" if machine.gpus else "cpu")
+        if machine.gpus:
+            fitting = [gpu for gpu in machine.gpus if gpu.memory >= max(taken, need.vram)]
+            wide = max(1, need.gpus)
+            if len(fitting) >= wide:
+                return wide
+            room = max(gpu.memory for gpu in machine.gpus)
+            return f"takes {gigabytes(max(taken, need.vram))}, its GPUs have {gigabytes(room)}"
+        room = int(machine.number("ram_available"))
+        if taken > room:
+            return f"takes {gigabytes(taken)}, it has {gigabytes(room)} free"
+        at_once = min(slots, room // taken) if taken else slots
+        return -(-slots // max(1, at_once))
+
+    def _memory(self, entry: ModelEntry, cell: Cell, kind: DeviceKind) -> int:
+        """Bytes that it takes; 0 where nothing tells."""
+        estimate = self._forecasts[kind].of(cell)
+        if isinstance(estimate, Estimate):
+            return -(-estimate.total // max(1, cell.need.gpus))
+        if not loads_model(cell):
+            return 0
+        if weights := self.weights(entry, cell):
+            return taken_by_weights(-(-weights // max(1, cell.need.gpus)), kind)
+        self.unknown.add(cell.model.name)
+        return 0
+
+    def weights(self, entry: ModelEntry, cell: Cell) -> int:
+        """Bytes of the model; 0 where nothing tells."""
+        if not loads_model(cell):
+            return 0
+        if entry.size:
+            return entry.size
+        estimate = self._forecasts["gpu"].of(cell)
+        if isinstance(estimate, Estimate):
+            return estimate.weights
+        names = {cell.model.source, cell.model.source.partition("@")[0]}
+        found = [m.models[name] for m in self._machines for name in names if name in m.models]
+        return max(found, default=0)
+
+
+def slots_of(machine: Capability) -> int:
+    """As a run there has them where nothing else is asked for."""
+    return len(machine.gpus) or min(CPU_SLOTS, max(1, int(machine.number("cores"))))

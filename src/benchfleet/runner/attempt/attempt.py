@@ -1,0 +1,68 @@
+"""One attempt as the runner sees it, and how it ended."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from benchfleet.domain.attempt import Claim
+from benchfleet.domain.failure import Failure, Stage
+from benchfleet.domain.telemetry import Telemetry
+from benchfleet.domain.usage import Rate, Usage
+from benchfleet.engines.base import Done, SlotSpec
+from benchfleet.results.write import AttemptFolder
+from benchfleet.runner.attempt.retry_policy import Memory
+from benchfleet.runner.attempt.timeouts import AttemptTimeouts
+
+
+@dataclass(kw_only=True)
+class Attempt:
+    """A claimed cell on its slot."""
+
+    claim: Claim
+    folder: AttemptFolder
+    spec: SlotSpec
+    recorded: bytes  # samples of earlier attempts, already in this one's file
+    host: str
+    device: str
+    began: float  # on the inbox's clock
+    provenance: Mapping[str, Any]  # of its host, where that is not this machine
+    timeouts: AttemptTimeouts
+    stage: Stage = "load"
+    done: int = 0  # samples
+    before: int = 0  # of these, that earlier attempts had answered
+    had: Memory = field(default_factory=Memory)  # when it ended
+    cancelled_at: float | None = None  # on the inbox's clock
+    rate: Rate = field(
+        default_factory=Rate
+    )  # what its slot holds of its machine, and what that costs
+    took: float = 0.0  # seconds, when it ended
+    telemetry: Telemetry = field(default_factory=Telemetry)
+    rescored: bool = False  # what earlier attempts answered was scored, and nothing was asked
+
+    @property
+    def key(self) -> str:
+        """How slots name it: ``<fingerprint>/<attempt>-<token>``."""
+        lease = self.claim.lease
+        return f"{lease.fingerprint}/{lease.attempt}-{lease.token}"
+
+    @property
+    def usage(self) -> Usage:
+        """What it used up."""
+        told = self.telemetry
+        peaks = {"ram": told.ram, "gpu_memory": told.gpu_memory}
+        return Usage.at(self.rate, self.took, joules=told.joules, **peaks)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ended:
+    """An attempt and how it ended."""
+
+    attempt: Attempt
+    how: Done | Failure
+    seconds: Mapping[str, float]
+
+    @property
+    def path(self) -> str:
+        return self.attempt.claim.path

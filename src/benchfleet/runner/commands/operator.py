@@ -1,0 +1,263 @@
+"""Obeying a person: devices are added, drained and removed while a run goes on."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Sequence
+
+from benchfleet.domain.event import Event
+from benchfleet.domain.humanize import counted
+from benchfleet.domain.resource import Device
+from benchfleet.domain.slots import (
+    ADDED,
+    ASKED,
+    BEGAN,
+    ENDED,
+    FREED,
+    REMOVED,
+    Answer,
+    DeviceName,
+    SlotsOrder,
+    device_name,
+    name_of,
+    order_in,
+    order_of,
+)
+from benchfleet.engines.base import SlotId
+from benchfleet.errors import DeviceError, LedgerAway, LedgerError, LedgerFull
+from benchfleet.runner.commands.device_names import Roster
+from benchfleet.runner.commands.signal_file import SignalFile
+from benchfleet.runner.context import Means
+from benchfleet.runner.execution.lifecycle import Cells
+from benchfleet.runner.resources.devices import Devices
+from benchfleet.runner.resources.hosts import Hosts
+from benchfleet.runner.resources.slot import Slot
+from benchfleet.runner.resources.slots import Slots
+from benchfleet.runner.run_state import Course
+
+STOP_GRACE = 30.0  # seconds that a cell has to stop after the sample at hand
+
+
+class Orders:
+    """Takes orders from the ledger and from the signal file, obeys them and answers.
+
+    A drained device is given back by an order alone, and cells wait for it; one that was removed is
+    no part of this run any more, nor of later ones on this machine, until it is added.
+    """
+
+    def __init__(
+        self,
+        means: Means,
+        *,
+        course: Course,
+        slots: Slots,
+        hosts: Hosts,
+        devices: Devices,
+        cells: Cells,
+    ) -> None:
+        self._runner, self._ledger, self._engine = means.runner, means.ledger, means.engine
+        self._inbox, self._here, layout = means.inbox, means.here, means.layout
+        self._course, self._slots, self._devices, self._cells = course, slots, devices, cells
+        self._roster = Roster(devices, hosts, self._here.gpus)
+        self._file = SignalFile(layout.orders, layout.slot_log(f"{self._runner[:8]}-orders"))
+        self._began = False
+        self._asked: list[Event] = []  # since the last look
+        self._leaving: set[Device] = set()  # until no slot is on them
+        self._stopping: dict[SlotId, tuple[str, float]] = {}  # attempt, and when it is ended
+        self._awaited = False  # it was said that cells wait for drained devices
+
+    def begin(self) -> None:
+        """Tell the campaign's history of this runner, and leave out what was removed before."""
+        for name in removed(self._ledger.events(kinds=[ADDED, REMOVED]), self._here.machine):
+            if (device := self._roster.known.get(name)) is not None:
+                self._devices.let_go(device, for_good=True)
+                self._roster.removed.add(device)
+                back = f"`benchfleet slots add {name}` brings it back"
+                self._course.say("warning", message=f"{name} is left out: it was removed; {back}")
+        if self._roster.removed and not self._devices.able:
+            self._course.broken = "every device of this run was removed by `benchfleet slots`"
+        data = {"runner": self._runner, "machine": self._here.machine}
+        data |= {"process": self._here.process, "host": self._here.host}
+        self._ledger.record(Event(kind=BEGAN, data={**data, "folder": self._here.folder}))
+        self._began = True
+
+    def end(self) -> None:
+        """Tell that this runner ends."""
+        if self._began:
+            with contextlib.suppress(LedgerError):
+                self._ledger.record(Event(kind=ENDED, data={"runner": self._runner}))
+
+    def follow(self, events: Sequence[Event]) -> None:
+        """What happened; what is asked of this runner is done at the next look."""
+        self._asked += (
+            e for e in events if e.kind == ASKED and e.data.get("runner") == self._runner
+        )
+
+    def look(self) -> None:
+        """Obey what was asked since the last look, and see to what is let go."""
+        for number, line in enumerate(self._lines(), 1):
+            try:
+                order = order_in(line)
+            except ValueError as error:
+                self._course.say("warning", message=f"slots.txt, line {number}: {error}")
+                continue
+            if order is not None:
+                for refused in self._obey(order).refused:
+                    self._course.say("warning", message=f"slots.txt, line {number}: {refused}")
+        asked, self._asked = self._asked, []
+        for event in asked:
+            with contextlib.suppress(ValueError):  # a newer benchfleet asks for what is not yet
+                self._record(self._obey(order_of(event)).event())
+        self._end_what_does_not_stop()
+        self._see_freed()
+        self._see_whether_cells_wait()
+
+    def _lines(self) -> list[str]:
+        try:
+            return self._file.take()
+        except OSError as error:
+            self._course.say("warning", message=f"slots.txt cannot be read: {error}")
+            return []
+
+    def _obey(self, order: SlotsOrder) -> Answer:
+        said, refused = [], []
+        for name in dict.fromkeys(order.devices):
+            try:
+                said.append(self._do(order, name))
+            except DeviceError as error:
+                refused.append(str(error))
+        for message in said:
+            self._course.say("slots_changed", message=message)
+        slots = self._roster.shown(self._slots, self._inbox.now())
+        return Answer(
+            runner=self._runner,
+            asked=order.asked,
+            said=tuple(said),
+            refused=tuple(refused),
+            slots=tuple(slots),
+        )
+
+    def _do(self, order: SlotsOrder, name: DeviceName) -> str:
+        if self._course.over:
+            raise DeviceError(f"{name}: this run is ending")
+        if order.action == "add":
+            return self._add(name)
+        return self._let_go(name, for_good=order.action == "remove", now=order.now)
+
+    def _add(self, name: DeviceName) -> str:
+        device, was = self._roster.to_add(name)
+        self._devices.grow(device)
+        self._leaving.discard(device)
+        self._awaited = False
+        if device in self._roster.removed:
+            self._roster.removed.discard(device)
+            self._keep(ADDED, name)
+        was = f"it was {was}, and" if was else "it"
+        return f"{name} is added; {was} is looked at when a cell is to run there"
+
+    def _let_go(self, name: DeviceName, *, for_good: bool, now: bool) -> str:
+        device = self._roster.named(name)
+        done = "removed" if for_good else "drained"
+        known = device in self._roster.removed or (
+            not for_good and device in self._devices.fences.drained
+        )
+        if for_good and not known:
+            self._roster.removed.add(device)
+            self._keep(REMOVED, name)
+        on_it = self._slots.on([device])
+        for slot in on_it:
+            if slot.reserved is not None:
+                self._cells.let_go(slot.reserved, f"{name} is {done}")
+                slot.reserved = None
+        self._devices.let_go(device, for_good=for_good or device in self._roster.removed)
+        running = [slot for slot in on_it if slot.attempt is not None]
+        if now:
+            self._stop(running, f"{name} is {done}")
+        self._leaving.add(device)
+        if not on_it:
+            return f"{name} is {done}{' already' if known else ''}; no slot is on it"
+        if not running:
+            return f"{name} is {done}; it is free when its slot has ended"
+        cells = " and ".join(slot.shown.cell for slot in running if slot.shown.cell)
+        if now:
+            return f"{name} is {done}; its cells stop after the sample at hand"
+        return f"{name} is {done}; it is free when {cells} has ended"
+
+    def _stop(self, running: Iterable[Slot], reason: str) -> None:
+        """Have cells stop after the sample at hand; what only loads has nothing to lose."""
+        for slot in running:
+            attempt = slot.attempt
+            if attempt is None or attempt.cancelled_at is not None:
+                continue
+            if attempt.stage == "benchmark":
+                self._engine.stop(slot.id, attempt.key)
+                self._stopping[slot.id] = (attempt.key, self._inbox.now() + STOP_GRACE)
+            else:
+                self._slots.kill(slot)
+                self._cells.give_back(attempt, reason)
+
+    def _end_what_does_not_stop(self) -> None:
+        for name, (key, until) in list(self._stopping.items()):
+            slot = self._slots.get(name)
+            attempt = slot.attempt if slot is not None else None
+            if slot is None or attempt is None or attempt.key != key:
+                del self._stopping[name]
+            elif self._inbox.now() > until:
+                self._slots.kill(slot)
+                self._cells.give_back(attempt, f"it did not stop within {STOP_GRACE:g} s")
+
+    def _see_freed(self) -> None:
+        """Tell of devices that no process of this run is on any more."""
+        if not self._leaving:
+            return
+        taken = {device for slot in self._slots for device in slot.spec.devices}
+        for device in sorted(self._leaving - taken, key=name_of):
+            self._leaving.discard(device)
+            name = name_of(device)
+            self._course.say("slots_changed", message=f"{name} is free: no slot is on it any more")
+            self._keep(FREED, name)
+
+    def _see_whether_cells_wait(self) -> None:
+        """Say once that nothing goes on until somebody adds a device."""
+        drained = self._devices.fences.drained
+        if not drained or self._awaited or self._course.over:
+            return
+        if any(slot.attempt is not None or not slot.ready for slot in self._slots):
+            return
+        among = self._devices.waits_for_drained()
+        try:
+            waiting = sum(1 for _ in self._ledger.cells(states=["pending"], among=among))
+        except LedgerAway:
+            return
+        if waiting:
+            self._awaited = True
+            names = " ".join(str(name) for name in sorted(map(name_of, drained)))
+            self._course.say(
+                "warning",
+                message=f"{counted(waiting, 'cell', 'wait')} for slots: `benchfleet slots add "
+                f"{names}` gives back what was drained; Ctrl-C ends the run",
+            )
+
+    def _keep(self, kind: str, name: DeviceName) -> None:
+        """Let the campaign's history tell of a device."""
+        machine = "" if name.host else self._here.machine
+        data = {"runner": self._runner, "machine": machine, "devices": [str(name)]}
+        self._record(Event(kind=kind, data=data))
+
+    def _record(self, event: Event) -> None:
+        with contextlib.suppress(
+            LedgerFull, LedgerAway
+        ):  # the run waits for room, its history does not
+            self._ledger.record(event)
+
+
+def removed(events: Iterable[Event], machine: str) -> list[DeviceName]:
+    """The devices that runners on this machine are to leave out, by what was asked so far."""
+    found: dict[str, None] = {}
+    for event in events:
+        if event.kind in (ADDED, REMOVED) and event.data.get("machine") in ("", machine):
+            for name in event.data.get("devices", ()):
+                found.pop(name, None)
+                if event.kind == REMOVED:
+                    found[name] = None
+    return [device_name(name) for name in found]

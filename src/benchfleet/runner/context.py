@@ -1,0 +1,28 @@
+"""What one runner works with, as those who see to parts of a run are given it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from benchfleet.domain.attempt import RunnerId
+from benchfleet.engines.base import Engine
+from benchfleet.ledger.base import Ledger
+from benchfleet.results.layout import Layout
+from benchfleet.runner.attempt.heartbeat import LeaseKeeper
+from benchfleet.runner.events import EventQueue
+from benchfleet.runner.resources.local_host import Here
+
+
+@dataclass(frozen=True, kw_only=True)
+class Means:
+    """Who runs cells, where, and with what: whoever needs several of these is given all of them."""
+
+    runner: RunnerId
+    here: Here = Here()  # noqa: RUF009 - frozen
+    ledger: Ledger
+    keeper: LeaseKeeper  # of the leases that the ledger gave it
+    engine: Engine
+    inbox: EventQueue  # where all that happens arrives; it also tells the time
+    layout: Layout  # where results go
+    random: Callable[[], float]  # from 0 to 1, so that many runners do not do the same at once

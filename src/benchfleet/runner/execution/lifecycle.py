@@ -1,0 +1,253 @@
+"""What becomes of claimed cells: begun on a slot, kept sample by sample, ended or given back."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Mapping
+
+from benchfleet.domain.attempt import Claim
+from benchfleet.domain.failure import Failure, Kind, Stage
+from benchfleet.domain.state import State
+from benchfleet.engines.base import (
+    AttemptEvent,
+    Done,
+    Failed,
+    FileSent,
+    Measured,
+    Progressed,
+    Recorded,
+    Started,
+    Stopped,
+    Warned,
+)
+from benchfleet.errors import ClaimLost, LedgerAway, LedgerFull, ResultsError
+from benchfleet.runner.attempt.attempt import Attempt
+from benchfleet.runner.context import Means
+from benchfleet.runner.events import Concluded
+from benchfleet.runner.execution.cancellation import Cancelling
+from benchfleet.runner.execution.outcomes import Attempts, unwritable
+from benchfleet.runner.execution.publisher import Publisher
+from benchfleet.runner.resources.gpu_sharing import Sharing
+from benchfleet.runner.resources.hosts import Hosts
+from benchfleet.runner.resources.slot import Slot, label
+from benchfleet.runner.resources.slots import Slots
+from benchfleet.runner.run_state import Course
+from benchfleet.runner.scheduler.scheduler import Filler
+
+
+class Cells:
+    """Sees to the attempts of one runner, from its claim to its last word."""
+
+    def __init__(
+        self,
+        means: Means,
+        *,
+        course: Course,
+        slots: Slots,
+        hosts: Hosts,
+        filler: Filler,
+        attempts: Attempts,
+        publisher: Publisher,
+    ) -> None:
+        self._ledger, self._inbox, self._keeper = means.ledger, means.inbox, means.keeper
+        self._course, self._slots, self._hosts, self._filler = course, slots, hosts, filler
+        self._attempts, self._publisher = attempts, publisher
+        self._sharing = Sharing()
+        self._here = means.here.host or socket.gethostname()
+        self.cancelling = Cancelling(means, slots, self.abandon)
+        self.ran = 0  # attempts that ended, well or badly
+
+    def begin(self, slot: Slot, claim: Claim) -> None:
+        attempt = self.make(slot, claim)
+        if attempt is not None:
+            self._slots.start(slot, attempt)
+            self._sharing.began(slot)
+            self._course.say(
+                "cell_started", cell=claim.path, slot=slot.id, attempt=claim.lease.attempt
+            )
+
+    def make(self, slot: Slot, claim: Claim) -> Attempt | None:
+        """An attempt with its folder; None where its lease was lost until then, or where the folder
+        cannot be made, which ends the run where it is not for want of room."""
+        try:
+            attempt = self._attempts.begin(
+                claim,
+                spec=slot.spec,
+                host=slot.spec.host or self._here,
+                device=label(slot.spec.devices),
+                now=self._inbox.now(),
+                provenance=self._hosts.provenance(slot.spec.host),
+                rate=slot.rate,
+            )
+        except OSError as error:
+            self.let_go(claim, f"its folder cannot be made: {error}")
+            if unwritable(error).kind == "disk_full":
+                self._course.refused()
+            else:
+                self._course.broken = f"results cannot be written: {error}"
+            return None
+        if not self._keeper.still(claim.lease):  # stopped since it claimed: another may be done
+            self.abandon(attempt)
+            return None
+        return attempt
+
+    def take(self, slot: Slot, attempt: Attempt, event: AttemptEvent) -> bool:
+        """What a slot says of its attempt; whether that ended it."""
+        attempt.timeouts.record(event, self._inbox.now())
+        if isinstance(event, (Recorded, FileSent)):
+            self._write(slot, attempt, event)
+        elif isinstance(event, Measured):
+            attempt.telemetry.add(event.reading, beside=self._sharing.beside(slot))
+            attempt.folder.measure(event.reading)
+            slot.shown.reading = event.reading
+        elif isinstance(event, Warned):
+            attempt.telemetry.warnings.append(event.message)
+            message = f"slot {slot.id} ({slot.shown.devices}): {event.message}"
+            self._course.say("warning", cell=attempt.claim.path, message=message)
+        elif isinstance(event, Started):
+            attempt.stage = event.stage
+            slot.shown.enter(event.stage, self._inbox.now())
+            if event.stage == "benchmark":
+                self._slots.loads.end(slot.id, self._inbox.now())
+            self._course.say("cell_progress", cell=attempt.claim.path, slot=slot.id)
+        elif isinstance(event, Progressed):
+            slot.shown.done, slot.shown.total = event.done, event.total
+        elif isinstance(event, (Done, Failed, Stopped)):
+            slot.free()
+            slot.closing = not (isinstance(event, Done) or event.fit)
+            if slot.closing:
+                self._slots.count(slot)
+            if slot.left_out and not slot.closing:
+                self._slots.retire(slot)
+            self._conclude(slot, attempt, event)
+            return True
+        return False
+
+    def _conclude(self, slot: Slot, attempt: Attempt, event: Done | Failed | Stopped) -> None:
+        if attempt.cancelled_at is not None:
+            self.abandon(attempt)
+        elif isinstance(event, Done):
+            self._end(attempt, event, event.seconds)
+        elif isinstance(event, Failed):
+            slot.forget_model_after(event.failure)
+            self._slots.count(slot)
+            self._end(attempt, event.failure, event.seconds)
+        else:
+            self.give_back(attempt, event.reason)
+
+    def _write(self, slot: Slot, attempt: Attempt, event: Recorded | FileSent) -> None:
+        """Keep samples, or a piece of a file. An attempt that cannot be written ends."""
+        try:
+            if isinstance(event, FileSent):
+                attempt.folder.append(event.name, event.data)
+            else:
+                attempt.folder.record(event.lines)
+        except (OSError, ResultsError) as error:
+            failure = unwritable(error)
+            if failure.kind == "disk_full":
+                self._course.refused()
+            self._slots.kill(slot)
+            self._end(attempt, failure, {})
+        else:
+            if isinstance(event, Recorded):
+                self._count_samples(slot, attempt, event)
+
+    def _count_samples(self, slot: Slot, attempt: Attempt, event: Recorded) -> None:
+        attempt.done = slot.shown.done = event.done
+        slot.shown.total = event.total
+        prompt, generated = event.tokens
+        slot.shown.generated += generated
+        self._course.progress.tokens.update(prompt=prompt, completion=generated)
+        self._course.say("cell_progress", cell=attempt.claim.path, slot=slot.id)
+
+    def fail(self, attempt: Attempt, stage: Stage, kind: Kind, message: str) -> None:
+        """End an attempt with a failure that its slot could not tell."""
+        failure = Failure(stage=stage, kind=kind, message=message, retryable=True)
+        seconds: Mapping[str, float] = {stage: self._inbox.now() - attempt.began}
+        self._end(attempt, failure, seconds)
+
+    def _end(self, attempt: Attempt, how: Done | Failure, seconds: Mapping[str, float]) -> None:
+        """Have the attempt written and finished while its slot computes on."""
+        attempt.took = self._inbox.now() - attempt.began
+        if isinstance(how, Failure):
+            attempt.had = self._filler.advice.memory_of(attempt)
+        self._publisher.end(attempt, how, seconds)
+
+    def concluded(self, event: Concluded) -> bool:
+        """An attempt was written and finished, or could not be; whether its cell may be claimed
+        again. Raises what nobody foresaw."""
+        self._publisher.under_way -= 1
+        self.ran += 1
+        attempt, outcome, path = event.attempt, event.outcome, event.attempt.claim.path
+        if isinstance(outcome, ClaimLost):
+            self.abandon(attempt)
+        elif isinstance(outcome, ResultsError):
+            self._count(attempt.claim, "success")
+            self._course.say("warning", cell=path, message=str(outcome))
+        elif isinstance(outcome, LedgerFull | LedgerAway) and self._course.interrupts:
+            self.give_back(attempt, "the ledger did not take its outcome")
+        elif isinstance(outcome, Exception):
+            raise outcome
+        elif outcome.failure is None:
+            self._count(attempt.claim, outcome.state)
+            self._course.wrote()
+            self._course.progress.used.add(outcome.usage)
+            self._course.say("cell_done", cell=path, took=attempt.took, metrics=outcome.metrics)
+        else:
+            again = outcome.retry_in
+            failure = outcome.failure
+            self._course.progress.used.add(outcome.usage)
+            if failure is not None and (failure.kind, failure.stage) == ("disk_full", "collect"):
+                self._course.refused()
+            self._count(attempt.claim, outcome.state if again is None else "pending")
+            if again is not None:
+                self._filler.advise(attempt.claim.lease.fingerprint, outcome.advice)
+                self._filler.follow()  # another slot may have it by now
+            self._course.say(
+                "cell_failed",
+                cell=path,
+                message=str(failure) if again is not None else outcome.why,
+                retry_in=again,
+                differently=str(outcome.advice) if again is not None else "",
+                attempt=attempt.claim.lease.attempt,
+                failure=[failure.stage, failure.kind] if failure else [],
+            )
+            return True
+        return False
+
+    def give_back(self, attempt: Attempt, reason: str) -> None:
+        """Let the next who claims it go on after its last sample."""
+        if attempt.cancelled_at is not None:
+            self.abandon(attempt)
+            return
+        attempt.took = self._inbox.now() - attempt.began
+        self._attempts.give_back(attempt, reason)
+        self._filler.backlog.waits(attempt.claim.lease.fingerprint)
+        self._count(attempt.claim, "pending")
+        self._course.say(
+            "cell_released", cell=attempt.claim.path, message=reason, samples=attempt.done
+        )
+
+    def abandon(self, attempt: Attempt) -> None:
+        """Its claim is another's, or nobody's: publish nothing of it."""
+        attempt.took = self._inbox.now() - attempt.began
+        self._attempts.abandon(attempt)
+        self._course.count()
+        cell, samples = attempt.claim.path, attempt.done
+        fingerprint = attempt.claim.lease.fingerprint
+        if attempt.cancelled_at is not None or self.cancelling.has(fingerprint):
+            self._course.say("cell_cancelled", cell=cell, message="cancelled", samples=samples)
+        else:
+            self._course.say("claim_lost", cell=cell, message="another runner holds it now")
+
+    def _count(self, claim: Claim, state: State) -> None:
+        """Count the cell so, unless this runner claimed it again meanwhile."""
+        if not self._keeper.holds(claim.lease.fingerprint):
+            self._course.progress.move(claim.lease.fingerprint, state)
+
+    def let_go(self, claim: Claim, reason: str) -> None:
+        """Give back a cell that was claimed and never begun."""
+        self._keeper.drop(claim.lease)
+        self._ledger.release([claim.lease], reason)
+        self._filler.backlog.waits(claim.lease.fingerprint)
+        self._count(claim, "pending")

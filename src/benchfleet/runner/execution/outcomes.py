@@ -1,0 +1,250 @@
+"""The ways an attempt begins, and ends in folder and ledger."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from benchfleet.domain.attempt import Claim, Outcome
+from benchfleet.domain.event import Event
+from benchfleet.domain.failure import Failure
+from benchfleet.domain.usage import Rate
+from benchfleet.engines.base import Done, SlotSpec
+from benchfleet.errors import ClaimLost, LedgerError, ResultsError
+from benchfleet.results.read import log_tail
+from benchfleet.results.samples import count_samples, earlier_samples
+from benchfleet.results.staged_files import Sealed
+from benchfleet.results.write import (
+    Sealing,
+    Verdict,
+)
+from benchfleet.runner.attempt.attempt import Attempt, Ended
+from benchfleet.runner.attempt.retry_policy import charged, first_reason, next_advice, retry_in
+from benchfleet.runner.attempt.timeouts import AttemptTimeouts
+from benchfleet.runner.context import Means
+from benchfleet.runner.result_storage import Disk
+
+Written = tuple[Ended, Outcome]  # sealed, or its failure kept
+
+
+class Attempts:
+    """Begins and ends attempts. Whatever ends one does it here, in this order: folder, ledger,
+    public path."""
+
+    def __init__(self, means: Means, disk: Disk = Disk()) -> None:  # noqa: B008 - frozen
+        self._ledger, self._layout, self._keeper = means.ledger, means.layout, means.keeper
+        self._folder, self._seal_all, self._publish_all = (
+            disk.folder,
+            disk.seal_all,
+            disk.publish_all,
+        )
+        self._provenance, self._random = means.here.provenance, means.random
+
+    def begin(
+        self,
+        claim: Claim,
+        *,
+        spec: SlotSpec,
+        host: str,
+        device: str,
+        now: float,
+        provenance: Mapping[str, Any],
+        rate: Rate = Rate(),  # noqa: B008 - frozen
+    ) -> Attempt:
+        """Hold the lease and make the folder; the next attempt goes on after earlier samples."""
+        self._keeper.hold(claim.lease)
+        folder = self._folder(self._layout.attempt(claim.lease))
+        recorded = b""
+        if not folder.first and (recorded := earlier_samples(folder.folder.parent)):
+            folder.record(recorded)
+        return Attempt(
+            claim=claim,
+            folder=folder,
+            spec=spec,
+            recorded=recorded,
+            host=host,
+            device=device,
+            began=now,
+            provenance=provenance,
+            rate=rate,
+            timeouts=AttemptTimeouts(claim.cell.limits, began=now),
+            done=(known := count_samples(recorded)),
+            before=known,
+        )
+
+    def succeed(self, attempt: Attempt, done: Done) -> Outcome:
+        """End one that ended well. Raises what `end` says of it."""
+        (ended,) = self.end([Ended(attempt=attempt, how=done, seconds=done.seconds)])
+        if isinstance(ended, Exception):
+            raise ended
+        return ended
+
+    def end(self, some: Sequence[Ended]) -> Sequence[Outcome | Exception]:
+        """Seal, finish, publish: each step for all of these before the next one; of each its
+        outcome, or what went wrong.
+
+        `ClaimLost`: nothing of it is published. A score that is none, or a disk that takes no more,
+        makes it a failure of stage ``collect``; a public path that is occupied is a ResultsError,
+        after the finish.
+        """
+        written = list(zip(some, self._seal(some), strict=True))
+        try:
+            refused = self._finish(written)
+        except Exception as error:  # noqa: BLE001 - it is the answer to each
+            return [error] * len(some)
+        return self._publish(written, refused)
+
+    def _finish(self, some: Sequence[Written]) -> Sequence[ClaimLost | None]:
+        """Tell the ledger how these ended; of each nothing, or why it was refused."""
+        ended = [(one.attempt.claim.lease, outcome) for one, outcome in some]
+        try:
+            return self._ledger.finish_all(ended)
+        finally:
+            for lease, _ in ended:
+                self._keeper.drop(lease)
+
+    def _publish(
+        self, some: Sequence[Written], refused: Sequence[ClaimLost | None]
+    ) -> list[Outcome | Exception]:
+        """Give what was finished its public path; of each its outcome, or what went wrong."""
+        found: list[Outcome | Exception] = [
+            error or outcome for error, (_, outcome) in zip(refused, some, strict=True)
+        ]
+        good = [place for place, one in enumerate(found) if not _failed(one)]
+        moves = [
+            (ended.attempt.folder.folder, self._layout.published(ended.path))
+            for ended, _ in (some[place] for place in good)
+        ]
+        for place, wrong in zip(good, self._publish_all(moves), strict=True):
+            found[place] = wrong or found[place]
+        return found
+
+    def _seal(self, some: Sequence[Ended]) -> list[Outcome]:
+        """Seal what ended well, and keep the reason of what did not."""
+        well = [(one.attempt, one.how) for one in some if isinstance(one.how, Done)]
+        sealed = iter(self._seal_all([self._sealing(attempt, done) for attempt, done in well]))
+        return [
+            self._outcome(one.attempt, one.how, next(sealed))
+            if isinstance(one.how, Done)
+            else self._failed(one.attempt, one.how, one.seconds)
+            for one in some
+        ]
+
+    def _sealing(self, attempt: Attempt, done: Done) -> Sealing:
+        claim = attempt.claim
+        provenance = {
+            **self._provenance(),
+            **attempt.provenance,
+            "model": done.provenance,
+            "host": attempt.host,
+            "device": attempt.device,
+            "rescored": attempt.rescored,
+            "seed": claim.cell.data_seed,
+            "attempt": claim.lease.attempt,
+            **({} if attempt.rescored else {"effective_batch_size": claim.batch_size}),
+            "resumed_samples": count_samples(attempt.recorded),
+        }
+        verdict = Verdict(
+            score=done.score,
+            seconds=done.seconds,
+            provenance=provenance,
+            telemetry=attempt.telemetry.summary(),
+            usage=attempt.usage.to_dict(),
+        )
+        return Sealing(folder=attempt.folder, cell=claim.cell, path=claim.path, verdict=verdict)
+
+    def _outcome(self, attempt: Attempt, done: Done, sealed: Sealed | Exception) -> Outcome:
+        if isinstance(sealed, OSError):
+            return self._failed(attempt, unwritable(sealed), done.seconds)
+        if isinstance(sealed, (ValueError, KeyError, TypeError)):
+            failure = Failure(stage="collect", kind="bad_result", message=str(sealed))
+            return self._failed(attempt, failure, done.seconds)
+        if isinstance(sealed, Exception):
+            raise sealed
+        return Outcome(
+            state="success",
+            digest=sealed.digest,
+            metrics=sealed.metrics,
+            reported=sealed.reported,
+            seconds=done.seconds,
+            host=attempt.host,
+            device=attempt.device,
+            usage=attempt.usage,
+            device_type=attempt.spec.devices[0].type if attempt.spec.devices else "",
+            resumed=attempt.before,
+        )
+
+    def _failed(self, attempt: Attempt, failure: Failure, seconds: Mapping[str, float]) -> Outcome:
+        """Keep the reason with the last log lines, and ask for another try, which does something
+        differently where memory ran out. Samples kept make the final state ``partial``."""
+        after, given = attempt.claim.after, attempt.claim.advice
+        failure = replace(failure, log_tail=log_tail(attempt.folder.log))
+        with contextlib.suppress(OSError):  # a full disk; the ledger keeps the reason too
+            attempt.folder.fail(failure, attempt.telemetry.summary())
+        failures = after.failures if after else {}
+        advice = next_advice(failure, given, attempt.had)
+        uses_try = advice is None and charged(failure, before=failures.get(failure.kind, 0))
+        tries = attempt.claim.tries + uses_try
+        return Outcome(
+            state="partial" if attempt.done else "failed",
+            failure=failure,
+            metrics={"samples": attempt.done},
+            seconds=seconds,
+            host=attempt.host,
+            device=attempt.device,
+            device_type=attempt.spec.devices[0].type if attempt.spec.devices else "",
+            charged=uses_try,
+            retry_in=retry_in(
+                failure,
+                charged=uses_try,
+                tries=tries,
+                allowed=attempt.claim.cell.limits.tries,
+                random=self._random,
+            ),
+            advice=advice or given,
+            first=first_reason(after, failure),
+            failures=Counter(failures) + Counter({failure.kind: 1}),
+            usage=attempt.usage,
+        )
+
+    def give_back(self, attempt: Attempt, reason: str) -> None:
+        """Release the cell; its samples stay for whoever claims it next."""
+        self.abandon(attempt)
+        self._ledger.release([attempt.claim.lease], reason)
+
+    def abandon(self, attempt: Attempt) -> None:
+        """The claim was lost: publish nothing, and leave what was written, where it may still serve
+        somebody."""
+        attempt.folder.close()
+        self._keeper.drop(attempt.claim.lease)
+        if self._layout.published(attempt.claim.path).is_dir():  # another was quicker
+            attempt.folder.discard()
+        self._account(attempt)
+
+    def _account(self, attempt: Attempt) -> None:
+        """Keep what an attempt without an outcome used up, which is to be paid for all the same."""
+        lease = attempt.claim.lease
+        data = {"attempt": lease.attempt, "token": lease.token, "usage": attempt.usage.to_dict()}
+        with contextlib.suppress(LedgerError):  # what ends it matters more
+            self._ledger.record(Event(kind="used", fingerprint=lease.fingerprint, data=data))
+
+
+def _failed(ended: Outcome | Exception) -> bool:
+    return isinstance(ended, Exception) or ended.failure is not None
+
+
+def unwritable(error: OSError | ResultsError) -> Failure:
+    """The failure that a result which cannot be written is."""
+    if isinstance(error, ResultsError):
+        return Failure(stage="collect", kind="bad_result", message=str(error))
+    full = error.errno in {errno.ENOSPC, errno.EDQUOT}
+    return Failure(
+        stage="collect",
+        kind="disk_full" if full else "error",
+        message=f"the result cannot be written: {error}",
+        retryable=True,
+    )

@@ -1,0 +1,78 @@
+"""Ending what runs before its end: it takes too long, a person asks so, or its lease is lost."""
+
+from __future__ import annotations
+
+from benchfleet.engines.base import Engine
+from benchfleet.runner.events import EventQueue, Interrupted, LeaseLost
+from benchfleet.runner.execution.lifecycle import Cells
+from benchfleet.runner.resources.slots import Slots
+from benchfleet.runner.run_state import Course
+from benchfleet.runner.scheduler.scheduler import Filler
+
+
+class Stopping:
+    """Ends attempts of one runner, each as gently as the reason allows."""
+
+    def __init__(
+        self,
+        *,
+        inbox: EventQueue,
+        engine: Engine,
+        course: Course,
+        slots: Slots,
+        cells: Cells,
+        filler: Filler,
+    ) -> None:
+        self._inbox, self._engine, self._course = inbox, engine, course
+        self._slots, self._cells, self._filler = slots, cells, filler
+
+    def end_expired(self, *, excused: float) -> None:
+        """End the attempts that take too long; leave out the seconds that are not their fault."""
+        now = self._inbox.now()
+        for slot in self._slots.busy:
+            if (attempt := slot.attempt) is None:
+                continue  # what ended another was told of this one too
+            if excused:  # what came meanwhile is still to be taken in
+                attempt.timeouts.excuse(excused)
+            if timeout := attempt.timeouts.expired(now):
+                self._slots.kill(slot)
+                self._cells.fail(attempt, attempt.stage, timeout.kind, timeout.message)
+
+    def interrupt(self, event: Interrupted) -> None:
+        """A person asks the runner to end: the first time in good order, then at once."""
+        self._course.interrupts += 1
+        self._course.ending.set()
+        twice = self._course.interrupts > 1
+        cells = self.stop_all(f"{event.signal} twice" if twice else event.signal, now=twice)
+        self._course.say(
+            "interrupted", message=event.signal, times=self._course.interrupts, cells=cells
+        )
+
+    def stop_all(self, reason: str, *, now: bool = False) -> int:
+        """End what runs after the sample at hand, or now, and give it back; how many cells."""
+        busy = [(slot, slot.attempt) for slot in self._slots if slot.attempt is not None]
+        for slot, attempt in busy:
+            if not now and attempt.stage == "benchmark":
+                self._engine.stop(slot.id, attempt.key)
+            else:  # where it only loads, nothing is lost by ending it now
+                self._slots.kill(slot)
+                self._cells.give_back(attempt, reason)
+        return len(busy)
+
+    def kill_all(self, reason: str) -> None:
+        """Give back what still runs, with its slots."""
+        for slot in self._slots:
+            if (attempt := slot.attempt) is not None:
+                self._slots.kill(slot)
+                self._cells.give_back(attempt, reason)
+
+    def lose(self, event: LeaseLost) -> None:
+        """Another has the cell by now, or somebody cancelled it."""
+        slot = self._slots.running(event.lease)
+        if slot is None or (attempt := slot.attempt) is None:
+            return
+        self._filler.follow()  # somebody may have cancelled it
+        self._cells.cancelling.look()
+        if attempt.cancelled_at is None:
+            self._slots.kill(slot)
+            self._cells.abandon(attempt)

@@ -1,0 +1,207 @@
+"""Slots and hosts as they come and go, and what a failure says of a machine."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+from benchfleet.domain.attempt import Claim
+from benchfleet.domain.event import Event
+from benchfleet.domain.failure import Kind, Stage
+from benchfleet.engines.base import HostLost, HostReady, SlotLost, SlotQuiet, SlotReady
+from benchfleet.errors import LedgerAway, LedgerFull
+from benchfleet.results.read import log_tail
+from benchfleet.runner.attempt.attempt import Attempt
+from benchfleet.runner.attempt.exit_cause import ending
+from benchfleet.runner.context import Means
+from benchfleet.runner.execution.lifecycle import Cells
+from benchfleet.runner.resources.autoscaler import Autoscaler
+from benchfleet.runner.resources.devices import Devices
+from benchfleet.runner.resources.hosts import PATIENCE, Hosts
+from benchfleet.runner.resources.shapes import Pool
+from benchfleet.runner.resources.slot import Slot
+from benchfleet.runner.resources.slots import Slots
+from benchfleet.runner.run_state import Course
+
+
+class Machines:
+    """Sees to the machines of one runner."""
+
+    def __init__(
+        self,
+        means: Means,
+        *,
+        course: Course,
+        slots: Slots,
+        hosts: Hosts,
+        devices: Devices,
+        cells: Cells,
+        autoscaler: Autoscaler,
+    ) -> None:
+        self._inbox, self._ledger, self._course = means.inbox, means.ledger, course
+        self._slots, self._hosts, self._devices = slots, hosts, devices
+        self._cells, self._autoscaler = cells, autoscaler
+        self._alone_since: float | None = None  # cells wait for a host, and nothing else goes on
+
+    def look(self) -> None:
+        """See whether what was left alone can be used again, and whether any machine is left."""
+        now = self._inbox.now()
+        self._devices.take_back(now)
+        if not self._waits_for_hosts():
+            self._alone_since = None
+        elif self._alone_since is None:
+            self._alone_since = now
+        elif now - self._alone_since > PATIENCE:
+            self._course.broken = f"no machine came within {PATIENCE:g} s ({self._hosts.why})"
+
+    def _waits_for_hosts(self) -> bool:
+        """Whether cells are left for hosts that are away alone, and no slot does anything."""
+        if not self._hosts.expecting or self._course.short_of_room:
+            return False
+        if not self._slots.all_idle:
+            return False
+        with contextlib.suppress(LedgerAway):
+            return any(self._ledger.cells(states=["pending"], among=self._devices.for_hosts))
+        return False  # nobody can say
+
+    def host_ready(self, event: HostReady) -> None:
+        """Slots can be opened there."""
+        if not self._hosts.is_away(event.host):
+            return
+        doubted = self._hosts.is_doubted(event.host)
+        self._hosts.ready(event)
+        self._devices.add(
+            Pool(
+                devices=event.devices,
+                slots=event.slots,
+                threads=event.threads,
+                begin=event.begin,
+                price=event.price,
+            )
+        )
+        self._autoscaler.look()  # before slots are opened: there may be fewer than there are seats
+        if not doubted:
+            shown = ", ".join(device.label for device in event.devices)
+            self._course.say("host_ready", host=event.host, slots=event.slots, devices=shown)
+            self._keep("host_ready", host=event.host, slots=event.slots, devices=shown)
+
+    def host_lost(self, event: HostLost) -> None:
+        """It cannot be used now; each of its slots was lost before."""
+        self._hosts.lost(event)
+        self._devices.remove(event.host)
+        self._course.say(
+            "host_lost", host=event.host, message=event.reason, hopeless=event.hopeless
+        )
+        self._keep("host_lost", host=event.host, reason=event.reason, hopeless=event.hopeless)
+        if not self._devices.able:
+            self._course.broken = f"no machine can be used ({self._hosts.why})"
+
+    def _keep(self, kind: str, **data: Any) -> None:
+        """Let the campaign's history tell of its hosts, too."""
+        with contextlib.suppress(
+            LedgerFull, LedgerAway
+        ):  # the run waits for room, its history does not
+            self._ledger.record(Event(kind=kind, data=data))
+
+    def _doubt(self, host: str, reason: str) -> None:
+        """Open nothing there until its engine has said what holds of it."""
+        self._hosts.doubt(host, reason)
+        self._devices.remove(host)
+
+    def slot_ready(self, slot: Slot, event: SlotReady) -> None:
+        """It takes orders; first the one that it was opened for."""
+        self._slots.ready(slot)
+        slot.load_key = event.loaded
+        self._slots.count(slot)
+        self._devices.started_well(slot)
+        self._course.say("slot_ready", slot=slot.id, hello=event.hello)
+        claim, slot.reserved = slot.reserved, None
+        if claim is not None:
+            if self._course.over:
+                self._cells.let_go(claim, "its runner ends")
+            else:
+                self._cells.begin(slot, claim)
+
+    def slot_quiet(self, slot: Slot, event: SlotQuiet) -> None:
+        """Nothing is heard of it; its engine ends it where that stays so."""
+        cell = slot.attempt.claim.path if slot.attempt else ""
+        why = f"nothing is heard of slot {slot.id}; it is ended after {event.ended_at:g} s of that"
+        self._course.say("warning", cell=cell, message=why)
+
+    def slot_lost(self, slot: Slot, event: SlotLost) -> None:
+        """Its devices are free; what it ran ends with a reason."""
+        self._slots.gone(slot)
+        if event.host_lost:
+            self._doubt(slot.spec.host, event.reason)
+        if not (event.expected or event.busy or event.trial):
+            self._course.say("slot_lost", slot=slot.id, message=event.reason)
+        why = f"its slot ended: {event.reason}"
+        if event.trial:
+            self._trial_failed(slot, event.trial)
+        elif slot.attempt is not None:
+            found = ending(event, log_tail(slot.attempt.folder.log))
+            self.heed(slot, slot.attempt, slot.attempt.stage, found.kind)
+            self._cells.fail(slot.attempt, slot.attempt.stage, found.kind, found.message)
+        elif slot.reserved is not None and (self._course.over):
+            self._cells.let_go(slot.reserved, "its runner ends")
+        elif slot.reserved is not None and self._hosts.is_away(slot.spec.host):
+            self._cells.let_go(slot.reserved, why)
+        elif slot.reserved is not None and slot.ready:
+            self._slots.open(
+                slot.spec.devices, slot.width, alone=slot.alone, reserved=slot.reserved
+            )
+        elif event.busy:
+            if slot.reserved is not None:
+                self._cells.let_go(slot.reserved, why)
+            if self._devices.set_aside(slot, event.unfit, self._inbox.now()):
+                left = f"{slot.shown.devices} is left alone, and looked at again now and then"
+                self._course.say("warning", message=f"{left}: {event.reason}")
+        elif slot.reserved is not None:
+            self._fail_unstarted(slot, slot.reserved, why)
+        elif event.host_lost:
+            pass  # nothing is wrong with its devices
+        elif not slot.ready and not event.expected and self._devices.started_badly(slot):
+            self._left_out(slot, f"slots do not start ({event.reason}); see {slot.spec.log}")
+
+    def heed(self, slot: Slot, attempt: Attempt, stage: Stage, kind: Kind) -> None:
+        """Act on what a failure says of the machine, whatever it was that failed."""
+        if kind == "oom":
+            self._autoscaler.ran_out(slot, attempt.claim.lease.fingerprint)
+        elif kind == "gpu_fault" and self._devices.faulted(slot, attempt.claim.cell):
+            self._left_out(slot, "a GPU failed there under two cells in a row")
+        elif kind == "disk_full" and not slot.spec.host:
+            if stage == "collect":
+                self._course.refused()
+            else:  # of some disk here; that of the results tells itself
+                self._course.see_room()
+        elif kind == "disk_full":
+            places = [device.index for device in slot.spec.devices]
+            if self._devices.set_aside(slot, places, self._inbox.now()):
+                full = f"the disk of {slot.spec.host} is full: {slot.shown.devices} is left alone"
+                self._course.say("warning", message=f"{full}, and looked at again now and then")
+            if slot.idle:
+                self._slots.retire(slot)
+
+    def _trial_failed(self, slot: Slot, why: str) -> None:
+        """Use its devices no more; where none is left, it is the model. No cell was begun."""
+        if slot.reserved is not None:
+            self._cells.let_go(slot.reserved, f"its trial failed: {why}")
+        self._devices.failed_trial(slot)
+        self._left_out(slot, f"its trial failed: {why}")
+        if not self._devices.able:
+            self._course.broken = f"the trial failed on every device: {why}; mend the model or "
+            self._course.broken += "leave it out (--exclude), or run without --trial-load"
+
+    def _left_out(self, slot: Slot, why: str) -> None:
+        """Say that a slot's devices are used no more."""
+        self._course.say("warning", message=f"{slot.shown.devices} is left out: {why}")
+        if not self._devices.able:
+            self._course.broken = why
+
+    def _fail_unstarted(self, slot: Slot, claim: Claim, why: str) -> None:
+        """The interpreter that a cell asks for does not start."""
+        attempt = self._cells.make(slot, claim)
+        if attempt is not None:
+            self._cells.fail(
+                attempt, "setup", "slot_lost", f"no slot with {slot.spec.python!r}: {why}"
+            )

@@ -1,0 +1,74 @@
+"""Ending cells whose results are there already, by the verbs that every ledger has."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import TypeVar
+
+from benchfleet.domain.attempt import Claim, Outcome, RunnerId
+from benchfleet.domain.progress_callback import Seen, unseen
+from benchfleet.ledger.base import Ledger
+
+TOGETHER = 64  # cells claimed at once
+_PAUSE, _PATIENCE = 0.5, 600.0  # seconds; between two claims, and of waiting for any
+
+T = TypeVar("T")
+Ready = tuple[Outcome, Callable[[], object]]  # how a cell ended, and what follows once that is told
+
+
+def end_each(
+    ledger: Ledger,
+    runner: RunnerId,
+    found: Mapping[str, T],
+    prepare: Callable[[Claim, T], Ready],
+    *,
+    pause: Callable[[float], None] = time.sleep,
+    seen: Seen = unseen,
+) -> list[T]:
+    """Claim the cells, by fingerprint, of all that was found, and end each as `prepare` says; what
+    is left because others hold its cell. Those that have ended are to be pending again before."""
+    seen(0, len(found))
+    waiting = dict(found)
+    held: list[T] = []
+    problems: list[Exception] = []
+    for claims in claims_of(ledger, runner, waiting, pause):
+        some = [(claim, waiting.pop(claim.lease.fingerprint)) for claim in claims]
+        ready = [prepare(claim, one) for claim, one in some]
+        leases = [claim.lease for claim in claims]
+        outcomes = [outcome for outcome, _ in ready]
+        refused = ledger.finish_all(list(zip(leases, outcomes, strict=True)))
+        for (_, one), (_, then), error in zip(some, ready, refused, strict=True):
+            if error is not None:
+                held.append(one)
+                continue
+            try:
+                then()
+            except Exception as problem:  # noqa: BLE001 - raised when the others are published
+                problems.append(problem)
+        if problems:
+            raise problems[0]
+        seen(len(found) - len(waiting), len(found))
+    return [*held, *waiting.values()]
+
+
+def claims_of(
+    ledger: Ledger,
+    runner: RunnerId,
+    waiting: Collection[str],
+    pause: Callable[[float], None] = time.sleep,
+) -> Iterator[Sequence[Claim]]:
+    """Claims of these cells, some at a time, while there are any; whoever gets one takes it out of
+    `waiting`. A hosted repository gives them with its next push."""
+    patience = _PATIENCE if ledger.hosted else 0.0
+    waited = 0.0
+    while waiting:
+        left = any(True for _ in ledger.cells(states=["pending"], among=waiting))
+        if claims := ledger.claim(runner, list(waiting), TOGETHER):
+            waited = 0.0
+            yield claims
+        elif left and waited < patience:
+            pause(_PAUSE)
+            waited += _PAUSE
+        else:
+            return

@@ -1,0 +1,198 @@
+"""Entering into a ledger what is published and it does not know: the way out of a lost or damaged
+one, and of a new one beside old results."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from math import isfinite
+from pathlib import Path
+from typing import Any
+
+from benchfleet.domain.attempt import CellRecord, Outcome, RunnerId
+from benchfleet.domain.cell import Cell
+from benchfleet.domain.event import Event
+from benchfleet.domain.progress_callback import Seen, unseen
+from benchfleet.domain.state import FINAL_STATES, State
+from benchfleet.domain.usage import Usage
+from benchfleet.errors import ResultsError
+from benchfleet.ledger.base import Ledger
+from benchfleet.results.layout import Layout
+from benchfleet.results.read import damage, has_published, is_sealed, published_folders, sealed
+from benchfleet.results.summary import numbers_and_truths
+from benchfleet.runner.recovery.adopt import end_each
+
+_RUNNER = RunnerId("rebuild")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rebuilt:
+    """What a rebuild found."""
+
+    taken: int  # results that the ledger did not know
+    known: int
+    refused: tuple[tuple[str, str], ...]  # path and reason
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Published:
+    """A published result, as its cell.json tells it."""
+
+    path: str
+    cell: Cell
+    outcome: Outcome
+
+
+def rebuild(ledger: Ledger, layout: Layout, *, seen: Seen = unseen) -> Rebuilt:
+    """Enter every published result into the ledger, each as the success that it is.
+
+    Left out by name: folders that are not as they were sealed, whose place the ledger has given
+    to another cell, or whose cell another runner holds.
+    """
+    found, refused = _read_all(layout.root, published_folders(layout.root))
+    return _enter_all(ledger, found, refused, seen)
+
+
+def take_in_found(
+    ledger: Ledger, layout: Layout, cells: Sequence[Cell], *, seen: Seen = unseen
+) -> Rebuilt:
+    """Enter the published results of those of these cells that the ledger does not know, or has as
+    pending: run again, they could not be published. Cheap where nothing is published."""
+    found: list[_Published] = []
+    if has_published(layout.root):
+        among = {str(cell.fingerprint) for cell in cells}
+        ended: Sequence[State] = ["running", *FINAL_STATES]
+        among -= {str(one.fingerprint) for one in ledger.cells(states=ended, among=among)}
+        left = [cell for cell in cells if cell.fingerprint in among]
+        paths = (cell.path(marked=marked) for cell in left for marked in (False, True))
+        folders = map(layout.published, paths)
+        there = (folder for folder in folders if is_sealed(layout.root, folder))
+        found = [one for one in _read_all(layout.root, there)[0] if one.cell.fingerprint in among]
+    return _enter_all(ledger, found, [], seen) if found else Rebuilt(taken=0, known=0, refused=())
+
+
+def _enter_all(
+    ledger: Ledger, found: list[_Published], refused: list[tuple[str, str]], seen: Seen
+) -> Rebuilt:
+    found, misplaced = _placed(found, ledger.cells())
+    ledger.enroll(
+        (result.cell for result in found),
+        paths={result.cell.fingerprint: result.path for result in found},
+    )
+    ledger.reap()
+    records = {record.fingerprint: record for record in ledger.cells()}
+    known, waiting = 0, dict[str, _Published]()
+    refused += misplaced
+    for result in found:
+        record = records[result.cell.fingerprint]
+        if record.state == "success":
+            if record.outcome and record.outcome.digest == result.outcome.digest:
+                known += 1
+            else:
+                refused.append((result.path, "the ledger has another result for this cell"))
+        else:
+            _make_pending(ledger, record)
+            waiting[str(record.fingerprint)] = result
+    held = end_each(
+        ledger, _RUNNER, waiting, lambda _, result: (result.outcome, _nothing), seen=seen
+    )
+    refused += ((one.path, "another runner holds its cell; rebuild when it ended") for one in held)
+    return Rebuilt(taken=len(waiting) - len(held), known=known, refused=tuple(refused))
+
+
+def _nothing() -> None:
+    """It is published already."""
+
+
+def _read_all(
+    root: Path, folders: Iterable[Path]
+) -> tuple[list[_Published], list[tuple[str, str]]]:
+    found, refused = [], []
+    for folder in folders:
+        path = folder.relative_to(root).as_posix()
+        try:
+            found.append(_read(folder, path))
+        except ResultsError as error:
+            refused.append((path, str(error)))
+        except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError) as error:
+            refused.append((path, f"its cell.json is not as it must be: {error!r}"))
+    return found, refused
+
+
+def _read(folder: Path, path: str) -> _Published:
+    """The result in a folder. Raises ResultsError for one that is damaged, and all that parsing
+    raises where cell.json has another shape."""
+    content, digest = sealed(folder)
+    cell = Cell.from_dict(content["cell"])
+    if cell.fingerprint != content["fingerprint"]:
+        raise ResultsError("its fingerprint is not that of its cell")
+    if content["path"] != path:
+        raise ResultsError(f"it was published as {content['path']!r}, and was moved since")
+    if wrong := damage(folder, content):
+        raise ResultsError(wrong)
+    need, limits = cell.need, cell.limits
+    if {*map(type, (need.gpus, need.vram, limits.tries, cell.priority))} != {int}:
+        raise ValueError("its needs, tries and priority are whole numbers")
+    metrics, provenance = _numbers(content["metrics"]), content["provenance"]
+    if "overall_score" not in metrics:
+        raise ValueError("it has an overall_score")
+    return _Published(
+        path=path,
+        cell=cell,
+        outcome=Outcome(
+            state="success",
+            digest=digest,
+            metrics=metrics,
+            reported=numbers_and_truths(content.get("reported") or {}),
+            seconds=_numbers(content["seconds"]),
+            host=str(provenance.get("host", "")),
+            device=str(provenance.get("device", "")),
+            usage=_usage(content.get("usage")),
+        ),
+    )
+
+
+def _usage(value: Any) -> Usage | None:
+    """What the attempt used up; None where its result does not tell, as older ones."""
+    return Usage.from_dict(value) if isinstance(value, dict) and value else None
+
+
+def _numbers(value: Mapping[str, Any]) -> dict[str, float]:
+    if not all(type(number) in (int, float) and isfinite(number) for number in value.values()):
+        raise ValueError("its metrics and seconds are finite numbers")
+    return dict(value)
+
+
+def _placed(
+    found: Iterable[_Published], records: Iterable[CellRecord]
+) -> tuple[list[_Published], list[tuple[str, str]]]:
+    """The results that lie where the ledger has their cells, or may have them, and the others."""
+    paths = {record.path: record.fingerprint for record in records}
+    places = {fingerprint: path for path, fingerprint in paths.items()}
+    folders = {path.rpartition("/")[0] for path in paths}
+    placed, misplaced = [], []
+    for result in found:
+        path, fingerprint = result.path, result.cell.fingerprint
+        above = path.rpartition("/")[0]
+        if places.get(fingerprint, path) != path:
+            misplaced.append((path, f"the ledger has its cell at {places[fingerprint]}"))
+        elif fingerprint not in places and (path in paths or path in folders or above in paths):
+            misplaced.append((path, "the ledger gave this place to another cell"))
+        else:
+            paths[path], places[fingerprint] = fingerprint, path
+            folders.add(above)
+            placed.append(result)
+    return placed, misplaced
+
+
+def _make_pending(ledger: Ledger, record: CellRecord) -> None:
+    """Have a cell claimable that nobody holds."""
+    state = record.state
+    if record.ready_in > 0:  # it waits for its next try: cancelled and asked for again, it does not
+        ledger.record(Event(kind="cancel_asked", fingerprint=record.fingerprint))
+        state = "cancelled"
+    if state in FINAL_STATES:
+        ledger.record(Event(kind="retry_asked", fingerprint=record.fingerprint))

@@ -1,0 +1,248 @@
+"""The devices that one runner may use as machines come and go, and the cells that they can take."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from benchfleet.domain.cell import Cell
+from benchfleet.domain.placement import Placing
+from benchfleet.domain.resource import Device, Need
+from benchfleet.runner.resources.hosts import Hosts
+from benchfleet.runner.resources.quarantine import Fences
+from benchfleet.runner.resources.shapes import Pool, impossible, with_device, without
+from benchfleet.runner.resources.slot import Slot
+from benchfleet.runner.resources.slots import Slots
+
+Asked = tuple[Need, frozenset[str]]  # what a cell needs, and the machines that may not have it
+MAX_BAD_STARTS = 3  # slots in a row that never said hello before their devices are left out
+
+
+class Devices:
+    """Which devices slots may be opened on, and why not on the others.
+
+    Machines may come and go meanwhile; `changed` is called whenever what they can take may be
+    something else.
+    """
+
+    def __init__(
+        self,
+        *,
+        slots: Slots,
+        hosts: Hosts,
+        pools: Sequence[Pool],
+        cells: Mapping[str, Cell],
+        placing: Callable[[], Placing],
+        changed: Callable[[], None],
+    ) -> None:
+        self._slots, self._hosts, self._cells, self._placing = slots, hosts, cells, placing
+        self._changed = changed
+        self._pools = list(pools)
+        self._origins = {pool.host: pool for pool in pools}  # as each machine came
+        self._grown: list[Device] = []  # what was added to them since
+        self._by_need: dict[Asked, list[str]] = {}
+        self._no_time: set[str] = set()  # cells that would take too long for this runner
+        self._held: frozenset[str] = frozenset()  # cells that are not to be begun now
+        self._sort(cells)
+        self._bad_starts: dict[tuple[Device, ...], int] = {}
+        self._possible: frozenset[Asked] | None = None
+        self.able: frozenset[str] = frozenset()  # the cells that a machine may take
+        self._expected = self._unmet = frozenset[str]()
+        self.fences = Fences()  # what is not to be used now
+        self.sort_out()
+
+    def _sort(self, cells: Mapping[str, Cell]) -> None:
+        barred = self._placing().barred
+        for fingerprint, cell in cells.items():
+            self._by_need.setdefault((cell.need, barred(cell)), []).append(fingerprint)
+
+    def take_in(self, cells: Mapping[str, Cell]) -> None:
+        """Be about these cells too, which are new."""
+        self._sort(cells)
+        self._possible = None  # they may ask for what nobody asked for yet
+        self.sort_out()
+
+    def place(self) -> None:
+        """Machines may have other cells than before."""
+        self._by_need.clear()
+        self._possible = None
+        self._sort(self._cells)
+        self.sort_out()
+
+    def leave_out(self, cells: Sequence[str]) -> None:
+        """There is no time for these cells."""
+        self._no_time.update(cells)
+        self.able = self.able.difference(cells)
+
+    def hold(self, cells: frozenset[str]) -> None:
+        """These cells, and no others, are not to be begun now."""
+        if cells != self._held:
+            self._held, self._possible = cells, None
+            self.sort_out()
+
+    def sort_out(self) -> None:
+        """See which cells the machines that are here can take."""
+        self._pools = self.fences.whole(self._pools)
+        self._slots.use(self.fences.open_pools(self._pools))
+        expected = self._hosts.expected  # whatever cannot run now, may run there
+        possible = frozenset(one for one in self._by_need if not self._lacking(one, self._pools))
+        if self._possible is None or (possible, expected) != (self._possible, self._expected):
+            self._possible, self._expected = possible, expected
+            here = [f for one in possible for f in self._by_need[one]]
+            there = [f for one, names in self._by_need.items() if expected - one[1] for f in names]
+            able = frozenset((*here, *there))
+            self.able = able.difference(self._no_time, self._held)
+            self.for_hosts = self.able.difference(here)  # a machine which is away may take these
+        self._unmet = self._hosts.unmet
+        self._changed()
+
+    def can_take(self, need: Need, barred: frozenset[str]) -> bool:
+        """Whether a machine here has what such cells ask for, and may have them."""
+        return self._possible is not None and (need, barred) in self._possible
+
+    @property
+    def impossible(self) -> list[tuple[Cell, str]]:
+        """The cells that no machine will take, and why."""
+        expected, placing = self._hosts.expected, self._placing()
+        reasons: dict[tuple[Need, int], str] = {}
+        found = []
+        for asked, names in self._by_need.items():
+            if expected - asked[1]:
+                continue
+            for cell in (self._cells[name] for name in names):
+                barred = placing.why_not(cell)
+                key = asked[0], id(barred)
+                if key not in reasons:
+                    reasons[key] = why = impossible(asked[0], self._pools, barred)
+                    if why and expected:  # none of which may have it
+                        here = [why] if self._pools else []
+                        away = (f"{host}: {barred[host]}" for host in sorted(expected))
+                        reasons[key] = "; ".join((*here, *away))
+                if reasons[key]:
+                    found.append((cell, reasons[key]))
+        return found
+
+    def _lacking(self, asked: Asked, pools: Sequence[Pool]) -> bool:
+        need, barred = asked
+        return bool(impossible(need, [pool for pool in pools if pool.host not in barred]))
+
+    @property
+    def pools(self) -> Sequence[Pool]:
+        """The machines that are here, with all that may be used some day."""
+        return self._pools
+
+    @property
+    def known(self) -> Sequence[Device]:
+        """Every device of machines that came, whatever became of it."""
+        came = [device for pool in self._origins.values() for device in pool.devices]
+        return [*came, *(device for device in self._grown if device not in came)]
+
+    # Machines come and go, and people add devices and take them away
+
+    def add(self, pool: Pool) -> None:
+        """A machine can be used from now on."""
+        left = [known for known in self._pools if known.host != pool.host]
+        self._origins[pool.host] = pool
+        self._pools = self.fences.whole([*left, pool])
+        for device in self._grown:
+            if device.host == pool.host:
+                self._pools = with_device(self._pools, pool, device)
+        self.sort_out()
+
+    def remove(self, host: str) -> None:
+        """A machine cannot be used any more."""
+        left = [pool for pool in self._pools if pool.host != host]
+        before, now = (self._expected, self._unmet), (self._hosts.expected, self._hosts.unmet)
+        if len(left) < len(self._pools) or now != before:
+            self._pools = left
+            self.sort_out()
+
+    def grow(self, device: Device) -> None:
+        """One more device can be used, or one that was let go or left out can again."""
+        self.fences.admit(device)
+        self._bad_starts = {d: n for d, n in self._bad_starts.items() if device not in d}
+        if device not in self._origins[device.host].devices and device not in self._grown:
+            self._grown.append(device)  # nor is it forgotten where its machine comes back
+        if not any(device in pool.devices for pool in self._pools):
+            self._pools = with_device(self._pools, self._origins[device.host], device)
+        for slot in self._slots.on([device]):
+            slot.left_out = any(self.fences.why(one) for one in slot.spec.devices)
+            self._slots.count(slot)
+        self.sort_out()
+
+    def let_go(self, device: Device, *, for_good: bool) -> None:
+        """Use a device no more: slots on it end when they have nothing at hand. Cells wait for it
+        unless it is `for_good`."""
+        if for_good:
+            self._leave_out([device])
+        else:
+            self.fences.drain([device])
+            self._use_open()
+            self._end_slots([device])
+
+    def waits_for_drained(self) -> frozenset[str]:
+        """The cells that nothing but drained devices could take."""
+        drained = self.fences.drained
+        left = [without(pool, tuple(drained.intersection(pool.devices))) for pool in self._pools]
+        lacking = [asked for asked in self._by_need if self._lacking(asked, left)]
+        return self.able.intersection(f for asked in lacking for f in self._by_need[asked])
+
+    # What slots on them tell
+
+    def started_well(self, slot: Slot) -> None:
+        self._bad_starts.pop(slot.spec.devices, None)
+
+    def started_badly(self, slot: Slot) -> bool:
+        """Count a slot that never said hello; True when its devices are now left out."""
+        devices = slot.spec.devices
+        self._bad_starts[devices] = self._bad_starts.get(devices, 0) + 1
+        if self._bad_starts[devices] < MAX_BAD_STARTS:
+            return False
+        self._leave_out(devices)
+        return True
+
+    def failed_trial(self, slot: Slot) -> None:
+        """A model did not run in it: its devices are left out."""
+        self._leave_out(slot.spec.devices)
+
+    def worked(self, slot: Slot) -> None:
+        """A cell ended well in it."""
+        self.fences.works(slot.spec.devices)
+
+    def faulted(self, slot: Slot, cell: Cell) -> bool:
+        """A GPU failed under this cell; True when the slot's devices are now left out."""
+        if not self.fences.faulted(slot.spec.devices, str(cell.fingerprint)):
+            return False
+        self._leave_out(slot.spec.devices)
+        return True
+
+    def set_aside(self, slot: Slot, gpus: Sequence[int], now: float) -> bool:
+        """Leave these GPUs of a slot to others for a while; whether that is news."""
+        devices = [device for device in slot.spec.devices if device.index in gpus]
+        news = self.fences.set_aside(devices or slot.spec.devices, now)
+        self._use_open()
+        return news
+
+    def take_back(self, now: float) -> None:
+        """Look again at what was set aside long enough ago."""
+        if self.fences.take_back(now):
+            self._use_open()
+
+    def _use_open(self) -> None:
+        """Open slots on what is not set aside or drained alone."""
+        self._slots.use(self.fences.open_pools(self._pools))
+        self._changed()
+
+    def _leave_out(self, devices: Sequence[Device]) -> None:
+        self.fences.leave_out(devices)
+        self.sort_out()
+        self._end_slots(devices)
+
+    def _end_slots(self, devices: Sequence[Device]) -> None:
+        for slot in self._slots.on(devices):
+            if slot.idle:
+                self._slots.retire(slot)
+            elif slot.will_claim:  # it only starts
+                self._slots.kill(slot)
+            else:  # it ends what it runs or was opened for, and takes no other
+                slot.left_out = True
+                self._slots.count(slot)

@@ -1,0 +1,25 @@
+"""The machine that a runner is on, as far as it is known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from benchfleet.domain.resource import Device
+from benchfleet.runner.resources.autoscaler import Measure, measure_nothing
+from benchfleet.runner.resources.shapes import Pool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Here:
+    """The machine that a runner is on."""
+
+    machine: str = ""  # how it calls itself
+    process: str = ""  # what names the runner's process for ever
+    host: str = ""  # what results call it; "": as it calls itself
+    folder: str = ""  # what names the results folder that it publishes to
+    pool: Pool | None = None  # its devices, where slots may be opened here
+    gpus: Callable[[], Sequence[Device]] = tuple  # those that are here; raises DeviceError
+    measure: Measure = measure_nothing  # what is free here, asked without waiting for it
+    provenance: Callable[[], Mapping[str, Any]] = dict  # what results tell of it

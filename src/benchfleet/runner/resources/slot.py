@@ -1,0 +1,91 @@
+"""One open slot: its devices, what it does, and what is in its memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from benchfleet.domain.attempt import Claim
+from benchfleet.domain.failure import Failure
+from benchfleet.domain.resource import Device
+from benchfleet.domain.usage import Rate
+from benchfleet.engines.base import SlotId, SlotSpec
+from benchfleet.runner.attempt.attempt import Attempt
+from benchfleet.runner.progress import Running
+from benchfleet.runner.resources.shapes import Shape
+
+
+@dataclass(kw_only=True)
+class Slot:
+    """One open slot, as the runner sees it."""
+
+    spec: SlotSpec
+    width: int  # devices that its cells need
+    shown: Running
+    alone: bool = False  # no other slot is in the memory that it has
+    ready: bool = False
+    closing: bool = False  # it takes no other order
+    left_out: bool = False  # nor does it after the one at hand
+    load_key: str = ""  # the model in its memory
+    attempt: Attempt | None = None
+    reserved: Claim | None = None  # the claim that a starting slot was opened for
+    rate: Rate = field(default_factory=Rate)  # what it holds of its machine, and what that costs
+    meant_for: str = ""  # the model that it was opened for, until it has one
+    holds: int = 0  # bytes of each of its GPUs that its cells were said to need
+    freed: Callable[[Slot], None] = lambda slot: None  # told just before it has nothing to do
+
+    @property
+    def id(self) -> SlotId:
+        return self.spec.slot
+
+    @property
+    def idle(self) -> bool:
+        return self.ready and not self.closing and self.attempt is None
+
+    @property
+    def will_claim(self) -> bool:
+        """It is idle, or about to be."""
+        return not self.closing and self.attempt is None and self.reserved is None
+
+    @property
+    def memory(self) -> int:
+        """Bytes of the smallest of its GPUs; 0 on the CPU."""
+        return min((d.memory for d in self.spec.devices if d.kind == "gpu"), default=0)
+
+    def takes(self, shape: Shape) -> bool:
+        """Whether it was opened for such cells; see `Shape.suits`."""
+        same = (self.width, self.alone) == (shape.width, shape.alone)
+        fits = same and self.memory >= shape.memory
+        return fits and shape.suits(self.spec.host)
+
+    @property
+    def device_type(self) -> str:
+        return self.spec.devices[0].type
+
+    @property
+    def gpus(self) -> int:
+        return sum(device.kind == "gpu" for device in self.spec.devices)
+
+    def is_like(self, other: Slot) -> bool:
+        """Whether it would be offered what the other is."""
+        ours, theirs = (
+            (one.load_key, one.holds, one.gpus, one.device_type, one.spec.host, one.spec.python)
+            for one in (self, other)
+        )
+        return ours == theirs
+
+    def forget_model_after(self, failure: Failure) -> None:
+        """A slot that failed to load, or starts clean after a fault, has nothing in memory."""
+        if failure.stage == "load" or failure.kind in {"oom", "gpu_fault"}:
+            self.load_key = ""
+
+    def free(self) -> None:
+        """It has nothing to do; whoever calls this ends the attempt."""
+        self.freed(self)
+        self.attempt = None
+        self.shown.rest()
+
+
+def label(devices: tuple[Device, ...]) -> str:
+    """``gpu:0``, ``lab2/gpu:0``, or ``gpu:0+1`` for a slot on two."""
+    return "+".join([devices[0].label, *(str(device.index) for device in devices[1:])])

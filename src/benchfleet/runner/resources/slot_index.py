@@ -1,0 +1,110 @@
+"""How many open slots are alike, so that nobody walks them all to know."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Iterator, Mapping
+from typing import NamedTuple, TypeVar
+
+from benchfleet.domain.resource import Need
+from benchfleet.engines.base import SlotId
+from benchfleet.runner.resources.shapes import Shape
+
+T = TypeVar("T")
+K = TypeVar("K", bound=Hashable)
+
+
+class Standing(NamedTuple):
+    """What of an open slot decides which cells it will take."""
+
+    width: int
+    alone: bool
+    memory: int  # bytes of the smallest of its GPUs
+    gpus: int
+    holds: int  # bytes of each that its cells were said to need
+    model: str  # that it has, or was opened for; "" for none
+    starts: bool = False  # it was opened for nothing in particular, and has not said hello
+    host: str = ""  # where machines are told apart
+
+    def takes(self, shape: Shape) -> bool:
+        same = (self.width, self.alone) == (shape.width, shape.alone)
+        return same and self.memory >= shape.memory and shape.suits(self.host)
+
+
+class Tally:
+    """Counts the slots that will take another order, by how they stand."""
+
+    def __init__(self) -> None:
+        self._of: dict[SlotId, Standing] = {}
+        self._on: dict[str, Counter[Standing]] = {}  # by host
+        self._starting: dict[str, Counter[Standing]] = {}  # of these, those that start
+        # GPUs and memory of those that have a model, by host
+        self._models: dict[tuple[int, bool, str], dict[str, Counter[tuple[int, int]]]] = {}
+
+    def note(self, slot: SlotId, standing: Standing | None) -> None:
+        """How the slot stands now; None where it takes no order any more."""
+        before = self._of.pop(slot, None)
+        if before is not None:
+            self._add(before, -1)
+        if standing is not None:
+            self._of[slot] = standing
+            self._add(standing, 1)
+
+    def serving(self, shape: Shape, load_key: str, need: Need) -> int:
+        """The slots of this shape that have the model in memory, or are about to, and are such as
+        these cells need."""
+        alike = self._models.get((shape.width, shape.alone, load_key), {})
+        least = max(need.vram, shape.memory)
+        return sum(
+            count
+            for here in _suitable(alike, shape)
+            for (gpus, memory), count in here.items()
+            if gpus >= need.gpus and memory >= least
+        )
+
+    def serves(self, shape: Shape, need: Need) -> bool:
+        """Whether one has what such cells need."""
+        return any(
+            one.gpus >= need.gpus and one.holds >= need.vram and one.takes(shape)
+            for here in _suitable(self._on, shape)
+            for one in here
+        )
+
+    def starting_for(self, shape: Shape) -> Mapping[str, int]:
+        """The slots that take such cells and have not said hello, by the model they are for."""
+        found: Counter[str] = Counter()
+        for here in _suitable(self._starting, shape):
+            for one, count in here.items():
+                if one.takes(shape):
+                    found[one.model] += count
+        return found
+
+    def _add(self, standing: Standing, count: int) -> None:
+        _count(self._on, standing.host, standing, count)
+        if standing.starts:
+            _count(self._starting, standing.host, standing, count)
+        if standing.model:
+            of_model = standing.width, standing.alone, standing.model
+            alike = self._models.setdefault(of_model, {})
+            _count(alike, standing.host, (standing.gpus, standing.memory), count)
+            if not alike:
+                del self._models[of_model]
+
+
+def _suitable(by_host: Mapping[str, T], shape: Shape) -> Iterator[T]:
+    """What is of hosts where such cells may be run, and are meant to."""
+    if shape.preferred_host is not None:
+        if shape.preferred_host in by_host:
+            yield by_host[shape.preferred_host]
+        return
+    yield from (one for host, one in by_host.items() if shape.suits(host))
+
+
+def _count(by_host: dict[str, Counter[K]], host: str, key: K, by: int) -> None:
+    """Count so many more, and keep no empty count."""
+    here = by_host.setdefault(host, Counter())
+    here[key] += by
+    if not here[key]:
+        del here[key]
+    if not here:
+        del by_host[host]

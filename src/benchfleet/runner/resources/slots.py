@@ -1,0 +1,229 @@
+"""The slots that a runner has open, and the opening, feeding and closing of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from benchfleet.domain.attempt import Claim, Lease
+from benchfleet.domain.resource import Device
+from benchfleet.engines.base import Engine, Order, SlotId, SlotSpec
+from benchfleet.results.layout import Layout
+from benchfleet.runner.attempt.attempt import Attempt
+from benchfleet.runner.progress import Progress, Running
+from benchfleet.runner.resources.allocator import Seats
+from benchfleet.runner.resources.load_times import Loads
+from benchfleet.runner.resources.shapes import Pool
+from benchfleet.runner.resources.slot import Slot, label
+from benchfleet.runner.resources.slot_index import Standing, Tally
+from benchfleet.runner.resources.usage import rate_of
+
+
+class Slots:
+    """Opens, feeds and closes slots on the pools of one or several machines."""
+
+    def __init__(self, prefix: str, engine: Engine, layout: Layout, progress: Progress) -> None:
+        self._prefix, self._engine = prefix, engine
+        self._layout, self.progress = layout, progress
+        self._pools: dict[str, Pool] = {}
+        self.seats = Seats()
+        self._open: dict[SlotId, Slot] = {}
+        self._opened = 0
+        # Indexes, so that nothing that happens often walks all slots.
+        self._resting: dict[SlotId, Slot] = {}  # those that could begin a cell now
+        self._busy: dict[tuple[str, int], Slot] = {}  # by fingerprint and token
+        self._on: dict[Device, dict[SlotId, Slot]] = {}
+        self.tally, self.loads = Tally(), Loads()
+        self._tells_hosts = False
+
+    def __iter__(self) -> Iterator[Slot]:
+        return iter(list(self._open.values()))
+
+    def get(self, slot: SlotId) -> Slot | None:
+        return self._open.get(slot)
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def use(self, pools: Sequence[Pool]) -> None:
+        """Open further slots on these pools alone."""
+        self._pools = {pool.host: pool for pool in pools}
+        self.seats.use(pools)
+
+    def tell_hosts(self) -> None:
+        """Count the slots of each machine apart from now on."""
+        if not self._tells_hosts:
+            self._tells_hosts = True
+            for slot in self:
+                self.count(slot)
+
+    def limit(self, limits: Mapping[str, int]) -> None:
+        """Open no more slots than these in each memory."""
+        self.seats.limit(limits)
+
+    @property
+    def idle(self) -> list[Slot]:
+        """Those that could begin a cell now."""
+        return list(self._resting.values())
+
+    @property
+    def any_idle(self) -> bool:
+        """Whether a slot could begin a cell now."""
+        return bool(self._resting)
+
+    @property
+    def all_idle(self) -> bool:
+        """Whether no slot starts, runs a cell or ends."""
+        return len(self._open) == len(self._resting)
+
+    @property
+    def any_busy(self) -> bool:
+        """Whether a slot runs a cell."""
+        return bool(self._busy)
+
+    @property
+    def busy(self) -> list[Slot]:
+        """Those that run a cell."""
+        return list(self._busy.values())
+
+    def running(self, lease: Lease) -> Slot | None:
+        """The slot that runs the attempt of this lease."""
+        return self._busy.get((lease.fingerprint, lease.token))
+
+    def on(self, devices: Iterable[Device]) -> list[Slot]:
+        """The slots that have any of these devices, each once."""
+        found: dict[SlotId, Slot] = {}
+        for device in devices:
+            found.update(self._on.get(device, {}))
+        return list(found.values())
+
+    def count(self, slot: Slot) -> None:
+        """Its model, its memory, or whether it takes another order, is not what it was."""
+        if slot.closing:
+            self._resting.pop(slot.id, None)
+        ends = slot.closing or slot.left_out or self._is_gone(slot)
+        standing = Standing(
+            width=slot.width,
+            alone=slot.alone,
+            memory=slot.memory,
+            gpus=slot.gpus,
+            holds=slot.holds,
+            model=slot.load_key or slot.meant_for,
+            starts=not slot.ready and slot.reserved is None,
+            host=slot.spec.host if self._tells_hosts else "",
+        )
+        self.tally.note(slot.id, None if ends else standing)
+
+    def ready(self, slot: Slot) -> None:
+        """It said hello."""
+        slot.ready = True
+        slot.shown.rest()
+        self._resting[slot.id] = slot
+        self.count(slot)
+
+    def _is_gone(self, slot: Slot) -> bool:
+        return self._open.get(slot.id) is not slot
+
+    def _freed(self, slot: Slot) -> None:
+        self._end_of(slot)
+        if not self._is_gone(slot):
+            self._resting[slot.id] = slot
+
+    def _end_of(self, slot: Slot) -> None:
+        self.loads.drop(slot.id)
+        if slot.attempt is not None:
+            lease = slot.attempt.claim.lease
+            self._busy.pop((lease.fingerprint, lease.token), None)
+
+    def open(
+        self,
+        devices: tuple[Device, ...],
+        width: int,
+        *,
+        alone: bool = False,
+        reserved: Claim | None = None,
+        memory: int = 0,
+        meant_for: str = "",
+    ) -> Slot:
+        self._opened += 1
+        name = SlotId(f"{self._prefix}-{self._opened}")
+        pool = self._pools.get(devices[0].host)
+        spec = SlotSpec(
+            slot=name,
+            devices=devices,
+            threads=pool.threads if pool else 1,
+            log=str(self._layout.slot_log(name)),
+            python=reserved.cell.model.python if reserved else "",
+            memory=reserved.cell.need.vram if reserved else memory,
+            neighbours=self.seats.neighbours(devices),
+        )
+        shown = Running(slot=name, devices=label(devices))
+        rate = rate_of(devices, pool, alone=alone)
+        slot = Slot(
+            spec=spec,
+            width=width,
+            shown=shown,
+            alone=alone,
+            reserved=reserved,
+            rate=rate,
+            meant_for=meant_for,
+            holds=spec.memory,
+            freed=self._freed,
+        )
+        self._open[name] = slot
+        for device in devices:
+            self._on.setdefault(device, {})[name] = slot
+        self.seats.take(devices, whole=alone or width > 1, memory=slot.holds)
+        self.count(slot)
+        self.progress.slots[name] = shown
+        self._engine.open(spec)
+        return slot
+
+    def start(self, slot: Slot, attempt: Attempt) -> None:
+        """Hand the attempt to the slot."""
+        cell = attempt.claim.cell
+        lease = attempt.claim.lease
+        slot.attempt = attempt
+        self._busy[lease.fingerprint, lease.token] = slot
+        self._resting.pop(slot.id, None)
+        if slot.holds != cell.need.vram:
+            self.seats.promise(slot.spec.devices, slot.holds, cell.need.vram)
+        if slot.load_key != cell.model.load_key:
+            self.loads.begin(slot.id, cell.model.load_key, attempt.began)
+        if (slot.load_key, slot.holds) != (cell.model.load_key, cell.need.vram):
+            slot.load_key, slot.meant_for = cell.model.load_key, ""
+            slot.holds = cell.need.vram
+            self.count(slot)
+        slot.shown.take(attempt.claim.path, done=attempt.done, now=attempt.began)
+        order = Order(
+            attempt=attempt.key,
+            cell=cell,
+            log=str(attempt.folder.log),
+            recorded=attempt.recorded,
+            batch_size=attempt.claim.batch_size,
+        )
+        self._engine.run(slot.id, order)
+
+    def retire(self, slot: Slot) -> None:
+        """Close an idle slot; it holds its devices until it is gone."""
+        slot.closing = True
+        self.count(slot)
+        self._engine.close(slot.id)
+
+    def kill(self, slot: Slot) -> None:
+        """End a slot now; it holds its devices until it is gone."""
+        slot.closing = True
+        slot.free()
+        self.count(slot)
+        self._engine.kill(slot.id)
+
+    def gone(self, slot: Slot) -> None:
+        """Its process ended: its devices are free."""
+        if self._open.pop(slot.id, None) is not None:
+            whole = slot.alone or slot.width > 1
+            self.seats.give(slot.spec.devices, whole=whole, memory=slot.holds)
+            for device in slot.spec.devices:
+                self._on[device].pop(slot.id, None)
+        self.count(slot)
+        self._end_of(slot)
+        self._resting.pop(slot.id, None)
+        self.progress.slots.pop(slot.id, None)

@@ -1,0 +1,34 @@
+"""How results come to their disk."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchfleet.results.publish import PublishAll, publish_all
+from benchfleet.results.write import AttemptFolder, SealAll, seal_all
+from benchfleet.runner.disk_guard import PLENTY, Room
+
+Background = Callable[[Callable[[], None]], object]  # runs what it is given soon
+
+
+def at_once(work: Callable[[], None]) -> None:
+    """Write while everything else waits."""
+    work()
+
+
+def plenty() -> Room:
+    """Where nobody looks."""
+    return PLENTY
+
+
+@dataclass(frozen=True, kw_only=True)
+class Disk:
+    """The disk that results go to, and who writes there: by default a real one, at once."""
+
+    room: Callable[[], Room] = plenty
+    folder: Callable[[Path], AttemptFolder] = AttemptFolder  # makes an attempt's folder
+    seal_all: SealAll = seal_all  # completes some of them
+    publish_all: PublishAll = publish_all  # gives them their public paths
+    background: Background = at_once  # writes and syncs, here or in another thread

@@ -1,0 +1,287 @@
+"""Giving idle slots cells, and opening and closing slots as the waiting cells need them."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from benchfleet.domain.attempt import Claim
+from benchfleet.domain.cell import Cell
+from benchfleet.policies.base import Wish
+from benchfleet.runner.claim_policy import vouched
+from benchfleet.runner.context import Means
+from benchfleet.runner.resources.devices import Devices
+from benchfleet.runner.resources.shapes import Shape
+from benchfleet.runner.resources.slot import Slot
+from benchfleet.runner.resources.slots import Slots
+from benchfleet.runner.scheduler.backlog import Backlog
+from benchfleet.runner.scheduler.lanes import Lane
+from benchfleet.runner.scheduler.oom_advice import OomAdvice
+from benchfleet.runner.scheduler.policy_view import Wishes
+from benchfleet.runner.scheduler.reservations import Bookings, service
+from benchfleet.runner.scheduler.work_stealing import WorkStealing
+
+_NOBODY: deque[Slot] = deque()
+CANDIDATES = 32  # cells that are sent to the ledger beyond those that are wanted
+
+
+@dataclass(frozen=True, kw_only=True)
+class Waiting:
+    """What waits for the slots of one runner, and what says where and when each of it may run."""
+
+    cells: Mapping[str, Cell]  # by fingerprint; all that the runner is about
+    backlog: Backlog
+    advice: OomAdvice
+    devices: Devices
+    bookings: Bookings
+    stealing: WorkStealing
+    wishes: Wishes
+
+
+class Giving:
+    """Claims for the slots of one runner.
+
+    Cells are served by the shape of the slot that they need: the largest priority first, then the
+    widest, since they need whole devices. Which cell of a shape a slot is given is the policy's to
+    say. Where nothing that is open could ever take a cell, devices are booked for it: slots on them
+    take only what ends before they could all be free. A slot that finds nothing to do while a cell
+    waits for other devices is closed. Cells go to the host of the plan, unless another one with a
+    free slot steals them (`work_stealing`).
+    """
+
+    def __init__(
+        self,
+        means: Means,
+        slots: Slots,
+        waiting: Waiting,
+        *,
+        begin: Callable[[Slot, Claim], None],
+        follow: Callable[[], None],
+    ) -> None:
+        self._runner, self._ledger, self._keeper = means.runner, means.ledger, means.keeper
+        self._now, self._slots = means.inbox.now, slots
+        self._cells, self._backlog, self._advice = waiting.cells, waiting.backlog, waiting.advice
+        self._devices, self._bookings = waiting.devices, waiting.bookings
+        self._stealing, self._wishes = waiting.stealing, waiting.wishes
+        self._begin, self._follow = begin, follow
+        self._in_vain: set[Lane] = set()  # that a slot claimed of just now, and got nothing
+
+    def fill(self) -> list[Slot]:
+        """Give every idle slot a cell, and open slots while there is room and work; the slots
+        that were opened."""
+        opened: list[Slot] = []
+        if self._has_room():
+            self._backlog.wake(self._now())
+            while not self._served(opened):
+                continue  # from the beginning: a cell is to have another slot than was known
+        return opened
+
+    def _served(self, opened: list[Slot]) -> bool:
+        """Serve all that waits in its order; False where that order was found to be another."""
+        can_take = self._devices.can_take
+        lanes = [
+            lane for lane in self._backlog.lanes() if can_take(lane.need, lane.shape.excluded_hosts)
+        ]
+        waiting = sorted(lanes, key=service)
+        shapes: dict[Shape, list[Lane]] = {lane.shape: [] for lane in waiting}
+        for lane in lanes:
+            shapes[lane.shape].append(lane)
+        lacking: list[Shape] = []
+        self._in_vain.clear()
+        self._wishes.again()
+        self._bookings.book(waiting)
+        for shape, lanes in shapes.items():
+            if not self._serve(shape, lanes, opened, lacking):
+                return False
+        if self._has_room() and self._stealing.steal():
+            return False
+        if lacking:
+            self._retire_for(lacking)
+        elif waiting and not opened and self._slots.all_idle:
+            return self._serve_anything(shapes, opened)
+        return True
+
+    def _serve(
+        self,
+        shape: Shape,
+        lanes: Sequence[Lane],
+        opened: list[Slot],
+        lacking: list[Shape],
+    ) -> bool:
+        """Serve the cells of one shape; as `_served`. What waits for devices that are taken is
+        added to `lacking`."""
+        idle = [slot for slot in self._slots.idle if slot.takes(shape)]
+        if not idle and shape.preferred_host and self._slots.seats.is_full(shape.preferred_host):
+            return True
+        warm = {lane.work.load_key for lane in lanes}
+        waiting = deque(sorted(idle, key=lambda slot: slot.load_key not in warm))
+        while waiting:
+            if not self._claim_for(waiting.popleft(), shape, lanes, next_=waiting):
+                return False
+        if self._open_for(shape, lanes, opened):
+            lacking.append(shape)
+        return True
+
+    def _has_room(self) -> bool:
+        """Whether anything could begin a cell now."""
+        return self._slots.any_idle or not self._slots.seats.full
+
+    def _retire_for(self, lacking: Iterable[Shape]) -> None:
+        """Close what is idle on the devices that these wait for."""
+        for slot in self._slots.idle:
+            if any(shape.suits(slot.spec.host) for shape in lacking):
+                self._slots.retire(slot)
+
+    def _serve_anything(self, shapes: Mapping[Shape, list[Lane]], opened: list[Slot]) -> bool:
+        """Nothing goes on at all: do what the policy would rather not."""
+        lacking: list[Shape] = []
+        for shape, lanes in shapes.items():
+            for slot in self._slots.idle:
+                if slot.takes(shape) and not self._claim_for(slot, shape, lanes, wish=Wish()):
+                    return False
+            if self._slots.any_busy:
+                continue
+            if self._open_for(shape, lanes, opened, wish=Wish()):
+                lacking.append(shape)
+        self._retire_for(lacking)  # those that are idle have the devices
+        return True
+
+    # A slot that is open
+
+    def _claim_for(
+        self,
+        slot: Slot,
+        shape: Shape,
+        lanes: Sequence[Lane],
+        *,
+        wish: Wish | None = None,
+        next_: deque[Slot] = _NOBODY,
+    ) -> bool:
+        """Claim for an idle slot; False where the claim told that its cell is to have another. Of
+        those that are `next_` it serves and takes out such as would claim the same."""
+        vram = self._slots.seats.left_on(slot.spec.devices, slot.holds)
+        fit = [
+            lane
+            for lane in lanes
+            if lane.work.cells and lane.need.gpus <= slot.gpus and lane.need.vram <= vram
+        ]
+        if not fit:
+            return True
+        slots, booked = [slot], self._bookings.lane_for(slot)
+        if booked in fit:
+            wish = Wish(models={booked.work.load_key: 0.0}, others=None)
+        elif booked is not None and service(booked) < min(map(service, fit)):
+            limit = self._bookings.seconds_before(booked)
+            short = self._backlog.ending_within(limit, slot.load_key, fit, CANDIDATES)
+            return self._begin_all(slots, self._claim(short, 1))
+        elif wish is None:
+            wish = self._wishes.of(slot, shape, fit, vram)
+            if booked is None:
+                slots += self._alike(slot, fit, next_)
+        if wish is None:
+            return True
+        claims = self._claim_best(fit, wish, len(slots))
+        if claims:
+            self._wishes.again()
+        if len(claims) < len(slots):
+            self._in_vain.update(fit)
+            # The others claim for themselves next; the slot that asked waits for the next turn.
+            next_.extendleft(reversed(slots[max(1, len(claims)) :]))
+        return self._begin_all(slots, claims)
+
+    def _claim_best(self, lanes: Sequence[Lane], wish: Wish, limit: int) -> list[Claim]:
+        """Claim the best cells of these lanes. Where other runners were quicker, see what they
+        took, and claim what is best then."""
+        claims, before = list[Claim](), list[str]()
+        while len(claims) < limit:
+            candidates = self._backlog.candidates(lanes, wish, CANDIDATES + limit)
+            if not candidates or candidates == before:
+                break
+            claims += self._claim(candidates, limit - len(claims))
+            if len(claims) < limit:
+                self._follow()
+                before = candidates
+        return claims
+
+    def _claim(self, candidates: Sequence[str], limit: int) -> Sequence[Claim]:
+        claims = self._ledger.claim(self._runner, candidates, limit) if candidates else []
+        for claim in claims:
+            self._keeper.hold(claim.lease)
+            self._backlog.taken(claim.lease.fingerprint)
+        return claims
+
+    def _begin_all(self, slots: Sequence[Slot], claims: Sequence[Claim]) -> bool:
+        """Begin each on one of the slots; False where one needs another slot."""
+        known = self._cells
+        vouch = (vouched(claim, known[claim.lease.fingerprint]) for claim in claims)
+        begun = [self._begin_on(*one) for one in zip(slots, vouch, strict=False)]
+        return all(begun)
+
+    def _alike(self, slot: Slot, fit: Sequence[Lane], next_: deque[Slot]) -> Iterator[Slot]:
+        """Take out the slots that would claim as this one does, each one cell more: where there
+        are cells of one model alone, which all of them have loaded."""
+        cells = sum(lane.work.cells for lane in fit)
+        if any((lane.work.load_key, lane.need.vram) != (slot.load_key, slot.holds) for lane in fit):
+            return
+        while next_ and cells > 1 and next_[0].is_like(slot):
+            if self._bookings.lane_for(next_[0]) is not None:
+                return
+            cells -= 1
+            yield next_.popleft()
+
+    def _begin_on(self, slot: Slot, claim: Claim) -> bool:
+        fingerprint = claim.lease.fingerprint
+        if self._advice.take(fingerprint, claim.advice):
+            shape = self._advice.shape(fingerprint)
+            fits = slot.memory >= shape.memory and slot.alone >= shape.alone
+            if shape.last_resort or not fits:
+                self._keeper.drop(claim.lease)
+                self._ledger.release([claim.lease], f"it is to be run {claim.advice}")
+                self._backlog.waits(fingerprint)
+                return False
+        self._slots.progress.move(fingerprint, "running")
+        if claim.cell.model.python == slot.spec.python:
+            self._begin(slot, claim)
+        else:  # it wants another interpreter: a new slot on these devices takes it
+            slot.reserved = claim
+            self._slots.retire(slot)
+        return True
+
+    # One more slot
+
+    def _open_for(
+        self,
+        shape: Shape,
+        lanes: Sequence[Lane],
+        opened: list[Slot],
+        *,
+        wish: Wish | None = None,
+    ) -> bool:
+        """Open slots for the cells of one shape that wait; whether one waits for devices that
+        are taken."""
+        if not any(lane.work.cells for lane in lanes):
+            return False
+        if not self._has_room():
+            return False
+        meant = Counter(self._slots.tally.starting_for(shape))
+        needs: dict[tuple[int, ...], list[Lane]] = {}
+        for lane in lanes:
+            needs.setdefault(service(lane), []).append(lane)
+        lacking = False
+        for _, alike in sorted(needs.items()):
+            while wanted := self._wishes.one_more(
+                shape, alike, meant=meant, but=self._in_vain, wish=wish
+            ):
+                devices = self._bookings.room_for(wanted)
+                if devices is None:
+                    lacking = True
+                    break
+                memory = max(wanted.need.vram, shape.memory)
+                model = wanted.work.load_key
+                slot = self._slots.open(
+                    devices, shape.width, alone=shape.alone, memory=memory, meant_for=model
+                )
+                meant[model] += 1
+                opened.append(slot)
+        return lacking

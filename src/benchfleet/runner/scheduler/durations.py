@@ -1,0 +1,143 @@
+"""The expected time and rank of each kind of cell of a run, updated as cells end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+from benchfleet.domain.attempt import Outcome
+from benchfleet.domain.cell import Cell
+from benchfleet.policies.base import Policy
+from benchfleet.runner.scheduler.duration_model import DurationModel, Key
+from benchfleet.runner.scheduler.lanes import Kind
+
+
+class DurationIndex:
+    """The kinds of the cells of one runner. `ranked` is called for each kind whose rank changes."""
+
+    def __init__(
+        self,
+        cells: Mapping[str, Cell],
+        policy: Policy,
+        device_type: str,
+        ranked: Callable[[Kind], None],
+    ) -> None:
+        self._model, self._policy = DurationModel(), policy
+        self._device_type, self._ranked = device_type, ranked
+        self._by_cell: dict[str, Kind] = {}  # by fingerprint
+        self._kinds: dict[tuple[Key, int | None], Kind] = {}
+        self._alike: dict[Key, list[Kind]] = {}  # by each of the keys of their cells
+        self._slowdowns: dict[str, float] = {}  # by type of device, until another cell ends
+        self.take_in(cells)
+
+    def take_in(self, cells: Mapping[str, Cell]) -> None:
+        """Add cells."""
+        for fingerprint, cell in cells.items():
+            keys = self._model.keys(cell)
+            key = keys[0], cell.workload.limit
+            if (kind := self._kinds.get(key)) is None:
+                kind = self._kinds[key] = Kind(cell=cell, rank=self._policy.rank(cell, None))
+                for one in keys:
+                    self._alike.setdefault(one, []).append(kind)
+                self._estimate(kind)
+            self._by_cell[fingerprint] = kind
+
+    def kind(self, fingerprint: str) -> Kind:
+        """The kind of a cell."""
+        return self._by_cell[fingerprint]
+
+    def leave_out(self, seconds: float) -> set[Kind]:
+        """Leave out the kinds that should take longer, and return them. Those of unknown time
+        stay."""
+        found = {
+            kind
+            for kind in self._kinds.values()
+            if kind.known and not kind.left_out
+            if kind.seconds + self.load(kind.cell.model.name) > seconds
+        }
+        for kind in found:
+            kind.left_out = True
+        return found
+
+    # What is expected
+
+    @property
+    def typical(self) -> float | None:
+        """Seconds of a cell of which nothing is known; None before the first ended."""
+        return self._model.typical
+
+    def load(self, model: str) -> float:
+        """Seconds that the model takes to load; 0 where nobody knows."""
+        return self._model.load(model, self._device_type)
+
+    def slowdown(self, device_type: str) -> float:
+        """How many times as long cells take on such devices as is expected of their kinds."""
+        if device_type == self._device_type:
+            return 1.0
+        if device_type not in self._slowdowns:
+            found = self._model.slowdown(device_type, self._device_type)
+            self._slowdowns[device_type] = found or 1.0
+        return self._slowdowns[device_type]
+
+    def seconds_left(
+        self, fingerprint: str, elapsed: float, device_type: str | None = None
+    ) -> float | None:
+        """Seconds that a cell which began so long ago on such a device (None: somewhere) should
+        still take; None where nobody knows."""
+        kind = self._by_cell[fingerprint]
+        if not kind.known:
+            return None
+        device = self._device_type if device_type is None else device_type
+        load = self._model.load(kind.cell.model.name, device) if elapsed < 1 else 0.0
+        return max(0.0, self._seconds(kind, device) + load - elapsed)
+
+    def error(self, cells: int) -> float:
+        """What the expected time of so many cells together is off by, as a part of it."""
+        return self._model.error(cells)
+
+    def _seconds(self, kind: Kind, device_type: str) -> float:
+        if device_type == self._device_type:
+            return kind.seconds
+        expected = self._model.expected(kind.cell, device_type)
+        if expected is not None and expected.there:
+            return expected.seconds
+        return kind.seconds * self.slowdown(device_type)
+
+    # What ended
+
+    def remember(self, ended: Iterable[tuple[Cell, Outcome]]) -> None:
+        """Learn from earlier runs."""
+        for cell, outcome in ended:
+            self._model.learn(cell, outcome)
+        self._slowdowns.clear()
+        self._estimate_all()
+
+    def learn(self, cell: Cell, outcome: Outcome) -> None:
+        """Learn from a cell that ended now."""
+        first = self._model.typical is None
+        changed = self._model.learn(cell, outcome)
+        self._slowdowns.clear()
+        alike = (kind for key in changed for kind in self._alike.get(key, ()))
+        for kind in dict.fromkeys(alike):
+            self._estimate(kind)
+        if first:
+            self._estimate_all()
+
+    def _estimate_all(self) -> None:
+        for kind in self._kinds.values():
+            self._estimate(kind)
+
+    def _estimate(self, kind: Kind) -> None:
+        """Expect what is known of its like, or what is typical."""
+        expected = self._model.expected(kind.cell, self._device_type)
+        seconds = expected.seconds if expected else self._model.typical
+        if seconds is None:
+            return
+        waiting = [(lane, len(lane.kinds[kind])) for lane in kind.lanes if kind in lane.kinds]
+        for lane, cells in waiting:
+            lane.count(kind, -cells)
+        kind.seconds, kind.known = seconds, expected is not None
+        for lane, cells in waiting:
+            lane.count(kind, cells)
+        if (rank := self._policy.rank(kind.cell, seconds)) != kind.rank:
+            kind.rank = rank
+            self._ranked(kind)

@@ -1,0 +1,92 @@
+"""Estimates how long a run should still take, and how far that may be off."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import hypot
+
+from benchfleet.runner.progress import Outlook
+from benchfleet.runner.resources.slot import Slot
+from benchfleet.runner.resources.slots import Slots
+from benchfleet.runner.scheduler.backlog import Backlog
+
+_MIN_SAMPLES = 5  # that tell more of a cell than others of its like
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Share:
+    """A slot, of this runner or another: how fast it works, and what it has at hand."""
+
+    speed: float  # 1 where cells take as long as is expected of their kinds
+    seconds: float  # until the cell that it runs should end
+    running: bool
+    has_gpu: bool
+
+
+def eta(backlog: Backlog, slots: Slots, now: float) -> Outlook | None:
+    """All that waits and runs, by the speed of the slots; None while no time is known. Cells that
+    need a GPU count for the slots that have one. Other runners' slots count while they run a cell.
+
+    The spread is how far expected times were off so far, and half a cell for an uneven end.
+    """
+    if (left := backlog.left()) is None:
+        return None
+    shares = list(_shares(backlog, slots, now))
+    with_gpu = [share for share in shares if share.has_gpu]
+    cells = left.cells + sum(share.running for share in shares)
+    fastest = max((share.speed for share in shares), default=1.0)
+    seconds = max(
+        _takes(left.seconds + left.loads, shares, cells),
+        _takes(left.gpu_seconds, with_gpu, cells),
+        max((share.seconds for share in shares), default=0.0),
+        left.longest / fastest,
+    )
+    uneven = left.seconds / left.cells / 2 if left.cells and min(cells, len(shares)) > 1 else 0.0
+    spread = hypot(seconds * backlog.estimates.error(cells), uneven)
+    return Outlook(seconds=seconds, spread=spread, at=now)
+
+
+def _shares(backlog: Backlog, slots: Slots, now: float) -> Iterator[_Share]:
+    for slot in slots:
+        yield _Share(
+            speed=1 / backlog.estimates.slowdown(slot.device_type),
+            seconds=_seconds_left(slot, backlog, now),
+            running=slot.attempt is not None,
+            has_gpu=slot.gpus > 0,
+        )
+    for cell, since in backlog.elsewhere.items():
+        left = _usual(backlog, cell, now - since)
+        yield _Share(speed=1.0, seconds=left, running=True, has_gpu=False)
+
+
+def _takes(seconds: float, shares: Sequence[_Share], cells: int) -> float:
+    """Seconds until these slots have done what waits too, where there are so many cells."""
+    if not shares:
+        return 0.0
+    speed = sum(share.speed for share in shares) * min(1.0, max(cells, 1) / len(shares))
+    return (seconds + sum(share.seconds * share.speed for share in shares)) / speed
+
+
+def _seconds_left(slot: Slot, backlog: Backlog, now: float) -> float:
+    """By the samples of the cell that runs, if some were answered; else by what is usual."""
+    attempt = slot.attempt
+    if attempt is None:
+        return 0.0
+    elapsed = now - attempt.began
+    new, total = attempt.done - attempt.before, slot.shown.total
+    fingerprint = attempt.claim.lease.fingerprint
+    known = backlog.estimates.kind(fingerprint).known
+    if total >= attempt.done and (new >= _MIN_SAMPLES or (new and not known)):
+        return elapsed / new * (total - attempt.done)
+    return _usual(backlog, fingerprint, elapsed, slot.device_type)
+
+
+def _usual(
+    backlog: Backlog, fingerprint: str, elapsed: float, device_type: str | None = None
+) -> float:
+    """Of a cell that began so long ago, by others of its like, or by all."""
+    usual = backlog.estimates.seconds_left(fingerprint, elapsed, device_type)
+    if usual is not None:
+        return usual
+    return max(0.0, (backlog.estimates.typical or 0.0) - elapsed)

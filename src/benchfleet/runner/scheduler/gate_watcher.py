@@ -1,0 +1,102 @@
+"""Holds back what no gate lets be begun, while a run goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+from benchfleet.domain.cell import Cell
+from benchfleet.domain.phase import Decision
+from benchfleet.errors import LedgerAway
+from benchfleet.ledger.base import Ledger
+from benchfleet.runner.attempt.attempt import Attempt
+from benchfleet.runner.run_state import Course
+from benchfleet.runner.scheduler.gates import Gates, Gating
+from benchfleet.runner.scheduler.scheduler import Filler
+
+
+class Gatekeeper:
+    """Tells the filler which cells are held, and the observer which gates were decided."""
+
+    def __init__(
+        self,
+        gating: Gating,
+        *,
+        ledger: Ledger,
+        cells: Sequence[Cell],
+        course: Course,
+        filler: Filler,
+    ) -> None:
+        self._gates = Gates(gating, ledger=ledger, cells=cells, say=self._tell)
+        self._course, self._filler = course, filler
+        self._told_that_it_waits = False
+        self._ran = 0  # attempts that had ended when a gate was waited for
+        self._suspects: set[str] = set()  # attempts at critical cells, whose failure is written
+
+    @property
+    def any(self) -> bool:
+        """Whether there is anything to heed."""
+        return self._gates.any
+
+    def begin(self, now: float) -> bool:
+        """Hold what is held at the start; whether a gate may still open for some of it."""
+        self._filler.hold(self._gates.held())  # also where nobody can say how gates stand
+        self.heed()
+        return self.any and self._gates.hopeful(now)
+
+    def heed(self) -> None:
+        """Hold what no gate lets be begun, and nothing else."""
+        if not self.any:
+            return
+        anew, self._filler.decided = self._filler.decided, False
+        try:
+            if self._gates.look(anew=anew) or anew:
+                self._filler.hold(self._gates.held())
+        except LedgerAway:
+            self._filler.decided = True  # to be seen again
+
+    def may_open(self, now: float, *, ran: int) -> bool:
+        """Whether a gate may soon let more be begun; `ran` attempts have ended so far."""
+        if ran != self._ran:
+            self.works(now)
+        self._ran = ran
+        try:
+            if not self._gates.hopeful(now):
+                return False
+        except LedgerAway:
+            return True
+        if not self._told_that_it_waits:
+            self._told_that_it_waits = True
+            self._course.say("waiting", message="a gate that is undecided")
+        return True
+
+    def works(self, now: float) -> None:
+        """This runner does its part."""
+        self._gates.worked(now)
+
+    def learn(self, cells: Sequence[Cell], given_up: Collection[str]) -> None:
+        """The runner is about these cells too, and not about those any more."""
+        self._gates.learn(cells, given_up)
+
+    def failed(self, attempt: Attempt) -> None:
+        """The attempt failed, and that is being written."""
+        if self._gates.suspects(attempt.claim.cell):
+            self._suspects.add(attempt.key)
+
+    def written(self, attempt: Attempt) -> None:
+        """How the attempt ended is written."""
+        self._suspects.discard(attempt.key)
+
+    def admits(self, states: Mapping[str, int], *, writing: bool) -> bool:
+        """Whether anything may be begun before more is known; `writing` where ends of attempts
+        are on their way to the ledger."""
+        if self._suspects and writing:
+            return False
+        self._suspects.clear()
+        if self._gates.alarmed(states.get("failed", 0) + states.get("partial", 0)):
+            self.heed()
+        return True
+
+    def _tell(self, decision: Decision) -> None:
+        self._told_that_it_waits = False
+        message = f"{decision.phase}: {decision}"
+        self._course.say("gate_decided", message=message, phase=decision.phase, by=decision.by)

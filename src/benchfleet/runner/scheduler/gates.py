@@ -1,0 +1,148 @@
+"""Which cells a runner may begin, as the gates of its campaign's phases stand in the ledger."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from benchfleet.domain.campaign_record import TOLD, newest
+from benchfleet.domain.cell import Cell
+from benchfleet.domain.phase import GATE_EVENTS, Decision, Phase, decisions, held_by, may_run
+from benchfleet.ledger.base import Ledger
+from benchfleet.ledger.gates import of_phases, weighed
+
+PATIENCE = 60.0  # seconds that a decision is waited for, after the last sign that one may come
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gating:
+    """The phases of a campaign, as a runner is to heed them."""
+
+    phases: Sequence[Phase] = ()
+    cells: Sequence[Cell] = ()  # all that the campaign's file has; a judge alone needs them
+    again: Callable[[], Sequence[Cell]] | None = None  # asks for them anew, where they may change
+    patient: bool = False  # waits for cells that keep a gate undecided, also while nobody runs them
+    judge: str = ""  # whose word on a gate it is; "": the file is not here, so others decide
+
+
+class Gates:
+    """The cells that one runner is about, open and held. A gate is weighed once, when its phase is
+    complete, by whoever has the campaign's file; all others go by what the ledger was told."""
+
+    def __init__(
+        self,
+        gating: Gating,
+        *,
+        ledger: Ledger,
+        cells: Sequence[Cell],
+        say: Callable[[Decision], None],
+    ) -> None:
+        self._ledger, self._say = ledger, say
+        self._phases, self._judge = gating.phases, gating.judge
+        self._whole, self._again = of_phases(gating.cells, gating.phases), gating.again
+        self._given_up: Collection[str] = ()
+        self._cells = {str(cell.fingerprint): cell for cell in cells}
+        self._decided: dict[str, Decision] = {}
+        self._last_sign, self._patient = -math.inf, gating.patient
+        self._failed = 0
+
+    @property
+    def any(self) -> bool:
+        """Whether there is anything to heed."""
+        return bool(self._phases)
+
+    def suspects(self, cell: Cell) -> bool:
+        """Whether nothing is to be begun before it is known how this cell failed."""
+        return any(one.name == cell.phase and one.is_critical(cell) for one in self._phases)
+
+    def alarmed(self, failed: int) -> bool:
+        """Whether a cell failed since the last time, of which some are critical; `failed` is how
+        many did so far."""
+        news, self._failed = failed != self._failed, failed
+        return news and any(phase.critical for phase in self._phases)
+
+    def learn(self, cells: Sequence[Cell], given_up: Collection[str]) -> None:
+        """The runner is about these cells too, perhaps of phases that are new, and not about those
+        any more that were given up."""
+        self._cells.update((str(cell.fingerprint), cell) for cell in cells)
+        self._given_up = given_up
+        if self._judge and self._again is not None:
+            self._whole = of_phases(self._again(), self._phases)
+        told = None if self._judge else newest(self._ledger.events(kinds={TOLD}))
+        if told is not None:
+            self._phases = told.phases
+
+    def held(self) -> list[str]:
+        """The cells that may not be begun."""
+        return [
+            name
+            for name, cell in self._cells.items()
+            if not may_run(cell.phase, self._phases, self._decided)
+        ]
+
+    def look(self, *, anew: bool) -> bool:
+        """See how the gates stand, `anew` where somebody may have decided; weigh those of phases
+        that are complete. Whether other cells may be begun than before."""
+        if not self._phases:
+            return False
+        before = self._decided
+        if anew:
+            self._decided = decisions(self._ledger.events(kinds=GATE_EVENTS))
+        if self._judge:
+            for phase in self._phases:
+                self._weigh(phase)
+        return self._decided != before
+
+    def hopeful(self, now: float) -> bool:
+        """Whether a gate may still open for cells that are held, since somebody sees to it."""
+        keepers = self._keepers()
+        if not keepers:
+            return False
+        running = self._ledger.cells(states=["running"])
+        if any((record.expires_in or 0.0) > 0.0 for record in running):
+            self._last_sign = now
+        if now - self._last_sign >= PATIENCE and self._patient and self._waits_for_any(keepers):
+            self._last_sign = now
+        return now - self._last_sign < PATIENCE
+
+    def worked(self, now: float) -> None:
+        """This runner did its part; where others decide, they may do so now."""
+        if not self._judge:
+            self._last_sign = now
+
+    def _keepers(self) -> set[str]:
+        """The phases whose undecided gates, and nothing else, hold cells of this runner."""
+        by_name = {phase.name: phase for phase in self._phases}
+        mine = {c.phase for name, c in self._cells.items() if name not in self._given_up}
+        found: set[str] = set()
+        for phase in mine:
+            if not may_run(phase, self._phases, self._decided):
+                found |= self._undecided(by_name[phase], by_name)
+        return found
+
+    def _undecided(self, phase: Phase, by_name: Mapping[str, Phase]) -> set[str]:
+        """The phases that hold this one, and those that hold them; none where one is closed."""
+        keepers = list(held_by(phase, self._decided))
+        for name in keepers:
+            if name in self._decided:
+                return set()
+            keepers += held_by(by_name[name], self._decided)
+        return set(keepers)
+
+    def _waits_for_any(self, phases: Collection[str]) -> bool:
+        """Whether a cell of these phases is left to be run, by whoever it is."""
+        left = self._ledger.cells(states=["pending", "running"], whole=True)
+        return any(record.cell is not None and record.cell.phase in phases for record in left)
+
+    def _weigh(self, phase: Phase) -> None:
+        if phase.name in self._decided or not may_run(phase.name, self._phases, self._decided):
+            return
+        decision = weighed(phase, self._whole[phase.name], self._ledger, by=self._judge)
+        if decision is None:
+            return
+        self._decided = decisions(self._ledger.events(kinds=GATE_EVENTS))
+        if phase.name not in self._decided:  # nobody was quicker
+            self._ledger.record(decision.event())
+            self._decided = {**self._decided, phase.name: decision}
+        self._say(self._decided[phase.name])

@@ -1,0 +1,95 @@
+"""Cells that wait, by what tells them apart: how long they take, and what they ask of a slot."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import chain, islice
+from typing import NamedTuple
+
+from sortedcontainers import SortedList
+
+from benchfleet.domain.cell import Cell
+from benchfleet.domain.resource import Need
+from benchfleet.policies.base import Work
+from benchfleet.runner.resources.shapes import Shape
+
+LOOKED_AT = 1000  # kinds of cells at most, where one with a certain time is sought
+_NONE = -(10**12)
+
+
+class Entry(NamedTuple):
+    """A waiting cell, by what decides which is claimed first."""
+
+    descending: int  # the priority, negated
+    rank: float
+    position: int  # in the order of enrolment, from where this runner begins
+    fingerprint: str
+
+
+@dataclass(kw_only=True, eq=False)
+class Kind:
+    """Cells that are alike in all that a time depends on."""
+
+    cell: Cell  # one of them
+    lanes: list[Lane] = field(default_factory=list)  # where some have waited
+    seconds: float = 1.0  # expected of each
+    known: bool = False  # from others of its like
+    rank: float = 0.0
+    left_out: bool = False  # there is no time for them
+
+
+@dataclass(kw_only=True, eq=False)
+class Lane:
+    """The waiting cells that one loaded model serves and that ask for the same slot."""
+
+    shape: Shape
+    need: Need
+    model: str  # its name
+    work: Work
+    kinds: dict[Kind, dict[str, Entry]] = field(default_factory=dict)  # by fingerprint
+    order: SortedList[Entry] = field(default_factory=SortedList)  # the next to claim first
+
+    @property
+    def priority(self) -> int:
+        """The largest that waits."""
+        return -self.order[0].descending if self.order else _NONE
+
+    def put(self, kind: Kind, entry: Entry) -> None:
+        """One more waits."""
+        self.kinds.setdefault(kind, {})[entry.fingerprint] = entry
+        self.order.add(entry)
+        self.count(kind, 1)
+
+    def drop(self, kind: Kind, fingerprint: str) -> None:
+        """It waits no more."""
+        waiting = self.kinds[kind]
+        self.order.remove(waiting.pop(fingerprint))
+        self.count(kind, -1)
+        if not waiting:
+            del self.kinds[kind]
+
+    def rerank(self, kind: Kind) -> None:
+        """The cells of the kind have another rank."""
+        for fingerprint, entry in self.kinds.get(kind, {}).items():
+            self.order.remove(entry)
+            self.kinds[kind][fingerprint] = entry = entry._replace(rank=kind.rank)
+            self.order.add(entry)
+
+    def count(self, kind: Kind, cells: int) -> None:
+        """Their times and number change by those of so many cells."""
+        work = self.work
+        work.cells += cells
+        work.seconds += cells * kind.seconds
+        if not work.cells:  # no rounding is left behind
+            work.seconds = 0.0
+
+    def ending_within(self, seconds: float, at_most: int) -> list[str]:
+        """Waiting cells that should end in that time, the longest first."""
+        known = (kind for kind in islice(self.kinds, LOOKED_AT) if kind.known)
+        found = sorted((k for k in known if k.seconds <= seconds), key=lambda k: -k.seconds)
+        return list(islice(chain.from_iterable(self.kinds[kind] for kind in found), at_most))
+
+    def longest(self) -> float:
+        """Seconds of the longest cell; 0 where there are too many kinds to look at."""
+        few = self.kinds if len(self.kinds) < LOOKED_AT else ()
+        return max((kind.seconds for kind in few), default=0.0)

@@ -1,0 +1,76 @@
+"""The host that each cell is planned for, and the hosts that may not have it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from benchfleet.domain.cell import Cell
+from benchfleet.domain.placement import Placing
+from benchfleet.domain.resource import Need
+from benchfleet.runner.resources.allocator import Seats
+from benchfleet.runner.resources.hosts import Hosts
+from benchfleet.runner.resources.shapes import Pool, Shape, impossible
+
+
+class PlacementResolver:
+    """Says what slot a cell needs. Rules exclude hosts; the host of the plan is preferred while it
+    can take the cell, or may still connect. After that any host may, as a last resort."""
+
+    def __init__(self, hosts: Hosts, seats: Seats, pools: Callable[[], Sequence[Pool]]) -> None:
+        self._hosts, self._seats, self._pools = hosts, seats, pools
+        self.placing = Placing()
+        self._stolen: dict[str, str] = {}  # fingerprint → host that took the cell over
+        self._can: dict[tuple[str, Need], bool] = {}
+
+    def use(self, placing: Placing) -> None:
+        """Follow another plan and other rules."""
+        self.placing = placing
+        self._stolen.clear()
+        self._can.clear()
+
+    def refresh(self) -> bool:
+        """See which hosts are here now; whether cells may need another slot than before."""
+        before, self._can = self._can, {key: self._can_host(*key) for key in self._can}
+        return self._can != before
+
+    def shape(self, fingerprint: str, cell: Cell) -> Shape:
+        """The slot that a cell needs, by its declaration, the rules and the plan."""
+        width, placing = max(1, cell.need.gpus), self.placing
+        if not placing.binds:
+            return Shape(width)
+        excluded = placing.barred(cell)
+        host = self._stolen.get(fingerprint, placing.homes.get(fingerprint))
+        if host is None:
+            return Shape(width, excluded_hosts=excluded)
+        key = host, cell.need
+        if (can := self._can.get(key)) is None:
+            can = self._can[key] = self._can_host(*key)
+        if can and host not in excluded:
+            return Shape(width, excluded_hosts=excluded, preferred_host=host)
+        return Shape(width, excluded_hosts=excluded, last_resort=True)
+
+    def steal(self, fingerprint: str, host: str) -> None:
+        """Prefer this host for the cell until there is another plan."""
+        self._stolen[fingerprint] = host
+
+    def is_stolen(self, fingerprint: str) -> bool:
+        """Whether a host took the cell over from the one of the plan."""
+        return fingerprint in self._stolen
+
+    def is_pending_host(self, host: str) -> bool:
+        """Whether the host may still connect."""
+        return host in self._hosts.unmet
+
+    def explanations(self, cells: Iterable[Cell]) -> Iterator[str]:
+        """Why hosts of this run may not have some of these cells; and hosts without a report."""
+        cells = list(cells)
+        mine = {pool.host for pool in self._pools() if pool.devices} | self._hosts.expected
+        for one in self.placing.kept_off(cells, mine):
+            yield f"{one.host or 'this machine'} is given {one}"
+        yield from self.placing.unreported(cells, mine)
+
+    def _can_host(self, host: str, need: Need) -> bool:
+        if self.is_pending_host(host):
+            return True
+        here = [pool for pool in self._pools() if pool.host == host]
+        return self._seats.slots_of(host) > 0 and not impossible(need, here)

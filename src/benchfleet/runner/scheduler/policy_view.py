@@ -1,0 +1,74 @@
+"""What the policy would give to slots."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Sequence
+
+from benchfleet.policies.base import Policy, Wish, Work
+from benchfleet.runner.resources.shapes import Shape
+from benchfleet.runner.resources.slot import Slot
+from benchfleet.runner.resources.slots import Slots
+from benchfleet.runner.scheduler.backlog import Backlog
+from benchfleet.runner.scheduler.lanes import Lane
+
+
+class Wishes:
+    """Asks the policy, which is shown what waits and who serves it."""
+
+    def __init__(
+        self, policy: Policy, slots: Slots, backlog: Backlog, now: Callable[[], float]
+    ) -> None:
+        self._policy, self._slots, self._backlog, self._now = policy, slots, backlog, now
+        self._none: set[tuple[object, ...]] = set()  # slots that it gives nothing now
+
+    def again(self) -> None:
+        """Something was claimed: ask anew."""
+        self._none.clear()
+
+    def of(self, slot: Slot, shape: Shape, fit: Sequence[Lane], vram: int) -> Wish | None:
+        """What the policy would give the slot; the same for all that are like it."""
+        model = slot.load_key or slot.meant_for
+        like = (shape, slot.load_key, model, slot.gpus, vram)
+        if like in self._none:
+            return None
+        works = self._works(shape, fit, but=model)
+        wish = self._policy.wish(slot.load_key, works)
+        if wish is None:
+            self._none.add(like)
+        return wish
+
+    def one_more(
+        self,
+        shape: Shape,
+        lanes: Sequence[Lane],
+        *,
+        meant: Counter[str],
+        but: Collection[Lane],
+        wish: Wish | None,
+    ) -> Lane | None:
+        """What it would give one more slot, or this wish would; None for nothing. Slots that start
+        are `meant` for so many cells of each model."""
+        open_ = [
+            lane
+            for lane in lanes
+            if lane.work.cells > meant[lane.work.load_key] and lane not in but
+        ]
+        if not open_:
+            return None
+        if (wish := wish or self._policy.wish("", self._works(shape, open_))) is None:
+            return None
+        weights = [(wish.weight(lane.work.load_key), lane) for lane in open_]
+        wanted = [(weight, lane) for weight, lane in weights if weight is not None]
+        return min(wanted, key=lambda one: one[0])[1] if wanted else None
+
+    def _works(self, shape: Shape, lanes: Sequence[Lane], *, but: str = "") -> list[Work]:
+        """What the policy is to see of them; the slot that asks has the model `but` itself."""
+        for lane in lanes:
+            serving = self._slots.tally.serving(shape, lane.work.load_key, lane.need)
+            lane.work.serving = serving - (lane.work.load_key == but)
+            lane.work.known = self._backlog.estimates.typical is not None
+            lane.work.load = self._slots.loads.seconds(
+                lane.work.load_key, self._now(), usual=self._backlog.load(lane)
+            )
+        return [lane.work for lane in lanes]

@@ -1,0 +1,151 @@
+"""Devices that are booked for cells which need more than is ever free at once."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping
+from math import inf
+
+from benchfleet.domain.resource import Device
+from benchfleet.runner.resources.allocator import Seating
+from benchfleet.runner.resources.slot import Slot
+from benchfleet.runner.resources.slots import Slots
+from benchfleet.runner.scheduler.durations import DurationIndex
+from benchfleet.runner.scheduler.lanes import Lane
+
+
+class Bookings:
+    """Keeps a cell that needs several GPUs, or much of one, from waiting for ever.
+
+    Where no open slot could take such a cell, the devices that should be free first are booked for
+    it. A slot on them begins only what should end before the last of them is free: without known
+    times nothing, so that the cell waits for what runs there now and no longer. A booking holds
+    against what is served later alone.
+    """
+
+    def __init__(self, slots: Slots, estimates: DurationIndex, now: Callable[[], float]) -> None:
+        self._slots, self._estimates, self._now = slots, estimates, now
+        self._booked: dict[Lane, tuple[Device, ...]] = {}
+        self._in_vain: dict[Lane, int] = {}  # for whom nothing was found, in which seats
+
+    def clear(self) -> None:
+        """Devices came or went."""
+        self._booked.clear()
+        self._in_vain.clear()
+
+    def room_for(self, lane: Lane, *, host: str | None = None) -> tuple[Device, ...] | None:
+        """The devices for one more slot for these cells, which ends their booking; on this `host`
+        instead of the one that they are planned for."""
+        self._end_those_over()
+        devices = self._slots.seats.room_for(
+            _seating(lane),
+            without=self._devices(before=lane),
+            barred=lane.shape.excluded_hosts,
+            only=lane.shape.preferred_host if host is None else host,
+        )
+        if devices is not None:
+            self._unbook(lane)
+        return devices
+
+    def book(self, lanes: Collection[Lane]) -> None:
+        """Book devices for those of these cells that nothing which is open would serve in time; the
+        lanes are all that wait, in the order of service."""
+        lowest: dict[tuple[int, bool], int] = {}  # priority, of all that want such slots
+        for lane in lanes:
+            kind = (lane.shape.width, lane.shape.alone)
+            lowest[kind] = min(lane.priority, lowest.get(kind, lane.priority))
+        for lane in lanes:
+            # What is to be alone waits until it holds up nobody else.
+            if not (lane.shape.alone or lane in self._booked or self._is_served(lane, lowest)):
+                self._book(lane)
+
+    def _book(self, lane: Lane) -> None:
+        if self._in_vain.get(lane) == self._slots.seats.version or self.room_for(lane):
+            return
+        devices = self._slots.seats.soonest(
+            _seating(lane),
+            free=self._ends(self._slots).__getitem__,
+            without=self._devices(before=lane),
+            suits=lane.shape.suits,
+        )
+        if devices is not None:
+            self._booked[lane] = devices
+            self._in_vain.clear()
+        else:
+            self._in_vain[lane] = self._slots.seats.version
+
+    def lane_for(self, slot: Slot) -> Lane | None:
+        """Whom the devices of a slot are booked for; the first of several."""
+        if not self._booked:
+            return None
+        self._end_those_over()
+        here = set(slot.spec.devices)
+        lanes = [lane for lane, booked in self._booked.items() if not here.isdisjoint(booked)]
+        return min(lanes, key=service, default=None)
+
+    def seconds_before(self, lane: Lane) -> float:
+        """How long a cell may take that begins on the devices booked for this lane; 0 where
+        nobody knows."""
+        booked = self._booked[lane]
+        ends = self._ends(self._slots.on(booked))
+        limit = max(ends[device] for device in booked)
+        return 0.0 if limit == inf else limit
+
+    def _is_served(self, lane: Lane, lowest: Mapping[tuple[int, bool], int]) -> bool:
+        """Whether a slot that is open has what such cells need, and no other slot would be given
+        cells that are to go after them."""
+        kind = (lane.shape.width, lane.shape.alone)
+        if any(low < lane.priority for other, low in lowest.items() if other != kind):
+            return False
+        return self._slots.tally.serves(lane.shape, lane.need)
+
+    def _end_those_over(self) -> None:
+        for lane in [lane for lane in self._booked if not lane.work.cells]:
+            self._unbook(lane)
+
+    def _unbook(self, lane: Lane) -> None:
+        if self._booked.pop(lane, None) is not None:
+            self._in_vain.clear()
+
+    def _devices(self, *, before: Lane) -> set[Device]:
+        """Those that are booked for what goes before these cells."""
+        mine = service(before)
+        return {
+            d for lane, devices in self._booked.items() if service(lane) < mine for d in devices
+        }
+
+    def _left_of(self, slot: Slot) -> float:
+        if slot.attempt is None:
+            return inf if slot.reserved or not slot.ready else 0.0
+        fingerprint = slot.attempt.claim.lease.fingerprint
+        elapsed = self._now() - slot.attempt.began
+        left = self._estimates.seconds_left(fingerprint, elapsed, slot.device_type)
+        return inf if left is None else left
+
+    def _ends(self, slots: Iterable[Slot]) -> Mapping[Device, float]:
+        """Seconds until what these slots run on each device should have ended; infinite where
+        nobody knows, and 0 where there is nothing."""
+        found: defaultdict[Device, float] = defaultdict(float)
+        for slot in slots:
+            left = self._left_of(slot)
+            for device in slot.spec.devices:
+                found[device] = max(found[device], left)
+        return found
+
+
+def service(lane: Lane) -> tuple[int, ...]:
+    """Who is served first: what was asked for, then what needs most."""
+    shape = lane.shape
+    need = (-shape.width, not shape.alone, -shape.memory, not lane.need.gpus, -lane.need.vram)
+    return shape.last_resort, -lane.priority, *need
+
+
+def _seating(lane: Lane) -> Seating:
+    """What a slot for these cells is to have."""
+    return Seating(
+        width=lane.shape.width,
+        memory=max(lane.need.vram, lane.shape.memory),
+        gpu=lane.need.gpus > 0,
+        alone=lane.shape.alone,
+        promised=lane.need.vram,
+    )

@@ -1,0 +1,23 @@
+"""What a run is about."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from benchfleet.domain.cell import Cell
+from benchfleet.domain.placement import Placing
+from benchfleet.policies.base import Policy
+from benchfleet.runner.scheduler.gates import Gating
+from benchfleet.runner.worker_options import Shift
+
+
+@dataclass(frozen=True, kw_only=True)
+class Agenda:
+    """The cells that a runner is to see to, and by which rules."""
+
+    cells: Sequence[Cell]
+    policy: Policy | None = None  # which of them first; None: the default
+    gating: Gating = Gating()  # noqa: RUF009 - frozen; which of them wait for others
+    placing: Callable[[], Placing] = Placing  # on which machines, whenever that may have changed
+    shift: Shift = Shift()  # noqa: RUF009 - frozen

@@ -1,0 +1,206 @@
+"""A campaign tied to its results folder and its ledger: all that looking at it needs."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from typing import TypeVar
+
+from benchfleet.campaign.base import Campaign
+from benchfleet.domain.attempt import CellRecord
+from benchfleet.domain.campaign_record import TOLD, newest
+from benchfleet.domain.cell import Cell
+from benchfleet.domain.event import Event
+from benchfleet.domain.host_filter import allowed_on
+from benchfleet.domain.phase import GATE_EVENTS, Decision, decisions
+from benchfleet.domain.plan import ASSIGNED, Plan, forms, plans
+from benchfleet.domain.usage import Bill
+from benchfleet.environment import host_name, lease_seconds
+from benchfleet.errors import BenchfleetError, LedgerError
+from benchfleet.ledger.addresses import usual_lease
+from benchfleet.ledger.base import DEFAULT_LEASE, Ledger
+from benchfleet.ledger.gates import Standing, standings
+from benchfleet.ledger.history import BILLED, bill, bills
+from benchfleet.ledger_location import LedgerHome
+from benchfleet.results.layout import Layout
+from benchfleet.results.read import left_attempts, sealed_attempts, too_late
+from benchfleet.results.stores.base import Place, place_at
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bench:
+    """A campaign with its folder and its ledger's address."""
+
+    campaign: Campaign
+    layout: Layout
+    url: str  # of the ledger; "" for the embedded one in the results folder
+    lease: float = DEFAULT_LEASE  # seconds; renewed every fifth of it
+
+    @property
+    def host(self) -> str:
+        """How results call this host. Raises BenchfleetError where it has no fit name."""
+        try:
+            return host_name(self.campaign.folder)
+        except ValueError as error:
+            raise BenchfleetError(str(error)) from error
+
+    @property
+    def home(self) -> LedgerHome:
+        """Where its ledger is kept."""
+        return LedgerHome(
+            campaign=self.campaign, layout=self.layout, url=self.url, lease=self.lease
+        )
+
+    @property
+    def shown_ledger(self) -> str:
+        """Where the ledger is, as people may see it."""
+        return self.home.shown
+
+    def ledger(self, *, known_results: bool = False) -> Ledger:
+        """Open the ledger, making it where there is none yet; see `LedgerHome.open`."""
+        return self.home.open(known_results=known_results)
+
+    def existing_ledger(self) -> Ledger | None:
+        """Open the ledger to look at it; None where nothing was run yet."""
+        return self.home.existing()
+
+    def ask(self, question: Callable[[Ledger], T], *, otherwise: T) -> T:
+        """What the ledger answers; `otherwise` where nothing was run yet."""
+        ledger = self.existing_ledger()
+        if ledger is None:
+            return otherwise
+        with closing(ledger):
+            return question(ledger)
+
+    def records(self, cells: Iterable[Cell]) -> list[CellRecord]:
+        """The cells as the ledger has them; empty where nothing was run yet."""
+        among = {cell.fingerprint for cell in cells}
+        return self.ask(lambda ledger: list(ledger.cells(among=among)), otherwise=[])
+
+    def is_begun(self) -> bool:
+        """Whether there is a ledger of it."""
+        return self.ask(lambda ledger: True, otherwise=False)
+
+    def bills(self) -> dict[str, Bill]:
+        """What the attempts of each cell used up, by fingerprint."""
+        return self.ask(lambda ledger: bills(ledger.events(kinds=BILLED)), otherwise={})
+
+    def bill(self, cells: Iterable[Cell]) -> Bill:
+        """What the attempts of these cells used up together."""
+        among = {cell.fingerprint for cell in cells}
+        return self.ask(lambda ledger: bill(ledger.events(kinds=BILLED), among), otherwise=Bill())
+
+    def tell(self, ledger: Ledger) -> None:
+        """Record what those without the campaign's file must know, where it is not told yet."""
+        told = self.campaign.told
+        if told is not None and newest(ledger.events(kinds={TOLD})) != told:
+            ledger.record(told.event())
+
+    def cells(self) -> list[Cell]:
+        """Every cell of the campaign: of its file, in the forms in which they were given to
+        machines; or else as the ledger has them."""
+        if self.campaign.file is not None:
+            matrix = self.campaign.matrix
+            return matrix.expand_as(self.forms()) if matrix.has_variants else matrix.expand()
+        return self.ask(
+            lambda ledger: [one.cell for one in ledger.cells(whole=True) if one.cell], otherwise=[]
+        )
+
+    def forms(self) -> dict[str, str]:
+        """For each cell that was given to a machine the form in which it is run, both by
+        fingerprint; none where no ledger can be asked."""
+        try:
+            return self.ask(
+                lambda ledger: forms(plans(ledger.events(kinds={ASSIGNED}))), otherwise={}
+            )
+        except LedgerError:
+            return {}
+
+    def assign(self, chosen: Mapping[str, str]) -> None:
+        """Record in which form each of these cells is run from now on, where that is another than
+        was recorded."""
+        if not self.campaign.matrix.has_variants:
+            return
+        known = self.forms()
+        if all(known.get(one, one) == form for one, form in chosen.items()):
+            return
+        with closing(self.ledger()) as ledger:
+            told = plans(ledger.events(kinds={ASSIGNED}))
+            number = told[-1].number + 1 if told else 1
+            ledger.record(Plan(number=number, forms=chosen).event())
+
+    def gates(self) -> dict[str, Decision]:
+        """The newest decision on the gate of each phase that has one."""
+        if not self.campaign.phases:
+            return {}
+        return self.ask(lambda ledger: decisions(ledger.events(kinds=GATE_EVENTS)), otherwise={})
+
+    def phases(self, cells: Iterable[Cell], records: Iterable[CellRecord]) -> list[Standing]:
+        """How each phase stands over these cells."""
+        if not self.campaign.phases:
+            return []
+        return standings(self.campaign.phases, cells, records, self.gates())
+
+    def allowed_here(self, cells: Iterable[Cell]) -> list[Cell]:
+        """The cells that the campaign lets this host run."""
+        if not self.campaign.runners:
+            return list(cells)
+        allowed = allowed_on(self.host, self.campaign.runners)
+        return [cell for cell in cells if allowed.takes(cell)]
+
+    def mark(self) -> int:
+        """Record that all of it is told of from here, and return the event's number."""
+        with closing(self.ledger()) as ledger:
+            return ledger.record(Event(kind="results_told"))
+
+    def still_told(self) -> bool:
+        """Whether summary and report are there and say how things stand: they were written after
+        the campaign's file, and nothing happened since. A run that was killed leaves older ones.
+        """
+        if self.campaign.file is None:
+            return False
+        try:
+            if self.layout.report.stat().st_mtime <= self.campaign.file.stat().st_mtime:
+                return False
+            told = int(json.loads(self.layout.summary.read_bytes())["told"])
+        except (OSError, ValueError, LookupError, TypeError):
+            return False
+        return self.ask(lambda ledger: not ledger.events(told), otherwise=False)
+
+    def finished(self, cells: Iterable[Cell]) -> list[CellRecord] | None:
+        """The cells' records where a run would find all of them done, and no result of any cell
+        that waits for its rename, nor an attempt that came too late; None where it has something
+        to do."""
+        ledger = self.existing_ledger()
+        if ledger is None:
+            return None
+        among = {cell.fingerprint for cell in cells}
+        records = []
+        with closing(ledger):
+            for record in ledger.cells(among=among):
+                if record.state != "success":
+                    return None
+                records.append(record)
+        if len(records) < len(among) or sealed_attempts(self.layout):
+            return None
+        late = too_late(self.layout, left_attempts(self.layout, among), records)
+        return None if late else records
+
+    def place(self) -> Place | None:
+        """The place that results are put to, where the campaign names one. Raises UnknownName,
+        MissingExtra or ResultsError."""
+        return place_at(self.campaign.place, self.campaign.name) if self.campaign.place else None
+
+
+def open_bench(campaign: Campaign, *, ledger: str = "") -> Bench:
+    """Tie a campaign to its folder and its ledger. Raises LedgerError for a wrong lease."""
+    try:
+        lease = lease_seconds(os.environ) or usual_lease(ledger)
+    except ValueError as error:
+        raise LedgerError(str(error)) from error
+    return Bench(campaign=campaign, layout=Layout(campaign.results), url=ledger, lease=lease)

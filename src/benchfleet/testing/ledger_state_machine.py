@@ -1,0 +1,210 @@
+"""A ledger against a simple model, in any order of calls that Hypothesis can think of.
+
+    class MyMachine(LedgerMachine):
+        def make_ledger(self, folder, clock, lease):
+            return MyLedger(folder / "my.ledger", clock=clock, lease=lease)
+
+    TestMyMachine = MyMachine.TestCase
+
+What it is held against is in `ledger_model`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import nullcontext
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pytest
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    Bundle,
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    multiple,
+    rule,
+)
+
+from benchfleet.domain.attempt import Lease, Outcome, RunnerId
+from benchfleet.domain.cell import Cell
+from benchfleet.domain.event import Event
+from benchfleet.domain.state import FINAL_STATES, State
+from benchfleet.errors import ClaimLost
+from benchfleet.ledger.base import Ledger
+from benchfleet.ledger.fsck import faults
+from benchfleet.ledger.history import attempts_by_cell
+
+from .clock import FakeClock
+from .ledger_model import LEASE, LedgerModel
+from .samples import sample_cell
+
+CELLS = [  # one path holds another, two have equal names; models, needs and priorities differ
+    sample_cell(0, model="a"),
+    sample_cell(0, model="a", version="2", priority=1),
+    sample_cell(0, model="a", version="3", repeats=True, repeat=1),
+    sample_cell(1, model="b", gpus=1),
+    sample_cell(2, model="b", gpus=1, vram=40, priority=1),
+    sample_cell(3, model="c", gpus=2),
+]
+FINGERPRINTS = [cell.fingerprint for cell in CELLS]
+OUTCOMES = [
+    Outcome(state="success", digest="one"),
+    Outcome(state="success", digest="two"),
+    Outcome(state="failed"),
+    Outcome(state="failed", charged=False, retry_in=0.0),
+    Outcome(state="failed", retry_in=LEASE / 2),
+]
+
+some_cells = st.lists(st.sampled_from(CELLS), max_size=4)
+any_fingerprint = st.sampled_from(FINGERPRINTS)
+
+
+class LedgerMachine(RuleBasedStateMachine):
+    """Derive from it, and run its `TestCase`."""
+
+    leases = Bundle("leases")
+
+    def make_ledger(self, folder: Path, clock: Callable[[], float], lease: float) -> Ledger:
+        """The ledger of that folder: a fresh one where there is none yet."""
+        raise NotImplementedError
+
+    def open_again(self) -> Ledger:
+        """The same store after its handle was closed; a ledger without a store is kept."""
+        return self.ledger
+
+    @initialize()
+    def start(self) -> None:
+        self.folder = TemporaryDirectory()
+        self.clock = FakeClock()
+        self.ledger = self.make_ledger(Path(self.folder.name), self.clock, LEASE)
+        self.model = LedgerModel(now=self.clock)
+        self.told: list[Event] = []  # what the events were when they were looked at last
+        self.final: dict[str, tuple[State, Outcome | None]] = {}
+
+    def teardown(self) -> None:
+        if hasattr(self, "ledger"):
+            self.ledger.close()
+            self.folder.cleanup()
+
+    @rule(cells=some_cells, marked=st.booleans())
+    def enroll(self, cells: list[Cell], marked: bool) -> None:
+        paths = {cell.fingerprint: cell.path(marked=True) for cell in cells if marked}
+        new = sum(self.model.enroll(cell, marked=marked) for cell in cells)
+        assert self.ledger.enroll(cells, paths=paths) == new
+
+    @rule(
+        target=leases,
+        runner=st.sampled_from([RunnerId("one"), RunnerId("two")]),
+        candidates=st.lists(any_fingerprint, max_size=6),
+        limit=st.integers(0, 3),
+    )
+    def claim(  # type: ignore[no-untyped-def]
+        self, runner: RunnerId, candidates: list[str], limit: int
+    ):
+        claims = self.ledger.claim(runner, candidates, limit)
+        wanted = self.model.free(candidates)[:limit]
+        assert [c.lease.fingerprint for c in claims] == [known.cell.fingerprint for known in wanted]
+        for claim, known in zip(claims, wanted, strict=True):
+            until = self.model.rights.get(claim.lease.fingerprint, 0.0)
+            assert until <= self.clock.now, "two unexpired leases on one cell"
+            assert claim.lease.token > known.token
+            assert (claim.path, claim.tries) == (known.path, known.tries)
+            self.model.claim(claim.lease)
+            assert claim.lease.attempt == known.attempt
+            assert claim.lease.expires_in == LEASE
+        return multiple(*(claim.lease for claim in claims))
+
+    @rule(ended=st.lists(st.tuples(leases, st.sampled_from(OUTCOMES)), max_size=3))
+    def finish_all(self, ended: list[tuple[Lease, Outcome]]) -> None:
+        refused = self.ledger.finish_all(ended)
+        assert [one is None for one in refused] == [self.model.end(*one) for one in ended]
+
+    @rule(lease=leases)
+    def renew(self, lease: Lease) -> None:
+        assert list(self.ledger.renew([lease])) == [lease] * self.model.renew(lease)
+
+    @rule(lease=leases, outcome=st.sampled_from(OUTCOMES))
+    def finish(self, lease: Lease, outcome: Outcome) -> None:
+        with nullcontext() if self.model.end(lease, outcome) else pytest.raises(ClaimLost):
+            self.ledger.finish(lease, outcome)
+
+    @rule(lease=leases)
+    def release(self, lease: Lease) -> None:
+        self.ledger.release([lease], "given back")
+        self.model.release(lease)
+
+    @rule()
+    def reap(self) -> None:
+        assert sorted(self.ledger.reap()) == sorted(self.model.reap())
+
+    @rule(fingerprint=any_fingerprint)
+    def ask_for_a_retry(self, fingerprint: str) -> None:
+        self.ledger.record(Event(kind="retry_asked", fingerprint=fingerprint))
+        self.final.pop(fingerprint, None)
+        self.model.retry(fingerprint)
+
+    @rule(fingerprint=any_fingerprint)
+    def cancel(self, fingerprint: str) -> None:
+        self.ledger.record(Event(kind="cancel_asked", fingerprint=fingerprint))
+        self.model.cancel(fingerprint)
+
+    @rule(seconds=st.sampled_from([1.0, LEASE / 2, LEASE]))
+    def wait(self, seconds: float) -> None:
+        self.clock.advance(seconds)
+
+    @rule()
+    def reopen(self) -> None:
+        self.ledger = self.open_again()
+
+    @invariant()
+    def the_ledger_and_the_model_agree(self) -> None:
+        if not hasattr(self, "model"):
+            return  # before `start`
+        records = list(self.ledger.cells())
+        assert [record.fingerprint for record in records] == list(self.model.known)
+        for record in records:
+            known = self.model.known[record.fingerprint]
+            if record.state in FINAL_STATES:
+                result = (record.state, record.outcome)
+                assert self.final.setdefault(record.fingerprint, result) == result
+            assert record.fingerprint not in self.final or record.state in FINAL_STATES
+            assert record.token >= known.token, "a token fell"
+            known.token = record.token
+            assert (record.state, record.path) == (known.state, known.path)
+            assert (record.attempt, record.tries) == (known.attempt, known.tries)
+            assert record.outcome == known.outcome
+            left = known.expires - self.clock.now if known.state == "running" else None
+            assert record.expires_in == left
+            waits = known.state == "pending" and known.ready > self.clock.now
+            assert record.ready_in == (known.ready - self.clock.now if waits else 0.0)
+
+    @invariant()
+    def nothing_is_wrong_with_its_rows(self) -> None:
+        ledger: Any = getattr(self, "ledger", None)
+        if hasattr(ledger, "tables"):
+            assert not list(faults(ledger))
+
+    @invariant()
+    def the_events_tell_every_attempt(self) -> None:
+        if not hasattr(self, "model"):
+            return
+        events = self.ledger.events()
+        assert [e.seq for e in events] == sorted({e.seq for e in events})
+        assert list(events[: len(self.told)]) == self.told, "what was told is told otherwise"
+        if self.told:
+            since, name = self.told[-1].seq, self.told[-1].fingerprint
+            assert self.ledger.events(since) == events[len(self.told) :]
+            of_it = [event for event in events if event.fingerprint == name]
+            assert self.ledger.events(among={name}) == of_it
+        self.told = list(events)
+        told = attempts_by_cell(events)
+        for fingerprint, known in self.model.known.items():
+            attempts = told.get(fingerprint, [])
+            assert [a.attempt for a in attempts] == list(range(1, known.attempt + 1))
+            outcomes = [a.outcome for a in attempts if a.outcome is not None]
+            assert outcomes[-1:] == ([] if known.outcome is None else [known.outcome])
+            under_way = [a.attempt for a in attempts if a.how == ""]
+            assert under_way == [known.attempt] * (known.state == "running")

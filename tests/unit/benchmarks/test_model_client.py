@@ -1,0 +1,98 @@
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from benchfleet.benchmarks.model_client import AskingAdapter
+from benchfleet.models.base import Prompt
+
+
+def test_one_prompt_gives_a_text_and_a_list_gives_texts_in_batches(session):
+    given = session(lambda p: p.context.upper(), batch_size=2, generation={"seed": 1})
+    adapter = AskingAdapter(given)
+    assert adapter.generate("a", temperature=0) == "A"
+    assert adapter.generate(["a", "b", "c"]) == ["A", "B", "C"]
+    assert [len(batch) for batch in given.adapter.batches] == [1, 2, 1]
+    assert given.adapter.generations[:2] == [{"seed": 1, "temperature": 0}, {"seed": 1}]
+
+
+def test_answer_takes_prompts_and_texts(session):
+    given = session(lambda p: p.context + p.question)
+    answers = AskingAdapter(given).answer([Prompt(context="c", question="q"), "t"])
+    assert [answer.text for answer in answers] == ["cq", "t"]
+
+
+def test_a_request_of_the_earlier_tool_keeps_its_context_apart(session):
+    given = session(lambda p: p.question)
+    adapter = AskingAdapter(given)
+    one = SimpleNamespace(context="c", questions="q", answer_prefix=" A:")
+    two = SimpleNamespace(context="c", questions=["q", "r"], answer_prefix="")
+    assert adapter.process_request(one, {"max_new_tokens": 2}, {}).responses == "q A:"
+    assert adapter.process_request(two).responses == ["q", "r"]
+    assert given.adapter.asked == [
+        Prompt(context="c", question=question) for question in ("q A:", "q", "r")
+    ]
+    assert given.adapter.generations[0] == {"max_new_tokens": 2}
+
+
+def test_a_cell_that_is_to_stop_asks_no_more(session):
+    given = session(lambda p: "", stop_after=0)
+    with pytest.raises(KeyboardInterrupt):
+        AskingAdapter(given).generate("a")
+    assert given.adapter.batches == []
+
+
+def test_what_else_the_adapter_has_is_reached(session):
+    given = session(lambda p: "")
+    assert AskingAdapter(given).batches is given.adapter.batches
+    with pytest.raises(AttributeError):
+        AskingAdapter(given).tokenizer  # noqa: B018
+
+
+def test_what_an_earlier_attempt_was_answered_is_not_asked_again(session):
+    def ask(given):
+        adapter = AskingAdapter(given)
+        return adapter.generate(["a", "b", "c"]), adapter.generate("a", temperature=0)
+
+    count = iter(range(99))
+    whole = session(lambda p: f"{p.context}{next(count)}", batch_size=2)
+    answers = ask(whole)
+    assert [record.index for record in whole.kept] == [-1, -2, -3, -4]
+    for known in range(5):
+        again = session(lambda p: "asked", batch_size=2, recorded=whole.kept[:known][::-1])
+        found, last = ask(again)
+        assert [*found, last] == [*answers[0], answers[1]][:known] + ["asked"] * (4 - known)
+        assert [record.index for record in again.kept] == [-1, -2, -3, -4][known:]
+
+
+def test_a_batch_of_which_a_part_is_known_is_asked_whole(session):
+    whole = session(lambda p: p.context, batch_size=3)
+    AskingAdapter(whole).generate(["a", "b", "c"])
+    again = session(lambda p: "new", batch_size=3, recorded=whole.kept[:2])
+    assert AskingAdapter(again).generate(["a", "b", "c"]) == ["a", "b", "new"]
+    assert [[p.context for p in batch] for batch in again.adapter.batches] == [["a", "b", "c"]]
+
+
+@pytest.mark.parametrize(
+    ("prompt", "generation"),
+    [
+        (Prompt(context="a", question="q"), {}),
+        (Prompt(context="aq"), {}),
+        (Prompt(context="", question="aq"), {"temperature": 1}),
+    ],
+)
+def test_an_answer_is_given_to_the_same_question_and_settings_alone(session, prompt, generation):
+    whole = session(lambda p: "old", generation={"seed": 1})
+    AskingAdapter(whole).answer([Prompt(context="", question="aq")])
+    again = session(lambda p: "new", generation={"seed": 1}, recorded=whole.kept)
+    assert AskingAdapter(again).answer([prompt], generation)[0].text == "new"
+
+
+def test_a_question_asked_twice_has_its_two_answers_again(session):
+    count = iter(range(99))
+    whole = session(lambda p: str(next(count)))
+    first = AskingAdapter(whole)
+    assert [first.generate("a"), first.generate("a")] == ["0", "1"]
+    again = AskingAdapter(session(lambda p: "new", recorded=whole.kept))
+    assert [again.generate("a") for _ in range(3)] == ["0", "1", "new"]

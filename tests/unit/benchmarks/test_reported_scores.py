@@ -1,0 +1,113 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from benchfleet.benchmarks.reported_scores import plain, read_report
+from benchfleet.errors import CellFailure
+
+
+def _overall(value: Any, metric: str | None = None) -> float:
+    return read_report(value, metric=metric).score.overall
+
+
+@pytest.mark.parametrize(
+    ("value", "overall"),
+    [
+        (0.25, 0.25),
+        ({"seconds": 9, "score": 3, "accuracy": 2, "overall_score": 1}, 1),
+        ({"seconds": 9, "score": 3, "accuracy": 2}, 2),
+        ({"seconds": 9, "score": 3}, 3),
+        ({"model": "m", "passed": True, "f1": 0.5, "seconds": 9}, 0.5),
+        ({"samples": [{"score": 1}, {"score": False}]}, 0.5),
+        ({"name": "p1", "passed": True}, 1),
+        ({"passed": False}, 0),
+    ],
+)
+def test_the_headline_is_the_best_known_name_then_the_first_number(value, overall):
+    assert _overall(value) == overall
+
+
+def test_a_metric_names_the_headline_by_key_or_by_dots():
+    value = {"accuracy": 0.1, "a.b": 0.2, "a": {"b": 0.3, "c": {"d": 0.4}}}
+    assert _overall(value, "a.b") == 0.2
+    assert _overall(value, "a.c.d") == 0.4
+
+
+@pytest.mark.parametrize(
+    ("text", "metric", "said"),
+    [
+        ('{"accuracy": NaN, "f1": 0.5}', None, "accuracy is nan"),
+        ('{"loss": Infinity, "f1": 0.5}', None, "loss is inf"),
+        ('{"accuracy": null}', None, "accuracy is None"),
+        ('{"accuracy": "high"}', None, "accuracy is 'high'"),
+        ('{"score": 1' + "0" * 400 + "}", None, "not a finite number"),
+        ('{"f1": 0.5, "name": "x"}', "f2", "no metric 'f2' was reported; there are f1"),
+        ('{"a": {"b": 1}}', "a.b.c", "no metric 'a.b.c'"),
+        ('{"name": "x"}', None, "there is no number among name"),
+        ("{}", None, "there is no number among nothing"),
+        ("[1, 2]", None, r"the result is \[1, 2\]"),
+        ("null", None, "reported None"),
+        ("0.5", "f1", "a mapping of names to numbers is wanted"),
+        ('{"score": 1, "samples": {"a": 1}}', None, "'samples' must be a list"),
+        ('{"score": 1, "samples": [1]}', None, "'samples' must be a list"),
+        ('{"samples": [{"score": NaN}]}', None, r"samples\[0\].score is nan"),
+        ('{"score": 1, "samples": [{"seconds": "x"}]}', None, r"samples\[0\].seconds is 'x'"),
+    ],
+)
+def test_what_has_no_finite_headline_is_a_bad_result(text, metric, said):
+    with pytest.raises(CellFailure, match=said) as caught:
+        _overall(json.loads(text), metric)
+    assert (caught.value.stage, caught.value.kind) == ("collect", "bad_result")
+
+
+def test_samples_become_records_with_their_scores():
+    samples = [
+        {"id": 7, "score": 1, "question": "q", "predicted_answer": "a", "prompt_tokens": 3},
+        {"score": 0.5, "predicted_answer": {"x": float("nan")}, "seconds": 2, "noise": [1e999]},
+    ]
+    report = read_report({"accuracy": 0.75, "samples": samples}, metric=None)
+    first, second = report.records
+    assert (first.index, first.id, first.columns) == (0, "7", {"question": "q"})
+    assert (first.predicted_answer, first.prompt_tokens) == ("a", 3)
+    assert (second.index, second.id, second.columns) == (1, "1", {"noise": [None]})
+    assert (second.predicted_answer, second.seconds) == ('{"x": null}', 2.0)
+    assert report.score.per_sample == [1.0, 0.5]
+
+
+def test_a_sample_without_a_score_leaves_the_headline_alone():
+    report = read_report(
+        {"f1": 0.5, "samples": [{"id": "a"}, {"id": "b", "score": 1}]}, metric=None
+    )
+    assert report.score.per_sample == []
+    assert [record.id for record in report.records] == ["a", "b"]
+
+
+def test_a_count_of_samples_is_a_number_like_others():
+    report = read_report({"accuracy": 0.5, "samples": 40}, metric=None)
+    assert report.records == []
+    assert report.score.summary["samples"] == 40
+
+
+def test_the_earlier_tools_metrics_are_understood():
+    value = {
+        "overall_score": 0.5,
+        "task_scores": {"qasper": 0.25, "other": {"f1": 1}, "lost": float("nan")},
+        "summary": {"total": 4, "note": "fine", "deep": {}},
+        "long": "x" * 1000,
+    }
+    score = read_report(value, metric=None).score
+    assert score.tasks == {"qasper": 0.25}
+    assert score.summary == {"note": "fine", "overall_score": 0.5, "total": 4}
+
+
+def test_numbers_of_other_libraries_become_plain_ones():
+    class Single:
+        def item(self) -> float:
+            return 0.5
+
+    assert plain({"accuracy": Single(), "pair": (1, 2)}) == {"accuracy": 0.5, "pair": [1, 2]}
+    with pytest.raises(CellFailure, match="no JSON"):
+        plain({"accuracy": object()})

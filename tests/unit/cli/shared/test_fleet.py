@@ -1,0 +1,86 @@
+"""The machines of a run are those that its inventory and its command line leave."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from pathlib import Path
+
+import pytest
+
+from benchfleet.campaign.base import Machine
+from benchfleet.campaign.inventory import Inventory
+from benchfleet.cli.shared import fleet
+from benchfleet.domain.host import Host
+from benchfleet.errors import CampaignError
+from benchfleet.fleet import Fleet
+
+HERE = Machine(cpu_slots=1)
+LABS = (Host(name="lab1"), Host(name="lab2"))
+BOTH = Inventory(hosts=LABS, here=HERE)
+
+
+def chosen(
+    monkeypatch: pytest.MonkeyPatch,
+    inventory: Inventory,
+    *hosts: str,
+    cpu_slots: int | None = None,
+    read: list[Path] | None = None,
+) -> Fleet:
+    times = [] if read is None else read
+
+    def load(path: Path) -> Inventory:
+        times.append(path)
+        return inventory
+
+    monkeypatch.setattr(fleet, "load_inventory", load)
+    arguments = Namespace(
+        machines=Path("machines.yaml"),
+        hosts=list(hosts),
+        gpus=None,
+        cpu_slots=cpu_slots,
+        share_gpus=False,
+        trial_gpus=False,
+        trial_load=False,
+    )
+    return fleet.machines(arguments, Machine(cpu_slots=cpu_slots))
+
+
+@pytest.mark.parametrize(
+    ("words", "here", "names"),
+    [
+        ((), True, ["lab1", "lab2"]),
+        (("lab1",), False, ["lab1"]),
+        (("!here",), False, ["lab1", "lab2"]),
+        (("here",), True, []),
+        (("here,lab2",), True, ["lab2"]),
+    ],
+)
+def test_this_machine_is_chosen_as_the_hosts_are(
+    monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], here: bool, names: list[str]
+) -> None:
+    found = chosen(monkeypatch, BOTH, *words)
+    assert found.pool is not None if here else found.pool is None
+    assert [host.name for host in found.hosts] == names
+
+
+def test_an_inventory_of_this_machine_alone_can_be_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = chosen(monkeypatch, Inventory(here=HERE))
+    assert found.pool is not None
+    assert (len(found.pool.devices), list(found.hosts)) == (1, [])
+
+
+def test_devices_of_the_command_line_bring_this_machine_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = chosen(monkeypatch, Inventory(hosts=LABS), "lab1", cpu_slots=2)
+    assert found.pool is not None
+    assert len(found.pool.devices) == 2
+
+
+def test_a_choice_that_leaves_no_machine_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(CampaignError, match="leaves none of"):
+        chosen(monkeypatch, Inventory(here=HERE), "!here")
+
+
+def test_the_inventory_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[Path] = []
+    chosen(monkeypatch, BOTH, read=read)
+    assert len(read) == 1

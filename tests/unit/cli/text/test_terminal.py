@@ -1,0 +1,15 @@
+"""Hostile text as a terminal shows it."""
+
+from __future__ import annotations
+
+from benchfleet.cli.text.terminal import columns, padded, printable
+
+
+def test_what_could_steer_a_terminal_is_taken_out() -> None:
+    assert printable("\x1b[31mred\x07\udce9 ± ✓") == "\ufffd[31mred\ufffd\ufffd ± ✓"
+
+
+def test_wide_characters_take_two_columns_and_accents_none() -> None:
+    assert [columns(text) for text in ("m1", "模型", "e\u0301", "±")] == [2, 4, 1, 1]
+    assert padded("模型", 6) == "模型  "
+    assert padded("model", 3) == "model"

@@ -1,0 +1,77 @@
+"""The text of a status."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from benchfleet.cli.verbs.status import lines
+from benchfleet.domain.attempt import CellRecord, Outcome
+from benchfleet.domain.cell import Fingerprint
+from benchfleet.domain.failure import Failure
+from benchfleet.domain.state import STATES
+from benchfleet.domain.usage import Bill
+from benchfleet.ledger.lease_holders import Holder
+from benchfleet.status import Status, Unpublished
+
+NOTHING = Status(
+    campaign="study",
+    has_ledger=True,
+    counts={"total": 6, **dict.fromkeys(STATES, 0)},
+    phases=(),
+    kept_off=(),
+    notes=(),
+    holders=(),
+    used=Bill(),
+    failed=(),
+    elsewhere={},
+    gone=(),
+    unpublished=(),
+    unsent=0,
+    store="",
+)
+
+
+def record(path: str, **more: object) -> CellRecord:
+    fields = {"id": path, "path": path, "attempt": 1, "tries": 1, "token": 1, **more}
+    return CellRecord(fingerprint=Fingerprint(path), **fields)  # type: ignore[arg-type]
+
+
+def text(**of: object) -> list[str]:
+    return list(lines(replace(NOTHING, **of), lambda verb: f"benchfleet {verb}"))  # type: ignore[arg-type]
+
+
+def test_a_quiet_campaign_is_one_line() -> None:
+    counts = {**NOTHING.counts, "pending": 2, "success": 4}
+    assert text(counts=counts) == ["study: 6 cells · 2 pending · 4 success"]
+
+
+def test_everything_out_of_order_is_named_with_its_way_out() -> None:
+    held = Holder(
+        record=record("a", state="running", runner="8f3a", expires_in=40), host="", since=0
+    )
+    oom = Outcome(
+        state="failed", failure=Failure(stage="benchmark", kind="oom", message="no memory")
+    )
+    shown = text(
+        counts={**NOTHING.counts, "running": 1, "failed": 1, "cancelled": 1, "success": 3},
+        holders=[held],
+        failed=[record("b", state="failed", outcome=oom)],
+        unpublished=[Unpublished(path="c", blocked=True)],
+        elsewhere={"d": "lab1"},
+        gone=["e"],
+        unsent=2,
+        store="s3://bucket",
+    )
+    assert shown == [
+        "study: 6 cells · 1 running · 3 success · 1 failed · 1 cancelled",
+        "  running  a  (runner 8f3a, lease good for 40 s)",
+        f"  failed  b  {oom.why}",
+        "why, and the way out: benchfleet failures",
+        "try them again: benchfleet retry --failed",
+        "1 cell is cancelled; bring it back: benchfleet retry --cancelled",
+        "  waits    c  done; something else lies at its place: benchfleet verify",
+        "results that are not here: 1 at lab1; bring them: benchfleet merge",
+        "2 results wait to be put to s3://bucket",
+        "  gone     e  done, but its results are not there",
+        "run them again: benchfleet retry --gone",
+    ]

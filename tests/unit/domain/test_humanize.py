@@ -1,0 +1,39 @@
+"""Counts and durations, as people write them."""
+
+import pytest
+
+from benchfleet.domain.humanize import counted, duration
+
+
+@pytest.mark.parametrize(
+    ("count", "verb", "told"),
+    [
+        (0, "", "0 cells"),
+        (1, "", "1 cell"),
+        (2, "", "2 cells"),
+        (1, "wait", "1 cell waits"),
+        (2, "wait", "2 cells wait"),
+        (1, "are", "1 cell is"),
+        (1, "have", "1 cell has"),
+        (1, "go", "1 cell goes"),
+        (1, "were", "1 cell was"),
+    ],
+)
+def test_one_is_told_as_one(count: int, verb: str, told: str) -> None:
+    assert counted(count, "cell", verb) == told
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"),
+    [
+        (0.04, "0.0 s"),
+        (9.94, "9.9 s"),
+        (9.96, "10 s"),
+        (52, "52 s"),
+        (59.7, "1 min 00 s"),
+        (185, "3 min 05 s"),
+        (7500, "2 h 05 min"),
+    ],
+)
+def test_a_duration_is_as_short_as_it_may_be(seconds: float, shown: str) -> None:
+    assert duration(seconds) == shown

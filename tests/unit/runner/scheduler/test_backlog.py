@@ -1,0 +1,102 @@
+"""Which cells a runner claims first: by priority, rank, and the order of enrolment."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from benchfleet.domain.attempt import RunnerId
+from benchfleet.domain.cell import Cell
+from benchfleet.domain.event import Event
+from benchfleet.policies.base import Policy, Wish
+from benchfleet.policies.fifo import Fifo
+from benchfleet.runner.resources.shapes import Shape
+from benchfleet.runner.scheduler.backlog import Backlog
+from benchfleet.testing.samples import sample_cell
+
+ANY = Wish()
+
+
+class BySubset(Fifo):
+    """Ranks cells by the number that their subset names."""
+
+    def rank(self, cell: Cell, expected: float | None) -> float:
+        return float(cell.workload.subset or 0)
+
+
+def by_name(cells: Iterable[Cell]) -> dict[str, Cell]:
+    return {str(cell.fingerprint): cell for cell in cells}
+
+
+def backlog(*cells: Cell, policy: Policy | None = None, first: int = 0) -> Backlog:
+    """A backlog in which all of these wait."""
+    return waiting(by_name(cells), policy, first)
+
+
+def waiting(known: dict[str, Cell], policy: Policy | None = None, first: int = 0) -> Backlog:
+    found = Backlog(
+        RunnerId("me"),
+        known,
+        policy or Fifo(),
+        "cpu",
+        lambda fingerprint: Shape(1),
+        first=first,
+    )
+    for fingerprint in known:
+        found.waits(fingerprint)
+    return found
+
+
+def best(found: Backlog, cells: list[Cell], wish: Wish = ANY, count: int = 99) -> list[int]:
+    """The numbers of the candidates, in their order."""
+    names: list[str] = [cell.fingerprint for cell in cells]
+    return [names.index(one) for one in found.candidates(found.lanes(), wish, count)]
+
+
+def test_cells_go_by_priority_then_by_enrolment_across_models_and_configs() -> None:
+    cells = [
+        sample_cell(n, model="ab"[n % 2], config="cd"[n // 2 % 2], priority=p)
+        for n, p in enumerate((0, 5, -1, 5, 0))
+    ]
+    assert best(backlog(*cells), cells) == [1, 3, 0, 4, 2]
+    assert best(backlog(*cells), cells, count=2) == [1, 3]
+
+
+def test_the_rank_and_what_a_slot_adds_for_a_model_are_one_sum() -> None:
+    cells = [sample_cell(n, model="ab"[n % 2], subset=str(n + 1)) for n in range(4)]
+    found = backlog(*cells, policy=BySubset())
+    assert best(found, cells) == [0, 1, 2, 3]
+    wish = Wish(models={cells[0].model.load_key: 1.5})
+    assert best(found, cells, wish) == [1, 0, 3, 2]
+    only = Wish(models={cells[1].model.load_key: 0.0}, others=None)
+    assert best(found, cells, only) == [1, 3]
+
+
+def test_a_runner_may_begin_anywhere_among_cells_that_are_equally_good() -> None:
+    cells = [sample_cell(n, priority=int(n == 1)) for n in range(5)]
+    assert best(backlog(*cells, first=3), cells) == [1, 3, 4, 0, 2]
+
+
+def test_what_is_taken_leaves_and_what_comes_back_has_its_old_place() -> None:
+    cells = [sample_cell(n) for n in range(3)]
+    found = backlog(*cells)
+    found.taken(cells[0].fingerprint)
+    found.runs_elsewhere(cells[1].fingerprint, now=0.0)
+    assert best(found, cells) == [2]
+    found.follow([Event(kind="released", fingerprint=cells[0].fingerprint)], now=1.0)
+    assert best(found, cells) == [0, 2]
+    found.waits(cells[1].fingerprint, until=10.0)
+    found.wake(9.0)
+    assert best(found, cells) == [0, 2]
+    found.wake(10.0)
+    assert best(found, cells) == [0, 1, 2]
+
+
+def test_cells_that_a_campaign_brings_later_come_last() -> None:
+    cells = [sample_cell(n) for n in range(4)]
+    known, new = by_name(cells[:2]), by_name(cells[2:])
+    found = waiting(known, first=1)
+    known.update(new)
+    found.take_in(new)
+    for fingerprint in new:
+        found.waits(fingerprint)
+    assert best(found, cells) == [1, 0, 2, 3]
