@@ -30,8 +30,8 @@ check: lint system
 	$(PYTEST)
 
 lint: $(VENV)/dev.stamp
-	$(BIN)/ruff format --check src tests examples perf
-	$(BIN)/ruff check src tests examples perf
+	$(BIN)/ruff format --check src tests examples perf tools
+	$(BIN)/ruff check src tests examples perf tools
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
@@ -52,8 +52,8 @@ coverage: $(VENV)/dev.stamp system
 	$(PYTEST) --cov --cov-report=term:skip-covered
 
 format: $(VENV)/dev.stamp
-	$(BIN)/ruff format src tests examples perf
-	$(BIN)/ruff check --fix src tests examples perf
+	$(BIN)/ruff format src tests examples perf tools
+	$(BIN)/ruff check --fix src tests examples perf tools
 
 # Pinned versions for every Python we support; holds no address, and leaves torch's own pins to torch.
 constraints: $(VENV)/dev.stamp
