@@ -93,9 +93,9 @@ class Study:
         file = work / "cells.yaml"
         file.write_text(self.text)
         from benchfleet.campaign.load import load_campaign
-        from benchfleet.study import open_bench
+        from benchfleet.study import open_study
 
-        self.cells = open_bench(load_campaign(file)).cells()
+        self.cells = open_study(load_campaign(file)).cells()
 
     def _place(self) -> Path:
         place = self._work / str(next(self._count))
@@ -150,9 +150,9 @@ class Study:
 
     def _told(self, place: Path) -> Mapping[str, float]:
         from benchfleet.campaign.load import load_campaign
-        from benchfleet.study import open_bench
+        from benchfleet.study import open_study
 
-        ledger = open_bench(load_campaign(place / "makespan.yaml")).existing_ledger()
+        ledger = open_study(load_campaign(place / "makespan.yaml")).existing_ledger()
         assert ledger is not None
         with closing(ledger):
             claimed = ledger.events(kinds=["claimed"])

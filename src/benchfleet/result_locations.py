@@ -15,7 +15,7 @@ from benchfleet.ledger.history import seen_elsewhere
 from benchfleet.results.layout import CELL
 from benchfleet.results.read import is_published, sealed_attempts
 from benchfleet.results.upload_queue import Outbox
-from benchfleet.study import Bench
+from benchfleet.study import Study
 
 
 def _sizes(folder: Path, large: int) -> Iterator[bool]:
@@ -29,7 +29,7 @@ def _sizes(folder: Path, large: int) -> Iterator[bool]:
 class Whereabouts:
     """What the ledger has as done, held against what lies in the results folder."""
 
-    bench: Bench
+    study: Study
 
     def gone(self, records: Iterable[CellRecord]) -> list[CellRecord]:
         """The cells that the ledger has as done and whose results are nowhere."""
@@ -48,13 +48,13 @@ class Whereabouts:
         """Where the results of these cells were seen last, by fingerprint: a place, or a host with
         a folder of its own. Those that should be in this folder are not among them."""
         digests = {str(r.fingerprint): r.outcome.digest for r in records if r.outcome}
-        ledger = self.bench.existing_ledger() if digests else None
+        ledger = self.study.existing_ledger() if digests else None
         if ledger is None:
             return {}
         with closing(ledger):
             events = ledger.events(among=set(digests), kinds={"finished", STORED})
             began = ledger.events(among={""}, kinds={BEGAN})
-        return seen_elsewhere(events, began, digests, here=self.bench.layout.own_id())
+        return seen_elsewhere(events, began, digests, here=self.study.layout.own_id())
 
     def unpublished(self, records: Iterable[CellRecord]) -> list[CellRecord]:
         """The cells that are done and sealed, and that the next run puts at their public path."""
@@ -64,33 +64,33 @@ class Whereabouts:
             record
             for record in done
             if (digest := waiting.get(record.fingerprint)) is not None
-            and not is_published(self.bench.layout, record.path, digest)
+            and not is_published(self.study.layout, record.path, digest)
         ]
 
     def unsent(self) -> bool:
         """Whether results wait to be put to the campaign's place."""
-        place, outbox = self.bench.campaign.place, Outbox(self.bench.layout)
+        place, outbox = self.study.campaign.place, Outbox(self.study.layout)
         return bool(place) and (len(outbox) > 0 or not outbox.is_for(place))
 
     def kept_back(self, records: Iterable[CellRecord]) -> tuple[int, int]:
         """How many results in this folder have files that are too large for the ledger's
         repository and go nowhere else, and how large a file may be, in bytes."""
-        if self.bench.campaign.place or not self.bench.url.startswith("git+"):
+        if self.study.campaign.place or not self.study.url.startswith("git+"):
             return 0, 0
         from benchfleet.ledger.git.address import address_of
 
-        large = address_of(self.bench.url).large
-        folders = (self.bench.layout.published(r.path) for r in records if r.state == "success")
+        large = address_of(self.study.url).large
+        folders = (self.study.layout.published(r.path) for r in records if r.state == "success")
         return sum(any(_sizes(folder, large)) for folder in folders), large
 
     def _has_results(self, record: CellRecord) -> bool:
         # Text, not a Path: this is asked of every cell of a campaign.
-        return os.path.exists(f"{self.bench.layout.root}/{record.path}/{CELL}")
+        return os.path.exists(f"{self.study.layout.root}/{record.path}/{CELL}")
 
     def _waiting(self, records: Iterable[CellRecord]) -> dict[str, str]:
         """The digests of the sealed attempts that the ledger took, by fingerprint."""
         done = {str(record.fingerprint): record for record in records}
-        found = sealed_attempts(self.bench.layout, done) if done else {}
+        found = sealed_attempts(self.study.layout, done) if done else {}
         waiting = {}
         for folder, digest in found.items():
             outcome = done[folder.parent.name].outcome

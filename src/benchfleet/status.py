@@ -20,7 +20,7 @@ from benchfleet.ledger.lease_holders import Holder, holders
 from benchfleet.placement import placing_of
 from benchfleet.result_locations import Whereabouts
 from benchfleet.results.upload_queue import Outbox
-from benchfleet.study import Bench
+from benchfleet.study import Study
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,21 +83,21 @@ class _Known:
     placing: Placing = field(default_factory=Placing)
 
 
-def status_of(bench: Bench, cells: Sequence[Cell] | None = None) -> Status:
+def status_of(study: Study, cells: Sequence[Cell] | None = None) -> Status:
     """The status of these cells of a campaign; of all where None are given."""
-    chosen = bench.cells() if cells is None else cells
-    known = bench.ask(
-        lambda ledger: _read_ledger(ledger, bench.campaign, chosen), otherwise=_Known()
+    chosen = study.cells() if cells is None else cells
+    known = study.ask(
+        lambda ledger: _read_ledger(ledger, study.campaign, chosen), otherwise=_Known()
     )
     ended = {record.fingerprint for record in known.records if record.state != "pending"}
-    where = Whereabouts(bench)
+    where = Whereabouts(study)
     absent = where.absent(known.records)
     elsewhere = where.elsewhere(absent)
     return Status(
-        campaign=bench.campaign.name,
+        campaign=study.campaign.name,
         has_ledger=known.has_ledger,
         counts=counts(known.records, total=len(chosen)),
-        phases=standings(bench.campaign.phases, chosen, known.records, known.decisions),
+        phases=standings(study.campaign.phases, chosen, known.records, known.decisions),
         kept_off=known.placing.kept_off(cell for cell in chosen if cell.fingerprint not in ended),
         notes=known.placing.notes,
         holders=known.holders,
@@ -108,12 +108,12 @@ def status_of(bench: Bench, cells: Sequence[Cell] | None = None) -> Status:
         unpublished=[
             Unpublished(
                 path=record.path,
-                blocked=os.path.lexists(bench.layout.published(record.path)),
+                blocked=os.path.lexists(study.layout.published(record.path)),
             )
             for record in where.unpublished(known.records)
         ],
-        unsent=len(Outbox(bench.layout)),
-        store=bench.campaign.place,
+        unsent=len(Outbox(study.layout)),
+        store=study.campaign.place,
     )
 
 

@@ -33,7 +33,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Bench:
+class Study:
     """A campaign with its folder and its ledger's address."""
 
     campaign: Campaign
@@ -197,10 +197,10 @@ class Bench:
         return place_at(self.campaign.place, self.campaign.name) if self.campaign.place else None
 
 
-def open_bench(campaign: Campaign, *, ledger: str = "") -> Bench:
+def open_study(campaign: Campaign, *, ledger: str = "") -> Study:
     """Tie a campaign to its folder and its ledger. Raises LedgerError for a wrong lease."""
     try:
         lease = lease_seconds(os.environ) or usual_lease(ledger)
     except ValueError as error:
         raise LedgerError(str(error)) from error
-    return Bench(campaign=campaign, layout=Layout(campaign.results), url=ledger, lease=lease)
+    return Study(campaign=campaign, layout=Layout(campaign.results), url=ledger, lease=lease)

@@ -15,11 +15,11 @@ from benchfleet.ledger.history import counts
 from benchfleet.results.disk import write_atomically
 from benchfleet.results.formats import pretty
 from benchfleet.runner.loop import RunEnd
-from benchfleet.study import Bench
+from benchfleet.study import Study
 
 
 def summarised(
-    bench: Bench, cells: Sequence[Cell], records: Sequence[CellRecord], end: RunEnd
+    study: Study, cells: Sequence[Cell], records: Sequence[CellRecord], end: RunEnd
 ) -> dict[str, Any]:
     """What is to be said of the campaign at the end of a run; devices and failures are those of
     all its runs, as the ledger has them."""
@@ -32,9 +32,9 @@ def summarised(
             for stage, seconds in record.outcome.seconds.items():
                 use[f"{stage}_seconds"] = use.get(f"{stage}_seconds", 0.0) + seconds
     return {
-        "campaign": bench.campaign.name,
+        "campaign": study.campaign.name,
         "benchfleet": benchfleet.__version__,
-        "results": str(bench.layout.root),
+        "results": str(study.layout.root),
         "ended_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "execution_time": end.seconds,
         "ran": end.ran,
@@ -42,9 +42,9 @@ def summarised(
         "broken": end.broken,
         "counts": {**states, "reused": end.progress.reused},
         "completeness": states["success"] / states["total"] if states["total"] else 1.0,
-        **({"phases": _phases(bench, cells, records)} if bench.campaign.phases else {}),
+        **({"phases": _phases(study, cells, records)} if study.campaign.phases else {}),
         "devices": devices,
-        "used": bench.bill(cells).to_dict(),
+        "used": study.bill(cells).to_dict(),
         "unsent": end.unsent,
         "failures": [
             {
@@ -61,7 +61,7 @@ def summarised(
     }
 
 
-def write_host_summary(bench: Bench, end: RunEnd) -> None:
+def write_host_summary(study: Study, end: RunEnd) -> None:
     """Write ``<hostname>_summary.json``: what became of the cells that ended on this host."""
     run = {
         "ended_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
@@ -69,26 +69,26 @@ def write_host_summary(bench: Bench, end: RunEnd) -> None:
         "ran": end.ran,
         "interrupted": end.interrupted,
     }
-    _write_host_summary(bench, bench.host, {**run, "results": _ended(bench).get(bench.host, [])})
+    _write_host_summary(study, study.host, {**run, "results": _ended(study).get(study.host, [])})
 
 
-def write_summaries_of_others(bench: Bench) -> None:
+def write_summaries_of_others(study: Study) -> None:
     """Write the same for every other host, of what the ledger knows."""
-    for host, results in _ended(bench).items():
+    for host, results in _ended(study).items():
         try:
             name = path_part(host)
         except ValueError:  # whoever may write to the ledger may have named it so
             continue
-        if host != bench.host:
-            _write_host_summary(bench, name, {"results": results})
+        if host != study.host:
+            _write_host_summary(study, name, {"results": results})
 
 
-def _ended(bench: Bench) -> dict[str, list[dict[str, Any]]]:
+def _ended(study: Study) -> dict[str, list[dict[str, Any]]]:
     """What became of the cells that ended, by host."""
-    phases = {str(cell.fingerprint): cell.phase for cell in bench.cells()}
+    phases = {str(cell.fingerprint): cell.phase for cell in study.cells()}
     ended: dict[str, list[dict[str, Any]]] = {}
     none: list[CellRecord] = []
-    records = bench.ask(lambda ledger: list(ledger.cells(states=FINAL_STATES)), otherwise=none)
+    records = study.ask(lambda ledger: list(ledger.cells(states=FINAL_STATES)), otherwise=none)
     for record in records:
         if (outcome := record.outcome) is not None:
             told = {
@@ -106,21 +106,21 @@ def _ended(bench: Bench) -> dict[str, list[dict[str, Any]]]:
     return ended
 
 
-def _write_host_summary(bench: Bench, host: str, more: dict[str, Any]) -> None:
+def _write_host_summary(study: Study, host: str, more: dict[str, Any]) -> None:
     phases = dict.fromkeys(one["phase"] for one in more["results"] if one["phase"])
     summary = {
         "machine": host,
         "phase": ", ".join(phases),
-        "campaign": bench.campaign.name,
-        "ledger": bench.shown_ledger,
+        "campaign": study.campaign.name,
+        "ledger": study.shown_ledger,
         "benchfleet": benchfleet.__version__,
         **more,
     }
-    write_atomically(bench.layout.host_summary(host), pretty(summary))
+    write_atomically(study.layout.host_summary(host), pretty(summary))
 
 
 def _phases(
-    bench: Bench, cells: Sequence[Cell], records: Sequence[CellRecord]
+    study: Study, cells: Sequence[Cell], records: Sequence[CellRecord]
 ) -> list[dict[str, Any]]:
     return [
         {
@@ -130,12 +130,12 @@ def _phases(
             "completeness": one.states.get("success", 0) / one.total if one.total else 1.0,
             "why": str(one.decision or ""),
         }
-        for one in bench.phases(cells, records)
+        for one in study.phases(cells, records)
     ]
 
 
-def write_summary(bench: Bench, summary: dict[str, Any]) -> None:
+def write_summary(study: Study, summary: dict[str, Any]) -> None:
     """Write ``execution_summary.json``; a run that ran nothing leaves the one before, unless it
     says what it tells of (``told``)."""
-    if summary["ran"] or "told" in summary or not bench.layout.summary.exists():
-        write_atomically(bench.layout.summary, pretty(summary))
+    if summary["ran"] or "told" in summary or not study.layout.summary.exists():
+        write_atomically(study.layout.summary, pretty(summary))

@@ -15,7 +15,7 @@ from benchfleet.ledger.base import Ledger
 from benchfleet.result_locations import Whereabouts
 from benchfleet.results.verify import KINDS, Finding, Verifier
 from benchfleet.runs.registry import runs_of
-from benchfleet.study import Bench
+from benchfleet.study import Study
 from benchfleet.wiring import rescore
 
 _PUBLISH_S = 1.0  # that a run takes at most from the ledger's commit to the rename
@@ -49,7 +49,7 @@ class Verification:
 class Verify:
     """What is to be verified."""
 
-    bench: Bench
+    study: Study
     cells: Sequence[Cell]
     whole: bool  # they are the whole campaign; what else lies among the results counts, too
     quick: bool = False  # read each cell.json, and no other file
@@ -62,13 +62,13 @@ class Verify:
         known = list(ledger.cells())
         among = {str(cell.fingerprint) for cell in self.cells}
         records = [one for one in known if self.whole or one.fingerprint in among]
-        verifier = Verifier(self.bench.layout, known, quick=self.quick)
+        verifier = Verifier(self.study.layout, known, quick=self.quick)
         found = self._look(verifier, records, progress)
         if moving := [path for path, one in found.items() if one.kind in _PASSING]:
             if self._goes_on(known):
                 time.sleep(_PUBLISH_S)
             now = {record.path: record for record in ledger.cells()}
-            again = Verifier(self.bench.layout, now.values(), quick=self.quick)
+            again = Verifier(self.study.layout, now.values(), quick=self.quick)
             for path in moving:
                 del found[path]
             found |= self._look(again, [now[path] for path in moving])
@@ -98,13 +98,13 @@ class Verify:
     def _goes_on(self, records: Iterable[CellRecord]) -> bool:
         """Whether a run may be about to publish something."""
         running = any(record.state == "running" for record in records)
-        return running or any(run.goes_on for run in runs_of(self.bench.layout))
+        return running or any(run.goes_on for run in runs_of(self.study.layout))
 
     def _elsewhere(
         self, records: Iterable[CellRecord], found: Mapping[str, Finding]
     ) -> dict[str, str]:
         gone = [r for r in records if r.path in found and found[r.path].kind == "gone"]
-        places = Whereabouts(self.bench).elsewhere(gone)
+        places = Whereabouts(self.study).elsewhere(gone)
         return {r.path: places[r.fingerprint] for r in gone if r.fingerprint in places}
 
     def _score_again(
@@ -117,7 +117,7 @@ class Verify:
         bad = {one.path for one in wrong if one.spoils} | set(elsewhere)
         sound = [one for one in records if one.state == "success" and one.path not in bad]
         found, notes = [], []
-        for one in rescore(self.bench, sound):
+        for one in rescore(self.study, sound):
             path, fingerprint = one.record.path, str(one.record.fingerprint)
             if one.differs:
                 message = f"scored again it has {one.score}, published is {one.published}"

@@ -53,14 +53,14 @@ from benchfleet.runner.result_storage import Disk
 from benchfleet.runner.scheduler.gates import Gating
 from benchfleet.runner.scheduler.run_request import Agenda
 from benchfleet.runner.worker_options import Shift
-from benchfleet.study import Bench
+from benchfleet.study import Study
 
 PUBLISHERS = 4  # threads that write results; a disk syncs for several threads at once
 ALL_SENT, LAST_SENT = 3600.0, 20.0  # seconds to send what is left: at the end, and if interrupted
 
 
 def run_cells(
-    bench: Bench,
+    study: Study,
     cells: Sequence[Cell],
     fleet: Fleet,
     *,
@@ -71,10 +71,10 @@ def run_cells(
 ) -> RunEnd:
     """Run the cells on these machines and return how it ended. `serving` is set once cells may
     run; before that a ledger whose server is away is waited for."""
-    make_folder(bench.layout.root)
+    make_folder(study.layout.root)
     ending, serving = threading.Event(), serving or threading.Event()
     ledger = PatientLedger(
-        shared := bench.ledger(),
+        shared := study.ledger(),
         post=inbox.post,
         ending=ending,
         serving=serving,
@@ -83,36 +83,36 @@ def run_cells(
     connected = contextlib.ExitStack()
     try:
         with contextlib.suppress(LedgerFull):
-            bench.tell(ledger)
-        sender = _sender(bench, ledger, inbox)
+            study.tell(ledger)
+        sender = _sender(study, ledger, inbox)
         runner = Runner(
             Parts(
                 Means(
                     runner=RunnerId(os.urandom(16).hex()),
-                    here=_here(bench, fleet),
+                    here=_here(study, fleet),
                     ledger=ledger,
                     keeper=LeaseKeeper(
                         ledger,
                         lambda lease: inbox.post(LeaseLost(lease=lease)),
                         lambda error: inbox.post(ThreadFailed(error=error)),
-                        every=bench.lease / 5,
+                        every=study.lease / 5,
                     ),
-                    engine=opened_engine(fleet, cells, inbox, connected, bench.lease),
+                    engine=opened_engine(fleet, cells, inbox, connected, study.lease),
                     inbox=inbox,
-                    layout=bench.layout,
+                    layout=study.layout,
                     random=random.random,
                 ),
                 Agenda(
                     cells=cells,
-                    policy=registry.load("policies", bench.campaign.placement)(),
-                    gating=_gating(bench, cells, patient=shift.patient),
+                    policy=registry.load("policies", study.campaign.placement)(),
+                    gating=_gating(study, cells, patient=shift.patient),
                     placing=partial(
-                        placing_of, bench.campaign, ledger, here=bench.host if fleet.pool else ""
+                        placing_of, study.campaign, ledger, here=study.host if fleet.pool else ""
                     ),
                     shift=shift,
                 ),
                 Disk(
-                    room=partial(room, bench.layout.root),
+                    room=partial(room, study.layout.root),
                     publish_all=sender.publish_all if sender else publish_all,
                     background=publishers.submit,
                 ),
@@ -130,34 +130,34 @@ def run_cells(
         ledger.close()
 
 
-def _here(bench: Bench, fleet: Fleet) -> Here:
+def _here(study: Study, fleet: Fleet) -> Here:
     """This machine, as a runner is told of it."""
     return Here(
         machine=socket.gethostname(),
         process=owner(os.getpid()),
-        host=bench.host,
-        folder=bench.layout.own_id(),
+        host=study.host,
+        folder=study.layout.own_id(),
         pool=fleet.pool,
         gpus=nvml_gpus,
         measure=_measure,
-        provenance=_provenance(bench),
+        provenance=_provenance(study),
     )
 
 
-def _provenance(bench: Bench) -> Callable[[], Mapping[str, Any]]:
+def _provenance(study: Study) -> Callable[[], Mapping[str, Any]]:
     """What results tell of this machine, looked up once."""
-    return cache(partial(provenance, bench.campaign.folder))
+    return cache(partial(provenance, study.campaign.folder))
 
 
-def _sender(bench: Bench, ledger: Ledger, inbox: EventQueue) -> Sender | None:
+def _sender(study: Study, ledger: Ledger, inbox: EventQueue) -> Sender | None:
     """What puts results to the campaign's place, where it has one."""
-    if (place := bench.place()) is None:
+    if (place := study.place()) is None:
         return None
     sender = Sender(
         ledger,
-        bench.layout,
+        study.layout,
         place,
-        host=bench.host,
+        host=study.host,
         say=lambda message: inbox.post(ThreadWarning(message=message)),
     )
     sender.start()
@@ -175,19 +175,19 @@ def _sent(sender: Sender, inbox: EventQueue, end: RunEnd) -> RunEnd:
     return replace(end, unsent=sender.waiting, problem=sender.problem)
 
 
-def _gating(bench: Bench, cells: Sequence[Cell], *, patient: bool) -> Gating:
+def _gating(study: Study, cells: Sequence[Cell], *, patient: bool) -> Gating:
     """What of the campaign's phases a run of these cells heeds: nothing where it is a trial."""
-    phases, matrix = bench.campaign.phases, bench.campaign.matrix
-    if not any(cell.phase for cell in cells) and bench.campaign.file is not None:
+    phases, matrix = study.campaign.phases, study.campaign.matrix
+    if not any(cell.phase for cell in cells) and study.campaign.file is not None:
         return Gating()
-    if bench.campaign.file is None:
+    if study.campaign.file is None:
         return Gating(phases=phases, patient=patient)
     return Gating(
         phases=phases,
-        cells=bench.cells(),
-        again=bench.cells if matrix.has_variants else None,
+        cells=study.cells(),
+        again=study.cells if matrix.has_variants else None,
         patient=patient,
-        judge=bench.host,
+        judge=study.host,
     )
 
 
@@ -197,9 +197,9 @@ def _measure(gpus: bool, tell: Callable[[Mapping[str, Headroom]], None]) -> None
     work.start()
 
 
-def rescore(bench: Bench, records: Sequence[CellRecord]) -> Iterator[Rescored]:
+def rescore(study: Study, records: Sequence[CellRecord]) -> Iterator[Rescored]:
     """Score these cells again on this machine's CPU, and tell of each."""
-    ledger = bench.existing_ledger() if records else None
+    ledger = study.existing_ledger() if records else None
     if ledger is None:
         return
     inbox = EventQueue()
@@ -207,12 +207,12 @@ def rescore(bench: Bench, records: Sequence[CellRecord]) -> Iterator[Rescored]:
     try:
         means = Means(
             runner=RunnerId(os.urandom(16).hex()),
-            here=Here(provenance=_provenance(bench)),
+            here=Here(provenance=_provenance(study)),
             ledger=ledger,
             keeper=LeaseKeeper(ledger, lambda lease: None, lambda error: None),
             engine=engine,
             inbox=inbox,
-            layout=bench.layout,
+            layout=study.layout,
             random=random.random,
         )
         rescorer = Rescorer(means, threads=cores())

@@ -12,7 +12,7 @@ from benchfleet.domain.campaign_record import newest
 from benchfleet.domain.host_filter import ANY, Allowed, allowed_on
 from benchfleet.domain.names import entry_name
 from benchfleet.errors import CampaignError
-from benchfleet.study import open_bench
+from benchfleet.study import open_study
 
 SETTINGS = """\
 from enum import Enum
@@ -103,13 +103,13 @@ def test_a_host_runs_what_its_runner_config_lets_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     campaign = load_campaign(settings(tmp_path))
-    bench, cells = open_bench(campaign), campaign.matrix.expand()
+    study, cells = open_study(campaign), campaign.matrix.expand()
     monkeypatch.setenv("BENCHFLEET_HOST", "machine-a")
-    assert [cell.phase for cell in bench.allowed_here(cells)] == ["phase1"]
+    assert [cell.phase for cell in study.allowed_here(cells)] == ["phase1"]
     monkeypatch.setenv("BENCHFLEET_HOST", "machine-b")
-    assert {cell.model.name for cell in bench.allowed_here(cells)} == {"Deepseek-Coder-V2-16B-Q4"}
+    assert {cell.model.name for cell in study.allowed_here(cells)} == {"Deepseek-Coder-V2-16B-Q4"}
     monkeypatch.setenv("BENCHFLEET_HOST", "machine-c")
-    assert bench.allowed_here(cells) == cells
+    assert study.allowed_here(cells) == cells
     assert campaign.told is not None
     assert newest([campaign.told.event()]) == campaign.told
 

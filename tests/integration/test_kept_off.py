@@ -13,7 +13,7 @@ import pytest
 from benchfleet.campaign.load import load_campaign
 from benchfleet.cli.main import main
 from benchfleet.machines.probe import report
-from benchfleet.study import open_bench
+from benchfleet.study import open_study
 from capabilities import BOARD, DESKTOP, reported
 
 STUDY = """\
@@ -49,7 +49,7 @@ def say(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
 
 
 def states() -> dict[str, str]:
-    ledger = open_bench(load_campaign(Path("study.yaml"))).ledger()
+    ledger = open_study(load_campaign(Path("study.yaml"))).ledger()
     with closing(ledger):
         return {record.path: record.state for record in ledger.cells()}
 

@@ -17,7 +17,7 @@ from benchfleet.planner.explain import Named
 from benchfleet.planner.forecast import Fit, MemoryForecast, fit, wall_time
 from benchfleet.runner.resources.shapes import Pool, impossible
 from benchfleet.runner.scheduler.duration_model import DurationModel, Expected
-from benchfleet.study import Bench
+from benchfleet.study import Study
 
 Standing = Literal[State, "reused"]
 ENDED_OTHERWISE: tuple[State, ...] = ("partial", "failed", "skipped", "cancelled")
@@ -76,9 +76,9 @@ class Plan:
         }
 
 
-def known_records(bench: Bench, cells: Collection[Cell]) -> list[CellRecord]:
+def known_records(study: Study, cells: Collection[Cell]) -> list[CellRecord]:
     """All that the ledger has, with the cell itself where the campaign holds no such cell."""
-    ledger = bench.existing_ledger()
+    ledger = study.existing_ledger()
     if ledger is None:
         return []
     with closing(ledger):
@@ -160,11 +160,11 @@ def with_paths(cells: Sequence[Cell], records: Sequence[CellRecord]) -> Iterator
         yield Named(cell=cell, path=path)
 
 
-def as_json(bench: Bench, plan: Plan) -> dict[str, Any]:
+def as_json(study: Study, plan: Plan) -> dict[str, Any]:
     """All of it as JSON values; sizes are bytes, times are seconds."""
     return {
-        "campaign": bench.campaign.name,
-        "results": str(bench.layout.root),
+        "campaign": study.campaign.name,
+        "results": str(study.layout.root),
         "machine": {
             "devices": [
                 {"device": device.label, "name": device.name, "memory": device.memory}
@@ -173,7 +173,7 @@ def as_json(bench: Bench, plan: Plan) -> dict[str, Any]:
             "slots": plan.pool.slots if plan.pool else 0,
             "memory_available": plan.ram,
         },
-        "placement": bench.campaign.placement,
+        "placement": study.campaign.placement,
         "counts": plan.counts,
         "cells": [_row_as_json(row) for row in plan.rows],
         "expected_seconds": plan.seconds,

@@ -21,7 +21,7 @@ from benchfleet.runner.progress import Notice, Observer, Progress
 from benchfleet.runs import registry as records
 from benchfleet.runs.process import Process
 from benchfleet.runs.registry import Record
-from benchfleet.study import Bench
+from benchfleet.study import Study
 
 EVERY = 0.5  # seconds between two looks at how it stands
 _SHARE = 50  # times as long as writing it down takes, at least: a thousand slots are long to tell
@@ -131,23 +131,23 @@ class Feed:
 
 @contextlib.contextmanager
 def announced(
-    bench: Bench, *, ends_on: str, command: Mapping[str, Any] | None = None, metrics: str = ""
+    study: Study, *, ends_on: str, command: Mapping[str, Any] | None = None, metrics: str = ""
 ) -> Iterator[Feed]:
     """Have others find this run while the block goes on, and see what it does.
 
     Raises LedgerError where a run with another ledger goes on in the same folder: the two would
     run the same cells at once, in folders of the same names.
     """
-    ledger = bench.home.address
-    _refuse_another(bench.layout, ledger)
+    ledger = study.home.address
+    _refuse_another(study.layout, ledger)
     log = os.environ.pop(DETACHED, "")  # slots, and what they start, are not detached runs
-    file = Path(log).with_suffix(".json") if log else records.new_file(bench.layout)
+    file = Path(log).with_suffix(".json") if log else records.new_file(study.layout)
     feed = Feed(
         Record(
             file=file,
             process=Process.own(),
-            campaign=bench.campaign.name,
-            results=bench.layout.root,
+            campaign=study.campaign.name,
+            results=study.layout.root,
             ledger=ledger,
             began_at=time.time(),
             ends_on=ends_on,
@@ -157,7 +157,7 @@ def announced(
         )
     )
     try:
-        _refuse_another(bench.layout, ledger)  # that began at the same moment: it sees us, or we it
+        _refuse_another(study.layout, ledger)  # that began at the same moment: it sees us, or we it
         yield feed
     except BaseException as error:
         feed.close(error)

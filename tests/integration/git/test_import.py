@@ -15,7 +15,7 @@ from benchfleet.ledger.git.ledger import GitLedger
 from benchfleet.ledger.memory import MemoryLedger
 from benchfleet.results.layout import Layout
 from benchfleet.runner.recovery.rebuild import Rebuilt, rebuild
-from benchfleet.study import open_bench
+from benchfleet.study import open_study
 from benchfleet.testing import sample_cell
 from repositories import git, make_bare
 
@@ -61,7 +61,7 @@ def test_a_ledger_is_rebuilt_in_a_hosted_repository(tmp_path: Path) -> None:
 def test_an_installation_is_one_from_its_first_look_on(tmp_path: Path) -> None:
     bare = make_bare(tmp_path / "lab.git")
     (tmp_path / "study.yaml").write_text(STUDY)
-    bench = open_bench(load_campaign(tmp_path / "study.yaml"), ledger=f"git+file://{bare}")
-    assert not bench.layout.root.parent.exists()
-    with closing(bench.ledger()) as ledger:
-        assert ledger.store.folder.parent == bench.layout.root / ".ledger"  # type: ignore[attr-defined]
+    study = open_study(load_campaign(tmp_path / "study.yaml"), ledger=f"git+file://{bare}")
+    assert not study.layout.root.parent.exists()
+    with closing(study.ledger()) as ledger:
+        assert ledger.store.folder.parent == study.layout.root / ".ledger"  # type: ignore[attr-defined]

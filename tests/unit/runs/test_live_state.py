@@ -22,7 +22,7 @@ from benchfleet.runs import registry as records
 from benchfleet.runs.follow import Seen, follow
 from benchfleet.runs.live_state import DETACHED, Feed, announced
 from benchfleet.runs.process import Process
-from benchfleet.study import Bench
+from benchfleet.study import Study
 from benchfleet.testing.samples import sample_cell
 
 
@@ -40,7 +40,7 @@ def layout(tmp_path: Path) -> Layout:
 def run(layout: Layout, *, url: str = "") -> Iterator[Feed]:
     """A run of this process."""
     campaign = Campaign(name="study", file=Path("/study.yaml"), results=layout.root, matrix=_NONE)
-    with announced(Bench(campaign=campaign, layout=layout, url=url), ends_on="SIGTERM") as feed:
+    with announced(Study(campaign=campaign, layout=layout, url=url), ends_on="SIGTERM") as feed:
         yield feed
 
 

@@ -13,7 +13,7 @@ from benchfleet.domain.cell import Cell
 from benchfleet.domain.humanize import counted
 from benchfleet.domain.plan import ASSIGNED, Plan, newest, plans
 from benchfleet.errors import BenchfleetError
-from benchfleet.study import Bench
+from benchfleet.study import Study
 
 FOLDER = Path("tasks")
 _LARGEST = 100_000_000  # bytes
@@ -40,21 +40,21 @@ def tasks_file(host: str) -> str:
     return f"{host}_tasks.json"
 
 
-def read_tasks(place: str, bench: Bench, *, stays: bool) -> Tasks:
+def read_tasks(place: str, study: Study, *, stays: bool) -> Tasks:
     """What this host is to run: by the file that is named, or else its own, here or in the
     campaign's folder; or by the ledger, where the plan there is newer or no file is here.
 
     Raises BenchfleetError where there is neither, where the file is another's, and for a host of
     which the plan knows nothing, unless it `stays` for another one.
     """
-    told = _plans(bench)
+    told = _plans(study)
     plan, names = newest(told), frozenset(one.name for one in told)
-    name = FOLDER / tasks_file(bench.host)
-    folders = [Path(), *([bench.campaign.folder] if bench.campaign.folder else [])]
+    name = FOLDER / tasks_file(study.host)
+    folders = [Path(), *([study.campaign.folder] if study.campaign.folder else [])]
     file = Path(place) if place else next((f / name for f in folders if (f / name).exists()), None)
     if file is not None:
-        found = _read(file, bench)
-        _check(found, bench)
+        found = _read(file, study)
+        _check(found, study)
         if plan is None or found.plan == plan.name or found.plan not in names:
             return replace(found, known=names)
     if plan is None:
@@ -62,35 +62,35 @@ def read_tasks(place: str, bench: Bench, *, stays: bool) -> Tasks:
             f"there is no {name}, and the ledger holds no plan; run `benchfleet assign` first, or "
             "name the file"
         )
-    if bench.host not in (plan.hosts or {}) and not stays:
+    if study.host not in (plan.hosts or {}) and not stays:
         hosts = ", ".join(sorted(plan.hosts or {}))
         raise BenchfleetError(
-            f"the plan in {bench.shown_ledger} is for {hosts}, and this is {bench.host!r}; "
+            f"the plan in {study.shown_ledger} is for {hosts}, and this is {study.host!r}; "
             "`benchfleet probe` this machine and run `benchfleet assign` again (BENCHFLEET_HOST "
             "names it otherwise)"
         )
-    return _of(plan, bench, names)
+    return _of(plan, study, names)
 
 
-def newer(tasks: Tasks, bench: Bench) -> Tasks:
+def newer(tasks: Tasks, study: Study) -> Tasks:
     """What this host is to run by now: the same, or by a plan that was made since."""
-    told = _plans(bench)
+    told = _plans(study)
     plan = newest(told)
     if plan is None or plan.name in tasks.known:
         return tasks
-    return _of(plan, bench, frozenset(one.name for one in told))
+    return _of(plan, study, frozenset(one.name for one in told))
 
 
-def _plans(bench: Bench) -> list[Plan]:
-    return bench.ask(lambda ledger: plans(ledger.events(kinds={ASSIGNED})), otherwise=[])
+def _plans(study: Study) -> list[Plan]:
+    return study.ask(lambda ledger: plans(ledger.events(kinds={ASSIGNED})), otherwise=[])
 
 
-def _of(plan: Plan, bench: Bench, known: frozenset[str]) -> Tasks:
-    by, forms = f"the plan in {bench.shown_ledger}", plan.of(bench.host)
+def _of(plan: Plan, study: Study, known: frozenset[str]) -> Tasks:
+    by, forms = f"the plan in {study.shown_ledger}", plan.of(study.host)
     return Tasks(by=by, forms=forms, plan=plan.name, known=known)
 
 
-def _read(file: Path, bench: Bench) -> Tasks:
+def _read(file: Path, study: Study) -> Tasks:
     """What a file says, of `benchfleet assign` or written by hand."""
     try:
         if file.stat().st_size > _LARGEST:
@@ -99,12 +99,12 @@ def _read(file: Path, bench: Bench) -> Tasks:
         by_hand = "campaign" not in told
         return Tasks(
             by=str(shown_path(file.absolute())),
-            forms=_named(told, bench)
+            forms=_named(told, study)
             if by_hand
             else {str(one["declared"]): str(one["cell"]) for one in told["tasks"]},
             plan=str(told.get("plan", "")),
             machine=str(told["machine"]),
-            campaign=bench.campaign.name if by_hand else str(told["campaign"]),
+            campaign=study.campaign.name if by_hand else str(told["campaign"]),
         )
     except OSError as error:
         raise BenchfleetError(f"{file} cannot be read: {error.strerror}") from None
@@ -114,9 +114,9 @@ def _read(file: Path, bench: Bench) -> Tasks:
         raise BenchfleetError(f"{file} holds no tasks for a machine: {error}") from None
 
 
-def _named(told: Mapping[str, Any], bench: Bench) -> dict[str, str]:
+def _named(told: Mapping[str, Any], study: Study) -> dict[str, str]:
     """The cells of the experiments that a file names by its own hand's words, in its phase."""
-    phase, cells = str(told.get("phase", "")), bench.cells()
+    phase, cells = str(told.get("phase", "")), study.cells()
     mine = [cell for cell in cells if not phase or cell.phase in ("", phase)]
     found = {}
     for task in told["tasks"]:
@@ -130,38 +130,38 @@ def _named(told: Mapping[str, Any], bench: Bench) -> dict[str, str]:
     return found
 
 
-def _check(tasks: Tasks, bench: Bench) -> None:
-    if tasks.machine != bench.host:
+def _check(tasks: Tasks, study: Study) -> None:
+    if tasks.machine != study.host:
         raise BenchfleetError(
-            f"{tasks.by} is for {tasks.machine!r}, and this is {bench.host!r} (BENCHFLEET_HOST "
+            f"{tasks.by} is for {tasks.machine!r}, and this is {study.host!r} (BENCHFLEET_HOST "
             "names it otherwise)"
         )
-    if tasks.campaign != bench.campaign.name:
+    if tasks.campaign != study.campaign.name:
         raise BenchfleetError(
-            f"{tasks.by} is of campaign {tasks.campaign!r}, not {bench.campaign.name!r}"
+            f"{tasks.by} is of campaign {tasks.campaign!r}, not {study.campaign.name!r}"
         )
 
 
-def assigned_cells(tasks: Tasks, bench: Bench) -> tuple[list[Cell], int]:
+def assigned_cells(tasks: Tasks, study: Study) -> tuple[list[Cell], int]:
     """The campaign's cells that the tasks name, in their order and forms, and how many it does not
     have. What the ledger did not know of the forms is recorded there."""
     by_name = {
         str(form.fingerprint): form
-        for cell in bench.campaign.matrix.expand()
+        for cell in study.campaign.matrix.expand()
         if cell.fingerprint in tasks.forms
-        for _, form in bench.campaign.matrix.forms(cell)
+        for _, form in study.campaign.matrix.forms(cell)
     }
     found = [by_name[name] for name in tasks.cells if name in by_name]
     if len(found) == len(tasks.cells):
-        bench.assign(tasks.forms)
+        study.assign(tasks.forms)
     return found, len(tasks.cells) - len(found)
 
 
-def check_known(tasks: Tasks, bench: Bench) -> None:
+def check_known(tasks: Tasks, study: Study) -> None:
     """Raises BenchfleetError where the campaign's file has not every cell that is given."""
-    if gone := assigned_cells(tasks, bench)[1]:
+    if gone := assigned_cells(tasks, study)[1]:
         cells = counted(gone, "cell")
         raise BenchfleetError(
-            f"{tasks.by} names {cells} that {bench.campaign.named} does not have; run "
+            f"{tasks.by} names {cells} that {study.campaign.named} does not have; run "
             "`benchfleet assign` again, with the same file on all machines"
         )

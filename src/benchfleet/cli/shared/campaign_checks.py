@@ -38,7 +38,7 @@ from benchfleet.planner.preview import planned
 from benchfleet.runner.disk_guard import FLOOR
 from benchfleet.runner.resources.shapes import Pool
 from benchfleet.runs.registry import runs_of
-from benchfleet.study import Bench
+from benchfleet.study import Study
 
 _SHOWN = 3  # cells by name
 _MODULES = {"llama_cpp": "llama-cpp-python"}  # packages that are called otherwise
@@ -47,7 +47,7 @@ _MODULES = {"llama_cpp": "llama-cpp-python"}  # packages that are called otherwi
 def campaign_checks(arguments: argparse.Namespace) -> Iterator[Check]:
     """What a run of the campaign needs beside a good machine."""
     try:
-        bench, cells = options.opened(arguments)
+        study, cells = options.opened(arguments)
     except CampaignError as error:
         for mistake in error.mistakes:
             where = f"line {mistake.line}, {mistake.key}" if mistake.line else mistake.key
@@ -57,21 +57,21 @@ def campaign_checks(arguments: argparse.Namespace) -> Iterator[Check]:
     except LedgerError as error:
         yield judged("ledger", str(error), "name the one that tells of the campaign", problem=True)
         return
-    yield judged("campaign", f"{bench.campaign.name}, {counted(len(cells), 'cell')}", "")
+    yield judged("campaign", f"{study.campaign.name}, {counted(len(cells), 'cell')}", "")
     yield from _plugins(cells)
     models = {(cell.model.load_key, cell.model.source): cell.model for cell in cells}
     yield from _models(models.values())
     yield folder_check(
-        "results", bench.layout.root, least=FLOOR, fix="name another folder with --results"
+        "results", study.layout.root, least=FLOOR, fix="name another folder with --results"
     )
-    yield from _place(bench)
-    yield from _ledger(bench)
-    for run in runs_of(bench.layout):
+    yield from _place(study)
+    yield from _ledger(study)
+    for run in runs_of(study.layout):
         if run.goes_on:
             yield judged("runs", f"one goes on: {run.shown}; another shares its work", "")
-    yield from _reports(arguments, bench, cells)
+    yield from _reports(arguments, study, cells)
     if arguments.machines is None:
-        yield from _devices(arguments, bench, cells)
+        yield from _devices(arguments, study, cells)
 
 
 def host_checks(arguments: argparse.Namespace) -> Iterator[Check]:
@@ -151,12 +151,12 @@ def _models(models: Iterable[Model]) -> Iterator[Check]:
                 yield judged(what, f"{pinned} is not here yet, and is fetched when needed", "")
 
 
-def _place(bench: Bench) -> Iterator[Check]:
+def _place(study: Study) -> Iterator[Check]:
     """Whether the place that results are put to can be asked what it has."""
-    if not bench.campaign.place:
+    if not study.campaign.place:
         return
     try:
-        place = bench.place()
+        place = study.place()
         if place is not None:
             with tempfile.TemporaryDirectory() as empty:
                 place.fetch(["no/such/cell"], Path(empty))
@@ -168,8 +168,8 @@ def _place(bench: Bench) -> Iterator[Check]:
         yield judged("place", str(error), "name another under 'results'", problem=True)
 
 
-def _ledger(bench: Bench) -> Iterator[Check]:
-    scheme, rest = split_url(bench.url) if bench.url else ("sqlite", str(bench.layout.ledger))
+def _ledger(study: Study) -> Iterator[Check]:
+    scheme, rest = split_url(study.url) if study.url else ("sqlite", str(study.layout.ledger))
     if scheme == "sqlite":
         folder = Path(os.path.abspath(rest)).parent
         if kind := network_file_system(folder, mount_table()):
@@ -178,9 +178,9 @@ def _ledger(bench: Bench) -> Iterator[Check]:
             yield judged("ledger", found, fix, problem=True)
             return
     try:
-        ledger = bench.existing_ledger()
+        ledger = study.existing_ledger()
         if ledger is None:
-            yield judged("ledger", f"{bench.shown_ledger}, made by the first run", "")
+            yield judged("ledger", f"{study.shown_ledger}, made by the first run", "")
             return
         with closing(ledger):
             running = sum(1 for _ in ledger.cells(states=["running"]))
@@ -188,17 +188,17 @@ def _ledger(bench: Bench) -> Iterator[Check]:
         fix = "mend that; nothing is run without its ledger"
         yield judged("ledger", str(error), fix, problem=True)
         return
-    yield judged("ledger", f"{bench.shown_ledger}, {counted(running, 'cell', 'are')} running", "")
+    yield judged("ledger", f"{study.shown_ledger}, {counted(running, 'cell', 'are')} running", "")
 
 
-def _reports(arguments: argparse.Namespace, bench: Bench, cells: Sequence[Cell]) -> Iterator[Check]:
+def _reports(arguments: argparse.Namespace, study: Study, cells: Sequence[Cell]) -> Iterator[Check]:
     """Machines that nobody probed, or that were probed under another name."""
     hosts = [""]
     try:
         if arguments.machines is not None:
             inventory = choose_hosts(load_inventory(arguments.machines), arguments.hosts)
             hosts = [host.name for host in inventory.hosts]
-        found = placing(bench, here=bench.host)
+        found = placing(study, here=study.host)
     except BenchfleetError:
         return  # other checks tell of it
     for one in (*found.notes, *found.unreported(cells, hosts)):
@@ -206,11 +206,11 @@ def _reports(arguments: argparse.Namespace, bench: Bench, cells: Sequence[Cell])
         yield judged("reports", said, fix or "probe that machine again", warning=True)
 
 
-def _devices(arguments: argparse.Namespace, bench: Bench, cells: Sequence[Cell]) -> Iterator[Check]:
+def _devices(arguments: argparse.Namespace, study: Study, cells: Sequence[Cell]) -> Iterator[Check]:
     pool: Pool | None = None
     missing = ""
     try:
-        pool = choose_pool(options.asked_devices(arguments, bench.campaign))
+        pool = choose_pool(options.asked_devices(arguments, study.campaign))
     except DeviceError as error:
         missing = str(error)
         fix = "name devices that are here: --gpus, --cpu-slots"

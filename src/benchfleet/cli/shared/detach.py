@@ -20,22 +20,22 @@ from benchfleet.errors import BenchfleetError
 from benchfleet.results.disk import make_folder
 from benchfleet.runs import registry as records
 from benchfleet.runs.live_state import DETACHED
-from benchfleet.study import Bench
+from benchfleet.study import Study
 
 _LOOK = 0.02  # seconds between looks whether it has begun
 _PATIENCE = 60.0  # seconds in which it should have; large campaigns take long to enroll
 _OF_THIS_SHELL = {"--detach", "--another", "--json"}
 
 
-def detach(arguments: argparse.Namespace, bench: Bench, devices: AskedDevices) -> int:
+def detach(arguments: argparse.Namespace, study: Study, devices: AskedDevices) -> int:
     """Begin the run in a session of its own, and say how to find it again."""
     machines(arguments, devices)  # what is wrong with them is told here
-    make_folder(bench.layout.root)
-    with records.one_at_a_time(bench.layout):
-        going = [run for run in records.runs_of(bench.layout) if run.goes_on]
+    make_folder(study.layout.root)
+    with records.one_at_a_time(study.layout):
+        going = [run for run in records.runs_of(study.layout) if run.goes_on]
         if going and not arguments.another:
-            raise BenchfleetError(_goes_on_already(arguments, bench, going[0]))
-        log = records.new_file(bench.layout).with_suffix(".log")
+            raise BenchfleetError(_goes_on_already(arguments, study, going[0]))
+        log = records.new_file(study.layout).with_suffix(".log")
         process = _begin(arguments, log)
         try:
             code = _until_it_runs(process, log)
@@ -50,12 +50,12 @@ def detach(arguments: argparse.Namespace, bench: Bench, devices: AskedDevices) -
     record = records.read(log.with_suffix(".json"))
     metrics = {"metrics": record.metrics} if record and record.metrics else {}
     if arguments.json:
-        told = {"campaign": bench.campaign.name, "pid": process.pid, "log": str(log), **metrics}
+        told = {"campaign": study.campaign.name, "pid": process.pid, "log": str(log), **metrics}
         print_json(told)
         return 0
-    say(f"{bench.campaign.name}: runs in the background (pid {process.pid})")
-    say(f"watch    {words(arguments, 'attach', bench.layout.root)}")
-    say(f"stop     {words(arguments, 'stop', bench.layout.root)}")
+    say(f"{study.campaign.name}: runs in the background (pid {process.pid})")
+    say(f"watch    {words(arguments, 'attach', study.layout.root)}")
+    say(f"stop     {words(arguments, 'stop', study.layout.root)}")
     for address in metrics.values():
         print(f"metrics  {address}")
     say(f"log      {shown_path(log)}")
@@ -99,10 +99,10 @@ def _until_it_runs(process: subprocess.Popen[bytes], log: Path) -> int | None:
     return None
 
 
-def _goes_on_already(arguments: argparse.Namespace, bench: Bench, run: records.Record) -> str:
+def _goes_on_already(arguments: argparse.Namespace, study: Study, run: records.Record) -> str:
     more = f"{options.same_choice(arguments, 'run')} --detach --another"
     return (
-        f"a run of {bench.campaign.name} goes on already ({run.shown}); nothing was started.\n"
-        f"watch it: {words(arguments, 'attach', bench.layout.root)}\n"
+        f"a run of {study.campaign.name} goes on already ({run.shown}); nothing was started.\n"
+        f"watch it: {words(arguments, 'attach', study.layout.root)}\n"
         f"one more beside it, which shares the work: {more}"
     )

@@ -12,7 +12,7 @@ from benchfleet.domain.humanize import counted, duration
 from benchfleet.errors import LedgerAbsent
 from benchfleet.ledger.base import Ledger
 from benchfleet.ledger.lease_holders import Holder
-from benchfleet.study import Bench
+from benchfleet.study import Study
 
 
 def shown(one: Holder) -> str:
@@ -24,20 +24,20 @@ def shown(one: Holder) -> str:
     return f"runner {one.record.runner[:8]}{on}{since}, lease {lease}"
 
 
-def ledger_of(bench: Bench) -> Ledger:
+def ledger_of(study: Study) -> Ledger:
     """The campaign's ledger. Raises LedgerAbsent where there is none yet."""
-    ledger = bench.existing_ledger()
+    ledger = study.existing_ledger()
     if ledger is None:
-        raise LedgerAbsent(no_ledger.words(bench))
+        raise LedgerAbsent(no_ledger.words(study))
     return ledger
 
 
 def tell(
-    arguments: argparse.Namespace, bench: Bench, key: str, given: Sequence[Holder], none: str
+    arguments: argparse.Namespace, study: Study, key: str, given: Sequence[Holder], none: str
 ) -> None:
     """Print the cells that are pending again, under `key` of the JSON; `none` where none is."""
     if arguments.json:
-        told = {"campaign": bench.campaign.name, key: [one.to_dict() for one in given]}
+        told = {"campaign": study.campaign.name, key: [one.to_dict() for one in given]}
         print_json(told)
         return
     for one in given:

@@ -17,7 +17,7 @@ from benchfleet.errors import LedgerAbsent
 from benchfleet.hints import hint
 from benchfleet.ledger.addresses import shown_url, split_url
 from benchfleet.results.layout import Layout
-from benchfleet.study import open_bench
+from benchfleet.study import open_study
 
 
 def campaign_of(url: str, name: str = "", *, results: Path | None = None) -> Campaign:
@@ -42,7 +42,7 @@ def campaign_of(url: str, name: str = "", *, results: Path | None = None) -> Cam
         results=_results_of(name, Path(rest) if scheme == "sqlite" else None, results),
         matrix=Matrix(models=(), configs=(), workloads=()),
     )
-    ledger = open_bench(campaign, ledger=url).existing_ledger()
+    ledger = open_study(campaign, ledger=url).existing_ledger()
     if ledger is None:
         raise LedgerAbsent(f"{shown} has no ledger of campaign {name!r} any more")
     with closing(ledger):

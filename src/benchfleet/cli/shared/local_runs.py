@@ -15,7 +15,7 @@ from benchfleet.errors import BenchfleetError
 from benchfleet.ledger.addresses import shown_url, split_url
 from benchfleet.results.layout import Layout
 from benchfleet.runs.registry import Record, runs_here, runs_of
-from benchfleet.study import Bench
+from benchfleet.study import Study
 
 _PATHS = ("campaign", "results", "machines")
 _CHOICE = ("only", "exclude", "limit", "hosts", "verb", "named", "models", "forever")
@@ -66,7 +66,7 @@ def called(record: Record, arguments: argparse.Namespace) -> argparse.Namespace 
     return argparse.Namespace(**{**vars(arguments), **command})
 
 
-def command_of(arguments: argparse.Namespace, bench: Bench) -> Mapping[str, Any]:
+def command_of(arguments: argparse.Namespace, study: Study) -> Mapping[str, Any]:
     """What of a run's command line is to be known elsewhere; its paths are absolute, and the
     address of a ledger on a server has no password."""
     command = {
@@ -77,11 +77,11 @@ def command_of(arguments: argparse.Namespace, bench: Bench) -> Mapping[str, Any]
     for key in _PATHS:
         path = getattr(arguments, key)
         command[key] = path and os.path.abspath(path)
-    scheme, rest = split_url(bench.url)
-    local = bench.url and scheme == "sqlite"
+    scheme, rest = split_url(study.url)
+    local = study.url and scheme == "sqlite"
     return {
         **command,
-        "ledger": f"sqlite:{os.path.abspath(rest)}" if local else shown_url(bench.url),
+        "ledger": f"sqlite:{os.path.abspath(rest)}" if local else shown_url(study.url),
     }
 
 

@@ -9,28 +9,28 @@ from collections.abc import Iterable
 from benchfleet.cli.text.output import say
 from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.cell import Cell
-from benchfleet.study import Bench
+from benchfleet.study import Study
 
 
-def words(bench: Bench) -> str:
+def words(study: Study) -> str:
     """That there is none, and where else it may be."""
     return (
-        f"{bench.shown_ledger} has no ledger of {bench.campaign.name!r}: nothing was run there "
+        f"{study.shown_ledger} has no ledger of {study.campaign.name!r}: nothing was run there "
         "yet; was it elsewhere, name that ledger by --ledger, or its results by --results"
     )
 
 
-def note(arguments: argparse.Namespace, bench: Bench) -> None:
+def note(arguments: argparse.Namespace, study: Study) -> None:
     """Say so aside from what is shown, where a place was named: another may have been meant."""
     if arguments.ledger or arguments.results is not None:
-        say(f"note: {words(bench)}", to=sys.stderr, flush=True)
+        say(f"note: {words(study)}", to=sys.stderr, flush=True)
 
 
 def records_of(
-    arguments: argparse.Namespace, bench: Bench, cells: Iterable[Cell]
+    arguments: argparse.Namespace, study: Study, cells: Iterable[Cell]
 ) -> list[CellRecord]:
     """The cells as the ledger has them; of one that is not there it is said, and there are none."""
-    records = bench.records(cells)
-    if not records and not bench.is_begun():
-        note(arguments, bench)
+    records = study.records(cells)
+    if not records and not study.is_begun():
+        note(arguments, study)
     return records

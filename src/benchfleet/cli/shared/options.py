@@ -18,7 +18,7 @@ from benchfleet.domain.cell import Cell
 from benchfleet.domain.host import AUTO
 from benchfleet.errors import wrong_option
 from benchfleet.ledger.addresses import shown_url
-from benchfleet.study import Bench, open_bench
+from benchfleet.study import Study, open_study
 
 
 def campaign(parser: argparse.ArgumentParser, *, example: str) -> None:
@@ -258,7 +258,7 @@ def _slots(text: str) -> int:
         raise argparse.ArgumentTypeError(f"{error}, or auto") from None
 
 
-def opened(arguments: argparse.Namespace) -> tuple[Bench, list[Cell]]:
+def opened(arguments: argparse.Namespace) -> tuple[Study, list[Cell]]:
     """The campaign as the options change it, and its chosen cells."""
     if arguments.campaign is None:
         if not arguments.ledger:
@@ -271,7 +271,7 @@ def opened(arguments: argparse.Namespace) -> tuple[Bench, list[Cell]]:
             message = f"is for a campaign without its file; leave it out beside {found.file}"
             raise wrong_option(f"--campaign {named}", message)
     cells = choose(
-        open_bench(found, ledger=arguments.ledger).cells(),
+        open_study(found, ledger=arguments.ledger).cells(),
         only=getattr(arguments, "only", ()),
         exclude=getattr(arguments, "exclude", ()),
         limit=getattr(arguments, "limit", None),
@@ -279,4 +279,4 @@ def opened(arguments: argparse.Namespace) -> tuple[Bench, list[Cell]]:
     if (policy := getattr(arguments, "placement", None)) is not None:
         registry.load("policies", policy)
         found = replace(found, placement=policy)
-    return open_bench(found, ledger=arguments.ledger), cells
+    return open_study(found, ledger=arguments.ledger), cells

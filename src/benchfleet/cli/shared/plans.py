@@ -22,7 +22,7 @@ from benchfleet.planner.assignment import Assignment, Given
 from benchfleet.planner.preview import with_paths
 from benchfleet.planner.solver.solver import TIME_LIMIT_S
 from benchfleet.results.disk import write_atomically
-from benchfleet.study import Bench
+from benchfleet.study import Study
 
 FAILED = "machine_failed"  # the event; data: host, cells (fingerprints), by (who said so)
 
@@ -69,7 +69,7 @@ def known_machines(ledger: Ledger, *, without: Collection[str]) -> list[Capabili
 
 
 def planned(
-    bench: Bench,
+    study: Study,
     ledger: Ledger | None,
     machines: Sequence[Capability],
     cells: Sequence[Cell],
@@ -85,7 +85,7 @@ def planned(
         told = plans(ledger.events(kinds={ASSIGNED}))
     variants: Variants = settings.get("variants", "faster")
     assigner = Assigner(
-        bench.campaign,
+        study.campaign,
         machines,
         records,
         forms=forms(told),
@@ -97,10 +97,10 @@ def planned(
     plan = assigner.plan(
         cells, seed=settings.get("seed", 0), effort=effort, seconds=TIME_LIMIT_S * max(1.0, effort)
     )
-    return plan, tasks(bench, plan, records)
+    return plan, tasks(study, plan, records)
 
 
-def keep(bench: Bench, ledger: Ledger, plan: Assignment, settings: Mapping[str, Any]) -> Plan:
+def keep(study: Study, ledger: Ledger, plan: Assignment, settings: Mapping[str, Any]) -> Plan:
     """Enroll what is planned, in the forms that are planned, and record the plan: workers that
     see the ledger go by it from now on."""
     before = newest(all_before := plans(ledger.events(kinds={ASSIGNED})))
@@ -114,26 +114,26 @@ def keep(bench: Bench, ledger: Ledger, plan: Assignment, settings: Mapping[str, 
         forms={
             str(one.declared.fingerprint): str(one.cell.fingerprint)
             for one in given
-            if len(bench.campaign.matrix.forms(one.declared)) > 1
+            if len(study.campaign.matrix.forms(one.declared)) > 1
         },
         settings=settings,
     )
     ledger.enroll([one.cell for one in given])
-    bench.tell(ledger)
+    study.tell(ledger)
     if before is None or (before.hosts, before.forms) != (kept.hosts, kept.forms):
         ledger.record(kept.event())
     else:
         kept = before
-    _settle_forms(bench, ledger, plan.given)
+    _settle_forms(study, ledger, plan.given)
     return kept
 
 
-def _settle_forms(bench: Bench, ledger: Ledger, given: Iterable[Given]) -> None:
+def _settle_forms(study: Study, ledger: Ledger, given: Iterable[Given]) -> None:
     """Of each cell the form that is planned waits, and no other one does."""
     wanted: set[str] = set()
     others: set[str] = set()
     for one in given:
-        forms = [str(form.fingerprint) for _, form in bench.campaign.matrix.forms(one.declared)]
+        forms = [str(form.fingerprint) for _, form in study.campaign.matrix.forms(one.declared)]
         if len(forms) > 1:
             wanted.add(str(one.cell.fingerprint))
             others.update(forms)
@@ -148,13 +148,13 @@ def _settle_forms(bench: Bench, ledger: Ledger, given: Iterable[Given]) -> None:
 
 
 def tasks(
-    bench: Bench, plan: Assignment, records: Iterable[CellRecord]
+    study: Study, plan: Assignment, records: Iterable[CellRecord]
 ) -> dict[str, dict[str, Any]]:
     """What each machine is told, by its name; a machine with nothing to do is told that."""
     given = [*plan.running, *plan.given]
     named = with_paths([one.cell for one in given], list(records))
     paths = {one.cell.fingerprint: one.path for one in named}
-    phases = {phase.name: phase for phase in bench.campaign.phases}
+    phases = {phase.name: phase for phase in study.campaign.phases}
     found = {}
     for host in plan.slots:
         mine = [one for one in given if one.host == host]
@@ -162,7 +162,7 @@ def tasks(
         found[host] = {
             "machine": host,
             "phase": ", ".join(names),
-            "campaign": bench.campaign.name,
+            "campaign": study.campaign.name,
             "tasks": [
                 {
                     "experiment": one.cell.workload.label,

@@ -24,26 +24,26 @@ from benchfleet.runner.events import EventQueue, Interrupted
 from benchfleet.runner.loop import RunEnd
 from benchfleet.runner.worker_options import Shift
 from benchfleet.runs.live_state import announced, both
-from benchfleet.study import Bench
+from benchfleet.study import Study
 from benchfleet.summary import summarised, write_host_summary, write_summary
 from benchfleet.wiring import run_cells
 
 
 def run(
     arguments: argparse.Namespace,
-    bench: Bench,
+    study: Study,
     cells: Sequence[Cell],
     devices: AskedDevices,
     shift: Shift,
 ) -> int:
     """Run the cells that are not done yet, write what is to be kept, and return the exit code."""
-    with _metered(arguments, bench) as collector:
-        return _run(arguments, bench, cells, devices, collector, shift)
+    with _metered(arguments, study) as collector:
+        return _run(arguments, study, cells, devices, collector, shift)
 
 
 def _run(
     arguments: argparse.Namespace,
-    bench: Bench,
+    study: Study,
     cells: Sequence[Cell],
     devices: AskedDevices,
     collector: Collector | None,
@@ -56,19 +56,19 @@ def _run(
     with (
         _answering_signals(inbox, serving),
         announced(
-            bench, ends_on="SIGTERM", command=command_of(arguments, bench), metrics=metrics
+            study, ends_on="SIGTERM", command=command_of(arguments, study), metrics=metrics
         ) as feed,
     ):
-        with watch(bench.campaign.name, stream, as_json=arguments.log_json) as observer:
+        with watch(study.campaign.name, stream, as_json=arguments.log_json) as observer:
             told = both(observer, feed)
             if collector is not None:
                 told = both(told, collector)
             end = run_cells(
-                bench, cells, fleet, inbox=inbox, observer=told, shift=shift, serving=serving
+                study, cells, fleet, inbox=inbox, observer=told, shift=shift, serving=serving
             )
             serving.clear()
         try:
-            _write_files(bench, arguments, end)
+            _write_files(study, arguments, end)
         except (LedgerAway, LedgerTooNew) as error:  # of which more is said in the end
             why, then = "its ledger is away", "once it answers"
             if isinstance(error, LedgerTooNew):
@@ -81,14 +81,14 @@ def _run(
             print(f"benchfleet: summary and report could not be written: {error}", file=sys.stderr)
         feed.ended(end)
     try:
-        return conclude(arguments, bench, cells, end)
+        return conclude(arguments, study, cells, end)
     except (LedgerAway, LedgerTooNew):
-        show_counts(arguments, bench, end)
+        show_counts(arguments, study, end)
         raise
 
 
 @contextlib.contextmanager
-def _metered(arguments: argparse.Namespace, bench: Bench) -> Iterator[Collector | None]:
+def _metered(arguments: argparse.Namespace, study: Study) -> Iterator[Collector | None]:
     """What watches the run for Prometheus, where that is asked for."""
     port, file = arguments.metrics_port, arguments.metrics_file
     if port is None and file is None:
@@ -96,22 +96,22 @@ def _metered(arguments: argparse.Namespace, bench: Bench) -> Iterator[Collector 
         return
     from benchfleet.metrics.serve import served
 
-    with served(bench.campaign.name, port=port, file=file) as collector:
+    with served(study.campaign.name, port=port, file=file) as collector:
         yield collector
 
 
-def _write_files(bench: Bench, arguments: argparse.Namespace, end: RunEnd) -> None:
+def _write_files(study: Study, arguments: argparse.Namespace, end: RunEnd) -> None:
     """Summary and report speak of the whole campaign, whatever part of it was run; a trial over
     a few samples is no part of it."""
-    if arguments.limit is not None or (not end.ran and bench.still_told()):
+    if arguments.limit is not None or (not end.ran and study.still_told()):
         return
-    told = bench.mark()
+    told = study.mark()
     if arguments.verb == "work":
-        write_host_summary(bench, end)
-    cells = bench.cells()
-    records = bench.records(cells)
-    write_report(bench, compared(bench, cells, records))
-    write_summary(bench, {**summarised(bench, cells, records, end), "told": told})
+        write_host_summary(study, end)
+    cells = study.cells()
+    records = study.records(cells)
+    write_report(study, compared(study, cells, records))
+    write_summary(study, {**summarised(study, cells, records, end), "told": told})
 
 
 @contextlib.contextmanager

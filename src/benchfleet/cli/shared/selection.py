@@ -11,7 +11,7 @@ from benchfleet.cli.shared import options
 from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.failure import KINDS
 from benchfleet.errors import CampaignError, Mistake
-from benchfleet.study import Bench
+from benchfleet.study import Study
 
 
 def configure(parser: argparse.ArgumentParser, *, example: str) -> None:
@@ -35,12 +35,12 @@ def configure(parser: argparse.ArgumentParser, *, example: str) -> None:
     )
 
 
-def check(arguments: argparse.Namespace, bench: Bench, records: Iterable[CellRecord]) -> None:
+def check(arguments: argparse.Namespace, study: Study, records: Iterable[CellRecord]) -> None:
     """Raises CampaignError for a glob that no cell has, with the near names."""
     if not arguments.cell:
         return
     known = dict.fromkeys(
-        [*(cell.id for cell in bench.cells()), *(record.path for record in records)]
+        [*(cell.id for cell in study.cells()), *(record.path for record in records)]
     )
     mistakes = []
     for glob in arguments.cell:

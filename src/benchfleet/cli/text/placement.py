@@ -6,15 +6,15 @@ from collections.abc import Iterable, Sequence
 
 from benchfleet.domain.placement import KeptOff, Placing
 from benchfleet.placement import placing_of
-from benchfleet.study import Bench
+from benchfleet.study import Study
 
 _SHOWN = 10  # lines
 
 
-def placing(bench: Bench, *, here: str = "") -> Placing:
+def placing(study: Study, *, here: str = "") -> Placing:
     """What the ledger's reports and plans say, where there is a ledger; see `placing_of`."""
-    return bench.ask(
-        lambda ledger: placing_of(bench.campaign, ledger, here=here), otherwise=Placing()
+    return study.ask(
+        lambda ledger: placing_of(study.campaign, ledger, here=here), otherwise=Placing()
     )
 
 

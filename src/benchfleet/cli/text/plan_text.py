@@ -14,7 +14,7 @@ from benchfleet.domain.humanize import counted, duration, gigabytes
 from benchfleet.planner.explain import ABSENT, Difference, Named, subject
 from benchfleet.planner.preview import ENDED_OTHERWISE, Plan, Row
 from benchfleet.runner.resources.shapes import Pool
-from benchfleet.study import Bench
+from benchfleet.study import Study
 
 _MANY = 40  # lines of a table that a person still reads
 _SOME = 3  # names in a sentence
@@ -28,7 +28,7 @@ _GROUPINGS: tuple[tuple[str, ...], ...] = (
 
 
 def overview(
-    bench: Bench, plan: Plan, phases: Iterable[str] = (), *, every_cell: bool
+    study: Study, plan: Plan, phases: Iterable[str] = (), *, every_cell: bool
 ) -> list[str]:
     """The whole plan: machine, phases, cells, what cannot run, and what to expect."""
     counts = plan.counts
@@ -40,7 +40,7 @@ def overview(
     spoken += [f"{counts[state]} {state}" for state in ENDED_OTHERWISE if counts[state]]
     spoken += [f"{counts['impossible']} cannot run here"] if counts["impossible"] else []
     whole = every_cell or counts["total"] <= _MANY
-    lines = [f"{bench.campaign.name}: {' · '.join(spoken)} → {bench.layout.root}"]
+    lines = [f"{study.campaign.name}: {' · '.join(spoken)} → {study.layout.root}"]
     lines += [f"on {_machine(plan.pool, plan.ram)}"] if plan.pool else []
     return [
         *lines,
@@ -48,7 +48,7 @@ def overview(
         "",
         *(_cells(plan.rows) if whole else _groups(plan.rows)),
         *_impossible(plan.rows),
-        *_outlook(bench, plan),
+        *_outlook(study, plan),
     ]
 
 
@@ -155,7 +155,7 @@ def _impossible(rows: Sequence[Row]) -> Iterator[str]:
         yield f"  {why}: {', '.join(paths[:_SOME])}{more}"
 
 
-def _outlook(bench: Bench, plan: Plan) -> Iterator[str]:
+def _outlook(study: Study, plan: Plan) -> Iterator[str]:
     """What a run takes, and how many cells at a time suit the machine."""
     if not plan.to_run or plan.fit is None:
         return
@@ -169,7 +169,7 @@ def _outlook(bench: Bench, plan: Plan) -> Iterator[str]:
     unknown = Counter(row.memory for row in plan.to_run if isinstance(row.memory, str))
     for why, many in unknown.most_common(_SOME):
         yield f"memory   unknown for {many} of the cells: {why}"
-    yield f"place    {bench.campaign.placement}"
+    yield f"place    {study.campaign.placement}"
     yield f"suggest  max_concurrent_runs: {slots} ({plan.fit.why})"
     for warning in plan.fit.warnings:
         yield f"warning  {warning}"

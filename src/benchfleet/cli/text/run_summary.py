@@ -26,12 +26,12 @@ from benchfleet.reports.tables import Comparison, compare
 from benchfleet.result_locations import Whereabouts
 from benchfleet.results.read import sample_scores
 from benchfleet.runner.loop import RunEnd
-from benchfleet.study import Bench
+from benchfleet.study import Study
 from benchfleet.summary import summarised
 
 
 def compared(
-    bench: Bench,
+    study: Study,
     cells: Sequence[Cell],
     records: Sequence[CellRecord],
     baseline: str | None = None,
@@ -40,9 +40,9 @@ def compared(
     return compare(
         records,
         cells,
-        lambda record: sample_scores(bench.layout.published(record.path)),
+        lambda record: sample_scores(study.layout.published(record.path)),
         baseline,
-        bench.bills(),
+        study.bills(),
     )
 
 
@@ -59,30 +59,30 @@ def show(comparison: Comparison, title: str, stream: TextIO | None = None) -> No
     )
 
 
-def write_report(bench: Bench, comparison: Comparison) -> None:
+def write_report(study: Study, comparison: Comparison) -> None:
     """Write the report as Markdown into the campaign's folder."""
-    text = markdown.render(comparison, title=bench.campaign.name)
-    bench.layout.report.write_text(text, encoding="utf-8")
+    text = markdown.render(comparison, title=study.campaign.name)
+    study.layout.report.write_text(text, encoding="utf-8")
 
 
 def conclude(
-    arguments: argparse.Namespace, bench: Bench, cells: Sequence[Cell], end: RunEnd
+    arguments: argparse.Namespace, study: Study, cells: Sequence[Cell], end: RunEnd
 ) -> int:
     """Say how a run ended, and return its exit code."""
-    records = bench.records(cells)
-    where = Whereabouts(bench)
+    records = study.records(cells)
+    where = Whereabouts(study)
     absent = where.absent(records)
     elsewhere = where.elsewhere(absent)
     gone = [record for record in absent if record.fingerprint not in elsewhere]
-    phases = standings_of_all(bench) if any(cell.phase for cell in cells) else []
-    comparison = compared(bench, cells, records)
+    phases = standings_of_all(study) if any(cell.phase for cell in cells) else []
+    comparison = compared(study, cells, records)
     with contextlib.suppress(OSError):  # nobody listens any more; the files and the code remain
         if arguments.json:
-            print_json(summarised(bench, cells, records, end))
+            print_json(summarised(study, cells, records, end))
         else:
-            show_end(arguments, bench, comparison, end, gone, phases)
+            show_end(arguments, study, comparison, end, gone, phases)
             there = told_elsewhere(arguments, elsewhere.values(), "elsewhere  {results}")
-            say(*there, *_unsent(bench, end), *_kept_back(*where.kept_back(records)))
+            say(*there, *_unsent(study, end), *_kept_back(*where.kept_back(records)))
             sys.stdout.flush()
     if end.interrupted:
         return 128 + signal.SIGINT
@@ -91,26 +91,26 @@ def conclude(
     return 0 if complete and not any(map(phase_gates.closed, phases)) else 1
 
 
-def show_counts(arguments: argparse.Namespace, bench: Bench, end: RunEnd) -> None:
+def show_counts(arguments: argparse.Namespace, study: Study, end: RunEnd) -> None:
     """Show what the run itself knows, where the ledger cannot be asked how it ended."""
     counted_at = time.time() - end.counts_age if end.counts_age else None
-    progress, results = end.progress, bench.layout.root
+    progress, results = end.progress, study.layout.root
     counts = {"total": progress.total, **progress.states, "reused": progress.reused}
     with contextlib.suppress(OSError):  # nobody listens any more
         if arguments.json:
-            told = {"campaign": bench.campaign.name, "results": str(results), "ran": end.ran}
+            told = {"campaign": study.campaign.name, "results": str(results), "ran": end.ran}
             print_json({**told, "counts": counts, "counted_at": counted_at})
         else:
-            stands = f"{bench.campaign.name}: {standing(progress)}{as_of(counted_at)}"
+            stands = f"{study.campaign.name}: {standing(progress)}{as_of(counted_at)}"
             say(stands)
             say(f"results  {shown_path(results)}")
         sys.stdout.flush()
 
 
-def standings_of_all(bench: Bench) -> list[Standing]:
+def standings_of_all(study: Study) -> list[Standing]:
     """How the campaign's phases stand, whatever part of it was run."""
-    cells = bench.cells() if bench.campaign.phases else []
-    return bench.phases(cells, bench.records(cells)) if cells else []
+    cells = study.cells() if study.campaign.phases else []
+    return study.phases(cells, study.records(cells)) if cells else []
 
 
 def _kept_back(results: int, large: int) -> list[str]:
@@ -125,21 +125,21 @@ def _kept_back(results: int, large: int) -> list[str]:
     ]
 
 
-def _unsent(bench: Bench, end: RunEnd) -> list[str]:
+def _unsent(study: Study, end: RunEnd) -> list[str]:
     """How many results are not at the campaign's place, and why."""
     if not end.unsent:
         return []
     why = f": {end.problem}" if end.problem else ""
     one = "is" if end.unsent == 1 else "are"
     return [
-        f"{counted(end.unsent, 'result')} {one} not at {bench.campaign.place} yet; what lies here "
+        f"{counted(end.unsent, 'result')} {one} not at {study.campaign.place} yet; what lies here "
         f"goes first next time{why}"
     ]
 
 
 def show_end(
     arguments: argparse.Namespace,
-    bench: Bench,
+    study: Study,
     comparison: Comparison,
     end: RunEnd,
     gone: Sequence[CellRecord],
@@ -148,7 +148,7 @@ def show_end(
     """Print what a run ended with; a person who reads only this knows what to do next."""
     counts = comparison.counts
     print()
-    show(comparison, bench.campaign.name)
+    show(comparison, study.campaign.name)
     print()
     for why, cells in sorted(Counter(why for _, why in end.impossible).items()):
         first = next(cell.id for cell, reason in end.impossible if reason == why)
@@ -169,6 +169,6 @@ def show_end(
         say(f"try the failed ones again: {retry} && {again}")
     if end.interrupted:
         say(f"nothing is lost; go on with: {again}")
-    say(f"results  {shown_path(bench.layout.root)}")
-    say(f"report   {shown_path(bench.layout.report)}")
-    say(f"summary  {shown_path(bench.layout.summary)}")
+    say(f"results  {shown_path(study.layout.root)}")
+    say(f"report   {shown_path(study.layout.report)}")
+    say(f"summary  {shown_path(study.layout.summary)}")

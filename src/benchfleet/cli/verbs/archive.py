@@ -18,7 +18,7 @@ from benchfleet.errors import BenchfleetError, ResultsError
 from benchfleet.ledger.base import Ledger
 from benchfleet.results.archive import KINDS, Archive, Item
 from benchfleet.runs.registry import runs_of
-from benchfleet.study import Bench
+from benchfleet.study import Study
 
 _OLDER_THAN = "30d"
 _MAX_LISTED_ITEMS = 10
@@ -69,24 +69,24 @@ def add_choice(parser: argparse.ArgumentParser, *, example: str, kinds: str) -> 
 
 def main(arguments: argparse.Namespace) -> int:
     """Show what would be compressed, or compress it; 1 if something could not be."""
-    bench, _ = options.opened(arguments)
+    study, _ = options.opened(arguments)
     to = arguments.to
     if to is not None:
-        to = to.absolute() / path_part(bench.campaign.name)
-        if to.resolve().is_relative_to(bench.layout.root.resolve()):
+        to = to.absolute() / path_part(study.campaign.name)
+        if to.resolve().is_relative_to(study.layout.root.resolve()):
             raise BenchfleetError(f"{to} lies among the results; leave --to out, or name another")
-    return clean(arguments, bench, "archive", lambda archive, item: archive.compress(item, to))
+    return clean(arguments, study, "archive", lambda archive, item: archive.compress(item, to))
 
 
-def clean(arguments: argparse.Namespace, bench: Bench, verb: str, act: Act) -> int:
+def clean(arguments: argparse.Namespace, study: Study, verb: str, act: Act) -> int:
     """Find what is chosen, show it, and do it with --yes."""
-    ledger = bench.existing_ledger()
+    ledger = study.existing_ledger()
     if ledger is None:
-        raise ResultsError(f"nothing of {bench.campaign.name} was run yet, so nothing is old")
+        raise ResultsError(f"nothing of {study.campaign.name} was run yet, so nothing is old")
     with closing(ledger):
-        live = [run for run in runs_of(bench.layout) if not run.end]
+        live = [run for run in runs_of(study.layout) if not run.end]
         began = [run.began_at for run in live if run.process.lives() is not False]
-        archive = Archive(bench.layout, now=time.time(), busy_since=min(began, default=None))
+        archive = Archive(study.layout, now=time.time(), busy_since=min(began, default=None))
         result = _Result(
             [
                 item
@@ -99,9 +99,9 @@ def clean(arguments: argparse.Namespace, bench: Bench, verb: str, act: Act) -> i
                 for item in result.found:
                     _do(archive, ledger, item, act, result)
     if arguments.json:
-        print_json(_as_json(arguments, bench, verb, archive, result))
+        print_json(_as_json(arguments, study, verb, archive, result))
     else:
-        say(*_lines(arguments, bench, verb, archive, result))
+        say(*_lines(arguments, study, verb, archive, result))
     return 1 if result.left else 0
 
 
@@ -121,9 +121,9 @@ def _do(archive: Archive, ledger: Ledger, item: Item, act: Act, result: _Result)
 
 
 def _lines(
-    arguments: argparse.Namespace, bench: Bench, verb: str, archive: Archive, result: _Result
+    arguments: argparse.Namespace, study: Study, verb: str, archive: Archive, result: _Result
 ) -> Iterator[str]:
-    name, found = bench.campaign.name, result.found
+    name, found = study.campaign.name, result.found
     if not found:
         yield f"{name}: nothing to {verb}"
     elif arguments.yes:
@@ -147,10 +147,10 @@ def _lines(
 
 
 def _as_json(
-    arguments: argparse.Namespace, bench: Bench, verb: str, archive: Archive, result: _Result
+    arguments: argparse.Namespace, study: Study, verb: str, archive: Archive, result: _Result
 ) -> dict[str, object]:
     return {
-        "campaign": bench.campaign.name,
+        "campaign": study.campaign.name,
         "act": verb,
         "done": arguments.yes,
         "things": [

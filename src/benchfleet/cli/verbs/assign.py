@@ -22,7 +22,7 @@ from benchfleet.ledger.base import Ledger
 from benchfleet.machines.probe import report
 from benchfleet.machines.probe.report import Capability
 from benchfleet.planner.assignment import Assignment, Given
-from benchfleet.study import Bench, open_bench
+from benchfleet.study import Study, open_study
 
 _SHOWN = 12  # reasons that are told
 
@@ -80,12 +80,12 @@ def main(arguments: argparse.Namespace) -> int:
     """Plan, write each machine's tasks, and say what the plan comes to."""
     _check_options(arguments)
     campaign = load_campaign(arguments.campaign).with_results(arguments.results)
-    bench = open_bench(campaign, ledger=arguments.ledger)
+    study = open_study(campaign, ledger=arguments.ledger)
     # As declared, whatever was given to whom before.
     cells = choose(campaign.matrix.expand(), only=arguments.only, exclude=arguments.exclude)
     given = report.read_files(arguments.reports) if arguments.reports else []
     with ExitStack() as opened:
-        if (ledger := bench.existing_ledger()) is not None:
+        if (ledger := study.existing_ledger()) is not None:
             opened.callback(ledger.close)
         machines, failed = _machines(arguments, ledger, given)
         settings = {
@@ -95,20 +95,20 @@ def main(arguments: argparse.Namespace) -> int:
             "effort": arguments.effort,
             "without": _without(arguments),
         }
-        plan, told = plans.planned(bench, ledger, machines, cells, settings)
+        plan, told = plans.planned(study, ledger, machines, cells, settings)
         files: dict[str, Path] = {}
         if not arguments.dry_run:
             if ledger is None:
-                ledger = opened.enter_context(closing(bench.ledger()))
+                ledger = opened.enter_context(closing(study.ledger()))
             plans.keep_reports(ledger, (document for document, _ in given))
-            kept = plans.keep(bench, ledger, plan, settings)
+            kept = plans.keep(study, ledger, plan, settings)
             files = plans.write_tasks(arguments.out, told, kept)
     if arguments.gantt:
-        arguments.gantt.write_text(svg(plan, title=bench.campaign.name), "utf-8")
+        arguments.gantt.write_text(svg(plan, title=study.campaign.name), "utf-8")
     if arguments.json:
-        print_json({**as_json(bench, plan, files), "left_out": failed})
+        print_json({**as_json(study, plan, files), "left_out": failed})
     else:
-        for line in (*lines(bench, plan, files), *_remarks(arguments, plan, failed)):
+        for line in (*lines(study, plan, files), *_remarks(arguments, plan, failed)):
             say(line.rstrip())
     return 1 if plan.nowhere else 0
 
@@ -171,10 +171,10 @@ def _machines(
     return left, sorted(failed)
 
 
-def lines(bench: Bench, plan: Assignment, files: Mapping[str, Path]) -> Iterator[str]:
+def lines(study: Study, plan: Assignment, files: Mapping[str, Path]) -> Iterator[str]:
     """The plan for a person."""
     yield (
-        f"{bench.campaign.name}: {counted(len(plan.given), 'cell')} on "
+        f"{study.campaign.name}: {counted(len(plan.given), 'cell')} on "
         f"{counted(len(plan.slots), 'machine')}"
         + (f" · {plan.done} done" if plan.done else "")
         + (f" · {len(plan.running)} running" if plan.running else "")
@@ -228,10 +228,10 @@ def _forms(mine: Iterable[Given]) -> str:
     return f", {len(variants)} with variants ({names})"
 
 
-def as_json(bench: Bench, plan: Assignment, files: Mapping[str, Path]) -> dict[str, Any]:
+def as_json(study: Study, plan: Assignment, files: Mapping[str, Path]) -> dict[str, Any]:
     """The plan as JSON values; times are seconds from its beginning."""
     return {
-        "campaign": bench.campaign.name,
+        "campaign": study.campaign.name,
         "makespan": plan.makespan,
         "lower_bound": plan.bound,
         "gap": plan.gap,

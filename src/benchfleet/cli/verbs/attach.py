@@ -76,8 +76,8 @@ def _concluded(asked: argparse.Namespace, run: Record, told: Mapping[str, Any]) 
     from benchfleet.cli.text.run_summary import conclude  # the reports
     from benchfleet.runner.loop import RunEnd
 
-    bench, cells = opened(asked)
-    bench = replace(bench, layout=Layout(run.results))
+    study, cells = opened(asked)
+    study = replace(study, layout=Layout(run.results))
     known = {str(cell.fingerprint): cell for cell in cells}
     end = RunEnd(
         progress=seen(run),
@@ -87,7 +87,7 @@ def _concluded(asked: argparse.Namespace, run: Record, told: Mapping[str, Any]) 
         broken=told["broken"],
         impossible=tuple((known[f], why) for f, why in told["impossible"] if f in known),
     )
-    return conclude(asked, bench, cells, end)
+    return conclude(asked, study, cells, end)
 
 
 def _told_by_its_record(arguments: argparse.Namespace, run: Record) -> int:

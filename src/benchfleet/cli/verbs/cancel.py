@@ -19,12 +19,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def main(arguments: argparse.Namespace) -> int:
     """Cancel pending and running cells; a runner stops them after the sample at hand."""
-    bench, cells = options.opened(arguments)
-    with closing(bench.ledger()) as ledger:
+    study, cells = options.opened(arguments)
+    with closing(study.ledger()) as ledger:
         ledger.enroll(cells)
         among = {str(cell.fingerprint) for cell in cells}
         found = ledger.cells(states=["pending", "running"], among=among)
-        selection.check(arguments, bench, ledger.cells(among=among))
+        selection.check(arguments, study, ledger.cells(among=among))
         meant = selection.selected(arguments, found)
         running = [record.path for record in meant if record.state == "running"]
         if meant and not arguments.yes and not _agreed(len(meant), len(running)):
@@ -36,7 +36,7 @@ def main(arguments: argparse.Namespace) -> int:
         ended = ledger.cells(states=["cancelled"], among=names)
         cancelled = [record.path for record in ended]
     if arguments.json:
-        told = {"campaign": bench.campaign.name, "cancelled": cancelled, "running": running}
+        told = {"campaign": study.campaign.name, "cancelled": cancelled, "running": running}
         print_json(told)
         return 0
     for path in cancelled:

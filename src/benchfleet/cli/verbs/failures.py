@@ -12,7 +12,7 @@ from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.humanize import counted
 from benchfleet.ledger.history import Attempt, attempts_by_cell
 from benchfleet.reports.failures import FailureGroup, grouped_failures
-from benchfleet.study import Bench
+from benchfleet.study import Study
 
 _SHOWN = 3  # cells of a group by name
 _LINES = 8  # of the log
@@ -25,27 +25,27 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def main(arguments: argparse.Namespace) -> int:
     """Show the failures by stage, kind and message, with every attempt of one cell each."""
-    bench, cells = options.opened(arguments)
-    found = no_ledger.records_of(arguments, bench, cells)
-    selection.check(arguments, bench, found)
+    study, cells = options.opened(arguments)
+    found = no_ledger.records_of(arguments, study, cells)
+    selection.check(arguments, study, found)
     records = selection.selected(arguments, found)
     groups = grouped_failures(records)
     first = {group.folder.rpartition("/")[2]: group for group in groups}
     known = {str(record.fingerprint): record for record in records}
-    attempts = _attempts(bench, list(first))
+    attempts = _attempts(study, list(first))
     told = [
         _told(arguments, group, known[name], attempts.get(name, []))
         for name, group in first.items()
     ]
     count = sum(len(group.cells) for group in groups)
     if arguments.json:
-        print_json({"campaign": bench.campaign.name, "cells": count, "groups": told})
+        print_json({"campaign": study.campaign.name, "cells": count, "groups": told})
         return 0
     if not groups:
-        say(f"{bench.campaign.name}: nothing failed")
+        say(f"{study.campaign.name}: nothing failed")
         return 0
     kinds = counted(len(groups), "kind")
-    head = f"{bench.campaign.name}: {counted(count, 'cell')} without a result, {kinds} of failure"
+    head = f"{study.campaign.name}: {counted(count, 'cell')} without a result, {kinds} of failure"
     say(head)
     for one in told:
         print()
@@ -53,11 +53,11 @@ def main(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _attempts(bench: Bench, names: Sequence[str]) -> dict[str, list[Attempt]]:
+def _attempts(study: Study, names: Sequence[str]) -> dict[str, list[Attempt]]:
     """The attempts of these cells, as the ledger's history has them."""
     if not names:
         return {}
-    return bench.ask(lambda ledger: attempts_by_cell(ledger.events(among=names)), otherwise={})
+    return study.ask(lambda ledger: attempts_by_cell(ledger.events(among=names)), otherwise={})
 
 
 def _told(

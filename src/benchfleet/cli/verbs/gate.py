@@ -15,7 +15,7 @@ from benchfleet.domain.phase import GATE_EVENTS, Decision, decisions, forgotten,
 from benchfleet.errors import BenchfleetError, wrong_option
 from benchfleet.hints import hint
 from benchfleet.ledger.gates import Standing, of_phases, weighed
-from benchfleet.study import Bench
+from benchfleet.study import Study
 
 _ACTS = """\
 acts:
@@ -43,23 +43,23 @@ def main(arguments: argparse.Namespace) -> int:
     named = arguments.campaign
     if arguments.ledger and named and not arguments.phase and not named.exists():
         arguments.phase, arguments.campaign = str(named), None  # no file: it names the phase
-    bench, _ = options.opened(arguments)
-    names = [phase.name for phase in bench.campaign.phases]
+    study, _ = options.opened(arguments)
+    names = [phase.name for phase in study.campaign.phases]
     if not names:
-        raise BenchfleetError(f"{bench.campaign.name} has no phases, and so no gates")
+        raise BenchfleetError(f"{study.campaign.name} has no phases, and so no gates")
     if arguments.phase and arguments.phase not in names:
         instead = hint(arguments.phase, names)
         raise wrong_option("PHASE", f"no phase is called {arguments.phase!r}; {instead}")
     for option, act in (("again", "check"), ("reason", "override")):
         if getattr(arguments, option) and arguments.act != act:
             raise wrong_option(f"--{option}", f"belongs to `{act}`")
-    return _DO[arguments.act](arguments, bench)
+    return _DO[arguments.act](arguments, study)
 
 
-def _show(arguments: argparse.Namespace, bench: Bench) -> int:
-    found = [one for one in _standings(bench) if arguments.phase in ("", one.phase.name)]
+def _show(arguments: argparse.Namespace, study: Study) -> int:
+    found = [one for one in _standings(study) if arguments.phase in ("", one.phase.name)]
     if arguments.json:
-        data = {"campaign": bench.campaign.name, "phases": [one.to_dict() for one in found]}
+        data = {"campaign": study.campaign.name, "phases": [one.to_dict() for one in found]}
         print_json(data)
     else:
         say(*phase_gates.lines(found))
@@ -80,20 +80,20 @@ def _told(one: Standing) -> list[str]:
     return lines
 
 
-def _check(arguments: argparse.Namespace, bench: Bench) -> int:
+def _check(arguments: argparse.Namespace, study: Study) -> int:
     """Weigh what can be weighed. A gate that is to be weighed again while cells of its phase are
     left is undecided from now on, and a run weighs it when they have ended."""
-    if bench.campaign.file is None:
+    if study.campaign.file is None:
         raise wrong_option(
             "CAMPAIGN", "a gate is weighed by whoever has the campaign's file; name it"
         )
-    ledger = bench.existing_ledger()
+    ledger = study.existing_ledger()
     if ledger is None:
-        raise BenchfleetError(f"nothing of {bench.campaign.name} was run yet")
+        raise BenchfleetError(f"nothing of {study.campaign.name} was run yet")
     said = []
-    cells = of_phases(bench.cells(), bench.campaign.phases)
+    cells = of_phases(study.cells(), study.campaign.phases)
     with closing(ledger):
-        for phase in bench.campaign.phases:
+        for phase in study.campaign.phases:
             decided = decisions(ledger.events(kinds=GATE_EVENTS))
             if arguments.phase not in ("", phase.name):
                 continue
@@ -101,59 +101,59 @@ def _check(arguments: argparse.Namespace, bench: Bench) -> int:
                 said.append(f"{phase.name}: decided already; --again weighs it again")
                 continue
             others = {name: gate for name, gate in decided.items() if name != phase.name}
-            if not may_run(phase.name, bench.campaign.phases, others):
+            if not may_run(phase.name, study.campaign.phases, others):
                 continue
-            decision = weighed(phase, cells[phase.name], ledger, by=_who(bench))
+            decision = weighed(phase, cells[phase.name], ledger, by=_who(study))
             if decision is not None:
                 ledger.record(decision.event())
             elif phase.name in decided:
-                ledger.record(forgotten(phase.name, _who(bench)))
+                ledger.record(forgotten(phase.name, _who(study)))
                 said.append(f"{phase.name}: undecided again, until its cells have ended")
             else:
                 said.append(f"{phase.name}: not all of its cells have ended")
     if not arguments.json:
         say(*said)
-    return _show(arguments, bench)
+    return _show(arguments, study)
 
 
-def _override(arguments: argparse.Namespace, bench: Bench) -> int:
+def _override(arguments: argparse.Namespace, study: Study) -> int:
     if not arguments.phase:
         raise wrong_option("PHASE", "name the phase whose gate is to be opened")
     if not arguments.reason.strip():
         raise wrong_option("--reason", "say why: it is recorded beside your name")
-    with closing(bench.ledger()) as ledger:
-        bench.tell(ledger)
+    with closing(study.ledger()) as ledger:
+        study.tell(ledger)
         before = decisions(ledger.events(kinds=GATE_EVENTS)).get(arguments.phase)
-        phase = next(one for one in bench.campaign.phases if one.name == arguments.phase)
+        phase = next(one for one in study.campaign.phases if one.name == arguments.phase)
         decision = Decision(
             phase=phase.name,
             state="opened",
             expression=phase.gate or (before.expression if before else ""),
             why=arguments.reason.strip(),
             numbers=before.numbers if before else (),
-            by=_who(bench),
+            by=_who(study),
             override=True,
         )
         ledger.record(decision.event())
     arguments.phase = ""
-    _show(arguments, bench)
+    _show(arguments, study)
     return 0
 
 
-def _standings(bench: Bench) -> list[Standing]:
-    cells = bench.cells()
-    return bench.phases(cells, bench.records(cells))
+def _standings(study: Study) -> list[Standing]:
+    cells = study.cells()
+    return study.phases(cells, study.records(cells))
 
 
-def _who(bench: Bench) -> str:
+def _who(study: Study) -> str:
     """Who decides here: a person at a host."""
     try:
-        return f"{getpass.getuser()}@{bench.host}"
+        return f"{getpass.getuser()}@{study.host}"
     except (OSError, KeyError, ImportError):  # a user that the system has no name for
-        return bench.host
+        return study.host
 
 
-_DO: Mapping[str, Callable[[argparse.Namespace, Bench], int]] = {
+_DO: Mapping[str, Callable[[argparse.Namespace, Study], int]] = {
     "show": _show,
     "check": _check,
     "override": _override,

@@ -16,5 +16,5 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def main(arguments: argparse.Namespace) -> int:
     """Show what would be deleted, or delete it; 1 if something could not be."""
-    bench, _ = options.opened(arguments)
-    return clean(arguments, bench, "delete", lambda archive, item: archive.delete(item))
+    study, _ = options.opened(arguments)
+    return clean(arguments, study, "delete", lambda archive, item: archive.delete(item))

@@ -20,7 +20,7 @@ from benchfleet.ledger.fsck import faults
 from benchfleet.ledger.postgres.grants import to_look, to_run
 from benchfleet.ledger.table_copy import TableLedger, copy, told_of_held
 from benchfleet.runner.recovery.rebuild import rebuild
-from benchfleet.study import Bench, open_bench
+from benchfleet.study import Study, open_study
 
 _ACTS = """\
 acts:
@@ -48,16 +48,16 @@ def main(arguments: argparse.Namespace) -> int:
     found = load_campaign(arguments.campaign).with_results(arguments.results)
     if (arguments.act == "copy") != bool(arguments.to):
         raise wrong_option("--to", "`copy` needs it, and no other act takes it")
-    return _DO[arguments.act](arguments, open_bench(found, ledger=arguments.ledger))
+    return _DO[arguments.act](arguments, open_study(found, ledger=arguments.ledger))
 
 
-def _rebuild(arguments: argparse.Namespace, bench: Bench) -> int:
+def _rebuild(arguments: argparse.Namespace, study: Study) -> int:
     """Make the ledger again from the published results; a damaged one is kept beside it."""
-    moved = bench.home.set_aside_damaged()
-    ledger = bench.ledger(known_results=True)
+    moved = study.home.set_aside_damaged()
+    ledger = study.ledger(known_results=True)
     try:
         with shown_as("results taken in") as seen:
-            told = rebuild(ledger, bench.layout, seen=seen)
+            told = rebuild(ledger, study.layout, seen=seen)
     finally:
         ledger.close()
     if arguments.json:
@@ -71,15 +71,15 @@ def _rebuild(arguments: argparse.Namespace, bench: Bench) -> int:
     return 1 if told.refused else 0
 
 
-def _init(arguments: argparse.Namespace, bench: Bench) -> int:
+def _init(arguments: argparse.Namespace, study: Study) -> int:
     """Make the ledger where there is none."""
-    found = bench.existing_ledger()
+    found = study.existing_ledger()
     made = found is None
-    with closing(found or bench.ledger()) as ledger:
-        bench.tell(ledger)
-    name, where = bench.campaign.name, bench.shown_ledger
+    with closing(found or study.ledger()) as ledger:
+        study.tell(ledger)
+    name, where = study.campaign.name, study.shown_ledger
     rights = {}
-    if split_url(bench.url)[0].startswith("postgres"):
+    if split_url(study.url)[0].startswith("postgres"):
         rights = {"run": to_run(name, "ROLE"), "look": to_look(name, "ROLE")}
     lines = [f"{where} {'is made' if made else 'was there'}"]
     if rights:
@@ -88,23 +88,23 @@ def _init(arguments: argparse.Namespace, bench: Bench) -> int:
     return _tell(arguments, {"ledger": where, "made": made, "rights": rights}, *lines)
 
 
-def _check(arguments: argparse.Namespace, bench: Bench) -> int:
-    with closing(ledger_of(bench)) as ledger:
+def _check(arguments: argparse.Namespace, study: Study) -> int:
+    with closing(ledger_of(study)) as ledger:
         found = list(faults(cast(TableLedger, ledger)))
         cells = sum(1 for _ in ledger.cells())
-    where = bench.shown_ledger
+    where = study.shown_ledger
     many = counted(len(found), "fault") if found else "no faults"
     lines = [*found, f"{where}: {counted(cells, 'cell')}, {many}"]
     told = {"ledger": where, "cells": cells, "faults": found}
     return _tell(arguments, told, *lines) or (1 if found else 0)
 
 
-def _copy(arguments: argparse.Namespace, bench: Bench) -> int:
-    target = open_bench(bench.campaign, ledger=arguments.to)
-    if target.shown_ledger == bench.shown_ledger:
-        raise LedgerError(f"{bench.shown_ledger} cannot be copied to itself")
+def _copy(arguments: argparse.Namespace, study: Study) -> int:
+    target = open_study(study.campaign, ledger=arguments.to)
+    if target.shown_ledger == study.shown_ledger:
+        raise LedgerError(f"{study.shown_ledger} cannot be copied to itself")
     with (
-        closing(ledger_of(bench)) as source,
+        closing(ledger_of(study)) as source,
         closing(target.ledger(known_results=True)) as other,
     ):
         if arguments.yes and (held := told_of_held(source)):
@@ -115,7 +115,7 @@ def _copy(arguments: argparse.Namespace, bench: Bench) -> int:
             ledgers = cast(TableLedger, source), cast(TableLedger, other)
             cells = copy(*ledgers, held=arguments.yes, seen=seen)
     where = target.shown_ledger
-    told = {"ledger": bench.shown_ledger, "to": where, "cells": cells}
+    told = {"ledger": study.shown_ledger, "to": where, "cells": cells}
     copied = f"{counted(cells, 'cell')} copied with all history to {where}"
     return _tell(arguments, told, f"{copied}; name it with --ledger from now on")
 

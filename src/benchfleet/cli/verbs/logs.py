@@ -22,7 +22,7 @@ from benchfleet.ledger.history import Attempt, attempts
 from benchfleet.planner.explain import find
 from benchfleet.planner.preview import known_records, with_paths
 from benchfleet.results.logs import Log, Tail, lines, log_of
-from benchfleet.study import Bench
+from benchfleet.study import Study
 
 _LOOK = 0.5  # seconds between two looks at a log that grows
 
@@ -52,27 +52,27 @@ def main(arguments: argparse.Namespace) -> int:
     other = "--json" if arguments.json else "--attempt" if arguments.attempt else ""
     if arguments.follow and other:
         raise BenchfleetError(f"--follow and {other} exclude each other; drop one of them")
-    bench, cells = options.opened(arguments)
-    records = known_records(bench, cells)
+    study, cells = options.opened(arguments)
+    records = known_records(study, cells)
     named = find(arguments.cell, list(with_paths(cells, records)), records, key="CELL")
-    ledger = bench.existing_ledger()
+    ledger = study.existing_ledger()
     if ledger is None:
         raise BenchfleetError(f"{named.path} was never begun, so it printed nothing")
     with closing(ledger):
         fingerprint = str(named.cell.fingerprint)
         if arguments.follow:
-            return _follow(arguments, bench, ledger, fingerprint)
+            return _follow(arguments, study, ledger, fingerprint)
         record, found = _look(ledger, fingerprint)
         if record is None or not found:
             raise BenchfleetError(f"{named.path} was never begun, so it printed nothing")
         meant = _meant(arguments, record, found)
-        log = _log(bench, record, found, meant)
+        log = _log(study, record, found, meant)
         if arguments.json:
-            print_json(_as_json(arguments, bench, record, found, meant, log))
+            print_json(_as_json(arguments, study, record, found, meant, log))
             return 0
         _tell(record, found, meant)
         if log is None:
-            raise BenchfleetError(_nowhere(bench, record, meant))
+            raise BenchfleetError(_nowhere(study, record, meant))
         for line in _text(arguments, log):  # of any length
             say(line)
     return 0
@@ -93,9 +93,9 @@ def _meant(arguments: argparse.Namespace, record: CellRecord, found: Sequence[At
     raise BenchfleetError(f"{record.path} has no attempt {arguments.attempt}; it has {known}")
 
 
-def _log(bench: Bench, record: CellRecord, found: Sequence[Attempt], meant: Attempt) -> Log | None:
+def _log(study: Study, record: CellRecord, found: Sequence[Attempt], meant: Attempt) -> Log | None:
     name = f"{meant.attempt}-{meant.token}"
-    return log_of(bench.layout, record, name, last=meant is found[-1])
+    return log_of(study.layout, record, name, last=meant is found[-1])
 
 
 def _text(arguments: argparse.Namespace, log: Log) -> Iterable[str]:
@@ -106,8 +106,8 @@ def _text(arguments: argparse.Namespace, log: Log) -> Iterable[str]:
         raise BenchfleetError(f"{log.file} cannot be read: {error}") from error
 
 
-def _nowhere(bench: Bench, record: CellRecord, meant: Attempt) -> str:
-    where = shown_path(bench.layout.root)
+def _nowhere(study: Study, record: CellRecord, meant: Attempt) -> str:
+    where = shown_path(study.layout.root)
     return (
         f"the log of attempt {meant.attempt} of {record.path} is not in {where}: another machine's"
         " runner has it, or it was deleted"
@@ -127,7 +127,7 @@ def _headline(record: CellRecord, found: Sequence[Attempt], meant: Attempt) -> s
     return f"{record.path}  attempt {meant.attempt} of {found[-1].attempt}, {how}{on}"
 
 
-def _follow(arguments: argparse.Namespace, bench: Bench, ledger: Ledger, fingerprint: str) -> int:
+def _follow(arguments: argparse.Namespace, study: Study, ledger: Ledger, fingerprint: str) -> int:
     """Print the last attempt's log and what comes, attempt after attempt, until the cell ends."""
     current: Attempt | None = None
     tail = Tail()
@@ -137,10 +137,10 @@ def _follow(arguments: argparse.Namespace, bench: Bench, ledger: Ledger, fingerp
         if record is not None and found:
             if current is None or current.token != found[-1].token:
                 if current is not None:  # what it said last
-                    _print_new(arguments, bench, record, found, current, tail, last=True)
+                    _print_new(arguments, study, record, found, current, tail, last=True)
                 current, tail = found[-1], Tail()
                 _tell(record, found, current)
-            _print_new(arguments, bench, record, found, found[-1], tail, last=ended)
+            _print_new(arguments, study, record, found, found[-1], tail, last=ended)
         if ended:
             return 0
         time.sleep(_LOOK)
@@ -148,7 +148,7 @@ def _follow(arguments: argparse.Namespace, bench: Bench, ledger: Ledger, fingerp
 
 def _print_new(
     arguments: argparse.Namespace,
-    bench: Bench,
+    study: Study,
     record: CellRecord,
     found: Sequence[Attempt],
     meant: Attempt,
@@ -156,7 +156,7 @@ def _print_new(
     *,
     last: bool,
 ) -> None:
-    log = _log(bench, record, found, meant)
+    log = _log(study, record, found, meant)
     if log is None:
         return
     try:
@@ -170,7 +170,7 @@ def _print_new(
 
 def _as_json(
     arguments: argparse.Namespace,
-    bench: Bench,
+    study: Study,
     record: CellRecord,
     found: Sequence[Attempt],
     meant: Attempt,
@@ -183,7 +183,7 @@ def _as_json(
             {
                 "attempt": one.attempt,
                 "how": one.outcome.state if one.outcome else one.how or "running",
-                "log": str(at.file) if (at := _log(bench, record, found, one)) else "",
+                "log": str(at.file) if (at := _log(study, record, found, one)) else "",
             }
             for one in found
         ],

@@ -28,7 +28,7 @@ from benchfleet.results.stores.git import GitPlace
 from benchfleet.results.stores.git_merge import Done, Merged, merge_branches
 from benchfleet.results.transfer.download import Gathered, gather, unsound
 from benchfleet.runner.recovery.startup import publish_what_was_committed
-from benchfleet.study import Bench
+from benchfleet.study import Study
 from benchfleet.summary import write_summaries_of_others
 
 _SHOWN = 20  # results that are named one by one
@@ -54,34 +54,34 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def main(arguments: argparse.Namespace) -> int:
     """Fetch what is not here, check it, publish it, and write the report of all of it."""
-    bench, cells = options.opened(arguments)
-    ledger = ledger_of(bench)
-    make_folder(bench.layout.root)
+    study, cells = options.opened(arguments)
+    ledger = ledger_of(study)
+    make_folder(study.layout.root)
     with closing(ledger):
-        for found in publish_what_was_committed(ledger, bench.layout):
+        for found in publish_what_was_committed(ledger, study.layout):
             if found.problem:
                 say(f"benchfleet: {found.problem}", to=sys.stderr)
-        records = bench.records(cells)
-        absent = Whereabouts(bench).absent(records)
-        named = {source: _source(source, bench) for source in arguments.sources}
-        places = [*chain.from_iterable(named.values()), *_places(bench, ledger)]
+        records = study.records(cells)
+        absent = Whereabouts(study).absent(records)
+        named = {source: _source(source, study) for source in arguments.sources}
+        places = [*chain.from_iterable(named.values()), *_places(study, ledger)]
         with shown_as("results fetched") as seen:
-            told = gather(bench.layout, absent, places, seen=seen)
-        branch = _branch(bench, ledger, records)
+            told = gather(study.layout, absent, places, seen=seen)
+        branch = _branch(study, ledger, records)
         done = [record for record in records if record.state == "success"]
         nothing = [source for source, places in named.items() if not _holds(places, done, told)]
         here = [record for record in done if record not in absent]
-        unfit = {r.path: why for r in here if (why := unsound(bench.layout, r))}
-        where = Whereabouts(bench).elsewhere(told.missing)
+        unfit = {r.path: why for r in here if (why := unsound(study.layout, r))}
+        where = Whereabouts(study).elsewhere(told.missing)
         last = {
             record.path: where.get(record.fingerprint) or _host_of(record)
             for record in told.missing
         }
-    _write(bench, told)
+    _write(study, told)
     if arguments.json:
         found_ = {
-            "campaign": bench.campaign.name,
-            "results": str(bench.layout.root),
+            "campaign": study.campaign.name,
+            "results": str(study.layout.root),
             "done": len(done),
             "came": told.came,
             "refused": [
@@ -95,21 +95,21 @@ def main(arguments: argparse.Namespace) -> int:
         }
         print_json(found_)
     else:
-        _tell(arguments, bench, told, len(done), unfit, last, nothing)
+        _tell(arguments, study, told, len(done), unfit, last, nothing)
         if branch is not None:
             _tell_branch(branch)
     return 1 if last or unfit else 0
 
 
-def _places(bench: Bench, ledger: Ledger) -> list[Place]:
+def _places(study: Study, ledger: Ledger) -> list[Place]:
     """Where results may lie, whatever the command names: the campaign's place, and the ledger's."""
-    places = [place] if (place := bench.place()) is not None else []
+    places = [place] if (place := study.place()) is not None else []
     if (own := ledger.results_store()) is not None:
         places.append(own)
     return places
 
 
-def _branch(bench: Bench, ledger: Ledger, records: Sequence[CellRecord]) -> Merged | None:
+def _branch(study: Study, ledger: Ledger, records: Sequence[CellRecord]) -> Merged | None:
     """Where the ledger is in git, the results of all machines come onto one branch there."""
     place = ledger.results_store()
     if not isinstance(place, GitPlace):
@@ -121,7 +121,7 @@ def _branch(bench: Bench, ledger: Ledger, records: Sequence[CellRecord]) -> Merg
     ]
     remote, objects = place.repository
     try:
-        told = merge_branches(remote, objects, bench.campaign.name, done, at=time.time())
+        told = merge_branches(remote, objects, study.campaign.name, done, at=time.time())
         ledger.compact()
     except (PlaceUnreachable, LedgerAway) as error:
         say(f"benchfleet: {error}", to=sys.stderr)
@@ -137,14 +137,14 @@ def _tell_branch(branch: Merged) -> None:
         print(f"main     {counted(len(branch.entries), 'result')} merged{struck}")
 
 
-def _source(source: str, bench: Bench) -> list[Place]:
+def _source(source: str, study: Study) -> list[Place]:
     """A results folder, or the one above it."""
     if "://" not in source:
         folder = Path(source).resolve()
         if not folder.is_dir():
             raise UnknownName(f"there is no folder {source} to merge from")
         source = folder.as_uri()
-    return [place_at(source, bench.campaign.name), place_at(source, "")]
+    return [place_at(source, study.campaign.name), place_at(source, "")]
 
 
 def _holds(places: Sequence[Place], done: Sequence[CellRecord], told: Gathered) -> bool:
@@ -162,17 +162,17 @@ def _host_of(record: CellRecord) -> str:
     return record.outcome.host if record.outcome else ""
 
 
-def _write(bench: Bench, told: Gathered) -> None:
+def _write(study: Study, told: Gathered) -> None:
     """Report and summaries speak of the whole campaign, whatever part of it was merged."""
-    write_summaries_of_others(bench)
-    if told.came or not bench.layout.report.exists():
-        cells = bench.cells()
-        write_report(bench, compared(bench, cells, bench.records(cells)))
+    write_summaries_of_others(study)
+    if told.came or not study.layout.report.exists():
+        cells = study.cells()
+        write_report(study, compared(study, cells, study.records(cells)))
 
 
 def _tell(
     arguments: argparse.Namespace,
-    bench: Bench,
+    study: Study,
     told: Gathered,
     done: int,
     unfit: dict[str, str],
@@ -180,12 +180,12 @@ def _tell(
     nothing: Sequence[str],
 ) -> None:
     here = done - len(last)
-    lines = [f"{bench.campaign.name}: {counted(done, 'result', 'are')} done, {here} here"]
+    lines = [f"{study.campaign.name}: {counted(done, 'result', 'are')} done, {here} here"]
     if told.came:
         lines.append(f"{len(told.came)} came from {', '.join(sorted({*told.came.values()}))}")
     lines += [f"away     {place}: {why}" for place, why in told.away.items()]
     for source in nothing:
-        lines.append(f"nothing  {source} holds no result that {bench.campaign.name} calls done")
+        lines.append(f"nothing  {source} holds no result that {study.campaign.name} calls done")
     if nothing:
         lines.append("--from names the folder of results, or the one above it")
     lines += _some([f"refused  {path}  from {place}: {why}" for path, place, why in told.refused])
@@ -196,8 +196,8 @@ def _tell(
     if unfit:
         lines.append(f"mend what is unsound: {options.same_choice(arguments, 'verify')} --repair")
     lines += [
-        f"results  {shown_path(bench.layout.root)}",
-        f"report   {shown_path(bench.layout.report)}",
+        f"results  {shown_path(study.layout.root)}",
+        f"report   {shown_path(study.layout.report)}",
     ]
     say(*lines)
 

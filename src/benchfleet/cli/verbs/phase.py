@@ -14,7 +14,7 @@ from benchfleet.cli.text.terminal import shown_path
 from benchfleet.compat.phase_lists import lists
 from benchfleet.errors import BenchfleetError, wrong_option
 from benchfleet.git.branch import Branch, repository_of
-from benchfleet.study import Bench
+from benchfleet.study import Study
 
 BRANCH = "benchfleet/phases"
 _ROOTS = ("data", "results", "")
@@ -58,15 +58,15 @@ def main(arguments: argparse.Namespace) -> int:
 
 
 def _generate(arguments: argparse.Namespace) -> int:
-    bench, cells = options.opened(arguments)
+    study, cells = options.opened(arguments)
     if arguments.ledger:  # others are to find the cells there
-        with closing(bench.ledger()) as ledger:
-            bench.tell(ledger)
+        with closing(study.ledger()) as ledger:
+            study.tell(ledger)
             ledger.enroll(cells)
-    records = bench.records(cells)
+    records = study.records(cells)
     done = {str(record.fingerprint) for record in records if record.state == "success"}
     try:
-        listed = lists(cells, done, rest=bench.campaign.name)
+        listed = lists(cells, done, rest=study.campaign.name)
     except ValueError as error:
         raise BenchfleetError(str(error)) from error
     root = _root(arguments)
@@ -77,9 +77,9 @@ def _generate(arguments: argparse.Namespace) -> int:
     if repository is None:
         where, commit = _written(folder, root, listed), ""
     else:
-        where, commit = _committed(arguments, bench, repository, root, listed)
+        where, commit = _committed(arguments, study, repository, root, listed)
     if arguments.json:
-        told = {"campaign": bench.campaign.name, "where": where, "commit": commit, "lists": listed}
+        told = {"campaign": study.campaign.name, "where": where, "commit": commit, "lists": listed}
         print_json(told)
         return 0
     for name, entries in listed.items():
@@ -112,7 +112,7 @@ def _written(folder: Path, root: str | None, listed: Mapping[str, list[str]]) ->
 
 def _committed(
     arguments: argparse.Namespace,
-    bench: Bench,
+    study: Study,
     repository: Path,
     root: str | None,
     listed: Mapping[str, list[str]],
@@ -126,7 +126,7 @@ def _committed(
         return {f"{above}phase/{name}.txt": _text(entries) for name, entries in listed.items()}
 
     counts = ", ".join(f"{name} {len(entries)} to do" for name, entries in listed.items())
-    commit = branch.put(files, f"phase {bench.campaign.name}: {counts}", by=bench.host)
+    commit = branch.put(files, f"phase {study.campaign.name}: {counts}", by=study.host)
     if not commit:
         return f"nothing changed on {branch.name}", ""
     pushed = "pushed to origin as" if branch.remote else "committed to"

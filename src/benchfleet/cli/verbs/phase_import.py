@@ -16,7 +16,7 @@ from benchfleet.compat.legacy_repository import Entry, Repository, read_reposito
 from benchfleet.compat.phase_lists import by_result_name
 from benchfleet.domain.cell import Cell
 from benchfleet.errors import BenchfleetError, wrong_option
-from benchfleet.study import Bench, open_bench
+from benchfleet.study import Study, open_study
 
 _SHOWN = 5  # names of a kind that are shown
 _DRAFT = "phase_settings.py"
@@ -62,9 +62,9 @@ def _again(arguments: argparse.Namespace, file: Path) -> str:
 
 def _published(arguments: argparse.Namespace, found: Repository) -> dict[str, Any]:
     campaign = load_campaign(arguments.settings).with_results(arguments.results)
-    bench = open_bench(campaign, ledger=arguments.ledger)
+    study = open_study(campaign, ledger=arguments.ledger)
     try:
-        cells = by_result_name(bench.cells())
+        cells = by_result_name(study.cells())
     except ValueError as error:
         raise BenchfleetError(str(error)) from error
     done = [entry for entry in found.entries if entry.done]
@@ -74,23 +74,23 @@ def _published(arguments: argparse.Namespace, found: Repository) -> dict[str, An
     }
     if arguments.dry_run:
         return {**told, "would be published": len(pairs)}
-    return {**told, **_entered(bench, list(cells.values()), pairs, found)}
+    return {**told, **_entered(study, list(cells.values()), pairs, found)}
 
 
 def _entered(
-    bench: Bench, cells: list[Cell], pairs: list[tuple[Cell, Entry]], found: Repository
+    study: Study, cells: list[Cell], pairs: list[tuple[Cell, Entry]], found: Repository
 ) -> dict[str, Any]:
-    with closing(bench.ledger()) as ledger:
-        bench.tell(ledger)
+    with closing(study.ledger()) as ledger:
+        study.tell(ledger)
         ledger.enroll(cells)
         source = str(found.root.resolve())
         with shown_as("results taken over") as seen:
-            end = import_results(ledger, bench.layout, pairs, source=source, seen=seen)
+            end = import_results(ledger, study.layout, pairs, source=source, seen=seen)
     return {
         "published": end.taken,
         "known already": end.known,
         "run by somebody now": list(end.held),
-        "where": str(shown_path(bench.layout.root)),
+        "where": str(shown_path(study.layout.root)),
     }
 
 

@@ -16,7 +16,7 @@ from benchfleet.machines.devices import cores
 from benchfleet.machines.memory import available_memory
 from benchfleet.planner.explain import differences, earlier, find
 from benchfleet.planner.preview import as_json, known_records, planned, with_paths
-from benchfleet.study import Bench
+from benchfleet.study import Study
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -35,17 +35,17 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def main(arguments: argparse.Namespace) -> int:
     """Check the campaign and say what a run of it would be like. Runs nothing."""
-    bench, cells = options.opened(arguments)
+    study, cells = options.opened(arguments)
     if arguments.explain is not None:
-        return _explain(arguments, bench, cells)
+        return _explain(arguments, study, cells)
     pool, missing = None, ""
     try:
-        pool = choose_pool(options.asked_devices(arguments, bench.campaign))
+        pool = choose_pool(options.asked_devices(arguments, study.campaign))
     except DeviceError as error:
         missing = str(error)
-    records = known_records(bench, cells)
-    phases = bench.phases(cells, records)
-    found = placement.placing(bench, here=bench.host)
+    records = known_records(study, cells)
+    phases = study.phases(cells, records)
+    found = placement.placing(study, here=study.host)
     plan = planned(
         cells,
         records,
@@ -56,10 +56,10 @@ def main(arguments: argparse.Namespace) -> int:
         placing=found,
     )
     open_ = [row.cell for row in plan.rows if row.state in ("pending", "running")]
-    kept = [one for one in found.kept_off(open_) if one.host not in ("", bench.host)]
+    kept = [one for one in found.kept_off(open_) if one.host not in ("", study.host)]
     if arguments.json:
         shown = {
-            **as_json(bench, plan),
+            **as_json(study, plan),
             "phases": [one.to_dict() for one in phases],
             "kept_off": [one.to_dict() for one in kept],
         }
@@ -67,12 +67,12 @@ def main(arguments: argparse.Namespace) -> int:
     else:
         notes = (*found.notes, *found.unreported(open_, [""] if pool else []))
         told = (*phase_gates.lines(phases), *placement.lines(kept, notes))
-        _print(overview(bench, plan, told, every_cell=arguments.cells))
+        _print(overview(study, plan, told, every_cell=arguments.cells))
     return 0
 
 
-def _explain(arguments: argparse.Namespace, bench: Bench, cells: Sequence[Cell]) -> int:
-    records = known_records(bench, cells)
+def _explain(arguments: argparse.Namespace, study: Study, cells: Sequence[Cell]) -> int:
+    records = known_records(study, cells)
     named = find(arguments.explain, list(with_paths(cells, records)), records)
     states = {record.fingerprint: record.state for record in records}
     state = states.get(named.cell.fingerprint, "pending")

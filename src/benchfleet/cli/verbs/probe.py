@@ -22,7 +22,7 @@ from benchfleet.environment import host_name
 from benchfleet.errors import BenchfleetError, wrong_option
 from benchfleet.machines.probe import hardware, report
 from benchfleet.machines.probe.measure import measured
-from benchfleet.study import Bench, open_bench
+from benchfleet.study import Study, open_study
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -71,7 +71,7 @@ def main(arguments: argparse.Namespace) -> int:
     told = probe_text.document(results, campaign, hostname=_hostname(campaign))
     file = report.write(arguments.out, told)
     if arguments.ledger and campaign:
-        _record(open_bench(campaign, ledger=arguments.ledger), told)
+        _record(open_study(campaign, ledger=arguments.ledger), told)
     if arguments.json:
         print_json(told)
         return 0
@@ -88,7 +88,7 @@ def _on_hosts(arguments: argparse.Namespace, campaign: Campaign | None) -> int:
         if one.told is not None:
             report.write(arguments.out, one.told)
             if arguments.ledger and campaign:
-                _record(open_bench(campaign, ledger=arguments.ledger), one.told)
+                _record(open_study(campaign, ledger=arguments.ledger), one.told)
     probe_hosts.show(arguments, found)
     return 0 if all(one.told for one in found) else 1
 
@@ -125,6 +125,6 @@ def _measuring(what: str) -> None:
         print(f"\r\x1b[Kmeasuring {what}…", end="", file=sys.stderr, flush=True)
 
 
-def _record(bench: Bench, told: Mapping[str, Any]) -> None:
-    with closing(bench.ledger()) as ledger:
+def _record(study: Study, told: Mapping[str, Any]) -> None:
+    with closing(study.ledger()) as ledger:
         ledger.record(Event(kind=PROBED, data={"report": told}))

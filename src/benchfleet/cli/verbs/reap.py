@@ -28,8 +28,8 @@ def main(arguments: argparse.Namespace) -> int:
     """Take back what ran out, as every runner does; with --now what a dead host held."""
     if arguments.now != bool(arguments.host):
         raise BenchfleetError("--now and --host NAME go together: whose cells are taken now?")
-    bench, _ = options.opened(arguments)
-    with closing(leases.ledger_of(bench)) as ledger:
+    study, _ = options.opened(arguments)
+    with closing(leases.ledger_of(study)) as ledger:
         before = holders(ledger, ledger.cells(states=["running"]))
         out = set(ledger.reap())
         taken = [one for one in before if one.record.fingerprint in out]
@@ -44,5 +44,5 @@ def main(arguments: argparse.Namespace) -> int:
     why = (
         f"{counted(len(before), 'cell')} held, by leases that hold" if before else "no cell is held"
     )
-    leases.tell(arguments, bench, "reaped", taken, f"nothing to take back: {why}")
+    leases.tell(arguments, study, "reaped", taken, f"nothing to take back: {why}")
     return 0

@@ -25,7 +25,7 @@ from benchfleet.ledger.base import Ledger
 from benchfleet.ledger.lease_holders import Holder, holders
 from benchfleet.machines.probe import report
 from benchfleet.planner.assignment import Assignment
-from benchfleet.study import Bench
+from benchfleet.study import Study
 
 HOST_READY = "host_ready"  # the event of a run that reached a host over SSH
 _HELD_ELSEWHERE = (
@@ -71,9 +71,9 @@ class _Again:
 def main(arguments: argparse.Namespace) -> int:
     """Release all that its runners hold, record that it failed, and plan over the others what it
     was to do; should it still live, what it finishes is refused."""
-    bench, _ = options.opened(arguments)
+    study, _ = options.opened(arguments)
     failed = list(dict.fromkeys(arguments.host))
-    with closing(leases.ledger_of(bench)) as ledger:
+    with closing(leases.ledger_of(study)) as ledger:
         records = list(ledger.cells())
         found = holders(ledger, records)
         meant = leases.choose(arguments, found)
@@ -84,11 +84,11 @@ def main(arguments: argparse.Namespace) -> int:
             print("nothing was reassigned")
             return 1
         over_ssh = {event.data.get("host") for event in ledger.events(kinds={HOST_READY})}
-        given = [one for host in failed for one in _release(bench, ledger, host, meant)]
-        again = _plan_again(arguments, bench, ledger, plan, list(left)) if plan and left else None
+        given = [one for host in failed for one in _release(study, ledger, host, meant)]
+        again = _plan_again(arguments, study, ledger, plan, list(left)) if plan and left else None
     only_planned = sum(not was_running for was_running in left.values())
     if arguments.json:
-        print_json(_as_json(bench, given, only_planned, again))
+        print_json(_as_json(study, given, only_planned, again))
     else:
         names = ", ".join(failed)
         if given or left:
@@ -100,17 +100,17 @@ def main(arguments: argparse.Namespace) -> int:
             say(f"{reached}: {_HELD_ELSEWHERE}")
         if given or not left:
             none = f"{names} holds no cell, and has none to do"
-            leases.tell(arguments, bench, "reassigned", given, none)
+            leases.tell(arguments, study, "reassigned", given, none)
         if again is not None:
             _show(arguments, again)
     return 1 if again is not None and (again.plan is None or again.plan.nowhere) else 0
 
 
-def _release(bench: Bench, ledger: Ledger, host: str, meant: Sequence[Holder]) -> list[Holder]:
+def _release(study: Study, ledger: Ledger, host: str, meant: Sequence[Holder]) -> list[Holder]:
     """Record that the machine failed, and release what it holds."""
     own = [one for one in meant if one.host == host]
     names = [str(one.record.fingerprint) for one in own]
-    data = {"host": host, "cells": names, "by": bench.host}
+    data = {"host": host, "cells": names, "by": study.host}
     ledger.record(Event(kind=plans.FAILED, data=data))
     return leases.released(ledger, own, f"its machine {host} failed")
 
@@ -150,13 +150,13 @@ def _left(
 
 def _plan_again(
     arguments: argparse.Namespace,
-    bench: Bench,
+    study: Study,
     ledger: Ledger,
     plan: Plan,
     left: Sequence[str],
 ) -> _Again:
     """All that the plan has and that is not done, over the machines that are left."""
-    if bench.campaign.file is None:
+    if study.campaign.file is None:
         why = "planning again takes the campaign's file: reassign CAMPAIGN --ledger …"
         return _Again(left=left, files={}, why_not=why)
     without = {*plan.settings.get("without", ()), *plans.failed_machines(ledger)}
@@ -164,9 +164,9 @@ def _plan_again(
     if not machines:
         why = "no other machine is known: `benchfleet probe` one, and run `benchfleet assign`"
         return _Again(left=left, files={}, why_not=why)
-    cells = [cell for cell in bench.campaign.matrix.expand() if cell.fingerprint in plan.cells]
-    made, tasks = plans.planned(bench, ledger, machines, cells, plan.settings)
-    kept = plans.keep(bench, ledger, made, plan.settings)
+    cells = [cell for cell in study.campaign.matrix.expand() if cell.fingerprint in plan.cells]
+    made, tasks = plans.planned(study, ledger, machines, cells, plan.settings)
+    kept = plans.keep(study, ledger, made, plan.settings)
     files = plans.write_tasks(arguments.out, tasks, kept)
     return _Again(left=left, plan=made, files=files)
 
@@ -190,11 +190,11 @@ def _show(arguments: argparse.Namespace, again: _Again) -> None:
 
 
 def _as_json(
-    bench: Bench, given: Sequence[Holder], only_planned: int, again: _Again | None
+    study: Study, given: Sequence[Holder], only_planned: int, again: _Again | None
 ) -> dict[str, Any]:
     plan = again.plan if again else None
     return {
-        "campaign": bench.campaign.name,
+        "campaign": study.campaign.name,
         "reassigned": [one.to_dict() for one in given],
         "only_planned": only_planned,
         "moved": dict(again.moved) if again else {},

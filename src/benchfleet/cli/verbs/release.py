@@ -38,8 +38,8 @@ def main(arguments: argparse.Namespace) -> int:
     """Give the cells back; a runner that is still alive stops them, and publishes nothing."""
     if not (arguments.cell or arguments.runner or arguments.host):
         raise BenchfleetError("release what? name it by --host, --runner or --cell; see status")
-    bench, cells = options.opened(arguments)
-    with closing(leases.ledger_of(bench)) as ledger:
+    study, cells = options.opened(arguments)
+    with closing(leases.ledger_of(study)) as ledger:
         records = ledger.cells(states=["running"], among={cell.fingerprint for cell in cells})
         meant = leases.choose(arguments, holders(ledger, records))
         if not leases.agreed(arguments, meant, "release"):
@@ -47,5 +47,5 @@ def main(arguments: argparse.Namespace) -> int:
             return 1
         given = leases.released(ledger, meant, "a person gave it back")
     none = "nothing to release: no such cell is held"
-    leases.tell(arguments, bench, "released", given, none)
+    leases.tell(arguments, study, "released", given, none)
     return 0

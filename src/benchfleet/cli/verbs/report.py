@@ -14,7 +14,7 @@ from benchfleet.cli.text.terminal import shown_path
 from benchfleet.errors import BenchfleetError, ResultsError
 from benchfleet.reports import exports, html, markdown
 from benchfleet.reports.tables import Comparison
-from benchfleet.study import Bench
+from benchfleet.study import Study
 
 FORMATS = ("terminal", "markdown", "html", "csv", "json")
 _SUFFIXES = {".md": "markdown", ".html": "html", ".csv": "csv", ".json": "json"}
@@ -42,14 +42,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def main(arguments: argparse.Namespace) -> int:
     """Show model × config for each benchmark, with standard errors and differences."""
     drawn = _format(arguments)
-    bench, cells = options.opened(arguments)
-    output = arguments.output or (_page(bench) if drawn == "html" else _STDOUT)
-    records = no_ledger.records_of(arguments, bench, cells)
-    comparison = compared(bench, cells, records, arguments.baseline)
+    study, cells = options.opened(arguments)
+    output = arguments.output or (_page(study) if drawn == "html" else _STDOUT)
+    records = no_ledger.records_of(arguments, study, cells)
+    comparison = compared(study, cells, records, arguments.baseline)
     if drawn == "terminal" and output == _STDOUT:
-        show(comparison, bench.campaign.name)
+        show(comparison, study.campaign.name)
         return 0
-    text = _drawn(comparison, bench.campaign.name, drawn)
+    text = _drawn(comparison, study.campaign.name, drawn)
     if output == _STDOUT:
         sys.stdout.buffer.write(text.encode("utf-8", "backslashreplace"))
         sys.stdout.buffer.flush()
@@ -67,14 +67,14 @@ def _format(arguments: argparse.Namespace) -> str:
     return "json" if arguments.json else asked or _SUFFIXES.get(suffix, "terminal")
 
 
-def _page(bench: Bench) -> Path:
+def _page(study: Study) -> Path:
     """Where the page goes when no place is named; looking at results makes no folder for them."""
-    if not bench.layout.root.is_dir():
+    if not study.layout.root.is_dir():
         raise ResultsError(
-            f"{bench.layout.root} is not there, so nothing was run yet; "
-            f"`benchfleet run {bench.campaign.named}` first, or name a file with --output"
+            f"{study.layout.root} is not there, so nothing was run yet; "
+            f"`benchfleet run {study.campaign.named}` first, or name a file with --output"
         )
-    return bench.layout.report_page
+    return study.layout.report_page
 
 
 def _drawn(comparison: Comparison, title: str, drawn: str) -> str:

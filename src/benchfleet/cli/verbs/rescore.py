@@ -10,7 +10,7 @@ from benchfleet.cli.text.output import print_json, say
 from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.humanize import counted
 from benchfleet.maintenance.rescore import Rescored
-from benchfleet.study import Bench
+from benchfleet.study import Study
 from benchfleet.wiring import rescore
 
 
@@ -26,21 +26,21 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def main(arguments: argparse.Namespace) -> int:
     """Score the cells whose scoring failed; 1 where one cannot be scored or differs."""
-    bench, cells = options.opened(arguments)
-    records = bench.records(cells)
-    selection.check(arguments, bench, records)
+    study, cells = options.opened(arguments)
+    records = study.records(cells)
+    selection.check(arguments, study, records)
     meant = [
         record
         for record in selection.selected(arguments, records)
-        if _can_be_scored(bench, record, everything=arguments.all, named=bool(arguments.cell))
+        if _can_be_scored(study, record, everything=arguments.all, named=bool(arguments.cell))
     ]
     found = []
-    for one in rescore(bench, meant):
+    for one in rescore(study, meant):
         found.append(one)
         if not arguments.json:
             say(_line(one), flush=True)
     if arguments.json:
-        told = {"campaign": bench.campaign.name, "cells": [_told(one) for one in found]}
+        told = {"campaign": study.campaign.name, "cells": [_told(one) for one in found]}
         print_json(told)
     elif not found:
         print("nothing to score again: no scoring failed (--all compares what is published)")
@@ -49,9 +49,9 @@ def main(arguments: argparse.Namespace) -> int:
     return 1 if any(one.failure or one.differs for one in found) else 0
 
 
-def _can_be_scored(bench: Bench, record: CellRecord, *, everything: bool, named: bool) -> bool:
+def _can_be_scored(study: Study, record: CellRecord, *, everything: bool, named: bool) -> bool:
     if record.state == "success":
-        return everything and bench.layout.published(record.path).is_dir()
+        return everything and study.layout.published(record.path).is_dir()
     outcome = record.outcome
     failures = [outcome.failure, outcome.first] if outcome else []
     in_scoring = any(failure and failure.stage == "collect" for failure in failures)

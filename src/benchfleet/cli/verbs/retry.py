@@ -25,20 +25,20 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def main(arguments: argparse.Namespace) -> int:
     """Put failed, partial and cancelled cells back to pending; the next run takes them."""
-    bench, cells = options.opened(arguments)
+    study, cells = options.opened(arguments)
     again = []
-    records = no_ledger.records_of(arguments, bench, cells)
-    selection.check(arguments, bench, records)
+    records = no_ledger.records_of(arguments, study, cells)
+    selection.check(arguments, study, records)
     ended = [record for record in records if record.state in _states(arguments)]
-    ledger = bench.existing_ledger()
+    ledger = study.existing_ledger()
     if ledger is not None:
-        found = Whereabouts(bench).gone(records) if arguments.gone else ended
+        found = Whereabouts(study).gone(records) if arguments.gone else ended
         for record in selection.selected(arguments, found):
             ledger.record(Event(kind="retry_asked", fingerprint=record.fingerprint))
             again.append(record.path)
         ledger.close()
     if arguments.json:
-        print_json({"campaign": bench.campaign.name, "pending_again": again})
+        print_json({"campaign": study.campaign.name, "pending_again": again})
         return 0
     for path in again:
         say(f"  pending again  {path}")

@@ -17,7 +17,7 @@ from benchfleet.domain.cell import Cell
 from benchfleet.domain.humanize import counted
 from benchfleet.result_locations import Whereabouts
 from benchfleet.runner.worker_options import Shift
-from benchfleet.study import Bench
+from benchfleet.study import Study
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -57,20 +57,20 @@ def course(parser: argparse.ArgumentParser) -> None:
 
 def main(arguments: argparse.Namespace) -> int:
     """Run the campaign's cells that are not done yet."""
-    bench, cells = options.opened(arguments)
-    cells = allowed_here(arguments, bench, cells)
-    devices = options.asked_devices(arguments, bench.campaign)
+    study, cells = options.opened(arguments)
+    cells = allowed_here(arguments, study, cells)
+    devices = options.asked_devices(arguments, study.campaign)
     quiet = arguments.json or arguments.log_json
-    if not quiet and bench.still_told() and not Whereabouts(bench).unsent():
-        records = bench.finished(cells)
-        if records is not None and _passed_all_gates(bench):
-            return _nothing_was_run(arguments, bench, records)
-    return begin(arguments, bench, cells, devices)
+    if not quiet and study.still_told() and not Whereabouts(study).unsent():
+        records = study.finished(cells)
+        if records is not None and _passed_all_gates(study):
+            return _nothing_was_run(arguments, study, records)
+    return begin(arguments, study, cells, devices)
 
 
 def begin(
     arguments: argparse.Namespace,
-    bench: Bench,
+    study: Study,
     cells: Sequence[Cell],
     devices: options.AskedDevices,
     shift: Shift = Shift(),  # noqa: B008 - frozen
@@ -79,20 +79,20 @@ def begin(
     if arguments.detach:
         from benchfleet.cli.shared.detach import detach
 
-        return detach(arguments, bench, devices)
+        return detach(arguments, study, devices)
     if arguments.resume_from is not None:
-        _resume_from(arguments, bench, cells)
+        _resume_from(arguments, study, cells)
     from benchfleet.cli.shared.run_loop import run  # the runner, its slots and the reports
 
-    return run(arguments, bench, cells, devices, shift)
+    return run(arguments, study, cells, devices, shift)
 
 
-def allowed_here(arguments: argparse.Namespace, bench: Bench, cells: Sequence[Cell]) -> list[Cell]:
+def allowed_here(arguments: argparse.Namespace, study: Study, cells: Sequence[Cell]) -> list[Cell]:
     """The cells that the campaign lets this host run; the others are told of."""
-    allowed = bench.allowed_here(cells)
+    allowed = study.allowed_here(cells)
     if left := len(cells) - len(allowed):
         cells_left = counted(left, "cell")
-        said = f"left for others: {cells_left}, which 'runners' does not let {bench.host} run"
+        said = f"left for others: {cells_left}, which 'runners' does not let {study.host} run"
         say(said, to=beside(arguments))
     return allowed
 
@@ -102,11 +102,11 @@ def beside(arguments: argparse.Namespace) -> TextIO:
     return sys.stderr if arguments.json or arguments.log_json else sys.stdout
 
 
-def _passed_all_gates(bench: Bench) -> bool:
-    gates = bench.gates()
+def _passed_all_gates(study: Study) -> bool:
+    gates = study.gates()
     return all(
         phase.name in gates and gates[phase.name].state == "opened"
-        for phase in bench.campaign.phases
+        for phase in study.campaign.phases
     )
 
 
@@ -116,13 +116,13 @@ def _port(text: str) -> int:
     return int(text)
 
 
-def _resume_from(arguments: argparse.Namespace, bench: Bench, cells: Sequence[Cell]) -> None:
+def _resume_from(arguments: argparse.Namespace, study: Study, cells: Sequence[Cell]) -> None:
     """Take over samples for the cells that are not done, and say of how many."""
     from benchfleet.results.import_samples import take_over
 
-    done = {record.fingerprint for record in bench.records(cells) if record.state == "success"}
+    done = {record.fingerprint for record in study.records(cells) if record.state == "success"}
     wanted = {str(cell.fingerprint) for cell in cells if cell.fingerprint not in done}
-    taken = take_over(arguments.resume_from, bench.layout, bench.campaign.name, wanted)
+    taken = take_over(arguments.resume_from, study.layout, study.campaign.name, wanted)
     counts = f"{counted(taken.samples, 'sample')} of {counted(taken.cells, 'cell')}"
     stream = beside(arguments)
     with contextlib.suppress(OSError):  # nobody listens any more
@@ -132,11 +132,11 @@ def _resume_from(arguments: argparse.Namespace, bench: Bench, cells: Sequence[Ce
 
 
 def _nothing_was_run(
-    arguments: argparse.Namespace, bench: Bench, records: Sequence[CellRecord]
+    arguments: argparse.Namespace, study: Study, records: Sequence[CellRecord]
 ) -> int:
     """Say that every cell is done already, where the report is, and what is missing of it."""
-    name, count = bench.campaign.name, len(records)
-    gone = Whereabouts(bench).gone(records)
+    name, count = study.campaign.name, len(records)
+    gone = Whereabouts(study).gone(records)
     lines = [f"{name}: every cell is done already; nothing was run"]
     if not sys.stdout.isatty():  # as every run begins that is not watched
         lines.insert(0, f"{name}: {counted(count, 'cell')} · {count} done ({count} reused)")
@@ -145,7 +145,7 @@ def _nothing_was_run(
         again = f"{options.same_choice(arguments, 'retry')} --gone"
         lines.append(f"run those again: {again} && {options.same_choice(arguments, 'run')}")
     lines.append(f"look at it with: {options.same_choice(arguments, 'report')}")
-    lines.append(f"report   {shown_path(bench.layout.report)}")
+    lines.append(f"report   {shown_path(study.layout.report)}")
     with contextlib.suppress(OSError):  # nobody listens any more; the code remains
         say(*lines)
         sys.stdout.flush()

@@ -95,12 +95,12 @@ def main(arguments: argparse.Namespace) -> int:
             "holds a password, which the unit would show; keep it in ~/.pgpass or in PGPASSWORD"
         )
         raise wrong_option("--ledger", message)
-    bench, _ = options.opened(arguments)
-    machines(arguments, options.asked_devices(arguments, bench.campaign))
-    name = f"benchfleet-{re.sub(r'[^A-Za-z0-9_.-]', '-', bench.campaign.name)}.service"
+    study, _ = options.opened(arguments)
+    machines(arguments, options.asked_devices(arguments, study.campaign))
+    name = f"benchfleet-{re.sub(r'[^A-Za-z0-9_.-]', '-', study.campaign.name)}.service"
     words = [word for word in arguments.words[1:] if word not in _OWN]
     command = [*own_command(), "work" if arguments.worker else "run", *words]
-    text = unit(bench.campaign.name, command, folder=Path.cwd(), environ=os.environ)
+    text = unit(study.campaign.name, command, folder=Path.cwd(), environ=os.environ)
     if not arguments.install:
         print(
             json.dumps({"name": name, "unit": text}, indent=2) if arguments.json else text, end=""
@@ -118,7 +118,7 @@ def main(arguments: argparse.Namespace) -> int:
         )
     )
     print("stay     loginctl enable-linger   (else it runs while you are logged in)")
-    watched = arguments.campaign or shown_path(bench.layout.root)
+    watched = arguments.campaign or shown_path(study.layout.root)
     say(f"watch    benchfleet attach {watched}")
     say(f"log      journalctl --user --unit {name}")
     say(f"remove   systemctl --user disable --now {name} && rm {file}")

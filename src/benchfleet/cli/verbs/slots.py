@@ -28,7 +28,7 @@ from benchfleet.domain.slots import (
     answer_of,
 )
 from benchfleet.ledger.base import Ledger
-from benchfleet.study import Bench, open_bench
+from benchfleet.study import Study, open_study
 
 _PATIENCE = 10.0  # seconds for an answer; a runner looks once a second
 _EVERY = 0.1  # seconds between looks at the ledger
@@ -71,28 +71,28 @@ def main(arguments: argparse.Namespace) -> int:
     """Ask the runners of a campaign, and show what they say."""
     order = order_of(arguments)
     found = load_campaign(arguments.campaign).with_results(arguments.results)
-    bench = open_bench(found, ledger=arguments.ledger)
-    ledger = bench.existing_ledger()
+    study = open_study(found, ledger=arguments.ledger)
+    ledger = study.existing_ledger()
     if ledger is None:
-        return _nobody(arguments, bench, None, order)
+        return _nobody(arguments, study, None, order)
     with closing(ledger):
         at_work = runners(ledger.events(kinds=AT_WORK))
         meant = runners_meant(arguments, order, at_work)
         if not meant:
-            return _nobody(arguments, bench, ledger, order)
+            return _nobody(arguments, study, ledger, order)
         asked = {ledger.record(order.event(one.id)): one for one in meant}
         answers = _answers(ledger, asked)
-        code = _show(arguments, bench, asked, answers)
+        code = _show(arguments, study, asked, answers)
         if arguments.wait and code == 0:
             _wait_until_free(ledger, min(asked), meant, order)
         return code
 
 
 def _nobody(
-    arguments: argparse.Namespace, bench: Bench, ledger: Ledger | None, order: SlotsOrder
+    arguments: argparse.Namespace, study: Study, ledger: Ledger | None, order: SlotsOrder
 ) -> int:
     """No run is on; a device can be removed from later ones all the same, and given back."""
-    name = bench.campaign.name
+    name = study.campaign.name
     start = options.same_choice(arguments, "run")
     kind = {"add": ADDED, "remove": REMOVED}.get(order.action)
     if ledger is not None and kind is not None:
@@ -167,7 +167,7 @@ def _follow(
 
 def _show(
     arguments: argparse.Namespace,
-    bench: Bench,
+    study: Study,
     asked: dict[int, RunningRunner],
     answers: dict[int, Answer],
 ) -> int:
@@ -176,7 +176,7 @@ def _show(
     code = 1 if refused or len(answers) < len(asked) else 0
     if arguments.json:
         told = [_as_json(one, answers.get(number)) for number, one in asked.items()]
-        print_json({"campaign": bench.campaign.name, "runners": told})
+        print_json({"campaign": study.campaign.name, "runners": told})
         return code
     for number, one in asked.items():
         answer = answers.get(number)

@@ -26,10 +26,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def main(arguments: argparse.Namespace) -> int:
     """Show how many cells are pending, running and done, who runs what, and what failed."""
-    bench, cells = options.opened(arguments)
-    status = status_of(bench, cells)
+    study, cells = options.opened(arguments)
+    status = status_of(study, cells)
     if not status.has_ledger:
-        no_ledger.note(arguments, bench)
+        no_ledger.note(arguments, study)
     if arguments.json:
         print_json(status.to_dict())
     else:

@@ -16,7 +16,7 @@ from benchfleet.domain.humanize import counted
 from benchfleet.ledger.base import Ledger
 from benchfleet.maintenance.repair import MOVED, REPAIRED, Repaired, repair
 from benchfleet.results.verify import Finding
-from benchfleet.study import Bench
+from benchfleet.study import Study
 from benchfleet.verification import Verification, Verify
 
 _REPAIR = "{repair}"
@@ -57,27 +57,27 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def main(arguments: argparse.Namespace) -> int:
     """Look at every result; 1 where something is wrong or missing."""
-    bench, cells = options.opened(arguments)
+    study, cells = options.opened(arguments)
     verify = Verify(
-        bench=bench,
+        study=study,
         cells=cells,
         whole=not (arguments.only or arguments.exclude or arguments.limit),
         quick=arguments.quick,
         deep=arguments.deep,
     )
-    ledger = bench.existing_ledger()
+    ledger = study.existing_ledger()
     done: list[Repaired] = []
     if ledger is None:
-        no_ledger.note(arguments, bench)
-        return _show(arguments, bench, verify.run(None), done)
+        no_ledger.note(arguments, study)
+        return _show(arguments, study, verify.run(None), done)
     with closing(ledger):
         found = _verified(verify, ledger)
         mendable = [one for one in found.wrong if one.kind in REPAIRED]
         if arguments.repair and mendable and _agreed(arguments, mendable):
             moment = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
-            done = list(repair(ledger, bench.layout, found.wrong, moment=moment))
+            done = list(repair(ledger, study.layout, found.wrong, moment=moment))
             found = _verified(verify, ledger)
-    return _show(arguments, bench, found, done)
+    return _show(arguments, study, found, done)
 
 
 def _verified(verify: Verify, ledger: Ledger) -> Verification:
@@ -86,12 +86,12 @@ def _verified(verify: Verify, ledger: Ledger) -> Verification:
 
 
 def _show(
-    arguments: argparse.Namespace, bench: Bench, found: Verification, done: Sequence[Repaired]
+    arguments: argparse.Namespace, study: Study, found: Verification, done: Sequence[Repaired]
 ) -> int:
     if arguments.json:
-        print_json(_as_json(arguments, bench, found, done))
+        print_json(_as_json(arguments, study, found, done))
     else:
-        say(*map(_did, done), *_lines(arguments, bench, found))
+        say(*map(_did, done), *_lines(arguments, study, found))
     return 0 if found.is_good else 1
 
 
@@ -109,8 +109,8 @@ def _did(one: Repaired) -> str:
     return f"  {one.act}  {one.path}{f'  {one.detail}' if one.detail else ''}"
 
 
-def _lines(arguments: argparse.Namespace, bench: Bench, found: Verification) -> Iterator[str]:
-    name = bench.campaign.name
+def _lines(arguments: argparse.Namespace, study: Study, found: Verification) -> Iterator[str]:
+    name = study.campaign.name
     how = "looked over" if arguments.quick else "verified"
     wrong = f"{counted(len(found.wrong), 'thing')} wrong" if found.wrong else "nothing wrong"
     yield f"{name}: {counted(found.results, 'result')} {how}, {wrong}"
@@ -155,10 +155,10 @@ def _way_out(arguments: argparse.Namespace, kind: str) -> str:
 
 
 def _as_json(
-    arguments: argparse.Namespace, bench: Bench, found: Verification, done: Sequence[Repaired]
+    arguments: argparse.Namespace, study: Study, found: Verification, done: Sequence[Repaired]
 ) -> dict[str, Any]:
     return {
-        "campaign": bench.campaign.name,
+        "campaign": study.campaign.name,
         "results": found.results,
         "wrong": [
             {**one.to_dict(), "way_out": _way_out(arguments, one.kind)} for one in found.wrong

@@ -28,7 +28,7 @@ from benchfleet.errors import BenchfleetError, wrong_option
 from benchfleet.ledger.addresses import shown_url
 from benchfleet.runner.claim_policy import Vetted, Vetting, allowed
 from benchfleet.runner.worker_options import Shift
-from benchfleet.study import Bench
+from benchfleet.study import Study
 
 _SHOWN = 3  # cells of a kind that are named
 
@@ -74,25 +74,25 @@ def course(parser: argparse.ArgumentParser) -> None:
 def main(arguments: argparse.Namespace) -> int:
     """Run the cells that this host may run, and write what it did."""
     _check_limit(arguments)
-    bench, cells = options.opened(arguments)
-    given = _given(arguments, bench)
+    study, cells = options.opened(arguments)
+    given = _given(arguments, study)
     models = tuple(glob for glob in arguments.models.split(",") if glob)
     left = Vetted(cells=())
-    worker = _Worker(arguments, bench, given, Vetting(models, trusted=_trusts(arguments, bench)))
+    worker = _Worker(arguments, study, given, Vetting(models, trusted=_trusts(arguments, study)))
     if worker.follows:
         left = worker.look()
         cells = worker.cells
     else:
         cells = [cell for cell in cells if allowed(cell, models)]
-        cells = run.allowed_here(arguments, bench, cells)
+        cells = run.allowed_here(arguments, study, cells)
     if not cells and worker.follows and not arguments.forever:
         if given is not None and not left.left:
-            return _nothing_given(arguments, bench, given)
+            return _nothing_given(arguments, study, given)
         if not left.left:
-            raise BenchfleetError(_nothing_there(bench))
+            raise BenchfleetError(_nothing_there(study))
     _tell_left(arguments, left)
-    devices = options.asked_devices(arguments, bench.campaign)
-    return run.begin(arguments, bench, cells, devices, _shift(arguments, worker))
+    devices = options.asked_devices(arguments, study.campaign)
+    return run.begin(arguments, study, cells, devices, _shift(arguments, worker))
 
 
 def _check_limit(arguments: argparse.Namespace) -> None:
@@ -108,13 +108,13 @@ def _check_limit(arguments: argparse.Namespace) -> None:
         raise wrong_option("--limit", message)
 
 
-def _given(arguments: argparse.Namespace, bench: Bench) -> Tasks | None:
+def _given(arguments: argparse.Namespace, study: Study) -> Tasks | None:
     """What a plan gives this host, where --assigned asks for it."""
     if arguments.assigned is None:
         return None
-    given = read_tasks(arguments.assigned, bench, stays=arguments.forever)
+    given = read_tasks(arguments.assigned, study, stays=arguments.forever)
     if arguments.campaign is not None:
-        check_known(given, bench)
+        check_known(given, study)
     return given
 
 
@@ -137,12 +137,12 @@ class _Worker:
     def __init__(
         self,
         arguments: argparse.Namespace,
-        bench: Bench,
+        study: Study,
         given: Tasks | None,
         vetting: Vetting,
     ) -> None:
         self._given = given
-        self._arguments, self._bench, self._vetting = arguments, bench, vetting
+        self._arguments, self._bench, self._vetting = arguments, study, vetting
         self.cells: list[Cell] = []  # all of them, also those that come later
         self._ever: dict[str, Cell] = {}  # those that it was about at any time
 
@@ -206,17 +206,17 @@ class _Worker:
         return [record for record in records if id(record.cell) in chosen & mine]
 
 
-def _nothing_given(arguments: argparse.Namespace, bench: Bench, given: Tasks) -> int:
+def _nothing_given(arguments: argparse.Namespace, study: Study, given: Tasks) -> int:
     if arguments.json:
-        print(json.dumps({"campaign": bench.campaign.name, "cells": 0, "given": given.by}))
+        print(json.dumps({"campaign": study.campaign.name, "cells": 0, "given": given.by}))
     else:
-        say(f"{bench.campaign.name}: {given.by} gives {bench.host} nothing to run")
+        say(f"{study.campaign.name}: {given.by} gives {study.host} nothing to run")
     return 0
 
 
-def _trusts(arguments: argparse.Namespace, bench: Bench) -> bool:
+def _trusts(arguments: argparse.Namespace, study: Study) -> bool:
     """Whether somebody here said that code of this campaign's ledger may run."""
-    names = {bench.campaign.name, _plain(bench.url)}
+    names = {study.campaign.name, _plain(study.url)}
     return arguments.trust_campaign or any(_plain(one) in names for one in trusted(os.environ))
 
 
@@ -228,9 +228,9 @@ def _plain(url: str) -> str:
     return shown_url(url) if colon else url if "/" not in url else os.path.abspath(url)
 
 
-def _nothing_there(bench: Bench) -> str:
+def _nothing_there(study: Study) -> str:
     return (
-        f"{bench.shown_ledger} holds no cell of {bench.campaign.name!r} yet: whoever has the "
+        f"{study.shown_ledger} holds no cell of {study.campaign.name!r} yet: whoever has the "
         "campaign's file brings them with `benchfleet run` or `work CAMPAIGN`; --forever waits"
     )
 

@@ -26,7 +26,7 @@ from benchfleet.runner.recovery.rebuild import rebuild
 from benchfleet.runner.recovery.startup import publish_what_was_committed
 from benchfleet.runner.resources.shapes import Pool
 from benchfleet.runs.live_state import announced, both
-from benchfleet.study import Bench, open_bench
+from benchfleet.study import Study, open_study
 from benchfleet.summary import summarised, write_summary
 from benchfleet.wiring import run_cells
 
@@ -101,24 +101,24 @@ class BenchmarkExecutor:
             adapter_config,
             generation_kwargs,
         )
-        pool, bench = self._checked(asked, progress)
-        cells = bench.cells()
+        pool, study = self._checked(asked, progress)
+        cells = study.cells()
         inbox, serving = EventQueue(), threading.Event()
         watch = Watch(progress or self._progress, inbox.now)
         with (
             raised_at_the_end(inbox, serving),
-            announced(bench, ends_on="SIGINT" if answers() else "") as feed,
+            announced(study, ends_on="SIGINT" if answers() else "") as feed,
         ):
-            done = _prepare(bench, cells, retry_failed=retry_failed)
+            done = _prepare(study, cells, retry_failed=retry_failed)
             fleet, observer = Fleet(pool=pool), both(watch, feed)
-            end = run_cells(bench, cells, fleet, inbox=inbox, observer=observer, serving=serving)
+            end = run_cells(study, cells, fleet, inbox=inbox, observer=observer, serving=serving)
             serving.clear()
-            records = bench.records(cells)
-            summary = summarised(bench, cells, records, end)
-            write_summary(bench, summary)
+            records = study.records(cells)
+            summary = summarised(study, cells, records, end)
+            write_summary(study, summary)
             feed.ended(end)
         results, failures = _collected(
-            bench, cells, records, asked, adapter_config, done, _reasons(records, end, watch)
+            study, cells, records, asked, adapter_config, done, _reasons(records, end, watch)
         )
         return ExecutionResults(
             execution_summary=summary,
@@ -127,7 +127,7 @@ class BenchmarkExecutor:
             execution_time=end.seconds,
         )
 
-    def _checked(self, asked: Arguments, progress: Any) -> tuple[Pool, Bench]:
+    def _checked(self, asked: Arguments, progress: Any) -> tuple[Pool, Study]:
         """The devices and the campaign, or every mistake in executor and call at once."""
         mistakes: list[Mistake] = []
         _check_callback(progress, mistakes)
@@ -152,24 +152,24 @@ class BenchmarkExecutor:
             raise CampaignError(CALL, [*mistakes, *error.mistakes]) from None
         if mistakes:
             raise CampaignError(CALL, mistakes)
-        return pool, open_bench(campaign, ledger=self._ledger)
+        return pool, open_study(campaign, ledger=self._ledger)
 
 
-def _prepare(bench: Bench, cells: Sequence[Cell], *, retry_failed: bool) -> set[str]:
+def _prepare(study: Study, cells: Sequence[Cell], *, retry_failed: bool) -> set[str]:
     """Put the ledger in accord with the folder and the caller's wish; what is done already.
 
     Where the ledger is gone it is made again from the results. A cell is tried again where it
     failed, and where its folder was deleted: whoever deletes a result wants it anew.
     """
-    layout = bench.layout
-    ledger = bench.ledger(known_results=True)
+    layout = study.layout
+    ledger = study.ledger(known_results=True)
     try:
         if not any(True for _ in ledger.cells()) and _holds_results(layout):
             rebuild(ledger, layout)
         for _ in publish_what_was_committed(ledger, layout):
             pass  # a crash kept them from their place; they are no news to this caller
         records = list(ledger.cells(among={str(cell.fingerprint) for cell in cells}))
-        again = _deleted(bench, records)
+        again = _deleted(study, records)
         if retry_failed:
             again += [record for record in records if record.state in ("failed", "partial")]
         for record in again:
@@ -186,14 +186,14 @@ def _holds_results(layout: Layout) -> bool:
     return any(len(folder.relative_to(layout.root).parts) == 3 for folder in folders)
 
 
-def _deleted(bench: Bench, records: Iterable[CellRecord]) -> list[CellRecord]:
+def _deleted(study: Study, records: Iterable[CellRecord]) -> list[CellRecord]:
     """The results that are not at their place, nor just about to be put there by another runner."""
     absent = [
         record
-        for record in Whereabouts(bench).gone(records)
-        if not any(bench.layout.attempts_of(record.fingerprint).glob(f"*/{names.CELL}"))
+        for record in Whereabouts(study).gone(records)
+        if not any(study.layout.attempts_of(record.fingerprint).glob(f"*/{names.CELL}"))
     ]
-    return Whereabouts(bench).gone(
+    return Whereabouts(study).gone(
         absent
     )  # asked again: one may have been put there between the two looks
 
@@ -207,7 +207,7 @@ def _reasons(records: Iterable[CellRecord], end: RunEnd, watch: Watch) -> dict[s
 
 
 def _collected(
-    bench: Bench,
+    study: Study,
     cells: Iterable[Cell],
     records: Iterable[CellRecord],
     asked: Arguments,
@@ -220,12 +220,12 @@ def _collected(
     results, failures = [], []
     for cell in cells:
         record = by_fingerprint[cell.fingerprint]
-        described = stub(cell, record, asked, adapter_config, bench.layout)
+        described = stub(cell, record, asked, adapter_config, study.layout)
         why = reasons.get(cell.fingerprint, "")
         if record.state == "success":
             try:
                 reused = cell.fingerprint in done
-                results.append(result(described, record, bench.layout, reused=reused))
+                results.append(result(described, record, study.layout, reused=reused))
                 continue
             except (OSError, ValueError) as error:
                 why = why or f"its metrics cannot be read: {error}; delete the folder and run again"
