@@ -44,7 +44,7 @@ def piped(slots: int, orders: int, work: Path) -> dict[str, Any]:
     """The local engine alone, with slots that only speak frames."""
     import benchfleet
     from benchfleet.domain.resource import Device
-    from benchfleet.engines.base import Done, Order, SlotId, SlotReady, SlotSpec
+    from benchfleet.engines.base import Done, AttemptRequest, SlotId, SlotReady, SlotSpec
     from benchfleet.engines.child import Child
     from benchfleet.engines.frames import PROTOCOL
     from benchfleet.engines.local import LocalEngine
@@ -74,7 +74,7 @@ def piped(slots: int, orders: int, work: Path) -> dict[str, Any]:
     while done < orders:
         while free and given < orders:
             given += 1
-            engine.run(free.pop(), Order(attempt=f"cell/{given}-1", cell=cell, log=log))
+            engine.run(free.pop(), AttemptRequest(attempt=f"cell/{given}-1", cell=cell, log=log))
         if isinstance(event := inbox.take(60.0), Done):
             done += 1
             free.append(event.slot)

@@ -16,8 +16,8 @@ from benchfleet.domain.failure import Failure
 from benchfleet.domain.placement import Placing
 from benchfleet.domain.resource import Device
 from benchfleet.engines.base import (
+    AttemptRequest,
     Done,
-    Order,
     Recorded,
     SlotEvent,
     SlotId,
@@ -81,13 +81,13 @@ class VirtualEventQueue(EventQueue):
 
 @dataclass
 class ScriptedEngine:
-    """Slots that start at once and do what `script` says of each order."""
+    """Slots that start at once and do what `script` says of each request."""
 
     inbox: VirtualEventQueue
-    script: Callable[[SlotId, Order], Sequence[tuple[float, SlotEvent]]]
+    script: Callable[[SlotId, AttemptRequest], Sequence[tuple[float, SlotEvent]]]
     specs: dict[str, SlotSpec] = field(default_factory=dict)
     opened: list[SlotSpec] = field(default_factory=list)
-    orders: list[tuple[str, str]] = field(default_factory=list)
+    requests: list[tuple[str, str]] = field(default_factory=list)
     cells: list[Cell] = field(default_factory=list)  # of the orders
     dead_on_arrival: str = ""  # interpreter whose slots never start
     dead_devices: set[int] = field(default_factory=set)  # devices on which none starts
@@ -110,10 +110,10 @@ class ScriptedEngine:
             hello = {"slot": spec.slot, "cell": "", "pid": 1}
             self.inbox.post(SlotReady(slot=spec.slot, hello=hello), after=self.start_takes)
 
-    def run(self, slot: SlotId, order: Order) -> None:
-        self.orders.append((slot, order.cell.id))
-        self.cells.append(order.cell)
-        for after, event in self.script(slot, order):
+    def run(self, slot: SlotId, request: AttemptRequest) -> None:
+        self.requests.append((slot, request.cell.id))
+        self.cells.append(request.cell)
+        for after, event in self.script(slot, request):
             self.inbox.post(event, after=after)
 
     def stop(self, slot: SlotId, attempt: str) -> None:
@@ -129,24 +129,24 @@ class ScriptedEngine:
         self.specs.clear()
 
 
-def sample(order: Order, slot: SlotId, index: int) -> Recorded:
+def sample(request: AttemptRequest, slot: SlotId, index: int) -> Recorded:
     """The answer to one of the two samples of an order."""
     line = {"index": index, "id": f"s{index}", "columns": {}, "predicted_answer": "x"}
     return Recorded(
-        slot=slot, attempt=order.attempt, lines=json.dumps(line).encode() + b"\n", done=index + 1,
+        slot=slot, attempt=request.attempt, lines=json.dumps(line).encode() + b"\n", done=index + 1,
         total=2,
     )  # fmt: skip
 
 
-def good(slot: SlotId, order: Order) -> list[tuple[float, SlotEvent]]:
+def good(slot: SlotId, request: AttemptRequest) -> list[tuple[float, SlotEvent]]:
     """Two samples and an end, over ten seconds."""
     score = {"overall": 1.0, "per_sample": [1.0, 1.0], "tasks": {}, "summary": {}}
-    known = order.recorded.count(b"\n")
+    known = request.recorded.count(b"\n")
     score["summary"] = {"cell": "a name that the loop uses too"}
     return [
-        (0, Started(slot=slot, attempt=order.attempt, stage="benchmark")),
-        *[(4.0 * (i + 1), sample(order, slot, i)) for i in range(known, 2)],
-        (10, Done(slot=slot, attempt=order.attempt, score=score, seconds={"benchmark": 10})),
+        (0, Started(slot=slot, attempt=request.attempt, stage="benchmark")),
+        *[(4.0 * (i + 1), sample(request, slot, i)) for i in range(known, 2)],
+        (10, Done(slot=slot, attempt=request.attempt, score=score, seconds={"benchmark": 10})),
     ]
 
 

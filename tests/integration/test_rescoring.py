@@ -14,7 +14,7 @@ from benchfleet.domain.attempt import Claim, RunnerId
 from benchfleet.domain.cell import Limits
 from benchfleet.domain.event import Event
 from benchfleet.domain.failure import Failure
-from benchfleet.engines.base import Done, Failed, Order, SlotEvent, SlotId
+from benchfleet.engines.base import AttemptRequest, Done, Failed, SlotEvent, SlotId
 from benchfleet.errors import ClaimLost
 from benchfleet.maintenance.rescore import Rescored, Rescorer
 from benchfleet.results.publish import publish
@@ -27,17 +27,19 @@ from stage import Stage, cells, sample
 UNSCORED = Failure(stage="collect", kind="error", message="the scorer raised")
 
 
-def unscored(slot: SlotId, order: Order) -> list[tuple[float, SlotEvent]]:
+def unscored(slot: SlotId, request: AttemptRequest) -> list[tuple[float, SlotEvent]]:
     """Two answers, and a scorer that raises."""
     return [
-        *[(1.0 + index, sample(order, slot, index)) for index in range(2)],
-        (3, Failed(slot=slot, attempt=order.attempt, failure=UNSCORED)),
+        *[(1.0 + index, sample(request, slot, index)) for index in range(2)],
+        (3, Failed(slot=slot, attempt=request.attempt, failure=UNSCORED)),
     ]
 
 
-def scored(slot: SlotId, order: Order, overall: float = 1.0) -> list[tuple[float, SlotEvent]]:
+def scored(
+    slot: SlotId, request: AttemptRequest, overall: float = 1.0
+) -> list[tuple[float, SlotEvent]]:
     score = {"overall": overall, "per_sample": [1.0, 1.0], "tasks": {}, "summary": {}}
-    return [(1, Done(slot=slot, attempt=order.attempt, score=score, seconds={"collect": 1}))]
+    return [(1, Done(slot=slot, attempt=request.attempt, score=score, seconds={"collect": 1}))]
 
 
 @pytest.fixture
@@ -67,8 +69,8 @@ def rescored(stage: Stage, pause: Callable[[float], None] = lambda seconds: None
     )
 
 
-def first(order: Order) -> bool:
-    return order.cell.id == sample_cell(0).id
+def first(request: AttemptRequest) -> bool:
+    return request.cell.id == sample_cell(0).id
 
 
 def test_what_was_answered_is_scored_and_published(stage: Stage) -> None:
@@ -92,12 +94,12 @@ def test_claims_that_come_with_a_later_push_are_waited_for(stage: Stage) -> None
 
 
 def test_a_cell_that_another_asked_for_meanwhile_is_left_to_him(stage: Stage) -> None:
-    def asked_for(slot: SlotId, order: Order) -> Sequence[tuple[float, SlotEvent]]:
-        if first(order):
-            name = order.cell.fingerprint
+    def asked_for(slot: SlotId, request: AttemptRequest) -> Sequence[tuple[float, SlotEvent]]:
+        if first(request):
+            name = request.cell.fingerprint
             stage.ledger.record(Event(kind="retry_asked", fingerprint=name))
             stage.ledger.record(Event(kind="cancel_asked", fingerprint=name))
-        return scored(slot, order)
+        return scored(slot, request)
 
     stage.engine.script = asked_for
     taken, other = rescored(stage)
@@ -108,7 +110,7 @@ def test_a_cell_that_another_asked_for_meanwhile_is_left_to_him(stage: Stage) ->
 
 
 def test_a_score_that_is_none_leaves_the_cell_as_it_is(stage: Stage) -> None:
-    stage.engine.script = lambda slot, order: scored(slot, order, math.nan)
+    stage.engine.script = lambda slot, request: scored(slot, request, math.nan)
     before = list(stage.ledger.cells())
     for one in rescored(stage):
         assert one.failure is not None
@@ -117,7 +119,7 @@ def test_a_score_that_is_none_leaves_the_cell_as_it_is(stage: Stage) -> None:
 
 
 def test_a_scorer_that_does_not_end_is_ended_at_its_limit(stage: Stage) -> None:
-    stage.engine.script = lambda slot, order: [] if first(order) else scored(slot, order)
+    stage.engine.script = lambda slot, request: [] if first(request) else scored(slot, request)
     began = stage.clock()
     hung, other = rescored(stage)
     assert hung.failure is not None

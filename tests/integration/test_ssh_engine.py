@@ -22,11 +22,11 @@ from benchfleet.domain.cell import Workload
 from benchfleet.domain.host import Host
 from benchfleet.domain.resource import Device
 from benchfleet.engines.base import (
+    AttemptRequest,
     EngineEvent,
     Failed,
     HostLost,
     HostReady,
-    Order,
     SlotLost,
     SlotReady,
     SlotSpec,
@@ -98,7 +98,7 @@ def test_a_model_that_cannot_even_begin_to_be_sent_is_a_failure(
     model.mkdir()
     monkeypatch.setenv("PATH", str(tmp_path))  # ssh is gone
     cell = sample_cell(source=str(model), digest="a digest")
-    engine.run(SLOT, Order(attempt="f/1-1", cell=cell, log=str(tmp_path / "1.log")))
+    engine.run(SLOT, AttemptRequest(attempt="f/1-1", cell=cell, log=str(tmp_path / "1.log")))
     failed = until(events, Failed)
     assert isinstance(failed, Failed)
     assert (failed.failure.stage, failed.failure.kind) == ("provision", "error")
@@ -115,12 +115,12 @@ def test_a_slot_lost_while_it_is_handed_an_order_is_told_as_lost(
         if child.name() == "ssh" and "slot.launch" in " ".join(child.cmdline())
     ]
     earlier = b"{}\n" * (20 * 2**20)
-    order = Order(
+    request = AttemptRequest(
         attempt="f/1-1", cell=sample_cell(), log=str(tmp_path / "1.log"), recorded=earlier
     )
     time.sleep(late)
     client.kill()
-    engine.run(SLOT, order)
+    engine.run(SLOT, request)
     lost = until(events, SlotLost)
     assert isinstance(lost, SlotLost)
     assert lost.host_lost
@@ -134,7 +134,7 @@ def test_a_slot_that_hears_nothing_any_more_ends_itself_and_its_tree(
     params = {"act": "litter", "samples": 10_000, "seconds": 0.05}
     workload = Workload(benchmark="_hostile", version="1", params=params)
     cell = replace(sample_cell(), workload=workload)
-    engine.run(SLOT, Order(attempt="f/1-1", cell=cell, log=str(tmp_path / "1.log")))
+    engine.run(SLOT, AttemptRequest(attempt="f/1-1", cell=cell, log=str(tmp_path / "1.log")))
     # Supervisor, slot, and its child in a session of its own.
     while len(own_sshd.sessions()) < 3:
         time.sleep(0.05)

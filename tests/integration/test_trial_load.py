@@ -14,11 +14,11 @@ import pytest
 from benchfleet.domain.cell import Cell, Config, Model, Workload
 from benchfleet.domain.resource import Device
 from benchfleet.engines.base import (
+    AttemptRequest,
     Done,
     EngineEvent,
     Failed,
     HostReady,
-    Order,
     SlotLost,
     SlotReady,
     SlotSpec,
@@ -87,8 +87,8 @@ def test_a_model_that_runs_stays_loaded_for_the_first_cell(tried: Tried) -> None
     assert isinstance(ready, SlotReady)
     assert ready.loaded == tried.cell.model.load_key
     shutil.rmtree(tried.cell.model.source)  # it can be loaded no second time
-    order = Order(attempt="f/1-1", cell=tried.cell, log=str(tried.folder / "log.txt"))
-    tried.engine.run(SLOT, order)
+    request = AttemptRequest(attempt="f/1-1", cell=tried.cell, log=str(tried.folder / "log.txt"))
+    tried.engine.run(SLOT, request)
     while not isinstance(event := tried.events.get(timeout=120), (Done, Failed, SlotLost)):
         continue
     assert isinstance(event, Done)

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.resource import Device
 from benchfleet.engines.base import (
+    AttemptRequest,
     Done,
     EngineEvent,
     Failed,
     HostLost,
     HostReady,
-    Order,
     SlotEvent,
     SlotId,
     SlotLost,
@@ -98,24 +98,26 @@ class SimulatedEngine:
         else:
             self._later(starts_in, lambda: self._say_hello(slot))
 
-    def run(self, slot: SlotId, order: Order) -> None:
+    def run(self, slot: SlotId, request: AttemptRequest) -> None:
         found = self._slots.get(slot)
         if found is None:
             return  # it was lost, which the runner is still to hear
         if not found.ready or found.course is not None:
             self.broken_rules.append(f"slot {slot} got an order while it was not idle")
-        if found.spec.host in self._barred(order.cell):
-            self.broken_rules.append(f"{order.cell.id} was given to a host that may not have it")
-        nature = self._natures[str(order.cell.fingerprint)]
-        key = order.cell.model.load_key
+        if found.spec.host in self._barred(request.cell):
+            self.broken_rules.append(f"{request.cell.id} was given to a host that may not have it")
+        nature = self._natures[str(request.cell.fingerprint)]
+        key = request.cell.model.load_key
         loaded, found.load_key = found.load_key == key, key
-        found.course = Course(slot=slot, spec=found.spec, order=order, nature=nature, loaded=loaded)
+        found.course = Course(
+            slot=slot, spec=found.spec, request=request, nature=nature, loaded=loaded
+        )
         found.events = found.course.events()
         self._go_on(found, found.course)
 
     def stop(self, slot: SlotId, attempt: str) -> None:
         found = self._slots.get(slot)
-        if found is not None and found.course and found.course.order.attempt == attempt:
+        if found is not None and found.course and found.course.request.attempt == attempt:
             found.course.asked_to_stop = True
 
     def close(self, slot: SlotId) -> None:

@@ -15,10 +15,10 @@ from benchfleet.domain.failure import Failure, Kind
 from benchfleet.domain.placement import Placing, Reported
 from benchfleet.domain.resource import Device
 from benchfleet.engines.base import (
+    AttemptRequest,
     Done,
     Failed,
     FileSent,
-    Order,
     Progressed,
     Recorded,
     SlotEvent,
@@ -174,14 +174,14 @@ class Course:
 
     slot: SlotId
     spec: SlotSpec
-    order: Order
+    request: AttemptRequest
     nature: Nature
     loaded: bool  # the model is in its memory already
     asked_to_stop: bool = False
 
     def events(self) -> Iterator[tuple[float, SlotEvent]]:
         """All that comes of it, the last event too."""
-        slot, key, nature = self.slot, self.order.attempt, self.nature
+        slot, key, nature = self.slot, self.request.attempt, self.nature
         fingerprint, attempt = key.split("/")[0], int(key.split("/")[1].split("-")[0])
         shows = nature.temper if attempt <= nature.times else "even"
         yield 0.1, Started(slot=slot, attempt=key, stage="load")
@@ -189,7 +189,7 @@ class Course:
             0.0 if self.loaded else nature.load,
             Started(slot=slot, attempt=key, stage="benchmark"),
         )
-        known = {json.loads(line)["index"] for line in self.order.recorded.splitlines()}
+        known = {json.loads(line)["index"] for line in self.request.recorded.splitlines()}
         for index in range(nature.samples + 1):
             if index == nature.at and (ending := self._ending(shows)) is not None:
                 yield from ending
@@ -215,10 +215,10 @@ class Course:
         yield 0.1, Done(slot=slot, attempt=key, score=score, seconds=seconds)
 
     def _ending(self, temper: Temper) -> Iterator[tuple[float, SlotEvent]] | None:
-        slot, key, nature = self.slot, self.order.attempt, self.nature
+        slot, key, nature = self.slot, self.request.attempt, self.nature
         kind = nature.kind
         if temper == "hungry":
-            if self.order.batch_size <= 1 and not self.spec.neighbours:
+            if self.request.batch_size <= 1 and not self.spec.neighbours:
                 return None
             kind = "oom"
         elif temper == "hangs":

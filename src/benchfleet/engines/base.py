@@ -1,28 +1,26 @@
 """The engine contract: where slots run, and the events that they cause.
 
-An engine opens slots, each one process bound to its devices for life. It sends a slot one order at
-a time and posts everything that happens as a `SlotEvent` to the runner's event queue. Whoever
-writes a new engine reads this file and `frames.py`, and tests it with
-`benchfleet.testing.EngineContract`.
+An engine opens slots, each one process bound to its devices for life. It sends a slot one request
+at a time and posts all that happens as a `SlotEvent` to the runner's event queue. The author of a
+new engine reads this file and `frames.py`, and tests it with `benchfleet.testing.EngineContract`.
 
 * `open` returns at once. `SlotReady` follows when the slot said hello, or `SlotLost`.
-* `run` is for a slot that is ready and idle. `Started`, any number of `Progressed`, `Calling`,
-  `Measured`, `Warned`, `Recorded` and `FileSent`, then exactly one of `Done`, `Failed`, `Stopped`,
-  or `SlotLost`. `Measured` may come before `Started`.
-* `stop` asks the running order to end after the sample at hand: `Stopped` follows (or `Done`,
-  where it was faster). `close` ends an idle slot in good order; `kill` ends a slot and its whole
-  process tree now. `SlotLost` follows each of the two, with ``expected`` set.
-* Events of one slot come in their order. After `SlotLost` nothing more comes from it.
-* A slot that hears nothing from its engine ends itself; the engine sends the pings.
+* `run` needs a slot that is ready and idle. `Started`, any number of `Progressed`, `Calling`,
+  `Measured`, `Warned`, `Recorded` and `FileSent` follow, then exactly one of `Done`, `Failed`,
+  `Stopped` or `SlotLost`. `Measured` may come before `Started`.
+* `stop` asks the running request to end after the current sample: `Stopped` follows (or `Done`).
+  `close` ends an idle slot cleanly; `kill` ends a slot and its whole process tree now. `SlotLost`
+  follows both, with ``expected`` set.
+* Events of one slot come in their order. Nothing follows its `SlotLost`.
+* The engine pings its slots; a slot that receives nothing from its engine ends itself.
 * `shutdown` ends all slots and returns when none is left.
 
 An engine for other machines names them in `hosts` and keeps trying to connect to each. `HostReady`
-follows when its devices can be used, and `HostLost` when the connection fails or is lost; before
-that every slot on it is lost, with ``host_lost`` set. A lost host may become ready again. After a
-slot was lost with ``host_lost``, one of the two follows for its host, and the runner opens no slot
-there until then. Slots on one host never wait for another host.
+follows when its devices can be used. `HostLost` follows when the connection fails or is lost, after
+a `SlotLost` with ``host_lost`` for every slot on it. A lost host may become ready again; until
+then the runner opens no slot there. Slots on one host never wait for another host.
 
-An engine never retries an order: the runner decides, and the ledger alone holds the truth.
+An engine never retries a request: the runner decides, and the ledger alone holds the truth.
 """
 
 from __future__ import annotations
@@ -59,8 +57,8 @@ class SlotSpec:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Order:
-    """One attempt to run in a slot."""
+class AttemptRequest:
+    """One attempt for a slot to run."""
 
     attempt: str  # <fingerprint>/<attempt>-<token>
     cell: Cell
@@ -186,7 +184,7 @@ class Failed(AttemptEvent):
     """The attempt failed."""
 
     failure: Failure
-    fit: bool = True  # False: the slot takes no other order and ends
+    fit: bool = True  # False: the slot takes no other request and ends
     seconds: Mapping[str, float] = field(default_factory=dict)
 
 
@@ -196,7 +194,7 @@ class Stopped(AttemptEvent):
     samples are kept."""
 
     reason: str
-    fit: bool = True  # False: the slot takes no other order and ends
+    fit: bool = True  # False: the slot takes no other request and ends
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -236,7 +234,7 @@ class Engine(Protocol):
 
     def open(self, spec: SlotSpec) -> None: ...
 
-    def run(self, slot: SlotId, order: Order) -> None: ...
+    def run(self, slot: SlotId, request: AttemptRequest) -> None: ...
 
     def stop(self, slot: SlotId, attempt: str) -> None: ...
 

@@ -58,7 +58,7 @@ class Child:
         self.greeted = False  # it said hello
         self.output_file = log  # takes what a remote slot prints
         self.scratch = ""  # where a remote slot has its scratch folders
-        self.orders, self.attempt = 0, ""  # how many it was given, and the last one's attempt
+        self.requests, self.attempt = 0, ""  # how many it was given, and the last one's attempt
         self.verdict: SlotEvent | None = None  # held until all that was printed before it is here
         self.verdict_since = 0.0
         self.wait_status: int | None = None  # as a remote slot's supervisor says
@@ -133,7 +133,7 @@ class Child:
         _append(self.log, text.encode("utf-8", "backslashreplace"))
 
     def last_logged(self) -> str:
-        """The last line that it printed between orders; ``""`` where there is none."""
+        """The last line that it printed between requests; ``""`` where there is none."""
         with contextlib.suppress(OSError):
             lines = self.log.read_bytes()[-4096:].decode("utf-8", "replace").split("\n")
             return next((line.strip() for line in reversed(lines) if line.strip()), "")

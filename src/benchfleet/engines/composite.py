@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from benchfleet.engines.base import Engine, Order, SlotId, SlotSpec
+from benchfleet.engines.base import AttemptRequest, Engine, SlotId, SlotSpec
 
 
 class CompositeEngine:
@@ -18,8 +18,8 @@ class CompositeEngine:
         self._engines[spec.slot] = self._remote if spec.host else self._local
         self._engines[spec.slot].open(spec)
 
-    def run(self, slot: SlotId, order: Order) -> None:
-        self._engines[slot].run(slot, order)
+    def run(self, slot: SlotId, request: AttemptRequest) -> None:
+        self._engines[slot].run(slot, request)
 
     def stop(self, slot: SlotId, attempt: str) -> None:
         self._engines[slot].stop(slot, attempt)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from benchfleet.domain.resource import GpuChecks
-from benchfleet.engines.base import EngineEvent, Order, SlotSpec
+from benchfleet.engines.base import AttemptRequest, EngineEvent, SlotSpec
 from benchfleet.engines.child import Child
 from benchfleet.engines.process_engine import ProcessEngine
 from benchfleet.engines.processes import end_orphans, is_stopped, owner
@@ -55,9 +55,9 @@ class LocalEngine(ProcessEngine):
             **gpu_checks(spec, self._checks, named=self._named),
         }
 
-    def _order_fields(self, child: Child, order: Order) -> dict[str, Any]:
-        scratch = f"{order.log}.scratch"
-        return {"cell": order.cell.to_dict(), "log": order.log, "scratch": scratch}
+    def _request_fields(self, child: Child, request: AttemptRequest) -> dict[str, Any]:
+        scratch = f"{request.log}.scratch"
+        return {"cell": request.cell.to_dict(), "log": request.log, "scratch": scratch}
 
     def _check_silent(self, child: Child) -> None:
         """A supervisor that was stopped ends nothing any more."""

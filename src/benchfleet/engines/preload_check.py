@@ -10,11 +10,11 @@ from benchfleet.domain.cell import Cell
 from benchfleet.domain.resource import Device
 from benchfleet.engines.base import (
     AttemptEvent,
+    AttemptRequest,
     Done,
     Engine,
     EngineEvent,
     Failed,
-    Order,
     Post,
     SlotId,
     SlotLost,
@@ -77,8 +77,8 @@ class PreloadCheckEngine:
         self._specs[spec.slot] = spec
         self.inside.open(spec)
 
-    def run(self, slot: SlotId, order: Order) -> None:
-        self.inside.run(slot, order)
+    def run(self, slot: SlotId, request: AttemptRequest) -> None:
+        self.inside.run(slot, request)
 
     def stop(self, slot: SlotId, attempt: str) -> None:
         self.inside.stop(slot, attempt)
@@ -116,7 +116,7 @@ class PreloadCheckEngine:
         self._trials[ready.slot] = trial
         alarm.start()
         self.inside.run(
-            ready.slot, Order(attempt=TRIAL_ATTEMPT, cell=cell, log=spec.log, trial=True)
+            ready.slot, AttemptRequest(attempt=TRIAL_ATTEMPT, cell=cell, log=spec.log, trial=True)
         )
 
     def _end(self, slot: SlotId) -> _Trial | None:

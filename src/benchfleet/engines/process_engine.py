@@ -12,9 +12,9 @@ from typing import Any
 
 from benchfleet.domain.failure import Failure
 from benchfleet.engines.base import (
+    AttemptRequest,
     EngineEvent,
     Failed,
-    Order,
     SlotId,
     SlotLost,
     SlotQuiet,
@@ -24,7 +24,7 @@ from benchfleet.engines.child import Child
 from benchfleet.engines.exit_reasons import exit_reason, slot_lost, start_failure
 from benchfleet.engines.frames import encode
 from benchfleet.engines.io_loop import IoLoop
-from benchfleet.engines.protocol import open_frame, order_frames
+from benchfleet.engines.protocol import open_frame, request_frames
 from benchfleet.engines.slot_reader import SlotReader
 from benchfleet.errors import ProtocolError
 
@@ -39,9 +39,9 @@ SHUTDOWN_POLL_S = 0.005
 class ProcessEngine:
     """Runs slots as child processes; see `benchfleet.engines.base` for the contract.
 
-    A subclass says how a slot is started (`_spawn`), what its order looks like there
+    A subclass says how a slot is started (`_spawn`), what its request looks like there
     (`_order_fields`), and what its exit means (`_exit_event`). `post` is called from the engine's
-    own thread, and from the caller's where a slot or an order cannot even begin.
+    own thread, and from the caller's where a slot or a request cannot even begin.
 
     Twice in a heartbeat a slot's supervisor says that it looks after the slot, and whether that
     computes. A slot that computes is never silent, whatever holds Python's lock in it. One that
@@ -75,8 +75,8 @@ class ProcessEngine:
         """Start the slot's process; more fields of its first frame. Raises OSError."""
         raise NotImplementedError
 
-    def _order_fields(self, child: Child, order: Order) -> dict[str, Any]:
-        """The fields of the order's frame that differ by engine."""
+    def _request_fields(self, child: Child, request: AttemptRequest) -> dict[str, Any]:
+        """The fields of the request's frame that differ by engine."""
         raise NotImplementedError
 
     def _exit_event(self, child: Child, code: int | None) -> SlotLost:
@@ -116,17 +116,17 @@ class ProcessEngine:
             else:
                 self._send(spec.slot, opening)
 
-    def run(self, slot: SlotId, order: Order) -> None:
-        """Send the order; one too large for a frame fails at once."""
+    def run(self, slot: SlotId, request: AttemptRequest) -> None:
+        """Send the request; one too large for a frame fails at once."""
         with self._lock:
             if (child := self._slots.get(slot)) is None:
                 return  # its end is being posted
             try:
-                for frame in order_frames(order, **self._order_fields(child, order)):
+                for frame in request_frames(request, **self._request_fields(child, request)):
                     self._send(slot, frame)
             except ProtocolError as error:
                 failure = Failure(stage="setup", kind="error", message=f"cannot be sent: {error}")
-                self._post(Failed(slot=slot, attempt=order.attempt, failure=failure))
+                self._post(Failed(slot=slot, attempt=request.attempt, failure=failure))
 
     def stop(self, slot: SlotId, attempt: str) -> None:
         self._send(slot, encode("stop", attempt=attempt))

@@ -9,12 +9,12 @@ from benchfleet.domain.failure import KINDS, STAGES, Failure
 from benchfleet.domain.resource import GpuChecks
 from benchfleet.domain.telemetry import Reading
 from benchfleet.engines.base import (
+    AttemptRequest,
     Calling,
     Done,
     Failed,
     FileSent,
     Measured,
-    Order,
     Progressed,
     Recorded,
     SlotEvent,
@@ -54,17 +54,17 @@ def gpu_checks(spec: SlotSpec, checks: GpuChecks | None, *, named: bool) -> dict
     return {"gpu_checks": {**asked, "neighbours": spec.neighbours}}
 
 
-def order_frames(order: Order, **fields: Any) -> Iterator[bytes]:
-    """The frames of an order: its earlier samples in pieces, then the order itself, with what
+def request_frames(request: AttemptRequest, **fields: Any) -> Iterator[bytes]:
+    """The frames of a request: its earlier samples in pieces, then the request itself, with what
     differs by engine. Raises `ProtocolError` where it is too large."""
-    for piece in whole_lines(order.recorded, RECORDED_BYTES):
-        yield encode("recorded", (piece,), attempt=order.attempt)
+    for piece in whole_lines(request.recorded, RECORDED_BYTES):
+        yield encode("recorded", (piece,), attempt=request.attempt)
     yield encode(
         "run",
-        attempt=order.attempt,
-        batch_size=order.batch_size,
-        rescore=order.rescore,
-        trial=order.trial,
+        attempt=request.attempt,
+        batch_size=request.batch_size,
+        rescore=request.rescore,
+        trial=request.trial,
         **fields,
     )
 

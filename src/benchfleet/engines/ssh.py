@@ -15,9 +15,9 @@ from benchfleet.domain.failure import Failure
 from benchfleet.domain.host import AUTO, Host
 from benchfleet.domain.resource import GpuChecks
 from benchfleet.engines.base import (
+    AttemptRequest,
     EngineEvent,
     Failed,
-    Order,
     SlotId,
     SlotLost,
     SlotSpec,
@@ -71,22 +71,22 @@ class SshEngine(ProcessEngine):
     def hosts(self) -> Sequence[str]:
         return list(self._connections)
 
-    def run(self, slot: SlotId, order: Order) -> None:
-        """Send the order, once the files that it needs are on the slot's host."""
+    def run(self, slot: SlotId, request: AttemptRequest) -> None:
+        """Send the request, once the files that it needs are on the slot's host."""
         host = self._host_of.get(slot)
         if host is None:
             return  # its end is being posted
         try:
-            cell = self._syncs[host.name].located(order.cell)
+            cell = self._syncs[host.name].located(request.cell)
         except ProvisionFailed as error:
-            self._fail(slot, order, error)
+            self._fail(slot, request, error)
             return
         if cell is not None:
-            super().run(slot, replace(order, cell=cell))
+            super().run(slot, replace(request, cell=cell))
             return
-        self._post(Started(slot=slot, attempt=order.attempt, stage="provision"))
+        self._post(Started(slot=slot, attempt=request.attempt, stage="provision"))
         thread = threading.Thread(
-            target=self._provision, args=(slot, host, order), name=f"to {host.name}", daemon=True
+            target=self._provision, args=(slot, host, request), name=f"to {host.name}", daemon=True
         )
         self._provisioning.add(thread)
         thread.start()
@@ -102,24 +102,24 @@ class SshEngine(ProcessEngine):
         for thread in list(self._provisioning):
             thread.join()
 
-    def _provision(self, slot: SlotId, host: Host, order: Order) -> None:
+    def _provision(self, slot: SlotId, host: Host, request: AttemptRequest) -> None:
         try:
-            cell = self._syncs[host.name].send(order.cell)
-            super().run(slot, replace(order, cell=cell))
+            cell = self._syncs[host.name].send(request.cell)
+            super().run(slot, replace(request, cell=cell))
         except ProvisionFailed as error:
-            self._fail(slot, order, error)
+            self._fail(slot, request, error)
         except Exception as error:  # noqa: BLE001 - nobody else would ever tell of it
-            self._fail(slot, order, ProvisionFailed(f"sending what it needs failed: {error!r}"))
+            self._fail(slot, request, ProvisionFailed(f"sending what it needs failed: {error!r}"))
         finally:
             self._provisioning.discard(threading.current_thread())
 
-    def _fail(self, slot: SlotId, order: Order, error: ProvisionFailed) -> None:
+    def _fail(self, slot: SlotId, request: AttemptRequest, error: ProvisionFailed) -> None:
         failure = Failure(
             stage="provision", kind=error.kind, message=str(error), retryable=error.kind == "error"
         )
         with self._lock:  # so that it never comes after the slot's last event
             if slot in self._slots:
-                self._post(Failed(slot=slot, attempt=order.attempt, failure=failure))
+                self._post(Failed(slot=slot, attempt=request.attempt, failure=failure))
 
     def _spawn(self, spec: SlotSpec) -> tuple[Child, dict[str, Any]]:
         host, key = self._connections[spec.host].host, secrets.token_hex(8)
@@ -136,11 +136,11 @@ class SshEngine(ProcessEngine):
             **gpu_checks(spec, self._checks, named=named),
         }
 
-    def _order_fields(self, child: Child, order: Order) -> dict[str, Any]:
-        child.orders += 1
-        child.attempt, child.output_file = order.attempt, Path(order.log)
-        scratch = f"{child.scratch}/{child.orders}"
-        return {"cell": order.cell.to_dict(), "log": "", "scratch": scratch}
+    def _request_fields(self, child: Child, request: AttemptRequest) -> dict[str, Any]:
+        child.requests += 1
+        child.attempt, child.output_file = request.attempt, Path(request.log)
+        scratch = f"{child.scratch}/{child.requests}"
+        return {"cell": request.cell.to_dict(), "log": "", "scratch": scratch}
 
     def _exit_event(self, child: Child, code: int | None) -> SlotLost:
         """Its supervisor said how it ended, or nobody knows."""

@@ -18,10 +18,10 @@ from benchfleet.domain.resource import Device
 from benchfleet.domain.state import FINAL_STATES
 from benchfleet.engines.base import (
     AttemptEvent,
+    AttemptRequest,
     Done,
     Failed,
     FileSent,
-    Order,
     Recorded,
     SlotEvent,
     SlotId,
@@ -176,9 +176,11 @@ class Rescorer:
             return slot
         name = f"{record.fingerprint}/{folder.folder.name}"
         log = str(folder.log)
-        order = Order(attempt=name, cell=record.cell, log=log, recorded=recorded, rescore=True)
+        request = AttemptRequest(
+            attempt=name, cell=record.cell, log=log, recorded=recorded, rescore=True
+        )
         timeouts = AttemptTimeouts(record.cell.limits, began=self._inbox.now())
-        self._engine.run(slot.slot, order)
+        self._engine.run(slot.slot, request)
         while True:
             event = self._next()
             if isinstance(event, AttemptEvent):

@@ -1,4 +1,4 @@
-"""The slot's end of its channel to the engine: sends frames, receives orders and pings."""
+"""The slot's end of its channel to the engine: sends frames, receives requests and pings."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Channel:
         self._reads, self._writes = reads, writes
         self._heartbeat, self._silence, self._gone = heartbeat, silence, gone
         self._writing = threading.Lock()
-        self.orders: queue.SimpleQueue[Frame] = queue.SimpleQueue()
+        self.requests: queue.SimpleQueue[Frame] = queue.SimpleQueue()
         self.stopping: set[str] = set()  # attempts that were asked to stop
 
     def start(self) -> None:
@@ -81,4 +81,4 @@ class Channel:
                 if frame.type == "stop":
                     self.stopping.add(frame.fields["attempt"])
                 elif frame.type != "ping":
-                    self.orders.put(frame)
+                    self.requests.put(frame)

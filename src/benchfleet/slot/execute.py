@@ -1,4 +1,4 @@
-"""Executing one order: bring the model in, run the benchmark, tell how it went."""
+"""Executing one request: bring the model in, run the benchmark, tell how it went."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ class Executor:
         self._fit = True  # whether all that was unloaded gave its memory back
         self._why_unfit = "the memory of the model before did not come back"
 
-    def run(self, order: Frame) -> bool:
-        """Run one order; False where this slot should take no other."""
-        attempt = order.fields["attempt"]
-        cell = Cell.from_dict(order.fields["cell"])
+    def run(self, request: Frame) -> bool:
+        """Run one request; False where this slot should take no other."""
+        attempt = request.fields["attempt"]
+        cell = Cell.from_dict(request.fields["cell"])
         stage: Stage = "setup"
         session: SlotSession | None = None
-        rescores = order.fields.get("rescore", False)
+        rescores = request.fields.get("rescore", False)
         seconds = {"load": 0.0, "benchmark": 0.0}
         begun = time.perf_counter()
         if self._sampler and not rescores:
@@ -69,10 +69,10 @@ class Executor:
                 raise Stop
             stage, begun = "benchmark", time.perf_counter()
             self._channel.send("started", attempt=attempt, stage=stage)
-            if order.fields.get("trial"):
+            if request.fields.get("trial"):
                 score = _asked_once(adapter, cell)
             else:
-                session = self._session(order, cell, adapter)
+                session = self._session(request, cell, adapter)
                 score = _run(benchmark, session)
             seconds["benchmark"] = time.perf_counter() - begun
             self._end(
@@ -160,18 +160,18 @@ class Executor:
         self._memory.note_after_load()
         return adapter
 
-    def _session(self, order: Frame, cell: Cell, adapter: Adapter | None) -> SlotSession:
-        lines = (line for piece in order.attached for line in piece.splitlines())
+    def _session(self, request: Frame, cell: Cell, adapter: Adapter | None) -> SlotSession:
+        lines = (line for piece in request.attached for line in piece.splitlines())
         recorded = [Record.from_dict(json.loads(line)) for line in lines]
         return SlotSession(
             channel=self._channel,
-            attempt=order.fields["attempt"],
+            attempt=request.fields["attempt"],
             adapter=adapter,
-            rescores=order.fields.get("rescore", False),
+            rescores=request.fields.get("rescore", False),
             cell=cell,
-            batch_size=order.fields.get("batch_size") or cell.workload.batch_size,
+            batch_size=request.fields.get("batch_size") or cell.workload.batch_size,
             recorded=recorded,
-            place=Path(order.fields["scratch"]).expanduser(),
+            place=Path(request.fields["scratch"]).expanduser(),
         )
 
     def _recover(self, failure: Failure) -> bool:

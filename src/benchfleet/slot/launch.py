@@ -58,18 +58,18 @@ _SECRET = ("PGPASSWORD",)  # the ledger's: no slot speaks to it, and much prints
 
 def main() -> None:
     """Read the first frame, set the environment, start the slot and outlive it."""
-    order = _first_frame(0)
+    opening = _first_frame(0)
     reads, writes = os.dup(0), os.dup(1)  # held to the end: the channel closes with this process
     report = os.dup(2)
     nothing = os.open(os.devnull, os.O_RDONLY)
     log = 2
-    if order.get("log"):
-        log = os.open(order["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    if opening.get("log"):
+        log = os.open(opening["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     for source, target in ((nothing, 0), (log, 1), (log, 2)):
         os.dup2(source, target)
     signals = _signal_pipe()
     limits, sets_limits = os.pipe()  # from the slot to its watchdog
-    parent, supervisor = order.get("parent"), os.getpid()
+    parent, supervisor = opening.get("parent"), os.getpid()
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
     if parent is not None:
         _prctl(_PR_SET_PDEATHSIG, signal.SIGUSR1)
@@ -77,18 +77,18 @@ def main() -> None:
             raise SystemExit(0)  # it died before the request stood
     slot = os.fork()
     if slot == 0:
-        _become_slot(order, (reads, writes, sets_limits), supervisor)
+        _become_slot(opening, (reads, writes, sets_limits), supervisor)
     os.close(sets_limits)
-    watchdog = Watchdog(slot, order["slot"], limits, heartbeat=order["heartbeat"])
-    markers = MarkerWriter(report, order.get("marker_key", ""))
+    watchdog = Watchdog(slot, opening["slot"], limits, heartbeat=opening["heartbeat"])
+    markers = MarkerWriter(report, opening.get("marker_key", ""))
     status = _end_all(slot, _wait_for_end(slot, reads, signals, parent, watchdog, markers))
     cause = watchdog.exit_cause(status)
-    if cause and order.get("log"):
+    if cause and opening.get("log"):
         _log(f"slot ends ({cause[0]}): {cause[1]}")
-    if order.get("scratch"):
+    if opening.get("scratch"):
         import shutil
 
-        shutil.rmtree(os.path.expanduser(order["scratch"]), ignore_errors=True)
+        shutil.rmtree(os.path.expanduser(opening["scratch"]), ignore_errors=True)
     why = " ".join(cause)[:MAX_CAUSE_CHARS].replace("\0", "")
     markers.write(f"ended {status} {why}")
     _exit_like(status)
@@ -111,23 +111,23 @@ class MarkerWriter:
             self.write(text)
 
 
-def slot_environment(inherited: dict, order: dict) -> dict:  # type: ignore[type-arg]
+def slot_environment(inherited: dict, opening: dict) -> dict:  # type: ignore[type-arg]
     """The environment of a slot bound to `order`'s devices and threads."""
     environment = dict(inherited)
     for name in _THREADS:
-        environment[name] = str(order["threads"])
-    environment["CUDA_VISIBLE_DEVICES"] = order["gpus"]
+        environment[name] = str(opening["threads"])
+    environment["CUDA_VISIBLE_DEVICES"] = opening["gpus"]
     environment["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"  # NVML's order, by which ids are given
     environment["TOKENIZERS_PARALLELISM"] = "false"
-    environment["BENCHFLEET_SLOT"] = order["slot"]
-    environment["BENCHFLEET_OWNER"] = order.get("owner", "")
-    environment["BENCHFLEET_TELLS_ROOM"] = "1" if order.get("tells_room") else ""
+    environment["BENCHFLEET_SLOT"] = opening["slot"]
+    environment["BENCHFLEET_OWNER"] = opening.get("owner", "")
+    environment["BENCHFLEET_TELLS_ROOM"] = "1" if opening.get("tells_room") else ""
     for name in (*_MISLEADING, *_SECRET):
         environment.pop(name, None)
     return environment
 
 
-def _become_slot(order: dict, channel: "tuple[int, int, int]", supervisor: int) -> None:  # type: ignore[type-arg]
+def _become_slot(opening: dict, channel: "tuple[int, int, int]", supervisor: int) -> None:  # type: ignore[type-arg]
     """Exec the slot, in a session of its own, to be killed with its supervisor."""
     signal.set_wakeup_fd(-1)
     _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -138,9 +138,9 @@ def _become_slot(order: dict, channel: "tuple[int, int, int]", supervisor: int) 
         file.write(OOM_SCORE_ADJ)
     for handle in channel:
         os.set_inheritable(handle, True)
-    python = order.get("python") or sys.executable
-    arguments = [",".join(map(str, channel)), json.dumps(order), order.get("package", "")]
-    environment = slot_environment(dict(os.environ), order)
+    python = opening.get("python") or sys.executable
+    arguments = [",".join(map(str, channel)), json.dumps(opening), opening.get("package", "")]
+    environment = slot_environment(dict(os.environ), opening)
     try:
         os.execve(python, [python, "-c", _SLOT, *arguments], environment)  # noqa: S606
     except OSError as error:
@@ -254,10 +254,10 @@ def _first_frame(handle: int) -> dict:  # type: ignore[type-arg]
     length, crc = struct.unpack(">II", _exactly(handle, 8))
     if length > MAX_FIRST_FRAME_BYTES or zlib.crc32(text := _exactly(handle, length)) != crc:
         raise SystemExit("a slot's first frame must be 'open'")
-    order = json.loads(text)
-    if order.get("type") != "open" or order.get("attached"):
+    opening = json.loads(text)
+    if opening.get("type") != "open" or opening.get("attached"):
         raise SystemExit("a slot's first frame must be 'open'")
-    return order  # type: ignore[no-any-return]
+    return opening  # type: ignore[no-any-return]
 
 
 def _exactly(handle: int, count: int) -> bytes:

@@ -1,4 +1,4 @@
-"""The slot program: says hello, then executes one order at a time until it is told to close."""
+"""The slot program: says hello, then executes one request at a time until it is told to close."""
 
 from __future__ import annotations
 
@@ -48,24 +48,24 @@ def _serve() -> None:
     )
     channel.start()
     if opening["gpus"] and "gpu_checks" in opening and not _is_fit(opening, channel):
-        channel.orders.get()  # to be ended, in whatever way
+        channel.requests.get()  # to be ended, in whatever way
         return
     channel.send("hello", **_hello(opening["slot"]))
     executor = Executor(channel, Sampler(partial(_send_reading, channel)))
-    recorded: list[Frame] = []  # earlier samples, which come in pieces before their order
+    recorded: list[Frame] = []  # earlier samples, which come in pieces before their request
     while True:
-        order = channel.orders.get()
-        if order.type == "close":
+        request = channel.requests.get()
+        if request.type == "close":
             executor.leave()
             return
-        if order.type == "recorded":
-            recorded.append(order)
-        if order.type == "run":
-            order, recorded = _with_recorded(order, recorded), []
-            ram = order.fields["cell"]["limits"].get("ram") or 0
+        if request.type == "recorded":
+            recorded.append(request)
+        if request.type == "run":
+            request, recorded = _with_recorded(request, recorded), []
+            ram = request.fields["cell"]["limits"].get("ram") or 0
             os.write(tells, f"ram {ram}\n".encode())
-            with _output_of(order, opening):
-                fit = executor.run(order)
+            with _output_of(request, opening):
+                fit = executor.run(request)
             if not fit:
                 return
 
@@ -84,10 +84,10 @@ def _send_reading(channel: Channel, attempt: str, reading: Reading) -> None:
     channel.send("reading", attempt=attempt, reading=reading.to_dict())
 
 
-def _with_recorded(order: Frame, recorded: list[Frame]) -> Frame:
-    attempt = order.fields["attempt"]
+def _with_recorded(request: Frame, recorded: list[Frame]) -> Frame:
+    attempt = request.fields["attempt"]
     of_this = (frame for frame in recorded if frame.fields["attempt"] == attempt)
-    return replace(order, attached=tuple(piece for frame in of_this for piece in frame.attached))
+    return replace(request, attached=tuple(piece for frame in of_this for piece in frame.attached))
 
 
 def _hello(slot: str) -> dict[str, Any]:
@@ -104,20 +104,20 @@ def _hello(slot: str) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def _output_of(order: Frame, opening: dict[str, Any]) -> Iterator[None]:
+def _output_of(request: Frame, opening: dict[str, Any]) -> Iterator[None]:
     """Point fds 1 and 2 at the attempt's log while it runs, children's output included; or, where
     all goes over one line, mark the end of it."""
-    if order.fields["log"]:
-        _point_output_at(order.fields["log"])
+    if request.fields["log"]:
+        _point_output_at(request.fields["log"])
     try:
         yield
     finally:
         sys.stdout.flush()
         sys.stderr.flush()
-        if order.fields["log"]:
+        if request.fields["log"]:
             _point_output_at(opening["log"])
         else:
-            os.write(2, f"\0{opening['marker_key']} end {order.fields['attempt']}\0".encode())
+            os.write(2, f"\0{opening['marker_key']} end {request.fields['attempt']}\0".encode())
 
 
 def _point_output_at(file: str) -> None:

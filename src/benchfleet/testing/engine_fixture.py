@@ -10,9 +10,9 @@ from typing import Any
 from benchfleet.domain.cell import Cell, Config, Model, Workload
 from benchfleet.domain.resource import Device
 from benchfleet.engines.base import (
+    AttemptRequest,
     Engine,
     EngineEvent,
-    Order,
     SlotId,
     SlotLost,
     SlotReady,
@@ -69,8 +69,10 @@ class Bench:
             workload=Workload(benchmark="_hostile", version="1", params=params),
         )
         log = str(self.folder / f"{self.attempts}.log")
-        order = Order(attempt=attempt, cell=cell, log=log, recorded=recorded, batch_size=batch_size)
-        self.engine.run(slot_id(number), order)
+        request = AttemptRequest(
+            attempt=attempt, cell=cell, log=log, recorded=recorded, batch_size=batch_size
+        )
+        self.engine.run(slot_id(number), request)
         return attempt
 
     def until(self, *kinds: type[EngineEvent]) -> list[EngineEvent]:

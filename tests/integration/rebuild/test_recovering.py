@@ -83,7 +83,7 @@ def test_an_empty_ledger_beside_results_learns_of_them_and_nothing_runs_again(
     again = Stage(tmp_path)  # its ledger is new
     again.ledger.enroll(cells(1))  # by another machine, say
     end = again.run(cells(4))
-    assert [name for _, name in again.engine.orders] == [cells(4)[3].id]
+    assert [name for _, name in again.engine.requests] == [cells(4)[3].id]
     assert (end.progress.reused, set(again.states().values())) == (3, {"success"})
     (said,) = again.said("warning")
     assert said.message == "took in 3 results from here that the ledger did not know of"

@@ -8,11 +8,11 @@ from dataclasses import replace
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.placement import Placing
 from benchfleet.domain.resource import Device
-from benchfleet.engines.base import Done, HostReady, Order, SlotEvent, SlotId
+from benchfleet.engines.base import AttemptRequest, Done, HostReady, SlotEvent, SlotId
 from benchfleet.runner.resources.shapes import Pool
 from stage import Stage, good
 
-Script = Callable[[SlotId, Order], Sequence[tuple[float, SlotEvent]]]
+Script = Callable[[SlotId, AttemptRequest], Sequence[tuple[float, SlotEvent]]]
 NOWHERE = Pool(devices=(), slots=0)
 
 
@@ -34,7 +34,7 @@ def ran(stage: Stage) -> dict[str, list[str]]:
     """The cells that each host was given, in their order, by their ids."""
     hosts = {spec.slot: spec.host for spec in stage.engine.opened}
     found: dict[str, list[str]] = {}
-    for slot, cell in stage.engine.orders:
+    for slot, cell in stage.engine.requests:
         found.setdefault(hosts[SlotId(slot)], []).append(cell)
     return found
 
@@ -47,10 +47,10 @@ def takes(stage: Stage, seconds: Mapping[str, float], load: float = 0.0) -> Scri
     """Cells that take so long, by the host; and their model to load, in each slot once."""
     loaded: set[SlotId] = set()
 
-    def script(slot: SlotId, order: Order) -> Sequence[tuple[float, SlotEvent]]:
+    def script(slot: SlotId, request: AttemptRequest) -> Sequence[tuple[float, SlotEvent]]:
         took, wait = seconds[host_of(stage, slot)], 0.0 if slot in loaded else load
         loaded.add(slot)
-        *others, (_, done) = good(slot, order)
+        *others, (_, done) = good(slot, request)
         assert isinstance(done, Done)
         times = {"load": wait, "benchmark": took} if wait else {"benchmark": took}
         events = [(wait + at * took / 10, event) for at, event in others]

@@ -9,7 +9,7 @@ from benchfleet.domain.attempt import Lease, Outcome, RunnerId
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.failure import Failure, Kind
 from benchfleet.domain.phase import GATE_EVENTS, Decision, Phase, decisions
-from benchfleet.engines.base import Done, Failed, Order, SlotEvent, SlotId, Started
+from benchfleet.engines.base import AttemptRequest, Done, Failed, SlotEvent, SlotId, Started
 from benchfleet.runner.scheduler.gates import Gating
 from benchfleet.testing.samples import sample_cell
 from stage import Stage, good
@@ -27,11 +27,14 @@ def phase_cells(first: int = 2, second: int = 2) -> list[Cell]:
 
 def scoring(
     overall: Callable[[Cell], float],
-) -> Callable[[SlotId, Order], Sequence[tuple[float, SlotEvent]]]:
-    def run(slot: SlotId, order: Order) -> Sequence[tuple[float, SlotEvent]]:
-        *before, (at, done) = good(slot, order)
+) -> Callable[[SlotId, AttemptRequest], Sequence[tuple[float, SlotEvent]]]:
+    def run(slot: SlotId, request: AttemptRequest) -> Sequence[tuple[float, SlotEvent]]:
+        *before, (at, done) = good(slot, request)
         assert isinstance(done, Done)
-        return [*before, (at, replace(done, score={**done.score, "overall": overall(order.cell)}))]
+        return [
+            *before,
+            (at, replace(done, score={**done.score, "overall": overall(request.cell)})),
+        ]
 
     return run
 
@@ -39,13 +42,13 @@ def scoring(
 def failing(
     phase: str, kind: Kind = "user_error"
 ) -> Callable[..., Sequence[tuple[float, SlotEvent]]]:
-    def run(slot: SlotId, order: Order) -> Sequence[tuple[float, SlotEvent]]:
-        if order.cell.phase != phase:
-            return good(slot, order)
+    def run(slot: SlotId, request: AttemptRequest) -> Sequence[tuple[float, SlotEvent]]:
+        if request.cell.phase != phase:
+            return good(slot, request)
         failure = Failure(stage="load", kind=kind, message="it is broken")
         return [
-            (0, Started(slot=slot, attempt=order.attempt, stage="load")),
-            (1, Failed(slot=slot, attempt=order.attempt, failure=failure, seconds={})),
+            (0, Started(slot=slot, attempt=request.attempt, stage="load")),
+            (1, Failed(slot=slot, attempt=request.attempt, failure=failure, seconds={})),
         ]
 
     return run
@@ -65,7 +68,7 @@ def began(stage: Stage) -> list[str]:
     phases = {
         record.id: record.cell.phase for record in stage.ledger.cells(whole=True) if record.cell
     }
-    return [phases[cell] for _, cell in stage.engine.orders]
+    return [phases[cell] for _, cell in stage.engine.requests]
 
 
 def other_ends(stage: Stage, cell: Cell) -> Lease:

@@ -12,7 +12,7 @@ import pytest
 from benchfleet.domain.failure import Failure
 from benchfleet.domain.resource import Device, Headroom
 from benchfleet.domain.telemetry import GpuReading, Reading
-from benchfleet.engines.base import Failed, HostReady, Measured, Order, SlotEvent, SlotId
+from benchfleet.engines.base import AttemptRequest, Failed, HostReady, Measured, SlotEvent, SlotId
 from benchfleet.runner.loop import RunEnd
 from benchfleet.runner.resources.autoscale import SETTLE_S
 from benchfleet.runner.resources.local_host import Here
@@ -42,20 +42,24 @@ class Memory:
         self.stage.here = Here(measure=self.measure)
         return self.stage.run(cells(count, **named), pool)
 
-    def seen(self, slot: SlotId, order: Order) -> Sequence[tuple[float, SlotEvent]]:
+    def seen(self, slot: SlotId, request: AttemptRequest) -> Sequence[tuple[float, SlotEvent]]:
         self.open_slots.append(len(self.stage.engine.specs))
-        return good(slot, order)
+        return good(slot, request)
 
 
-def runs_out(fits: int) -> Callable[[Memory, SlotId, Order], Sequence[tuple[float, SlotEvent]]]:
+def runs_out(
+    fits: int,
+) -> Callable[[Memory, SlotId, AttemptRequest], Sequence[tuple[float, SlotEvent]]]:
     """Cells of which so many fit into the memory at a time."""
 
-    def script(memory: Memory, slot: SlotId, order: Order) -> Sequence[tuple[float, SlotEvent]]:
+    def script(
+        memory: Memory, slot: SlotId, request: AttemptRequest
+    ) -> Sequence[tuple[float, SlotEvent]]:
         memory.open_slots.append(len(memory.stage.engine.specs))
         if memory.open_slots[-1] <= fits:
-            return good(slot, order)
+            return good(slot, request)
         failure = Failure(stage="benchmark", kind="oom", message="no room", retryable=True)
-        return [(3, Failed(slot=slot, attempt=order.attempt, failure=failure))]
+        return [(3, Failed(slot=slot, attempt=request.attempt, failure=failure))]
 
     return script
 
@@ -87,7 +91,7 @@ def test_slots_on_a_gpu_grow_up_to_the_limit(stage: Stage) -> None:
 def test_slots_that_grew_too_many_get_fewer_and_never_as_many_again(stage: Stage) -> None:
     memory = Memory(stage, slot=2)
     script = runs_out(3)
-    stage.engine.script = lambda slot, order: script(memory, slot, order)
+    stage.engine.script = lambda slot, request: script(memory, slot, request)
     end = memory.run(Pool(devices=CPUS, slots=8, begin=2), 60, tries=1)
     assert end.progress.states == {"success": 60}
     assert max(memory.open_slots) == 4
@@ -109,11 +113,11 @@ class Elsewhere:
             )
         )  # fmt: skip
 
-    def script(self, slot: SlotId, order: Order) -> Sequence[tuple[float, SlotEvent]]:
+    def script(self, slot: SlotId, request: AttemptRequest) -> Sequence[tuple[float, SlotEvent]]:
         there = [s for s in self.stage.engine.specs.values() if s.host == "lab"]
         self.open_slots.append(len(there))
-        read = Measured(slot=slot, attempt=order.attempt, reading=self.reading(len(there)))
-        return [*((float(second), read) for second in range(1, 10)), *good(slot, order)]
+        read = Measured(slot=slot, attempt=request.attempt, reading=self.reading(len(there)))
+        return [*((float(second), read) for second in range(1, 10)), *good(slot, request)]
 
     def reading(self, slots: int) -> Reading:
         own, free = 10 * GB, (80 - 10 * slots) * GB
@@ -143,7 +147,7 @@ def test_slots_on_another_machine_grow_by_what_its_slots_tell(stage: Stage, gpu:
 def test_slots_that_were_asked_for_get_fewer_where_two_cells_ran_out(stage: Stage) -> None:
     memory = Memory(stage)
     script = runs_out(4)
-    stage.engine.script = lambda slot, order: script(memory, slot, order)
+    stage.engine.script = lambda slot, request: script(memory, slot, request)
     end = memory.run(FIXED, 60, tries=1)
     assert end.progress.states == {"success": 60}
     assert max(memory.open_slots) == 8
@@ -156,10 +160,10 @@ def test_one_cell_that_takes_too_much_costs_the_others_no_slot(stage: Stage) -> 
     memory = Memory(stage)
     script = runs_out(1)
 
-    def one_is_large(slot: SlotId, order: Order) -> Sequence[tuple[float, SlotEvent]]:
-        if "benchmark-0" in order.cell.id:
-            return script(memory, slot, order)
-        return memory.seen(slot, order)
+    def one_is_large(slot: SlotId, request: AttemptRequest) -> Sequence[tuple[float, SlotEvent]]:
+        if "benchmark-0" in request.cell.id:
+            return script(memory, slot, request)
+        return memory.seen(slot, request)
 
     stage.engine.script = one_is_large
     end = memory.run(FIXED, 33)
@@ -170,6 +174,6 @@ def test_one_cell_that_takes_too_much_costs_the_others_no_slot(stage: Stage) -> 
 def test_memory_that_runs_out_under_a_slot_alone_says_nothing_of_others(stage: Stage) -> None:
     script = runs_out(0)
     memory = Memory(stage)
-    stage.engine.script = lambda slot, order: script(memory, slot, order)
+    stage.engine.script = lambda slot, request: script(memory, slot, request)
     memory.run(Pool(devices=CPUS[:1], slots=1), 4, tries=1)
     assert not changes(stage)

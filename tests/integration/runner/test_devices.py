@@ -14,8 +14,8 @@ from benchfleet.domain.cell import Limits
 from benchfleet.domain.failure import Failure
 from benchfleet.domain.resource import Device
 from benchfleet.engines.base import (
+    AttemptRequest,
     Failed,
-    Order,
     SlotEvent,
     SlotId,
     SlotLost,
@@ -62,7 +62,7 @@ def test_a_busy_gpu_is_left_alone_said_once_and_the_others_go_on(stage: Stage) -
     (said,) = stage.warnings("gpu:1 is left alone")
     assert "ada: python3 (7)" in said
     assert not stage.said("slot_lost")
-    assert {slot for slot, _ in stage.engine.orders} == {stage.engine.orders[0][0]}
+    assert {slot for slot, _ in stage.engine.requests} == {stage.engine.requests[0][0]}
 
 
 def test_a_run_waits_where_all_gpus_are_busy(stage: Stage) -> None:
@@ -106,10 +106,10 @@ def test_a_gpu_that_is_lost_is_left_out_and_its_cells_go_elsewhere(stage: Stage)
     assert "gpu:1: GPU is lost" in said
 
 
-def gpu_fails(slot: SlotId, order: Order) -> Sequence[tuple[float, SlotEvent]]:
+def gpu_fails(slot: SlotId, request: AttemptRequest) -> Sequence[tuple[float, SlotEvent]]:
     failure = Failure(stage="benchmark", kind="gpu_fault", message="Xid 79", retryable=True)
     return [
-        (1, Failed(slot=slot, attempt=order.attempt, failure=failure, fit=False)),
+        (1, Failed(slot=slot, attempt=request.attempt, failure=failure, fit=False)),
         (1.1, SlotLost(slot=slot, reason="exit code 0", exit_code=0)),
     ]
 
@@ -117,10 +117,10 @@ def gpu_fails(slot: SlotId, order: Order) -> Sequence[tuple[float, SlotEvent]]:
 def faults(stage: Stage, *names: str) -> Callable[..., Any]:
     """A script in which the first slot's GPU fails under these cells."""
 
-    def script(slot: SlotId, order: Order) -> Sequence[tuple[float, SlotEvent]]:
+    def script(slot: SlotId, request: AttemptRequest) -> Sequence[tuple[float, SlotEvent]]:
         devices = stage.engine.specs[slot].devices
-        fails = devices[0].index == 0 and any(name in order.cell.id for name in names)
-        return gpu_fails(slot, order) if fails else good(slot, order)
+        fails = devices[0].index == 0 and any(name in request.cell.id for name in names)
+        return gpu_fails(slot, request) if fails else good(slot, request)
 
     return script
 
@@ -137,12 +137,12 @@ def test_slots_that_share_a_gpu_which_is_left_out_take_no_other_cell(stage: Stag
     began = stage.clock()
     late: list[str] = []
 
-    def script(slot: SlotId, order: Order) -> Sequence[tuple[float, SlotEvent]]:
+    def script(slot: SlotId, request: AttemptRequest) -> Sequence[tuple[float, SlotEvent]]:
         if stage.engine.specs[slot].devices[0].index == 1:
-            return good(slot, order)
+            return good(slot, request)
         if stage.clock() - began > 3:
-            late.append(order.cell.id)
-        return good(slot, order) if slot.endswith("-1") else gpu_fails(slot, order)
+            late.append(request.cell.id)
+        return good(slot, request) if slot.endswith("-1") else gpu_fails(slot, request)
 
     stage.engine.script = script
     end = stage.run(cells(12, gpus=1), Pool(devices=GPUS.devices, slots=6))
@@ -168,8 +168,8 @@ def test_a_run_without_a_gpu_that_works_ends_with_the_reason(stage: Stage) -> No
 
 
 def test_a_log_that_names_the_reason_is_believed(stage: Stage) -> None:
-    def dies(slot: SlotId, order: Order) -> Sequence[tuple[float, SlotEvent]]:
-        Path(order.log).write_text("RuntimeError: CUDA error: uncorrectable ECC error\nAborted\n")
+    def dies(slot: SlotId, request: AttemptRequest) -> Sequence[tuple[float, SlotEvent]]:
+        Path(request.log).write_text("RuntimeError: CUDA error: uncorrectable ECC error\nAborted\n")
         return [(1, SlotLost(slot=slot, reason="killed by signal 6 (SIGABRT)", exit_code=-6))]
 
     stage.engine.script = dies
@@ -223,4 +223,4 @@ def test_a_slot_that_starts_with_a_model_from_its_trial_claims_for_it_first(stag
 
     stage.engine.open = open_  # type: ignore[method-assign]
     stage.run(found, Pool(devices=(Device(kind="cpu", index=0),), slots=1))
-    assert [cell for _, cell in stage.engine.orders] == [found[1].id, found[0].id]
+    assert [cell for _, cell in stage.engine.requests] == [found[1].id, found[0].id]

@@ -13,9 +13,9 @@ from benchfleet.domain.cell import Limits
 from benchfleet.domain.failure import Failure
 from benchfleet.domain.resource import Device
 from benchfleet.engines.base import (
+    AttemptRequest,
     Failed,
     HostReady,
-    Order,
     SlotEvent,
     SlotId,
 )
@@ -92,10 +92,10 @@ def test_a_full_disk_of_a_host_stops_that_host_alone(stage: Stage) -> None:
     far = Device(kind="cpu", index=0, host="lab1")
     began = stage.clock()
 
-    def script(slot: SlotId, order: Order) -> Sequence[tuple[float, SlotEvent]]:
+    def script(slot: SlotId, request: AttemptRequest) -> Sequence[tuple[float, SlotEvent]]:
         if stage.engine.specs[slot].host and stage.clock() - began < 100:
-            return [(1, Failed(slot=slot, attempt=order.attempt, failure=failure))]
-        return good(slot, order)
+            return [(1, Failed(slot=slot, attempt=request.attempt, failure=failure))]
+        return good(slot, request)
 
     stage.engine.script = script
     stage.inbox.post(HostReady(host="lab1", devices=(far,), slots=1, threads=1))

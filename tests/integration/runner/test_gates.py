@@ -14,7 +14,7 @@ from benchfleet.domain.cell import Cell
 from benchfleet.domain.event import Event
 from benchfleet.domain.matrix import Rule
 from benchfleet.domain.phase import GATE_EVENTS, Decision, Phase, forgotten
-from benchfleet.engines.base import Order, SlotEvent, SlotId
+from benchfleet.engines.base import AttemptRequest, SlotEvent, SlotId
 from benchfleet.runner.scheduler.gates import PATIENCE, Gates, Gating
 from benchfleet.testing.claims import claim_any
 from benchfleet.testing.samples import sample_cell
@@ -85,9 +85,9 @@ def test_a_critical_failure_closes_its_phase_at_once(stage: Stage) -> None:
     critical = replace(E0, critical=(Rule(benchmarks=("benchmark-1",)),))
     cells = phase_cells(6, 1)
 
-    def second_fails(slot: SlotId, order: Order) -> Sequence[tuple[float, SlotEvent]]:
-        fails = order.cell.workload.benchmark == "benchmark-1"
-        return failing("e0")(slot, order) if fails else good(slot, order)
+    def second_fails(slot: SlotId, request: AttemptRequest) -> Sequence[tuple[float, SlotEvent]]:
+        fails = request.cell.workload.benchmark == "benchmark-1"
+        return failing("e0")(slot, request) if fails else good(slot, request)
 
     stage.engine.script = second_fails
     end = judged(stage, cells, (critical, E1)).run(cells)
@@ -96,9 +96,9 @@ def test_a_critical_failure_closes_its_phase_at_once(stage: Stage) -> None:
     assert "is critical and failed: load: user_error (it is broken)" in decision.why
     # What ran beside it went on to its end, and nothing was begun after it.
     assert end.progress.states == {"success": 1, "failed": 1, "pending": 5}
-    before = len(stage.engine.orders)
+    before = len(stage.engine.requests)
     assert stage.run(cells).ran == 0
-    assert len(stage.engine.orders) == before
+    assert len(stage.engine.requests) == before
     opened = Decision(phase="e0", state="opened", override=True, why="it is known", by="me")
     stage.ledger.record(opened.event())
     assert stage.run(cells).progress.states == {"success": 6, "failed": 1}
@@ -130,8 +130,8 @@ def test_a_gate_that_another_opens_is_noticed_while_running(stage: Stage, person
 def test_who_cannot_weigh_a_gate_waits_a_while_and_ends(stage: Stage, takes: float) -> None:
     cells = phase_cells(1, 2)
 
-    def quick(slot: SlotId, order: Order) -> Sequence[tuple[float, SlotEvent]]:
-        return [(at * takes / 10, event) for at, event in good(slot, order)]
+    def quick(slot: SlotId, request: AttemptRequest) -> Sequence[tuple[float, SlotEvent]]:
+        return [(at * takes / 10, event) for at, event in good(slot, request)]
 
     stage.engine.script = quick
     stage.gating = Gating(phases=PHASES)

@@ -9,7 +9,7 @@ import pytest
 
 from benchfleet.domain.attempt import RunnerId
 from benchfleet.domain.failure import Failure
-from benchfleet.engines.base import Failed, HostLost, Order, SlotEvent, SlotId, SlotLost
+from benchfleet.engines.base import AttemptRequest, Failed, HostLost, SlotEvent, SlotId, SlotLost
 from benchfleet.testing.claims import claim_any
 from benchfleet.testing.samples import sample_cell
 from stage import CPU, Stage, cells, good, sample
@@ -28,7 +28,7 @@ def test_hosts_take_their_part_from_when_they_are_reached(stage: Stage) -> None:
     end = stage.run(cells(6), NOWHERE)
     assert end.progress.states == {"success": 6}
     assert end.seconds == pytest.approx(25)
-    ran = [host_of(stage, slot) for slot, _ in stage.engine.orders]
+    ran = [host_of(stage, slot) for slot, _ in stage.engine.requests]
     assert ran == ["lab1", "lab1", "lab2", "lab2", "lab1", "lab1"]
     assert {record.outcome.host for record in stage.ledger.cells() if record.outcome} == {
         "lab1",
@@ -37,18 +37,18 @@ def test_hosts_take_their_part_from_when_they_are_reached(stage: Stage) -> None:
 
 
 def test_cells_of_a_lost_host_go_elsewhere_at_once_after_their_last_sample(stage: Stage) -> None:
-    def loses_the_first(slot: SlotId, order: Order) -> Sequence[tuple[float, SlotEvent]]:
+    def loses_the_first(slot: SlotId, request: AttemptRequest) -> Sequence[tuple[float, SlotEvent]]:
         if host_of(stage, slot) == "lab1":
             stage.inbox.post(HostLost(host="lab1", reason="it is off"), after=5.5)
-            return [(4, sample(order, slot, 0)), (5, lost_with(slot))]
-        return good(slot, order)
+            return [(4, sample(request, slot, 0)), (5, lost_with(slot))]
+        return good(slot, request)
 
     stage.engine.far, stage.engine.script = ("lab1", "lab2"), loses_the_first
     stage.inbox.post(host_ready("lab1"))
     stage.inbox.post(host_ready("lab2"), after=2)
     end = stage.run(cells(1, tries=1), NOWHERE)
     assert end.progress.states == {"success": 1}
-    assert [host_of(stage, slot) for slot, _ in stage.engine.orders] == ["lab1", "lab2"]
+    assert [host_of(stage, slot) for slot, _ in stage.engine.requests] == ["lab1", "lab2"]
     (failed,) = stage.said("cell_failed")
     assert failed.data["retry_in"] == 0
     assert "host_lost" in failed.message
@@ -62,11 +62,11 @@ def test_cells_of_a_lost_host_go_elsewhere_at_once_after_their_last_sample(stage
 def its_connection_breaks(stage: Stage, *, slots: int) -> None:
     """A host is there whose connection breaks under the first cell, and is heard of later."""
 
-    def breaks_once(slot: SlotId, order: Order) -> Sequence[tuple[float, SlotEvent]]:
-        if len(stage.engine.orders) == 1:
+    def breaks_once(slot: SlotId, request: AttemptRequest) -> Sequence[tuple[float, SlotEvent]]:
+        if len(stage.engine.requests) == 1:
             stage.inbox.post(host_ready("lab1", slots), after=8)
             return [(3, lost_with(slot))]
-        return good(slot, order)
+        return good(slot, request)
 
     stage.engine.far, stage.engine.script = ("lab1",), breaks_once
     stage.inbox.post(host_ready("lab1", slots))
@@ -105,12 +105,12 @@ def test_devices_left_out_stay_so_while_their_host_is_only_doubted(stage: Stage)
 def test_a_host_that_is_lost_and_comes_back_is_used_again(stage: Stage) -> None:
     """And the campaign's history tells of it."""
 
-    def loses_it(slot: SlotId, order: Order) -> Sequence[tuple[float, SlotEvent]]:
-        if len(stage.engine.orders) == 1:
+    def loses_it(slot: SlotId, request: AttemptRequest) -> Sequence[tuple[float, SlotEvent]]:
+        if len(stage.engine.requests) == 1:
             stage.inbox.post(HostLost(host="lab1", reason="it is off"), after=3.5)
             stage.inbox.post(host_ready("lab1"), after=100)
             return [(3, lost_with(slot))]
-        return good(slot, order)
+        return good(slot, request)
 
     stage.engine.far, stage.engine.script = ("lab1",), loses_it
     stage.inbox.post(host_ready("lab1"))
@@ -178,7 +178,7 @@ def test_what_waits_for_a_busy_gpu_keeps_no_other_machine_from_work(stage: Stage
     end = stage.run([*wanting, sample_cell(3)], NOWHERE)
     assert end.progress.states == {"success": 4}
     assert end.seconds == pytest.approx(30)
-    hosts = {cell: host_of(stage, slot) for slot, cell in stage.engine.orders}
+    hosts = {cell: host_of(stage, slot) for slot, cell in stage.engine.requests}
     assert [hosts[cell] for cell in sorted(hosts)] == ["lab1", "lab1", "lab1", "lab2"]
 
 
@@ -226,11 +226,13 @@ def test_runners_that_were_stopped_are_no_lost_hosts(stage: Stage) -> None:
         (claim,) = claim_any(stage.ledger, RunnerId("other"))
         stage.ledger.release([claim.lease], "SIGTERM")
 
-    def loses_its_host_once(slot: SlotId, order: Order) -> Sequence[tuple[float, SlotEvent]]:
-        if len(stage.engine.orders) > 1:
-            return good(slot, order)
+    def loses_its_host_once(
+        slot: SlotId, request: AttemptRequest
+    ) -> Sequence[tuple[float, SlotEvent]]:
+        if len(stage.engine.requests) > 1:
+            return good(slot, request)
         lost = Failure(stage="benchmark", kind="host_lost", message="it is off")
-        return [(1, Failed(slot=slot, attempt=order.attempt, failure=lost))]
+        return [(1, Failed(slot=slot, attempt=request.attempt, failure=lost))]
 
     stage.engine.script = loses_its_host_once
     assert stage.run(wanted).progress.states == {"success": 1}

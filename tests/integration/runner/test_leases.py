@@ -11,8 +11,8 @@ import pytest
 
 from benchfleet.domain.attempt import CellRecord, Claim, Lease, Outcome, RunnerId
 from benchfleet.engines.base import (
+    AttemptRequest,
     FileSent,
-    Order,
     SlotEvent,
     SlotId,
 )
@@ -25,15 +25,15 @@ from stage import Stage, cells, good
 
 
 def test_a_lost_lease_publishes_nothing(stage: Stage) -> None:
-    def robbed(slot: SlotId, order: Order) -> Sequence[tuple[float, SlotEvent]]:
-        if len(stage.engine.orders) == 1:
-            fingerprint, _, _ = order.attempt.partition("/")
+    def robbed(slot: SlotId, request: AttemptRequest) -> Sequence[tuple[float, SlotEvent]]:
+        if len(stage.engine.requests) == 1:
+            fingerprint, _, _ = request.attempt.partition("/")
             held = next(stage.ledger.cells(among={fingerprint}))
             stage.clock.advance(61)
             stage.ledger.reap()
             claim_any(stage.ledger, RunnerId("thief"), 1)
             assert held.state == "running"
-        return good(slot, order)
+        return good(slot, request)
 
     stage.engine.script = robbed
     stage.run(cells(1))
@@ -48,7 +48,7 @@ def test_a_lease_lost_in_the_middle_ends_its_slot_and_publishes_nothing(stage: S
     runner = stage.runner(cells(1))
     held: list[Lease] = []
 
-    def robbed(slot: SlotId, order: Order) -> Sequence[tuple[float, SlotEvent]]:
+    def robbed(slot: SlotId, request: AttemptRequest) -> Sequence[tuple[float, SlotEvent]]:
         if not held:
             (lease,) = stage.keeper.held()
             held.append(lease)
@@ -56,7 +56,7 @@ def test_a_lease_lost_in_the_middle_ends_its_slot_and_publishes_nothing(stage: S
             (claim,) = claim_any(stage.ledger, RunnerId("thief"), 1)
             stage.inbox.post(LeaseLost(lease=lease), after=3)
             stage.thief = claim
-        return good(slot, order)
+        return good(slot, request)
 
     stage.engine.script = robbed
     runner.run()
@@ -66,14 +66,14 @@ def test_a_lease_lost_in_the_middle_ends_its_slot_and_publishes_nothing(stage: S
 
 
 def test_a_cell_that_ended_while_all_were_counted_is_not_counted_twice(stage: Stage) -> None:
-    def robbed(slot: SlotId, order: Order) -> Sequence[tuple[float, SlotEvent]]:
+    def robbed(slot: SlotId, request: AttemptRequest) -> Sequence[tuple[float, SlotEvent]]:
         if len(stage.keeper.held()) == 2 and not stage.thief:
-            lease = next(one for one in stage.keeper.held() if one.fingerprint in order.attempt)
+            lease = next(one for one in stage.keeper.held() if one.fingerprint in request.attempt)
             stage.ledger.release([lease], "taken away behind our back")
             (stage.thief,) = claim_any(stage.ledger, RunnerId("thief"), 1)
             stage.inbox.post(LeaseLost(lease=lease), after=10)  # with the end of the other
-            return good(slot, order)[:-1]
-        return good(slot, order)
+            return good(slot, request)[:-1]
+        return good(slot, request)
 
     def watched(notice: Notice, progress: Progress) -> None:
         if notice.kind == "cell_done":
@@ -134,7 +134,7 @@ def test_the_last_counts_are_waited_for(stage: Stage) -> None:
 
 
 def test_what_comes_too_late_for_a_published_cell_leaves_nothing_behind(stage: Stage) -> None:
-    def late(slot: SlotId, order: Order) -> Sequence[tuple[float, SlotEvent]]:
+    def late(slot: SlotId, request: AttemptRequest) -> Sequence[tuple[float, SlotEvent]]:
         if stage.thief is None:
             (lease,) = stage.keeper.held()
             stage.ledger.release([lease], "taken away behind our back")
@@ -143,8 +143,8 @@ def test_what_comes_too_late_for_a_published_cell_leaves_nothing_behind(stage: S
             shutil.rmtree(stage.layout.attempts)  # as theirs does once it is published
             stage.layout.published(claim.path).mkdir(parents=True)
             stage.thief = claim
-        sent = FileSent(slot=slot, attempt=order.attempt, name="notes/a.txt", data=b"late")
-        return [(1, sent), *good(slot, order)]
+        sent = FileSent(slot=slot, attempt=request.attempt, name="notes/a.txt", data=b"late")
+        return [(1, sent), *good(slot, request)]
 
     stage.engine.script = late
     stage.run(cells(1))
@@ -184,7 +184,7 @@ def test_a_lease_that_ran_out_before_its_attempt_began_is_noticed_before_a_slot_
     stage.renew_every = 12
     stage.ledger = Slow(stage, taken_over)  # type: ignore[assignment]
     end = stage.run(cells(1))
-    assert stage.engine.orders == []
+    assert stage.engine.requests == []
     assert stage.said("claim_lost")
     assert (end.ran, end.progress.states) == (0, {"success": 1})
     assert list(stage.layout.attempts.glob("*/*")) == []
@@ -194,7 +194,7 @@ def test_a_runner_stopped_past_a_lease_that_nobody_took_goes_on_with_it(stage: S
     stage.renew_every = 12
     stage.ledger = Slow(stage, lambda: None)  # type: ignore[assignment]
     stage.run(cells(1))
-    assert len(stage.engine.orders) == 1
+    assert len(stage.engine.requests) == 1
     (record,) = stage.ledger.cells()
     assert (record.state, record.attempt) == ("success", 1)
 

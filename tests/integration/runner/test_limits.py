@@ -10,8 +10,8 @@ import pytest
 from benchfleet.domain.attempt import RunnerId
 from benchfleet.domain.cell import Cell, Limits
 from benchfleet.engines.base import (
+    AttemptRequest,
     Calling,
-    Order,
     SlotEvent,
     SlotId,
 )
@@ -29,10 +29,10 @@ def limited(
     return replace(sample_cell(), limits=limits)
 
 
-def hangs(slot: SlotId, order: Order) -> Sequence[tuple[float, SlotEvent]]:
+def hangs(slot: SlotId, request: AttemptRequest) -> Sequence[tuple[float, SlotEvent]]:
     """It answers all, and calls its model once more."""
-    call = Calling(slot=slot, attempt=order.attempt, count=4, sample=1)
-    return [*good(slot, order)[:-1], (9, call)]
+    call = Calling(slot=slot, attempt=request.attempt, count=4, sample=1)
+    return [*good(slot, request)[:-1], (9, call)]
 
 
 @pytest.mark.parametrize(
@@ -60,15 +60,15 @@ def test_a_cell_over_a_limit_is_ended_by_name_and_tried_again_in_another_slot(
     assert failure is not None
     assert (failure.stage, failure.kind, failure.retryable) == ("benchmark", kind, True)
     assert said in failure.message
-    assert len({slot for slot, _ in stage.engine.orders}) == 2
+    assert len({slot for slot, _ in stage.engine.requests}) == 2
     assert 2 * seconds < end.seconds < 2 * seconds + 12
 
 
 def test_what_came_while_the_runner_itself_was_suspended_counts(stage: Stage) -> None:
     """It is taken in only after the look that is due at once."""
 
-    def suspended(slot: SlotId, order: Order) -> Sequence[tuple[float, SlotEvent]]:
-        first, second, third, done = good(slot, order)
+    def suspended(slot: SlotId, request: AttemptRequest) -> Sequence[tuple[float, SlotEvent]]:
+        first, second, third, done = good(slot, request)
         take = stage.inbox.take
 
         def sleeps(wait: float) -> RunnerEvent | None:
@@ -82,7 +82,7 @@ def test_what_came_while_the_runner_itself_was_suspended_counts(stage: Stage) ->
     stage.engine.script = suspended
     end = stage.run([limited(stuck=60)])
     assert end.progress.states == {"success": 1}
-    assert len(stage.engine.orders) == 1
+    assert len(stage.engine.requests) == 1
 
 
 def test_what_a_machine_that_slept_holds_is_its_own_when_it_wakes(stage: Stage) -> None:
@@ -97,7 +97,7 @@ def test_what_a_machine_that_slept_holds_is_its_own_when_it_wakes(stage: Stage) 
     stage.watch = sleeps  # type: ignore[method-assign]
     end = stage.run([limited(cell=30)])
     assert end.progress.states == {"success": 1}
-    assert len(stage.engine.orders) == 1
+    assert len(stage.engine.requests) == 1
     assert not stage.said("warning")
 
 

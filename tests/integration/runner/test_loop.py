@@ -12,10 +12,10 @@ import pytest
 from benchfleet.domain.event import Event
 from benchfleet.domain.failure import Failure
 from benchfleet.engines.base import (
+    AttemptRequest,
     Done,
     Failed,
     FileSent,
-    Order,
     SlotEvent,
     SlotId,
     SlotLost,
@@ -29,7 +29,7 @@ from stage import CPU, Stage, VirtualEventQueue, cells, good, sample
 def test_every_cell_is_run_once_and_published(stage: Stage) -> None:
     end = stage.run(cells(5))
     assert end.progress.states == {"success": 5}
-    assert len(stage.engine.orders) == 5
+    assert len(stage.engine.requests) == 5
     for path in stage.states():
         folder = stage.layout.published(path)
         assert {file.name for file in folder.iterdir()} == {
@@ -60,17 +60,17 @@ def test_a_slot_takes_cells_of_the_model_in_its_memory_first(stage: Stage) -> No
     one_slot = Pool(devices=CPU.devices[:1], slots=1)
     mixed = [sample_cell(n, model=name) for n in range(3) for name in ("a", "b")]
     stage.run(mixed, one_slot)
-    models = [cell.split("/")[0] for _, cell in stage.engine.orders]
+    models = [cell.split("/")[0] for _, cell in stage.engine.requests]
     assert models == ["a", "a", "a", "b", "b", "b"]
 
 
 def test_a_transient_failure_is_tried_again_after_its_delay(stage: Stage) -> None:
     failure = Failure(stage="benchmark", kind="oom", message="no room", retryable=True)
 
-    def once(slot: SlotId, order: Order) -> Sequence[tuple[float, SlotEvent]]:
-        if len(stage.engine.orders) == 1:
-            return [(1, Failed(slot=slot, attempt=order.attempt, failure=failure))]
-        return good(slot, order)
+    def once(slot: SlotId, request: AttemptRequest) -> Sequence[tuple[float, SlotEvent]]:
+        if len(stage.engine.requests) == 1:
+            return [(1, Failed(slot=slot, attempt=request.attempt, failure=failure))]
+        return good(slot, request)
 
     stage.engine.script = once
     end = stage.run(cells(1))
@@ -83,15 +83,15 @@ def test_a_transient_failure_is_tried_again_after_its_delay(stage: Stage) -> Non
 def test_a_cell_that_always_fails_ends_failed_and_stops_no_other(stage: Stage) -> None:
     failure = Failure(stage="benchmark", kind="slot_lost", message="gone", retryable=True)
 
-    def first_fails(slot: SlotId, order: Order) -> Sequence[tuple[float, SlotEvent]]:
-        if "benchmark-0" in order.cell.id:
-            return [(1, Failed(slot=slot, attempt=order.attempt, failure=failure))]
-        return good(slot, order)
+    def first_fails(slot: SlotId, request: AttemptRequest) -> Sequence[tuple[float, SlotEvent]]:
+        if "benchmark-0" in request.cell.id:
+            return [(1, Failed(slot=slot, attempt=request.attempt, failure=failure))]
+        return good(slot, request)
 
     stage.engine.script = first_fails
     end = stage.run(cells(3))
     assert (end.progress.states["failed"], end.progress.states["success"]) == (1, 2)
-    assert sum("benchmark-0" in cell for _, cell in stage.engine.orders) == 3
+    assert sum("benchmark-0" in cell for _, cell in stage.engine.requests) == 3
     (record,) = stage.ledger.cells(states=["failed"])
     assert record.outcome is not None
     assert record.outcome.failure is not None
@@ -104,16 +104,16 @@ def test_samples_kept_make_a_failed_cell_partial_and_serve_the_next_try(stage: S
     failure = Failure(stage="benchmark", kind="error", message="no")
     handed: list[bytes] = []
 
-    def fails_after_one(slot: SlotId, order: Order) -> Sequence[tuple[float, SlotEvent]]:
-        handed.append(order.recorded)
+    def fails_after_one(slot: SlotId, request: AttemptRequest) -> Sequence[tuple[float, SlotEvent]]:
+        handed.append(request.recorded)
         return [
-            (1, sample(order, slot, 0)),
-            (2, Failed(slot=slot, attempt=order.attempt, failure=failure)),
+            (1, sample(request, slot, 0)),
+            (2, Failed(slot=slot, attempt=request.attempt, failure=failure)),
         ]
 
-    def goes_on(slot: SlotId, order: Order) -> Sequence[tuple[float, SlotEvent]]:
-        handed.append(order.recorded)
-        return good(slot, order)
+    def goes_on(slot: SlotId, request: AttemptRequest) -> Sequence[tuple[float, SlotEvent]]:
+        handed.append(request.recorded)
+        return good(slot, request)
 
     stage.engine.script = fails_after_one
     stage.run(cells(1))
@@ -149,10 +149,10 @@ def test_a_sample_is_on_the_disk_when_it_has_come(stage: Stage) -> None:
 
 
 def test_a_slot_that_dies_is_replaced_and_its_cell_tried_again(stage: Stage) -> None:
-    def dies_once(slot: SlotId, order: Order) -> Sequence[tuple[float, SlotEvent]]:
-        if len(stage.engine.orders) == 1:
+    def dies_once(slot: SlotId, request: AttemptRequest) -> Sequence[tuple[float, SlotEvent]]:
+        if len(stage.engine.requests) == 1:
             return [(1, SlotLost(slot=slot, reason="killed by signal 9 (SIGKILL)", exit_code=-9))]
-        return good(slot, order)
+        return good(slot, request)
 
     stage.engine.script = dies_once
     end = stage.run(cells(1))
@@ -163,8 +163,8 @@ def test_a_slot_that_dies_is_replaced_and_its_cell_tried_again(stage: Stage) -> 
 
 def test_a_score_that_is_no_number_is_a_bad_result(stage: Stage) -> None:
     score = {"overall": float("nan"), "per_sample": [], "tasks": {}, "summary": {}}
-    stage.engine.script = lambda slot, order: [
-        (1, Done(slot=slot, attempt=order.attempt, score=score))
+    stage.engine.script = lambda slot, request: [
+        (1, Done(slot=slot, attempt=request.attempt, score=score))
     ]
     stage.run(cells(1))
     (record,) = stage.ledger.cells()
@@ -175,9 +175,9 @@ def test_a_score_that_is_no_number_is_a_bad_result(stage: Stage) -> None:
 
 @pytest.mark.parametrize("name", ["../escaped", "cell.json", "samples.jsonl", "", "a/../b"])
 def test_a_slot_cannot_write_where_it_should_not(stage: Stage, name: str) -> None:
-    stage.engine.script = lambda slot, order: [
-        (1, FileSent(slot=slot, attempt=order.attempt, name=name, data=b"evil")),
-        *good(slot, order),
+    stage.engine.script = lambda slot, request: [
+        (1, FileSent(slot=slot, attempt=request.attempt, name=name, data=b"evil")),
+        *good(slot, request),
     ]
     stage.run(cells(1))
     assert list(stage.states().values()) == ["failed"]
@@ -194,10 +194,10 @@ def test_slots_that_never_start_end_the_run_with_the_reason(stage: Stage) -> Non
 def test_the_first_true_reason_is_not_overwritten_by_later_ones(stage: Stage) -> None:
     kinds = iter(["host_lost", "gpu_fault", "slot_lost", "timeout"])
 
-    def script(slot: SlotId, order: Order) -> Sequence[tuple[float, SlotEvent]]:
+    def script(slot: SlotId, request: AttemptRequest) -> Sequence[tuple[float, SlotEvent]]:
         kind: Any = next(kinds)
         failure = Failure(stage="benchmark", kind=kind, message=f"by {kind}", retryable=True)
-        return [(1, Failed(slot=slot, attempt=order.attempt, failure=failure))]
+        return [(1, Failed(slot=slot, attempt=request.attempt, failure=failure))]
 
     stage.engine.script = script
     stage.run(cells(1))
@@ -219,15 +219,15 @@ def test_a_disk_elsewhere_that_is_always_full_ends_its_cell_and_stops_no_other(
 ) -> None:
     failure = Failure(stage="benchmark", kind="disk_full", message="no room", retryable=True)
 
-    def no_scratch(slot: SlotId, order: Order) -> Sequence[tuple[float, SlotEvent]]:
-        if "benchmark-0" in order.cell.id:
-            return [(1, Failed(slot=slot, attempt=order.attempt, failure=failure))]
-        return good(slot, order)
+    def no_scratch(slot: SlotId, request: AttemptRequest) -> Sequence[tuple[float, SlotEvent]]:
+        if "benchmark-0" in request.cell.id:
+            return [(1, Failed(slot=slot, attempt=request.attempt, failure=failure))]
+        return good(slot, request)
 
     stage.engine.script = no_scratch
     end = stage.run(cells(4))
     assert end.progress.states == {"failed": 1, "success": 3}
-    assert sum("benchmark-0" in cell for _, cell in stage.engine.orders) == 6
+    assert sum("benchmark-0" in cell for _, cell in stage.engine.requests) == 6
     assert stage.said("warning") == []
 
 

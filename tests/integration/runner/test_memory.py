@@ -15,16 +15,16 @@ from benchfleet.domain.attempt import Advice
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.failure import Failure
 from benchfleet.domain.resource import Device
-from benchfleet.engines.base import Failed, Order, SlotEvent, SlotId, Started
+from benchfleet.engines.base import AttemptRequest, Failed, SlotEvent, SlotId, Started
 from benchfleet.runner.events import Interrupted
 from benchfleet.runner.resources.shapes import Pool, memory_of
 from benchfleet.testing.samples import sample_cell
 from stage import CPU, GPUS, Stage, advised, cells, good, mixed_gpus
 
 
-def no_memory(slot: SlotId, order: Order, *, stage: Any = "benchmark") -> Failed:
+def no_memory(slot: SlotId, request: AttemptRequest, *, stage: Any = "benchmark") -> Failed:
     failure = Failure(stage=stage, kind="oom", message="no room", retryable=True)
-    return Failed(slot=slot, attempt=order.attempt, failure=failure)
+    return Failed(slot=slot, attempt=request.attempt, failure=failure)
 
 
 def batched(cell: Cell, size: int) -> Cell:
@@ -49,9 +49,9 @@ def test_a_cell_that_runs_out_of_memory_gets_half_the_batch_at_once_and_loses_no
 ) -> None:
     sizes: list[int] = []
 
-    def fits_in_two(slot: SlotId, order: Order) -> Sequence[tuple[float, SlotEvent]]:
-        sizes.append(order.batch_size)
-        return [(1, no_memory(slot, order))] if order.batch_size > 2 else good(slot, order)
+    def fits_in_two(slot: SlotId, request: AttemptRequest) -> Sequence[tuple[float, SlotEvent]]:
+        sizes.append(request.batch_size)
+        return [(1, no_memory(slot, request))] if request.batch_size > 2 else good(slot, request)
 
     stage.engine.script = fits_in_two
     end = stage.run([batched(sample_cell(tries=1), 9)])
@@ -75,28 +75,28 @@ def test_a_cell_that_does_not_fit_beside_another_gets_a_slot_alone(
     pool = Pool(devices=(gpu,), slots=2) if device == "gpu" else CPU
     alone: list[str] = []
 
-    def fits_alone(slot: SlotId, order: Order) -> Sequence[tuple[float, SlotEvent]]:
-        if "benchmark-0" not in order.cell.id:
-            return good(slot, order)
+    def fits_alone(slot: SlotId, request: AttemptRequest) -> Sequence[tuple[float, SlotEvent]]:
+        if "benchmark-0" not in request.cell.id:
+            return good(slot, request)
         if crowd(stage, slot) > 1:
-            return [(3, no_memory(slot, order))]
+            return [(3, no_memory(slot, request))]
         alone.append(slot)
-        return good(slot, order)
+        return good(slot, request)
 
     stage.engine.script = fits_alone
     end = stage.run(cells(6), pool)
     assert end.progress.states["success"] == 6
     assert len(alone) == 1
     assert [n.data["differently"] for n in stage.said("cell_failed")] == ["alone"]
-    assert stage.engine.orders[-1][1].endswith("benchmark-0")  # when it holds up nobody else
+    assert stage.engine.requests[-1][1].endswith("benchmark-0")  # when it holds up nobody else
 
 
 def test_a_cell_that_does_not_fit_on_a_small_gpu_gets_a_large_one(stage: Stage) -> None:
     ran: list[int] = []
 
-    def fits_on_large(slot: SlotId, order: Order) -> Sequence[tuple[float, SlotEvent]]:
+    def fits_on_large(slot: SlotId, request: AttemptRequest) -> Sequence[tuple[float, SlotEvent]]:
         ran.append(memory_on(stage, slot) // 10**9)
-        return [(1, no_memory(slot, order))] if ran[-1] < 40 else good(slot, order)
+        return [(1, no_memory(slot, request))] if ran[-1] < 40 else good(slot, request)
 
     stage.engine.script = fits_on_large
     end = stage.run(cells(1), mixed_gpus())
@@ -106,7 +106,7 @@ def test_a_cell_that_does_not_fit_on_a_small_gpu_gets_a_large_one(stage: Stage) 
 
 
 def test_a_cell_that_fits_nowhere_fails_for_good_and_says_what_was_tried(stage: Stage) -> None:
-    stage.engine.script = lambda slot, order: [(1, no_memory(slot, order))]
+    stage.engine.script = lambda slot, request: [(1, no_memory(slot, request))]
     end = stage.run([batched(cell, 4) for cell in cells(2, tries=2)], mixed_gpus(4))
     assert end.progress.states["failed"] == 2
     for record in stage.ledger.cells():
@@ -121,17 +121,17 @@ def test_what_was_advised_survives_the_runner_and_other_failures(stage: Stage) -
     sizes: list[int] = []
     kinds = iter(["oom", "slot_lost", "oom"])
 
-    def script(slot: SlotId, order: Order) -> Sequence[tuple[float, SlotEvent]]:
-        sizes.append(order.batch_size)
+    def script(slot: SlotId, request: AttemptRequest) -> Sequence[tuple[float, SlotEvent]]:
+        sizes.append(request.batch_size)
         kind: Any = next(kinds, None)
         if kind is None:
-            return good(slot, order)
+            return good(slot, request)
         if kind == "oom":
             stage.inbox.post(Interrupted(signal="SIGINT"), after=1.9)
         failure = Failure(stage="benchmark", kind=kind, message="no", retryable=True)
         return [
-            (0, Started(slot=slot, attempt=order.attempt, stage="benchmark")),
-            (2, Failed(slot=slot, attempt=order.attempt, failure=failure)),
+            (0, Started(slot=slot, attempt=request.attempt, stage="benchmark")),
+            (2, Failed(slot=slot, attempt=request.attempt, failure=failure)),
         ]
 
     stage.engine.script = script
@@ -147,9 +147,9 @@ def test_a_slot_that_is_not_what_another_runner_was_advised_gives_the_cell_back(
 ) -> None:
     ran: dict[str, tuple[int, int]] = {}
 
-    def script(slot: SlotId, order: Order) -> Sequence[tuple[float, SlotEvent]]:
-        ran[order.cell.id.rpartition("-")[2]] = (crowd(stage, slot), memory_on(stage, slot))
-        return good(slot, order)
+    def script(slot: SlotId, request: AttemptRequest) -> Sequence[tuple[float, SlotEvent]]:
+        ran[request.cell.id.rpartition("-")[2]] = (crowd(stage, slot), memory_on(stage, slot))
+        return good(slot, request)
 
     stage.engine.script = script
     wanted = cells(4)
@@ -166,7 +166,7 @@ def test_what_no_machine_here_has_is_done_without_after_all_else(stage: Stage) -
     advised(stage, wanted[0], Advice(vram=10**12))
     end = stage.run(wanted, Pool(devices=GPUS.devices[:1], slots=1))
     assert end.progress.states["success"] == 3
-    assert stage.engine.orders[-1][1].endswith("benchmark-0")
+    assert stage.engine.requests[-1][1].endswith("benchmark-0")
 
 
 _CROWDED = st.fixed_dictionaries(
@@ -197,14 +197,14 @@ def test_a_run_ends_whatever_memory_its_cells_take(
         for n, w in enumerate(wanted)
     }
 
-    def fits(slot: SlotId, order: Order) -> bool:
-        cell = wanted[int(order.cell.id.rpartition("-")[2])]
+    def fits(slot: SlotId, request: AttemptRequest) -> bool:
+        cell = wanted[int(request.cell.id.rpartition("-")[2])]
         enough = not sizes or memory_on(stage, slot) >= cell["fits_memory"] * 10**9
         few = crowd(stage, slot) <= cell["fits_crowd"]
-        return enough and few and order.batch_size <= cell["fits_batch"]
+        return enough and few and request.batch_size <= cell["fits_batch"]
 
-    stage.engine.script = lambda slot, order: (
-        good(slot, order) if fits(slot, order) else [(1, no_memory(slot, order))]
+    stage.engine.script = lambda slot, request: (
+        good(slot, request) if fits(slot, request) else [(1, no_memory(slot, request))]
     )
     gpus = [Device(kind="gpu", index=n, memory=gb * 10**9) for n, gb in enumerate(sizes)]
     devices = tuple(gpus) or CPU.devices

@@ -21,7 +21,7 @@ from .timed import ended_before, gpus, lasting
 def models_by_slot(stage: Stage) -> dict[str, list[str]]:
     """The models that each slot loaded, in their order."""
     found: dict[str, list[str]] = {}
-    for slot, cell in stage.engine.orders:
+    for slot, cell in stage.engine.requests:
         models, model = found.setdefault(slot, []), cell.split("/")[0]
         if not models or models[-1] != model:
             models.append(model)

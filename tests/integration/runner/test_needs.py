@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from benchfleet.domain.failure import Failure
 from benchfleet.domain.resource import Device
 from benchfleet.engines.base import (
+    AttemptRequest,
     Failed,
-    Order,
     SlotEvent,
     SlotId,
 )
@@ -68,11 +68,11 @@ def test_a_run_ends_whatever_its_cells_need(
     failure = Failure(stage="benchmark", kind="slot_lost", message="no", retryable=True)
     tries: dict[str, int] = {}
 
-    def script(slot: SlotId, order: Order) -> Sequence[tuple[float, SlotEvent]]:
-        tries[order.cell.id] = tries.get(order.cell.id, 0) + 1
-        if tries[order.cell.id] <= failing:
-            return [(1, Failed(slot=slot, attempt=order.attempt, failure=failure))]
-        return good(slot, order)
+    def script(slot: SlotId, request: AttemptRequest) -> Sequence[tuple[float, SlotEvent]]:
+        tries[request.cell.id] = tries.get(request.cell.id, 0) + 1
+        if tries[request.cell.id] <= failing:
+            return [(1, Failed(slot=slot, attempt=request.attempt, failure=failure))]
+        return good(slot, request)
 
     stage.engine.script = script
     devices = tuple(Device(kind="gpu", index=n, memory=gb * 10**9) for n, gb in enumerate(sizes))

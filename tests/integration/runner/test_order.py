@@ -10,7 +10,7 @@ import pytest
 
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.failure import Failure
-from benchfleet.engines.base import Failed, Order, SlotEvent, SlotId
+from benchfleet.engines.base import AttemptRequest, Failed, SlotEvent, SlotId
 from benchfleet.policies.by_time import LongestFirst, ShortestFirst
 from benchfleet.policies.fifo import Fifo
 from benchfleet.testing.samples import sample_cell
@@ -36,7 +36,7 @@ def test_a_larger_priority_goes_before_the_model_in_memory(stage: Stage) -> None
     wanted = [sample_cell(n, model="a") for n in range(3)]
     wanted += [sample_cell(n, model="b", priority=1) for n in range(3)]
     stage.run(wanted, gpus(1))
-    assert [cell.split("/")[0] for _, cell in stage.engine.orders] == [*"bbbaaa"]
+    assert [cell.split("/")[0] for _, cell in stage.engine.requests] == [*"bbbaaa"]
 
 
 TIMES = {"benchmark-0": 30.0, "benchmark-1": 10.0, "benchmark-2": 40.0, "benchmark-3": 20.0}
@@ -61,7 +61,7 @@ def test_what_is_learned_in_a_run_orders_the_rest_of_it(stage: Stage) -> None:
     stage.policy = LongestFirst()
     stage.engine.script = lasting({"benchmark-0": 10.0, "benchmark-1": 20.0, "benchmark-2": 60.0})
     stage.run(wanted, gpus(1))
-    names = [cell.split("/", 2)[2] for _, cell in stage.engine.orders]
+    names = [cell.split("/", 2)[2] for _, cell in stage.engine.requests]
     assert names.index("benchmark-2/r1") < names.index("benchmark-0/r1")
 
 
@@ -76,7 +76,7 @@ def test_slots_on_one_gpu_never_need_more_memory_than_it_has(stage: Stage) -> No
     most = 0
     last = lasting({"a": 7.0, "b": 11.0, "c": 5.0}, load=2.0)
 
-    def script(slot: SlotId, order: Order) -> Sequence[tuple[float, SlotEvent]]:
+    def script(slot: SlotId, order: AttemptRequest) -> Sequence[tuple[float, SlotEvent]]:
         nonlocal most
         held[slot] = order.cell.need.vram
         most = max(most, sum(held[name] for name in stage.engine.slots() if name in held))
@@ -103,7 +103,7 @@ def comes_back(cell: Cell, after: float) -> Script:
     last = lasting({})
     failed: list[str] = []
 
-    def script(slot: SlotId, order: Order) -> Sequence[tuple[float, SlotEvent]]:
+    def script(slot: SlotId, order: AttemptRequest) -> Sequence[tuple[float, SlotEvent]]:
         if order.cell == cell and not failed:
             failed.append(slot)
             return [(after, Failed(slot=slot, attempt=order.attempt, failure=failure))]
@@ -139,7 +139,7 @@ def test_short_cells_fill_in_before_a_wide_one_and_do_not_hold_it_up(stage: Stag
     again = comes_back(wide, after=1.0)
     last = lasting(times)
 
-    def script(slot: SlotId, order: Order) -> Sequence[tuple[float, SlotEvent]]:
+    def script(slot: SlotId, order: AttemptRequest) -> Sequence[tuple[float, SlotEvent]]:
         began[order.cell.workload.name] = stage.clock() - stage.inbox.began
         return again(slot, order) if order.cell == wide else last(slot, order)
 

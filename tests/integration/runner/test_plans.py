@@ -10,7 +10,7 @@ import pytest
 from benchfleet.domain.plan import Plan
 from benchfleet.domain.resource import Device
 from benchfleet.domain.slots import SlotsOrder, device_name
-from benchfleet.engines.base import HostLost, HostReady, Order, SlotEvent, SlotId, SlotLost
+from benchfleet.engines.base import AttemptRequest, HostLost, HostReady, SlotEvent, SlotId, SlotLost
 from benchfleet.runner.scheduler.work_stealing import clears_in
 from benchfleet.testing.samples import sample_cell
 from stage import Stage, cells, good
@@ -77,9 +77,9 @@ def test_a_host_that_is_much_slower_does_not_take_the_last_cells_from_a_fast_one
 def test_a_host_of_the_plan_that_is_lost_stops_nothing(stage: Stage, hopeless: bool) -> None:
     of_two(stage)
 
-    def loses_its_host(slot: SlotId, order: Order) -> Sequence[tuple[float, SlotEvent]]:
+    def loses_its_host(slot: SlotId, request: AttemptRequest) -> Sequence[tuple[float, SlotEvent]]:
         if host_of(stage, slot) == "lab2":
-            return good(slot, order)
+            return good(slot, request)
         lost = HostLost(host="lab1", reason="it is off", hopeless=hopeless)
         stage.inbox.post(lost, after=5.5)
         return [(5, SlotLost(slot=slot, reason="it is off", host_lost=True))]
@@ -135,10 +135,10 @@ def test_a_host_of_the_plan_whose_devices_are_drained_holds_up_nobody(
         action="drain", devices=(device_name("lab1/gpu:0"), device_name("lab1/gpu:1"))
     )
 
-    def drained(slot: SlotId, order: Order) -> Sequence[tuple[float, SlotEvent]]:
-        if len(stage.engine.orders) == 1:
+    def drained(slot: SlotId, request: AttemptRequest) -> Sequence[tuple[float, SlotEvent]]:
+        if len(stage.engine.requests) == 1:
             stage.ledger.record(drain.event("us" * 16))
-        return good(slot, order)
+        return good(slot, request)
 
     stage.engine.script = drained
     mine = [sample_cell(n, gpus=gpus) for n in range(6)]
@@ -186,11 +186,11 @@ def test_a_newer_plan_is_gone_by_while_the_run_goes_on(stage: Stage) -> None:
     told = [planned(lab1=all_[:4], lab2=all_[4:])]
     stage.placing = lambda: told[-1]
 
-    def plans_again(slot: SlotId, order: Order) -> Sequence[tuple[float, SlotEvent]]:
+    def plans_again(slot: SlotId, request: AttemptRequest) -> Sequence[tuple[float, SlotEvent]]:
         if len(told) == 1:
             told.append(planned(lab2=all_[:4], lab1=all_[4:]))
             stage.ledger.record(Plan(number=2, hosts={}).event())
-        return good(slot, order)
+        return good(slot, request)
 
     stage.engine.script = plans_again
     end = stage.run(all_, NOWHERE)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from benchfleet.domain.attempt import Lease, Outcome
 from benchfleet.engines.base import (
-    Order,
+    AttemptRequest,
     SlotEvent,
     SlotId,
 )
@@ -115,8 +115,8 @@ def write_by_twos(stage: Stage, times: int) -> None:
     stage.background = background
 
 
-def at_once(slot: SlotId, order: Order) -> list[tuple[float, SlotEvent]]:
-    return [(1, event) for _, event in good(slot, order)]
+def at_once(slot: SlotId, request: AttemptRequest) -> list[tuple[float, SlotEvent]]:
+    return [(1, event) for _, event in good(slot, request)]
 
 
 def test_short_cells_that_end_together_are_told_to_the_ledger_together(stage: Stage) -> None:

@@ -8,7 +8,7 @@ from benchfleet.domain.conditions import Fact, read
 from benchfleet.domain.eligibility import KINDS, Eligibility, Rule
 from benchfleet.domain.placement import Placing, Reported
 from benchfleet.domain.plan import Plan
-from benchfleet.engines.base import HostLost, Order, SlotEvent, SlotId
+from benchfleet.engines.base import AttemptRequest, HostLost, SlotEvent, SlotId
 from benchfleet.testing.samples import sample_cell
 from stage import Stage, cells, good
 
@@ -97,10 +97,10 @@ def test_a_machine_that_is_probed_again_gets_what_it_may_have_by_now(stage: Stag
     told = [large_models_need_memory(lab1=4, lab2=4)]
     stage.placing = lambda: told[-1]
 
-    def probed(slot: SlotId, order: Order) -> Sequence[tuple[float, SlotEvent]]:
+    def probed(slot: SlotId, request: AttemptRequest) -> Sequence[tuple[float, SlotEvent]]:
         told.append(large_models_need_memory(lab1=16, lab2=4))
         stage.ledger.record(Plan().event())
-        return good(slot, order)
+        return good(slot, request)
 
     stage.engine.script = probed
     end = stage.run([*cells(1), sample_cell(9, model="large")], NOWHERE)

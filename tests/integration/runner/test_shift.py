@@ -9,7 +9,7 @@ import pytest
 
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.plan import Plan
-from benchfleet.engines.base import Done, Order, SlotEvent, SlotId
+from benchfleet.engines.base import AttemptRequest, Done, SlotEvent, SlotId
 from benchfleet.runner.events import Interrupted
 from benchfleet.runner.worker_options import SELDOM, Shift
 from benchfleet.testing.samples import sample_cell
@@ -41,7 +41,7 @@ def test_cells_that_are_enrolled_while_it_works_are_taken_in(stage: Stage, perso
     end = stage.run(known)
     assert end.progress.states == {"success": 5}
     assert end.progress.total == 5
-    assert len(stage.engine.orders) == 5
+    assert len(stage.engine.requests) == 5
 
 
 def test_one_that_stays_waits_ever_longer_and_lets_go_of_its_models(
@@ -61,11 +61,11 @@ def test_one_that_stays_waits_ever_longer_and_lets_go_of_its_models(
     assert end.interrupted
 
 
-def long(slot: SlotId, order: Order) -> list[tuple[float, SlotEvent]]:
+def long(slot: SlotId, request: AttemptRequest) -> list[tuple[float, SlotEvent]]:
     """Cells of the second benchmark take fifty seconds."""
-    if order.cell.workload.subset != "slow":
-        return good(slot, order)
-    script = [(5 * at, event) for at, event in good(slot, order)]
+    if request.cell.workload.subset != "slow":
+        return good(slot, request)
+    script = [(5 * at, event) for at, event in good(slot, request)]
     at, done = script.pop()
     assert isinstance(done, Done)
     return [*script, (at, replace(done, seconds={"benchmark": at}))]
@@ -79,10 +79,10 @@ def slow(count: int) -> list[Cell]:
 def test_nothing_is_begun_that_should_take_longer_than_is_left(stage: Stage) -> None:
     stage.engine.script = long
     stage.run(slow(2))  # from which its time is known
-    began = len(stage.engine.orders)
+    began = len(stage.engine.requests)
     stage.shift = Shift(seconds=75)
     end = stage.run([*slow(6), *cells(5)[1:]])
-    taken = [cell for _, cell in stage.engine.orders[began:]]
+    taken = [cell for _, cell in stage.engine.requests[began:]]
     assert sum("slow" in cell for cell in taken) == 2  # on two slots, and no second one
     assert end.progress.states == {"success": 8, "pending": 2}
     assert end.seconds < 75

@@ -8,7 +8,7 @@ import pytest
 
 from benchfleet.domain.attempt import Advice, Claim, RunnerId
 from benchfleet.domain.resource import Device
-from benchfleet.engines.base import Order, SlotEvent, SlotId
+from benchfleet.engines.base import AttemptRequest, SlotEvent, SlotId
 from benchfleet.ledger.memory import MemoryLedger
 from benchfleet.runner.resources.shapes import Pool
 from benchfleet.testing.claims import claim_any
@@ -68,7 +68,7 @@ def test_where_a_slot_may_get_another_model_each_claims_for_itself(
     mixed = [sample_cell(n, model=name) for n in range(6) for name in ("a", "b")]
     stage.run(mixed, FOUR_SLOTS)
     assert set(ledger.claims) == {(1, 1)}
-    assert len({(slot, cell.split("/")[0]) for slot, cell in stage.engine.orders}) == 4
+    assert len({(slot, cell.split("/")[0]) for slot, cell in stage.engine.requests}) == 4
 
 
 @pytest.mark.parametrize("which", range(4))
@@ -77,10 +77,10 @@ def test_of_cells_that_were_claimed_together_only_the_one_that_is_to_have_anothe
 ) -> None:
     began: dict[str, tuple[float, int]] = {}
 
-    def script(slot: SlotId, order: Order) -> list[tuple[float, SlotEvent]]:
+    def script(slot: SlotId, request: AttemptRequest) -> list[tuple[float, SlotEvent]]:
         at = stage.inbox.now() - stage.inbox.began
-        began[order.cell.id] = at, len(stage.engine.specs)
-        return [(1, event) for _, event in good(slot, order)]
+        began[request.cell.id] = at, len(stage.engine.specs)
+        return [(1, event) for _, event in good(slot, request)]
 
     stage.engine.script = script
     wanted = cells(8)

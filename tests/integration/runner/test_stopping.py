@@ -8,7 +8,7 @@ from benchfleet.domain.attempt import Lease, Outcome, RunnerId
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.event import Event
 from benchfleet.engines.base import (
-    Order,
+    AttemptRequest,
     SlotEvent,
     SlotId,
     Stopped,
@@ -27,7 +27,7 @@ def test_one_interrupt_keeps_samples_gives_cells_back_and_ends(stage: Stage) -> 
     end = stage.run(cells(4))
     assert end.interrupted
     assert end.progress.states.get("pending") == 4
-    assert len(stage.engine.orders) == 2
+    assert len(stage.engine.requests) == 2
     assert {notice.data["samples"] for notice in stage.said("cell_released")} == {1}
     assert claim_any(stage.ledger, RunnerId("other"), 9)
 
@@ -47,7 +47,7 @@ def test_an_interrupt_while_a_slot_starts_for_a_cell_begins_nothing(stage: Stage
     stage.engine.start_takes = 5.0
     end = stage.run([sample_cell(2, model="kv", python="envs/kv/bin/python")])
     assert end.interrupted
-    assert stage.engine.orders == []
+    assert stage.engine.requests == []
     assert claim_any(stage.ledger, RunnerId("other"), 1)
 
 
@@ -58,9 +58,9 @@ def cancels(stage: Stage, cell: Cell) -> None:
 def test_a_cancelled_cell_stops_after_the_sample_at_hand_and_keeps_its_slot(stage: Stage) -> None:
     wanted = cells(3)
 
-    def script(slot: SlotId, order: Order) -> Sequence[tuple[float, SlotEvent]]:
-        events = good(slot, order)
-        if "benchmark-0" in order.cell.id:
+    def script(slot: SlotId, request: AttemptRequest) -> Sequence[tuple[float, SlotEvent]]:
+        events = good(slot, request)
+        if "benchmark-0" in request.cell.id:
             cancels(stage, wanted[0])
             return events[:2]  # it answers once, and goes on for ever
         return events
@@ -83,9 +83,9 @@ def test_samples_of_a_cancelled_cell_serve_its_next_attempt(stage: Stage) -> Non
     wanted = cells(1)
     handed: list[int] = []
 
-    def script(slot: SlotId, order: Order) -> Sequence[tuple[float, SlotEvent]]:
-        handed.append(order.recorded.count(b"\n"))
-        return good(slot, order)
+    def script(slot: SlotId, request: AttemptRequest) -> Sequence[tuple[float, SlotEvent]]:
+        handed.append(request.recorded.count(b"\n"))
+        return good(slot, request)
 
     stage.engine.script = script
     stage.engine.stop = lambda slot, attempt: stage.inbox.post(  # type: ignore[method-assign]
@@ -111,7 +111,7 @@ def test_samples_of_a_cancelled_cell_serve_its_next_attempt(stage: Stage) -> Non
 def test_a_cancelled_cell_that_does_not_stop_is_ended(stage: Stage) -> None:
     wanted = cells(1)
 
-    def hangs(slot: SlotId, order: Order) -> Sequence[tuple[float, SlotEvent]]:
+    def hangs(slot: SlotId, request: AttemptRequest) -> Sequence[tuple[float, SlotEvent]]:
         cancels(stage, wanted[0])
         return []
 
@@ -125,9 +125,9 @@ def test_a_cancelled_cell_that_does_not_stop_is_ended(stage: Stage) -> None:
 def test_a_cell_cancelled_while_it_ends_is_not_published(stage: Stage) -> None:
     wanted = cells(1)
 
-    def script(slot: SlotId, order: Order) -> Sequence[tuple[float, SlotEvent]]:
+    def script(slot: SlotId, request: AttemptRequest) -> Sequence[tuple[float, SlotEvent]]:
         cancels(stage, wanted[0])
-        done = good(slot, order)[-1][1]
+        done = good(slot, request)[-1][1]
         return [(0.5, done)]
 
     stage.engine.script = script
@@ -146,7 +146,7 @@ def test_pending_cells_that_are_cancelled_are_not_begun(stage: Stage) -> None:
         cancels(stage, cell)
     end = stage.run(wanted)
     assert end.progress.states == {"success": 1, "cancelled": 3}
-    assert len(stage.engine.orders) == 1
+    assert len(stage.engine.requests) == 1
 
 
 def test_a_cell_that_hangs_when_cancelled_is_ended_though_it_was_asked_for_again(
@@ -154,9 +154,9 @@ def test_a_cell_that_hangs_when_cancelled_is_ended_though_it_was_asked_for_again
 ) -> None:
     wanted = cells(1)
 
-    def hangs_once(slot: SlotId, order: Order) -> Sequence[tuple[float, SlotEvent]]:
-        if len(stage.engine.orders) > 1:
-            return good(slot, order)
+    def hangs_once(slot: SlotId, request: AttemptRequest) -> Sequence[tuple[float, SlotEvent]]:
+        if len(stage.engine.requests) > 1:
+            return good(slot, request)
         cancels(stage, wanted[0])
         return []
 
@@ -167,7 +167,7 @@ def test_a_cell_that_hangs_when_cancelled_is_ended_though_it_was_asked_for_again
     stage.engine.stop = asked_again  # type: ignore[method-assign]
     end = stage.run(wanted, Pool(devices=CPU.devices[:1], slots=1))
     assert end.progress.states == {"success": 1}
-    assert len(stage.engine.orders) == 2
+    assert len(stage.engine.requests) == 2
 
 
 def test_an_interrupt_while_the_ledger_has_no_room_gives_the_cell_back(stage: Stage) -> None:
@@ -175,9 +175,9 @@ def test_an_interrupt_while_the_ledger_has_no_room_gives_the_cell_back(stage: St
         raise LedgerFull
 
     stage.ledger.finish = full  # type: ignore[method-assign]
-    stage.engine.script = lambda slot, order: [
-        *good(slot, order)[:-1],
-        (9.2, good(slot, order)[-1][1]),
+    stage.engine.script = lambda slot, request: [
+        *good(slot, request)[:-1],
+        (9.2, good(slot, request)[-1][1]),
     ]
     runner = stage.runner(cells(1))
     stage.inbox.post(Interrupted(signal="SIGINT"), after=9)

@@ -13,9 +13,9 @@ from benchfleet.domain.resource import Device
 from benchfleet.domain.telemetry import GpuReading, Reading
 from benchfleet.domain.usage import Price, Usage
 from benchfleet.engines.base import (
+    AttemptRequest,
     HostReady,
     Measured,
-    Order,
     Recorded,
     SlotEvent,
     SlotId,
@@ -37,16 +37,18 @@ def reading(at: float, *, power: float = 200.0) -> Reading:
     return Reading(at=at, cpu=at, ram=1000 + int(at), gpus=(gpu,))
 
 
-def measured(slot: SlotId, order: Order, seconds: int = 10) -> list[tuple[float, SlotEvent]]:
+def measured(
+    slot: SlotId, request: AttemptRequest, seconds: int = 10
+) -> list[tuple[float, SlotEvent]]:
     """Readings every second."""
     return [
-        (at, Measured(slot=slot, attempt=order.attempt, reading=reading(at)))
+        (at, Measured(slot=slot, attempt=request.attempt, reading=reading(at)))
         for at in range(seconds + 1)
     ]
 
 
-def watched(slot: SlotId, order: Order) -> Sequence[tuple[float, SlotEvent]]:
-    return [*measured(slot, order), *good(slot, order)]
+def watched(slot: SlotId, request: AttemptRequest) -> Sequence[tuple[float, SlotEvent]]:
+    return [*measured(slot, request), *good(slot, request)]
 
 
 def sealed(stage: Stage) -> list[dict[str, Any]]:
@@ -77,7 +79,7 @@ def test_a_result_tells_what_was_measured_and_what_it_cost(stage: Stage) -> None
 
 
 def test_a_short_cell_has_a_summary_and_no_file(stage: Stage) -> None:
-    stage.engine.script = lambda slot, order: [*measured(slot, order, 5), *good(slot, order)]
+    stage.engine.script = lambda slot, request: [*measured(slot, request, 5), *good(slot, request)]
     stage.run(cells(1), ONE)
     assert sealed(stage)[0]["telemetry"]["readings"] == 6
     assert not list(stage.folder.rglob("telemetry.jsonl"))
@@ -112,11 +114,11 @@ def test_slots_that_share_a_gpu_share_its_energy_and_its_price(stage: Stage) -> 
 
 
 def test_a_slot_that_dies_leaves_what_was_measured_until_then(stage: Stage) -> None:
-    def dies_first(slot: SlotId, order: Order) -> Sequence[tuple[float, SlotEvent]]:
-        if len(stage.engine.orders) == 1:
+    def dies_first(slot: SlotId, request: AttemptRequest) -> Sequence[tuple[float, SlotEvent]]:
+        if len(stage.engine.requests) == 1:
             stage.engine.specs.pop(slot)
-            return [*measured(slot, order, 4), (5, SlotLost(slot=slot, reason="killed"))]
-        return watched(slot, order)
+            return [*measured(slot, request, 4), (5, SlotLost(slot=slot, reason="killed"))]
+        return watched(slot, request)
 
     stage.engine.script = dies_first
     stage.run(cells(1), ONE)
@@ -128,10 +130,10 @@ def test_a_slot_that_dies_leaves_what_was_measured_until_then(stage: Stage) -> N
 
 
 def test_what_an_attempt_without_outcome_used_is_kept_too(stage: Stage) -> None:
-    def slow(slot: SlotId, order: Order) -> Sequence[tuple[float, SlotEvent]]:
+    def slow(slot: SlotId, request: AttemptRequest) -> Sequence[tuple[float, SlotEvent]]:
         return [
-            (0, Started(slot=slot, attempt=order.attempt, stage="benchmark")),
-            *measured(slot, order, 3),
+            (0, Started(slot=slot, attempt=request.attempt, stage="benchmark")),
+            *measured(slot, request, 3),
         ]
 
     stage.engine.script = slow
@@ -143,15 +145,15 @@ def test_what_an_attempt_without_outcome_used_is_kept_too(stage: Stage) -> None:
 
 
 def test_a_slot_that_was_replaced_before_it_began_is_accounted_for(stage: Stage) -> None:
-    def hands_back(slot: SlotId, order: Order) -> Sequence[tuple[float, SlotEvent]]:
-        if len(stage.engine.orders) == 1:
+    def hands_back(slot: SlotId, request: AttemptRequest) -> Sequence[tuple[float, SlotEvent]]:
+        if len(stage.engine.requests) == 1:
             why = "the cells before left 2.1 GiB behind in this slot"
             stage.engine.specs.pop(slot)
             return [
-                (1, Stopped(slot=slot, attempt=order.attempt, reason=why, fit=False)),
+                (1, Stopped(slot=slot, attempt=request.attempt, reason=why, fit=False)),
                 (2, SlotLost(slot=slot, reason="exit code 0", exit_code=0)),
             ]
-        return good(slot, order)
+        return good(slot, request)
 
     stage.engine.script = hands_back
     end = stage.run(cells(1), ONE)
@@ -166,10 +168,10 @@ def test_a_slot_that_was_replaced_before_it_began_is_accounted_for(stage: Stage)
 def test_being_measured_is_no_sign_that_a_cell_goes_on(stage: Stage) -> None:
     wanted = [replace(c, limits=replace(c.limits, stuck=30.0, tries=1)) for c in cells(1)]
 
-    def silent(slot: SlotId, order: Order) -> Sequence[tuple[float, SlotEvent]]:
+    def silent(slot: SlotId, request: AttemptRequest) -> Sequence[tuple[float, SlotEvent]]:
         return [
-            (0, Started(slot=slot, attempt=order.attempt, stage="benchmark")),
-            *measured(slot, order, 100),
+            (0, Started(slot=slot, attempt=request.attempt, stage="benchmark")),
+            *measured(slot, request, 100),
         ]
 
     stage.engine.script = silent
@@ -181,9 +183,9 @@ def test_being_measured_is_no_sign_that_a_cell_goes_on(stage: Stage) -> None:
 
 
 def test_a_warning_of_a_slot_is_said_with_its_cell_and_kept_with_its_result(stage: Stage) -> None:
-    def warns(slot: SlotId, order: Order) -> Sequence[tuple[float, SlotEvent]]:
-        told = Warned(slot=slot, attempt=order.attempt, message="RAM of the slot grows")
-        return [*measured(slot, order, 2), (3, told), *good(slot, order)]
+    def warns(slot: SlotId, request: AttemptRequest) -> Sequence[tuple[float, SlotEvent]]:
+        told = Warned(slot=slot, attempt=request.attempt, message="RAM of the slot grows")
+        return [*measured(slot, request, 2), (3, told), *good(slot, request)]
 
     stage.engine.script = warns
     stage.run(cells(1), ONE)
@@ -196,12 +198,12 @@ def test_a_warning_of_a_slot_is_said_with_its_cell_and_kept_with_its_result(stag
 def test_the_view_knows_memory_and_tokens_while_a_cell_runs(stage: Stage) -> None:
     seen = []
 
-    def looking(slot: SlotId, order: Order) -> Sequence[tuple[float, SlotEvent]]:
-        script = list(good(slot, order))
+    def looking(slot: SlotId, request: AttemptRequest) -> Sequence[tuple[float, SlotEvent]]:
+        script = list(good(slot, request))
         _, recorded = script[1]
         assert isinstance(recorded, Recorded)
         script[1] = (4.0, replace(recorded, tokens=(70, 200)))
-        return [*measured(slot, order), *script]
+        return [*measured(slot, request), *script]
 
     watch = stage.watch
 

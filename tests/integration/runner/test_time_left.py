@@ -11,7 +11,7 @@ import pytest
 from benchfleet.domain.attempt import Outcome, RunnerId
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.resource import Device
-from benchfleet.engines.base import HostReady, Order, SlotEvent, SlotId
+from benchfleet.engines.base import AttemptRequest, HostReady, SlotEvent, SlotId
 from benchfleet.runner.progress import Notice, Progress
 from benchfleet.runner.resources.shapes import Pool
 from benchfleet.testing.claims import claim_any
@@ -65,9 +65,9 @@ def on_two_types(stage: Stage, seconds: Mapping[str, float], cells: Sequence[Cel
     as its device's type says, as two did before."""
     stage.keeps, stage.renew_every, stage.engine.far = False, 20.0, ("lab",)
 
-    def script(slot: SlotId, order: Order) -> Sequence[tuple[float, SlotEvent]]:
+    def script(slot: SlotId, request: AttemptRequest) -> Sequence[tuple[float, SlotEvent]]:
         device = stage.engine.specs[slot].devices[0]
-        return lasting({order.cell.workload.name: seconds[device.type]})(slot, order)
+        return lasting({request.cell.workload.name: seconds[device.type]})(slot, request)
 
     stage.engine.script = script
     lab = tuple(Device(kind="gpu", index=n, name="slow", memory=GB, host="lab") for n in range(3))

@@ -7,13 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 from benchfleet.domain.attempt import Outcome, RunnerId
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.resource import Device
-from benchfleet.engines.base import Done, Order, SlotEvent, SlotId, Started
+from benchfleet.engines.base import AttemptRequest, Done, SlotEvent, SlotId, Started
 from benchfleet.runner.resources.shapes import Pool
 from stage import Stage, good, sample
 
 GB = 10**9
 SCORE = {"overall": 1.0, "per_sample": [1.0, 1.0], "tasks": {}, "summary": {}}
-Script = Callable[[SlotId, Order], Sequence[tuple[float, SlotEvent]]]
+Script = Callable[[SlotId, AttemptRequest], Sequence[tuple[float, SlotEvent]]]
 
 
 def gpus(count: int, *, memory: int = 24, slots: int = 0, host: str = "") -> Pool:
@@ -26,22 +26,22 @@ def lasting(seconds: Mapping[str, float], load: float | Mapping[str, float] = 0.
     those that have a time to load of their own say when they are loaded."""
     loaded: dict[str, str] = {}
 
-    def script(slot: SlotId, order: Order) -> Sequence[tuple[float, SlotEvent]]:
-        cell = order.cell
+    def script(slot: SlotId, request: AttemptRequest) -> Sequence[tuple[float, SlotEvent]]:
+        cell = request.cell
         own = load[cell.model.name] if isinstance(load, Mapping) else load
         loads = own if loaded.get(slot) != cell.model.name else 0.0
         loaded[slot] = cell.model.name
         takes = seconds.get(cell.workload.name, seconds.get(cell.model.name, 10.0))
         spent = {"load": loads, "benchmark": takes}
-        done = Done(slot=slot, attempt=order.attempt, score=SCORE, seconds=spent)
+        done = Done(slot=slot, attempt=request.attempt, score=SCORE, seconds=spent)
         return [
             (
                 loads if isinstance(load, Mapping) else 0,
-                Started(slot=slot, attempt=order.attempt, stage="benchmark"),
+                Started(slot=slot, attempt=request.attempt, stage="benchmark"),
             ),
             *[
-                (loads + takes, sample(order, slot, n))
-                for n in range(order.recorded.count(b"\n"), 2)
+                (loads + takes, sample(request, slot, n))
+                for n in range(request.recorded.count(b"\n"), 2)
             ],
             (loads + takes, done),
         ]
@@ -65,15 +65,15 @@ def ended_before(
 
 def ran(stage: Stage) -> list[str]:
     """The cells in the order in which they began: benchmark, or model and benchmark."""
-    return [cell.rpartition("/")[2] for _, cell in stage.engine.orders]
+    return [cell.rpartition("/")[2] for _, cell in stage.engine.requests]
 
 
-def taking(*seconds: float) -> Callable[[SlotId, Order], list[tuple[float, SlotEvent]]]:
+def taking(*seconds: float) -> Callable[[SlotId, AttemptRequest], list[tuple[float, SlotEvent]]]:
     """Cells that take so long, one after the other; the last of these holds for all others."""
     left = list(seconds)
 
-    def script(slot: SlotId, order: Order) -> list[tuple[float, SlotEvent]]:
+    def script(slot: SlotId, request: AttemptRequest) -> list[tuple[float, SlotEvent]]:
         took = left.pop(0) if len(left) > 1 else left[0]
-        return [(took * (after > 0), event) for after, event in good(slot, order)]
+        return [(took * (after > 0), event) for after, event in good(slot, request)]
 
     return script

@@ -14,8 +14,8 @@ import pytest
 from benchfleet.domain.cell import Cell, Config, Model, Workload
 from benchfleet.domain.resource import Device
 from benchfleet.engines.base import (
+    AttemptRequest,
     EngineEvent,
-    Order,
     SlotEvent,
     SlotReady,
 )
@@ -31,13 +31,13 @@ def spec(folder: Path, *, slot: str = "1", python: str = "") -> Spec:
     )
 
 
-def hostile(folder: Path, **params: object) -> Order:
+def hostile(folder: Path, **params: object) -> AttemptRequest:
     cell = Cell(
         model=Model(name="mock", adapter="mock", source="", digest="mock"),
         config=Config(name="dense"),
         workload=Workload(benchmark="_hostile", version="1", params=params),
     )
-    return Order(attempt=f"{'0' * 64}/1-1", cell=cell, log=str(folder / "log.txt"))
+    return AttemptRequest(attempt=f"{'0' * 64}/1-1", cell=cell, log=str(folder / "log.txt"))
 
 
 Heard = TypeVar("Heard", bound=SlotEvent)

@@ -19,10 +19,10 @@ from benchfleet.domain.attempt import Lease
 from benchfleet.domain.cell import Cell, Config, Model, Workload
 from benchfleet.domain.resource import Device
 from benchfleet.engines.base import (
+    AttemptRequest,
     Done,
     EngineEvent,
     Failed,
-    Order,
     Recorded,
     SlotId,
     SlotLost,
@@ -116,8 +116,10 @@ class Killer:
         assert isinstance(ready, SlotReady), ready
         pid = ready.hello["pid"]
         key = f"{cell.fingerprint}/{self.attempts}-1"
-        order = Order(attempt=key, cell=cell, log=str(self.attempt_folder.log), recorded=recorded)
-        self.engine.run(slot, order)
+        request = AttemptRequest(
+            attempt=key, cell=cell, log=str(self.attempt_folder.log), recorded=recorded
+        )
+        self.engine.run(slot, request)
         self.told.append(0)
         while True:
             event = self.until(Recorded, Done, Failed, Stopped, SlotLost)

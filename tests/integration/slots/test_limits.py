@@ -19,12 +19,12 @@ from benchfleet.domain.cell import Cell, Config, Limits, Model, Workload
 from benchfleet.domain.gpu import GpuState
 from benchfleet.domain.resource import Device, GpuChecks
 from benchfleet.engines.base import (
+    AttemptRequest,
     Done,
     Engine,
     EngineEvent,
     Failed,
     HostReady,
-    Order,
     Recorded,
     SlotLost,
     SlotQuiet,
@@ -94,7 +94,7 @@ class Place:
             limits=Limits(ram=ram),
         )
         log = str(self.folder / "log.txt")
-        self.engine.run(SLOT, Order(attempt=f"{'0' * 64}/1-1", cell=cell, log=log))
+        self.engine.run(SLOT, AttemptRequest(attempt=f"{'0' * 64}/1-1", cell=cell, log=log))
 
     def until(self, kind: type[Any] | tuple[type[Any], ...]) -> Any:
         while not isinstance(event := self.events.get(timeout=60), kind):

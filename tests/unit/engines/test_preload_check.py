@@ -12,10 +12,10 @@ from benchfleet.domain.cell import Cell
 from benchfleet.domain.failure import Failure
 from benchfleet.domain.resource import Device
 from benchfleet.engines.base import (
+    AttemptRequest,
     Done,
     EngineEvent,
     Failed,
-    Order,
     SlotId,
     SlotLost,
     SlotReady,
@@ -35,15 +35,15 @@ class Inside:
 
     def __init__(self, engine: PreloadCheckEngine) -> None:
         self.engine = engine
-        self.orders: list[Order] = []
+        self.requests: list[AttemptRequest] = []
         self.closed: list[str] = []
         self.killed = threading.Event()
 
     def open(self, spec: SlotSpec) -> None:
         self.engine.handle(SlotReady(slot=spec.slot, hello={"pid": 1}))
 
-    def run(self, slot: SlotId, order: Order) -> None:
-        self.orders.append(order)
+    def run(self, slot: SlotId, request: AttemptRequest) -> None:
+        self.requests.append(request)
 
     def stop(self, slot: SlotId, attempt: str) -> None: ...
 
@@ -88,8 +88,8 @@ def test_a_slot_is_ready_once_its_model_answered_and_keeps_it_loaded() -> None:
     tried = Tried(cell)
     tried.open()
     assert tried.events == []
-    (order,) = tried.inside.orders
-    assert (order.trial, order.cell, order.log) == (True, cell, "slot.log")
+    (request,) = tried.inside.requests
+    assert (request.trial, request.cell, request.log) == (True, cell, "slot.log")
     tried.passes()
     ready = SlotReady(slot=SLOT, hello={"pid": 1}, loaded=cell.model.load_key)
     assert tried.events == [ready]
@@ -140,7 +140,7 @@ def test_devices_are_tried_once() -> None:
     tried.open()
     tried.passes()
     tried.open(slot=SlotId("run-2"))
-    assert len(tried.inside.orders) == 1
+    assert len(tried.inside.requests) == 1
     assert tried.events[-1] == SlotReady(slot=SlotId("run-2"), hello={"pid": 1})
 
 
@@ -168,15 +168,15 @@ def test_the_first_cell_that_could_run_there_is_tried(
     ]
     tried = Tried(found[2], *found[:2])
     tried.open(devices)
-    assert tried.inside.orders[0].cell == found[chosen]
+    assert tried.inside.requests[0].cell == found[chosen]
 
 
 def test_orders_and_their_events_pass_through() -> None:
     tried = Tried()
     tried.open()
-    order = Order(attempt="f/1-1", cell=sample_cell(0), log="")
-    tried.engine.run(SLOT, order)
+    request = AttemptRequest(attempt="f/1-1", cell=sample_cell(0), log="")
+    tried.engine.run(SLOT, request)
     done = Done(slot=SLOT, attempt="f/1-1", score={})
     tried.engine.handle(done)
-    assert tried.inside.orders == [order]
+    assert tried.inside.requests == [request]
     assert tried.events[-1] == done

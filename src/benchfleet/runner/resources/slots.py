@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from benchfleet.domain.attempt import Claim, Lease
 from benchfleet.domain.resource import Device
-from benchfleet.engines.base import Engine, Order, SlotId, SlotSpec
+from benchfleet.engines.base import AttemptRequest, Engine, SlotId, SlotSpec
 from benchfleet.results.layout import Layout
 from benchfleet.runner.attempt.attempt import Attempt
 from benchfleet.runner.progress import Progress, Running
@@ -194,14 +194,14 @@ class Slots:
             slot.holds = cell.need.vram
             self.count(slot)
         slot.shown.take(attempt.claim.path, done=attempt.done, now=attempt.began)
-        order = Order(
+        request = AttemptRequest(
             attempt=attempt.key,
             cell=cell,
             log=str(attempt.folder.log),
             recorded=attempt.recorded,
             batch_size=attempt.claim.batch_size,
         )
-        self._engine.run(slot.id, order)
+        self._engine.run(slot.id, request)
 
     def retire(self, slot: Slot) -> None:
         """Close an idle slot; it holds its devices until it is gone."""
