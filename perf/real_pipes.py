@@ -44,7 +44,7 @@ def piped(slots: int, orders: int, work: Path) -> dict[str, Any]:
     """The local engine alone, with slots that only speak frames."""
     import benchfleet
     from benchfleet.domain.resource import Device
-    from benchfleet.engines.base import Done, AttemptRequest, SlotId, SlotReady, SlotSpec
+    from benchfleet.engines.base import AttemptRequest, Done, SlotId, SlotReady, SlotSpec
     from benchfleet.engines.child import Child
     from benchfleet.engines.frames import PROTOCOL
     from benchfleet.engines.local import LocalEngine
