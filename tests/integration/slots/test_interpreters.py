@@ -83,7 +83,7 @@ for number, adapter in enumerate(("mock", "transformers")):
     model = Model(name="m", adapter=adapter, source="m", digest="m", python=python)
     work = Workload(benchmark="mock_benchmark", version="1", params={"rows": 2})
     cell = Cell(model=model, config=Config(name="dense"), workload=work)
-    engine.run(slot, Order(attempt=f"f/{number}", cell=cell, log=f"{folder}/{number}.log"))
+    engine.run(slot, AttemptRequest(attempt=f"f/{number}", cell=cell, log=f"{folder}/{number}.log"))
     while not isinstance(event := events.get(timeout=60), (Done, Failed, SlotLost)):
         pass
     kind = event.failure.kind if isinstance(event, Failed) else event

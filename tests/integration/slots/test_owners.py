@@ -57,7 +57,7 @@ import os, queue, sys
 from pathlib import Path
 from benchfleet.domain.cell import Cell, Config, Model, Workload
 from benchfleet.domain.resource import Device
-from benchfleet.engines.base import Order, SlotReady, SlotSpec
+from benchfleet.engines.base import AttemptRequest, SlotReady, SlotSpec
 from benchfleet.engines.local import LocalEngine
 folder, program = sys.argv[1:]
 events = queue.SimpleQueue()
@@ -71,7 +71,7 @@ work = Workload(
 )
 model = Model(name="mock", adapter="mock", source="", digest="mock")
 cell = Cell(model=model, config=Config(name="dense"), workload=work)
-engine.run(slot, Order(attempt="f/1-1", cell=cell, log=f"{folder}/log.txt"))
+engine.run(slot, AttemptRequest(attempt="f/1-1", cell=cell, log=f"{folder}/log.txt"))
 sys.stdin.read()
 """
 
