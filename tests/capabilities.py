@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime, timezone
 from typing import Any
 
-from benchfleet.domain.eligibility import Eligibility, default
+from benchfleet.domain.eligibility import Eligibility, default_eligibility
 from benchfleet.machines.probe import report
 
 
@@ -112,9 +112,9 @@ def reported(
     hostname: str, found: dict[str, Any], rules: Eligibility | None = None
 ) -> dict[str, Any]:
     """The report of a machine where that was found."""
-    return report.document(
+    return report.build_report(
         found,
-        rules or default(),
+        rules or default_eligibility(),
         hostname=hostname,
         campaign="",
         models=[],

@@ -16,7 +16,7 @@ from benchfleet.domain.host import AUTO, Host
 from benchfleet.domain.resource import GpuChecks
 from benchfleet.engines.base import Engine, Post
 from benchfleet.ledger.base import DEFAULT_LEASE
-from benchfleet.machines.devices import CPU_SLOTS, MOST_PER_GPU, chosen_devices, cores
+from benchfleet.machines.devices import DEFAULT_CPU_SLOTS, MAX_SLOTS_PER_GPU, cores, select_devices
 from benchfleet.runner.events import EventQueue
 from benchfleet.runner.resources.shapes import Pool
 
@@ -25,18 +25,18 @@ def choose_pool(asked: Machine) -> Pool:
     """The devices of a run and how many slots share them. Raises DeviceError."""
     most, per_gpu = asked.max_concurrent_runs, asked.slots_per_gpu
     if asked.cpu_slots == AUTO:
-        devices = chosen_devices(asked.gpus, most or cores())
+        devices = select_devices(asked.gpus, most or cores())
     elif asked.cpu_slots is None and not asked.gpus:
-        devices = chosen_devices(asked.gpus, None, cpu_default=most)
+        devices = select_devices(asked.gpus, None, cpu_default=most)
     else:
-        devices = chosen_devices(asked.gpus, asked.cpu_slots)
+        devices = select_devices(asked.gpus, asked.cpu_slots)
     begin = 0
     if devices[0].kind == "cpu":
         devices = devices[:most]
         slots = len(devices)
-        begin = min(CPU_SLOTS, slots) if asked.cpu_slots == AUTO else 0
+        begin = min(DEFAULT_CPU_SLOTS, slots) if asked.cpu_slots == AUTO else 0
     elif per_gpu is not None:
-        slots = (per_gpu or MOST_PER_GPU) * len(devices)
+        slots = (per_gpu or MAX_SLOTS_PER_GPU) * len(devices)
         slots, begin = min(slots, most or slots), 1 if per_gpu == AUTO else 0
     else:
         slots = most or len(devices)
@@ -94,10 +94,10 @@ def _untried(fleet: Fleet, post: Post, connected: contextlib.ExitStack, lease: f
     from benchfleet.engines.composite import CompositeEngine
     from benchfleet.engines.openssh import connections
     from benchfleet.engines.ssh import SshEngine
-    from benchfleet.machines.host_capacity import examined
+    from benchfleet.machines.host_capacity import capacity_from_facts
     from benchfleet.machines.wheel import interpreter_of
 
     hosts = [replace(host, python=interpreter_of(host)) for host in fleet.hosts]
     ssh = connected.enter_context(connections(fleet.known_hosts))
-    there = SshEngine(post, hosts=hosts, ssh=ssh, examine=examined, checks=fleet.checks)
+    there = SshEngine(post, hosts=hosts, ssh=ssh, examine=capacity_from_facts, checks=fleet.checks)
     return CompositeEngine(here, there)

@@ -10,9 +10,9 @@ from typing import Any
 from benchfleet.campaign.base import Campaign
 from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.cell import Cell
-from benchfleet.domain.phase import GATE_EVENTS, Decision, decisions
+from benchfleet.domain.phase import GATE_EVENTS, GateDecision, newest_decisions
 from benchfleet.domain.placement import KeptOff, Placing
-from benchfleet.domain.usage import Bill
+from benchfleet.domain.usage import UsageTotal
 from benchfleet.ledger.base import Ledger
 from benchfleet.ledger.gates import Standing, standings
 from benchfleet.ledger.history import BILLED, bill, counts
@@ -42,7 +42,7 @@ class Status:
     kept_off: Sequence[KeptOff]
     notes: Sequence[str]  # reports and plans of the ledger that could not be used
     holders: Sequence[Holder]
-    used: Bill
+    used: UsageTotal
     failed: Sequence[CellRecord]  # failed or partial
     elsewhere: Mapping[str, str]  # path of a cell → the host or store that has its result
     gone: Sequence[str]  # paths of successful cells whose results are nowhere
@@ -77,9 +77,9 @@ class _Known:
 
     has_ledger: bool = False
     records: Sequence[CellRecord] = ()
-    decisions: Mapping[str, Decision] = field(default_factory=dict)
+    decisions: Mapping[str, GateDecision] = field(default_factory=dict)
     holders: Sequence[Holder] = ()
-    used: Bill = field(default_factory=Bill)
+    used: UsageTotal = field(default_factory=UsageTotal)
     placing: Placing = field(default_factory=Placing)
 
 
@@ -123,7 +123,7 @@ def _read_ledger(ledger: Ledger, campaign: Campaign, cells: Sequence[Cell]) -> _
     return _Known(
         has_ledger=True,
         records=records,
-        decisions=decisions(ledger.events(kinds=GATE_EVENTS)) if campaign.phases else {},
+        decisions=newest_decisions(ledger.events(kinds=GATE_EVENTS)) if campaign.phases else {},
         holders=holders(ledger, records),
         used=bill(ledger.events(kinds=BILLED), among),
         placing=placing_of(campaign, ledger),

@@ -11,13 +11,13 @@ from typing import TypeVar
 
 from benchfleet.campaign.base import Campaign
 from benchfleet.domain.attempt import CellRecord
-from benchfleet.domain.campaign_record import TOLD, newest
+from benchfleet.domain.campaign_record import CAMPAIGN_RECORDED, newest_record
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.event import Event
-from benchfleet.domain.host_filter import allowed_on
-from benchfleet.domain.phase import GATE_EVENTS, Decision, decisions
+from benchfleet.domain.host_filter import filter_for_host
+from benchfleet.domain.phase import GATE_EVENTS, GateDecision, newest_decisions
 from benchfleet.domain.plan import ASSIGNED, Plan, forms, plans
-from benchfleet.domain.usage import Bill
+from benchfleet.domain.usage import UsageTotal
 from benchfleet.environment import host_name, lease_seconds
 from benchfleet.errors import BenchfleetError, LedgerError
 from benchfleet.ledger.addresses import usual_lease
@@ -86,19 +86,21 @@ class Study:
         """Whether there is a ledger of it."""
         return self.ask(lambda ledger: True, otherwise=False)
 
-    def bills(self) -> dict[str, Bill]:
+    def bills(self) -> dict[str, UsageTotal]:
         """What the attempts of each cell used up, by fingerprint."""
         return self.ask(lambda ledger: bills(ledger.events(kinds=BILLED)), otherwise={})
 
-    def bill(self, cells: Iterable[Cell]) -> Bill:
+    def bill(self, cells: Iterable[Cell]) -> UsageTotal:
         """What the attempts of these cells used up together."""
         among = {cell.fingerprint for cell in cells}
-        return self.ask(lambda ledger: bill(ledger.events(kinds=BILLED), among), otherwise=Bill())
+        return self.ask(
+            lambda ledger: bill(ledger.events(kinds=BILLED), among), otherwise=UsageTotal()
+        )
 
     def tell(self, ledger: Ledger) -> None:
         """Record what those without the campaign's file must know, where it is not told yet."""
         told = self.campaign.told
-        if told is not None and newest(ledger.events(kinds={TOLD})) != told:
+        if told is not None and newest_record(ledger.events(kinds={CAMPAIGN_RECORDED})) != told:
             ledger.record(told.event())
 
     def cells(self) -> list[Cell]:
@@ -134,11 +136,13 @@ class Study:
             number = told[-1].number + 1 if told else 1
             ledger.record(Plan(number=number, forms=chosen).event())
 
-    def gates(self) -> dict[str, Decision]:
+    def gates(self) -> dict[str, GateDecision]:
         """The newest decision on the gate of each phase that has one."""
         if not self.campaign.phases:
             return {}
-        return self.ask(lambda ledger: decisions(ledger.events(kinds=GATE_EVENTS)), otherwise={})
+        return self.ask(
+            lambda ledger: newest_decisions(ledger.events(kinds=GATE_EVENTS)), otherwise={}
+        )
 
     def phases(self, cells: Iterable[Cell], records: Iterable[CellRecord]) -> list[Standing]:
         """How each phase stands over these cells."""
@@ -150,7 +154,7 @@ class Study:
         """The cells that the campaign lets this host run."""
         if not self.campaign.runners:
             return list(cells)
-        allowed = allowed_on(self.host, self.campaign.runners)
+        allowed = filter_for_host(self.host, self.campaign.runners)
         return [cell for cell in cells if allowed.takes(cell)]
 
     def mark(self) -> int:

@@ -16,7 +16,7 @@ from typing import Any
 from benchfleet import registry
 from benchfleet.domain.attempt import CellRecord, RunnerId
 from benchfleet.domain.cell import Cell
-from benchfleet.domain.resource import Headroom
+from benchfleet.domain.resource import MemoryState
 from benchfleet.engines.base import Engine
 from benchfleet.engines.processes import owner
 from benchfleet.errors import LedgerFull
@@ -26,7 +26,7 @@ from benchfleet.machines.devices import (
     cores,
     nvml_gpus,
 )  # fmt: skip
-from benchfleet.machines.free_memory import headroom
+from benchfleet.machines.free_memory import free_memory
 from benchfleet.machines.provenance import provenance
 from benchfleet.maintenance.rescore import Rescored, Rescorer
 from benchfleet.placement import placing_of
@@ -191,9 +191,11 @@ def _gating(study: Study, cells: Sequence[Cell], *, patient: bool) -> Gating:
     )
 
 
-def _measure(gpus: bool, tell: Callable[[Mapping[str, Headroom]], None]) -> None:
+def _measure(gpus: bool, tell: Callable[[Mapping[str, MemoryState]], None]) -> None:
     """Ask in a thread of its own, which a driver that hangs holds up alone."""
-    work = threading.Thread(target=lambda: tell(headroom(gpus=gpus)), name="headroom", daemon=True)
+    work = threading.Thread(
+        target=lambda: tell(free_memory(gpus=gpus)), name="headroom", daemon=True
+    )
     work.start()
 
 

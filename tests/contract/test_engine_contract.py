@@ -11,7 +11,7 @@ from benchfleet.engines.base import EngineEvent
 from benchfleet.engines.local import LocalEngine
 from benchfleet.engines.openssh import connections
 from benchfleet.engines.ssh import SshEngine
-from benchfleet.machines.host_capacity import examined
+from benchfleet.machines.host_capacity import capacity_from_facts
 from benchfleet.testing.engine_contract import EngineContract
 from sshd import Sshd
 
@@ -33,4 +33,4 @@ class TestSshEngine(EngineContract):
     def make_engine(self, post: Callable[[EngineEvent], None]) -> SshEngine:
         ssh = self.stack.enter_context(connections(self.sshd.folder / "known_hosts"))
         hosts = [self.sshd.host(self.host)]
-        return SshEngine(post, hosts=hosts, ssh=ssh, examine=examined, heartbeat=1.0)
+        return SshEngine(post, hosts=hosts, ssh=ssh, examine=capacity_from_facts, heartbeat=1.0)

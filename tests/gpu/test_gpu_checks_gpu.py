@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from benchfleet.domain.gpu import GpuState
-from benchfleet.machines.nvml import opened
+from benchfleet.machines.nvml import open_nvml
 from benchfleet.slot.gpu_checks import Rules, tried, unfit, unfit_now
 
 pytestmark = [
@@ -21,7 +21,7 @@ HOLDER = "import torch; held = torch.zeros(2**30, device='cuda'); print(flush=Tr
 
 
 def first() -> GpuState:
-    with opened() as nvml:
+    with open_nvml() as nvml:
         return nvml.gpus()[0]
 
 
@@ -38,7 +38,7 @@ def holder() -> Iterator[subprocess.Popen[str]]:
 
 
 def test_a_real_driver_tells_what_a_gpu_is_and_how_it_is() -> None:
-    with opened() as nvml:
+    with open_nvml() as nvml:
         assert nvml.driver()
     gpu = first()
     assert gpu.name

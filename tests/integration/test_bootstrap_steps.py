@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from benchfleet.domain.host import Host
-from benchfleet.machines.bootstrap_plan import Plan, Step, Wanted
+from benchfleet.machines.bootstrap_plan import EnvironmentSpec, Plan, Step
 from benchfleet.machines.wheel import Wheel, environment_name
 
-WANTED = Wanted(wheel=Wheel(name="benchfleet-1-py3-none-any.whl", data=b"wheel"))
+WANTED = EnvironmentSpec(wheel=Wheel(name="benchfleet-1-py3-none-any.whl", data=b"wheel"))
 WITHOUT_LOCKS = """\
 import errno, fcntl
 def flock(file, how):

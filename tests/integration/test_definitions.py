@@ -8,8 +8,8 @@ from textwrap import dedent
 import pytest
 
 from benchfleet.campaign.load import load_campaign
-from benchfleet.domain.campaign_record import newest
-from benchfleet.domain.host_filter import ANY, Allowed, allowed_on
+from benchfleet.domain.campaign_record import newest_record
+from benchfleet.domain.host_filter import ANY_HOST, HostFilter, filter_for_host
 from benchfleet.domain.names import entry_name
 from benchfleet.errors import CampaignError
 from benchfleet.study import open_study
@@ -111,14 +111,14 @@ def test_a_host_runs_what_its_runner_config_lets_it(
     monkeypatch.setenv("BENCHFLEET_HOST", "machine-c")
     assert study.allowed_here(cells) == cells
     assert campaign.told is not None
-    assert newest([campaign.told.event()]) == campaign.told
+    assert newest_record([campaign.told.event()]) == campaign.told
 
 
 def test_a_host_without_a_name_of_its_own_is_any_host() -> None:
-    runners = {"a": Allowed(models=("x",)), ANY: Allowed(phases=("e0",))}
-    assert allowed_on("a", runners).models == ("x",)
-    assert allowed_on("b", runners).phases == ("e0",)
-    assert str(allowed_on("c", {})) == "everything"
+    runners = {"a": HostFilter(models=("x",)), ANY_HOST: HostFilter(phases=("e0",))}
+    assert filter_for_host("a", runners).models == ("x",)
+    assert filter_for_host("b", runners).phases == ("e0",)
+    assert str(filter_for_host("c", {})) == "everything"
 
 
 @pytest.mark.parametrize(

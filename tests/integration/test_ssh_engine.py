@@ -33,7 +33,7 @@ from benchfleet.engines.base import (
 )
 from benchfleet.engines.openssh import connections
 from benchfleet.engines.ssh import SshEngine
-from benchfleet.machines.host_capacity import examined
+from benchfleet.machines.host_capacity import capacity_from_facts
 from benchfleet.testing.engine_fixture import slot_id
 from benchfleet.testing.samples import sample_cell
 from sshd import Sshd
@@ -55,7 +55,9 @@ def start(events: Events, tmp_path: Path) -> Iterator[Start]:
     with connections(tmp_path / "known" / "known_hosts") as ssh, ExitStack() as ending:
 
         def started(host: Host, **more: Any) -> SshEngine:
-            engine = SshEngine(events.put, hosts=[host], ssh=ssh, **{"examine": examined, **more})
+            engine = SshEngine(
+                events.put, hosts=[host], ssh=ssh, **{"examine": capacity_from_facts, **more}
+            )
             ending.callback(engine.shutdown)
             return engine
 

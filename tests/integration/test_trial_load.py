@@ -27,7 +27,7 @@ from benchfleet.engines.local import LocalEngine
 from benchfleet.engines.openssh import connections
 from benchfleet.engines.preload_check import PreloadCheckEngine
 from benchfleet.engines.ssh import SshEngine
-from benchfleet.machines.host_capacity import examined
+from benchfleet.machines.host_capacity import capacity_from_facts
 from benchfleet.models.transformers import TransformersAdapter
 from benchfleet.testing.engine_fixture import slot_id
 from sshd import Sshd
@@ -113,7 +113,7 @@ def test_a_host_is_sent_the_model_before_it_tries_it(
     hosts = [replace(sshd.host("lab1"), cpu_slots=1)]
     with connections(sshd.folder / "known_hosts") as ssh:
         engine = PreloadCheckEngine(events.put, [cell])
-        engine.inside = SshEngine(engine.handle, hosts=hosts, ssh=ssh, examine=examined)
+        engine.inside = SshEngine(engine.handle, hosts=hosts, ssh=ssh, examine=capacity_from_facts)
         try:
             assert isinstance(events.get(timeout=120), HostReady)
             far = (Device(kind="cpu", index=0, host="lab1"),)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from benchfleet.domain.cell import Cell, Limits
-from benchfleet.domain.conditions import Fact, read
+from benchfleet.domain.conditions import Fact, parse_condition
 from benchfleet.domain.eligibility import KINDS, Eligibility, Rule
 from benchfleet.domain.failure import Failure, Kind
 from benchfleet.domain.placement import Placing, Reported
@@ -109,7 +109,9 @@ def draw_placing(
         if fit:
             kept = {chance.choice(fit), chance.choice([h.name for h in hosts])}
             off = "".join(f" and hostname != '{h.name}'" for h in hosts if h.name not in kept)
-            rules.append(Rule(name=model, when=read(f"cores > 0{off}", KINDS), models=(model,)))
+            rules.append(
+                Rule(name=model, when=parse_condition(f"cores > 0{off}", KINDS), models=(model,))
+            )
     facts: dict[str, Fact] = {name: 1 if kind != "text" else "" for name, kind in KINDS.items()}
     drawn = random.Random(f"{seed} plan {plan}")
     names = [host.name for host in hosts]

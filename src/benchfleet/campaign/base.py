@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from benchfleet.domain.campaign_record import Told
+from benchfleet.domain.campaign_record import CampaignRecord
 from benchfleet.domain.eligibility import Eligibility
-from benchfleet.domain.eligibility import default as usual_rules
-from benchfleet.domain.host_filter import Allowed
+from benchfleet.domain.eligibility import default_eligibility as usual_rules
+from benchfleet.domain.host_filter import HostFilter
 from benchfleet.domain.matrix import Matrix
 from benchfleet.domain.names import path_part
 from benchfleet.domain.phase import Phase
@@ -40,13 +40,13 @@ class Campaign:
     results: Path  # the folder of this campaign alone, absolute
     matrix: Matrix
     phases: tuple[Phase, ...] = ()
-    runners: Mapping[str, Allowed] = field(default_factory=dict)  # what each host may run
+    runners: Mapping[str, HostFilter] = field(default_factory=dict)  # what each host may run
     machine: Machine = field(default_factory=Machine)
     place: str = ""  # the URL of the place that results are put to; "" for none but the folder
     placement: str = DEFAULT  # which waiting cells go first, by the policy's name
     eligibility: Eligibility = field(default_factory=usual_rules)  # what machines are held against
     variants: tuple[str, ...] = ()  # names of the models that stand in for others
-    told: Told | None = None  # what its file has others know; None where there is no file
+    told: CampaignRecord | None = None  # what its file has others know; None where there is no file
 
     @property
     def folder(self) -> Path | None:

@@ -19,28 +19,28 @@ from .schema_types import (
     MAPPING,
     TRUTH,
     Shape,
+    doc,
     either,
     listing,
     mapping,
     named,
     nullable,
     one_or_list,
-    told,
     whole,
 )
 from .schema_types import plugin as plugin_name
 
 _SUBSETS = one_or_list(LABEL)
 KEYS: Mapping[str, Shape] = {
-    "subsets": told(_SUBSETS, "one cell for each; the whole where none is named"),
-    "generation": told(MAPPING, "over all other generation kwargs"),
-    "batch_size": told(whole(), "samples asked at once (defaults.batch_size)"),
-    "limit": told(whole(), "only the first so many samples"),
-    "critical": told(TRUTH, "where it fails for good, the gate of its phase closes at once"),
+    "subsets": doc(_SUBSETS, "one cell for each; the whole where none is named"),
+    "generation": doc(MAPPING, "over all other generation kwargs"),
+    "batch_size": doc(whole(), "samples asked at once (defaults.batch_size)"),
+    "limit": doc(whole(), "only the first so many samples"),
+    "critical": doc(TRUTH, "where it fails for good, the gate of its phase closes at once"),
 }
 _SETTINGS = {**mapping(KEYS), "additionalProperties": True}  # what the benchmark itself takes
 _NAME = plugin_name("benchmarks")
-SHAPE = told(
+SHAPE = doc(
     listing(
         either(_NAME, named(nullable(either(_SUBSETS, _SETTINGS)), _NAME, single=True)), least=1
     ),

@@ -18,22 +18,22 @@ from .schema_types import (
     NAME,
     TRUTH,
     Shape,
+    doc,
     either,
     mapping,
     named,
     nullable,
     one_or_list,
-    told,
 )
 from .schema_types import plugin as plugin_name
 
 _STEP = either(plugin_name("attention"), named({}, plugin_name("attention"), single=True))
 KEYS: Mapping[str, Shape] = {
-    "attention": told(one_or_list(_STEP), "which keys each query may look at; steps add up"),
-    "settings": told(MAPPING, "for benchmarks that are scripts, which are told of them"),
-    "everywhere": told(TRUTH, "sparse in the context's prefill too (defaults.everywhere)"),
+    "attention": doc(one_or_list(_STEP), "which keys each query may look at; steps add up"),
+    "settings": doc(MAPPING, "for benchmarks that are scripts, which are told of them"),
+    "everywhere": doc(TRUTH, "sparse in the context's prefill too (defaults.everywhere)"),
 }
-SHAPE = told(
+SHAPE = doc(
     named(nullable(mapping(KEYS)), NAME),
     "attention settings by name; null is dense",
 )

@@ -9,29 +9,40 @@ from typing import Any
 from benchfleet.domain.cell import Limits
 
 from .entry import Entry
-from .schema_types import MAPPING, REPEATS, SIZE, TIME, TRUTH, Shape, mapping, plugin, told, whole
+from .schema_types import (
+    MAPPING,
+    REPEATS,
+    SIZE,
+    TIME,
+    TRUTH,
+    Shape,
+    doc,
+    mapping,
+    plugin,
+    whole,
+)
 
 ADAPTER = "transformers"
 CELL_LIMITS: Mapping[str, Shape] = {
-    "cell": told(TIME, "how long a cell may take; no limit where none is named"),
-    "tries": told(whole(), "how often a cell may fail before it is given up (3)"),
-    "generation": told(TIME, "how long one call of the model may take, for a whole batch"),
-    "stuck": told(TIME, "how long nothing may come of a cell; else far longer than is usual"),
-    "ram": told(SIZE, "memory that a slot and all that it started may hold; else as much as is"),
+    "cell": doc(TIME, "how long a cell may take; no limit where none is named"),
+    "tries": doc(whole(), "how often a cell may fail before it is given up (3)"),
+    "generation": doc(TIME, "how long one call of the model may take, for a whole batch"),
+    "stuck": doc(TIME, "how long nothing may come of a cell; else far longer than is usual"),
+    "ram": doc(SIZE, "memory that a slot and all that it started may hold; else as much as is"),
 }
 LIMITS: Mapping[str, Shape] = {
     **CELL_LIMITS,
-    "disk": told(SIZE, "room to be left where the results lie (2 % of the disk, 1 GB at most)"),
+    "disk": doc(SIZE, "room to be left where the results lie (2 % of the disk, 1 GB at most)"),
 }
 KEYS: Mapping[str, Shape] = {
-    "adapter": told(plugin("models"), f"what opens the models ({ADAPTER})"),
-    "model_kwargs": told(MAPPING, "for the default adapter, when it opens a model"),
-    "tokenizer_kwargs": told(MAPPING, "for the default adapter, when it opens a tokenizer"),
-    "generation": told(MAPPING, "how answers are generated: max_new_tokens, temperature, …"),
-    "batch_size": told(whole(), "samples asked at once (1)"),
-    "repeats": told(whole(most=REPEATS), "how often each cell is run, on other data (1)"),
-    "limits": told(mapping(LIMITS), "what a cell may take, and how often it may be tried"),
-    "everywhere": told(TRUTH, "sparse attention in the context's prefill too (false)"),
+    "adapter": doc(plugin("models"), f"what opens the models ({ADAPTER})"),
+    "model_kwargs": doc(MAPPING, "for the default adapter, when it opens a model"),
+    "tokenizer_kwargs": doc(MAPPING, "for the default adapter, when it opens a tokenizer"),
+    "generation": doc(MAPPING, "how answers are generated: max_new_tokens, temperature, …"),
+    "batch_size": doc(whole(), "samples asked at once (1)"),
+    "repeats": doc(whole(most=REPEATS), "how often each cell is run, on other data (1)"),
+    "limits": doc(mapping(LIMITS), "what a cell may take, and how often it may be tried"),
+    "everywhere": doc(TRUTH, "sparse attention in the context's prefill too (false)"),
 }
 # Where these belong, for who writes them beside the axes.
 BELONG = {**dict.fromkeys(CELL_LIMITS, "defaults.limits"), **dict.fromkeys(KEYS, "defaults")}

@@ -18,7 +18,7 @@ _HOW = (
 )
 
 
-def defined(names: Mapping[str, Any], file: Path) -> dict[str, Any] | None:
+def campaign_from_definitions(names: Mapping[str, Any], file: Path) -> dict[str, Any] | None:
     """The campaign that a file's `names` define; None where they define none so.
 
     A level is a benchmark of its own, by its name; a rerun is a repeat, and a config a setting

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from benchfleet.domain.conditions import Condition, read
-from benchfleet.domain.eligibility import KINDS, Eligibility, Rule, Tier, default
+from benchfleet.domain.conditions import Condition, parse_condition
+from benchfleet.domain.eligibility import KINDS, Eligibility, Rule, Tier, default_eligibility
 
 from .entry import Entry
 from .schema_types import (
@@ -14,28 +14,28 @@ from .schema_types import (
     TEXT,
     TRUTH,
     Shape,
+    doc,
     either,
     listing,
     mapping,
     one_or_list,
-    told,
     whole,
 )
 
 TIERS = "tiers"
 RULE_KEYS: Mapping[str, Shape] = {
-    "when": told(TEXT, "such as ram_available >= 8GB and disk_free >= 10GB"),
-    "phases": told(one_or_list(NAME), "globs: cells of these phases run only where it holds"),
-    "models": told(one_or_list(NAME), "the same for cells of these models"),
-    "variants": told(TRUTH, "the same for cells that are run with a variant; false: with none"),
+    "when": doc(TEXT, "such as ram_available >= 8GB and disk_free >= 10GB"),
+    "phases": doc(one_or_list(NAME), "globs: cells of these phases run only where it holds"),
+    "models": doc(one_or_list(NAME), "the same for cells of these models"),
+    "variants": doc(TRUTH, "the same for cells that are run with a variant; false: with none"),
 }
 TIER_KEYS: Mapping[str, Shape] = {
-    "tier": told(whole(0), "its number; larger is stronger"),
-    "when": told(TEXT, "a condition, also over the rules by name; the first tier that holds is it"),
-    "role": told(TEXT, "what such a machine is for"),
+    "tier": doc(whole(0), "its number; larger is stronger"),
+    "when": doc(TEXT, "a condition, also over the rules by name; the first tier that holds is it"),
+    "role": doc(TEXT, "what such a machine is for"),
 }
 _RULE = either(TEXT, mapping(RULE_KEYS, required=("when",)))
-SHAPE: Shape = told(
+SHAPE: Shape = doc(
     {
         "type": "object",
         "properties": {TIERS: listing(mapping(TIER_KEYS, required=("tier", "when")))},
@@ -48,7 +48,7 @@ SHAPE: Shape = told(
 def read_eligibility(entry: Entry) -> Eligibility:
     """The rules and tiers; the usual ones where the campaign states none. A condition that can
     never hold, and a tier that is never reached behind earlier ones, are mistakes."""
-    usual = default()
+    usual = default_eligibility()
     known = {rule.name: rule for rule in usual.rules}
     rules: list[Rule] = []
     tiers: Entry | None = None
@@ -107,7 +107,7 @@ def _condition(entry: Entry, named: Mapping[str, Condition]) -> Condition | None
     if not entry.right:
         return None
     try:
-        found = read(text, KINDS, named)
+        found = parse_condition(text, KINDS, named)
     except ValueError as error:
         entry.wrong(str(error))
         return None

@@ -15,7 +15,7 @@ from benchfleet.hints import hint
 from .source import KeyPath, Source, dotted
 
 T = TypeVar("T")
-MANY = 1_000_000  # no count in a campaign makes sense beyond
+MAX_COUNT = 1_000_000  # no count in a campaign makes sense beyond
 
 
 class Mistakes:
@@ -93,7 +93,7 @@ class Entry:
         if isinstance(self.value, dict):
             return [(key, self.inside(key)) for key in self.value]
         if not self.absent:
-            self.wrong(f"must be {wanted}, not {shown(self.value)}")
+            self.wrong(f"must be {wanted}, not {format_value(self.value)}")
         return []
 
     def items(self, *, single: bool = False) -> list[Entry]:
@@ -107,7 +107,7 @@ class Entry:
         if single and not self.absent:
             return [self]
         if not self.absent:
-            self.wrong(f"must be a list, not {shown(self.value)}; write [ ] around it")
+            self.wrong(f"must be a list, not {format_value(self.value)}; write [ ] around it")
         return []
 
     def text(self, default: str = "") -> str:
@@ -132,7 +132,7 @@ class Entry:
             return str(self.value)
         return self.text()
 
-    def whole(self, default: int, *, least: int = 1, most: int = MANY) -> int:
+    def whole(self, default: int, *, least: int = 1, most: int = MAX_COUNT) -> int:
         value = self.value
         if isinstance(value, int) and not isinstance(value, bool) and least <= value <= most:
             return value
@@ -146,7 +146,7 @@ class Entry:
         value = self.value
         if value == "auto":
             return auto
-        if isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= MANY:
+        if isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= MAX_COUNT:
             return value
         return self._otherwise(auto, "a whole number, 1 or more, or auto")
 
@@ -183,11 +183,11 @@ class Entry:
     def _otherwise(self, default: T, wanted: str, *, quote: bool = False) -> T:
         if not self.absent:
             advice = "; put it in quotes" if quote else ""
-            self.wrong(f"must be {wanted}, not {shown(self.value)}{advice}")
+            self.wrong(f"must be {wanted}, not {format_value(self.value)}{advice}")
         return default
 
 
-def shown(value: Any) -> str:
+def format_value(value: Any) -> str:
     """The value as a message shows it."""
     if isinstance(value, dict):
         return "a mapping"

@@ -15,9 +15,20 @@ from benchfleet.domain.names import path_part
 
 from .base import absolute
 from .entry import Entry
-from .schema_types import NAME, PRICE, SLOTS, TEXT, Shape, listing, named, one_or_list, told, whole
+from .schema_types import (
+    NAME,
+    PRICE,
+    SLOTS,
+    TEXT,
+    Shape,
+    doc,
+    listing,
+    named,
+    one_or_list,
+    whole,
+)
 
-HERE = "here"  # this machine, beside the hosts
+LOCAL_HOST = "here"  # this machine, beside the hosts
 _WORD = r"\w[\w.+-]*"
 _USER = r"\w[\w.@+\\-]*"
 _ADDRESS = r"[\w\[][\w.:\[\]-]*"
@@ -30,33 +41,33 @@ _FAR = re.compile(r"(?:~/|/)[^\x00-\x1f\x7f]*")
 _PROGRAM = re.compile(r"(?:~/|/|[\w.])[^\x00-\x1f\x7f]*")
 
 SHARED: Mapping[str, Shape] = {
-    "user": told(TEXT, "as whom to log in (as ssh's configuration says)"),
-    "port": told(whole(most=65_535), "of its ssh server (as ssh's configuration says)"),
-    "jump": told(TEXT, "[USER@]HOST[:PORT] to go through, more after commas, as ssh's -J"),
-    "identity": told(TEXT, "the file of a private key (as ssh's configuration says)"),
-    "python": told(TEXT, "its interpreter with benchfleet (the one that 'hosts bootstrap' makes)"),
-    "folder": told(TEXT, f"where benchfleet keeps what it needs there ({Host.folder})"),
-    "gpus": told(listing(whole(0), least=1), "the GPUs to use (all that it has)"),
-    "cpu_slots": told(SLOTS, "slots without a GPU, or auto, instead of its GPUs"),
-    "slots_per_gpu": told(SLOTS, "slots that share a GPU, or auto (1)"),
-    "price": told(PRICE, "of an hour of it, such as 0.39 EUR/h, or of each GPU, as $1/gpu/h"),
-    "labels": told(one_or_list(NAME), "words by which --hosts chooses it"),
-    "paths": told(named(TEXT, TEXT), "folders here, each with the folder that it is there"),
+    "user": doc(TEXT, "as whom to log in (as ssh's configuration says)"),
+    "port": doc(whole(most=65_535), "of its ssh server (as ssh's configuration says)"),
+    "jump": doc(TEXT, "[USER@]HOST[:PORT] to go through, more after commas, as ssh's -J"),
+    "identity": doc(TEXT, "the file of a private key (as ssh's configuration says)"),
+    "python": doc(TEXT, "its interpreter with benchfleet (the one that 'hosts bootstrap' makes)"),
+    "folder": doc(TEXT, f"where benchfleet keeps what it needs there ({Host.folder})"),
+    "gpus": doc(listing(whole(0), least=1), "the GPUs to use (all that it has)"),
+    "cpu_slots": doc(SLOTS, "slots without a GPU, or auto, instead of its GPUs"),
+    "slots_per_gpu": doc(SLOTS, "slots that share a GPU, or auto (1)"),
+    "price": doc(PRICE, "of an hour of it, such as 0.39 EUR/h, or of each GPU, as $1/gpu/h"),
+    "labels": doc(one_or_list(NAME), "words by which --hosts chooses it"),
+    "paths": doc(named(TEXT, TEXT), "folders here, each with the folder that it is there"),
 }
 KEYS: Mapping[str, Shape] = {
-    "address": told(TEXT, "what to connect to, also a name that ssh's configuration knows (NAME)"),
+    "address": doc(TEXT, "what to connect to, also a name that ssh's configuration knows (NAME)"),
     **SHARED,
 }
 LISTED: Mapping[str, Shape] = {
-    "name": told(NAME, "how results and options call it (as 'hostname')"),
-    "hostname": told(TEXT, "what to connect to"),
+    "name": doc(NAME, "how results and options call it (as 'hostname')"),
+    "hostname": doc(TEXT, "what to connect to"),
     **KEYS,
 }
 
 
 def host_name(entry: Entry, text: str) -> str:
     """The name, or ``""`` with a mistake where folders or options could not bear it."""
-    if text.casefold() == HERE:
+    if text.casefold() == LOCAL_HOST:
         entry.wrong(f"{text!r} is this machine; call the host something else")
     elif not _NAMED.fullmatch(text):
         entry.wrong(

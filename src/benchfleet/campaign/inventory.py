@@ -16,9 +16,9 @@ from benchfleet.errors import CampaignError, Mistake, wrong_option
 from . import hosts
 from .base import Machine
 from .entry import Entry, Mistakes
-from .hosts import HERE, host_name, read_host
+from .hosts import LOCAL_HOST, host_name, read_host
 from .load import MACHINE, Reader, read_machine, read_source
-from .schema_types import NAME, Shape, either, listing, mapping, named, nullable, told
+from .schema_types import NAME, Shape, doc, either, listing, mapping, named, nullable
 from .source import Source
 from .toml_reader import read_toml
 from .yaml_reader import read_yaml
@@ -26,9 +26,9 @@ from .yaml_reader import read_yaml
 _LISTED = listing(either(NAME, mapping(hosts.LISTED)))
 _NAMED = named(nullable(mapping(hosts.KEYS)), NAME)
 KEYS: Mapping[str, Shape] = {
-    "here": told(mapping(MACHINE), "this machine takes part too, with these (it does not)"),
-    "defaults": told(mapping(hosts.SHARED), "what holds where a host says nothing else"),
-    "hosts": told(either(_NAMED, _LISTED), "the machines to reach over SSH, by name"),
+    "here": doc(mapping(MACHINE), "this machine takes part too, with these (it does not)"),
+    "defaults": doc(mapping(hosts.SHARED), "what holds where a host says nothing else"),
+    "hosts": doc(either(_NAMED, _LISTED), "the machines to reach over SSH, by name"),
 }
 _READERS: Mapping[str, Reader] = {
     ".yaml": lambda text, _: read_yaml(text),
@@ -86,7 +86,7 @@ def choose_hosts(inventory: Inventory, patterns: Sequence[str]) -> Inventory:
     words = [word.strip() for pattern in patterns for word in pattern.split(",") if word.strip()]
     known = {host.name: {host.name, *host.labels} for host in inventory.hosts}
     if inventory.here is not None:
-        known[HERE] = {HERE}
+        known[LOCAL_HOST] = {LOCAL_HOST}
     if mistakes := [_idle(word, known) for word in words if not _matching(word, known)]:
         raise CampaignError("command line", mistakes)
     chosen = [word for word in words if not word.startswith("!")]
@@ -99,7 +99,7 @@ def choose_hosts(inventory: Inventory, patterns: Sequence[str]) -> Inventory:
     return replace(
         inventory,
         hosts=tuple(host for host in inventory.hosts if host.name in left),
-        here=inventory.here if HERE in left else None,
+        here=inventory.here if LOCAL_HOST in left else None,
     )
 
 

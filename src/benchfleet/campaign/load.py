@@ -9,7 +9,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from benchfleet import registry
-from benchfleet.domain.campaign_record import Told
+from benchfleet.domain.campaign_record import CampaignRecord
 from benchfleet.domain.host import AUTO
 from benchfleet.errors import CampaignError, PluginError, ResultsError
 from benchfleet.policies.base import DEFAULT
@@ -23,7 +23,18 @@ from .matrices import BELONG, MATRIX, MatrixReader
 from .phases import PHASES, read_phases
 from .plugins import plugin as opened_plugin
 from .runners import RUNNERS, read_runners
-from .schema_types import NAME, PRICE, SLOTS, TEXT, Shape, listing, mapping, plugin, told, whole
+from .schema_types import (
+    NAME,
+    PRICE,
+    SLOTS,
+    TEXT,
+    Shape,
+    doc,
+    listing,
+    mapping,
+    plugin,
+    whole,
+)
 from .source import Flaw, Source
 from .toml_reader import read_toml
 from .yaml_reader import read_yaml
@@ -31,26 +42,24 @@ from .yaml_reader import read_yaml
 __all__ = ["Campaign", "load_campaign", "read_campaign"]
 
 MACHINE: Mapping[str, Shape] = {
-    "gpus": told(listing(whole(0)), "the GPUs to use, as --gpus"),
-    "cpu_slots": told(SLOTS, "slots without a GPU, or auto, as --cpu-slots"),
-    "max_concurrent_runs": told(whole(), "cells at a time, as --max-concurrent-runs"),
-    "price": told(
-        PRICE, "of an hour of this machine, such as 0.39 EUR/h, or of a GPU, as $1/gpu/h"
-    ),
-    "slots_per_gpu": told(SLOTS, "slots on each GPU, or auto, as --slots-per-gpu"),
+    "gpus": doc(listing(whole(0)), "the GPUs to use, as --gpus"),
+    "cpu_slots": doc(SLOTS, "slots without a GPU, or auto, as --cpu-slots"),
+    "max_concurrent_runs": doc(whole(), "cells at a time, as --max-concurrent-runs"),
+    "price": doc(PRICE, "of an hour of this machine, such as 0.39 EUR/h, or of a GPU, as $1/gpu/h"),
+    "slots_per_gpu": doc(SLOTS, "slots on each GPU, or auto, as --slots-per-gpu"),
 }
 KEYS: Mapping[str, Shape] = {
-    "campaign": told(NAME, "names the results folder, and the campaign in its ledger"),
-    "results": told(
+    "campaign": doc(NAME, "names the results folder, and the campaign in its ledger"),
+    "results": doc(
         TEXT,
         f"a folder ({RESULTS}), or a place that they are put to as well: rsync://user@host/dir, "
         "s3://bucket/prefix; below it each campaign has its own",
     ),
     **MACHINE,
-    "placement": told(plugin("policies"), f"which waiting cells go first ({DEFAULT})"),
+    "placement": doc(plugin("policies"), f"which waiting cells go first ({DEFAULT})"),
     "eligibility": eligibility.SHAPE,
-    "defaults": told(mapping(defaults.KEYS), "what holds where an axis says nothing else"),
-    "matrix": told(mapping(MATRIX), "what to run"),
+    "defaults": doc(mapping(defaults.KEYS), "what holds where an axis says nothing else"),
+    "matrix": doc(mapping(MATRIX), "what to run"),
     "phases": PHASES,
     "runners": RUNNERS,
 }
@@ -159,7 +168,7 @@ def _campaign(root: Entry, file: Path) -> Campaign | None:
         eligibility=rules_for_machines,
         place=place,
         variants=variants,
-        told=Told(
+        told=CampaignRecord(
             name=name,
             results=place,
             placement=placement,

@@ -14,7 +14,7 @@ from benchfleet.models.base import Adapter
 
 from .base import absolute
 from .defaults import ADAPTER, CELL_LIMITS, Defaults, read_limits
-from .entry import MANY, Entry
+from .entry import MAX_COUNT, Entry
 from .plugins import plugin as opened_plugin
 from .schema_types import (
     LABEL,
@@ -23,45 +23,45 @@ from .schema_types import (
     SIZE,
     TEXT,
     Shape,
+    doc,
     either,
     listing,
     mapping,
     plugin,
-    told,
     whole,
 )
 
 _GPUS = 1_024  # at most, for one cell
 
 NEEDS: Mapping[str, Shape] = {
-    "gpus": told(whole(0, _GPUS), "GPUs that one cell is bound to (1 with vram, else 0)"),
-    "vram": told(SIZE, "memory on each of them"),
+    "gpus": doc(whole(0, _GPUS), "GPUs that one cell is bound to (1 with vram, else 0)"),
+    "vram": doc(SIZE, "memory on each of them"),
 }
 KEYS: Mapping[str, Shape] = {
-    "name": told(NAME, "how results, rules and reports call it (as 'model')"),
-    "adapter": told(plugin("models"), "what opens it (defaults.adapter)"),
-    "path": told(TEXT, "a folder to open"),
-    "model": told(TEXT, "a name to open, such as that of a hub (as 'name')"),
-    "revision": told(LABEL, "of 'model': a commit, tag or branch"),
-    "python": told(TEXT, "interpreter for its slots (the runner's own)"),
-    "model_kwargs": told(MAPPING, "over those of the defaults"),
-    "tokenizer_kwargs": told(MAPPING, "over those of the defaults"),
-    "generation": told(MAPPING, "over that of the defaults"),
-    "needs": told(mapping(NEEDS), "what one cell asks of a machine"),
-    "size": told(SIZE, "of its weights, for plans, where they cannot be read here"),
-    "limits": told(mapping(CELL_LIMITS), "over those of the defaults"),
-    "priority": told(whole(-MANY), "larger goes first (0)"),
+    "name": doc(NAME, "how results, rules and reports call it (as 'model')"),
+    "adapter": doc(plugin("models"), "what opens it (defaults.adapter)"),
+    "path": doc(TEXT, "a folder to open"),
+    "model": doc(TEXT, "a name to open, such as that of a hub (as 'name')"),
+    "revision": doc(LABEL, "of 'model': a commit, tag or branch"),
+    "python": doc(TEXT, "interpreter for its slots (the runner's own)"),
+    "model_kwargs": doc(MAPPING, "over those of the defaults"),
+    "tokenizer_kwargs": doc(MAPPING, "over those of the defaults"),
+    "generation": doc(MAPPING, "over that of the defaults"),
+    "needs": doc(mapping(NEEDS), "what one cell asks of a machine"),
+    "size": doc(SIZE, "of its weights, for plans, where they cannot be read here"),
+    "limits": doc(mapping(CELL_LIMITS), "over those of the defaults"),
+    "priority": doc(whole(-MAX_COUNT), "larger goes first (0)"),
 }
 VARIANTS = "variants"
 _OWN = {key: shape for key, shape in KEYS.items() if key != "priority"}
 WITH_VARIANTS: Mapping[str, Shape] = {
     **KEYS,
-    VARIANTS: told(
+    VARIANTS: doc(
         listing(either(NAME, mapping(_OWN))),
         "quantised or smaller models that stand in for it where it does not fit, the best first",
     ),
 }
-SHAPE = told(
+SHAPE = doc(
     listing(either(NAME, mapping(WITH_VARIANTS)), least=1),
     "the models: names that the adapter knows, or mappings",
 )
@@ -108,7 +108,7 @@ def _read(
     generation = fields["generation"].kwargs()
     python = _python(fields["python"], folder)
     need, size = _need(fields["needs"]), fields["size"].size()
-    priority = fields["priority"].whole(0, least=-MANY) if "priority" in fields else 0
+    priority = fields["priority"].whole(0, least=-MAX_COUNT) if "priority" in fields else 0
     limits = read_limits(fields["limits"], CELL_LIMITS, defaults.limits)
     opened: type[Adapter] | None = opened_plugin("models", adapter, adapter_entry)
     outside = opened.outside if opened else ()

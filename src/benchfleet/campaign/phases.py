@@ -14,19 +14,19 @@ from benchfleet.hints import hint
 from .entry import Entry
 from .matrices import BELONG, MATRIX, DeclaredMatrix, MatrixReader
 from .rules import EXCLUDE_KEYS, read_exclude
-from .schema_types import NAME, TEXT, TRUTH, Shape, either, listing, mapping, one_or_list, told
+from .schema_types import NAME, TEXT, TRUTH, Shape, doc, either, listing, mapping, one_or_list
 
 _RULES = one_or_list(mapping(EXCLUDE_KEYS))
 KEYS: Mapping[str, Shape] = {
-    "name": told(NAME, "how gates, options and reports call it"),
-    "matrix": told(mapping(MATRIX), "its own; an axis that is not there is the campaign's"),
-    "only": told(_RULES, "of its matrix, or of the campaign's, the cells that match"),
-    "exclude": told(_RULES, "cells that are not of this phase"),
-    "gate": told(TEXT, "what must hold of its results before the next phase opens"),
-    "critical": told(either(TRUTH, _RULES), "cells whose failure closes its gate at once"),
-    "requires": told(one_or_list(NAME), "phases whose gates must be open (the one before)"),
+    "name": doc(NAME, "how gates, options and reports call it"),
+    "matrix": doc(mapping(MATRIX), "its own; an axis that is not there is the campaign's"),
+    "only": doc(_RULES, "of its matrix, or of the campaign's, the cells that match"),
+    "exclude": doc(_RULES, "cells that are not of this phase"),
+    "gate": doc(TEXT, "what must hold of its results before the next phase opens"),
+    "critical": doc(either(TRUTH, _RULES), "cells whose failure closes its gate at once"),
+    "requires": doc(one_or_list(NAME), "phases whose gates must be open (the one before)"),
 }
-PHASES = told(
+PHASES = doc(
     listing(mapping(KEYS, required=("name",)), least=1),
     "parts of the campaign that are run one after the other",
 )
@@ -78,7 +78,7 @@ def _read(
     fields = entry.fields(KEYS, elsewhere=BELONG)
     name = _name(entry, fields["name"], before)
     gate_text = fields["gate"].text()
-    if not fields["gate"].absent and fields["gate"].right and (said := gate.check(gate_text)):
+    if not fields["gate"].absent and fields["gate"].right and (said := gate.check_gate(gate_text)):
         cut = gate_text.count("(") > gate_text.count(")")
         fields["gate"].wrong(said + "; put all of it in quotes, a comma ends it here" * cut)
     requires = _requires(fields["requires"], name, before)

@@ -20,7 +20,7 @@ _LARGEST = 10**30
 _BY_NAME = {("torch", "dtype"), ("torch", "device")}
 
 
-def plain(value: Any) -> tuple[Any, list[Flaw]]:
+def to_plain_data(value: Any) -> tuple[Any, list[Flaw]]:
     """The value as mappings with text keys, lists, text, finite numbers, truth and None.
 
     What has a name stands for it: a member of an enum for its value, a dtype or device of torch,

@@ -15,8 +15,8 @@ from traceback import walk_tb
 from types import ModuleType
 from typing import Any
 
-from .definitions import defined
-from .plain_data import plain
+from .definitions import campaign_from_definitions
+from .plain_data import to_plain_data
 from .source import Flaw, KeyPath, Source, TooMuch
 
 _NAME = "campaign"
@@ -42,8 +42,8 @@ def read_python(text: str, file: Path) -> Source:
             if callable(value):
                 value = value()
             with _told_as_flaw():
-                value = defined({**module.__dict__, _NAME: value}, file) or value
-            data, flaws = plain(value)
+                value = campaign_from_definitions({**module.__dict__, _NAME: value}, file) or value
+            data, flaws = to_plain_data(value)
     except (TooMuch, _Undefinable) as error:
         return Source(flaws=(Flaw(message=str(error)),))
     except (Exception, SystemExit) as error:  # noqa: BLE001 - the file's, and its author's to mend

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from benchfleet.domain.matrix import AXES, Include, Rule, agrees
+from benchfleet.domain.matrix import AXES, Include, Rule, matches
 from benchfleet.hints import hint
 
 from .entry import Entry
-from .schema_types import LABEL, REPEATS, Shape, mapping, one_or_list, told, whole
+from .schema_types import LABEL, REPEATS, Shape, doc, mapping, one_or_list, whole
 
 _SINGULAR = {
     "models": "model",
@@ -19,14 +19,14 @@ _SINGULAR = {
     "repeats": "repeat",
 }
 
-_PATTERN = told(one_or_list(LABEL), "a name, a glob, or a list of them; ! in front negates")
+_PATTERN = doc(one_or_list(LABEL), "a name, a glob, or a list of them; ! in front negates")
 EXCLUDE_KEYS: Mapping[str, Shape] = dict.fromkeys(AXES, _PATTERN)
 INCLUDE_KEYS: Mapping[str, Shape] = {
     **EXCLUDE_KEYS,
-    "repeats": told(whole(most=REPEATS), "as many for the cells that match (defaults.repeats)"),
+    "repeats": doc(whole(most=REPEATS), "as many for the cells that match (defaults.repeats)"),
 }
-EXCLUDE = told(one_or_list(mapping(EXCLUDE_KEYS)), "cells taken out of the product")
-INCLUDE = told(one_or_list(mapping(INCLUDE_KEYS)), "cells put back, or given repeats of their own")
+EXCLUDE = doc(one_or_list(mapping(EXCLUDE_KEYS)), "cells taken out of the product")
+INCLUDE = doc(one_or_list(mapping(INCLUDE_KEYS)), "cells put back, or given repeats of their own")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,11 +52,11 @@ class Axes:
     def meet(self, rule: Rule) -> bool:
         """Whether the rule matches any cell of the product."""
         return (
-            any(agrees(rule.models, name) for name in self.models)
-            and any(agrees(rule.configs, name) for name in self.configs)
-            and any(agrees(rule.repeats, name) for name in self.names("repeats"))
+            any(matches(rule.models, name) for name in self.models)
+            and any(matches(rule.configs, name) for name in self.configs)
+            and any(matches(rule.repeats, name) for name in self.names("repeats"))
             and any(
-                agrees(rule.benchmarks, benchmark) and agrees(rule.subsets, subset)
+                matches(rule.benchmarks, benchmark) and matches(rule.subsets, subset)
                 for benchmark, subset in self.workloads
             )
         )
@@ -94,7 +94,7 @@ def _patterns(entry: Entry, axis: str, axes: Axes) -> Iterable[str]:
     for item in entry.items(single=True):
         pattern = item.label()
         name = pattern.removeprefix("!")
-        if item.right and not any(agrees((name,), one) for one in known):
+        if item.right and not any(matches((name,), one) for one in known):
             entry.wrong(
                 f"no {_SINGULAR[axis]} {name!r} in this matrix; {hint(name, known)}", at=item
             )

@@ -5,25 +5,25 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from benchfleet.domain.cell import Cell
-from benchfleet.domain.host_filter import ANY, Allowed
-from benchfleet.domain.matrix import agrees
+from benchfleet.domain.host_filter import ANY_HOST, HostFilter
+from benchfleet.domain.matrix import matches
 from benchfleet.hints import hint
 
 from .entry import Entry
-from .schema_types import LABEL, NAME, Shape, mapping, named, nullable, one_or_list, told
+from .schema_types import LABEL, NAME, Shape, doc, mapping, named, nullable, one_or_list
 
 _PATTERN = one_or_list(LABEL)
 KEYS: Mapping[str, Shape] = {
-    "phases": told(_PATTERN, "only cells of these phases, by name or glob; ! negates"),
-    "models": told(_PATTERN, "only cells of these models, by name or glob; ! negates"),
+    "phases": doc(_PATTERN, "only cells of these phases, by name or glob; ! negates"),
+    "models": doc(_PATTERN, "only cells of these models, by name or glob; ! negates"),
 }
-RUNNERS = told(
+RUNNERS = doc(
     named(nullable(mapping(KEYS)), NAME),
-    f"what each host may run, by its name; {ANY} is for all that are not named",
+    f"what each host may run, by its name; {ANY_HOST} is for all that are not named",
 )
 
 
-def read_runners(entry: Entry, cells: Sequence[Cell]) -> dict[str, Allowed]:
+def read_runners(entry: Entry, cells: Sequence[Cell]) -> dict[str, HostFilter]:
     """What each host may run; a name that no cell has is a mistake."""
     known = {
         "phases": sorted({cell.phase for cell in cells if cell.phase}),
@@ -37,8 +37,8 @@ def read_runners(entry: Entry, cells: Sequence[Cell]) -> dict[str, Allowed]:
             listed = fields[axis].items(single=True)
             for one in listed:
                 name = one.label().removeprefix("!")
-                if one.right and cells and not any(agrees((name,), other) for other in names):
+                if one.right and cells and not any(matches((name,), other) for other in names):
                     one.wrong(f"no {axis[:-1]} is called {name!r}; {hint(name, names)}")
             patterns[axis] = tuple(one.label() for one in listed)
-        found[host] = Allowed(**patterns)
+        found[host] = HostFilter(**patterns)
     return found

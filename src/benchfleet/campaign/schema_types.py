@@ -11,7 +11,7 @@ from typing import Any
 
 from benchfleet.domain.units import PRICE_PATTERN, SIZE_PATTERN, TIME_PATTERN
 
-from .entry import MANY
+from .entry import MAX_COUNT
 
 Shape = Mapping[str, Any]
 
@@ -32,7 +32,7 @@ PRICE: Shape = {
 REPEATS = 10_000  # at most
 
 
-def whole(least: int = 1, most: int = MANY) -> Shape:
+def whole(least: int = 1, most: int = MAX_COUNT) -> Shape:
     """A whole number."""
     return {"type": "integer", "minimum": least, "maximum": most}
 
@@ -60,7 +60,7 @@ def either(*shapes: Shape) -> Shape:
     return {"anyOf": list(shapes)}
 
 
-def told(shape: Shape, meaning: str) -> Shape:
+def doc(shape: Shape, meaning: str) -> Shape:
     """The shape with what it means, which editors show."""
     return {**shape, "description": meaning}
 
@@ -69,7 +69,7 @@ def nullable(shape: Shape) -> Shape:
     """The shape or null, which stands for the default everywhere."""
     if "description" in shape:
         inner = {key: value for key, value in shape.items() if key != "description"}
-        return told(nullable(inner), shape["description"])
+        return doc(nullable(inner), shape["description"])
     if "anyOf" in shape:
         return {**shape, "anyOf": [*shape["anyOf"], {"type": "null"}]}
     return {"anyOf": [shape, {"type": "null"}]}

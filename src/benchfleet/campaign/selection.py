@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from benchfleet.domain.cell import Cell
-from benchfleet.domain.matrix import AXES, Rule, chosen, with_limit
+from benchfleet.domain.matrix import AXES, Rule, select_cells, with_limit
 from benchfleet.errors import CampaignError, Mistake, wrong_option
 from benchfleet.hints import hint
 
 CHOSEN_BY = (*AXES, "phases")
 
 
-def choose(
+def choose_cells(
     cells: Sequence[Cell],
     *,
     only: Sequence[str] = (),
@@ -42,14 +42,16 @@ def choose(
     return left if limit is None else with_limit(left, limit)
 
 
-def picked(cells: Sequence[Cell], *, only: Sequence[str], exclude: Sequence[str]) -> list[Cell]:
+def filter_cells(
+    cells: Sequence[Cell], *, only: Sequence[str], exclude: Sequence[str]
+) -> list[Cell]:
     """The same of a part of the campaign, of which it may leave nothing."""
     return _left(cells, _rules("--only", only, []), _rules("--exclude", exclude, []))
 
 
 def _left(cells: Sequence[Cell], wanted: Sequence[Rule], barred: Sequence[Rule]) -> list[Cell]:
     together = Rule(**{axis: sum((getattr(r, axis) for r in wanted), ()) for axis in CHOSEN_BY})
-    return chosen(cells, only=[together] if wanted else (), exclude=barred)
+    return select_cells(cells, only=[together] if wanted else (), exclude=barred)
 
 
 def _idle_patterns(option: str, texts: Sequence[str], cells: Sequence[Cell]) -> list[Mistake]:

@@ -7,7 +7,7 @@ import sys
 from importlib import import_module
 from typing import Any
 
-from .plain_data import plain
+from .plain_data import to_plain_data
 from .source import TOO_DEEP, Flaw, KeyPath, Source, TooMuch
 
 _PLACE = re.compile(r" \(at (?:line (\d+), column \d+|end of document)\)$")
@@ -25,7 +25,7 @@ _TOKEN = re.compile(
 def read_toml(text: str) -> Source:
     """The document in `text`; what is wrong with it is in the source's flaws."""
     try:
-        data, flaws = plain(_toml().loads(text))
+        data, flaws = to_plain_data(_toml().loads(text))
     except (RecursionError, TooMuch):
         return Source(flaws=(Flaw(message=TOO_DEEP),))
     except ValueError as error:

@@ -15,7 +15,7 @@ from benchfleet.domain.attempt import Claim, Outcome, RunnerId
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.event import Event
 from benchfleet.domain.humanize import counted
-from benchfleet.domain.progress_callback import Seen, unseen
+from benchfleet.domain.progress_callback import ProgressCallback, ignore_progress
 from benchfleet.ledger.base import Ledger
 from benchfleet.results.disk import read_plain
 from benchfleet.results.layout import Layout
@@ -45,7 +45,7 @@ def import_results(
     *,
     source: str,
     pause: Callable[[float], None] = time.sleep,
-    seen: Seen = unseen,
+    seen: ProgressCallback = ignore_progress,
 ) -> Imported:
     """Publish each result as its cell's, which is enrolled; `source` is where they come from."""
     states = {record.fingerprint: record.state for record in ledger.cells()}

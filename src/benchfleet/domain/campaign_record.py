@@ -8,21 +8,21 @@ from typing import Any
 
 from .eligibility import Rule
 from .event import Event
-from .host_filter import Allowed
+from .host_filter import HostFilter
 from .phase import Phase
 
-TOLD = "campaign_told"
+CAMPAIGN_RECORDED = "campaign_told"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Told:
+class CampaignRecord:
     """A campaign as whoever enrolled it told of it; the newest event counts."""
 
     name: str
     results: str = ""  # the URL of the place that results go to; "" for the enroller's own folder
     placement: str = ""  # which waiting cells go first, by the policy's name; "" for the default
     phases: tuple[Phase, ...] = ()
-    runners: Mapping[str, Allowed] = field(default_factory=dict)  # what each host may run
+    runners: Mapping[str, HostFilter] = field(default_factory=dict)  # what each host may run
     rules: tuple[Rule, ...] | None = None  # that machines are held against; None: the usual ones
     variants: tuple[str, ...] = ()  # names of the models that stand in for others
 
@@ -37,15 +37,17 @@ class Told:
         own = {"rules": rules, "variants": list(self.variants)}
         own = {key: value for key, value in own.items() if value not in (None, [])}
         told = {key: value for key, value in vars(self).items() if key not in ("rules", "variants")}
-        return Event(kind=TOLD, data={**told, "phases": phases, "runners": runners, **own})
+        return Event(
+            kind=CAMPAIGN_RECORDED, data={**told, "phases": phases, "runners": runners, **own}
+        )
 
     @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Told:
+    def from_dict(cls, data: Mapping[str, Any]) -> CampaignRecord:
         """What an event's data say; what a newer benchfleet tells besides is left out."""
         known = {key: value for key, value in data.items() if key in cls.__dataclass_fields__}
         phases = tuple(Phase.from_dict(phase) for phase in data.get("phases", ()))
         runners = {
-            host: Allowed(phases=tuple(one["phases"]), models=tuple(one["models"]))
+            host: HostFilter(phases=tuple(one["phases"]), models=tuple(one["models"]))
             for host, one in data.get("runners", {}).items()
         }
         rules = data.get("rules")
@@ -60,10 +62,10 @@ class Told:
         )
 
 
-def newest(events: Iterable[Event]) -> Told | None:
+def newest_record(events: Iterable[Event]) -> CampaignRecord | None:
     """What was told last; None where nothing was."""
     told = None
     for event in events:
-        if event.kind == TOLD:
-            told = Told.from_dict(event.data)
+        if event.kind == CAMPAIGN_RECORDED:
+            told = CampaignRecord.from_dict(event.data)
     return told

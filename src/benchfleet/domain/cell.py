@@ -221,13 +221,13 @@ class Cell:
         """JSON values only; `from_dict` gives the same cell back."""
         model, config, work = self.model, self.config, self.workload
         return {
-            "model": {**vars_of(model), "model_kwargs": dict(model.model_kwargs)},
-            "config": {**vars_of(config), "attention": config.identity()["attention"]},
-            "workload": vars_of(work),
+            "model": {**field_values(model), "model_kwargs": dict(model.model_kwargs)},
+            "config": {**field_values(config), "attention": config.identity()["attention"]},
+            "workload": field_values(work),
             "repeat": self.repeat,
             "repeats": self.repeats,
-            "need": vars_of(self.need),
-            "limits": vars_of(self.limits),
+            "need": field_values(self.need),
+            "limits": field_values(self.limits),
             "priority": self.priority,
             **({"phase": self.phase} if self.phase else {}),
         }
@@ -248,6 +248,6 @@ class Cell:
         )
 
 
-def vars_of(value: Any) -> dict[str, Any]:
+def field_values(value: Any) -> dict[str, Any]:
     """The declared fields of a frozen dataclass, without what was cached on it."""
     return {name: getattr(value, name) for name in value.__dataclass_fields__}

@@ -21,7 +21,7 @@ _MAX_SAMPLES = 20_000  # sets of facts tried for one condition
 
 @dataclass(frozen=True)
 class Condition:
-    """What must hold of facts. `read` makes one."""
+    """What must hold of facts. `parse_condition` makes one."""
 
     text: str
     tree: ast.expr = field(compare=False, repr=False)
@@ -59,7 +59,7 @@ class Condition:
         )
 
 
-def read(
+def parse_condition(
     text: str, kinds: Mapping[str, Kind], named: Mapping[str, Condition] | None = None
 ) -> Condition:
     """The condition that `text` says over facts of these kinds; it may name other conditions.
@@ -110,7 +110,7 @@ def _unmet(
             if _holds(one, facts) is not wanted:
                 yield _comparison_text(one, facts, kinds, wanted)
     elif _holds(node, facts) is not wanted:
-        yield f"{ast.unparse(node)} is {shown(not wanted, 'truth')}"
+        yield f"{ast.unparse(node)} is {format_fact(not wanted, 'truth')}"
 
 
 def _pairs(node: ast.Compare) -> Iterator[ast.Compare]:
@@ -132,14 +132,16 @@ def _comparison_text(
     names = _facts_in(node, kinds)
     kind: Kind = kinds[names[0]] if names else "number"
     try:
-        has, limit = (shown(cast(Fact, evaluator.value(side)), kind) for side in (left, right))
+        has, limit = (
+            format_fact(cast(Fact, evaluator.value(side)), kind) for side in (left, right)
+        )
     except NoValue as error:
         return str(error)
     name = f"{ast.unparse(right)}, " if _facts_in(right, kinds) else ""
     return f"{ast.unparse(left)} is {has}, not {sign if wanted else _OPPOSITE[sign]} {name}{limit}"
 
 
-def shown(value: Fact, kind: Kind) -> str:
+def format_fact(value: Fact, kind: Kind) -> str:
     """A fact, as people read it."""
     if isinstance(value, bool):
         return "true" if value else "false"

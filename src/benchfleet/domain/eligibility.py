@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
 
-from .conditions import Condition, Facts, Kind, read
+from .conditions import Condition, Facts, Kind, parse_condition
 
 PROBED = "probed"  # the event that keeps a report in a ledger; data: report
 
@@ -77,7 +77,7 @@ class Rule:
         """What `to_dict` made. Raises ValueError for a condition of a newer benchfleet."""
         return cls(
             name=data["name"],
-            when=read(data["when"], KINDS),
+            when=parse_condition(data["when"], KINDS),
             phases=tuple(data["phases"]),
             models=tuple(data["models"]),
             variants=data["variants"],
@@ -94,7 +94,7 @@ class Tier:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Judgement:
+class EligibilityResult:
     """A machine held against the rules."""
 
     holds: Mapping[str, bool]  # by rule
@@ -110,11 +110,11 @@ class Eligibility:
     rules: tuple[Rule, ...]
     tiers: tuple[Tier, ...]
 
-    def judge(self, facts: Facts) -> Judgement:
+    def judge(self, facts: Facts) -> EligibilityResult:
         """What of it holds for a machine with these facts."""
         holds = {rule.name: rule.when.holds(facts) for rule in self.rules}
         tier = next((one for one in self.tiers if one.when.holds(facts)), None)
-        return Judgement(
+        return EligibilityResult(
             holds=holds,
             why_not={
                 rule.name: "; ".join(rule.when.unmet(facts))
@@ -140,7 +140,7 @@ class Eligibility:
 NO_ROLE = "none; too small for every tier"
 
 
-def default() -> Eligibility:
+def default_eligibility() -> Eligibility:
     """The thresholds and tiers of campaigns that state none: of available memory and free disk."""
     thresholds = {
         "prerequisites": (3, 5),
@@ -152,7 +152,7 @@ def default() -> Eligibility:
     rules = {
         name: Rule(
             name=name,
-            when=read(f"ram_available >= {ram}GB and disk_free >= {disk}GB", KINDS),
+            when=parse_condition(f"ram_available >= {ram}GB and disk_free >= {disk}GB", KINDS),
             phases=phases.get(name, ("e2",)),
             variants={"e2_quantized": True, "e2_full": False}.get(name),
         )
@@ -165,7 +165,7 @@ def default() -> Eligibility:
     }
     named = {name: rule.when for name, rule in rules.items()}
     tiers = tuple(
-        Tier(tier=tier, when=read(when, KINDS, named), role=role)
+        Tier(tier=tier, when=parse_condition(when, KINDS, named), role=role)
         for tier, (when, role) in roles.items()
     )
     return Eligibility(rules=tuple(rules.values()), tiers=tiers)

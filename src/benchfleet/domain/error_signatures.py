@@ -8,7 +8,7 @@ from .failure import Kind
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sign:
+class ErrorSignature:
     """Words that give a failure away, in lower case."""
 
     kind: Kind
@@ -17,9 +17,9 @@ class Sign:
 
 
 _GPU = ("cuda", "gpu", "nccl", "nvrm")
-SIGNS = (
+ERROR_SIGNATURES = (
     *(
-        Sign(kind="oom", words=words)
+        ErrorSignature(kind="oom", words=words)
         for words in (
             "out of memory",
             "cuda_error_out_of_memory",
@@ -33,7 +33,7 @@ SIGNS = (
         )
     ),
     *(
-        Sign(kind="gpu_fault", words=words, beside=_GPU)
+        ErrorSignature(kind="gpu_fault", words=words, beside=_GPU)
         for words in (
             "illegal memory access",
             "illegal address",
@@ -55,30 +55,30 @@ SIGNS = (
             "cudnn_status_execution_failed",
         )
     ),
-    Sign(kind="stuck", words="watchdog caught collective operation timeout"),
-    Sign(kind="disk_full", words="no space left on device"),
-    Sign(kind="disk_full", words="disk quota exceeded"),
+    ErrorSignature(kind="stuck", words="watchdog caught collective operation timeout"),
+    ErrorSignature(kind="disk_full", words="no space left on device"),
+    ErrorSignature(kind="disk_full", words="disk quota exceeded"),
 )
-RETRYABLE: frozenset[Kind] = frozenset(
+RETRYABLE_KINDS: frozenset[Kind] = frozenset(
     {"oom", "gpu_fault", "stuck", "timeout", "disk_full", "slot_lost", "host_lost", "crash"}
 )  # kinds that may be gone the next time
 
 
 @dataclass(frozen=True, kw_only=True)
-class Found:
+class SignatureMatch:
     """A sign, and the line that it stands in."""
 
     kind: Kind
     line: str
 
 
-def first_sign(text: str) -> Found | None:
+def find_error_signature(text: str) -> SignatureMatch | None:
     """The first line that gives a failure away: what follows from it comes later."""
     for line in text.splitlines():
         lowered = line.lower()
-        for sign in SIGNS:
+        for sign in ERROR_SIGNATURES:
             if sign.words in lowered and (
                 not sign.beside or any(word in lowered for word in sign.beside)
             ):
-                return Found(kind=sign.kind, line=line.strip())
+                return SignatureMatch(kind=sign.kind, line=line.strip())
     return None

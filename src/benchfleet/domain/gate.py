@@ -19,7 +19,7 @@ from benchfleet.hints import hint
 
 from . import expression
 from .expression import Evaluator, NoValue, PerCell, Value, Vocabulary
-from .matrix import AXES, agrees
+from .matrix import AXES, matches
 
 _SHARES = ("completeness", "complete")  # of cells that succeeded
 _MAX_LISTED_CELLS = 3
@@ -57,7 +57,7 @@ _VOCABULARY = Vocabulary(
 
 
 @dataclass(frozen=True, kw_only=True)
-class Reported:
+class CellReport:
     """One cell of a phase, as far as a gate looks at it."""
 
     cell: str  # its path
@@ -67,7 +67,7 @@ class Reported:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Number:
+class GateNumber:
     """A number that an answer rests on."""
 
     text: str  # as the expression has it
@@ -82,15 +82,15 @@ class Number:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Answer:
+class GateResult:
     """Whether a gate's condition holds, and why."""
 
     holds: bool
     why: str  # why it does not, where a number alone does not tell; "" otherwise
-    numbers: tuple[Number, ...] = ()
+    numbers: tuple[GateNumber, ...] = ()
 
 
-def check(text: str) -> str:
+def check_gate(text: str) -> str:
     """What is wrong with a gate's condition; ``""`` where nothing is."""
     try:
         expression.parse(text, _VOCABULARY)
@@ -99,9 +99,9 @@ def check(text: str) -> str:
     return ""
 
 
-def answer(text: str, cells: Sequence[Reported]) -> Answer:
+def evaluate_gate(text: str, cells: Sequence[CellReport]) -> GateResult:
     """Whether the condition holds over these cells. An expression that does not speak of
-    completeness asks for all of them. Raises ValueError for one that `check` refuses."""
+    completeness asks for all of them. Raises ValueError for one that `check_gate` refuses."""
     tree = expression.parse(text, _VOCABULARY)
     evaluator = _OfCells(cells)
     try:
@@ -115,7 +115,7 @@ def answer(text: str, cells: Sequence[Reported]) -> Answer:
             f"{len(lacking)} of {counted(len(cells), 'cell')} did not succeed "
             f"({_listed(lacking)}); a gate that allows for it speaks of completeness"
         )
-    return Answer(holds=holds, why=why, numbers=tuple(evaluator.numbers))
+    return GateResult(holds=holds, why=why, numbers=tuple(evaluator.numbers))
 
 
 class _OfCells(Evaluator):
@@ -123,10 +123,10 @@ class _OfCells(Evaluator):
 
     short_circuit = False  # all numbers are told
 
-    def __init__(self, cells: Sequence[Reported]) -> None:
+    def __init__(self, cells: Sequence[CellReport]) -> None:
         self._chosen = cells  # inside a call, those that it chooses
         self._calls = 0  # that it is inside of
-        self.numbers: list[Number] = []
+        self.numbers: list[GateNumber] = []
         self.asked_completeness = False
 
     def truth(self, value: Value | PerCell, node: ast.expr) -> bool:
@@ -144,7 +144,7 @@ class _OfCells(Evaluator):
         self._chosen = [
             one
             for one in outer
-            if all(agrees(names, one.axes.get(axis, "")) for axis, names in globs.items())
+            if all(matches(names, one.axes.get(axis, "")) for axis, names in globs.items())
         ]
         self._calls += 1
         try:
@@ -184,10 +184,10 @@ class _OfCells(Evaluator):
         return PerCell({one.cell: one.values[name] for one in succeeded})
 
     def _note(self, text: str, value: Value | None, cells: int, where: Iterable[str] = ()) -> None:
-        self.numbers.append(Number(text=text, value=value, cells=cells, where=tuple(where)))
+        self.numbers.append(GateNumber(text=text, value=value, cells=cells, where=tuple(where)))
 
 
-def _not_reported(name: str, lacking: Sequence[Reported], succeeded: Sequence[Reported]) -> str:
+def _not_reported(name: str, lacking: Sequence[CellReport], succeeded: Sequence[CellReport]) -> str:
     if len(lacking) == len(succeeded):
         known = sorted({key for one in succeeded for key in one.values})
         return f"no cell reported {name!r}; {hint(name, known)}"

@@ -33,10 +33,10 @@ class Rule:
             (self.repeats, str(cell.repeat)),
             (self.phases, cell.phase),
         )
-        return all(agrees(patterns, name) for patterns, name in named if patterns)
+        return all(matches(patterns, name) for patterns, name in named if patterns)
 
 
-def agrees(patterns: tuple[str, ...], name: str) -> bool:
+def matches(patterns: tuple[str, ...], name: str) -> bool:
     """Any plain pattern matches (or there is none), and no negated one does."""
     plain = [p for p in patterns if not p.startswith("!")]
     barred = [p[1:] for p in patterns if p.startswith("!")]
@@ -110,7 +110,7 @@ class Matrix:
         order = {entry.model.name: place for place, entry in enumerate(self.models)}
         found = sorted(cells.values(), key=lambda cell: order[cell.model.name])
         narrowed = self.only or self.without
-        return chosen(found, only=self.only, exclude=self.without) if narrowed else found
+        return select_cells(found, only=self.only, exclude=self.without) if narrowed else found
 
     def forms(self, cell: Cell) -> list[tuple[ModelEntry, Cell]]:
         """The ways to run a cell of this matrix, the best first: as it is, and with each variant
@@ -153,12 +153,12 @@ class Matrix:
         own = [variant.model.name for entry in self.models for variant in entry.variants]
         return list(dict.fromkeys([*own, *(name for one in self.parts for name in one.variants)]))
 
-    def expand_as(self, chosen: Mapping[str, str]) -> list[Cell]:
+    def expand_as(self, form_by_cell: Mapping[str, str]) -> list[Cell]:
         """Every cell once, in the form that is chosen for it, both by fingerprint; the others as
         they are."""
         found = []
         for cell in self.expand():
-            wanted = chosen.get(cell.fingerprint, cell.fingerprint)
+            wanted = form_by_cell.get(cell.fingerprint, cell.fingerprint)
             forms = (form for _, form in self.forms(cell)) if wanted != cell.fingerprint else ()
             found.append(next((form for form in forms if form.fingerprint == wanted), cell))
         return found
@@ -183,7 +183,7 @@ class Matrix:
                         )
 
 
-def chosen(
+def select_cells(
     cells: Iterable[Cell], *, only: Iterable[Rule] = (), exclude: Iterable[Rule] = ()
 ) -> list[Cell]:
     """The cells that some rule of `only` matches (all, where it is empty) and none of `exclude`."""

@@ -10,9 +10,9 @@ from .cell import Cell
 from .event import Event
 from .matrix import Rule
 
-OPENED, CLOSED, FORGOTTEN = "gate_opened", "gate_closed", "gate_forgotten"
-GATE_EVENTS = (OPENED, CLOSED, FORGOTTEN)
-ENDED = "every cell has ended"  # what a phase without a gate of its own waits for
+GATE_OPENED, GATE_CLOSED, GATE_RESET = "gate_opened", "gate_closed", "gate_forgotten"
+GATE_EVENTS = (GATE_OPENED, GATE_CLOSED, GATE_RESET)
+ALL_CELLS_ENDED = "every cell has ended"  # what a phase without a gate of its own waits for
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,7 +21,7 @@ class Phase:
     requires are open; its own gate is weighed once all of them have ended."""
 
     name: str
-    gate: str = ""  # an expression of `domain.gate`; "" for `ENDED`
+    gate: str = ""  # an expression of `domain.gate`; "" for `ALL_CELLS_ENDED`
     critical: tuple[Rule, ...] = ()  # one of these cells that fails for good closes the gate
     requires: tuple[str, ...] = ()  # phases
 
@@ -55,12 +55,12 @@ class Phase:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Decision:
+class GateDecision:
     """What was decided of a phase's gate, by whom and when."""
 
     phase: str
     state: Literal["opened", "closed"]
-    expression: str = ENDED
+    expression: str = ALL_CELLS_ENDED
     why: str = ""
     numbers: tuple[str, ...] = ()
     by: str = ""  # a host or a person
@@ -78,30 +78,30 @@ class Decision:
     def event(self) -> Event:
         """The event that records it."""
         data = {**vars(self), "numbers": list(self.numbers), "cells": dict(self.cells)}
-        kind = OPENED if self.state == "opened" else CLOSED
+        kind = GATE_OPENED if self.state == "opened" else GATE_CLOSED
         return Event(kind=kind, data={k: v for k, v in data.items() if k not in ("at", "state")})
 
 
-def forgotten(phase: str, by: str) -> Event:
+def gate_reset(phase: str, by: str) -> Event:
     """The event by which a gate is undecided again."""
-    return Event(kind=FORGOTTEN, data={"phase": phase, "by": by})
+    return Event(kind=GATE_RESET, data={"phase": phase, "by": by})
 
 
-def decisions(events: Iterable[Event]) -> dict[str, Decision]:
+def newest_decisions(events: Iterable[Event]) -> dict[str, GateDecision]:
     """The newest decision on each gate, by phase; a gate that is undecided has none."""
-    found: dict[str, Decision] = {}
+    found: dict[str, GateDecision] = {}
     for event in events:
-        if event.kind == FORGOTTEN:
+        if event.kind == GATE_RESET:
             found.pop(event.data["phase"], None)
         elif event.kind in GATE_EVENTS:
-            known = {k: v for k, v in event.data.items() if k in Decision.__dataclass_fields__}
+            known = {k: v for k, v in event.data.items() if k in GateDecision.__dataclass_fields__}
             known |= {"numbers": tuple(event.data.get("numbers", ())), "at": event.at}
-            state: Literal["opened", "closed"] = "opened" if event.kind == OPENED else "closed"
-            found[event.data["phase"]] = Decision(**{**known, "state": state})
+            state: Literal["opened", "closed"] = "opened" if event.kind == GATE_OPENED else "closed"
+            found[event.data["phase"]] = GateDecision(**{**known, "state": state})
     return found
 
 
-def may_run(phase: str, phases: Sequence[Phase], decided: Mapping[str, Decision]) -> bool:
+def may_run(phase: str, phases: Sequence[Phase], decided: Mapping[str, GateDecision]) -> bool:
     """Whether cells of this phase may be begun. Cells of no phase, or of one that nobody knows
     any more, always may."""
     known = {one.name: one for one in phases}
@@ -110,10 +110,10 @@ def may_run(phase: str, phases: Sequence[Phase], decided: Mapping[str, Decision]
     own = decided.get(phase)
     if own is not None and own.state == "closed" and own.critical:
         return False
-    return not held_by(known[phase], decided)
+    return not blocking_phases(known[phase], decided)
 
 
-def held_by(phase: Phase, decided: Mapping[str, Decision]) -> tuple[str, ...]:
+def blocking_phases(phase: Phase, decided: Mapping[str, GateDecision]) -> tuple[str, ...]:
     """The phases that it requires and whose gates are not open."""
     return tuple(
         name

@@ -43,7 +43,7 @@ CPU = "cpu"  # how the memory of a machine's CPU is called, beside those of its 
 
 
 @dataclass(frozen=True, kw_only=True)
-class Headroom:
+class MemoryState:
     """What is free of one memory, at one moment."""
 
     total: int  # bytes

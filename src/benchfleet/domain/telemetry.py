@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from .resource import CPU, Headroom
+from .resource import CPU, MemoryState
 
-EVERY = 1.0  # seconds between readings
-_GAP = 3 * EVERY  # seconds between two readings of power at most
-_NEAR = EVERY / 2  # seconds; over less the CPU's clock is too coarse for a peak
+READING_INTERVAL_S = 1.0  # seconds between readings
+_GAP = 3 * READING_INTERVAL_S  # seconds between two readings of power at most
+_NEAR = READING_INTERVAL_S / 2  # seconds; over less the CPU's clock is too coarse for a peak
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,17 +39,16 @@ class Reading:
     busy: float | None = None  # part of the time that the machine's CPU computes
     gpus: tuple[GpuReading, ...] = ()
 
-    def room(self) -> dict[str, Headroom]:
-        """What the memories of its machine have free, as `Headroom` has it: of the CPU under `CPU`,
-        of each GPU under ``gpu:0``."""
-        found: dict[str, Headroom] = {}
+    def room(self) -> dict[str, MemoryState]:
+        """The memory of its machine's CPU under `CPU`, and of each GPU under ``gpu:0``."""
+        found: dict[str, MemoryState] = {}
         if self.total is not None and self.free is not None:
-            found[CPU] = Headroom(total=self.total, free=self.free, busy=self.busy)
+            found[CPU] = MemoryState(total=self.total, free=self.free, busy=self.busy)
         for gpu in self.gpus:
             if gpu.total is not None and gpu.memory is not None:
                 busy = None if gpu.utilisation is None else gpu.utilisation / 100
                 free = max(0, gpu.total - gpu.memory)
-                found[f"gpu:{gpu.index}"] = Headroom(total=gpu.total, free=free, busy=busy)
+                found[f"gpu:{gpu.index}"] = MemoryState(total=gpu.total, free=free, busy=busy)
         return found
 
     def to_dict(self) -> dict[str, Any]:
@@ -176,7 +175,7 @@ class Telemetry:
         told: dict[str, Any] = {
             "readings": self._readings,
             "seconds": round(self.last.at, 3),
-            "every": EVERY,
+            "every": READING_INTERVAL_S,
         }
         if self.last.cpu is not None:
             mean = _over(self.last.cpu, self.last.at)

@@ -67,7 +67,7 @@ def _is_told(name: str, value: Any) -> bool:
 
 
 @dataclass(kw_only=True)
-class Bill:
+class UsageTotal:
     """What several attempts used up together."""
 
     attempts: int = 0
@@ -95,7 +95,7 @@ class Bill:
         else:
             self._pay(used.currency, used.cost)
 
-    def take(self, other: Bill) -> None:
+    def take(self, other: UsageTotal) -> None:
         """Count all that the other one counted."""
         for name in ("attempts", "seconds", "gpu_seconds", "metered", "joules", "unpriced"):
             setattr(self, name, getattr(self, name) + getattr(other, name))

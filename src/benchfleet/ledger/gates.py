@@ -9,8 +9,8 @@ from typing import Any, Literal
 
 from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.cell import Cell
-from benchfleet.domain.gate import Reported, answer
-from benchfleet.domain.phase import ENDED, Decision, Phase, held_by, may_run
+from benchfleet.domain.gate import CellReport, evaluate_gate
+from benchfleet.domain.phase import ALL_CELLS_ENDED, GateDecision, Phase, blocking_phases, may_run
 from benchfleet.domain.state import FINAL_STATES, STATES, State
 
 from .base import Ledger
@@ -26,14 +26,14 @@ class Standing:
     phase: Phase
     total: int  # cells
     states: Mapping[State, int]
-    decision: Decision | None  # on its gate
-    held_by: tuple[str, ...]  # the phases whose gates keep its cells from being begun
+    decision: GateDecision | None  # on its gate
+    blocking_phases: tuple[str, ...]  # the phases whose gates keep its cells from being begun
 
     @property
     def state(self) -> Literal["held", "open", "passed", "closed"]:
         if self.decision is not None:
             return "passed" if self.decision.state == "opened" else "closed"
-        return "held" if self.held_by else "open"
+        return "held" if self.blocking_phases else "open"
 
     @property
     def ended(self) -> int:
@@ -45,7 +45,7 @@ class Standing:
             "phase": self.phase.name,
             "state": self.state,
             "requires": list(self.phase.requires),
-            "held_by": list(self.held_by),
+            "held_by": list(self.blocking_phases),
             "gate": self.phase.gate,
             "cells": {"total": self.total, **{s: self.states.get(s, 0) for s in STATES}},
             "decision": self.decision
@@ -61,7 +61,7 @@ def standings(
     phases: Sequence[Phase],
     cells: Iterable[Cell],
     records: Iterable[CellRecord],
-    decided: Mapping[str, Decision],
+    decided: Mapping[str, GateDecision],
 ) -> list[Standing]:
     """How each phase stands over these cells, in their order."""
     by_phase: dict[str, set[str]] = {phase.name: set() for phase in phases}
@@ -79,18 +79,20 @@ def standings(
                 total=len(names),
                 states=states,
                 decision=decided.get(phase.name),
-                held_by=() if may_run(phase.name, phases, decided) else _keeper(phase, decided),
+                blocking_phases=()
+                if may_run(phase.name, phases, decided)
+                else _keeper(phase, decided),
             )
         )
     return found
 
 
-def _keeper(phase: Phase, decided: Mapping[str, Decision]) -> tuple[str, ...]:
+def _keeper(phase: Phase, decided: Mapping[str, GateDecision]) -> tuple[str, ...]:
     """The phases that keep this one: itself, where a critical cell of it failed."""
-    return held_by(phase, decided) or (phase.name,)
+    return blocking_phases(phase, decided) or (phase.name,)
 
 
-def weighed(phase: Phase, cells: Sequence[Cell], ledger: Ledger, *, by: str) -> Decision | None:
+def weighed(phase: Phase, cells: Sequence[Cell], ledger: Ledger, *, by: str) -> GateDecision | None:
     """The decision on the gate of a phase, which has these cells: None while some have not ended,
     and none that is critical has failed for good."""
     names = {str(cell.fingerprint): cell for cell in cells}
@@ -106,19 +108,19 @@ def weighed(phase: Phase, cells: Sequence[Cell], ledger: Ledger, *, by: str) -> 
     cells_by_state = {state: count for state, count in sorted(states.items()) if count}
     if failed is not None:
         reason = failed.outcome.why if failed.outcome else ""
-        return Decision(
+        return GateDecision(
             phase=phase.name,
             state="closed",
-            expression=phase.gate or ENDED,
+            expression=phase.gate or ALL_CELLS_ENDED,
             why=f"{failed.path} is critical and failed: {reason}".removesuffix(": "),
             by=by,
             critical=failed.path,
             cells=cells_by_state,
         )
     if not phase.gate:
-        return Decision(phase=phase.name, state="opened", by=by, cells=cells_by_state)
-    said = answer(phase.gate, [reported(names[r.fingerprint], r) for r in records])
-    return Decision(
+        return GateDecision(phase=phase.name, state="opened", by=by, cells=cells_by_state)
+    said = evaluate_gate(phase.gate, [reported(names[r.fingerprint], r) for r in records])
+    return GateDecision(
         phase=phase.name,
         state="opened" if said.holds else "closed",
         expression=phase.gate,
@@ -129,7 +131,7 @@ def weighed(phase: Phase, cells: Sequence[Cell], ledger: Ledger, *, by: str) -> 
     )
 
 
-def reported(cell: Cell, record: CellRecord) -> Reported:
+def reported(cell: Cell, record: CellRecord) -> CellReport:
     """A cell as gates see it: the numbers and truths that its benchmark reported, and those that
     reports show; ``score`` is the headline."""
     values: dict[str, float | bool] = {}
@@ -138,7 +140,7 @@ def reported(cell: Cell, record: CellRecord) -> Reported:
         values = {name: one for name, one in told.items() if isinstance(one, (bool, int, float))}
         if "overall_score" in values:
             values.setdefault(_HEADLINE, values["overall_score"])
-    return Reported(
+    return CellReport(
         cell=record.path,
         axes={
             "models": cell.model.name,

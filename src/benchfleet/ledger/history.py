@@ -10,7 +10,7 @@ from typing import Any, Literal
 from benchfleet.domain.attempt import CellRecord, Outcome
 from benchfleet.domain.event import STORED, Event
 from benchfleet.domain.state import STATES
-from benchfleet.domain.usage import Bill, Usage
+from benchfleet.domain.usage import Usage, UsageTotal
 from benchfleet.ledger.base import Ledger
 
 Ending = Literal["", "finished", "released", "reaped", "cancelled"]
@@ -98,18 +98,18 @@ def seen_elsewhere(
 BILLED = ("finished", "used", "reaped")  # events that a bill is made of
 
 
-def bills(events: Iterable[Event]) -> dict[str, Bill]:
+def bills(events: Iterable[Event]) -> dict[str, UsageTotal]:
     """What the attempts of every cell used up together, whatever came of them, from the events of
     the kinds `BILLED`. Of an attempt whose runner died it is not known."""
-    total: dict[str, Bill] = {}
+    total: dict[str, UsageTotal] = {}
     for (fingerprint, _), used in _used(events).items():
-        total.setdefault(fingerprint, Bill()).add(Usage.from_dict(used) if used else None)
+        total.setdefault(fingerprint, UsageTotal()).add(Usage.from_dict(used) if used else None)
     return total
 
 
-def bill(events: Iterable[Event], among: Collection[str]) -> Bill:
+def bill(events: Iterable[Event], among: Collection[str]) -> UsageTotal:
     """What the attempts of these cells used up, all in one: as `bills`, for less."""
-    total = Bill()
+    total = UsageTotal()
     for (fingerprint, _), used in _used(events).items():
         if fingerprint in among:
             total.add(Usage.from_dict(used) if used else None)

@@ -9,7 +9,7 @@ from operator import is_
 from typing import Any, TypeVar
 
 from benchfleet.domain.attempt import CellRecord, Outcome
-from benchfleet.domain.cell import Cell, Config, Model, Workload, vars_of
+from benchfleet.domain.cell import Cell, Config, Model, Workload, field_values
 from benchfleet.errors import LedgerDamaged
 
 T = TypeVar("T")
@@ -50,8 +50,8 @@ class CellTexts:
         now = (cell.need, cell.limits, cell.model, cell.workload, cell.priority, cell.phase)
         if not (_same(parts[:4], now[:4]) and parts[4:] == now[4:]):
             text = (
-                f'{{"need": {self._text(vars_of, cell.need)},'
-                f' "limits": {self._text(vars_of, cell.limits)},'
+                f'{{"need": {self._text(field_values, cell.need)},'
+                f' "limits": {self._text(field_values, cell.limits)},'
                 f' "priority": {cell.priority},{self._phase(cell)}'
                 f' "model": {self._text(_place, cell.model)},'
                 f' "workload": {self._text(_outside, cell.workload)}}}'
@@ -76,7 +76,7 @@ def _same(parts: tuple[object, ...], others: tuple[object, ...]) -> bool:
 
 
 def _model(model: Model) -> dict[str, Any]:
-    kept = {**vars_of(model), "model_kwargs": dict(model.model_kwargs)}
+    kept = {**field_values(model), "model_kwargs": dict(model.model_kwargs)}
     left_out = {"source", "python", "outside"}
     if model.adapter_version is None:  # as ledgers have it of cells older than that
         left_out.add("adapter_version")
@@ -89,12 +89,12 @@ def _place(model: Model) -> dict[str, Any]:
 
 
 def _config(config: Config) -> dict[str, Any]:
-    kept = {**vars_of(config), "attention": config.identity()["attention"]}
+    kept = {**field_values(config), "attention": config.identity()["attention"]}
     return {name: value for name, value in kept.items() if name != "settings" or value}
 
 
 def _workload(workload: Workload) -> dict[str, Any]:
-    return {name: value for name, value in vars_of(workload).items() if name != "outside"}
+    return {name: value for name, value in field_values(workload).items() if name != "outside"}
 
 
 def _outside(workload: Workload) -> dict[str, Any]:
@@ -138,7 +138,7 @@ def made(kind: type[T], fields: Mapping[str, Any]) -> T:
 def _shared(kind: str, terms: str) -> dict[str, Any]:
     """All of a cell but its repeat; `kind` is the text up to that."""
     cell = _cell({**json.loads(f"{kind}}}"), "repeat": 0, "repeats": False}, terms)
-    return {n: value for n, value in vars_of(cell).items() if n not in ("repeat", "repeats")}
+    return {n: value for n, value in field_values(cell).items() if n not in ("repeat", "repeats")}
 
 
 def _cell(value: dict[str, Any], terms: str) -> Cell:
@@ -188,6 +188,6 @@ class _Ended(CellRecord):
             raise _damaged(f"how {self.path} ended") from error
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, CellRecord) and vars_of(self) == vars_of(other)
+        return isinstance(other, CellRecord) and field_values(self) == field_values(other)
 
     __hash__ = CellRecord.__hash__

@@ -10,7 +10,7 @@ from typing import Any
 
 from benchfleet.domain.attempt import Lease, Outcome
 from benchfleet.domain.humanize import counted
-from benchfleet.domain.progress_callback import Seen, unseen
+from benchfleet.domain.progress_callback import ProgressCallback, ignore_progress
 from benchfleet.errors import LedgerError
 from benchfleet.ledger.base import Ledger
 
@@ -41,7 +41,7 @@ class TableLedger(Ledger):
         """All rows of each of `TABLES`, in one consistent view."""
 
     @abstractmethod
-    def fill(self, tables: Tables, *, seen: Seen = unseen) -> None:
+    def fill(self, tables: Tables, *, seen: ProgressCallback = ignore_progress) -> None:
         """Enter rows into a ledger that is empty, all of them or none. Where that takes long for
         each event, `seen` is told of how many it is done. Raises LedgerError."""
 
@@ -52,7 +52,11 @@ def selecting(table: str) -> str:
 
 
 def copy(
-    source: TableLedger, target: TableLedger, *, held: bool = False, seen: Seen = unseen
+    source: TableLedger,
+    target: TableLedger,
+    *,
+    held: bool = False,
+    seen: ProgressCallback = ignore_progress,
 ) -> int:
     """Enter all of a ledger into an empty one; how many cells it has.
 
@@ -67,7 +71,7 @@ def copy(
     return sum(1 for _ in target.cells())
 
 
-def _told(tables: Tables, seen: Seen) -> Tables:
+def _told(tables: Tables, seen: ProgressCallback) -> Tables:
     """The same rows; `seen` is told of every so many, of no known number."""
     numbers = count(1)
 

@@ -12,7 +12,7 @@ from typing import Protocol
 from benchfleet.domain.host import Host
 from benchfleet.errors import BenchfleetError, ProtocolError
 from benchfleet.machines import facts
-from benchfleet.machines.bootstrap_plan import Plan, Step, Wanted
+from benchfleet.machines.bootstrap_plan import EnvironmentSpec, Plan, Step
 from benchfleet.machines.requirements import requirements
 from benchfleet.machines.wheel import environment_name, environment_of
 
@@ -41,7 +41,7 @@ class Python:
     complete: bool = True  # it can make environments
 
 
-class Said(Protocol):
+class CommandResult(Protocol):
     """How a command ended."""
 
     @property
@@ -52,12 +52,12 @@ class Said(Protocol):
     def err(self) -> str: ...
 
 
-Ask = Callable[[Step], Said]
+Ask = Callable[[Step], CommandResult]
 Hold = Callable[[Step], AbstractContextManager[bool]]
 
 
 def bootstrap(
-    host: Host, wanted: Wanted, *, ask: Ask, hold: Hold, tell: Callable[[str], None]
+    host: Host, wanted: EnvironmentSpec, *, ask: Ask, hold: Hold, tell: Callable[[str], None]
 ) -> None:
     """Make sure that the host has the environment of this benchfleet, with the extra wanted.
 
@@ -151,14 +151,14 @@ def _is_there(plan: Plan, ask: Ask) -> bool:
     return whole and told.environment == environment_name()
 
 
-def _done(step: Step, ask: Ask) -> Said:
+def _done(step: Step, ask: Ask) -> CommandResult:
     answer = ask(step)
     if answer.code != 0:
         raise BootstrapFailed(f"could not {step.title}: {_last(answer)}")
     return answer
 
 
-def _installed(step: Step, ask: Ask, wanted: Wanted, python: Python, machine: str) -> None:
+def _installed(step: Step, ask: Ask, wanted: EnvironmentSpec, python: Python, machine: str) -> None:
     answer = ask(step)
     if answer.code == 0:
         return
@@ -172,7 +172,7 @@ def _installed(step: Step, ask: Ask, wanted: Wanted, python: Python, machine: st
     raise BootstrapFailed(f"{why}\n{download_command(python, machine, wanted.extra)}")
 
 
-def _last(answer: Said) -> str:
+def _last(answer: CommandResult) -> str:
     """The last complaint; pip's own, where there is one."""
     lines = [line.strip() for line in f"{answer.out}\n{answer.err}".splitlines() if line.strip()]
     errors = [line for line in lines if line.startswith("ERROR:")]

@@ -58,7 +58,7 @@ os.replace(made + ".link", place)"""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wanted:
+class EnvironmentSpec:
     """What the environment is made of."""
 
     wheel: Wheel
@@ -82,7 +82,7 @@ class Plan:
     """The steps on one host; `token` tells its folders from those of another attempt."""
 
     host: Host
-    wanted: Wanted
+    wanted: EnvironmentSpec
     python: str = "python3"
     token: str = field(default_factory=lambda: secrets.token_hex(4))
 

@@ -23,8 +23,8 @@ from benchfleet.domain.humanize import sized
 from benchfleet.environment import own_cache
 from benchfleet.errors import DeviceError
 from benchfleet.machines.devices import cores
-from benchfleet.machines.free_memory import headroom
-from benchfleet.machines.nvml import opened
+from benchfleet.machines.free_memory import free_memory
+from benchfleet.machines.nvml import open_nvml
 
 Level = Literal["ok", "warning", "problem"]
 _LEAST_PYTHON = (3, 10)
@@ -136,7 +136,7 @@ def _cores(cgroup: Path) -> Check:
 
 
 def _memory(cgroup: Path) -> Check:
-    ram = headroom(gpus=False, cgroup=cgroup)["cpu"]
+    ram = free_memory(gpus=False, cgroup=cgroup)["cpu"]
     found = f"{sized(ram.free)} free of {sized(ram.total)}"
     fix = "end what holds it, or run small models in few slots"
     return judged("RAM", found, fix, warning=ram.free < _RAM)
@@ -144,7 +144,7 @@ def _memory(cgroup: Path) -> Check:
 
 def _gpus() -> Iterator[Check]:
     try:
-        with opened() as nvml:
+        with open_nvml() as nvml:
             driver, found = nvml.driver(), nvml.gpus()
     except DeviceError as error:
         yield judged("GPUs", f"none: {error}", "")

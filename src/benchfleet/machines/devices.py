@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 
 from benchfleet.domain.resource import Device
 from benchfleet.errors import DeviceError, NoGpu
-from benchfleet.machines.nvml import opened
+from benchfleet.machines.nvml import open_nvml
 
-CPU_SLOTS = 2  # by default, where there is no GPU and there are as many cores
-MOST_PER_GPU = 8  # slots where as many are wanted as there is room for
+DEFAULT_CPU_SLOTS = 2  # by default, where there is no GPU and there are as many cores
+MAX_SLOTS_PER_GPU = 8  # slots where as many are wanted as there is room for
 
 
 def nvml_gpus() -> tuple[Device, ...]:
@@ -19,7 +19,7 @@ def nvml_gpus() -> tuple[Device, ...]:
     One that does not answer is among them, without name and memory: a slot that is opened there
     says what is wrong with it.
     """
-    with opened() as nvml:
+    with open_nvml() as nvml:
         return tuple(
             Device(kind="gpu", index=gpu.index, name=gpu.name, memory=gpu.memory, uuid=gpu.uuid)
             for gpu in nvml.gpus()
@@ -33,7 +33,7 @@ def cores() -> int:
     return os.cpu_count() or 1
 
 
-def chosen_devices(
+def select_devices(
     gpu_ids: Sequence[int] | None,
     cpu_slots: int | None,
     *,
@@ -52,7 +52,7 @@ def chosen_devices(
                 return found
         except NoGpu:
             cpu_slots = None  # and none was asked for
-    count = cpu_slots if cpu_slots is not None else cpu_default or min(CPU_SLOTS, cores())
+    count = cpu_slots if cpu_slots is not None else cpu_default or min(DEFAULT_CPU_SLOTS, cores())
     if count < 1:
         raise DeviceError(f"{count} CPU slots cannot run anything; ask for at least 1")
     return tuple(Device(kind="cpu", index=index) for index in range(count))

@@ -23,7 +23,7 @@ import benchfleet
 from benchfleet.domain.resource import Device
 from benchfleet.errors import DeviceError, NoGpu, ProtocolError
 from benchfleet.machines.devices import cores
-from benchfleet.machines.nvml import opened
+from benchfleet.machines.nvml import open_nvml
 from benchfleet.machines.provenance import driver_version
 from benchfleet.machines.wheel import environment_name
 
@@ -147,7 +147,7 @@ def _object(line: str) -> dict[str, Any] | None:
 
 def gpus() -> tuple[Gpu, ...]:
     """The GPUs with their free memory, processes and faults. Raises DeviceError."""
-    with opened() as nvml:
+    with open_nvml() as nvml:
         return tuple(
             Gpu(
                 index=gpu.index,

@@ -5,31 +5,31 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from benchfleet.domain.resource import CPU, Headroom
+from benchfleet.domain.resource import CPU, MemoryState
 from benchfleet.errors import DeviceError
-from benchfleet.machines.nvml import opened
+from benchfleet.machines.nvml import open_nvml
 
 _CGROUP = Path("/sys/fs/cgroup")
 
 
-def headroom(*, gpus: bool, cgroup: Path = _CGROUP) -> Mapping[str, Headroom]:
+def free_memory(*, gpus: bool, cgroup: Path = _CGROUP) -> Mapping[str, MemoryState]:
     """The memory of the CPU under `CPU` and, where they are asked for, of each GPU under its label;
     those that do not answer are left out."""
     found = {CPU: _ram(cgroup)}
     if gpus:
         try:
-            with opened() as nvml:
+            with open_nvml() as nvml:
                 for gpu in nvml.gpus():
                     if not gpu.lost:
                         busy = None if gpu.utilisation is None else gpu.utilisation / 100
-                        room = Headroom(total=gpu.memory, free=gpu.free, busy=busy)
+                        room = MemoryState(total=gpu.memory, free=gpu.free, busy=busy)
                         found[f"gpu:{gpu.index}"] = room
         except DeviceError:
             pass  # nothing is known of them, and so nothing is risked
     return found
 
 
-def _ram(cgroup: Path) -> Headroom:
+def _ram(cgroup: Path) -> MemoryState:
     """Of this machine, or of the control group that this process is held in."""
     import psutil
 
@@ -44,4 +44,4 @@ def _ram(cgroup: Path) -> Headroom:
         pass
     else:
         total, free = min(total, most), max(0, min(free, most - used + cached))
-    return Headroom(total=total, free=free, busy=psutil.cpu_percent() / 100)
+    return MemoryState(total=total, free=free, busy=psutil.cpu_percent() / 100)

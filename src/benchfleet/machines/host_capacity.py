@@ -9,24 +9,24 @@ from benchfleet.domain.host import AUTO, Host
 from benchfleet.domain.resource import Device
 from benchfleet.engines.base import HostReady
 from benchfleet.errors import DeviceError
-from benchfleet.machines.devices import CPU_SLOTS, MOST_PER_GPU
+from benchfleet.machines.devices import DEFAULT_CPU_SLOTS, MAX_SLOTS_PER_GPU
 from benchfleet.machines.facts import Facts, parse_facts
 from benchfleet.machines.wheel import environment_name
 
 
-def examined(host: Host, said: str) -> HostReady:
+def capacity_from_facts(host: Host, said: str) -> HostReady:
     """The host's share in a run, from what it said of itself.
 
     Raises ProtocolError where it said nothing, and DeviceError where it has another benchfleet,
     or not the devices that its inventory names.
     """
     facts = parse_facts(said)
-    if why := skew(facts):
+    if why := version_mismatch(facts):
         raise DeviceError(why)
-    return share_of(host, facts)
+    return host_capacity(host, facts)
 
 
-def skew(facts: Facts) -> str:
+def version_mismatch(facts: Facts) -> str:
     """How its benchfleet differs from this one; ``""`` where it is the very same."""
     if facts.environment == environment_name():
         return ""
@@ -41,17 +41,17 @@ def skew(facts: Facts) -> str:
     )
 
 
-def share_of(host: Host, facts: Facts) -> HostReady:
+def host_capacity(host: Host, facts: Facts) -> HostReady:
     """What of it a run may use. Raises DeviceError where it lacks what its inventory names,
     or cannot tell what it has."""
     devices = tuple(replace(device, host=host.name) for device in _devices(host, facts))
     spare = [gpu.device for gpu in facts.gpus if devices[0].kind == "gpu"]
     slots, begin = len(devices), 0
     if devices[0].kind == "gpu":
-        slots *= host.slots_per_gpu or MOST_PER_GPU
+        slots *= host.slots_per_gpu or MAX_SLOTS_PER_GPU
         begin = 1 if host.slots_per_gpu == AUTO else 0
     elif host.cpu_slots == AUTO:
-        begin = min(CPU_SLOTS, slots)
+        begin = min(DEFAULT_CPU_SLOTS, slots)
     return HostReady(
         host=host.name,
         devices=devices,

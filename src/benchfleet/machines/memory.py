@@ -133,7 +133,7 @@ def read_checkpoint(folder: Path) -> Checkpoint:
     return Checkpoint(elements=elements, config=config)
 
 
-def taken_by_weights(weights: int, device: DeviceKind) -> int:
+def memory_for_weights(weights: int, device: DeviceKind) -> int:
     """Bytes that a process takes with a model of so many, but for its cache."""
     return weights + _PROCESS[device] + ceil(_SLACK * weights)
 

@@ -38,7 +38,7 @@ class Nvml(Protocol):
 
 
 @contextlib.contextmanager
-def opened() -> Iterator[Nvml]:
+def open_nvml() -> Iterator[Nvml]:
     """NVML, for as long as it is needed.
 
     Raises NoGpu where there is no GPU, DeviceError where NVML cannot be asked, and MissingExtra
@@ -168,7 +168,7 @@ def process(pid: int, memory: int = 0) -> GpuProcess:
 
 def main() -> None:
     """Print a recording of this machine; see `benchfleet.machines.recorded_gpus`."""
-    with opened() as nvml:
+    with open_nvml() as nvml:
         told = {
             "driver": nvml.driver(),
             "cuda": nvml.cuda(),

@@ -9,7 +9,7 @@ from typing import Any
 
 import benchfleet
 from benchfleet.errors import DeviceError
-from benchfleet.machines.nvml import opened
+from benchfleet.machines.nvml import open_nvml
 
 
 def provenance(folder: Path | None) -> dict[str, Any]:
@@ -43,7 +43,7 @@ def _ask_git(folder: Path, *words: str) -> str:
 def driver_version() -> str:
     """The NVIDIA driver's version; ``""`` where there is none."""
     try:
-        with opened() as nvml:
+        with open_nvml() as nvml:
             return nvml.driver()
     except DeviceError:
         return ""

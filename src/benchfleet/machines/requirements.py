@@ -8,7 +8,7 @@ from importlib.metadata import PackageNotFoundError, distribution
 
 from benchfleet.machines.wheel import PACKAGE, installed
 
-EXTRAS = ("hf", "lm-eval")  # those that a host can use
+HOST_EXTRAS = ("hf", "lm-eval")  # those that a host can use
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _EXTRA = re.compile(r"extra\s*==\s*['\"]([^'\"]+)['\"]")
 
@@ -33,7 +33,7 @@ def constraints() -> str:
     checkout = PACKAGE.parents[1]
     if (checkout / "pyproject.toml").is_file() and (checkout / "constraints.txt").is_file():
         return (checkout / "constraints.txt").read_text("utf-8")
-    wanted = [line for extra in ("", *EXTRAS) for line in requirements(extra)]
+    wanted = [line for extra in ("", *HOST_EXTRAS) for line in requirements(extra)]
     pins = [f"{name}=={version.partition('+')[0]}\n" for name, version in _installed(wanted, set())]
     return "".join(sorted(pins))
 

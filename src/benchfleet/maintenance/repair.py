@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Literal
 
 from benchfleet.domain.attempt import CellRecord
-from benchfleet.domain.cell import vars_of
+from benchfleet.domain.cell import field_values
 from benchfleet.domain.event import Event
 from benchfleet.domain.humanize import counted
 from benchfleet.errors import ResultsError
@@ -50,7 +50,7 @@ class Repaired:
     detail: str = ""  # where it is now, or why it was left
 
     def to_dict(self) -> dict[str, str]:
-        return vars_of(self)
+        return field_values(self)
 
 
 def repair(

@@ -10,8 +10,8 @@ from benchfleet.domain.cell import Cell
 from benchfleet.domain.humanize import gigabytes
 from benchfleet.domain.matrix import ModelEntry
 from benchfleet.domain.resource import DeviceKind
-from benchfleet.machines.devices import CPU_SLOTS
-from benchfleet.machines.memory import Estimate, taken_by_weights
+from benchfleet.machines.devices import DEFAULT_CPU_SLOTS
+from benchfleet.machines.memory import Estimate, memory_for_weights
 from benchfleet.machines.probe.report import Capability
 from benchfleet.planner.forecast import MemoryForecast
 
@@ -56,7 +56,7 @@ class Fitting:
         if not loads_model(cell):
             return 0
         if weights := self.weights(entry, cell):
-            return taken_by_weights(-(-weights // max(1, cell.need.gpus)), kind)
+            return memory_for_weights(-(-weights // max(1, cell.need.gpus)), kind)
         self.unknown.add(cell.model.name)
         return 0
 
@@ -76,4 +76,4 @@ class Fitting:
 
 def slots_of(machine: Capability) -> int:
     """As a run there has them where nothing else is asked for."""
-    return len(machine.gpus) or min(CPU_SLOTS, max(1, int(machine.number("cores"))))
+    return len(machine.gpus) or min(DEFAULT_CPU_SLOTS, max(1, int(machine.number("cores"))))

@@ -9,7 +9,7 @@ from typing import Any
 from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.humanize import counted, sized
-from benchfleet.domain.usage import Bill
+from benchfleet.domain.usage import UsageTotal
 
 _WATT_HOUR = 3600.0  # joules
 _WHOLE = 0.995  # of the GPU time: as good as all of it
@@ -21,7 +21,7 @@ class Spent:
 
     model: str
     config: str
-    bill: Bill = field(default_factory=Bill)
+    bill: UsageTotal = field(default_factory=UsageTotal)
     ram: int = 0  # bytes that its last attempts held at most; 0: not told, as the next
     gpu_memory: int = 0  # on one GPU
 
@@ -33,7 +33,7 @@ class Spent:
 
 
 def spending(
-    pairs: Iterable[tuple[Cell, CellRecord | None]], bills: Mapping[str, Bill]
+    pairs: Iterable[tuple[Cell, CellRecord | None]], bills: Mapping[str, UsageTotal]
 ) -> tuple[Spent, ...]:
     """By model × config, in the order of the cells; without those that nothing was tried of."""
     cells: dict[tuple[str, str], list[tuple[Cell, CellRecord | None]]] = {}
@@ -47,10 +47,10 @@ def spent_on(
     model: str,
     config: str,
     pairs: Sequence[tuple[Cell, CellRecord | None]],
-    bills: Mapping[str, Bill],
+    bills: Mapping[str, UsageTotal],
 ) -> Spent:
     """What these cells took together."""
-    total = Bill()
+    total = UsageTotal()
     for cell, _ in pairs:
         if (bill := bills.get(cell.fingerprint)) is not None:
             total.take(bill)
@@ -64,9 +64,9 @@ def spent_on(
     )
 
 
-def total(spent: Iterable[Spent]) -> Bill:
+def total(spent: Iterable[Spent]) -> UsageTotal:
     """All of it."""
-    found = Bill()
+    found = UsageTotal()
     for one in spent:
         found.take(one.bill)
     return found
@@ -87,7 +87,7 @@ def columns(spent: Sequence[Spent]) -> dict[str, list[str]]:
     return {name: column for name, column in filled.items() if any(column)}
 
 
-def in_all(bill: Bill) -> str:
+def in_all(bill: UsageTotal) -> str:
     """``14 attempts · 3.20 GPU-hours · 812 Wh · 1.25 EUR``; empty where nothing was tried."""
     if not bill.attempts:
         return ""
@@ -101,7 +101,7 @@ def in_all(bill: Bill) -> str:
     return " · ".join(filter(None, parts))
 
 
-def remarks(bill: Bill) -> list[str]:
+def remarks(bill: UsageTotal) -> list[str]:
     """What the numbers lack."""
     found = []
     if bill.untold:
@@ -127,7 +127,7 @@ def hours(seconds: float) -> str:
     return f"{value:.1f}" if value >= 10 else f"{value:.2f}" if value >= 0.1 else f"{value:.2g}"
 
 
-def energy(bill: Bill) -> str:
+def energy(bill: UsageTotal) -> str:
     """``812 J``, ``12.3 Wh``, ``1.23 kWh``; with ≥ where a part was not measured; or empty."""
     if not bill.metered:
         return ""
@@ -140,7 +140,7 @@ def energy(bill: Bill) -> str:
     return f"{at_least}{watt_hours / 1000:.2f} kWh"
 
 
-def money(bill: Bill) -> str:
+def money(bill: UsageTotal) -> str:
     """``$1.25``, ``0.39 EUR``, ``0.0012``; several currencies with a plus; or empty."""
     return " + ".join(_amount(cost, currency) for currency, cost in (bill.costs or {}).items())
 

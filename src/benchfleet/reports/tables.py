@@ -12,7 +12,7 @@ from typing import Any
 from benchfleet.domain.attempt import CellRecord, Outcome
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.state import State
-from benchfleet.domain.usage import Bill
+from benchfleet.domain.usage import UsageTotal
 from benchfleet.errors import UnknownName
 from benchfleet.hints import hint
 from benchfleet.ledger.history import counts
@@ -111,7 +111,7 @@ def compare(
     cells: Sequence[Cell],
     scores: Scores,
     baseline: str | None = None,
-    bills: Mapping[str, Bill] | None = None,
+    bills: Mapping[str, UsageTotal] | None = None,
 ) -> Comparison:
     """What the campaign's cells say, as the ledger's records have them.
 

@@ -10,7 +10,7 @@ from stat import S_ISDIR, S_ISREG
 from typing import Literal, get_args
 
 from benchfleet.domain.attempt import CellRecord
-from benchfleet.domain.cell import Cell, vars_of
+from benchfleet.domain.cell import Cell, field_values
 from benchfleet.domain.names import folders_above
 from benchfleet.errors import ResultsError
 from benchfleet.results import layout as names
@@ -53,7 +53,7 @@ class Finding:
         return self.kind != "extra"
 
     def to_dict(self) -> dict[str, str]:
-        return vars_of(self)
+        return field_values(self)
 
 
 class Verifier:

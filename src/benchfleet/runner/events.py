@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from benchfleet.domain.attempt import Lease, Outcome
-from benchfleet.domain.resource import Headroom
+from benchfleet.domain.resource import MemoryState
 from benchfleet.engines.base import EngineEvent
 from benchfleet.runner.attempt.attempt import Attempt
 
@@ -75,7 +75,7 @@ class LedgerChanged:
 class Measured:
     """What this machine has free, by memory."""
 
-    found: Mapping[str, Headroom]
+    found: Mapping[str, MemoryState]
 
 
 RunnerEvent = (

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from benchfleet.domain.telemetry import Reading
-from benchfleet.domain.usage import Bill
+from benchfleet.domain.usage import UsageTotal
 
 NoticeKind = Literal[
     "run_started",
@@ -101,7 +101,7 @@ class Progress:
     began: float = 0.0
     counted: float = 0.0  # when the ledger last told of all cells, on the inbox's clock
     tokens: Counter[str] = field(default_factory=Counter)  # prompt, completion: in this run
-    used: Bill = field(default_factory=Bill)  # by the attempts that this run ended
+    used: UsageTotal = field(default_factory=UsageTotal)  # by the attempts that this run ended
     outlook: Outlook | None = None  # None while no time is known
     _of: dict[str, str] = field(default_factory=dict, repr=False)  # each cell as it is counted
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from benchfleet.domain.error_signatures import RETRYABLE, first_sign
+from benchfleet.domain.error_signatures import RETRYABLE_KINDS, find_error_signature
 from benchfleet.domain.failure import KINDS, STAGES, Failure, Kind, Stage
 from benchfleet.environment import without_token
 from benchfleet.errors import CellFailure, MissingExtra, PluginError
@@ -26,7 +26,7 @@ def classify(error: BaseException, stage: Stage, *, trace: str) -> Failure:
         )
     found = _kind(error, message)
     return Failure(
-        stage=stage, kind=found, message=message, retryable=found in RETRYABLE, trace=trace
+        stage=stage, kind=found, message=message, retryable=found in RETRYABLE_KINDS, trace=trace
     )
 
 
@@ -37,7 +37,7 @@ def _kind(error: BaseException, message: str) -> Kind:
         return "user_error"
     if isinstance(error, MemoryError):
         return "oom"
-    if sign := first_sign(message):
+    if sign := find_error_signature(message):
         return sign.kind
     return "timeout" if isinstance(error, TimeoutError) else "error"
 

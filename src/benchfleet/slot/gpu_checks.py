@@ -12,7 +12,7 @@ from typing import Any
 from benchfleet.domain.gpu import GpuProcess, GpuState
 from benchfleet.domain.humanize import gigabytes
 from benchfleet.errors import DeviceError, MissingExtra
-from benchfleet.machines.nvml import Nvml, opened
+from benchfleet.machines.nvml import Nvml, open_nvml
 
 MEMORY_GRACE_S = 5.0  # for the memory of a slot that ended to come back
 DRIVER_BYTES, DRIVER_SHARE = 2 * 2**30, 0.05  # of its memory a driver itself may hold
@@ -62,7 +62,7 @@ def rules_of(opening: Mapping[str, Any]) -> Rules:
 def unfit_now(rules: Rules, trial: Callable[[], str] | None = None) -> Unfit | None:
     """Check the GPUs of this machine; wait a little for memory that is about to come back."""
     try:
-        with opened() as nvml:
+        with open_nvml() as nvml:
             found = wait_until_fit(nvml, rules)
     except MissingExtra as error:
         print(f"GPUs are not checked: {error}", file=sys.stderr)

@@ -12,11 +12,11 @@ from dataclasses import replace
 from typing import Any
 
 from benchfleet.domain.gpu import GpuState
-from benchfleet.domain.resource import CPU, Headroom
-from benchfleet.domain.telemetry import EVERY, GpuReading, Reading
+from benchfleet.domain.resource import CPU, MemoryState
+from benchfleet.domain.telemetry import READING_INTERVAL_S, GpuReading, Reading
 from benchfleet.errors import DeviceError, MissingExtra
-from benchfleet.machines.free_memory import headroom
-from benchfleet.machines.nvml import Nvml, opened
+from benchfleet.machines.free_memory import free_memory
+from benchfleet.machines.nvml import Nvml, open_nvml
 from benchfleet.slot import procfs
 
 HUNG_S = 1.0  # a reading that takes longer is not waited for
@@ -34,7 +34,7 @@ class Sampler:
         hand: Callable[[str, Reading], None],
         measure: Callable[[], Reading] | None = None,
         *,
-        every: float = EVERY,
+        every: float = READING_INTERVAL_S,
     ) -> None:
         self._hand, self._measure, self._every = hand, measure or Meter().read, every
         self._lock = threading.Lock()
@@ -119,7 +119,7 @@ class Meter:
             ram = sum(procfs.rss(pids, self._proc).values())
         else:
             pids, cpu, ram = _by_psutil(self._root)
-        room = headroom(gpus=False)[CPU] if self._tells_room else None
+        room = free_memory(gpus=False)[CPU] if self._tells_room else None
         return Reading(
             at=at, cpu=round(cpu, 2), ram=ram or None, gpus=self._gpus(pids), **_room_fields(room)
         )
@@ -130,7 +130,7 @@ class Meter:
         found: dict[int, GpuState] = {}
         try:
             if self._nvml is None:
-                self._nvml = self._open.enter_context(opened())
+                self._nvml = self._open.enter_context(open_nvml())
             found = {gpu.index: gpu for gpu in self._nvml.watched(self._indices)}
         except (DeviceError, MissingExtra) as error:
             if not self._warned:
@@ -157,7 +157,7 @@ class Meter:
         )
 
 
-def _room_fields(room: Headroom | None) -> dict[str, Any]:
+def _room_fields(room: MemoryState | None) -> dict[str, Any]:
     return {} if room is None else {"total": room.total, "free": room.free, "busy": room.busy}
 
 

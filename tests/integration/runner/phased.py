@@ -8,7 +8,7 @@ from dataclasses import replace
 from benchfleet.domain.attempt import Lease, Outcome, RunnerId
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.failure import Failure, Kind
-from benchfleet.domain.phase import GATE_EVENTS, Decision, Phase, decisions
+from benchfleet.domain.phase import GATE_EVENTS, GateDecision, Phase, newest_decisions
 from benchfleet.engines.base import AttemptRequest, Done, Failed, SlotEvent, SlotId, Started
 from benchfleet.runner.scheduler.gates import Gating
 from benchfleet.testing.samples import sample_cell
@@ -59,8 +59,8 @@ def judged(stage: Stage, cells: Sequence[Cell], phases: Sequence[Phase] = PHASES
     return stage
 
 
-def gates(stage: Stage) -> dict[str, Decision]:
-    return decisions(stage.ledger.events(kinds=GATE_EVENTS))
+def gates(stage: Stage) -> dict[str, GateDecision]:
+    return newest_decisions(stage.ledger.events(kinds=GATE_EVENTS))
 
 
 def began(stage: Stage) -> list[str]:

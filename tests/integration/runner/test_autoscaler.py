@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from benchfleet.domain.failure import Failure
-from benchfleet.domain.resource import Device, Headroom
+from benchfleet.domain.resource import Device, MemoryState
 from benchfleet.domain.telemetry import GpuReading, Reading
 from benchfleet.engines.base import AttemptRequest, Failed, HostReady, Measured, SlotEvent, SlotId
 from benchfleet.runner.loop import RunEnd
@@ -33,10 +33,10 @@ class Memory:
         self.open_slots: list[int] = []  # slots open whenever a cell began
         self.asked = 0
 
-    def measure(self, gpus: bool, tell: Callable[[Mapping[str, Headroom]], None]) -> None:
+    def measure(self, gpus: bool, tell: Callable[[Mapping[str, MemoryState]], None]) -> None:
         self.asked += 1
         free = max(0, 80 - self.slot * len(self.stage.engine.specs)) * GB
-        tell({self.name: Headroom(total=80 * GB, free=free, busy=self.busy)})
+        tell({self.name: MemoryState(total=80 * GB, free=free, busy=self.busy)})
 
     def run(self, pool: Pool, count: int, **named: Any) -> RunEnd:
         self.stage.here = Here(measure=self.measure)

@@ -9,11 +9,11 @@ from dataclasses import replace
 import pytest
 
 from benchfleet.domain.attempt import Outcome
-from benchfleet.domain.campaign_record import Told
+from benchfleet.domain.campaign_record import CampaignRecord
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.event import Event
 from benchfleet.domain.matrix import Rule
-from benchfleet.domain.phase import GATE_EVENTS, Decision, Phase, forgotten
+from benchfleet.domain.phase import GATE_EVENTS, GateDecision, Phase, gate_reset
 from benchfleet.engines.base import AttemptRequest, SlotEvent, SlotId
 from benchfleet.runner.scheduler.gates import PATIENCE, Gates, Gating
 from benchfleet.testing.claims import claim_any
@@ -76,7 +76,7 @@ def test_a_gate_is_weighed_once_whatever_comes_after(stage: Stage) -> None:
     assert end.ran == 1  # behind its own closed gate a phase goes on
     assert gates(stage)["e0"].state == "closed"
     assert len(stage.ledger.events(kinds=GATE_EVENTS)) == 1
-    stage.ledger.record(forgotten("e0", "me"))
+    stage.ledger.record(gate_reset("e0", "me"))
     again(stage, cells[1])
     assert stage.run(cells).progress.states == {"success": 4}
 
@@ -99,7 +99,7 @@ def test_a_critical_failure_closes_its_phase_at_once(stage: Stage) -> None:
     before = len(stage.engine.requests)
     assert stage.run(cells).ran == 0
     assert len(stage.engine.requests) == before
-    opened = Decision(phase="e0", state="opened", override=True, why="it is known", by="me")
+    opened = GateDecision(phase="e0", state="opened", override=True, why="it is known", by="me")
     stage.ledger.record(opened.event())
     assert stage.run(cells).progress.states == {"success": 6, "failed": 1}
 
@@ -109,7 +109,7 @@ def test_a_failed_cell_that_is_not_critical_is_weighed_with_the_rest(stage: Stag
     stage.engine.script = failing("e0")
     judged(stage, cells).run(cells)
     assert "did not succeed" in gates(stage)["e0"].why or "no cell" in gates(stage)["e0"].why
-    stage.ledger.record(forgotten("e0", "me"))
+    stage.ledger.record(gate_reset("e0", "me"))
     end = judged(stage, cells, (replace(E0, gate=""), E1)).run(cells)
     assert end.progress.states == {"failed": 1, "success": 1}
 
@@ -119,7 +119,7 @@ def test_a_gate_that_another_opens_is_noticed_while_running(stage: Stage, person
     cells = phase_cells(1, 2)
     stage.gating = Gating(phases=PHASES)
     stage.ledger.enroll(cells)
-    opened = Decision(phase="e0", state="opened", by="elsewhere").event()
+    opened = GateDecision(phase="e0", state="opened", by="elsewhere").event()
     person.does(30, lambda: stage.ledger.record(opened))
     end = stage.run(cells)
     assert end.progress.states == {"success": 3}
@@ -187,7 +187,7 @@ def test_phases_of_a_campaign_that_grew_are_learned_from_the_ledger(stage: Stage
     cells = phase_cells(1, 1)
     gating = Gating(phases=(E0,))
     gated = Gates(gating, ledger=stage.ledger, cells=cells[:1], say=lambda decision: None)
-    stage.ledger.record(Told(name="study", phases=PHASES).event())
+    stage.ledger.record(CampaignRecord(name="study", phases=PHASES).event())
     gated.learn(cells, ())
     assert gated.held() == [str(cells[1].fingerprint)]
 

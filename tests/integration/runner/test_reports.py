@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from benchfleet.domain.conditions import Fact, read
+from benchfleet.domain.conditions import Fact, parse_condition
 from benchfleet.domain.eligibility import KINDS, Eligibility, Rule
 from benchfleet.domain.placement import Placing, Reported
 from benchfleet.domain.plan import Plan
@@ -20,7 +20,7 @@ NOTHING = {name: EMPTY.get(kind, 0) for name, kind in KINDS.items()}
 
 def large_models_need_memory(**ram: int) -> Placing:
     """Machines with so many GB, where model ``large`` needs ten."""
-    rule = Rule(name="big", when=read("ram_total >= 10GB", KINDS), models=("large",))
+    rule = Rule(name="big", when=parse_condition("ram_total >= 10GB", KINDS), models=("large",))
     return Placing(
         rules=Eligibility(rules=(rule,), tiers=()),
         machines={

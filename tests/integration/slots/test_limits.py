@@ -34,8 +34,8 @@ from benchfleet.engines.base import (
 from benchfleet.engines.local import LocalEngine
 from benchfleet.engines.openssh import connections
 from benchfleet.engines.ssh import SshEngine
-from benchfleet.machines.host_capacity import examined
-from benchfleet.machines.nvml import RECORDING, opened
+from benchfleet.machines.host_capacity import capacity_from_facts
+from benchfleet.machines.nvml import RECORDING, open_nvml
 from benchfleet.machines.recorded_gpus import RecordedGpus
 from benchfleet.testing.engine_fixture import slot_id
 from sshd import Sshd
@@ -123,7 +123,12 @@ def make_place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Calla
                 hosts = [replace(sshd.host("lab1"), gpus=None, cpu_slots=1)]
                 place = Place(
                     lambda post: SshEngine(
-                        post, hosts=hosts, ssh=ssh, examine=examined, heartbeat=0.5, **options
+                        post,
+                        hosts=hosts,
+                        ssh=ssh,
+                        examine=capacity_from_facts,
+                        heartbeat=0.5,
+                        **options,
                     ),
                     tmp_path,
                     "lab1",
@@ -213,7 +218,7 @@ def recording(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., 
 def test_a_recording_answers_like_the_driver(recording: Callable[..., None]) -> None:
     theirs = {"pid": 7, "name": "python3", "user": "ada"}
     recording({**WELL, "processes": [theirs]}, {"index": 1, "lost": "GPU is lost"})
-    with opened() as nvml:
+    with open_nvml() as nvml:
         assert isinstance(nvml, RecordedGpus)
         assert nvml.driver() == "550.54.15"
         used, lost = nvml.gpus()

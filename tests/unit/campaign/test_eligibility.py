@@ -3,13 +3,13 @@ from __future__ import annotations
 import pytest
 
 from benchfleet.campaign.eligibility import read_eligibility
-from benchfleet.domain.eligibility import default
+from benchfleet.domain.eligibility import default_eligibility
 
 from .reading import read, said
 
 
 def test_a_campaign_without_rules_has_the_usual_ones() -> None:
-    assert read_eligibility(read("{}").inside("eligibility")) == default()
+    assert read_eligibility(read("{}").inside("eligibility")) == default_eligibility()
 
 
 def test_rules_and_tiers_are_read() -> None:

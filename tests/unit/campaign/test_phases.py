@@ -9,7 +9,7 @@ import pytest
 
 from benchfleet.campaign.base import Campaign
 from benchfleet.campaign.load import read_campaign
-from benchfleet.campaign.selection import choose
+from benchfleet.campaign.selection import choose_cells
 from benchfleet.campaign.yaml_reader import read_yaml
 from benchfleet.domain.matrix import Rule
 from benchfleet.domain.phase import Phase
@@ -86,11 +86,11 @@ def test_a_phase_is_no_part_of_a_cells_identity_and_a_limited_cell_is_of_none() 
     campaign = read("phases: [{name: e0, only: {models: a}}, {name: e1, only: {models: b}}]\n")
     cells = campaign.matrix.expand()
     assert {cell.fingerprint for cell in cells} == plain
-    chosen = choose(cells, only=["phases=e0"])
+    chosen = choose_cells(cells, only=["phases=e0"])
     assert {cell.model.name for cell in chosen} == {"a"}
-    assert {cell.phase for cell in choose(cells, only=["phases=e0"], limit=3)} == {""}
+    assert {cell.phase for cell in choose_cells(cells, only=["phases=e0"], limit=3)} == {""}
     with pytest.raises(CampaignError, match="no phase is called 'e00'; did you mean 'e0'"):
-        choose(cells, only=["phases=e00"])
+        choose_cells(cells, only=["phases=e00"])
 
 
 def test_critical_cells_are_all_or_chosen_or_named_by_their_benchmark() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from benchfleet.campaign.plain_data import plain
+from benchfleet.campaign.plain_data import to_plain_data
 from benchfleet.campaign.source import KeyPath, TooMuch
 from benchfleet.models.attention.local import Local
 from benchfleet.models.attention.sink_local import SinkLocal, Streaming
@@ -46,7 +46,7 @@ class Size(enum.IntEnum):
     ],
 )
 def test_what_has_a_plain_form_is_taken_in_it(value: Any, expected: Any) -> None:
-    found, flaws = plain(value)
+    found, flaws = to_plain_data(value)
     assert (found, type(found)) == (expected, type(expected))
     assert flaws == []
 
@@ -54,7 +54,7 @@ def test_what_has_a_plain_form_is_taken_in_it(value: Any, expected: Any) -> None
 def test_dtypes_and_devices_of_torch_are_taken_by_name() -> None:
     torch = pytest.importorskip("torch")
     given = {"dtype": torch.bfloat16, "device_map": torch.device("cuda:1")}
-    assert plain(given) == ({"dtype": "bfloat16", "device_map": "cuda:1"}, [])
+    assert to_plain_data(given) == ({"dtype": "bfloat16", "device_map": "cuda:1"}, [])
 
 
 class Mine:
@@ -76,7 +76,7 @@ class Mine:
     ],
 )
 def test_what_has_none_is_a_flaw_at_its_path(value: Any, path: KeyPath, message: str) -> None:
-    _, (flaw,) = plain(value)
+    _, (flaw,) = to_plain_data(value)
     assert flaw.path == path
     assert flaw.message.startswith(message)
 
@@ -85,7 +85,7 @@ def test_what_holds_itself_is_too_much() -> None:
     endless: list[Any] = []
     endless.append(endless)
     with pytest.raises(TooMuch, match="nested more than"):
-        plain(endless)
+        to_plain_data(endless)
 
 
 def test_few_lists_that_unfold_to_billions_are_too_much() -> None:
@@ -93,4 +93,4 @@ def test_few_lists_that_unfold_to_billions_are_too_much() -> None:
     for _ in range(30):
         value = [value, value]
     with pytest.raises(TooMuch, match="unfolds to more than"):
-        plain(value)
+        to_plain_data(value)

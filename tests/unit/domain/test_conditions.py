@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchfleet.domain.conditions import Fact, Kind, read
+from benchfleet.domain.conditions import Fact, Kind, parse_condition
 
 KINDS: dict[str, Kind] = {
     "ram": "size",
@@ -44,8 +44,8 @@ FACTS: dict[str, Fact] = {
     ],
 )
 def test_a_condition_holds_of_facts(text: str) -> None:
-    assert read(text, KINDS).holds(FACTS)
-    assert not read(f"not ({text})", KINDS).holds(FACTS)
+    assert parse_condition(text, KINDS).holds(FACTS)
+    assert not parse_condition(f"not ({text})", KINDS).holds(FACTS)
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_a_condition_holds_of_facts(text: str) -> None:
 )
 def test_what_is_no_condition_is_refused_with_advice(text: str, wrong: str) -> None:
     with pytest.raises(ValueError, match=re.escape(wrong)):
-        read(text, KINDS)
+        parse_condition(text, KINDS)
 
 
 @pytest.mark.parametrize(
@@ -84,35 +84,40 @@ def test_what_is_no_condition_is_refused_with_advice(text: str, wrong: str) -> N
     ],
 )
 def test_a_condition_that_no_facts_satisfy_is_found(text: str) -> None:
-    assert not read(text, KINDS).is_possible()
+    assert not parse_condition(text, KINDS).is_possible()
 
 
 def test_a_condition_that_cannot_be_judged_is_taken_to_be_possible() -> None:
-    assert read("ram < disk and disk < ram", KINDS).is_possible()
-    assert read("ram / gpus < 0", KINDS).is_possible()
+    assert parse_condition("ram < disk and disk < ram", KINDS).is_possible()
+    assert parse_condition("ram / gpus < 0", KINDS).is_possible()
 
 
 def test_a_condition_behind_others_that_take_all_of_it_is_found() -> None:
-    weak, strong = read("ram >= 5GB", KINDS), read("ram >= 12GB and disk > 1GB", KINDS)
+    weak, strong = (
+        parse_condition("ram >= 5GB", KINDS),
+        parse_condition("ram >= 12GB and disk > 1GB", KINDS),
+    )
     assert not strong.is_possible(weak)
     assert weak.is_possible(strong)
-    assert not read("ram >= 5GB", KINDS).is_possible(read("ram < 9GB", KINDS), weak)
+    assert not parse_condition("ram >= 5GB", KINDS).is_possible(
+        parse_condition("ram < 9GB", KINDS), weak
+    )
 
 
 def test_what_does_not_hold_is_told() -> None:
-    found = read("ram >= 12GB and gpus >= 1 and not torch", KINDS).unmet(FACTS)
+    found = parse_condition("ram >= 12GB and gpus >= 1 and not torch", KINDS).unmet(FACTS)
     assert found == ["ram is 8 GB, not >= 12 GB", "torch is true"]
-    assert read("not 12GB > ram", KINDS).unmet(FACTS) == ["ram is 8 GB, not >= 12 GB"]
-    assert read("disk <= ram", KINDS).unmet(FACTS) == ["disk is 10 GB, not <= ram, 8 GB"]
-    assert read("1 < gpus < 2", KINDS).unmet(FACTS) == ["gpus is 2, not < 2"]
-    assert read("ram / (gpus - 2) > 1GB", KINDS).unmet(FACTS) == [
+    assert parse_condition("not 12GB > ram", KINDS).unmet(FACTS) == ["ram is 8 GB, not >= 12 GB"]
+    assert parse_condition("disk <= ram", KINDS).unmet(FACTS) == ["disk is 10 GB, not <= ram, 8 GB"]
+    assert parse_condition("1 < gpus < 2", KINDS).unmet(FACTS) == ["gpus is 2, not < 2"]
+    assert parse_condition("ram / (gpus - 2) > 1GB", KINDS).unmet(FACTS) == [
         "ram / (gpus - 2): division by zero"
     ]
 
 
 def test_conditions_call_others_by_name() -> None:
-    named = {"big": read("ram >= 12GB", KINDS)}
-    assert read("not big and gpus > 1", KINDS, named).holds(FACTS)
+    named = {"big": parse_condition("ram >= 12GB", KINDS)}
+    assert parse_condition("not big and gpus > 1", KINDS, named).holds(FACTS)
 
 
 atoms = st.tuples(
@@ -134,7 +139,7 @@ texts = st.recursive(
 
 @given(texts.filter(lambda text: "-" not in text))
 def test_a_contradiction_is_told_exactly_where_no_facts_hold(text: str) -> None:
-    condition = read(text, KINDS)
+    condition = parse_condition(text, KINDS)
     some = any(
         condition.holds({**FACTS, "gpus": gpus, "ram": ram})
         for gpus in range(7)

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from benchfleet.domain.eligibility import default
+from benchfleet.domain.eligibility import default_eligibility
 from benchfleet.machines.probe.report import facts_of
 from capabilities import BOARD, BOX, DESKTOP, LAPTOP
 
@@ -19,26 +19,26 @@ from capabilities import BOARD, BOX, DESKTOP, LAPTOP
 def test_a_strong_machine_may_do_what_a_weak_one_may_and_more(
     results: dict[str, object], tier: int, rules: set[str]
 ) -> None:
-    judged = default().judge(facts_of(results, "it"))
+    judged = default_eligibility().judge(facts_of(results, "it"))
     assert {name for name, holds in judged.holds.items() if holds} == rules
     assert judged.tier == tier
     assert set(judged.why_not) == set(judged.holds) - rules
 
 
 def test_a_rule_that_does_not_hold_says_what_is_missing() -> None:
-    judged = default().judge(facts_of(BOARD, "it"))
+    judged = default_eligibility().judge(facts_of(BOARD, "it"))
     assert judged.why_not["e0_e1"] == "ram_available is 3.4 GB, not >= 5 GB"
 
 
 def test_no_usual_rule_and_no_usual_tier_is_out_of_reach() -> None:
-    rules = default()
+    rules = default_eligibility()
     assert all(rule.when.is_possible() for rule in rules.rules)
     for place, tier in enumerate(rules.tiers):
         assert tier.when.is_possible(*(one.when for one in rules.tiers[:place]))
 
 
 def test_a_cell_runs_where_one_of_the_rules_about_it_holds() -> None:
-    rules, laptop = default(), facts_of(LAPTOP, "it")
+    rules, laptop = default_eligibility(), facts_of(LAPTOP, "it")
     assert not rules.barred(laptop, phase="e1", model="m", variant=False)
     assert "e2_full: ram_available" in rules.barred(laptop, phase="e2", model="m", variant=False)
     assert not rules.barred(laptop, phase="e2", model="m", variant=True)

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from benchfleet.domain.error_signatures import RETRYABLE, SIGNS, first_sign
+from benchfleet.domain.error_signatures import (
+    ERROR_SIGNATURES,
+    RETRYABLE_KINDS,
+    find_error_signature,
+)
 from benchfleet.domain.failure import KINDS
 
 
@@ -29,7 +33,7 @@ from benchfleet.domain.failure import KINDS
     ],
 )
 def test_every_sign_is_known(text: str, kind: str) -> None:
-    found = first_sign(f"a line before\n  {text}  \na line after")
+    found = find_error_signature(f"a line before\n  {text}  \na line after")
     assert found is not None
     assert (found.kind, found.line) == (kind, text)
 
@@ -38,16 +42,18 @@ def test_every_sign_is_known(text: str, kind: str) -> None:
     "text", ["", "all is well", "an illegal memory access of opinion", "oxidation of the GPU"]
 )
 def test_what_is_no_sign_is_none(text: str) -> None:
-    assert first_sign(text) is None
+    assert find_error_signature(text) is None
 
 
 def test_what_was_written_first_is_the_reason_of_what_follows() -> None:
-    found = first_sign("CUDA error: uncorrectable ECC error\nCUDA out of memory\nNo space left")
+    found = find_error_signature(
+        "CUDA error: uncorrectable ECC error\nCUDA out of memory\nNo space left"
+    )
     assert found is not None
     assert found.kind == "gpu_fault"
 
 
 def test_signs_are_of_kinds_that_there_are_and_may_be_gone_the_next_time() -> None:
-    assert {sign.kind for sign in SIGNS} <= RETRYABLE
-    assert set(KINDS) > RETRYABLE
-    assert all(sign.words == sign.words.lower() for sign in SIGNS)
+    assert {sign.kind for sign in ERROR_SIGNATURES} <= RETRYABLE_KINDS
+    assert set(KINDS) > RETRYABLE_KINDS
+    assert all(sign.words == sign.words.lower() for sign in ERROR_SIGNATURES)

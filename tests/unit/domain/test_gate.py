@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchfleet.domain.gate import Answer, Reported, answer, check
+from benchfleet.domain.gate import CellReport, GateResult, check_gate, evaluate_gate
 
 
 def cell(
     config: str, *, benchmark: str = "recall", success: bool = True, **values: float
-) -> Reported:
+) -> CellReport:
     axes = {
         "models": "tiny",
         "configs": config,
@@ -21,7 +21,7 @@ def cell(
         "subsets": "",
         "repeats": "0",
     }
-    return Reported(cell=f"tiny/{config}/{benchmark}", axes=axes, success=success, values=values)
+    return CellReport(cell=f"tiny/{config}/{benchmark}", axes=axes, success=success, values=values)
 
 
 CELLS = [
@@ -56,41 +56,44 @@ CELLS = [
     ],
 )
 def test_a_condition_holds_or_not(text: str, holds: bool) -> None:
-    assert check(text) == ""
-    assert answer(text, CELLS).holds is holds
+    assert check_gate(text) == ""
+    assert evaluate_gate(text, CELLS).holds is holds
 
 
 def test_the_numbers_behind_an_answer_are_told() -> None:
-    said = answer('min(accuracy) >= 0.9 and mean(accuracy, configs="dense") > 0', CELLS)
+    said = evaluate_gate('min(accuracy) >= 0.9 and mean(accuracy, configs="dense") > 0', CELLS)
     assert [str(number) for number in said.numbers] == [
         "min(accuracy) = 0.5 (of 3 cells: tiny/window/recall)",
         "mean(accuracy, configs='dense') = 0.95 (of 1 cell)",
     ]
-    said = answer("accuracy >= 0.9", CELLS)
+    said = evaluate_gate("accuracy >= 0.9", CELLS)
     assert str(said.numbers[-1]) == "accuracy >= 0.9 = false (of 3 cells: tiny/window/recall)"
     assert "tiny/top/recall 0.9" in str(said.numbers[0])
 
 
 def test_a_gate_asks_for_every_cell_unless_it_speaks_of_completeness() -> None:
     cells = [*CELLS, cell("broken", success=False)]
-    said = answer("max(accuracy) > 0.9", cells)
+    said = evaluate_gate("max(accuracy) > 0.9", cells)
     assert not said.holds
     assert said.why.startswith("1 of 4 cells did not succeed (tiny/broken/recall)")
-    assert answer("max(accuracy) > 0.9 and completeness >= 0.75", cells).holds
-    assert not answer("complete == 1.0", cells).holds
+    assert evaluate_gate("max(accuracy) > 0.9 and completeness >= 0.75", cells).holds
+    assert not evaluate_gate("complete == 1.0", cells).holds
 
 
 def test_what_is_not_there_keeps_a_gate_closed_and_is_named() -> None:
-    said = answer("min(acuracy) > 0", CELLS)
-    assert said == Answer(holds=False, why="no cell reported 'acuracy'; did you mean 'accuracy'?")
+    said = evaluate_gate("min(acuracy) > 0", CELLS)
+    assert said == GateResult(
+        holds=False, why="no cell reported 'acuracy'; did you mean 'accuracy'?"
+    )
     mixed = [*CELLS, cell("dense", benchmark="P1", loss=2.0)]
     assert (
-        "1 of 4 cells reported no 'accuracy' (tiny/dense/P1)" in answer("accuracy > 0", mixed).why
+        "1 of 4 cells reported no 'accuracy' (tiny/dense/P1)"
+        in evaluate_gate("accuracy > 0", mixed).why
     )
-    assert answer('each(accuracy, benchmarks="recall") > 0', mixed).holds
-    assert "matches no cell" in answer('mean(accuracy, configs="nope") > 0', CELLS).why
-    assert "division by zero" in answer("1 / (min(accuracy) - 0.5) > 0", CELLS).why
-    assert "inf + inf" in answer("sum((accuracy - 0.9) * 1e308 * 1e308) > 0", CELLS).why
+    assert evaluate_gate('each(accuracy, benchmarks="recall") > 0', mixed).holds
+    assert "matches no cell" in evaluate_gate('mean(accuracy, configs="nope") > 0', CELLS).why
+    assert "division by zero" in evaluate_gate("1 / (min(accuracy) - 0.5) > 0", CELLS).why
+    assert "inf + inf" in evaluate_gate("sum((accuracy - 0.9) * 1e308 * 1e308) > 0", CELLS).why
 
 
 @pytest.mark.parametrize(
@@ -122,17 +125,17 @@ def test_what_is_not_there_keeps_a_gate_closed_and_is_named() -> None:
     ],
 )
 def test_what_a_gate_cannot_say_is_refused(text: str, problem: str) -> None:
-    assert problem in check(text)
-    with pytest.raises(ValueError, match=re.escape(check(text))):
-        answer(text, CELLS)
+    assert problem in check_gate(text)
+    with pytest.raises(ValueError, match=re.escape(check_gate(text))):
+        evaluate_gate(text, CELLS)
 
 
 @given(st.text(alphabet="ab()<>=+-*/.,0123456789 \"'andormiex[]{}:_", max_size=60))
 def test_any_text_is_refused_or_answered(text: str) -> None:
-    if not check(text):
-        assert isinstance(answer(text, CELLS).holds, bool)
+    if not check_gate(text):
+        assert isinstance(evaluate_gate(text, CELLS).holds, bool)
 
 
 def test_a_phase_without_cells_is_complete() -> None:
-    assert answer("completeness >= 1", []).holds
-    assert answer("count(accuracy) == 0", []).holds
+    assert evaluate_gate("completeness >= 1", []).holds
+    assert evaluate_gate("count(accuracy) == 0", []).holds

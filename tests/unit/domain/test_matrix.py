@@ -10,8 +10,8 @@ from benchfleet.domain.matrix import (
     Matrix,
     ModelEntry,
     Rule,
-    agrees,
-    chosen,
+    matches,
+    select_cells,
     with_limit,
 )
 from benchfleet.domain.resource import Need
@@ -126,7 +126,7 @@ def test_names_agree_with_patterns_by_name_glob_and_negation(
     patterns: tuple[str, ...], agreeing: set[str]
 ) -> None:
     names = {"dense", "top-8", "top-16", "a[1]"}
-    assert {name for name in names if agrees(patterns, name)} == agreeing
+    assert {name for name in names if matches(patterns, name)} == agreeing
 
 
 @pytest.mark.parametrize(
@@ -149,9 +149,9 @@ def test_a_rule_matches_where_every_axis_it_speaks_of_agrees(rule: Rule, count: 
 
 def test_chosen_cells_match_some_of_only_and_none_of_exclude() -> None:
     cells = MATRIX.expand()
-    assert chosen(cells) == cells
+    assert select_cells(cells) == cells
     only = [Rule(models=("one",)), Rule(subsets=("512",))]
-    assert _ids(chosen(cells, only=only, exclude=[Rule(subsets=("128",))])) == [
+    assert _ids(select_cells(cells, only=only, exclude=[Rule(subsets=("128",))])) == [
         "one/dense/recall_512",
         "one/dense/mock_benchmark",
         "two/dense/recall_512",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from benchfleet.domain.usage import Bill, Rate, Usage
+from benchfleet.domain.usage import Rate, Usage, UsageTotal
 
 
 def test_a_slot_costs_its_rate() -> None:
@@ -21,12 +21,12 @@ def test_what_another_version_wrote_is_read_as_far_as_it_is_known() -> None:
 
 
 def test_a_bill_keeps_currencies_apart_and_says_what_it_does_not_know() -> None:
-    bill = Bill()
+    bill = UsageTotal()
     bill.add(Usage(seconds=3600, gpus=1, joules=100, cost=2, currency="EUR"))
     bill.add(Usage(seconds=3600, gpus=1, cost=1, currency="$"))
     bill.add(Usage(seconds=7200))
     bill.add(None)
-    total = Bill()
+    total = UsageTotal()
     total.take(bill)
     assert total == bill
     assert total.to_dict() == {
@@ -42,6 +42,6 @@ def test_a_bill_keeps_currencies_apart_and_says_what_it_does_not_know() -> None:
 
 
 def test_a_bill_without_gpus_and_prices_speaks_of_neither() -> None:
-    bill = Bill()
+    bill = UsageTotal()
     bill.add(Usage(seconds=36))
     assert bill.to_dict() == {"attempts": 1, "slot_hours": 0.01, "gpu_hours": 0}

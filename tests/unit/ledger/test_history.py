@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from benchfleet.domain.attempt import Claim, Outcome, RunnerId
 from benchfleet.domain.event import Event
-from benchfleet.domain.usage import Bill, Usage
+from benchfleet.domain.usage import Usage, UsageTotal
 from benchfleet.ledger.history import (
     BILLED,
     Attempt,
@@ -112,7 +112,7 @@ def billed(story: Story) -> dict[str, object]:
     events = story.ledger.events(kinds=BILLED)
     (found,) = bills(events).values()
     assert bill(events, {CELL.fingerprint}) == found
-    assert bill(events, {"another"}) == Bill()
+    assert bill(events, {"another"}) == UsageTotal()
     return found.to_dict()
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from benchfleet.domain.attempt import CellRecord, Outcome
-from benchfleet.domain.cell import AttentionStep, Config, vars_of
+from benchfleet.domain.cell import AttentionStep, Config, field_values
 from benchfleet.ledger.rows import CellTexts, cell_of, record_of
 from benchfleet.testing import sample_cell
 
@@ -29,8 +29,8 @@ def test_the_text_of_what_a_cell_is_never_changes_its_spelling() -> None:
 
 def test_the_terms_of_a_cell_are_what_neither_names_nor_identifies_it() -> None:
     assert json.loads(CellTexts().terms(CELL)) == {
-        "need": vars_of(CELL.need),
-        "limits": vars_of(CELL.limits),
+        "need": field_values(CELL.need),
+        "limits": field_values(CELL.limits),
         "priority": 3,
         "model": {"source": "models/tiny", "python": ""},
         "workload": {"outside": {"timeout": "1h"}},

@@ -19,12 +19,12 @@ from benchfleet.machines.bootstrap import (
     download_command,
     suitable_python,
 )
-from benchfleet.machines.bootstrap_plan import Plan, Step, Wanted
+from benchfleet.machines.bootstrap_plan import EnvironmentSpec, Plan, Step
 from benchfleet.machines.facts import Facts
 from benchfleet.machines.wheel import Wheel, environment_name, environment_of
 
 HOST = Host(name="lab1")
-WANTED = Wanted(wheel=Wheel(name="benchfleet-1-py3-none-any.whl", data=b"wheel"))
+WANTED = EnvironmentSpec(wheel=Wheel(name="benchfleet-1-py3-none-any.whl", data=b"wheel"))
 FACTS = facts_of()
 
 
@@ -67,7 +67,7 @@ class Lab:
         yield self.has_locks
         self.locked = False
 
-    def bootstrap(self, wanted: Wanted = WANTED) -> list[str]:
+    def bootstrap(self, wanted: EnvironmentSpec = WANTED) -> list[str]:
         """The titles of the steps taken."""
         bootstrap(HOST, wanted, ask=self.ask, hold=self.hold, tell=self.told.append)
         return [step.title for step in self.steps]
@@ -115,7 +115,7 @@ def test_an_environment_that_lacks_the_extra_is_made_anew(
     extra: str, there: dict[str, str], enough: bool
 ) -> None:
     lab = Lab({"look for the environment": told(replace(FACTS, packages=there))})
-    titles = lab.bootstrap(Wanted(wheel=WANTED.wheel, extra=extra))
+    titles = lab.bootstrap(EnvironmentSpec(wheel=WANTED.wheel, extra=extra))
     assert ("put it in its place" in titles) != enough
     assert any("is already there" in line for line in lab.told) == enough
 
@@ -144,7 +144,9 @@ def test_other_code_than_ours_is_not_put_in_its_place() -> None:
 
 def test_torch_is_installed_first_and_alone() -> None:
     lab = Lab()
-    titles = lab.bootstrap(Wanted(wheel=WANTED.wheel, extra="hf", constraints="torch==2.6\n"))
+    titles = lab.bootstrap(
+        EnvironmentSpec(wheel=WANTED.wheel, extra="hf", constraints="torch==2.6\n")
+    )
     assert titles.index("install torch") + 1 == titles.index("install benchfleet")
     torch, ours = (step.words for step in lab.steps if step.title.startswith("install"))
     assert torch[-1] == "torch"
@@ -156,7 +158,7 @@ def test_wheels_that_are_there_are_not_sent_again(tmp_path: Path) -> None:
     for name in ("old", "new"):
         (tmp_path / f"{name}-1-py3-none-any.whl").write_bytes(b"123")
     lab = Lab({"list the wheels there": Said(out="       3 old-1-py3-none-any.whl\n")})
-    titles = lab.bootstrap(Wanted(wheel=WANTED.wheel, wheels=tuple(tmp_path.iterdir())))
+    titles = lab.bootstrap(EnvironmentSpec(wheel=WANTED.wheel, wheels=tuple(tmp_path.iterdir())))
     assert "send new-1-py3-none-any.whl" in titles
     assert "send old-1-py3-none-any.whl" not in titles
     (install,) = (step.words for step in lab.steps if step.title == "install benchfleet")
@@ -188,7 +190,7 @@ def test_a_host_without_internet_is_told_how_to_be_given_wheels() -> None:
 
 def test_wheels_that_lack_something_are_told_of() -> None:
     file = Path(__file__)
-    wanted = Wanted(wheel=WANTED.wheel, wheels=(file,))
+    wanted = EnvironmentSpec(wheel=WANTED.wheel, wheels=(file,))
     lab = Lab({"install benchfleet": Said(code=1, err="ERROR: No matching distribution for rich")})
     with pytest.raises(BootstrapFailed, match="distribution for rich\nthe folder of wheels must"):
         lab.bootstrap(wanted)
@@ -229,7 +231,9 @@ def test_the_download_is_for_the_hosts_python_and_machine() -> None:
 
 def test_a_rehearsal_holds_every_step_that_a_bootstrap_takes() -> None:
     lab = Lab()
-    wanted = Wanted(wheel=WANTED.wheel, extra="hf", constraints="x", wheels=(Path(__file__),))
+    wanted = EnvironmentSpec(
+        wheel=WANTED.wheel, extra="hf", constraints="x", wheels=(Path(__file__),)
+    )
     taken = set(lab.bootstrap(wanted))
     rehearsed = Plan(HOST, wanted).rehearsed()
     assert taken | {"lock"} == {step.title for step in rehearsed}

@@ -85,7 +85,7 @@ class Nvml:
 def test_a_gpu_says_how_much_is_free_who_is_on_it_and_what_is_wrong(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(module, "opened", lambda: nullcontext(Nvml()))
+    monkeypatch.setattr(module, "open_nvml", lambda: nullcontext(Nvml()))
     used, lost = module.gpus()
     assert (used.memory, used.free, used.device.label) == (80, 30, "gpu:0")
     assert (used.processes, used.fault) == (("ada: python3 (7)",), "")

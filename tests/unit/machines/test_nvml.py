@@ -11,7 +11,7 @@ import pytest
 from benchfleet.domain.gpu import GpuProcess, GpuState
 from benchfleet.errors import DeviceError, MissingExtra, NoGpu
 from benchfleet.machines import nvml as module
-from benchfleet.machines.nvml import opened
+from benchfleet.machines.nvml import open_nvml
 
 FREE_PID = 2**22 + 1  # above what Linux gives out
 
@@ -69,7 +69,7 @@ def binding(monkeypatch: pytest.MonkeyPatch) -> Binding:
 
 
 def test_what_a_gpu_tells_is_taken_and_the_rest_is_not_known(binding: Binding) -> None:
-    with opened() as nvml:
+    with open_nvml() as nvml:
         assert nvml.driver() == "550.54.15"
         first, second = nvml.gpus()
     assert first == GpuState(
@@ -86,7 +86,7 @@ def test_what_a_gpu_tells_is_taken_and_the_rest_is_not_known(binding: Binding) -
 
 
 def test_what_changes_is_asked_of_the_gpus_that_are_watched_alone(binding: Binding) -> None:
-    with opened() as nvml:
+    with open_nvml() as nvml:
         assert nvml.watched([0]) == nvml.watched([0])
         (first,) = nvml.watched([0])
     assert first == GpuState(
@@ -96,7 +96,7 @@ def test_what_changes_is_asked_of_the_gpus_that_are_watched_alone(binding: Bindi
 
 def test_a_watched_gpu_that_is_lost_says_so(binding: Binding) -> None:
     binding.nvmlDeviceGetMemoryInfo = refuse("GPU is lost", 15)
-    with opened() as nvml:
+    with open_nvml() as nvml:
         assert nvml.watched([1]) == (GpuState(index=1, lost="GPU is lost"),)
 
 
@@ -107,7 +107,7 @@ def test_a_gpu_that_is_lost_is_a_state_and_hides_no_other(binding: Binding) -> N
         return "a handle"
 
     binding.nvmlDeviceGetHandleByIndex = handle
-    with opened() as nvml:
+    with open_nvml() as nvml:
         lost, well = nvml.gpus()
     assert (lost.lost, well.lost) == ("GPU is lost", "")
     assert "does not answer (NVML: GPU is lost)" in lost.fault
@@ -118,14 +118,14 @@ def test_a_machine_without_gpus_is_told_from_a_driver_that_fails(
     binding: Binding, value: int, kind: type[DeviceError]
 ) -> None:
     binding.nvmlInit = refuse("Not Found", value)
-    with pytest.raises(DeviceError, match="Not Found") as raised, opened():
+    with pytest.raises(DeviceError, match="Not Found") as raised, open_nvml():
         pass
     assert type(raised.value) is kind
 
 
 def test_gpus_that_cannot_be_counted_are_an_error(binding: Binding) -> None:
     binding.nvmlDeviceGetCount = refuse("Unknown Error")
-    with opened() as nvml, pytest.raises(DeviceError, match="cannot be counted"):
+    with open_nvml() as nvml, pytest.raises(DeviceError, match="cannot be counted"):
         nvml.gpus()
 
 
@@ -134,5 +134,5 @@ def test_an_interpreter_without_the_binding_says_what_to_install(
 ) -> None:
     monkeypatch.delenv(module.RECORDING, raising=False)
     monkeypatch.setitem(sys.modules, "pynvml", None)
-    with pytest.raises(MissingExtra, match="pip install nvidia-ml-py"), opened():
+    with pytest.raises(MissingExtra, match="pip install nvidia-ml-py"), open_nvml():
         pass

@@ -11,7 +11,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from benchfleet.domain.telemetry import GpuReading, Reading
-from benchfleet.domain.usage import Bill, Usage
+from benchfleet.domain.usage import Usage, UsageTotal
 from benchfleet.errors import BenchfleetError, MissingExtra
 from benchfleet.metrics.collect import Collector
 from benchfleet.metrics.serve import served
@@ -38,7 +38,7 @@ def tell(collector: Collector) -> None:
     gpu = GpuReading(index=0, memory=31, total=80, utilisation=97, power=412.5, temperature=61)
     busy.reading = Reading(at=1.0, ram=500, gpus=(gpu,))
     far.reading = Reading(at=1.0, ram=700, gpus=(GpuReading(index=1, memory=2),))
-    used = Bill()
+    used = UsageTotal()
     used.add(Usage(seconds=60, gpus=1, joules=9000, cost=0.25, currency="EUR"))
     progress = Progress(total=9, slots={"s-1": busy, "s-2": far}, used=used)
     progress.states.update(pending=4, running=2, success=2, failed=1)

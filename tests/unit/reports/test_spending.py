@@ -7,14 +7,14 @@ import io
 
 import pytest
 
-from benchfleet.domain.usage import Bill, Usage
+from benchfleet.domain.usage import Usage, UsageTotal
 from benchfleet.reports import markdown, spending
 from benchfleet.reports.exports import to_csv
 from benchfleet.reports.tables import Comparison, compare
 
 
-def bill(*used: Usage | None) -> Bill:
-    found = Bill()
+def bill(*used: Usage | None) -> UsageTotal:
+    found = UsageTotal()
     for one in used:
         found.add(one)
     return found
@@ -23,7 +23,7 @@ def bill(*used: Usage | None) -> Bill:
 HOUR = Usage(seconds=3600, gpus=1, joules=720_000, cost=1.25, currency="$")
 
 
-def compared(study, *bills: Bill) -> Comparison:
+def compared(study, *bills: UsageTotal) -> Comparison:
     names = [cell.fingerprint for cell in study.cells]
     return compare(
         study.records,

@@ -14,7 +14,7 @@ from benchfleet.domain.host import Host
 from benchfleet.engines.commands import REACH, Command, commands
 from benchfleet.engines.openssh import destination, quoted
 from benchfleet.errors import wrong_option
-from benchfleet.machines.bootstrap_plan import Plan, Wanted
+from benchfleet.machines.bootstrap_plan import EnvironmentSpec, Plan
 from benchfleet.machines.facts import ASK
 from benchfleet.machines.requirements import constraints
 from benchfleet.machines.wheel import interpreter_of, running_wheel
@@ -57,7 +57,7 @@ def commands_on(host: Host) -> Iterator[Command]:
     yield Command(title="see whether it answers", words=REACH)
     yield Command(title="have it tell of itself", words=(python, "-c", ASK, host.folder))
     if not host.python:
-        wanted = Wanted(wheel=running_wheel(), constraints=constraints())
+        wanted = EnvironmentSpec(wheel=running_wheel(), constraints=constraints())
         plan = Plan(host, wanted, python="<python>", token="<digits>")  # noqa: S106
         for step in plan.rehearsed():
             yield Command(title=f"bootstrap: {step.title}", words=step.words)

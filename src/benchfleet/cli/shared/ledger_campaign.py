@@ -9,7 +9,11 @@ from pathlib import Path
 
 from benchfleet import registry
 from benchfleet.campaign.base import RESULTS, Campaign, results_folder
-from benchfleet.domain.campaign_record import TOLD, Told, newest
+from benchfleet.domain.campaign_record import (
+    CAMPAIGN_RECORDED,
+    CampaignRecord,
+    newest_record,
+)
 from benchfleet.domain.eligibility import Eligibility
 from benchfleet.domain.matrix import Matrix
 from benchfleet.domain.names import path_part
@@ -46,7 +50,7 @@ def campaign_of(url: str, name: str = "", *, results: Path | None = None) -> Cam
     if ledger is None:
         raise LedgerAbsent(f"{shown} has no ledger of campaign {name!r} any more")
     with closing(ledger):
-        told = newest(ledger.events(kinds={TOLD})) or Told(name=name)
+        told = newest_record(ledger.events(kinds={CAMPAIGN_RECORDED})) or CampaignRecord(name=name)
     placement = told.placement or campaign.placement
     eligibility = campaign.eligibility
     if told.rules is not None:

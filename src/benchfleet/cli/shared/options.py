@@ -11,7 +11,7 @@ from pathlib import Path
 from benchfleet import registry
 from benchfleet.campaign.base import Campaign, Machine
 from benchfleet.campaign.load import load_campaign
-from benchfleet.campaign.selection import choose
+from benchfleet.campaign.selection import choose_cells
 from benchfleet.cli.shared.ledger_campaign import campaign_of
 from benchfleet.cli.shared.option_types import count
 from benchfleet.domain.cell import Cell
@@ -270,7 +270,7 @@ def opened(arguments: argparse.Namespace) -> tuple[Study, list[Cell]]:
         if named := getattr(arguments, "named", ""):
             message = f"is for a campaign without its file; leave it out beside {found.file}"
             raise wrong_option(f"--campaign {named}", message)
-    cells = choose(
+    cells = choose_cells(
         open_study(found, ledger=arguments.ledger).cells(),
         only=getattr(arguments, "only", ()),
         exclude=getattr(arguments, "exclude", ()),

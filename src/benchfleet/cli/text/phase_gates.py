@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from benchfleet.cli.text.terminal import columns, padded
 from benchfleet.domain.humanize import counted
-from benchfleet.domain.phase import ENDED
+from benchfleet.domain.phase import ALL_CELLS_ENDED
 from benchfleet.domain.state import STATES
 from benchfleet.ledger.gates import Standing
 
@@ -28,10 +28,10 @@ def lines(standings: Sequence[Standing]) -> Iterator[str]:
 def _gate(one: Standing) -> str:
     if one.decision is not None:
         return str(one.decision)
-    gate = f"gate: {one.phase.gate or ENDED}"
-    if not one.held_by:
+    gate = f"gate: {one.phase.gate or ALL_CELLS_ENDED}"
+    if not one.blocking_phases:
         return gate
-    return f"held by the gate of {', '.join(one.held_by)} · {gate}"
+    return f"held by the gate of {', '.join(one.blocking_phases)} · {gate}"
 
 
 def advice(standings: Sequence[Standing], words: Callable[[str], str]) -> Iterator[str]:
@@ -43,7 +43,7 @@ def advice(standings: Sequence[Standing], words: Callable[[str], str]) -> Iterat
             yield f"the gate of phase {name} is closed{begun}"
             yield f"weigh it again, once its cells are as wanted: {words('gate check')} --again"
             yield f"open it all the same: {words('gate override')} {name} --reason TEXT"
-        elif one.decision is None and held and not one.held_by:
+        elif one.decision is None and held and not one.blocking_phases:
             left = f"{one.ended} of its {counted(one.total, 'cell', 'have')} ended"
             yield f"held until the gate of phase {name} opens ({left}): {_cells(held)}"
 
@@ -54,7 +54,7 @@ def closed(one: Standing) -> bool:
 
 
 def _waits(other: Standing, one: Standing) -> bool:
-    return one.phase.name in other.held_by and other.ended < other.total
+    return one.phase.name in other.blocking_phases and other.ended < other.total
 
 
 def _cells(held: Sequence[Standing]) -> str:

@@ -7,7 +7,7 @@ from datetime import datetime, timezone
 from typing import Any
 
 from benchfleet.campaign.base import Campaign
-from benchfleet.domain.eligibility import default
+from benchfleet.domain.eligibility import default_eligibility
 from benchfleet.domain.humanize import gigabytes
 from benchfleet.machines.probe import report
 from benchfleet.planner.forecast import recommended
@@ -17,9 +17,9 @@ def document(
     results: Mapping[str, Any], campaign: Campaign | None, *, hostname: str
 ) -> dict[str, Any]:
     """The report of a machine as of now, by the campaign's rules where there is one."""
-    return report.document(
+    return report.build_report(
         results,
-        campaign.eligibility if campaign else default(),
+        campaign.eligibility if campaign else default_eligibility(),
         hostname=hostname,
         campaign=campaign.name if campaign else "",
         models=recommended(results, campaign),

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from benchfleet.campaign.load import load_campaign
-from benchfleet.campaign.selection import choose
+from benchfleet.campaign.selection import choose_cells
 from benchfleet.cli.shared import option_types, options, plans
 from benchfleet.cli.text.gantt import headline, svg, text
 from benchfleet.cli.text.output import print_json, say
@@ -82,7 +82,7 @@ def main(arguments: argparse.Namespace) -> int:
     campaign = load_campaign(arguments.campaign).with_results(arguments.results)
     study = open_study(campaign, ledger=arguments.ledger)
     # As declared, whatever was given to whom before.
-    cells = choose(campaign.matrix.expand(), only=arguments.only, exclude=arguments.exclude)
+    cells = choose_cells(campaign.matrix.expand(), only=arguments.only, exclude=arguments.exclude)
     given = report.read_files(arguments.reports) if arguments.reports else []
     with ExitStack() as opened:
         if (ledger := study.existing_ledger()) is not None:

@@ -11,7 +11,7 @@ from contextlib import closing
 from benchfleet.cli.shared import options
 from benchfleet.cli.text import phase_gates
 from benchfleet.cli.text.output import print_json, say
-from benchfleet.domain.phase import GATE_EVENTS, Decision, decisions, forgotten, may_run
+from benchfleet.domain.phase import GATE_EVENTS, GateDecision, gate_reset, may_run, newest_decisions
 from benchfleet.errors import BenchfleetError, wrong_option
 from benchfleet.hints import hint
 from benchfleet.ledger.gates import Standing, of_phases, weighed
@@ -94,7 +94,7 @@ def _check(arguments: argparse.Namespace, study: Study) -> int:
     cells = of_phases(study.cells(), study.campaign.phases)
     with closing(ledger):
         for phase in study.campaign.phases:
-            decided = decisions(ledger.events(kinds=GATE_EVENTS))
+            decided = newest_decisions(ledger.events(kinds=GATE_EVENTS))
             if arguments.phase not in ("", phase.name):
                 continue
             if phase.name in decided and not arguments.again:
@@ -107,7 +107,7 @@ def _check(arguments: argparse.Namespace, study: Study) -> int:
             if decision is not None:
                 ledger.record(decision.event())
             elif phase.name in decided:
-                ledger.record(forgotten(phase.name, _who(study)))
+                ledger.record(gate_reset(phase.name, _who(study)))
                 said.append(f"{phase.name}: undecided again, until its cells have ended")
             else:
                 said.append(f"{phase.name}: not all of its cells have ended")
@@ -123,9 +123,9 @@ def _override(arguments: argparse.Namespace, study: Study) -> int:
         raise wrong_option("--reason", "say why: it is recorded beside your name")
     with closing(study.ledger()) as ledger:
         study.tell(ledger)
-        before = decisions(ledger.events(kinds=GATE_EVENTS)).get(arguments.phase)
+        before = newest_decisions(ledger.events(kinds=GATE_EVENTS)).get(arguments.phase)
         phase = next(one for one in study.campaign.phases if one.name == arguments.phase)
-        decision = Decision(
+        decision = GateDecision(
             phase=phase.name,
             state="opened",
             expression=phase.gate or (before.expression if before else ""),

@@ -20,15 +20,15 @@ from benchfleet.engines.openssh import LOST, OpenSsh, connections, quoted
 from benchfleet.engines.ssh_command import Answer, ask
 from benchfleet.errors import BenchfleetError, CampaignError, Mistake, wrong_option
 from benchfleet.machines.bootstrap import BootstrapFailed, bootstrap
-from benchfleet.machines.bootstrap_plan import Plan, Step, Wanted
-from benchfleet.machines.requirements import EXTRAS, constraints
+from benchfleet.machines.bootstrap_plan import EnvironmentSpec, Plan, Step
+from benchfleet.machines.requirements import HOST_EXTRAS, constraints
 from benchfleet.machines.wheel import environment_name, environment_of, running_wheel
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """What the action takes."""
     parser.add_argument(
-        "--extra", choices=EXTRAS, default="", help="install what models or lm-eval need, too"
+        "--extra", choices=HOST_EXTRAS, default="", help="install what models or lm-eval need, too"
     )
     parser.add_argument(
         "--wheels",
@@ -63,7 +63,7 @@ def main(arguments: argparse.Namespace, hosts: Sequence[Host]) -> int:
         return 0 if all(on_all(hosts, lambda host: _one(host, wanted, ssh, tell))) else 1
 
 
-def _wanted(arguments: argparse.Namespace) -> Wanted:
+def _wanted(arguments: argparse.Namespace) -> EnvironmentSpec:
     mistakes = []
     wheels: tuple[Path, ...] = ()
     if arguments.wheels is not None:
@@ -82,7 +82,9 @@ def _wanted(arguments: argparse.Namespace) -> Wanted:
         pins = constraints()
     if mistakes:
         raise CampaignError("command line", mistakes)
-    return Wanted(wheel=running_wheel(), constraints=pins, extra=arguments.extra, wheels=wheels)
+    return EnvironmentSpec(
+        wheel=running_wheel(), constraints=pins, extra=arguments.extra, wheels=wheels
+    )
 
 
 def _agreed(hosts: Sequence[Host]) -> bool:
@@ -96,7 +98,7 @@ def _agreed(hosts: Sequence[Host]) -> bool:
     return input("go on? [y/N] ").strip().lower() in ("y", "yes")
 
 
-def _rehearse(host: Host, wanted: Wanted) -> None:
+def _rehearse(host: Host, wanted: EnvironmentSpec) -> None:
     if host.python:
         say(f"{host.name}: its {host.python} is used as it is; nothing is installed")
         return
@@ -120,7 +122,7 @@ class _Telling:
                 say(f"{host.name:<{self._width}}  {line}", flush=True)
 
 
-def _one(host: Host, wanted: Wanted, ssh: OpenSsh, tell: _Telling) -> bool:
+def _one(host: Host, wanted: EnvironmentSpec, ssh: OpenSsh, tell: _Telling) -> bool:
     """Bootstrap one host; whether it can be used now."""
     if host.python:
         tell(host, f"its {host.python} is used as it is; nothing is installed")

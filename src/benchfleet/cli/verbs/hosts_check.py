@@ -23,7 +23,7 @@ from benchfleet.engines.openssh import LOST, OpenSsh, connections
 from benchfleet.engines.ssh_command import Answer, ask
 from benchfleet.errors import DeviceError, ProtocolError
 from benchfleet.machines.facts import ASK, Facts, parse_facts
-from benchfleet.machines.host_capacity import share_of, skew
+from benchfleet.machines.host_capacity import host_capacity, version_mismatch
 from benchfleet.machines.wheel import environment_name, interpreter_of
 
 _COLUMNS = (
@@ -110,10 +110,10 @@ def _cannot_tell(host: Host, answer: Answer) -> Diagnosis:
 
 def _unfit(host: Host, facts: Facts) -> Diagnosis | None:
     """Why a host that tells of itself cannot be used all the same."""
-    if why := skew(facts):
+    if why := version_mismatch(facts):
         return Diagnosis(stage="version", message=why, hopeless=True)
     try:
-        share_of(host, facts)
+        host_capacity(host, facts)
     except DeviceError as error:
         return Diagnosis(stage="devices", message=str(error), hopeless=True)
     return None

@@ -21,7 +21,7 @@ from benchfleet.domain.event import Event
 from benchfleet.environment import host_name
 from benchfleet.errors import BenchfleetError, wrong_option
 from benchfleet.machines.probe import hardware, report
-from benchfleet.machines.probe.measure import measured
+from benchfleet.machines.probe.measure import measure_machine
 from benchfleet.study import Study, open_study
 
 
@@ -114,7 +114,7 @@ def _results(place: Path, *, quick: bool) -> dict[str, Any]:
         "network": hardware.network(),
     }
     folder = Path(sections["storage"]["folder"])
-    speed = measured(folder, quick=quick, gpu=bool(gpu["devices"]), tell=_measuring)
+    speed = measure_machine(folder, quick=quick, gpu=bool(gpu["devices"]), tell=_measuring)
     if can_redraw(sys.stderr):
         print("\r\x1b[K", end="", file=sys.stderr)
     return {**sections, "benchmark": speed}

@@ -9,7 +9,7 @@ from collections.abc import Collection, Sequence
 from contextlib import closing
 from dataclasses import replace
 
-from benchfleet.campaign.selection import choose, picked
+from benchfleet.campaign.selection import choose_cells, filter_cells
 from benchfleet.cli.shared import option_types, options
 from benchfleet.cli.shared.assigned_cells import (
     Tasks,
@@ -178,7 +178,7 @@ class _Worker:
         asked, given = self._arguments, self._given
         if given is not None and asked.campaign is not None:
             cells, _ = assigned_cells(given, self._bench)
-            cells = picked(cells, only=asked.only, exclude=asked.exclude)
+            cells = filter_cells(cells, only=asked.only, exclude=asked.exclude)
             cells = [cell for cell in cells if self._vetting.wants(cell)]
             here = self._bench.allowed_here(cells)
             barred = tuple(cell.id for cell in cells if cell not in set(here))
@@ -200,7 +200,7 @@ class _Worker:
             records = [record for record in ledger.cells(among=among, whole=True) if record.cell]
         cells = [record.cell for record in records if record.cell]
         asked = self._arguments
-        pick = choose if self._given is None else picked
+        pick = choose_cells if self._given is None else filter_cells
         chosen = {id(cell) for cell in pick(cells, only=asked.only, exclude=asked.exclude)}
         mine = {id(cell) for cell in self._bench.allowed_here(cells)}
         return [record for record in records if id(record.cell) in chosen & mine]

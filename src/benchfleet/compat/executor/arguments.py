@@ -10,7 +10,7 @@ from typing import Any
 
 from benchfleet.campaign.base import Campaign, absolute
 from benchfleet.campaign.load import read_campaign
-from benchfleet.campaign.plain_data import plain
+from benchfleet.campaign.plain_data import to_plain_data
 from benchfleet.campaign.source import Flaw, KeyPath, Source, TooMuch, dotted
 from benchfleet.errors import CampaignError, Mistake
 
@@ -40,7 +40,7 @@ class Arguments:
         """The campaign that they make. Raises CampaignError with every mistake in them."""
         data = {"campaign": CAMPAIGN, "defaults": self.defaults, "matrix": self.matrix}
         try:
-            found, flaws = plain(data)
+            found, flaws = to_plain_data(data)
         except TooMuch as error:
             raise CampaignError(CALL, [Mistake(key="", message=str(error))]) from None
         source = Source(data=found, lines=self.lines, flaws=(*self.flaws, *flaws))

@@ -19,7 +19,7 @@ from typing import Any
 from benchfleet.domain.attempt import CellRecord, Claim, Lease, Outcome, RunnerId
 from benchfleet.domain.cell import Cell, Fingerprint
 from benchfleet.domain.event import Event
-from benchfleet.domain.progress_callback import Seen, unseen
+from benchfleet.domain.progress_callback import ProgressCallback, ignore_progress
 from benchfleet.domain.state import State
 from benchfleet.errors import ClaimLost
 from benchfleet.ledger.git.ledger import LEASE, GitLedger, finishing, refusals
@@ -253,7 +253,7 @@ class BatchedLedger(TableLedger):
     def tables(self) -> AbstractContextManager[Iterator[tuple[str, Iterable[Row]]]]:
         return self.inside.tables()
 
-    def fill(self, tables: Tables, *, seen: Seen = unseen) -> None:
+    def fill(self, tables: Tables, *, seen: ProgressCallback = ignore_progress) -> None:
         self.inside.fill(tables, seen=seen)
 
     def close(self) -> None:

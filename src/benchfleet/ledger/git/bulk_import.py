@@ -9,7 +9,7 @@ from typing import Any
 
 from benchfleet.domain.attempt import Lease, Outcome
 from benchfleet.domain.cell import Fingerprint
-from benchfleet.domain.progress_callback import Seen
+from benchfleet.domain.progress_callback import ProgressCallback
 from benchfleet.errors import LedgerError
 from benchfleet.git.objects import EMPTY_TREE
 from benchfleet.git.remote import Swap
@@ -32,7 +32,7 @@ _EVENTS_PER_COMMIT = 1000
 
 
 def import_tables(
-    store: Store, sync: Sync, tables: Tables, files: Files | None, seen: Seen
+    store: Store, sync: Sync, tables: Tables, files: Files | None, seen: ProgressCallback
 ) -> None:
     """Push all of it at once, with the results that lie here, then pull it as everybody does.
 
@@ -110,7 +110,7 @@ def _log(
     events: Sequence[Fact],
     files: Files | None,
     first: str,
-    seen: Seen,
+    seen: ProgressCallback,
 ) -> list[Swap]:
     """What happened to the cells, and the commits that bring their results, one for each."""
     known = {cell.fingerprint: cell for cell in cells}

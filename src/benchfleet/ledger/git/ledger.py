@@ -20,7 +20,7 @@ from typing import Any
 from benchfleet.domain.attempt import CellRecord, Claim, Lease, Outcome, RunnerId
 from benchfleet.domain.cell import Cell, Fingerprint
 from benchfleet.domain.event import Event
-from benchfleet.domain.progress_callback import Seen, unseen
+from benchfleet.domain.progress_callback import ProgressCallback, ignore_progress
 from benchfleet.domain.state import State
 from benchfleet.errors import ClaimLost, GitAway, GitDenied, LedgerError, LedgerUnreachable
 from benchfleet.git.objects import Objects
@@ -232,7 +232,7 @@ class GitLedger(TableLedger):
         with self.store.mirror.tables(self.store.wall() - self.store.clock()) as tables:
             yield tables
 
-    def fill(self, tables: Tables, *, seen: Seen = unseen) -> None:
+    def fill(self, tables: Tables, *, seen: ProgressCallback = ignore_progress) -> None:
         with self.store.ledger_errors():
             import_tables(self.store, self.sync, tables, self._files, seen)
 

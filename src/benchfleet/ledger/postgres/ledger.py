@@ -14,7 +14,7 @@ from benchfleet.domain.attempt import CellRecord, Claim, Lease, Outcome, RunnerI
 from benchfleet.domain.cell import Cell, Fingerprint
 from benchfleet.domain.event import Event
 from benchfleet.domain.phase import GATE_EVENTS
-from benchfleet.domain.progress_callback import Seen, unseen
+from benchfleet.domain.progress_callback import ProgressCallback, ignore_progress
 from benchfleet.domain.state import STATES, State
 from benchfleet.errors import ClaimLost
 from benchfleet.ledger.addresses import schema_of, shown_url
@@ -176,7 +176,7 @@ class PostgresLedger(TableLedger):
         with one_view(self._connections) as connection:
             yield rows_of_each(connection)
 
-    def fill(self, tables: Tables, *, seen: Seen = unseen) -> None:
+    def fill(self, tables: Tables, *, seen: ProgressCallback = ignore_progress) -> None:
         with self._connections.lent(lambda connection: connection) as connection:
             enter(connection, self.shown, tables)  # not asked again: the source is read once
 

@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 from benchfleet.domain.attempt import Lease, Outcome
 from benchfleet.domain.cell import Cell, Fingerprint
-from benchfleet.domain.progress_callback import Seen, unseen
+from benchfleet.domain.progress_callback import ProgressCallback, ignore_progress
 from benchfleet.errors import (
     ClaimLost,
     LedgerDamaged,
@@ -128,7 +128,7 @@ class SqliteLedger(SqliteBase, TableLedger):
             connection.execute("begin")
             yield ((table, connection.execute(selecting(table))) for table in TABLES)
 
-    def fill(self, tables: Tables, *, seen: Seen = unseen) -> None:
+    def fill(self, tables: Tables, *, seen: ProgressCallback = ignore_progress) -> None:
         with self._writing():
             connection = self._connection
             counts = "select (select count(*) from cell), (select count(*) from event)"

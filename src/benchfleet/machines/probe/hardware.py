@@ -17,8 +17,8 @@ from benchfleet.domain.gpu import GpuState
 from benchfleet.environment import hub_cache
 from benchfleet.errors import DeviceError
 from benchfleet.machines.devices import cores
-from benchfleet.machines.free_memory import headroom
-from benchfleet.machines.nvml import opened
+from benchfleet.machines.free_memory import free_memory
+from benchfleet.machines.nvml import open_nvml
 from benchfleet.machines.probe.remarks import GOOD
 
 _PACKAGES = {
@@ -71,7 +71,7 @@ def memory() -> dict[str, Any]:
     """RAM in bytes, of this machine or of the control group that it is held in, and the swap."""
     import psutil
 
-    ram = headroom(gpus=False)["cpu"]
+    ram = free_memory(gpus=False)["cpu"]
     return {
         "total": ram.total,
         "available": ram.free,
@@ -98,7 +98,7 @@ def storage(folder: Path) -> dict[str, Any]:
 def gpus() -> dict[str, Any]:
     """Every GPU with its health, the driver and the CUDA that it speaks; or why there is none."""
     try:
-        with opened() as nvml:
+        with open_nvml() as nvml:
             return {
                 "driver": nvml.driver(),
                 "cuda": nvml.cuda(),

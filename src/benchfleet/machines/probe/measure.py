@@ -21,7 +21,7 @@ _BLOCK = 4 * 2**20
 _PART = 0.05  # of the free disk, at most
 
 
-def measured(
+def measure_machine(
     folder: Path, *, quick: bool, gpu: bool, tell: Callable[[str], None]
 ) -> dict[str, Any]:
     """Everything that can be measured here, with how long it took; `folder` is on the disk that is

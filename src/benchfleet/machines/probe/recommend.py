@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from benchfleet.machines.memory import taken_by_weights
+from benchfleet.machines.memory import memory_for_weights
 
 _SIZES = (0.5, 1, 1.5, 3, 7, 8, 14, 32, 70, 120)  # 10⁹ parameters, as models are made
 _BITS = (16, 8, 4)
@@ -19,7 +19,8 @@ def sizes_that_fit(memory: int, *, on_gpu: bool) -> list[str]:
         fitting = [
             size
             for size in _SIZES
-            if taken_by_weights(round(size * 1e9) * bits // 8, "gpu" if on_gpu else "cpu") <= memory
+            if memory_for_weights(round(size * 1e9) * bits // 8, "gpu" if on_gpu else "cpu")
+            <= memory
         ]
         if fitting and fitting[-1] > best:
             best = fitting[-1]

@@ -23,8 +23,8 @@ from benchfleet.domain.resource import Device
 from benchfleet.errors import BenchfleetError
 from benchfleet.machines.probe.remarks import GOOD, recommendations, warnings
 
-VERSION = "2.0"
-PREFIX = "capability_report_"
+REPORT_VERSION = "2.0"
+REPORT_PREFIX = "capability_report_"
 _RULES = ("prerequisites", "e0_e1", "e2_full", "e2_quantized")  # keys that readers look for
 _LARGEST = 10_000_000  # bytes of a report
 
@@ -48,10 +48,10 @@ class Capability:
 
 def file_name(hostname: str) -> str:
     """``capability_report_<hostname>.json``."""
-    return f"{PREFIX}{path_part(hostname)}.json"
+    return f"{REPORT_PREFIX}{path_part(hostname)}.json"
 
 
-def document(
+def build_report(
     results: Mapping[str, Any],
     eligibility: Eligibility,
     *,
@@ -85,7 +85,7 @@ def document(
             "model_recommendations": list(models),
         },
         "metadata": {
-            "report_version": VERSION,
+            "report_version": REPORT_VERSION,
             "generated_at": when,
             "benchfleet": benchfleet.__version__,
             "campaign": campaign,
@@ -154,9 +154,11 @@ def read_files(places: Sequence[Path]) -> list[tuple[Any, str]]:
     """
     files: list[Path] = []
     for place in places:
-        found = sorted(place.glob(f"{PREFIX}*.json")) if place.is_dir() else [place]
+        found = sorted(place.glob(f"{REPORT_PREFIX}*.json")) if place.is_dir() else [place]
         if not found:
-            raise BenchfleetError(f"{place} holds no {PREFIX}*.json; `benchfleet probe` makes one")
+            raise BenchfleetError(
+                f"{place} holds no {REPORT_PREFIX}*.json; `benchfleet probe` makes one"
+            )
         files += found
     told = []
     for file in files:
@@ -187,11 +189,11 @@ def read(told: Any, shown: str) -> Capability:
     """A report of either form. Raises BenchfleetError, naming it as `shown`, where it is none."""
     if not isinstance(told, dict):
         raise BenchfleetError(f"{shown} is no capability report: it holds no mapping")
-    version = str(_part(told, "metadata").get("report_version") or VERSION)
-    if (form := version.partition(".")[0]).isdecimal() and int(form) > int(VERSION[0]):
+    version = str(_part(told, "metadata").get("report_version") or REPORT_VERSION)
+    if (form := version.partition(".")[0]).isdecimal() and int(form) > int(REPORT_VERSION[0]):
         raise BenchfleetError(
             f"{shown} is a report of version {version}, and benchfleet {benchfleet.__version__} "
-            f"knows none after {VERSION}; probe that machine again with this one"
+            f"knows none after {REPORT_VERSION}; probe that machine again with this one"
         )
     results = dict(_part(told, "results")) or _rich(told)
     hostname = str(told.get("hostname") or _part(results, "system").get("hostname") or "")

@@ -6,7 +6,7 @@ import signal
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from benchfleet.domain.error_signatures import first_sign
+from benchfleet.domain.error_signatures import find_error_signature
 from benchfleet.domain.failure import Kind
 from benchfleet.engines.base import SlotLost
 
@@ -43,7 +43,7 @@ def ending(lost: SlotLost, tail: str) -> Ending:
     number = _signal(lost.exit_code)
     if number == signal.SIGKILL:
         return _killed(why, tail)
-    found = first_sign(tail) if number != signal.SIGTERM else None
+    found = find_error_signature(tail) if number != signal.SIGTERM else None
     if found and not (found.kind == "disk_full" and number in _CRASHES):
         return Ending(kind=found.kind, message=f"{why}; its log: {found.line[:_LONGEST]}")
     if number in _CRASHES:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TypeVar
 
 from benchfleet.domain.attempt import Claim, Outcome, RunnerId
-from benchfleet.domain.progress_callback import Seen, unseen
+from benchfleet.domain.progress_callback import ProgressCallback, ignore_progress
 from benchfleet.ledger.base import Ledger
 
 TOGETHER = 64  # cells claimed at once
@@ -24,7 +24,7 @@ def end_each(
     prepare: Callable[[Claim, T], Ready],
     *,
     pause: Callable[[float], None] = time.sleep,
-    seen: Seen = unseen,
+    seen: ProgressCallback = ignore_progress,
 ) -> list[T]:
     """Claim the cells, by fingerprint, of all that was found, and end each as `prepare` says; what
     is left because others hold its cell. Those that have ended are to be pending again before."""

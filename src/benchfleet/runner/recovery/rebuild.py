@@ -12,7 +12,7 @@ from typing import Any
 from benchfleet.domain.attempt import CellRecord, Outcome, RunnerId
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.event import Event
-from benchfleet.domain.progress_callback import Seen, unseen
+from benchfleet.domain.progress_callback import ProgressCallback, ignore_progress
 from benchfleet.domain.state import FINAL_STATES, State
 from benchfleet.domain.usage import Usage
 from benchfleet.errors import ResultsError
@@ -46,7 +46,7 @@ class _Published:
     outcome: Outcome
 
 
-def rebuild(ledger: Ledger, layout: Layout, *, seen: Seen = unseen) -> Rebuilt:
+def rebuild(ledger: Ledger, layout: Layout, *, seen: ProgressCallback = ignore_progress) -> Rebuilt:
     """Enter every published result into the ledger, each as the success that it is.
 
     Left out by name: folders that are not as they were sealed, whose place the ledger has given
@@ -57,7 +57,11 @@ def rebuild(ledger: Ledger, layout: Layout, *, seen: Seen = unseen) -> Rebuilt:
 
 
 def take_in_found(
-    ledger: Ledger, layout: Layout, cells: Sequence[Cell], *, seen: Seen = unseen
+    ledger: Ledger,
+    layout: Layout,
+    cells: Sequence[Cell],
+    *,
+    seen: ProgressCallback = ignore_progress,
 ) -> Rebuilt:
     """Enter the published results of those of these cells that the ledger does not know, or has as
     pending: run again, they could not be published. Cheap where nothing is published."""
@@ -75,7 +79,7 @@ def take_in_found(
 
 
 def _enter_all(
-    ledger: Ledger, found: list[_Published], refused: list[tuple[str, str]], seen: Seen
+    ledger: Ledger, found: list[_Published], refused: list[tuple[str, str]], seen: ProgressCallback
 ) -> Rebuilt:
     found, misplaced = _placed(found, ledger.cells())
     ledger.enroll(

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from benchfleet.domain.cell import Fingerprint
-from benchfleet.domain.resource import Headroom
+from benchfleet.domain.resource import MemoryState
 
 SETTLE_S = 30.0  # until a change of the number of slots shows in the memory
 SHORT = 0.05  # part of the memory: with less free, a slot is closed
@@ -42,7 +42,7 @@ class MemoryUse:
             self.ran_out.clear()
         self.restart(now)
 
-    def see(self, room: Headroom) -> None:
+    def see(self, room: MemoryState) -> None:
         """Record what is free now."""
         self.total = room.total
         self.free = min(room.free, room.free if self.free is None else self.free)

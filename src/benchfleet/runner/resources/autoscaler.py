@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from benchfleet.domain.cell import Fingerprint
-from benchfleet.domain.resource import CPU, Headroom
+from benchfleet.domain.resource import CPU, MemoryState
 from benchfleet.runner.events import EventQueue, Measured
 from benchfleet.runner.resources.autoscale import MemoryUse, target_slots
 from benchfleet.runner.resources.shapes import Pool, memories, memory_of
@@ -16,10 +16,10 @@ from benchfleet.runner.run_state import Course
 MEASURE_EVERY_S = 5.0
 CELLS_THAT_RAN_OUT = 2  # one alone may itself be at fault; where slots grow one is enough
 
-Measure = Callable[[bool, Callable[[Mapping[str, Headroom]], None]], None]
+Measure = Callable[[bool, Callable[[Mapping[str, MemoryState]], None]], None]
 
 
-def measure_nothing(gpus: bool, tell: Callable[[Mapping[str, Headroom]], None]) -> None:
+def measure_nothing(gpus: bool, tell: Callable[[Mapping[str, MemoryState]], None]) -> None:
     """For a machine of which nothing is known."""
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 from benchfleet.domain.cell import Cell
-from benchfleet.domain.phase import Decision
+from benchfleet.domain.phase import GateDecision
 from benchfleet.errors import LedgerAway
 from benchfleet.ledger.base import Ledger
 from benchfleet.runner.attempt.attempt import Attempt
@@ -96,7 +96,7 @@ class Gatekeeper:
             self.heed()
         return True
 
-    def _tell(self, decision: Decision) -> None:
+    def _tell(self, decision: GateDecision) -> None:
         self._told_that_it_waits = False
         message = f"{decision.phase}: {decision}"
         self._course.say("gate_decided", message=message, phase=decision.phase, by=decision.by)

@@ -6,9 +6,16 @@ import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from benchfleet.domain.campaign_record import TOLD, newest
+from benchfleet.domain.campaign_record import CAMPAIGN_RECORDED, newest_record
 from benchfleet.domain.cell import Cell
-from benchfleet.domain.phase import GATE_EVENTS, Decision, Phase, decisions, held_by, may_run
+from benchfleet.domain.phase import (
+    GATE_EVENTS,
+    GateDecision,
+    Phase,
+    blocking_phases,
+    may_run,
+    newest_decisions,
+)
 from benchfleet.ledger.base import Ledger
 from benchfleet.ledger.gates import of_phases, weighed
 
@@ -36,14 +43,14 @@ class Gates:
         *,
         ledger: Ledger,
         cells: Sequence[Cell],
-        say: Callable[[Decision], None],
+        say: Callable[[GateDecision], None],
     ) -> None:
         self._ledger, self._say = ledger, say
         self._phases, self._judge = gating.phases, gating.judge
         self._whole, self._again = of_phases(gating.cells, gating.phases), gating.again
         self._given_up: Collection[str] = ()
         self._cells = {str(cell.fingerprint): cell for cell in cells}
-        self._decided: dict[str, Decision] = {}
+        self._decided: dict[str, GateDecision] = {}
         self._last_sign, self._patient = -math.inf, gating.patient
         self._failed = 0
 
@@ -69,7 +76,9 @@ class Gates:
         self._given_up = given_up
         if self._judge and self._again is not None:
             self._whole = of_phases(self._again(), self._phases)
-        told = None if self._judge else newest(self._ledger.events(kinds={TOLD}))
+        told = (
+            None if self._judge else newest_record(self._ledger.events(kinds={CAMPAIGN_RECORDED}))
+        )
         if told is not None:
             self._phases = told.phases
 
@@ -88,7 +97,7 @@ class Gates:
             return False
         before = self._decided
         if anew:
-            self._decided = decisions(self._ledger.events(kinds=GATE_EVENTS))
+            self._decided = newest_decisions(self._ledger.events(kinds=GATE_EVENTS))
         if self._judge:
             for phase in self._phases:
                 self._weigh(phase)
@@ -123,11 +132,11 @@ class Gates:
 
     def _undecided(self, phase: Phase, by_name: Mapping[str, Phase]) -> set[str]:
         """The phases that hold this one, and those that hold them; none where one is closed."""
-        keepers = list(held_by(phase, self._decided))
+        keepers = list(blocking_phases(phase, self._decided))
         for name in keepers:
             if name in self._decided:
                 return set()
-            keepers += held_by(by_name[name], self._decided)
+            keepers += blocking_phases(by_name[name], self._decided)
         return set(keepers)
 
     def _waits_for_any(self, phases: Collection[str]) -> bool:
@@ -141,7 +150,7 @@ class Gates:
         decision = weighed(phase, self._whole[phase.name], self._ledger, by=self._judge)
         if decision is None:
             return
-        self._decided = decisions(self._ledger.events(kinds=GATE_EVENTS))
+        self._decided = newest_decisions(self._ledger.events(kinds=GATE_EVENTS))
         if phase.name not in self._decided:  # nobody was quicker
             self._ledger.record(decision.event())
             self._decided = {**self._decided, phase.name: decision}

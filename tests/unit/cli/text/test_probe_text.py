@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from benchfleet.cli.text.probe_text import summary
-from benchfleet.domain.eligibility import default
+from benchfleet.domain.eligibility import default_eligibility
 from capabilities import LAPTOP, reported
 
 
@@ -14,7 +14,7 @@ def test_the_first_line_says_tier_and_role() -> None:
 
 
 def test_a_tier_without_a_role_and_a_link_of_unknown_speed_are_told_as_they_are() -> None:
-    rules = default()
+    rules = default_eligibility()
     rules = replace(rules, tiers=tuple(replace(one, role="") for one in rules.tiers))
     found = {**LAPTOP, "network": {"links": {"eth0": {"speed": 0}, "eth1": {"speed": 125e6}}}}
     told = list(summary(reported("lab1", found, rules)))

@@ -9,7 +9,7 @@ from benchfleet.domain.attempt import CellRecord, Outcome
 from benchfleet.domain.cell import Fingerprint
 from benchfleet.domain.failure import Failure
 from benchfleet.domain.state import STATES
-from benchfleet.domain.usage import Bill
+from benchfleet.domain.usage import UsageTotal
 from benchfleet.ledger.lease_holders import Holder
 from benchfleet.status import Status, Unpublished
 
@@ -21,7 +21,7 @@ NOTHING = Status(
     kept_off=(),
     notes=(),
     holders=(),
-    used=Bill(),
+    used=UsageTotal(),
     failed=(),
     elsewhere={},
     gone=(),
