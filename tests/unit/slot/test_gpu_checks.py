@@ -128,7 +128,7 @@ def asking(result: Any) -> Any:
 
 
 def test_gpus_that_cannot_be_asked_are_unfit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gpu_checks, "opened", asking(DeviceError("NVML is of another version")))
+    monkeypatch.setattr(gpu_checks, "open_nvml", asking(DeviceError("NVML is of another version")))
     found = unfit_now(RULES)
     assert found is not None
     assert (found.reason, found.busy) == ("NVML is of another version", False)
@@ -137,13 +137,13 @@ def test_gpus_that_cannot_be_asked_are_unfit(monkeypatch: pytest.MonkeyPatch) ->
 def test_an_interpreter_that_cannot_ask_says_so_and_goes_on(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(gpu_checks, "opened", asking(MissingExtra("pip install nvidia-ml-py")))
+    monkeypatch.setattr(gpu_checks, "open_nvml", asking(MissingExtra("pip install nvidia-ml-py")))
     assert unfit_now(RULES) is None
     assert "GPUs are not checked: pip install nvidia-ml-py" in capsys.readouterr().err
 
 
 def test_a_trial_is_made_where_it_was_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gpu_checks, "opened", asking(Scripted(FREE)))
+    monkeypatch.setattr(gpu_checks, "open_nvml", asking(Scripted(FREE)))
     assert unfit_now(RULES, lambda: "it multiplies wrongly") is None
     found = unfit_now(replace(RULES, trial=True), lambda: "it multiplies wrongly")
     assert found is not None
