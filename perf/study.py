@@ -152,7 +152,7 @@ class Study:
         from benchfleet.campaign.load import load_campaign
         from benchfleet.study import open_study
 
-        ledger = open_study(load_campaign(place / "makespan.yaml")).existing_ledger()
+        ledger = open_study(load_campaign(place / "makespan.yaml")).open_existing_ledger()
         assert ledger is not None
         with closing(ledger):
             claimed = ledger.events(kinds=["claimed"])

@@ -130,7 +130,7 @@ def load(family: Family, name: str) -> Any:
     return found
 
 
-def other_version(family: Family, name: str, version: int | str | None) -> str:
+def version_mismatch(family: Family, name: str, version: int | str | None) -> str:
     """What is wrong where the plugin has another version here than `version`, which a cell was
     made with; ``""`` where nothing is, or the cell is older than versions."""
     if version is None or version == (here := load(family, name).version):

@@ -26,7 +26,7 @@ def _sizes(folder: Path, large: int) -> Iterator[bool]:
 
 
 @dataclass(frozen=True)
-class Whereabouts:
+class ResultLocator:
     """What the ledger has as done, held against what lies in the results folder."""
 
     study: Study
@@ -48,7 +48,7 @@ class Whereabouts:
         """Where the results of these cells were seen last, by fingerprint: a place, or a host with
         a folder of its own. Those that should be in this folder are not among them."""
         digests = {str(r.fingerprint): r.outcome.digest for r in records if r.outcome}
-        ledger = self.study.existing_ledger() if digests else None
+        ledger = self.study.open_existing_ledger() if digests else None
         if ledger is None:
             return {}
         with closing(ledger):

@@ -18,7 +18,7 @@ from benchfleet.ledger.gates import Standing, standings
 from benchfleet.ledger.history import BILLED, bill, counts
 from benchfleet.ledger.lease_holders import Holder, holders
 from benchfleet.placement import placing_of
-from benchfleet.result_locations import Whereabouts
+from benchfleet.result_locations import ResultLocator
 from benchfleet.results.upload_queue import Outbox
 from benchfleet.study import Study
 
@@ -86,11 +86,11 @@ class _Known:
 def status_of(study: Study, cells: Sequence[Cell] | None = None) -> Status:
     """The status of these cells of a campaign; of all where None are given."""
     chosen = study.cells() if cells is None else cells
-    known = study.ask(
-        lambda ledger: _read_ledger(ledger, study.campaign, chosen), otherwise=_Known()
+    known = study.query(
+        lambda ledger: _read_ledger(ledger, study.campaign, chosen), default=_Known()
     )
     ended = {record.fingerprint for record in known.records if record.state != "pending"}
-    where = Whereabouts(study)
+    where = ResultLocator(study)
     absent = where.absent(known.records)
     elsewhere = where.elsewhere(absent)
     return Status(

@@ -57,47 +57,47 @@ class Study:
         )
 
     @property
-    def shown_ledger(self) -> str:
+    def ledger_text(self) -> str:
         """Where the ledger is, as people may see it."""
         return self.home.shown
 
-    def ledger(self, *, known_results: bool = False) -> Ledger:
+    def open_ledger(self, *, known_results: bool = False) -> Ledger:
         """Open the ledger, making it where there is none yet; see `LedgerHome.open`."""
         return self.home.open(known_results=known_results)
 
-    def existing_ledger(self) -> Ledger | None:
+    def open_existing_ledger(self) -> Ledger | None:
         """Open the ledger to look at it; None where nothing was run yet."""
         return self.home.existing()
 
-    def ask(self, question: Callable[[Ledger], T], *, otherwise: T) -> T:
-        """What the ledger answers; `otherwise` where nothing was run yet."""
-        ledger = self.existing_ledger()
+    def query(self, read: Callable[[Ledger], T], *, default: T) -> T:
+        """Call `read` with the open ledger; return `default` where no ledger exists."""
+        ledger = self.open_existing_ledger()
         if ledger is None:
-            return otherwise
+            return default
         with closing(ledger):
-            return question(ledger)
+            return read(ledger)
 
     def records(self, cells: Iterable[Cell]) -> list[CellRecord]:
         """The cells as the ledger has them; empty where nothing was run yet."""
         among = {cell.fingerprint for cell in cells}
-        return self.ask(lambda ledger: list(ledger.cells(among=among)), otherwise=[])
+        return self.query(lambda ledger: list(ledger.cells(among=among)), default=[])
 
-    def is_begun(self) -> bool:
+    def has_ledger(self) -> bool:
         """Whether there is a ledger of it."""
-        return self.ask(lambda ledger: True, otherwise=False)
+        return self.query(lambda ledger: True, default=False)
 
     def bills(self) -> dict[str, UsageTotal]:
         """What the attempts of each cell used up, by fingerprint."""
-        return self.ask(lambda ledger: bills(ledger.events(kinds=BILLED)), otherwise={})
+        return self.query(lambda ledger: bills(ledger.events(kinds=BILLED)), default={})
 
     def bill(self, cells: Iterable[Cell]) -> UsageTotal:
         """What the attempts of these cells used up together."""
         among = {cell.fingerprint for cell in cells}
-        return self.ask(
-            lambda ledger: bill(ledger.events(kinds=BILLED), among), otherwise=UsageTotal()
+        return self.query(
+            lambda ledger: bill(ledger.events(kinds=BILLED), among), default=UsageTotal()
         )
 
-    def tell(self, ledger: Ledger) -> None:
+    def record_campaign(self, ledger: Ledger) -> None:
         """Record what those without the campaign's file must know, where it is not told yet."""
         told = self.campaign.told
         if told is not None and newest_record(ledger.events(kinds={CAMPAIGN_RECORDED})) != told:
@@ -109,21 +109,21 @@ class Study:
         if self.campaign.file is not None:
             matrix = self.campaign.matrix
             return matrix.expand_as(self.forms()) if matrix.has_variants else matrix.expand()
-        return self.ask(
-            lambda ledger: [one.cell for one in ledger.cells(whole=True) if one.cell], otherwise=[]
+        return self.query(
+            lambda ledger: [one.cell for one in ledger.cells(whole=True) if one.cell], default=[]
         )
 
     def forms(self) -> dict[str, str]:
         """For each cell that was given to a machine the form in which it is run, both by
         fingerprint; none where no ledger can be asked."""
         try:
-            return self.ask(
-                lambda ledger: forms(plans(ledger.events(kinds={ASSIGNED}))), otherwise={}
+            return self.query(
+                lambda ledger: forms(plans(ledger.events(kinds={ASSIGNED}))), default={}
             )
         except LedgerError:
             return {}
 
-    def assign(self, chosen: Mapping[str, str]) -> None:
+    def record_forms(self, chosen: Mapping[str, str]) -> None:
         """Record in which form each of these cells is run from now on, where that is another than
         was recorded."""
         if not self.campaign.matrix.has_variants:
@@ -131,7 +131,7 @@ class Study:
         known = self.forms()
         if all(known.get(one, one) == form for one, form in chosen.items()):
             return
-        with closing(self.ledger()) as ledger:
+        with closing(self.open_ledger()) as ledger:
             told = plans(ledger.events(kinds={ASSIGNED}))
             number = told[-1].number + 1 if told else 1
             ledger.record(Plan(number=number, forms=chosen).event())
@@ -140,8 +140,8 @@ class Study:
         """The newest decision on the gate of each phase that has one."""
         if not self.campaign.phases:
             return {}
-        return self.ask(
-            lambda ledger: newest_decisions(ledger.events(kinds=GATE_EVENTS)), otherwise={}
+        return self.query(
+            lambda ledger: newest_decisions(ledger.events(kinds=GATE_EVENTS)), default={}
         )
 
     def phases(self, cells: Iterable[Cell], records: Iterable[CellRecord]) -> list[Standing]:
@@ -157,12 +157,12 @@ class Study:
         allowed = filter_for_host(self.host, self.campaign.runners)
         return [cell for cell in cells if allowed.takes(cell)]
 
-    def mark(self) -> int:
+    def mark_reported(self) -> int:
         """Record that all of it is told of from here, and return the event's number."""
-        with closing(self.ledger()) as ledger:
+        with closing(self.open_ledger()) as ledger:
             return ledger.record(Event(kind="results_told"))
 
-    def still_told(self) -> bool:
+    def is_summary_current(self) -> bool:
         """Whether summary and report are there and say how things stand: they were written after
         the campaign's file, and nothing happened since. A run that was killed leaves older ones.
         """
@@ -174,13 +174,13 @@ class Study:
             told = int(json.loads(self.layout.summary.read_bytes())["told"])
         except (OSError, ValueError, LookupError, TypeError):
             return False
-        return self.ask(lambda ledger: not ledger.events(told), otherwise=False)
+        return self.query(lambda ledger: not ledger.events(told), default=False)
 
-    def finished(self, cells: Iterable[Cell]) -> list[CellRecord] | None:
+    def finished_records(self, cells: Iterable[Cell]) -> list[CellRecord] | None:
         """The cells' records where a run would find all of them done, and no result of any cell
         that waits for its rename, nor an attempt that came too late; None where it has something
         to do."""
-        ledger = self.existing_ledger()
+        ledger = self.open_existing_ledger()
         if ledger is None:
             return None
         among = {cell.fingerprint for cell in cells}
@@ -195,7 +195,7 @@ class Study:
         late = too_late(self.layout, left_attempts(self.layout, among), records)
         return None if late else records
 
-    def place(self) -> Place | None:
+    def result_store(self) -> Place | None:
         """The place that results are put to, where the campaign names one. Raises UnknownName,
         MissingExtra or ResultsError."""
         return place_at(self.campaign.place, self.campaign.name) if self.campaign.place else None

@@ -88,7 +88,7 @@ def _ended(study: Study) -> dict[str, list[dict[str, Any]]]:
     phases = {str(cell.fingerprint): cell.phase for cell in study.cells()}
     ended: dict[str, list[dict[str, Any]]] = {}
     none: list[CellRecord] = []
-    records = study.ask(lambda ledger: list(ledger.cells(states=FINAL_STATES)), otherwise=none)
+    records = study.query(lambda ledger: list(ledger.cells(states=FINAL_STATES)), default=none)
     for record in records:
         if (outcome := record.outcome) is not None:
             told = {
@@ -112,7 +112,7 @@ def _write_host_summary(study: Study, host: str, more: dict[str, Any]) -> None:
         "machine": host,
         "phase": ", ".join(phases),
         "campaign": study.campaign.name,
-        "ledger": study.shown_ledger,
+        "ledger": study.ledger_text,
         "benchfleet": benchfleet.__version__,
         **more,
     }

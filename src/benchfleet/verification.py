@@ -12,7 +12,7 @@ from benchfleet.domain.cell import Cell
 from benchfleet.domain.humanize import counted
 from benchfleet.domain.state import STATES
 from benchfleet.ledger.base import Ledger
-from benchfleet.result_locations import Whereabouts
+from benchfleet.result_locations import ResultLocator
 from benchfleet.results.verify import KINDS, Finding, Verifier
 from benchfleet.runs.registry import runs_of
 from benchfleet.study import Study
@@ -98,13 +98,13 @@ class Verify:
     def _goes_on(self, records: Iterable[CellRecord]) -> bool:
         """Whether a run may be about to publish something."""
         running = any(record.state == "running" for record in records)
-        return running or any(run.goes_on for run in runs_of(self.study.layout))
+        return running or any(run.is_running for run in runs_of(self.study.layout))
 
     def _elsewhere(
         self, records: Iterable[CellRecord], found: Mapping[str, Finding]
     ) -> dict[str, str]:
         gone = [r for r in records if r.path in found and found[r.path].kind == "gone"]
-        places = Whereabouts(self.study).elsewhere(gone)
+        places = ResultLocator(self.study).elsewhere(gone)
         return {r.path: places[r.fingerprint] for r in gone if r.fingerprint in places}
 
     def _score_again(

@@ -74,7 +74,7 @@ def run_cells(
     make_folder(study.layout.root)
     ending, serving = threading.Event(), serving or threading.Event()
     ledger = PatientLedger(
-        shared := study.ledger(),
+        shared := study.open_ledger(),
         post=inbox.post,
         ending=ending,
         serving=serving,
@@ -83,7 +83,7 @@ def run_cells(
     connected = contextlib.ExitStack()
     try:
         with contextlib.suppress(LedgerFull):
-            study.tell(ledger)
+            study.record_campaign(ledger)
         sender = _sender(study, ledger, inbox)
         runner = Runner(
             Parts(
@@ -151,7 +151,7 @@ def _provenance(study: Study) -> Callable[[], Mapping[str, Any]]:
 
 def _sender(study: Study, ledger: Ledger, inbox: EventQueue) -> Sender | None:
     """What puts results to the campaign's place, where it has one."""
-    if (place := study.place()) is None:
+    if (place := study.result_store()) is None:
         return None
     sender = Sender(
         ledger,
@@ -201,7 +201,7 @@ def _measure(gpus: bool, tell: Callable[[Mapping[str, MemoryState]], None]) -> N
 
 def rescore(study: Study, records: Sequence[CellRecord]) -> Iterator[Rescored]:
     """Score these cells again on this machine's CPU, and tell of each."""
-    ledger = study.existing_ledger() if records else None
+    ledger = study.open_existing_ledger() if records else None
     if ledger is None:
         return
     inbox = EventQueue()

@@ -49,7 +49,7 @@ def say(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
 
 
 def states() -> dict[str, str]:
-    ledger = open_study(load_campaign(Path("study.yaml"))).ledger()
+    ledger = open_study(load_campaign(Path("study.yaml"))).open_ledger()
     with closing(ledger):
         return {record.path: record.state for record in ledger.cells()}
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from benchfleet.errors import PlaceUnreachable, ResultsError
+from benchfleet.errors import ResultsError, StoreUnreachable
 from benchfleet.results.stores.base import Place
 from benchfleet.results.stores.object_store import ObjectPlace
 from benchfleet.results.stores.rsync import RsyncPlace
@@ -81,11 +81,11 @@ def test_a_host_that_is_gone_is_away_and_one_that_takes_nothing_refuses(
     refuses = RsyncPlace(f"rsync://127.0.0.1:{own_sshd.port}{tmp_path}/file", "study")
     with pytest.raises(ResultsError, match="refuses") as refused:
         refuses.put(tmp_path / "one", PATH, digest)
-    assert not isinstance(refused.value, PlaceUnreachable)
+    assert not isinstance(refused.value, StoreUnreachable)
     own_sshd.kill()
     away = RsyncPlace(f"rsync://127.0.0.1:{own_sshd.port}{tmp_path}/srv", "study")
     for ask in (lambda: away.put(tmp_path / "one", PATH, digest), lambda: away.there([PATH])):
-        with pytest.raises(PlaceUnreachable, match="Connection refused"):
+        with pytest.raises(StoreUnreachable, match="Connection refused"):
             ask()
 
 
@@ -97,9 +97,9 @@ def test_a_store_that_is_gone_is_away_and_a_bucket_that_is_none_refuses(
         ObjectPlace("s3://no-such-bucket-here", "study").put(tmp_path / "one", PATH, digest)
     with pytest.raises(ResultsError, match="refuses: The specified bucket does not exist"):
         ObjectPlace("s3://no-such-bucket-there", "study").fetch([PATH], tmp_path / "came")
-    assert not isinstance(refused.value, PlaceUnreachable)
+    assert not isinstance(refused.value, StoreUnreachable)
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
     monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
-    with pytest.raises(PlaceUnreachable) as away:
+    with pytest.raises(StoreUnreachable) as away:
         ObjectPlace(f"{bucket}/away", "study").put(tmp_path / "one", PATH, digest)
     assert "very-secret" not in str(away.value)

@@ -59,7 +59,7 @@ def study() -> Study:
 
 
 def plan() -> Plan:
-    with closing(study().ledger()) as ledger:
+    with closing(study().open_ledger()) as ledger:
         found = newest(plans(ledger.events(kinds={ASSIGNED})))
     assert found is not None
     return found
@@ -74,7 +74,7 @@ def given(host: str) -> list[str]:
 
 def begin(host: str) -> Claim:
     """The machine's runner takes the first cell that it was given."""
-    with closing(study().ledger()) as ledger:
+    with closing(study().open_ledger()) as ledger:
         runner = RunnerId(host * 8)
         ledger.record(Event(kind=BEGAN, data={"runner": runner, "host": host}))
         mine = set(given(host))
@@ -112,7 +112,7 @@ def test_a_failed_machine_is_left_out_until_it_is_probed_again(say: Say) -> None
 def test_planning_again_keeps_what_is_done_or_runs_and_plans_the_rest(say: Say) -> None:
     say(*ASSIGN)
     done, runs = begin("lab1"), begin("lab2")
-    with closing(study().ledger()) as ledger:
+    with closing(study().open_ledger()) as ledger:
         ledger.finish(done.lease, Outcome(state="success", digest="d", host="lab1"))
     again = say(*ASSIGN)
     assert (again["done"], list(again["running"].values())) == (1, ["lab2"])
@@ -128,7 +128,7 @@ def test_what_a_run_has_on_a_failed_machine_over_ssh_is_left_to_that_run_and_sai
 ) -> None:
     say(*ASSIGN)
     had = len(given("lab3"))
-    with closing(study().ledger()) as ledger:
+    with closing(study().open_ledger()) as ledger:
         ledger.record(Event(kind="host_ready", data={"host": "lab3", "slots": 2, "devices": ""}))
     assert main(["reassign", "study.yaml", "--failed-machine", "lab3", "--yes"]) == 0
     said = capsys.readouterr().out
@@ -167,7 +167,7 @@ def test_a_cell_waits_in_the_form_that_is_planned_and_in_no_other(say: Say) -> N
 
 
 def states() -> set[tuple[str, str]]:
-    with closing(study().ledger()) as ledger:
+    with closing(study().open_ledger()) as ledger:
         return {
             (record.cell.model.name, record.state)
             for record in ledger.cells(whole=True)
@@ -185,7 +185,7 @@ def test_a_dry_run_shows_the_plan_and_leaves_nothing(say: Say) -> None:
 def test_cells_that_failed_are_planned_and_told_of(say: Say) -> None:
     say(*ASSIGN)
     claim = begin("lab1")
-    with closing(study().ledger()) as ledger:
+    with closing(study().open_ledger()) as ledger:
         ledger.finish(claim.lease, Outcome(state="failed", digest="d", host="lab1"))
     assert say(*ASSIGN)["failed"] == 1
 

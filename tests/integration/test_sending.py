@@ -12,7 +12,7 @@ import pytest
 
 from benchfleet.domain.attempt import Outcome, RunnerId
 from benchfleet.domain.event import STORED
-from benchfleet.errors import PlaceUnreachable, ResultsError
+from benchfleet.errors import ResultsError, StoreUnreachable
 from benchfleet.ledger.memory import MemoryLedger
 from benchfleet.results.layout import Layout
 from benchfleet.results.stores.base import Place
@@ -92,7 +92,7 @@ def test_what_is_published_is_put_and_told_of_once(lab: Lab) -> None:
 
 
 def test_what_could_not_be_put_goes_first_the_next_time(lab: Lab) -> None:
-    lab.away = PlaceUnreachable("the lab is dark")
+    lab.away = StoreUnreachable("the lab is dark")
     sender = lab.sender()
     path = lab.finish(0, sender)
     assert not sender.send()
@@ -106,7 +106,7 @@ def test_what_could_not_be_put_goes_first_the_next_time(lab: Lab) -> None:
 
 
 def test_what_keeps_results_from_the_place_is_said_once_while_the_run_goes_on(lab: Lab) -> None:
-    lab.away = PlaceUnreachable("the lab is dark")
+    lab.away = StoreUnreachable("the lab is dark")
     sender = lab.sender()
     sender.start()
     lab.finish(0, sender)

@@ -64,7 +64,7 @@ def main(words: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code."""
     words = sys.argv[1:] if words is None else words
     gc.set_threshold(_RARELY)  # what only looks is over before there is much to be found
-    _make_streams_bearable()
+    _tolerate_bad_streams()
     try:
         return _run(words)
     except KeyboardInterrupt:
@@ -88,7 +88,7 @@ def _plain(error: BenchfleetError | OSError) -> str:
     return f"{where}{error.strerror}"
 
 
-def _make_streams_bearable() -> None:
+def _tolerate_bad_streams() -> None:
     """A closed stream swallows what is written, and one without ± still gets the rest."""
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:

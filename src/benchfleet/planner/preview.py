@@ -78,7 +78,7 @@ class Plan:
 
 def known_records(study: Study, cells: Collection[Cell]) -> list[CellRecord]:
     """All that the ledger has, with the cell itself where the campaign holds no such cell."""
-    ledger = study.existing_ledger()
+    ledger = study.open_existing_ledger()
     if ledger is None:
         return []
     with closing(ledger):

@@ -88,7 +88,7 @@ class Vetting:
 
     def _of_steps(self, steps: Iterable[AttentionStep]) -> str:
         try:
-            found = (registry.other_version("attention", s.name, s.version) for s in steps)
+            found = (registry.version_mismatch("attention", s.name, s.version) for s in steps)
             return next(filter(None, found), "")
         except BenchfleetError as error:
             return str(error)
@@ -102,7 +102,7 @@ class Vetting:
     ) -> str:
         try:
             found: str = registry.load(family, name).code(part)
-            if why := registry.other_version(family, name, version):
+            if why := registry.version_mismatch(family, name, version):
                 return why
         except BenchfleetError as error:
             return str(error)

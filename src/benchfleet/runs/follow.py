@@ -130,7 +130,9 @@ def follow(record: Record, tell: Observer, *, earlier: int = EARLIER) -> Iterato
     follower = Follower(record)
     follower.begin(tell, earlier=earlier)
     while True:
-        over = not follower.record.goes_on  # seen before the last look, so that this misses nothing
+        over = (
+            not follower.record.is_running
+        )  # seen before the last look, so that this misses nothing
         follower.look(tell)
         yield follower.record
         if over:

@@ -167,7 +167,7 @@ def announced(
 
 def _refuse_another(layout: Layout, ledger: str) -> None:
     for run in records.runs_of(layout):
-        if run.goes_on and run.ledger and surely_differ(run.ledger, ledger):
+        if run.is_running and run.ledger and surely_differ(run.ledger, ledger):
             where = run.ledger.removeprefix("sqlite:")
             raise LedgerError(
                 f"a run goes on in {layout.root} with another ledger, {where} ({run.shown});"

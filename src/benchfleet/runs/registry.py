@@ -59,7 +59,7 @@ class Record:
         return bool(self.state)
 
     @property
-    def goes_on(self) -> bool:
+    def is_running(self) -> bool:
         """Whether it goes on, on this machine."""
         return self.end is None and self.process.lives() is True
 
@@ -70,7 +70,7 @@ class Record:
         day = "" if time.strftime("%F", began) == time.strftime("%F") else "%F "
         return f"pid {self.process.pid}, since {time.strftime(f'{day}%H:%M', began)}"
 
-    def ask_to_end(self) -> bool:
+    def request_stop(self) -> bool:
         """Ask it to end as Ctrl-C does; whether it was there to be asked."""
         return self.process.signal(Signals[self.ends_on])
 
@@ -122,13 +122,13 @@ def runs_of(layout: Layout) -> list[Record]:
     return [record for file in files if (record := read(file)) is not None]
 
 
-def runs_here() -> list[Record]:
+def active_runs() -> list[Record]:
     """The runs of this user that go on on this machine, the latest first."""
     found = []
     for note in sorted(_notes().glob("*"), reverse=True):
         with contextlib.suppress(OSError, ValueError):
             record = read(Path(note.read_text("utf-8")))
-            if record is not None and record.goes_on:
+            if record is not None and record.is_running:
                 found.append(record)
             elif record is None or record.process.lives() is False:
                 note.unlink()
@@ -171,7 +171,7 @@ def announce(record: Record) -> None:
     with contextlib.suppress(OSError):
         _notes().mkdir(parents=True, exist_ok=True)
         (_notes() / record.file.stem).write_text(str(record.file), "utf-8")
-    ended = [r for r in runs_of(Layout(record.results)) if not r.goes_on]
+    ended = [r for r in runs_of(Layout(record.results)) if not r.is_running]
     kept = [r for r in ended if r.began][:_KEPT]
     for old in (r for r in ended if r not in kept):
         if old.process.lives() is not None:

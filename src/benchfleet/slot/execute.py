@@ -186,7 +186,7 @@ class Executor:
 
 def _check_version(family: registry.Family, name: str, version: int | str | None) -> None:
     """Raises CellFailure where the plugin here is another than the cell was made for."""
-    if why := registry.other_version(family, name, version):
+    if why := registry.version_mismatch(family, name, version):
         raise CellFailure(stage="setup", kind="user_error", message=why)
 
 

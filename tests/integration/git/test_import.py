@@ -63,5 +63,5 @@ def test_an_installation_is_one_from_its_first_look_on(tmp_path: Path) -> None:
     (tmp_path / "study.yaml").write_text(STUDY)
     study = open_study(load_campaign(tmp_path / "study.yaml"), ledger=f"git+file://{bare}")
     assert not study.layout.root.parent.exists()
-    with closing(study.ledger()) as ledger:
+    with closing(study.open_ledger()) as ledger:
         assert ledger.store.folder.parent == study.layout.root / ".ledger"  # type: ignore[attr-defined]

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from benchfleet.cli.shared.run_loop import _answering_signals
+from benchfleet.cli.shared.foreground_run import _answering_signals
 from benchfleet.runner.events import EventQueue, Interrupted
 
 

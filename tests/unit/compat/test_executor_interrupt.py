@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from benchfleet.compat.executor.interrupt import raised_at_the_end
+from benchfleet.compat.executor.interrupt import deferred_interrupt
 from benchfleet.runner.events import EventQueue, Interrupted
 
 
@@ -33,7 +33,7 @@ def _serving() -> threading.Event:
 def _guarded(
     inbox: EventQueue, *steps: Callable[[], object], serving: threading.Event | None = None
 ) -> None:
-    with raised_at_the_end(inbox, serving or _serving()):
+    with deferred_interrupt(inbox, serving or _serving()):
         for step in steps:
             step()
 
@@ -52,7 +52,7 @@ def test_a_ctrl_c_is_posted_first_and_raised_after_the_block() -> None:
 
 
 def test_without_a_ctrl_c_nothing_is_raised_and_the_handler_is_back() -> None:
-    with raised_at_the_end(EventQueue(), _serving()):
+    with deferred_interrupt(EventQueue(), _serving()):
         assert signal.getsignal(signal.SIGINT) is not signal.default_int_handler
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
@@ -91,7 +91,7 @@ def test_another_thread_than_the_main_one_touches_no_handler() -> None:
     seen: list[object] = []
 
     def call() -> None:
-        with raised_at_the_end(EventQueue(), _serving()):
+        with deferred_interrupt(EventQueue(), _serving()):
             seen.append(signal.getsignal(signal.SIGINT))
 
     thread = threading.Thread(target=call)

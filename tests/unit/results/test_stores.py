@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from benchfleet.errors import PlaceUnreachable, ResultsError, UnknownName
+from benchfleet.errors import ResultsError, StoreUnreachable, UnknownName
 from benchfleet.registry import load
 from benchfleet.results.stores.base import Place
 from benchfleet.results.stores.folder import FolderPlace
@@ -37,7 +37,7 @@ class TestObjectPlace(PlaceBehaviour):
 def test_a_folder_that_is_not_mounted_is_away_and_is_not_made(tmp_path: Path) -> None:
     place = FolderPlace(f"file://{tmp_path}/srv", "study")
     digest = seal(tmp_path / "one", sample_cell())
-    with pytest.raises(PlaceUnreachable, match="is it mounted"):
+    with pytest.raises(StoreUnreachable, match="is it mounted"):
         place.put(tmp_path / "one", PATH, digest)
     assert not (tmp_path / "srv").exists()
 
@@ -54,7 +54,7 @@ def test_a_folder_that_takes_nothing_leaves_nothing_half(
 
     with monkeypatch.context() as broken:
         broken.setattr(os, "rename", full)
-        with pytest.raises(PlaceUnreachable, match="No space left"):
+        with pytest.raises(StoreUnreachable, match="No space left"):
             place.put(tmp_path / "one", PATH, digest)
     assert place.there([PATH]) == {}
     assert list((place.root / ".incoming").iterdir()) == []
@@ -75,7 +75,7 @@ def test_an_object_store_shows_nothing_of_what_was_put_half(
 
     with monkeypatch.context() as broken:
         broken.setattr(ObjectPlace, "_send", send)
-        with pytest.raises(PlaceUnreachable, match="the line broke"):
+        with pytest.raises(StoreUnreachable, match="the line broke"):
             place.put(tmp_path / "one", PATH, digest)
     assert sent
     assert place.there([PATH]) == {}

@@ -73,8 +73,8 @@ def test_a_follower_sees_the_counts_the_slots_the_time_left_and_what_happened(
 ) -> None:
     with run(layout) as feed:
         (record,) = records.runs_of(layout)
-        assert record.goes_on
-        assert [found.file for found in records.runs_here()] == [record.file]
+        assert record.is_running
+        assert [found.file for found in records.active_runs()] == [record.file]
         now = progress()
         feed(Notice(kind="run_started"), now)
         feed(Notice(kind="cell_failed", cell="m/dense/c", message="oom", data={"retry_in": 4}), now)
@@ -121,9 +121,9 @@ def test_how_it_ended_is_written_down_also_where_it_was_an_error(
         raise RuntimeError("the ledger is gone")
     (record,) = records.runs_of(layout)
     assert record.end == {"error": "the ledger is gone"}
-    assert not record.goes_on
+    assert not record.is_running
     assert list((tmp_path / "cache").glob("benchfleet/runs/*")) == []
-    assert records.runs_here() == []
+    assert records.active_runs() == []
 
 
 def test_a_folder_that_takes_nothing_keeps_a_run_from_nothing(layout: Layout) -> None:

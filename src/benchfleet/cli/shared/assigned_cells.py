@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from benchfleet.cli.text.terminal import shown_path
+from benchfleet.cli.text.terminal import display_path
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.humanize import counted
 from benchfleet.domain.plan import ASSIGNED, Plan, newest, plans
@@ -65,7 +65,7 @@ def read_tasks(place: str, study: Study, *, stays: bool) -> Tasks:
     if study.host not in (plan.hosts or {}) and not stays:
         hosts = ", ".join(sorted(plan.hosts or {}))
         raise BenchfleetError(
-            f"the plan in {study.shown_ledger} is for {hosts}, and this is {study.host!r}; "
+            f"the plan in {study.ledger_text} is for {hosts}, and this is {study.host!r}; "
             "`benchfleet probe` this machine and run `benchfleet assign` again (BENCHFLEET_HOST "
             "names it otherwise)"
         )
@@ -82,11 +82,11 @@ def newer(tasks: Tasks, study: Study) -> Tasks:
 
 
 def _plans(study: Study) -> list[Plan]:
-    return study.ask(lambda ledger: plans(ledger.events(kinds={ASSIGNED})), otherwise=[])
+    return study.query(lambda ledger: plans(ledger.events(kinds={ASSIGNED})), default=[])
 
 
 def _of(plan: Plan, study: Study, known: frozenset[str]) -> Tasks:
-    by, forms = f"the plan in {study.shown_ledger}", plan.of(study.host)
+    by, forms = f"the plan in {study.ledger_text}", plan.of(study.host)
     return Tasks(by=by, forms=forms, plan=plan.name, known=known)
 
 
@@ -98,7 +98,7 @@ def _read(file: Path, study: Study) -> Tasks:
         told = json.loads(file.read_text("utf-8"))
         by_hand = "campaign" not in told
         return Tasks(
-            by=str(shown_path(file.absolute())),
+            by=str(display_path(file.absolute())),
             forms=_named(told, study)
             if by_hand
             else {str(one["declared"]): str(one["cell"]) for one in told["tasks"]},
@@ -153,7 +153,7 @@ def assigned_cells(tasks: Tasks, study: Study) -> tuple[list[Cell], int]:
     }
     found = [by_name[name] for name in tasks.cells if name in by_name]
     if len(found) == len(tasks.cells):
-        study.assign(tasks.forms)
+        study.record_forms(tasks.forms)
     return found, len(tasks.cells) - len(found)
 
 

@@ -14,7 +14,7 @@ from benchfleet import registry
 from benchfleet.campaign.inventory import choose_hosts, known_hosts_of, load_inventory
 from benchfleet.cli.shared import options
 from benchfleet.cli.shared.fleet import on_all
-from benchfleet.cli.text.placement import placing
+from benchfleet.cli.text.placement_text import placing
 from benchfleet.cli.verbs.hosts_check import Checked, check
 from benchfleet.domain.cell import Cell, Model
 from benchfleet.domain.humanize import counted, sized
@@ -25,7 +25,7 @@ from benchfleet.errors import (
     CampaignError,
     DeviceError,
     LedgerError,
-    PlaceUnreachable,
+    StoreUnreachable,
 )
 from benchfleet.fleet import choose_pool
 from benchfleet.ledger.addresses import split_url
@@ -67,7 +67,7 @@ def campaign_checks(arguments: argparse.Namespace) -> Iterator[Check]:
     yield from _place(study)
     yield from _ledger(study)
     for run in runs_of(study.layout):
-        if run.goes_on:
+        if run.is_running:
             yield judged("runs", f"one goes on: {run.shown}; another shares its work", "")
     yield from _reports(arguments, study, cells)
     if arguments.machines is None:
@@ -156,12 +156,12 @@ def _place(study: Study) -> Iterator[Check]:
     if not study.campaign.place:
         return
     try:
-        place = study.place()
+        place = study.result_store()
         if place is not None:
             with tempfile.TemporaryDirectory() as empty:
                 place.fetch(["no/such/cell"], Path(empty))
             yield judged("place", f"{place.shown} answers", "")
-    except PlaceUnreachable as error:
+    except StoreUnreachable as error:
         fix = "results wait here until it is; mend that, or name another under 'results'"
         yield judged("place", str(error), fix, warning=True)
     except BenchfleetError as error:
@@ -178,9 +178,9 @@ def _ledger(study: Study) -> Iterator[Check]:
             yield judged("ledger", found, fix, problem=True)
             return
     try:
-        ledger = study.existing_ledger()
+        ledger = study.open_existing_ledger()
         if ledger is None:
-            yield judged("ledger", f"{study.shown_ledger}, made by the first run", "")
+            yield judged("ledger", f"{study.ledger_text}, made by the first run", "")
             return
         with closing(ledger):
             running = sum(1 for _ in ledger.cells(states=["running"]))
@@ -188,7 +188,7 @@ def _ledger(study: Study) -> Iterator[Check]:
         fix = "mend that; nothing is run without its ledger"
         yield judged("ledger", str(error), fix, problem=True)
         return
-    yield judged("ledger", f"{study.shown_ledger}, {counted(running, 'cell', 'are')} running", "")
+    yield judged("ledger", f"{study.ledger_text}, {counted(running, 'cell', 'are')} running", "")
 
 
 def _reports(arguments: argparse.Namespace, study: Study, cells: Sequence[Cell]) -> Iterator[Check]:
@@ -210,7 +210,7 @@ def _devices(arguments: argparse.Namespace, study: Study, cells: Sequence[Cell])
     pool: Pool | None = None
     missing = ""
     try:
-        pool = choose_pool(options.asked_devices(arguments, study.campaign))
+        pool = choose_pool(options.requested_devices(arguments, study.campaign))
     except DeviceError as error:
         missing = str(error)
         fix = "name devices that are here: --gpus, --cpu-slots"

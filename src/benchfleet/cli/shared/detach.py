@@ -13,9 +13,9 @@ from pathlib import Path
 from benchfleet.cli.shared import options
 from benchfleet.cli.shared.fleet import machines
 from benchfleet.cli.shared.local_runs import words
-from benchfleet.cli.shared.options import AskedDevices
+from benchfleet.cli.shared.options import RequestedDevices
 from benchfleet.cli.text.output import print_json, say
-from benchfleet.cli.text.terminal import shown_path
+from benchfleet.cli.text.terminal import display_path
 from benchfleet.errors import BenchfleetError
 from benchfleet.results.disk import make_folder
 from benchfleet.runs import registry as records
@@ -27,12 +27,12 @@ _PATIENCE = 60.0  # seconds in which it should have; large campaigns take long t
 _OF_THIS_SHELL = {"--detach", "--another", "--json"}
 
 
-def detach(arguments: argparse.Namespace, study: Study, devices: AskedDevices) -> int:
+def detach(arguments: argparse.Namespace, study: Study, devices: RequestedDevices) -> int:
     """Begin the run in a session of its own, and say how to find it again."""
     machines(arguments, devices)  # what is wrong with them is told here
     make_folder(study.layout.root)
     with records.one_at_a_time(study.layout):
-        going = [run for run in records.runs_of(study.layout) if run.goes_on]
+        going = [run for run in records.runs_of(study.layout) if run.is_running]
         if going and not arguments.another:
             raise BenchfleetError(_goes_on_already(arguments, study, going[0]))
         log = records.new_file(study.layout).with_suffix(".log")
@@ -58,7 +58,7 @@ def detach(arguments: argparse.Namespace, study: Study, devices: AskedDevices) -
     say(f"stop     {words(arguments, 'stop', study.layout.root)}")
     for address in metrics.values():
         print(f"metrics  {address}")
-    say(f"log      {shown_path(log)}")
+    say(f"log      {display_path(log)}")
     return 0
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from benchfleet.campaign.inventory import choose_hosts, known_hosts_of, load_inventory
-from benchfleet.cli.shared.options import AskedDevices, hosts
+from benchfleet.cli.shared.options import RequestedDevices, hosts
 from benchfleet.domain.host import Host
 from benchfleet.domain.resource import GpuChecks
 from benchfleet.errors import CampaignError, Mistake, wrong_option
@@ -35,7 +35,7 @@ def chosen(arguments: argparse.Namespace) -> tuple[Host, ...]:
     return hosts
 
 
-def machines(arguments: argparse.Namespace, devices: AskedDevices) -> Fleet:
+def machines(arguments: argparse.Namespace, devices: RequestedDevices) -> Fleet:
     """The machines that a run is to use: this one, or those chosen of an inventory. This one takes
     part in the latter where the inventory has it, or the command line names devices of it. Raises
     CampaignError."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from benchfleet.cli.shared import no_ledger, selection
+from benchfleet.cli.shared import missing_ledger, selection
 from benchfleet.cli.text.output import confirm, print_json, say
 from benchfleet.cli.text.terminal import moment
 from benchfleet.domain.humanize import counted, duration
@@ -26,9 +26,9 @@ def shown(one: Holder) -> str:
 
 def ledger_of(study: Study) -> Ledger:
     """The campaign's ledger. Raises LedgerAbsent where there is none yet."""
-    ledger = study.existing_ledger()
+    ledger = study.open_existing_ledger()
     if ledger is None:
-        raise LedgerAbsent(no_ledger.words(study))
+        raise LedgerAbsent(missing_ledger.message(study))
     return ledger
 
 

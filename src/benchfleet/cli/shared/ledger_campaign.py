@@ -46,7 +46,7 @@ def campaign_of(url: str, name: str = "", *, results: Path | None = None) -> Cam
         results=_results_of(name, Path(rest) if scheme == "sqlite" else None, results),
         matrix=Matrix(models=(), configs=(), workloads=()),
     )
-    ledger = open_study(campaign, ledger=url).existing_ledger()
+    ledger = open_study(campaign, ledger=url).open_existing_ledger()
     if ledger is None:
         raise LedgerAbsent(f"{shown} has no ledger of campaign {name!r} any more")
     with closing(ledger):

@@ -10,11 +10,11 @@ from typing import Any
 
 from benchfleet.campaign.load import load_campaign
 from benchfleet.cli.shared import option_types, options
-from benchfleet.cli.text.terminal import shown_path
+from benchfleet.cli.text.terminal import display_path
 from benchfleet.errors import BenchfleetError
 from benchfleet.ledger.addresses import shown_url, split_url
 from benchfleet.results.layout import Layout
-from benchfleet.runs.registry import Record, runs_here, runs_of
+from benchfleet.runs.registry import Record, active_runs, runs_of
 from benchfleet.study import Study
 
 _PATHS = ("campaign", "results", "machines")
@@ -41,7 +41,7 @@ def runs(arguments: argparse.Namespace) -> list[Record]:
     """The runs that are meant, the latest first: those that go on on this machine, and those that
     a campaign's folder tells of. Raises CampaignError."""
     if arguments.campaign is None and arguments.results is None:
-        found = runs_here()
+        found = active_runs()
     else:
         found = runs_of(_layout(arguments))
     return [run for run in found if arguments.pid in (None, run.process.pid)]
@@ -62,7 +62,7 @@ def called(record: Record, arguments: argparse.Namespace) -> argparse.Namespace 
         return None
     command = dict(record.command)
     for key in _PATHS:
-        command[key] = command[key] and shown_path(Path(command[key]))
+        command[key] = command[key] and display_path(Path(command[key]))
     return argparse.Namespace(**{**vars(arguments), **command})
 
 
@@ -90,7 +90,7 @@ def words(arguments: argparse.Namespace, verb: str, folder: Path | None = None) 
     named by the folder of its results."""
     about = argparse.Namespace(campaign=arguments.campaign, results=arguments.results, ledger="")
     if about.campaign is None and folder is not None:
-        about = argparse.Namespace(campaign=shown_path(folder), results=None, ledger="")
+        about = argparse.Namespace(campaign=display_path(folder), results=None, ledger="")
     return options.same_choice(about, verb)
 
 
@@ -106,7 +106,7 @@ def _layout(arguments: argparse.Namespace) -> Layout:
 def the_one(arguments: argparse.Namespace, found: Sequence[Record]) -> Record:
     """The one run to look at: of several that go on it must be said which; where none does, the
     last one that ended here."""
-    going = [run for run in found if run.goes_on]
+    going = [run for run in found if run.is_running]
     if len(going) > 1:
         lines = [f"  --pid {run.process.pid:<8} {run.campaign}, {run.shown}" for run in going]
         raise BenchfleetError("\n".join(["several runs go on; say which:", *lines]))

@@ -28,7 +28,7 @@ def campaign(parser: argparse.ArgumentParser, *, example: str) -> None:
     where(parser)
 
 
-def told_campaign(parser: argparse.ArgumentParser, *, example: str) -> None:
+def optional_campaign(parser: argparse.ArgumentParser, *, example: str) -> None:
     """The same, where a campaign may be named by its ledger alone."""
     parser.epilog = f"example: {example}"
     parser.add_argument(
@@ -141,7 +141,7 @@ def gpu_checks(parser: argparse.ArgumentParser) -> None:
     )
 
 
-AskedDevices = Machine  # None in it: nothing was said
+RequestedDevices = Machine  # None in it: nothing was said
 
 
 def machines(parser: argparse.ArgumentParser) -> None:
@@ -163,7 +163,7 @@ def hosts(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def asked_devices(arguments: argparse.Namespace, found: Campaign) -> AskedDevices:
+def requested_devices(arguments: argparse.Namespace, found: Campaign) -> RequestedDevices:
     """GPUs, CPU slots and slots in all: the command line's over the campaign's."""
     asked = found.machine
     given = (arguments.gpus, arguments.cpu_slots)

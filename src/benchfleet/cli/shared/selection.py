@@ -16,7 +16,7 @@ from benchfleet.study import Study
 
 def configure(parser: argparse.ArgumentParser, *, example: str) -> None:
     """The campaign, and the part of its cells that is meant."""
-    options.told_campaign(parser, example=example)
+    options.optional_campaign(parser, example=example)
     options.choice(parser)
     parser.add_argument(
         "--kind",

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import cast
 
 from benchfleet.cli.shared.running_campaigns import RunningRunner, only_campaign
-from benchfleet.cli.text.terminal import shown_path
+from benchfleet.cli.text.terminal import display_path
 from benchfleet.domain.slots import ACTIONS, Action, SlotsOrder, device_name, looks_like_device
 from benchfleet.errors import BenchfleetError
-from benchfleet.runs.registry import runs_here
+from benchfleet.runs.registry import active_runs
 
 
 def order_of(arguments: argparse.Namespace) -> SlotsOrder:
@@ -64,18 +64,18 @@ def _find_campaign(arguments: argparse.Namespace) -> None:
     and ledger, or the only one in this folder."""
     found = {
         (command["campaign"], command["results"], command["ledger"]): command
-        for command in (run.command for run in runs_here() if run.goes_on and run.command)
+        for command in (run.command for run in active_runs() if run.is_running and run.command)
     }
     if len(found) == 1 and arguments.results is None and not arguments.ledger:
         (command,) = found.values()
-        arguments.campaign = shown_path(Path(command["campaign"]))
+        arguments.campaign = display_path(Path(command["campaign"]))
         arguments.results = Path(command["results"]) if command["results"] else None
         arguments.ledger = command["ledger"]
     else:
         arguments.campaign = only_campaign(Path.cwd())
 
 
-def runners_meant(
+def target_runners(
     arguments: argparse.Namespace, order: SlotsOrder, at_work: Sequence[RunningRunner]
 ) -> list[RunningRunner]:
     """The runners to ask; a device without a host is of the runner's own machine, and so of this

@@ -12,18 +12,18 @@ from collections.abc import Sequence
 from typing import TextIO
 
 from benchfleet.cli.shared import options
-from benchfleet.cli.text import phase_gates
+from benchfleet.cli.text import gate_text
 from benchfleet.cli.text.notices import as_of, standing
 from benchfleet.cli.text.output import print_json, say
-from benchfleet.cli.text.remote_results import told_elsewhere
-from benchfleet.cli.text.terminal import shown_path
+from benchfleet.cli.text.remote_results import elsewhere_lines
+from benchfleet.cli.text.terminal import display_path
 from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.humanize import counted
 from benchfleet.ledger.gates import Standing
 from benchfleet.reports import markdown
 from benchfleet.reports.tables import Comparison, compare
-from benchfleet.result_locations import Whereabouts
+from benchfleet.result_locations import ResultLocator
 from benchfleet.results.read import sample_scores
 from benchfleet.runner.loop import RunEnd
 from benchfleet.study import Study
@@ -70,7 +70,7 @@ def conclude(
 ) -> int:
     """Say how a run ended, and return its exit code."""
     records = study.records(cells)
-    where = Whereabouts(study)
+    where = ResultLocator(study)
     absent = where.absent(records)
     elsewhere = where.elsewhere(absent)
     gone = [record for record in absent if record.fingerprint not in elsewhere]
@@ -81,14 +81,14 @@ def conclude(
             print_json(summarised(study, cells, records, end))
         else:
             show_end(arguments, study, comparison, end, gone, phases)
-            there = told_elsewhere(arguments, elsewhere.values(), "elsewhere  {results}")
+            there = elsewhere_lines(arguments, elsewhere.values(), "elsewhere  {results}")
             say(*there, *_unsent(study, end), *_kept_back(*where.kept_back(records)))
             sys.stdout.flush()
     if end.interrupted:
         return 128 + signal.SIGINT
     all_there = not gone and not where.unpublished(records) and not end.unsent
     complete = comparison.counts["success"] == comparison.counts["total"] and all_there
-    return 0 if complete and not any(map(phase_gates.closed, phases)) else 1
+    return 0 if complete and not any(map(gate_text.closed, phases)) else 1
 
 
 def show_counts(arguments: argparse.Namespace, study: Study, end: RunEnd) -> None:
@@ -103,7 +103,7 @@ def show_counts(arguments: argparse.Namespace, study: Study, end: RunEnd) -> Non
         else:
             stands = f"{study.campaign.name}: {standing(progress)}{as_of(counted_at)}"
             say(stands)
-            say(f"results  {shown_path(results)}")
+            say(f"results  {display_path(results)}")
         sys.stdout.flush()
 
 
@@ -154,7 +154,7 @@ def show_end(
         first = next(cell.id for cell, reason in end.impossible if reason == why)
         others = f" and {cells - 1} more" if cells > 1 else ""
         say(f"cannot run here: {first}{others}: {why}")
-    for line in phase_gates.lines(phases):
+    for line in gate_text.lines(phases):
         say(line.strip())
     for record in gone:
         say(f"done, but its results are not there: {record.path}")
@@ -162,13 +162,13 @@ def show_end(
         say(f"ended early: {end.broken}")
     again = options.same_choice(arguments, "run")
     retry = options.same_choice(arguments, "retry")
-    say(*phase_gates.advice(phases, lambda verb: options.same_choice(arguments, verb)))
+    say(*gate_text.advice(phases, lambda verb: options.same_choice(arguments, verb)))
     if gone:
         say(f"run those again: {retry} --gone && {again}")
     if counts["failed"] or counts["partial"]:
         say(f"try the failed ones again: {retry} && {again}")
     if end.interrupted:
         say(f"nothing is lost; go on with: {again}")
-    say(f"results  {shown_path(study.layout.root)}")
-    say(f"report   {shown_path(study.layout.report)}")
-    say(f"summary  {shown_path(study.layout.summary)}")
+    say(f"results  {display_path(study.layout.root)}")
+    say(f"report   {display_path(study.layout.report)}")
+    say(f"summary  {display_path(study.layout.summary)}")

@@ -37,7 +37,7 @@ def padded(text: str, width: int) -> str:
     return text + " " * (width - columns(text))
 
 
-def shown_path(path: Path) -> Path:
+def display_path(path: Path) -> Path:
     """The path as seen from here, where it lies below."""
     here = Path.cwd()
     return path.relative_to(here) if path.is_relative_to(here) else path

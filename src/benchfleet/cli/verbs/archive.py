@@ -46,7 +46,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def add_choice(parser: argparse.ArgumentParser, *, example: str, kinds: str) -> None:
     """Arguments for kind, age and size."""
-    options.told_campaign(parser, example=example)
+    options.optional_campaign(parser, example=example)
     parser.add_argument(
         "--what",
         metavar="KIND,…",
@@ -80,7 +80,7 @@ def main(arguments: argparse.Namespace) -> int:
 
 def clean(arguments: argparse.Namespace, study: Study, verb: str, act: Act) -> int:
     """Find what is chosen, show it, and do it with --yes."""
-    ledger = study.existing_ledger()
+    ledger = study.open_existing_ledger()
     if ledger is None:
         raise ResultsError(f"nothing of {study.campaign.name} was run yet, so nothing is old")
     with closing(ledger):

@@ -11,10 +11,10 @@ from typing import Any
 
 from benchfleet.campaign.load import load_campaign
 from benchfleet.campaign.selection import choose_cells
-from benchfleet.cli.shared import option_types, options, plans
+from benchfleet.cli.shared import assignment_plan, option_types, options
 from benchfleet.cli.text.gantt import headline, svg, text
 from benchfleet.cli.text.output import print_json, say
-from benchfleet.cli.text.terminal import shown_path
+from benchfleet.cli.text.terminal import display_path
 from benchfleet.domain.humanize import counted, duration
 from benchfleet.domain.units import size
 from benchfleet.errors import BenchfleetError, wrong_option
@@ -85,7 +85,7 @@ def main(arguments: argparse.Namespace) -> int:
     cells = choose_cells(campaign.matrix.expand(), only=arguments.only, exclude=arguments.exclude)
     given = report.read_files(arguments.reports) if arguments.reports else []
     with ExitStack() as opened:
-        if (ledger := study.existing_ledger()) is not None:
+        if (ledger := study.open_existing_ledger()) is not None:
             opened.callback(ledger.close)
         machines, failed = _machines(arguments, ledger, given)
         settings = {
@@ -95,14 +95,14 @@ def main(arguments: argparse.Namespace) -> int:
             "effort": arguments.effort,
             "without": _without(arguments),
         }
-        plan, told = plans.planned(study, ledger, machines, cells, settings)
+        plan, told = assignment_plan.make_plan(study, ledger, machines, cells, settings)
         files: dict[str, Path] = {}
         if not arguments.dry_run:
             if ledger is None:
-                ledger = opened.enter_context(closing(study.ledger()))
-            plans.keep_reports(ledger, (document for document, _ in given))
-            kept = plans.keep(study, ledger, plan, settings)
-            files = plans.write_tasks(arguments.out, told, kept)
+                ledger = opened.enter_context(closing(study.open_ledger()))
+            assignment_plan.record_reports(ledger, (document for document, _ in given))
+            kept = assignment_plan.record_plan(study, ledger, plan, settings)
+            files = assignment_plan.write_tasks(arguments.out, told, kept)
     if arguments.gantt:
         arguments.gantt.write_text(svg(plan, title=study.campaign.name), "utf-8")
     if arguments.json:
@@ -135,7 +135,7 @@ def _remarks(
     if arguments.dry_run:
         yield "nothing was written or recorded"
     if arguments.gantt:
-        yield f"drawn in {shown_path(arguments.gantt.absolute())}"
+        yield f"drawn in {display_path(arguments.gantt.absolute())}"
 
 
 def _without(arguments: argparse.Namespace) -> list[str]:
@@ -147,7 +147,9 @@ def _machines(
 ) -> tuple[list[Capability], list[str]]:
     """Those that there are reports of, less those that are left out; and of these the ones that
     failed."""
-    found = report.newest(given or ([] if ledger is None else plans.reports(ledger)))
+    found = report.newest(
+        given or ([] if ledger is None else assignment_plan.ledger_reports(ledger))
+    )
     if not found:
         raise BenchfleetError(
             "there is no capability report: run `benchfleet probe` on each machine, and name the "
@@ -162,8 +164,8 @@ def _machines(
         )
     failed: set[str] = set()
     if ledger is not None:
-        new = plans.unknown_reports(ledger, [document for document, _ in given])
-        failed = plans.failed_machines(ledger, since=new) & names - without
+        new = assignment_plan.new_reports(ledger, [document for document, _ in given])
+        failed = assignment_plan.failed_machines(ledger, since=new) & names - without
     left = [one for one in found if one.hostname not in without | failed]
     if not left:
         why = "failed, by what the ledger was told; probe one again" if failed else "are left out"
@@ -188,7 +190,7 @@ def lines(study: Study, plan: Assignment, files: Mapping[str, Path]) -> Iterator
         mine = [one for one in plan.given if one.host == host]
         runs = sum(one.host == host for one in plan.running)
         more = f", and {runs} running" if runs else ""
-        file = f" → {shown_path(files[host].absolute())}" if host in files else ""
+        file = f" → {display_path(files[host].absolute())}" if host in files else ""
         yield f"{host}: {counted(len(mine), 'cell')}{_forms(mine)}{more}{file}"
     for name, (begin, end) in plan.phases.items():
         if name:

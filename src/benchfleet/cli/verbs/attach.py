@@ -15,7 +15,7 @@ from benchfleet.cli.shared import local_runs
 from benchfleet.cli.shared.options import opened
 from benchfleet.cli.text.notices import as_of, standing
 from benchfleet.cli.text.output import print_json, say
-from benchfleet.cli.text.terminal import printable, shown_path
+from benchfleet.cli.text.terminal import display_path, printable
 from benchfleet.cli.text.watch import watch
 from benchfleet.errors import LedgerError
 from benchfleet.results.layout import Layout
@@ -35,7 +35,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def main(arguments: argparse.Namespace) -> int:
     """Show the run until it ends, and end as it does; Ctrl-C leaves the view alone."""
     run = local_runs.the_one(arguments, local_runs.runs(arguments))
-    if not run.goes_on:
+    if not run.is_running:
         return _ended(arguments, run)
     stream = sys.stderr if arguments.json else sys.stdout
     if run.metrics:
@@ -61,7 +61,7 @@ def _ended(arguments: argparse.Namespace, run: Record) -> int:
     if run.end is None or "error" in run.end:
         say(f"benchfleet: {(run.end or {}).get('error', _KILLED)}", to=sys.stderr)
         if run.log:
-            say(f"log      {shown_path(Path(run.log))}", to=sys.stderr)
+            say(f"log      {display_path(Path(run.log))}", to=sys.stderr)
         return 1
     if asked is None:
         return _told_by_its_record(arguments, run)
@@ -98,7 +98,7 @@ def _told_by_its_record(arguments: argparse.Namespace, run: Record) -> int:
             print_json({"campaign": run.campaign, **progress.states})
         else:
             say(f"{run.campaign}: {standing(progress)}{as_of(end.get('counted_at'))}")
-            say(f"results  {shown_path(run.results)}")
+            say(f"results  {display_path(run.results)}")
         sys.stdout.flush()
     if end.get("interrupted"):
         return 128 + signal.SIGINT

@@ -20,7 +20,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def main(arguments: argparse.Namespace) -> int:
     """Cancel pending and running cells; a runner stops them after the sample at hand."""
     study, cells = options.opened(arguments)
-    with closing(study.ledger()) as ledger:
+    with closing(study.open_ledger()) as ledger:
         ledger.enroll(cells)
         among = {str(cell.fingerprint) for cell in cells}
         found = ledger.cells(states=["pending", "running"], among=among)

@@ -17,7 +17,7 @@ _SIGNS = {"ok": "✓", "warning": "!", "problem": "✗"}
 def configure(parser: argparse.ArgumentParser) -> None:
     """What the verb takes."""
     example = "benchfleet doctor study.yaml --machines machines.yaml"
-    options.told_campaign(parser, example=example)
+    options.optional_campaign(parser, example=example)
     options.choice(parser)
     options.devices(parser)
     options.machines(parser)

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from benchfleet.cli.shared import no_ledger, options, selection
+from benchfleet.cli.shared import missing_ledger, options, selection
 from benchfleet.cli.text.output import print_json, say
 from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.humanize import counted
@@ -26,7 +26,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def main(arguments: argparse.Namespace) -> int:
     """Show the failures by stage, kind and message, with every attempt of one cell each."""
     study, cells = options.opened(arguments)
-    found = no_ledger.records_of(arguments, study, cells)
+    found = missing_ledger.records_of(arguments, study, cells)
     selection.check(arguments, study, found)
     records = selection.selected(arguments, found)
     groups = grouped_failures(records)
@@ -57,7 +57,7 @@ def _attempts(study: Study, names: Sequence[str]) -> dict[str, list[Attempt]]:
     """The attempts of these cells, as the ledger's history has them."""
     if not names:
         return {}
-    return study.ask(lambda ledger: attempts_by_cell(ledger.events(among=names)), otherwise={})
+    return study.query(lambda ledger: attempts_by_cell(ledger.events(among=names)), default={})
 
 
 def _told(

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from contextlib import closing
 
 from benchfleet.cli.shared import options
-from benchfleet.cli.text import phase_gates
+from benchfleet.cli.text import gate_text
 from benchfleet.cli.text.output import print_json, say
 from benchfleet.domain.phase import GATE_EVENTS, GateDecision, gate_reset, may_run, newest_decisions
 from benchfleet.errors import BenchfleetError, wrong_option
@@ -29,7 +29,9 @@ acts:
 def configure(parser: argparse.ArgumentParser) -> None:
     """What the verb takes."""
     parser.add_argument("act", choices=sorted(_DO), metavar="ACT", help=", ".join(_DO))
-    options.told_campaign(parser, example="benchfleet gate override study.yaml e0 --reason 'known'")
+    options.optional_campaign(
+        parser, example="benchfleet gate override study.yaml e0 --reason 'known'"
+    )
     parser.add_argument("phase", metavar="PHASE", nargs="?", default="", help="only this one")
     parser.add_argument(
         "--again", action="store_true", help="with `check`: also where a gate is decided already"
@@ -62,10 +64,10 @@ def _show(arguments: argparse.Namespace, study: Study) -> int:
         data = {"campaign": study.campaign.name, "phases": [one.to_dict() for one in found]}
         print_json(data)
     else:
-        say(*phase_gates.lines(found))
+        say(*gate_text.lines(found))
         for one in found:
             say(*_told(one))
-    return 1 if any(map(phase_gates.closed, found)) else 0
+    return 1 if any(map(gate_text.closed, found)) else 0
 
 
 def _told(one: Standing) -> list[str]:
@@ -87,7 +89,7 @@ def _check(arguments: argparse.Namespace, study: Study) -> int:
         raise wrong_option(
             "CAMPAIGN", "a gate is weighed by whoever has the campaign's file; name it"
         )
-    ledger = study.existing_ledger()
+    ledger = study.open_existing_ledger()
     if ledger is None:
         raise BenchfleetError(f"nothing of {study.campaign.name} was run yet")
     said = []
@@ -121,8 +123,8 @@ def _override(arguments: argparse.Namespace, study: Study) -> int:
         raise wrong_option("PHASE", "name the phase whose gate is to be opened")
     if not arguments.reason.strip():
         raise wrong_option("--reason", "say why: it is recorded beside your name")
-    with closing(study.ledger()) as ledger:
-        study.tell(ledger)
+    with closing(study.open_ledger()) as ledger:
+        study.record_campaign(ledger)
         before = newest_decisions(ledger.events(kinds=GATE_EVENTS)).get(arguments.phase)
         phase = next(one for one in study.campaign.phases if one.name == arguments.phase)
         decision = GateDecision(

@@ -11,7 +11,7 @@ from benchfleet.campaign.load import load_campaign
 from benchfleet.cli.shared import options
 from benchfleet.cli.shared.leases import ledger_of
 from benchfleet.cli.text.output import print_json, say
-from benchfleet.cli.text.progress import shown_as
+from benchfleet.cli.text.progress_line import progress_line
 from benchfleet.cli.text.terminal import printable
 from benchfleet.domain.humanize import counted
 from benchfleet.errors import LedgerError, wrong_option
@@ -54,9 +54,9 @@ def main(arguments: argparse.Namespace) -> int:
 def _rebuild(arguments: argparse.Namespace, study: Study) -> int:
     """Make the ledger again from the published results; a damaged one is kept beside it."""
     moved = study.home.set_aside_damaged()
-    ledger = study.ledger(known_results=True)
+    ledger = study.open_ledger(known_results=True)
     try:
-        with shown_as("results taken in") as seen:
+        with progress_line("results taken in") as seen:
             told = rebuild(ledger, study.layout, seen=seen)
     finally:
         ledger.close()
@@ -73,11 +73,11 @@ def _rebuild(arguments: argparse.Namespace, study: Study) -> int:
 
 def _init(arguments: argparse.Namespace, study: Study) -> int:
     """Make the ledger where there is none."""
-    found = study.existing_ledger()
+    found = study.open_existing_ledger()
     made = found is None
-    with closing(found or study.ledger()) as ledger:
-        study.tell(ledger)
-    name, where = study.campaign.name, study.shown_ledger
+    with closing(found or study.open_ledger()) as ledger:
+        study.record_campaign(ledger)
+    name, where = study.campaign.name, study.ledger_text
     rights = {}
     if split_url(study.url)[0].startswith("postgres"):
         rights = {"run": to_run(name, "ROLE"), "look": to_look(name, "ROLE")}
@@ -92,7 +92,7 @@ def _check(arguments: argparse.Namespace, study: Study) -> int:
     with closing(ledger_of(study)) as ledger:
         found = list(faults(cast(TableLedger, ledger)))
         cells = sum(1 for _ in ledger.cells())
-    where = study.shown_ledger
+    where = study.ledger_text
     many = counted(len(found), "fault") if found else "no faults"
     lines = [*found, f"{where}: {counted(cells, 'cell')}, {many}"]
     told = {"ledger": where, "cells": cells, "faults": found}
@@ -101,21 +101,21 @@ def _check(arguments: argparse.Namespace, study: Study) -> int:
 
 def _copy(arguments: argparse.Namespace, study: Study) -> int:
     target = open_study(study.campaign, ledger=arguments.to)
-    if target.shown_ledger == study.shown_ledger:
-        raise LedgerError(f"{study.shown_ledger} cannot be copied to itself")
+    if target.ledger_text == study.ledger_text:
+        raise LedgerError(f"{study.ledger_text} cannot be copied to itself")
     with (
         closing(ledger_of(study)) as source,
-        closing(target.ledger(known_results=True)) as other,
+        closing(target.open_ledger(known_results=True)) as other,
     ):
         if arguments.yes and (held := told_of_held(source)):
             print(
                 printable(f"benchfleet: {held}; end them before the copy is run"), file=sys.stderr
             )
-        with shown_as("copied") as seen:
+        with progress_line("copied") as seen:
             ledgers = cast(TableLedger, source), cast(TableLedger, other)
             cells = copy(*ledgers, held=arguments.yes, seen=seen)
-    where = target.shown_ledger
-    told = {"ledger": study.shown_ledger, "to": where, "cells": cells}
+    where = target.ledger_text
+    told = {"ledger": study.ledger_text, "to": where, "cells": cells}
     copied = f"{counted(cells, 'cell')} copied with all history to {where}"
     return _tell(arguments, told, f"{copied}; name it with --ledger from now on")
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from benchfleet.cli.shared import option_types, options
 from benchfleet.cli.text.output import print_json, say
-from benchfleet.cli.text.terminal import shown_path
+from benchfleet.cli.text.terminal import display_path
 from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.state import FINAL_STATES
 from benchfleet.errors import BenchfleetError
@@ -29,7 +29,7 @@ _LOOK = 0.5  # seconds between two looks at a log that grows
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """What the verb takes."""
-    options.told_campaign(
+    options.optional_campaign(
         parser, example="benchfleet logs study.yaml tiny/dense/recall_512 --follow"
     )
     parser.add_argument("cell", metavar="CELL", help="its path, its id, or how its digest begins")
@@ -55,7 +55,7 @@ def main(arguments: argparse.Namespace) -> int:
     study, cells = options.opened(arguments)
     records = known_records(study, cells)
     named = find(arguments.cell, list(with_paths(cells, records)), records, key="CELL")
-    ledger = study.existing_ledger()
+    ledger = study.open_existing_ledger()
     if ledger is None:
         raise BenchfleetError(f"{named.path} was never begun, so it printed nothing")
     with closing(ledger):
@@ -107,7 +107,7 @@ def _text(arguments: argparse.Namespace, log: Log) -> Iterable[str]:
 
 
 def _nowhere(study: Study, record: CellRecord, meant: Attempt) -> str:
-    where = shown_path(study.layout.root)
+    where = display_path(study.layout.root)
     return (
         f"the log of attempt {meant.attempt} of {record.path} is not in {where}: another machine's"
         " runner has it, or it was deleted"

@@ -14,14 +14,14 @@ from pathlib import Path
 from benchfleet.cli.shared import options
 from benchfleet.cli.shared.leases import ledger_of
 from benchfleet.cli.text.output import print_json, say
-from benchfleet.cli.text.progress import shown_as
+from benchfleet.cli.text.progress_line import progress_line
 from benchfleet.cli.text.run_summary import compared, write_report
-from benchfleet.cli.text.terminal import shown_path
+from benchfleet.cli.text.terminal import display_path
 from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.humanize import counted
-from benchfleet.errors import LedgerAway, PlaceUnreachable, ResultsError, UnknownName
+from benchfleet.errors import LedgerAway, ResultsError, StoreUnreachable, UnknownName
 from benchfleet.ledger.base import Ledger
-from benchfleet.result_locations import Whereabouts
+from benchfleet.result_locations import ResultLocator
 from benchfleet.results.disk import make_folder
 from benchfleet.results.stores.base import Place, place_at
 from benchfleet.results.stores.git import GitPlace
@@ -36,7 +36,7 @@ _SHOWN = 20  # results that are named one by one
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """What the verb takes."""
-    options.told_campaign(
+    options.optional_campaign(
         parser,
         example="benchfleet merge study.yaml --from rsync://me@lab2/home/me/benchmark_results",
     )
@@ -62,17 +62,17 @@ def main(arguments: argparse.Namespace) -> int:
             if found.problem:
                 say(f"benchfleet: {found.problem}", to=sys.stderr)
         records = study.records(cells)
-        absent = Whereabouts(study).absent(records)
+        absent = ResultLocator(study).absent(records)
         named = {source: _source(source, study) for source in arguments.sources}
         places = [*chain.from_iterable(named.values()), *_places(study, ledger)]
-        with shown_as("results fetched") as seen:
+        with progress_line("results fetched") as seen:
             told = gather(study.layout, absent, places, seen=seen)
         branch = _branch(study, ledger, records)
         done = [record for record in records if record.state == "success"]
         nothing = [source for source, places in named.items() if not _holds(places, done, told)]
         here = [record for record in done if record not in absent]
         unfit = {r.path: why for r in here if (why := unsound(study.layout, r))}
-        where = Whereabouts(study).elsewhere(told.missing)
+        where = ResultLocator(study).elsewhere(told.missing)
         last = {
             record.path: where.get(record.fingerprint) or _host_of(record)
             for record in told.missing
@@ -103,7 +103,7 @@ def main(arguments: argparse.Namespace) -> int:
 
 def _places(study: Study, ledger: Ledger) -> list[Place]:
     """Where results may lie, whatever the command names: the campaign's place, and the ledger's."""
-    places = [place] if (place := study.place()) is not None else []
+    places = [place] if (place := study.result_store()) is not None else []
     if (own := ledger.results_store()) is not None:
         places.append(own)
     return places
@@ -123,7 +123,7 @@ def _branch(study: Study, ledger: Ledger, records: Sequence[CellRecord]) -> Merg
     try:
         told = merge_branches(remote, objects, study.campaign.name, done, at=time.time())
         ledger.compact()
-    except (PlaceUnreachable, LedgerAway) as error:
+    except (StoreUnreachable, LedgerAway) as error:
         say(f"benchfleet: {error}", to=sys.stderr)
         return None
     return told
@@ -196,8 +196,8 @@ def _tell(
     if unfit:
         lines.append(f"mend what is unsound: {options.same_choice(arguments, 'verify')} --repair")
     lines += [
-        f"results  {shown_path(study.layout.root)}",
-        f"report   {shown_path(study.layout.report)}",
+        f"results  {display_path(study.layout.root)}",
+        f"report   {display_path(study.layout.report)}",
     ]
     say(*lines)
 

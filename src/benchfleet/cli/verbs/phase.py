@@ -10,7 +10,7 @@ from pathlib import Path
 
 from benchfleet.cli.shared import options
 from benchfleet.cli.text.output import print_json, say
-from benchfleet.cli.text.terminal import shown_path
+from benchfleet.cli.text.terminal import display_path
 from benchfleet.compat.phase_lists import lists
 from benchfleet.errors import BenchfleetError, wrong_option
 from benchfleet.git.branch import Branch, repository_of
@@ -60,8 +60,8 @@ def main(arguments: argparse.Namespace) -> int:
 def _generate(arguments: argparse.Namespace) -> int:
     study, cells = options.opened(arguments)
     if arguments.ledger:  # others are to find the cells there
-        with closing(study.ledger()) as ledger:
-            study.tell(ledger)
+        with closing(study.open_ledger()) as ledger:
+            study.record_campaign(ledger)
             ledger.enroll(cells)
     records = study.records(cells)
     done = {str(record.fingerprint) for record in records if record.state == "success"}
@@ -107,7 +107,7 @@ def _written(folder: Path, root: str | None, listed: Mapping[str, list[str]]) ->
         draft = place / f".{name}.{os.getpid()}"
         draft.write_bytes(_text(entries))
         os.replace(draft, place / f"{name}.txt")
-    return f"written to {shown_path(place)}"
+    return f"written to {display_path(place)}"
 
 
 def _committed(

@@ -9,8 +9,8 @@ from typing import Any
 
 from benchfleet.campaign.load import load_campaign
 from benchfleet.cli.text.output import print_json, say
-from benchfleet.cli.text.progress import shown_as
-from benchfleet.cli.text.terminal import shown_path
+from benchfleet.cli.text.progress_line import progress_line
+from benchfleet.cli.text.terminal import display_path
 from benchfleet.compat.legacy_import import campaign_draft, import_results, summarize
 from benchfleet.compat.legacy_repository import Entry, Repository, read_repository
 from benchfleet.compat.phase_lists import by_result_name
@@ -80,17 +80,17 @@ def _published(arguments: argparse.Namespace, found: Repository) -> dict[str, An
 def _entered(
     study: Study, cells: list[Cell], pairs: list[tuple[Cell, Entry]], found: Repository
 ) -> dict[str, Any]:
-    with closing(study.ledger()) as ledger:
-        study.tell(ledger)
+    with closing(study.open_ledger()) as ledger:
+        study.record_campaign(ledger)
         ledger.enroll(cells)
         source = str(found.root.resolve())
-        with shown_as("results taken over") as seen:
+        with progress_line("results taken over") as seen:
             end = import_results(ledger, study.layout, pairs, source=source, seen=seen)
     return {
         "published": end.taken,
         "known already": end.known,
         "run by somebody now": list(end.held),
-        "where": str(shown_path(study.layout.root)),
+        "where": str(display_path(study.layout.root)),
     }
 
 

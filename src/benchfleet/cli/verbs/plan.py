@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Sequence
 
 from benchfleet.cli.shared import options
-from benchfleet.cli.text import phase_gates, placement
+from benchfleet.cli.text import gate_text, placement_text
 from benchfleet.cli.text.output import print_json, say
 from benchfleet.cli.text.plan_text import explained, overview
 from benchfleet.domain.cell import Cell
@@ -40,12 +40,12 @@ def main(arguments: argparse.Namespace) -> int:
         return _explain(arguments, study, cells)
     pool, missing = None, ""
     try:
-        pool = choose_pool(options.asked_devices(arguments, study.campaign))
+        pool = choose_pool(options.requested_devices(arguments, study.campaign))
     except DeviceError as error:
         missing = str(error)
     records = known_records(study, cells)
     phases = study.phases(cells, records)
-    found = placement.placing(study, here=study.host)
+    found = placement_text.placing(study, here=study.host)
     plan = planned(
         cells,
         records,
@@ -66,7 +66,7 @@ def main(arguments: argparse.Namespace) -> int:
         print_json(shown)
     else:
         notes = (*found.notes, *found.unreported(open_, [""] if pool else []))
-        told = (*phase_gates.lines(phases), *placement.lines(kept, notes))
+        told = (*gate_text.lines(phases), *placement_text.lines(kept, notes))
         _print(overview(study, plan, told, every_cell=arguments.cells))
     return 0
 

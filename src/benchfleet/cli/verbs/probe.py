@@ -15,7 +15,7 @@ from benchfleet.campaign.load import load_campaign
 from benchfleet.cli.shared import options
 from benchfleet.cli.text import probe_text
 from benchfleet.cli.text.output import print_json, say
-from benchfleet.cli.text.terminal import can_redraw, shown_path
+from benchfleet.cli.text.terminal import can_redraw, display_path
 from benchfleet.domain.eligibility import PROBED
 from benchfleet.domain.event import Event
 from benchfleet.environment import host_name
@@ -76,7 +76,7 @@ def main(arguments: argparse.Namespace) -> int:
         print_json(told)
         return 0
     say(*probe_text.summary(told))
-    say(f"report    {shown_path(file.absolute())}")
+    say(f"report    {display_path(file.absolute())}")
     return 0
 
 
@@ -126,5 +126,5 @@ def _measuring(what: str) -> None:
 
 
 def _record(study: Study, told: Mapping[str, Any]) -> None:
-    with closing(study.ledger()) as ledger:
+    with closing(study.open_ledger()) as ledger:
         ledger.record(Event(kind=PROBED, data={"report": told}))

@@ -13,7 +13,7 @@ from benchfleet.campaign.inventory import known_hosts_of
 from benchfleet.cli.shared import fleet
 from benchfleet.cli.text.output import print_json, say
 from benchfleet.cli.text.probe_text import document, standing
-from benchfleet.cli.text.terminal import shown_path
+from benchfleet.cli.text.terminal import display_path
 from benchfleet.cli.verbs.hosts_check import check
 from benchfleet.domain.host import Host
 from benchfleet.engines.commands import probe as measure
@@ -83,5 +83,5 @@ def show(arguments: argparse.Namespace, found: list[Probed]) -> None:
             say(f"{one.host}: {one.problem}")
             continue
         judged = one.told["results"]["eligibility"]
-        file = shown_path((arguments.out / report.file_name(one.host)).absolute())
+        file = display_path((arguments.out / report.file_name(one.host)).absolute())
         say(f"{one.host}: {standing(judged)} → {file}")

@@ -13,7 +13,7 @@ from benchfleet.ledger.lease_holders import holders
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """What the verb takes."""
-    options.told_campaign(parser, example="benchfleet reap study.yaml --now --host lab2")
+    options.optional_campaign(parser, example="benchfleet reap study.yaml --now --host lab2")
     parser.add_argument(
         "--now", action="store_true", help="with --host: also where the lease has time left"
     )

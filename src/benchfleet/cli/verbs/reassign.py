@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchfleet.cli.shared import leases, options, plans
+from benchfleet.cli.shared import assignment_plan, leases, options
 from benchfleet.cli.text.output import print_json, say
-from benchfleet.cli.text.terminal import shown_path
+from benchfleet.cli.text.terminal import display_path
 from benchfleet.domain import plan as told
 from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.event import Event
@@ -36,7 +36,9 @@ _HELD_ELSEWHERE = (
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """What the verb takes."""
-    options.told_campaign(parser, example="benchfleet reassign study.yaml --failed-machine lab2")
+    options.optional_campaign(
+        parser, example="benchfleet reassign study.yaml --failed-machine lab2"
+    )
     parser.add_argument(
         "--failed-machine",
         dest="host",
@@ -111,7 +113,7 @@ def _release(study: Study, ledger: Ledger, host: str, meant: Sequence[Holder]) -
     own = [one for one in meant if one.host == host]
     names = [str(one.record.fingerprint) for one in own]
     data = {"host": host, "cells": names, "by": study.host}
-    ledger.record(Event(kind=plans.FAILED, data=data))
+    ledger.record(Event(kind=assignment_plan.FAILED, data=data))
     return leases.released(ledger, own, f"its machine {host} failed")
 
 
@@ -120,7 +122,7 @@ def _check_names(
 ) -> None:
     """Raises BenchfleetError for a machine that nothing was ever heard of."""
     known = {one.host for one in found} | set((plan.hosts if plan else None) or ())
-    known |= {one.hostname for one in report.newest(plans.reports(ledger))}
+    known |= {one.hostname for one in report.newest(assignment_plan.ledger_reports(ledger))}
     for event in ledger.events(kinds={BEGAN, HOST_READY}):
         known.add(str(event.data.get("host") or event.data.get("machine") or ""))
     names = sorted(filter(None, known))
@@ -159,15 +161,15 @@ def _plan_again(
     if study.campaign.file is None:
         why = "planning again takes the campaign's file: reassign CAMPAIGN --ledger …"
         return _Again(left=left, files={}, why_not=why)
-    without = {*plan.settings.get("without", ()), *plans.failed_machines(ledger)}
-    machines = plans.known_machines(ledger, without=without)
+    without = {*plan.settings.get("without", ()), *assignment_plan.failed_machines(ledger)}
+    machines = assignment_plan.known_machines(ledger, without=without)
     if not machines:
         why = "no other machine is known: `benchfleet probe` one, and run `benchfleet assign`"
         return _Again(left=left, files={}, why_not=why)
     cells = [cell for cell in study.campaign.matrix.expand() if cell.fingerprint in plan.cells]
-    made, tasks = plans.planned(study, ledger, machines, cells, plan.settings)
-    kept = plans.keep(study, ledger, made, plan.settings)
-    files = plans.write_tasks(arguments.out, tasks, kept)
+    made, tasks = assignment_plan.make_plan(study, ledger, machines, cells, plan.settings)
+    kept = assignment_plan.record_plan(study, ledger, made, plan.settings)
+    files = assignment_plan.write_tasks(arguments.out, tasks, kept)
     return _Again(left=left, plan=made, files=files)
 
 
@@ -181,7 +183,7 @@ def _show(arguments: argparse.Namespace, again: _Again) -> None:
     total = Counter(one.host for one in again.plan.given)
     for host, file in again.files.items():
         now = counted(total[host], "cell")
-        say(f"{host}: {now} now → {shown_path(file.absolute())}")
+        say(f"{host}: {now} now → {display_path(file.absolute())}")
     for cell, why in again.plan.nowhere.items():
         say(f"fits nowhere: {cell}: {why}")
     print(f"all is done in {duration(again.plan.makespan)}, if all of them work from now on")

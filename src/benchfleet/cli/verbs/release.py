@@ -12,7 +12,7 @@ from benchfleet.ledger.lease_holders import holders
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """What the verb takes."""
-    options.told_campaign(parser, example="benchfleet release study.yaml --host lab2")
+    options.optional_campaign(parser, example="benchfleet release study.yaml --host lab2")
     options.choice(parser)
     parser.add_argument(
         "--cell",

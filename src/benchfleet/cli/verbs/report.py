@@ -7,10 +7,10 @@ import io
 import sys
 from pathlib import Path
 
-from benchfleet.cli.shared import no_ledger, options
+from benchfleet.cli.shared import missing_ledger, options
 from benchfleet.cli.text.output import say
 from benchfleet.cli.text.run_summary import compared, show
-from benchfleet.cli.text.terminal import shown_path
+from benchfleet.cli.text.terminal import display_path
 from benchfleet.errors import BenchfleetError, ResultsError
 from benchfleet.reports import exports, html, markdown
 from benchfleet.reports.tables import Comparison
@@ -23,7 +23,7 @@ _STDOUT = Path("-")
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """What the verb takes."""
-    options.told_campaign(parser, example="benchfleet report study.yaml --format html")
+    options.optional_campaign(parser, example="benchfleet report study.yaml --format html")
     options.choice(parser)
     parser.add_argument("--baseline", metavar="CONFIG", help="compare with this config")
     parser.add_argument(
@@ -44,7 +44,7 @@ def main(arguments: argparse.Namespace) -> int:
     drawn = _format(arguments)
     study, cells = options.opened(arguments)
     output = arguments.output or (_page(study) if drawn == "html" else _STDOUT)
-    records = no_ledger.records_of(arguments, study, cells)
+    records = missing_ledger.records_of(arguments, study, cells)
     comparison = compared(study, cells, records, arguments.baseline)
     if drawn == "terminal" and output == _STDOUT:
         show(comparison, study.campaign.name)
@@ -55,7 +55,7 @@ def main(arguments: argparse.Namespace) -> int:
         sys.stdout.buffer.flush()
     else:
         _write(output, text)
-        say(f"report   {shown_path(output)}")
+        say(f"report   {display_path(output)}")
     return 0
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import argparse
 
-from benchfleet.cli.shared import no_ledger, options, selection
+from benchfleet.cli.shared import missing_ledger, options, selection
 from benchfleet.cli.text.output import print_json, say
 from benchfleet.cli.text.terminal import printable
 from benchfleet.domain.event import Event
 from benchfleet.domain.humanize import counted
-from benchfleet.result_locations import Whereabouts
+from benchfleet.result_locations import ResultLocator
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -27,12 +27,12 @@ def main(arguments: argparse.Namespace) -> int:
     """Put failed, partial and cancelled cells back to pending; the next run takes them."""
     study, cells = options.opened(arguments)
     again = []
-    records = no_ledger.records_of(arguments, study, cells)
+    records = missing_ledger.records_of(arguments, study, cells)
     selection.check(arguments, study, records)
     ended = [record for record in records if record.state in _states(arguments)]
-    ledger = study.existing_ledger()
+    ledger = study.open_existing_ledger()
     if ledger is not None:
-        found = Whereabouts(study).gone(records) if arguments.gone else ended
+        found = ResultLocator(study).gone(records) if arguments.gone else ended
         for record in selection.selected(arguments, found):
             ledger.record(Event(kind="retry_asked", fingerprint=record.fingerprint))
             again.append(record.path)

@@ -11,11 +11,11 @@ from typing import TextIO
 
 from benchfleet.cli.shared import options
 from benchfleet.cli.text.output import say
-from benchfleet.cli.text.terminal import shown_path
+from benchfleet.cli.text.terminal import display_path
 from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.humanize import counted
-from benchfleet.result_locations import Whereabouts
+from benchfleet.result_locations import ResultLocator
 from benchfleet.runner.worker_options import Shift
 from benchfleet.study import Study
 
@@ -59,10 +59,10 @@ def main(arguments: argparse.Namespace) -> int:
     """Run the campaign's cells that are not done yet."""
     study, cells = options.opened(arguments)
     cells = allowed_here(arguments, study, cells)
-    devices = options.asked_devices(arguments, study.campaign)
+    devices = options.requested_devices(arguments, study.campaign)
     quiet = arguments.json or arguments.log_json
-    if not quiet and study.still_told() and not Whereabouts(study).unsent():
-        records = study.finished(cells)
+    if not quiet and study.is_summary_current() and not ResultLocator(study).unsent():
+        records = study.finished_records(cells)
         if records is not None and _passed_all_gates(study):
             return _nothing_was_run(arguments, study, records)
     return begin(arguments, study, cells, devices)
@@ -72,7 +72,7 @@ def begin(
     arguments: argparse.Namespace,
     study: Study,
     cells: Sequence[Cell],
-    devices: options.AskedDevices,
+    devices: options.RequestedDevices,
     shift: Shift = Shift(),  # noqa: B008 - frozen
 ) -> int:
     """Run these cells, here or in the background."""
@@ -82,7 +82,7 @@ def begin(
         return detach(arguments, study, devices)
     if arguments.resume_from is not None:
         _resume_from(arguments, study, cells)
-    from benchfleet.cli.shared.run_loop import run  # the runner, its slots and the reports
+    from benchfleet.cli.shared.foreground_run import run  # the runner, its slots and the reports
 
     return run(arguments, study, cells, devices, shift)
 
@@ -126,7 +126,7 @@ def _resume_from(arguments: argparse.Namespace, study: Study, cells: Sequence[Ce
     counts = f"{counted(taken.samples, 'sample')} of {counted(taken.cells, 'cell')}"
     stream = beside(arguments)
     with contextlib.suppress(OSError):  # nobody listens any more
-        print(f"took over {counts} from {shown_path(arguments.resume_from)}", file=stream)
+        print(f"took over {counts} from {display_path(arguments.resume_from)}", file=stream)
         for said in taken.left_out:
             say(f"left out: {said}", to=stream)
 
@@ -136,7 +136,7 @@ def _nothing_was_run(
 ) -> int:
     """Say that every cell is done already, where the report is, and what is missing of it."""
     name, count = study.campaign.name, len(records)
-    gone = Whereabouts(study).gone(records)
+    gone = ResultLocator(study).gone(records)
     lines = [f"{name}: every cell is done already; nothing was run"]
     if not sys.stdout.isatty():  # as every run begins that is not watched
         lines.insert(0, f"{name}: {counted(count, 'cell')} · {count} done ({count} reused)")
@@ -145,7 +145,7 @@ def _nothing_was_run(
         again = f"{options.same_choice(arguments, 'retry')} --gone"
         lines.append(f"run those again: {again} && {options.same_choice(arguments, 'run')}")
     lines.append(f"look at it with: {options.same_choice(arguments, 'report')}")
-    lines.append(f"report   {shown_path(study.layout.report)}")
+    lines.append(f"report   {display_path(study.layout.report)}")
     with contextlib.suppress(OSError):  # nobody listens any more; the code remains
         say(*lines)
         sys.stdout.flush()

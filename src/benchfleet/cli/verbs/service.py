@@ -13,7 +13,7 @@ from benchfleet.cli.shared import options
 from benchfleet.cli.shared.detach import own_command
 from benchfleet.cli.shared.fleet import machines
 from benchfleet.cli.text.output import confirm, print_json, say
-from benchfleet.cli.text.terminal import printable, shown_path
+from benchfleet.cli.text.terminal import display_path, printable
 from benchfleet.cli.verbs import work
 from benchfleet.errors import BenchfleetError, wrong_option
 from benchfleet.ledger.addresses import shown_url
@@ -70,7 +70,7 @@ WantedBy=default.target
 def configure(parser: argparse.ArgumentParser) -> None:
     """What the verb takes."""
     example = "benchfleet service study.yaml --gpus 0,1 --install"
-    options.told_campaign(parser, example=f"{example}\n(takes the options of run and work)")
+    options.optional_campaign(parser, example=f"{example}\n(takes the options of run and work)")
     work.course(parser)
     parser.add_argument(
         "--worker",
@@ -96,7 +96,7 @@ def main(arguments: argparse.Namespace) -> int:
         )
         raise wrong_option("--ledger", message)
     study, _ = options.opened(arguments)
-    machines(arguments, options.asked_devices(arguments, study.campaign))
+    machines(arguments, options.requested_devices(arguments, study.campaign))
     name = f"benchfleet-{re.sub(r'[^A-Za-z0-9_.-]', '-', study.campaign.name)}.service"
     words = [word for word in arguments.words[1:] if word not in _OWN]
     command = [*own_command(), "work" if arguments.worker else "run", *words]
@@ -118,7 +118,7 @@ def main(arguments: argparse.Namespace) -> int:
         )
     )
     print("stay     loginctl enable-linger   (else it runs while you are logged in)")
-    watched = arguments.campaign or shown_path(study.layout.root)
+    watched = arguments.campaign or display_path(study.layout.root)
     say(f"watch    benchfleet attach {watched}")
     say(f"log      journalctl --user --unit {name}")
     say(f"remove   systemctl --user disable --now {name} && rm {file}")

@@ -12,7 +12,7 @@ from contextlib import closing
 from benchfleet.campaign.load import load_campaign
 from benchfleet.cli.shared import options
 from benchfleet.cli.shared.running_campaigns import AT_WORK, RunningRunner, runners
-from benchfleet.cli.shared.slots_command import order_of, runners_meant
+from benchfleet.cli.shared.slots_command import order_of, target_runners
 from benchfleet.cli.text.output import print_json, say
 from benchfleet.domain.event import Event
 from benchfleet.domain.humanize import duration
@@ -72,12 +72,12 @@ def main(arguments: argparse.Namespace) -> int:
     order = order_of(arguments)
     found = load_campaign(arguments.campaign).with_results(arguments.results)
     study = open_study(found, ledger=arguments.ledger)
-    ledger = study.existing_ledger()
+    ledger = study.open_existing_ledger()
     if ledger is None:
         return _nobody(arguments, study, None, order)
     with closing(ledger):
         at_work = runners(ledger.events(kinds=AT_WORK))
-        meant = runners_meant(arguments, order, at_work)
+        meant = target_runners(arguments, order, at_work)
         if not meant:
             return _nobody(arguments, study, ledger, order)
         asked = {ledger.record(order.event(one.id)): one for one in meant}

@@ -6,10 +6,10 @@ import argparse
 from collections.abc import Callable, Iterator
 from functools import partial
 
-from benchfleet.cli.shared import leases, no_ledger, options
-from benchfleet.cli.text import phase_gates, placement
+from benchfleet.cli.shared import leases, missing_ledger, options
+from benchfleet.cli.text import gate_text, placement_text
 from benchfleet.cli.text.output import print_json, say
-from benchfleet.cli.text.remote_results import counted_places
+from benchfleet.cli.text.remote_results import counted_stores
 from benchfleet.domain.humanize import counted
 from benchfleet.domain.state import STATES
 from benchfleet.reports.spending import in_all
@@ -20,7 +20,7 @@ Command = Callable[[str], str]  # the command line of another verb on the same c
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """What the verb takes."""
-    options.told_campaign(parser, example="benchfleet status study.yaml --json")
+    options.optional_campaign(parser, example="benchfleet status study.yaml --json")
     options.choice(parser)
 
 
@@ -29,7 +29,7 @@ def main(arguments: argparse.Namespace) -> int:
     study, cells = options.opened(arguments)
     status = status_of(study, cells)
     if not status.has_ledger:
-        no_ledger.note(arguments, study)
+        missing_ledger.warn(arguments, study)
     if arguments.json:
         print_json(status.to_dict())
     else:
@@ -42,8 +42,8 @@ def lines(status: Status, command: Command) -> Iterator[str]:
     shown = [f"{status.counts[state]} {state}" for state in STATES if status.counts[state]]
     shown.insert(0, counted(status.counts["total"], "cell"))
     yield f"{status.campaign}: {' · '.join(shown)}"
-    yield from phase_gates.lines(status.phases)
-    yield from placement.lines(status.kept_off, status.notes)
+    yield from gate_text.lines(status.phases)
+    yield from placement_text.lines(status.kept_off, status.notes)
     if took := in_all(status.used):
         yield f"  used     {took}"
     for one in status.holders:
@@ -77,7 +77,7 @@ def _results(status: Status, command: Command) -> Iterator[str]:
             then = f"something else lies at its place: {command('verify')}"
         yield f"  waits    {one.path}  done; {then}"
     if status.elsewhere:
-        there = counted_places(status.elsewhere.values())
+        there = counted_stores(status.elsewhere.values())
         yield f"results that are not here: {there}; bring them: {command('merge')}"
     if status.unsent:
         yield f"{counted(status.unsent, 'result', 'wait')} to be put to {status.store}"

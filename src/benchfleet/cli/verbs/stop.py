@@ -32,7 +32,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def main(arguments: argparse.Namespace) -> int:
     """Ask each run to end, and show what it does until it has."""
     found = local_runs.runs(arguments)
-    going = [run for run in found if run.goes_on]
+    going = [run for run in found if run.is_running]
     if len(going) > 1 and not arguments.yes and not _agreed(going):
         print("nothing was stopped")
         return 1
@@ -42,7 +42,7 @@ def main(arguments: argparse.Namespace) -> int:
             f"the run of {own[0].campaign} ({own[0].shown}) is a thread of a program and cannot be "
             "asked from here; end it there"
         )
-    asked = [run for run in going if run.ask_to_end()]
+    asked = [run for run in going if run.request_stop()]
     ended = [_see_it_end(run, arguments) for run in asked]
     if arguments.json:
         told = [{"campaign": run.campaign, "pid": run.process.pid} for run in ended]
@@ -76,8 +76,8 @@ def _see_it_end(run: Record, arguments: argparse.Namespace) -> Record:
         for latest in follow(run, tell, earlier=0):
             run = latest
             late = time.monotonic() - asked_at > _AGAIN
-            if arguments.now and heard < 2 and late and run.goes_on:
-                run.ask_to_end()
+            if arguments.now and heard < 2 and late and run.is_running:
+                run.request_stop()
                 asked_at = time.monotonic()
     return run
 

@@ -8,10 +8,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing
 from typing import Any
 
-from benchfleet.cli.shared import no_ledger, options
+from benchfleet.cli.shared import missing_ledger, options
 from benchfleet.cli.text.output import confirm, print_json, say
-from benchfleet.cli.text.progress import shown_as
-from benchfleet.cli.text.remote_results import told_elsewhere
+from benchfleet.cli.text.progress_line import progress_line
+from benchfleet.cli.text.remote_results import elsewhere_lines
 from benchfleet.domain.humanize import counted
 from benchfleet.ledger.base import Ledger
 from benchfleet.maintenance.repair import MOVED, REPAIRED, Repaired, repair
@@ -38,7 +38,7 @@ _WAYS_OUT = {
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """What the verb takes."""
-    options.told_campaign(parser, example="benchfleet verify study.yaml --repair")
+    options.optional_campaign(parser, example="benchfleet verify study.yaml --repair")
     options.choice(parser)
     depth = parser.add_mutually_exclusive_group()
     depth.add_argument(
@@ -65,10 +65,10 @@ def main(arguments: argparse.Namespace) -> int:
         quick=arguments.quick,
         deep=arguments.deep,
     )
-    ledger = study.existing_ledger()
+    ledger = study.open_existing_ledger()
     done: list[Repaired] = []
     if ledger is None:
-        no_ledger.note(arguments, study)
+        missing_ledger.warn(arguments, study)
         return _show(arguments, study, verify.run(None), done)
     with closing(ledger):
         found = _verified(verify, ledger)
@@ -81,7 +81,7 @@ def main(arguments: argparse.Namespace) -> int:
 
 
 def _verified(verify: Verify, ledger: Ledger) -> Verification:
-    with shown_as("results held against their seals") as progress:
+    with progress_line("results held against their seals") as progress:
         return verify.run(ledger, progress)
 
 
@@ -141,7 +141,7 @@ def _missing(arguments: argparse.Namespace, found: Verification) -> Iterator[str
 
 
 def _notes(arguments: argparse.Namespace, found: Verification) -> list[str]:
-    there = told_elsewhere(
+    there = elsewhere_lines(
         arguments, found.elsewhere.values(), "{results} elsewhere, not looked at"
     )
     return [*there, *found.notes]

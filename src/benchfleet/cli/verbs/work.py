@@ -36,7 +36,7 @@ _SHOWN = 3  # cells of a kind that are named
 def configure(parser: argparse.ArgumentParser) -> None:
     """What the verb takes."""
     example = "benchfleet work --ledger postgresql://me@db.lab/bench --campaign study --forever"
-    options.told_campaign(parser, example=example)
+    options.optional_campaign(parser, example=example)
     course(parser)
     options.detaching(parser)
 
@@ -91,7 +91,7 @@ def main(arguments: argparse.Namespace) -> int:
         if not left.left:
             raise BenchfleetError(_nothing_there(study))
     _tell_left(arguments, left)
-    devices = options.asked_devices(arguments, study.campaign)
+    devices = options.requested_devices(arguments, study.campaign)
     return run.begin(arguments, study, cells, devices, _shift(arguments, worker))
 
 
@@ -192,7 +192,7 @@ class _Worker:
         return replace(found, cells=tuple(cells))
 
     def _chosen(self) -> list[CellRecord]:
-        ledger = self._bench.existing_ledger()
+        ledger = self._bench.open_existing_ledger()
         if ledger is None:
             return []
         with closing(ledger):
@@ -230,7 +230,7 @@ def _plain(url: str) -> str:
 
 def _nothing_there(study: Study) -> str:
     return (
-        f"{study.shown_ledger} holds no cell of {study.campaign.name!r} yet: whoever has the "
+        f"{study.ledger_text} holds no cell of {study.campaign.name!r} yet: whoever has the "
         "campaign's file brings them with `benchfleet run` or `work CAMPAIGN`; --forever waits"
     )
 

@@ -16,7 +16,7 @@ from benchfleet.domain.event import Event
 from benchfleet.errors import CampaignError, DeviceError, Mistake, UnknownName
 from benchfleet.fleet import Fleet, choose_pool
 from benchfleet.ledger.addresses import split_url
-from benchfleet.result_locations import Whereabouts
+from benchfleet.result_locations import ResultLocator
 from benchfleet.results import layout as names
 from benchfleet.results.layout import Layout
 from benchfleet.results.read import published_folders
@@ -32,7 +32,7 @@ from benchfleet.wiring import run_cells
 
 from .arguments import CALL, Arguments, read_arguments
 from .collect import ProgressCallback, Watch, failure, result, stub
-from .interrupt import answers, raised_at_the_end
+from .interrupt import answers, deferred_interrupt
 from .values import (
     AdapterConfig,
     BenchmarkConfig,
@@ -106,7 +106,7 @@ class BenchmarkExecutor:
         inbox, serving = EventQueue(), threading.Event()
         watch = Watch(progress or self._progress, inbox.now)
         with (
-            raised_at_the_end(inbox, serving),
+            deferred_interrupt(inbox, serving),
             announced(study, ends_on="SIGINT" if answers() else "") as feed,
         ):
             done = _prepare(study, cells, retry_failed=retry_failed)
@@ -162,7 +162,7 @@ def _prepare(study: Study, cells: Sequence[Cell], *, retry_failed: bool) -> set[
     failed, and where its folder was deleted: whoever deletes a result wants it anew.
     """
     layout = study.layout
-    ledger = study.ledger(known_results=True)
+    ledger = study.open_ledger(known_results=True)
     try:
         if not any(True for _ in ledger.cells()) and _holds_results(layout):
             rebuild(ledger, layout)
@@ -190,10 +190,10 @@ def _deleted(study: Study, records: Iterable[CellRecord]) -> list[CellRecord]:
     """The results that are not at their place, nor just about to be put there by another runner."""
     absent = [
         record
-        for record in Whereabouts(study).gone(records)
+        for record in ResultLocator(study).gone(records)
         if not any(study.layout.attempts_of(record.fingerprint).glob(f"*/{names.CELL}"))
     ]
-    return Whereabouts(study).gone(
+    return ResultLocator(study).gone(
         absent
     )  # asked again: one may have been put there between the two looks
 

@@ -18,7 +18,7 @@ def answers() -> bool:
 
 
 @contextmanager
-def raised_at_the_end(inbox: EventQueue, serving: threading.Event) -> Iterator[None]:
+def deferred_interrupt(inbox: EventQueue, serving: threading.Event) -> Iterator[None]:
     """Post each Ctrl-C to the inbox while the block runs, and raise KeyboardInterrupt after it; at
     once until it is `serving`, since nothing runs yet then.
 

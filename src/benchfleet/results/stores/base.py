@@ -11,7 +11,7 @@ the ledger and its own seal before it becomes public.
 A place subclasses `Place`. It is made from its URL and the campaign's name, is found in the
 registry by the URL's scheme, and connects when it is first used. One thread at a time uses it.
 
-Errors: `PlaceUnreachable` where it may go well later, `ResultsError` where it is refused. Neither
+Errors: `StoreUnreachable` where it may go well later, `ResultsError` where it is refused. Neither
 shows credentials.
 """
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from benchfleet.domain.names import path_part
-from benchfleet.errors import PlaceUnreachable, ResultsError
+from benchfleet.errors import ResultsError, StoreUnreachable
 from benchfleet.results.disk import digest_of, make_folders, open_plain, sync_folder
 from benchfleet.results.layout import CELL, check_path
 from benchfleet.results.stores.base import INCOMING, REPLACED, Place
@@ -38,7 +38,7 @@ class FolderPlace(Place):
         if self.there([path]).get(path) == digest:
             return
         if not self._base.is_dir():  # never made: a file server that is not mounted looks like it
-            raise PlaceUnreachable(f"the folder {self._base} is not there; is it mounted?")
+            raise StoreUnreachable(f"the folder {self._base} is not there; is it mounted?")
         coming = self.root / INCOMING / uuid.uuid4().hex
         try:
             changed = make_folders(coming.parent)
@@ -52,7 +52,7 @@ class FolderPlace(Place):
             for one in (*changed, public.parent):
                 sync_folder(one)
         except OSError as error:
-            kind = PlaceUnreachable if error.errno in _PASSING else ResultsError
+            kind = StoreUnreachable if error.errno in _PASSING else ResultsError
             raise kind(f"{public} cannot be written: {error.strerror}") from error
         finally:
             shutil.rmtree(coming, ignore_errors=True)
@@ -71,7 +71,7 @@ class FolderPlace(Place):
         there = self.there(paths)
         if not self.root.is_dir():
             if not self._base.is_dir():
-                raise PlaceUnreachable(f"the folder {self._base} is not there; is it mounted?")
+                raise StoreUnreachable(f"the folder {self._base} is not there; is it mounted?")
             return
         for path in there:
             parts = path.split("/")

@@ -22,7 +22,7 @@ from typing import Any
 from benchfleet.domain.attempt import Lease, Outcome
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.names import entry_name, path_part
-from benchfleet.errors import GitAway, GitDenied, GitError, PlaceUnreachable, ResultsError
+from benchfleet.errors import GitAway, GitDenied, GitError, ResultsError, StoreUnreachable
 from benchfleet.git.objects import EMPTY_TREE, Objects, held, kept
 from benchfleet.git.remote import Remote
 from benchfleet.results import layout as names
@@ -94,7 +94,7 @@ class GitPlace(Place):
             tips = self._remote.refs("refs/heads/machine/*", "refs/heads/main")
             bring(self._remote, self._objects, tips)
         except (GitAway, GitDenied) as error:
-            raise PlaceUnreachable(str(error)) from error
+            raise StoreUnreachable(str(error)) from error
         return [self._objects.commit_of(oid).tree for oid in tips.values()]
 
 

@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 
 from benchfleet.domain.humanize import counted
 from benchfleet.domain.names import entry_name
-from benchfleet.errors import GitAway, GitDenied, GitError, PlaceUnreachable, ResultsError
+from benchfleet.errors import GitAway, GitDenied, GitError, ResultsError, StoreUnreachable
 from benchfleet.git.objects import EMPTY_TREE, Objects
 from benchfleet.git.remote import Remote, Swap
 from benchfleet.results.stores.git import bring, place_of, run_of, take_out
@@ -47,15 +47,15 @@ def merge_branches(
     remote: Remote, objects: Objects, campaign: str, done: Sequence[Done], *, at: float
 ) -> Merged:
     """Merge what the machines' branches have of these results into ``main``, made where there is
-    none. What is not as it was sealed stays where it is. Raises PlaceUnreachable."""
+    none. What is not as it was sealed stays where it is. Raises StoreUnreachable."""
     for _ in range(_TRIES):
         try:
             told, swaps = _merged(remote, objects, campaign, done, at)
             if not swaps or remote.push(swaps):
                 return told
         except (GitAway, GitDenied) as error:
-            raise PlaceUnreachable(str(error)) from error
-    raise PlaceUnreachable(f"{MAIN} changes all the time; try again")
+            raise StoreUnreachable(str(error)) from error
+    raise StoreUnreachable(f"{MAIN} changes all the time; try again")
 
 
 def _merged(

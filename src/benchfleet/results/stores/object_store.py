@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from benchfleet.domain.names import path_part
-from benchfleet.errors import MissingExtra, PlaceUnreachable, ResultsError
+from benchfleet.errors import MissingExtra, ResultsError, StoreUnreachable
 from benchfleet.results.layout import CELL, check_path
 from benchfleet.results.read import file_names, sealed_names
 from benchfleet.results.stores.base import Place
@@ -124,4 +124,4 @@ class _PlainErrors:
         said = str(error).splitlines()[0] if str(error) else type(error).__name__
         if isinstance(error, (PermissionError, FileNotFoundError, ValueError)):
             raise ResultsError(f"{self._shown} refuses: {said}") from error
-        raise PlaceUnreachable(f"{self._shown} cannot be reached: {said}") from error
+        raise StoreUnreachable(f"{self._shown} cannot be reached: {said}") from error

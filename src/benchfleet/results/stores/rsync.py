@@ -13,7 +13,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from benchfleet.domain.names import path_part
-from benchfleet.errors import PlaceUnreachable, ResultsError
+from benchfleet.errors import ResultsError, StoreUnreachable
 from benchfleet.results.layout import CELL, check_path
 from benchfleet.results.stores.base import INCOMING, REPLACED, Place
 
@@ -139,7 +139,7 @@ class RsyncPlace(Place):
         said = "; ".join(lines[:2]) or f"exit code {done.returncode}"
         if done.returncode not in _AWAY or _REFUSED.search(done.stderr):
             return ResultsError(f"{self.shown} refuses: {said}")
-        return PlaceUnreachable(f"{self.shown} cannot be reached: {said}")
+        return StoreUnreachable(f"{self.shown} cannot be reached: {said}")
 
 
 def _run(command: Sequence[str], *, given: str = "") -> subprocess.CompletedProcess[str]:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from benchfleet.domain.event import STORED, Event
-from benchfleet.errors import LedgerError, PlaceUnreachable, ResultsError
+from benchfleet.errors import LedgerError, ResultsError, StoreUnreachable
 from benchfleet.ledger.base import Ledger
 from benchfleet.results.disk import digest_of
 from benchfleet.results.layout import CELL, Layout
@@ -113,7 +113,7 @@ class Sender:
             try:
                 self._place.put(self._layout.published(entry.path), entry.path, entry.digest)
                 self._tell(entry)
-            except (PlaceUnreachable, LedgerError) as error:
+            except (StoreUnreachable, LedgerError) as error:
                 self.problem = str(error)
                 return False
             except (ResultsError, OSError) as error:

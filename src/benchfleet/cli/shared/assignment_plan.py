@@ -27,7 +27,7 @@ from benchfleet.study import Study
 FAILED = "machine_failed"  # the event; data: host, cells (fingerprints), by (who said so)
 
 
-def reports(ledger: Ledger) -> list[tuple[Any, str]]:
+def ledger_reports(ledger: Ledger) -> list[tuple[Any, str]]:
     """The reports that a ledger keeps, each with where it is from."""
     return [
         (event.data.get("report"), f"the report in event {event.seq} of the ledger")
@@ -35,15 +35,15 @@ def reports(ledger: Ledger) -> list[tuple[Any, str]]:
     ]
 
 
-def unknown_reports(ledger: Ledger, told: Iterable[Any]) -> list[Any]:
+def new_reports(ledger: Ledger, told: Iterable[Any]) -> list[Any]:
     """Those that are not there yet."""
-    known = [one for one, _ in reports(ledger)]
+    known = [one for one, _ in ledger_reports(ledger)]
     return [one for one in told if one not in known]
 
 
-def keep_reports(ledger: Ledger, told: Iterable[Any]) -> None:
+def record_reports(ledger: Ledger, told: Iterable[Any]) -> None:
     """Record the reports that are not there yet, so that others can plan again by them."""
-    for one in unknown_reports(ledger, told):
+    for one in new_reports(ledger, told):
         ledger.record(Event(kind=PROBED, data={"report": one}))
 
 
@@ -64,11 +64,11 @@ def _host_of(told: Any) -> str:
 
 def known_machines(ledger: Ledger, *, without: Collection[str]) -> list[Capability]:
     """The machines that the ledger has reports of, but for those."""
-    found = report.newest(reports(ledger))
+    found = report.newest(ledger_reports(ledger))
     return [machine for machine in found if machine.hostname not in without]
 
 
-def planned(
+def make_plan(
     study: Study,
     ledger: Ledger | None,
     machines: Sequence[Capability],
@@ -97,10 +97,12 @@ def planned(
     plan = assigner.plan(
         cells, seed=settings.get("seed", 0), effort=effort, seconds=TIME_LIMIT_S * max(1.0, effort)
     )
-    return plan, tasks(study, plan, records)
+    return plan, tasks_by_host(study, plan, records)
 
 
-def keep(study: Study, ledger: Ledger, plan: Assignment, settings: Mapping[str, Any]) -> Plan:
+def record_plan(
+    study: Study, ledger: Ledger, plan: Assignment, settings: Mapping[str, Any]
+) -> Plan:
     """Enroll what is planned, in the forms that are planned, and record the plan: workers that
     see the ledger go by it from now on."""
     before = newest(all_before := plans(ledger.events(kinds={ASSIGNED})))
@@ -119,7 +121,7 @@ def keep(study: Study, ledger: Ledger, plan: Assignment, settings: Mapping[str, 
         settings=settings,
     )
     ledger.enroll([one.cell for one in given])
-    study.tell(ledger)
+    study.record_campaign(ledger)
     if before is None or (before.hosts, before.forms) != (kept.hosts, kept.forms):
         ledger.record(kept.event())
     else:
@@ -147,7 +149,7 @@ def _settle_forms(study: Study, ledger: Ledger, given: Iterable[Given]) -> None:
         ledger.record(Event(kind="retry_asked", fingerprint=record.fingerprint))
 
 
-def tasks(
+def tasks_by_host(
     study: Study, plan: Assignment, records: Iterable[CellRecord]
 ) -> dict[str, dict[str, Any]]:
     """What each machine is told, by its name; a machine with nothing to do is told that."""

@@ -13,7 +13,7 @@ from types import FrameType
 from benchfleet.cli.shared import options
 from benchfleet.cli.shared.fleet import machines
 from benchfleet.cli.shared.local_runs import command_of
-from benchfleet.cli.shared.options import AskedDevices
+from benchfleet.cli.shared.options import RequestedDevices
 from benchfleet.cli.text.output import say
 from benchfleet.cli.text.run_summary import compared, conclude, show_counts, write_report
 from benchfleet.cli.text.watch import watch
@@ -33,7 +33,7 @@ def run(
     arguments: argparse.Namespace,
     study: Study,
     cells: Sequence[Cell],
-    devices: AskedDevices,
+    devices: RequestedDevices,
     shift: Shift,
 ) -> int:
     """Run the cells that are not done yet, write what is to be kept, and return the exit code."""
@@ -45,7 +45,7 @@ def _run(
     arguments: argparse.Namespace,
     study: Study,
     cells: Sequence[Cell],
-    devices: AskedDevices,
+    devices: RequestedDevices,
     collector: Collector | None,
     shift: Shift,
 ) -> int:
@@ -103,9 +103,9 @@ def _metered(arguments: argparse.Namespace, study: Study) -> Iterator[Collector 
 def _write_files(study: Study, arguments: argparse.Namespace, end: RunEnd) -> None:
     """Summary and report speak of the whole campaign, whatever part of it was run; a trial over
     a few samples is no part of it."""
-    if arguments.limit is not None or (not end.ran and study.still_told()):
+    if arguments.limit is not None or (not end.ran and study.is_summary_current()):
         return
-    told = study.mark()
+    told = study.mark_reported()
     if arguments.verb == "work":
         write_host_summary(study, end)
     cells = study.cells()

@@ -6,7 +6,7 @@ import io
 
 import pytest
 
-from benchfleet.cli.text.progress import shown_as
+from benchfleet.cli.text.progress_line import progress_line
 
 
 class Terminal(io.StringIO):
@@ -20,7 +20,7 @@ def test_only_a_terminal_shows_how_far_it_is_and_nothing_of_it_stays(
 ) -> None:
     monkeypatch.setattr("sys.stderr", stream)
     monkeypatch.setenv("TERM", "xterm")
-    with shown_as("results taken in") as seen:
+    with progress_line("results taken in") as seen:
         seen(0, 64)
         seen(1, 64)  # too soon to be seen
     shown = "\r\x1b[Kresults taken in: 0 of 64\r\x1b[K" if stream.isatty() else ""
@@ -30,14 +30,14 @@ def test_only_a_terminal_shows_how_far_it_is_and_nothing_of_it_stays(
 def test_of_how_many_is_left_out_where_nobody_knows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stderr", terminal := Terminal())
     monkeypatch.setenv("TERM", "xterm")
-    with shown_as("copied") as seen:
+    with progress_line("copied") as seen:
         seen(1000, 0)
     assert terminal.getvalue() == "\r\x1b[Kcopied: 1000\r\x1b[K"
 
 
 def test_what_was_not_told_leaves_no_trace(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stderr", terminal := Terminal())
-    with shown_as("results taken in"):
+    with progress_line("results taken in"):
         pass
     assert terminal.getvalue() == ""
 
@@ -45,6 +45,6 @@ def test_what_was_not_told_leaves_no_trace(monkeypatch: pytest.MonkeyPatch) -> N
 def test_a_terminal_that_draws_nothing_again_shows_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stderr", terminal := Terminal())
     monkeypatch.setenv("TERM", "dumb")
-    with shown_as("results taken in") as seen:
+    with progress_line("results taken in") as seen:
         seen(0, 64)
     assert terminal.getvalue() == ""

@@ -13,7 +13,7 @@ _EVERY = 0.2  # seconds; sooner nobody would see it
 
 
 @contextlib.contextmanager
-def shown_as(what: str) -> Iterator[Callable[[int, int], None]]:
+def progress_line(what: str) -> Iterator[Callable[[int, int], None]]:
     """What is to be told how many are done, of how many: ``{what}: 3 of 64`` on standard error, or
     ``{what}: 3`` where that is not known, and gone when the block ends. Nothing is shown elsewhere
     than on a terminal."""

@@ -12,18 +12,18 @@ from benchfleet.domain.cell import Cell
 from benchfleet.study import Study
 
 
-def words(study: Study) -> str:
+def message(study: Study) -> str:
     """That there is none, and where else it may be."""
     return (
-        f"{study.shown_ledger} has no ledger of {study.campaign.name!r}: nothing was run there "
+        f"{study.ledger_text} has no ledger of {study.campaign.name!r}: nothing was run there "
         "yet; was it elsewhere, name that ledger by --ledger, or its results by --results"
     )
 
 
-def note(arguments: argparse.Namespace, study: Study) -> None:
+def warn(arguments: argparse.Namespace, study: Study) -> None:
     """Say so aside from what is shown, where a place was named: another may have been meant."""
     if arguments.ledger or arguments.results is not None:
-        say(f"note: {words(study)}", to=sys.stderr, flush=True)
+        say(f"note: {message(study)}", to=sys.stderr, flush=True)
 
 
 def records_of(
@@ -31,6 +31,6 @@ def records_of(
 ) -> list[CellRecord]:
     """The cells as the ledger has them; of one that is not there it is said, and there are none."""
     records = study.records(cells)
-    if not records and not study.is_begun():
-        note(arguments, study)
+    if not records and not study.has_ledger():
+        warn(arguments, study)
     return records

@@ -13,8 +13,8 @@ _SHOWN = 10  # lines
 
 def placing(study: Study, *, here: str = "") -> Placing:
     """What the ledger's reports and plans say, where there is a ledger; see `placing_of`."""
-    return study.ask(
-        lambda ledger: placing_of(study.campaign, ledger, here=here), otherwise=Placing()
+    return study.query(
+        lambda ledger: placing_of(study.campaign, ledger, here=here), default=Placing()
     )
 
 
