@@ -18,21 +18,21 @@ def simulated(slots: int, cells: int, work: Path, *, before: int, most: int) -> 
     """One run on simulated slots, of which `before` cells have ended, until `most` more have."""
     import random
 
-    from parts import BARE, LEDGER, RUNNER, SIMULATION, Metered, MeteredTurns, Parts
+    from parts import BARE, LEDGER, RUNNER, SIMULATION, Metered, MeteredTurns, RunnerComponents
 
     from benchfleet.domain.attempt import RunnerId
     from benchfleet.domain.resource import Device
     from benchfleet.engines.base import SlotSpec
     from benchfleet.ledger.sqlite.ledger import SqliteLedger
     from benchfleet.results.layout import Layout
-    from benchfleet.runner.attempt.heartbeat import LeaseKeeper
-    from benchfleet.runner.build import Parts as RunnerParts
-    from benchfleet.runner.context import Means
+    from benchfleet.runner.attempt.heartbeat import LeaseHeartbeat
+    from benchfleet.runner.build import RunnerComponents as RunnerParts
+    from benchfleet.runner.context import RunnerContext
     from benchfleet.runner.loop import Runner
-    from benchfleet.runner.resources.local_host import Here
+    from benchfleet.runner.resources.local_host import LocalHost
     from benchfleet.runner.resources.shapes import Pool
-    from benchfleet.runner.result_storage import Disk
-    from benchfleet.runner.scheduler.run_request import Agenda
+    from benchfleet.runner.result_storage import ResultStorage
+    from benchfleet.runner.scheduler.run_request import RunRequest
     from benchfleet.testing.samples import sample_cell
     from simulation.disk import NoFolder
     from simulation.engine import SimulatedEngine
@@ -41,7 +41,7 @@ def simulated(slots: int, cells: int, work: Path, *, before: int, most: int) -> 
     from simulation.turns import Gate, VirtualEvent
 
     devices = tuple(Device(kind="cpu", index=number) for number in range(slots))
-    parts = Parts()
+    parts = RunnerComponents()
     turns, began = MeteredTurns(parts), _memory()
     kinds = [sample_cell(n, repeats=True) for n in range(min(cells, KINDS))]
     declared = [replace(kinds[n % KINDS], repeat=n // KINDS) for n in range(cells)]  # parts shared
@@ -67,11 +67,11 @@ def simulated(slots: int, cells: int, work: Path, *, before: int, most: int) -> 
         metered: Any = Metered(ledger, LEDGER, parts)
         runner = Runner(
             RunnerParts(
-                Means(
+                RunnerContext(
                     runner=RunnerId("r"),
-                    here=Here(pool=Pool(devices=devices, slots=slots)),
+                    local_host=LocalHost(pool=Pool(devices=devices, slots=slots)),
                     ledger=metered,
-                    keeper=LeaseKeeper(
+                    heartbeat=LeaseHeartbeat(
                         metered,
                         lambda lease: None,
                         lambda error: None,
@@ -84,8 +84,8 @@ def simulated(slots: int, cells: int, work: Path, *, before: int, most: int) -> 
                     layout=Layout(work / "results"),
                     random=lambda: 1.0,
                 ),
-                Agenda(cells=declared),
-                Disk(folder=NoFolder, publish_all=lambda moves: [None] * len(moves)),
+                RunRequest(cells=declared),
+                ResultStorage(folder=NoFolder, publish_all=lambda moves: [None] * len(moves)),
                 observer=told,
             )
         )

@@ -30,19 +30,19 @@ from benchfleet.engines.base import (
 from benchfleet.ledger.memory import MemoryLedger
 from benchfleet.policies.base import Policy
 from benchfleet.results.layout import Layout
-from benchfleet.runner.attempt.heartbeat import LeaseKeeper
-from benchfleet.runner.build import Parts
-from benchfleet.runner.context import Means
-from benchfleet.runner.disk_guard import PLENTY, Room
+from benchfleet.runner.attempt.heartbeat import LeaseHeartbeat
+from benchfleet.runner.build import RunnerComponents
+from benchfleet.runner.context import RunnerContext
+from benchfleet.runner.disk_guard import UNLIMITED, DiskSpace
 from benchfleet.runner.events import EventQueue, LeaseLost, RunnerEvent
 from benchfleet.runner.loop import RunEnd, Runner
 from benchfleet.runner.progress import Notice, Progress
-from benchfleet.runner.resources.local_host import Here
+from benchfleet.runner.resources.local_host import LocalHost
 from benchfleet.runner.resources.shapes import Pool
-from benchfleet.runner.result_storage import Disk, at_once
-from benchfleet.runner.scheduler.gates import Gating
-from benchfleet.runner.scheduler.run_request import Agenda
-from benchfleet.runner.worker_options import Shift
+from benchfleet.runner.result_storage import ResultStorage, at_once
+from benchfleet.runner.scheduler.gates import GateConfig
+from benchfleet.runner.scheduler.run_request import RunRequest
+from benchfleet.runner.worker_options import WorkerOptions
 from benchfleet.testing.clock import FakeClock
 from benchfleet.testing.samples import sample_cell
 from simulation.disk import NoFolder
@@ -162,14 +162,14 @@ class Stage:
     folder: Path
     clock: FakeClock = field(default_factory=FakeClock)
     notices: list[Notice] = field(default_factory=list)
-    room: Callable[[], Room] = lambda: PLENTY
+    disk_space: Callable[[], DiskSpace] = lambda: UNLIMITED
     slept: float = 0.0  # seconds that leases ran on while the machine, and its clock, stood still
     renew_every: float = 1e9
     background: Callable[[Callable[[], None]], object] = at_once
-    here: Here = Here()  # noqa: RUF009 - frozen
+    local_host: LocalHost = LocalHost()  # noqa: RUF009 - frozen
     policy: Policy | None = None  # the default one
-    gating: Gating = field(default_factory=Gating)
-    shift: Shift = Shift()  # noqa: RUF009 - frozen
+    gate_config: GateConfig = field(default_factory=GateConfig)
+    options: WorkerOptions = WorkerOptions()  # noqa: RUF009 - frozen
     placing: Callable[[], Placing] = Placing
     serving: threading.Event = field(default_factory=threading.Event)
     keeps: bool = True  # False: attempts have no folders, and many cells take little time
@@ -192,32 +192,32 @@ class Stage:
 
     def runner(self, cells: Sequence[Cell], pool: Pool = CPU) -> Runner:
         self.ending = threading.Event()
-        self.keeper = LeaseKeeper(
+        self.heartbeat = LeaseHeartbeat(
             self.ledger,
             lambda lease: self.inbox.post(LeaseLost(lease=lease)),
             lambda error: None,
             every=self.renew_every,
             clock=self.since_boot,
         )
-        disk = Disk(room=self.room, background=self.background)
+        disk = ResultStorage(disk_space=self.disk_space, background=self.background)
         return Runner(
-            Parts(
-                Means(
+            RunnerComponents(
+                RunnerContext(
                     runner=RunnerId("us" * 16),
-                    here=replace(self.here, pool=pool),
+                    local_host=replace(self.local_host, pool=pool),
                     ledger=self.ledger,
-                    keeper=self.keeper,
+                    heartbeat=self.heartbeat,
                     engine=self.engine,
                     inbox=self.inbox,
                     layout=self.layout,
                     random=lambda: 1.0,
                 ),
-                Agenda(
+                RunRequest(
                     cells=cells,
                     policy=self.policy,
-                    gating=self.gating,
+                    gate_config=self.gate_config,
                     placing=self.placing,
-                    shift=self.shift,
+                    options=self.options,
                 ),
                 disk if self.keeps else replace(disk, folder=NoFolder, publish_all=_nothing),
                 observer=self.watch,

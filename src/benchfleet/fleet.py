@@ -61,7 +61,7 @@ class Fleet:
     trial_load: bool = False  # a model is loaded and asked once on each device first
 
 
-def opened_engine(
+def open_engine(
     fleet: Fleet,
     cells: Sequence[Cell],
     inbox: EventQueue,

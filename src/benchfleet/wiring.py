@@ -20,7 +20,7 @@ from benchfleet.domain.resource import MemoryState
 from benchfleet.engines.base import Engine
 from benchfleet.engines.processes import owner
 from benchfleet.errors import LedgerFull
-from benchfleet.fleet import Fleet, opened_engine
+from benchfleet.fleet import Fleet, open_engine
 from benchfleet.ledger.base import Ledger
 from benchfleet.machines.devices import (
     cores,
@@ -33,10 +33,10 @@ from benchfleet.placement import placing_of
 from benchfleet.results.disk import make_folder
 from benchfleet.results.publish import publish_all
 from benchfleet.results.transfer.upload import Sender
-from benchfleet.runner.attempt.heartbeat import LeaseKeeper
-from benchfleet.runner.build import Parts
-from benchfleet.runner.context import Means
-from benchfleet.runner.disk_guard import room
+from benchfleet.runner.attempt.heartbeat import LeaseHeartbeat
+from benchfleet.runner.build import RunnerComponents
+from benchfleet.runner.context import RunnerContext
+from benchfleet.runner.disk_guard import disk_space
 from benchfleet.runner.events import (
     EventQueue,
     Interrupted,
@@ -45,14 +45,14 @@ from benchfleet.runner.events import (
     ThreadFailed,
     ThreadWarning,
 )
-from benchfleet.runner.execution.retrying_ledger import PatientLedger
+from benchfleet.runner.execution.retrying_ledger import RetryingLedger
 from benchfleet.runner.loop import RunEnd, Runner
 from benchfleet.runner.progress import Observer
-from benchfleet.runner.resources.local_host import Here
-from benchfleet.runner.result_storage import Disk
-from benchfleet.runner.scheduler.gates import Gating
-from benchfleet.runner.scheduler.run_request import Agenda
-from benchfleet.runner.worker_options import Shift
+from benchfleet.runner.resources.local_host import LocalHost
+from benchfleet.runner.result_storage import ResultStorage
+from benchfleet.runner.scheduler.gates import GateConfig
+from benchfleet.runner.scheduler.run_request import RunRequest
+from benchfleet.runner.worker_options import WorkerOptions
 from benchfleet.study import Study
 
 PUBLISHERS = 4  # threads that write results; a disk syncs for several threads at once
@@ -66,14 +66,14 @@ def run_cells(
     *,
     inbox: EventQueue,
     observer: Observer,
-    shift: Shift = Shift(),  # noqa: B008 - frozen
+    options: WorkerOptions = WorkerOptions(),  # noqa: B008 - frozen
     serving: threading.Event | None = None,
 ) -> RunEnd:
     """Run the cells on these machines and return how it ended. `serving` is set once cells may
     run; before that a ledger whose server is away is waited for."""
     make_folder(study.layout.root)
     ending, serving = threading.Event(), serving or threading.Event()
-    ledger = PatientLedger(
+    ledger = RetryingLedger(
         shared := study.open_ledger(),
         post=inbox.post,
         ending=ending,
@@ -86,33 +86,36 @@ def run_cells(
             study.record_campaign(ledger)
         sender = _sender(study, ledger, inbox)
         runner = Runner(
-            Parts(
-                Means(
+            RunnerComponents(
+                RunnerContext(
                     runner=RunnerId(os.urandom(16).hex()),
-                    here=_here(study, fleet),
+                    local_host=_local_host(study, fleet),
                     ledger=ledger,
-                    keeper=LeaseKeeper(
+                    heartbeat=LeaseHeartbeat(
                         ledger,
                         lambda lease: inbox.post(LeaseLost(lease=lease)),
                         lambda error: inbox.post(ThreadFailed(error=error)),
                         every=study.lease / 5,
                     ),
-                    engine=opened_engine(fleet, cells, inbox, connected, study.lease),
+                    engine=open_engine(fleet, cells, inbox, connected, study.lease),
                     inbox=inbox,
                     layout=study.layout,
                     random=random.random,
                 ),
-                Agenda(
+                RunRequest(
                     cells=cells,
                     policy=registry.load("policies", study.campaign.placement)(),
-                    gating=_gating(study, cells, patient=shift.patient),
+                    gate_config=_gate_config(study, cells, patient=options.patient),
                     placing=partial(
-                        placing_of, study.campaign, ledger, here=study.host if fleet.pool else ""
+                        placing_of,
+                        study.campaign,
+                        ledger,
+                        here=study.host if fleet.pool else "",
                     ),
-                    shift=shift,
+                    options=options,
                 ),
-                Disk(
-                    room=partial(room, study.layout.root),
+                ResultStorage(
+                    disk_space=partial(disk_space, study.layout.root),
                     publish_all=sender.publish_all if sender else publish_all,
                     background=publishers.submit,
                 ),
@@ -130,9 +133,9 @@ def run_cells(
         ledger.close()
 
 
-def _here(study: Study, fleet: Fleet) -> Here:
+def _local_host(study: Study, fleet: Fleet) -> LocalHost:
     """This machine, as a runner is told of it."""
-    return Here(
+    return LocalHost(
         machine=socket.gethostname(),
         process=owner(os.getpid()),
         host=study.host,
@@ -175,14 +178,14 @@ def _sent(sender: Sender, inbox: EventQueue, end: RunEnd) -> RunEnd:
     return replace(end, unsent=sender.waiting, problem=sender.problem)
 
 
-def _gating(study: Study, cells: Sequence[Cell], *, patient: bool) -> Gating:
+def _gate_config(study: Study, cells: Sequence[Cell], *, patient: bool) -> GateConfig:
     """What of the campaign's phases a run of these cells heeds: nothing where it is a trial."""
     phases, matrix = study.campaign.phases, study.campaign.matrix
     if not any(cell.phase for cell in cells) and study.campaign.file is not None:
-        return Gating()
+        return GateConfig()
     if study.campaign.file is None:
-        return Gating(phases=phases, patient=patient)
-    return Gating(
+        return GateConfig(phases=phases, patient=patient)
+    return GateConfig(
         phases=phases,
         cells=study.cells(),
         again=study.cells if matrix.has_variants else None,
@@ -207,17 +210,17 @@ def rescore(study: Study, records: Sequence[CellRecord]) -> Iterator[Rescored]:
     inbox = EventQueue()
     engine: Engine = registry.load("engines", "local")(inbox.post)
     try:
-        means = Means(
+        context = RunnerContext(
             runner=RunnerId(os.urandom(16).hex()),
-            here=Here(provenance=_provenance(study)),
+            local_host=LocalHost(provenance=_provenance(study)),
             ledger=ledger,
-            keeper=LeaseKeeper(ledger, lambda lease: None, lambda error: None),
+            heartbeat=LeaseHeartbeat(ledger, lambda lease: None, lambda error: None),
             engine=engine,
             inbox=inbox,
             layout=study.layout,
             random=random.random,
         )
-        rescorer = Rescorer(means, threads=cores())
+        rescorer = Rescorer(context, threads=cores())
         names = {str(record.fingerprint) for record in records}
         whole = list(ledger.cells(among=names, whole=True))
         yield from rescorer.rescore(

@@ -24,16 +24,16 @@ class MountedDisk:
         folder.mkdir(parents=True, exist_ok=True)
         command = ["mount", "-t", "tmpfs", "-o", f"size={_SIZE}", "tmpfs", str(folder)]
         subprocess.run(command, check=True, capture_output=True)
-        self._folder, self._filler = folder, folder / "filler"
+        self._folder, self._scheduler = folder, folder / "filler"
 
     def fill(self) -> None:
         """Take all the room that is left."""
-        with contextlib.suppress(OSError), open(self._filler, "ab", buffering=0) as file:
+        with contextlib.suppress(OSError), open(self._scheduler, "ab", buffering=0) as file:
             while file.write(_PIECE):
                 continue
 
     def make_room(self) -> None:
-        self._filler.unlink(missing_ok=True)
+        self._scheduler.unlink(missing_ok=True)
 
     def close(self) -> None:
         """Unmount it, with all that is on it."""

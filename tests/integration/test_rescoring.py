@@ -18,8 +18,8 @@ from benchfleet.engines.base import AttemptRequest, Done, Failed, SlotEvent, Slo
 from benchfleet.errors import ClaimLost
 from benchfleet.maintenance.rescore import Rescored, Rescorer
 from benchfleet.results.publish import publish
-from benchfleet.runner.attempt.heartbeat import LeaseKeeper
-from benchfleet.runner.context import Means
+from benchfleet.runner.attempt.heartbeat import LeaseHeartbeat
+from benchfleet.runner.context import RunnerContext
 from benchfleet.testing.claims import claim_any
 from benchfleet.testing.samples import sample_cell
 from stage import Stage, cells, sample
@@ -54,18 +54,18 @@ def stage(tmp_path: Path) -> Stage:
 
 
 def rescored(stage: Stage, pause: Callable[[float], None] = lambda seconds: None) -> list[Rescored]:
-    keeper = LeaseKeeper(stage.ledger, lambda lease: None, lambda error: None, every=1e9)
-    means = Means(
+    heartbeat = LeaseHeartbeat(stage.ledger, lambda lease: None, lambda error: None, every=1e9)
+    context = RunnerContext(
         runner=RunnerId("scorer"),
         ledger=stage.ledger,
-        keeper=keeper,
+        heartbeat=heartbeat,
         engine=stage.engine,
         inbox=stage.inbox,
         layout=stage.layout,
         random=lambda: 1.0,
     )
     return list(
-        Rescorer(means, threads=1, pause=pause).rescore(list(stage.ledger.cells(whole=True)))
+        Rescorer(context, threads=1, pause=pause).rescore(list(stage.ledger.cells(whole=True)))
     )
 
 

@@ -18,7 +18,7 @@ from benchfleet.results.layout import CELL
 from benchfleet.results.publish import Moves, PublishAll
 from benchfleet.results.staged_files import Sealed, StagedFiles
 from benchfleet.results.write import AttemptFolder, SealAll, Sealing, Verdict, seal_all
-from benchfleet.runner.disk_guard import PLENTY, Room
+from benchfleet.runner.disk_guard import UNLIMITED, DiskSpace
 
 Step = Callable[[str], None]  # a moment at which a process may be slow, stopped or killed
 
@@ -38,8 +38,8 @@ class SimulatedDisk:
     published: dict[str, str] = field(default_factory=dict)  # digests of cell.json by path
     wrong: list[str] = field(default_factory=list)
 
-    def room(self) -> Room:
-        return Room(free=0, total=10**12) if self.full and self.says_so else PLENTY
+    def disk_space(self) -> DiskSpace:
+        return DiskSpace(free=0, total=10**12) if self.full and self.says_so else UNLIMITED
 
     def refuse_when_full(self) -> None:
         if self.full:

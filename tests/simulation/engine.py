@@ -23,7 +23,7 @@ from benchfleet.engines.base import (
     SlotSpec,
     Stopped,
 )
-from simulation.hosts import Course, Nature, SimulatedHost
+from simulation.hosts import Nature, RunState, SimulatedHost
 
 Later = Callable[[float, Callable[[], None]], None]
 _MISSED_IN = 5.0  # seconds until a cut connection is noticed
@@ -38,7 +38,7 @@ class _Slot:
     ready: bool = False
     expected: bool = False  # it was told to end
     load_key: str = ""
-    course: Course | None = None
+    state: RunState | None = None
     events: Iterator[tuple[float, SlotEvent]] | None = None
 
 
@@ -102,23 +102,23 @@ class SimulatedEngine:
         found = self._slots.get(slot)
         if found is None:
             return  # it was lost, which the runner is still to hear
-        if not found.ready or found.course is not None:
+        if not found.ready or found.state is not None:
             self.broken_rules.append(f"slot {slot} got an order while it was not idle")
         if found.spec.host in self._barred(request.cell):
             self.broken_rules.append(f"{request.cell.id} was given to a host that may not have it")
         nature = self._natures[str(request.cell.fingerprint)]
         key = request.cell.model.load_key
         loaded, found.load_key = found.load_key == key, key
-        found.course = Course(
+        found.state = RunState(
             slot=slot, spec=found.spec, request=request, nature=nature, loaded=loaded
         )
-        found.events = found.course.events()
-        self._go_on(found, found.course)
+        found.events = found.state.events()
+        self._go_on(found, found.state)
 
     def stop(self, slot: SlotId, attempt: str) -> None:
         found = self._slots.get(slot)
-        if found is not None and found.course and found.course.request.attempt == attempt:
-            found.course.asked_to_stop = True
+        if found is not None and found.state and found.state.request.attempt == attempt:
+            found.state.asked_to_stop = True
 
     def close(self, slot: SlotId) -> None:
         self._end(slot, "exit code 0", 0)
@@ -206,27 +206,27 @@ class SimulatedEngine:
             slot.ready = True
             self._tell(SlotReady(slot=slot.spec.slot, hello={"slot": slot.spec.slot, "pid": 1}))
 
-    def _go_on(self, slot: _Slot, course: Course) -> None:
+    def _go_on(self, slot: _Slot, state: RunState) -> None:
         """Have the next event come when it is due."""
         assert slot.events is not None
         seconds, event = next(slot.events)
         slowness = self._hosts[slot.spec.host].slowness
         wait = seconds * slowness * self._chance.uniform(0.8, 1.2)
-        self._later(wait, lambda: self._come(slot, course, event))
+        self._later(wait, lambda: self._come(slot, state, event))
 
-    def _come(self, slot: _Slot, course: Course, event: SlotEvent) -> None:
-        if not self._is_there(slot) or slot.course is not course or slot.expected:
+    def _come(self, slot: _Slot, state: RunState, event: SlotEvent) -> None:
+        if not self._is_there(slot) or slot.state is not state or slot.expected:
             return
         if isinstance(event, SlotLost):
             self._lose(slot, event.reason, code=event.exit_code)
             return
         if isinstance(event, (Done, Failed, Stopped)):
-            slot.course = slot.events = None
+            slot.state = slot.events = None
             if not isinstance(event, Done) and not event.fit:
                 slot.expected = True
                 self._later(_ENDS_IN, lambda: self._lose(slot, "exit code 0", code=0))
         else:
-            self._go_on(slot, course)
+            self._go_on(slot, state)
         self._tell(event)
 
     def _end(self, name: SlotId, reason: str, code: int) -> None:

@@ -171,7 +171,7 @@ def sample_of(fingerprint: str, index: int) -> dict[str, Any]:
 
 
 @dataclass(kw_only=True)
-class Course:
+class RunState:
     """What a slot does with one order: events, and the seconds before each."""
 
     slot: SlotId

@@ -17,22 +17,22 @@ from benchfleet.ledger.base import Ledger
 from benchfleet.results.layout import Layout
 from benchfleet.results.publish import PublishAll
 from benchfleet.results.write import AttemptFolder
-from benchfleet.runner.attempt.heartbeat import LeaseKeeper
-from benchfleet.runner.build import Parts
-from benchfleet.runner.context import Means
+from benchfleet.runner.attempt.heartbeat import LeaseHeartbeat
+from benchfleet.runner.build import RunnerComponents
+from benchfleet.runner.context import RunnerContext
 from benchfleet.runner.events import (
     EventQueue,
     LeaseLost,
     RunnerEvent,
     ThreadFailed,
 )
-from benchfleet.runner.execution.retrying_ledger import PatientLedger
+from benchfleet.runner.execution.retrying_ledger import RetryingLedger
 from benchfleet.runner.loop import RunEnd, Runner
 from benchfleet.runner.progress import Notice, Progress
-from benchfleet.runner.resources.local_host import Here
+from benchfleet.runner.resources.local_host import LocalHost
 from benchfleet.runner.resources.shapes import Pool
-from benchfleet.runner.result_storage import Disk
-from benchfleet.runner.scheduler.run_request import Agenda
+from benchfleet.runner.result_storage import ResultStorage
+from benchfleet.runner.scheduler.run_request import RunRequest
 from simulation.disk import SimulatedDisk, SimulatedFolder
 from simulation.engine import SimulatedEngine
 from simulation.hosts import Nature, SimulatedHost
@@ -114,7 +114,7 @@ class RunnerProcess:
             ledger, around.watch, around.weather, step=self.step, wait=self._wait
         )
         serving = threading.Event()
-        patient = PatientLedger(
+        retrying = RetryingLedger(
             self.ledger,
             post=self.inbox.post,
             ending=self._ended,
@@ -130,8 +130,8 @@ class RunnerProcess:
             dies_at_start=0.03 if troubled else 0.0,
             barred=around.placing(0).barred,
         )
-        keeper = LeaseKeeper(
-            patient,
+        heartbeat = LeaseHeartbeat(
+            retrying,
             lambda lease: self.inbox.post(LeaseLost(lease=lease)),
             lambda error: self.inbox.post(ThreadFailed(error=error)),
             every=LEASE / 5,
@@ -140,23 +140,23 @@ class RunnerProcess:
             thread=lambda target, **_: self._strand(target),
         )
         self._runner = Runner(
-            Parts(
-                Means(
+            RunnerComponents(
+                RunnerContext(
                     runner=RunnerId(name),
-                    here=Here(pool=own),
-                    ledger=patient,
-                    keeper=keeper,
+                    local_host=LocalHost(pool=own),
+                    ledger=retrying,
+                    heartbeat=heartbeat,
                     engine=self.engine,
                     inbox=self.inbox,
                     layout=around.layout,
                     random=self._chance.random,
                 ),
-                Agenda(
+                RunRequest(
                     cells=around.cells,
-                    placing=lambda: around.placing(len(patient.events(kinds={ASSIGNED}))),
+                    placing=lambda: around.placing(len(retrying.events(kinds={ASSIGNED}))),
                 ),
-                Disk(
-                    room=around.disk.room,
+                ResultStorage(
+                    disk_space=around.disk.disk_space,
                     folder=self._folder,
                     seal_all=around.disk.sealer(self.step),
                     publish_all=around.disk.publisher(around.publish_all, self.step),

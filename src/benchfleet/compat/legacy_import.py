@@ -21,7 +21,7 @@ from benchfleet.results.disk import read_plain
 from benchfleet.results.layout import Layout
 from benchfleet.results.publish import publish
 from benchfleet.results.write import AttemptFolder, Verdict
-from benchfleet.runner.recovery.adopt import Ready, end_each
+from benchfleet.runner.recovery.adopt import Ready, finish_cells
 
 from .legacy_repository import Entry, Repository, number
 
@@ -65,7 +65,7 @@ def import_results(
         outcome = _sealed(folder, claim, *one, source)
         return outcome, partial(publish, folder.folder, layout.published(claim.path))
 
-    left = end_each(ledger, _RUNNER, waiting, prepare, pause=pause, seen=seen)
+    left = finish_cells(ledger, _RUNNER, waiting, prepare, pause=pause, seen=seen)
     held = tuple(entry.name for _, entry in left)
     return Imported(taken=len(waiting) - len(held), known=known, held=held)
 

@@ -52,7 +52,7 @@ def name_of(device: Device) -> DeviceName:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SlotsOrder:
+class SlotsCommand:
     """One thing that is asked of a runner."""
 
     action: Action
@@ -67,15 +67,15 @@ class SlotsOrder:
         return Event(kind=ASKED, data=data)
 
 
-def order_of(event: Event) -> SlotsOrder:
+def command_from(event: Event) -> SlotsCommand:
     """The order that an event carries. Raises ValueError where it carries none."""
     data = event.data
     names = tuple(device_name(str(one)) for one in data.get("devices", ()))
     action = _action(data.get("action"))
-    return SlotsOrder(action=action, devices=names, now=bool(data.get("now")), asked=event.seq)
+    return SlotsCommand(action=action, devices=names, now=bool(data.get("now")), asked=event.seq)
 
 
-def order_in(line: str) -> SlotsOrder | None:
+def parse_command(line: str) -> SlotsCommand | None:
     """The order in one line of a signal file, such as ``drain gpu:3 now``; None where it has none.
 
     Raises ValueError.
@@ -90,7 +90,7 @@ def order_in(line: str) -> SlotsOrder | None:
     names = tuple(device_name(word) for word in (rest[:-1] if now else rest))
     if not names:
         raise ValueError(f"{action} what? write {action} gpu:3")
-    return SlotsOrder(action=_action(action), devices=names, now=now)
+    return SlotsCommand(action=_action(action), devices=names, now=now)
 
 
 def _action(text: object) -> Action:

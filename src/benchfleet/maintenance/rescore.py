@@ -39,8 +39,8 @@ from benchfleet.results.summary import summarise
 from benchfleet.results.write import AttemptFolder
 from benchfleet.runner.attempt.attempt import Attempt
 from benchfleet.runner.attempt.timeouts import AttemptTimeouts
-from benchfleet.runner.context import Means
-from benchfleet.runner.execution.outcomes import Attempts
+from benchfleet.runner.context import RunnerContext
+from benchfleet.runner.execution.outcomes import AttemptRecorder
 from benchfleet.runner.recovery.adopt import claims_of
 
 _CPU = Device(kind="cpu", index=0)
@@ -74,20 +74,24 @@ class Rescorer:
 
     def __init__(
         self,
-        means: Means,
+        context: RunnerContext,
         *,
         threads: int,
         pause: Callable[[float], None] = time.sleep,
     ) -> None:
-        self._runner, self._ledger, self._engine = means.runner, means.ledger, means.engine
-        self._inbox, self._layout, self._keeper = means.inbox, means.layout, means.keeper
-        self._attempts, self._threads, self._pause = Attempts(means), threads, pause
+        self._runner, self._ledger, self._engine = context.runner, context.ledger, context.engine
+        self._inbox, self._layout, self._heartbeat = (
+            context.inbox,
+            context.layout,
+            context.heartbeat,
+        )
+        self._attempts, self._threads, self._pause = AttemptRecorder(context), threads, pause
         self._slot: SlotSpec | None = None
 
     def rescore(self, records: Iterable[CellRecord]) -> Iterator[Rescored]:
         """Score each again. Published results are compared with what they say, and stay. What
         goes wrong with one is its failure, and the others go on."""
-        self._keeper.start()
+        self._heartbeat.start()
         try:
             for record in records:
                 try:
@@ -97,7 +101,7 @@ class Rescorer:
                     found = _failed(record, str(error))
                 yield found
         finally:
-            self._keeper.stop()
+            self._heartbeat.stop()
 
     def _rescored(self, record: CellRecord) -> Rescored:
         done = record.state == "success"
@@ -153,7 +157,7 @@ class Rescorer:
                 done=count_samples(recorded),
                 rescored=True,
             )
-            self._keeper.hold(claim.lease)
+            self._heartbeat.hold(claim.lease)
             outcome = self._attempts.succeed(attempt, ended)
             score = outcome.metrics.get("overall_score")
             return Rescored(record=record, score=score, failure=outcome.failure)

@@ -4,8 +4,8 @@ A policy is pure: it holds no state and touches nothing. The runner asks it two 
 
 * `rank`, once for all cells that are alike, and again when their expected time became another:
   what places them among the cells of one model. The smaller goes first.
-* `wish`, each time a slot is free: which models the slot should take, and what each is worth to
-  it. What `wish` says of a model is added to the ranks of its cells.
+* `preference`, each time a slot is free: which models the slot should take, each with a weight that
+  is added to the ranks of its cells.
 
 One sum orders all waiting cells: the runner claims by priority first, then by this sum, then in the
 order of enrolment. A policy that wishes for nothing leaves the slot idle; where that would leave
@@ -37,7 +37,7 @@ class Work:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wish:
+class Preference:
     """What a slot should be given."""
 
     models: Mapping[str, float] = field(default_factory=dict)  # load key → added to its ranks
@@ -60,7 +60,7 @@ class Policy(Protocol):
         ended."""
         ...
 
-    def wish(self, loaded: str, works: Sequence[Work]) -> Wish | None:
+    def preference(self, loaded: str, works: Sequence[Work]) -> Preference | None:
         """What a free slot with that model in memory (``""``: none) should take of these, which
         are in the order of enrolment; None for nothing."""
         ...

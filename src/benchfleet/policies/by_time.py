@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from benchfleet.domain.cell import Cell
-from benchfleet.policies.base import Wish, Work
+from benchfleet.policies.base import Preference, Work
 
 _LITTLE = 1e-3  # seconds: among equals the model in memory goes first
 
 
 class _ByTime:
-    def wish(self, loaded: str, works: Sequence[Work]) -> Wish | None:
+    def preference(self, loaded: str, works: Sequence[Work]) -> Preference | None:
         models = {work.load_key: work.load + _LITTLE for work in works if work.load_key != loaded}
-        return Wish(models={**models, loaded: 0.0} if loaded else models, others=_LITTLE)
+        return Preference(models={**models, loaded: 0.0} if loaded else models, others=_LITTLE)
 
 
 class ShortestFirst(_ByTime):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from benchfleet.domain.cell import Cell
-from benchfleet.policies.base import Wish, Work
+from benchfleet.policies.base import Preference, Work
 
 
 class Fifo:
@@ -14,5 +14,5 @@ class Fifo:
     def rank(self, cell: Cell, expected: float | None) -> float:
         return 0.0
 
-    def wish(self, loaded: str, works: Sequence[Work]) -> Wish | None:
-        return Wish()
+    def preference(self, loaded: str, works: Sequence[Work]) -> Preference | None:
+        return Preference()

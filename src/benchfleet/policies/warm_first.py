@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from benchfleet.domain.cell import Cell
-from benchfleet.policies.base import Wish, Work
+from benchfleet.policies.base import Preference, Work
 
 _APART = 1e9  # seconds between two models, so that no rank outweighs the order of models
 
@@ -18,13 +18,13 @@ class WarmFirst:
         """The longest first, so that none is left at the end."""
         return -(expected or 0.0)
 
-    def wish(self, loaded: str, works: Sequence[Work]) -> Wish | None:
+    def preference(self, loaded: str, works: Sequence[Work]) -> Preference | None:
         warm = [work for work in works if work.load_key == loaded]
         cold = [work for work in works if work.load_key != loaded and _is_worth_loading(work)]
         cold.sort(key=lambda work: (work.serving > 0, -work.seconds / max(1, work.serving)))
         order = dict.fromkeys(work.load_key for work in (*warm, *cold))
         models = {load_key: _APART * place for place, load_key in enumerate(order)}
-        return Wish(models=models, others=None) if models else None
+        return Preference(models=models, others=None) if models else None
 
 
 def _is_worth_loading(work: Work) -> bool:

@@ -4,27 +4,27 @@ from __future__ import annotations
 
 import threading
 
-from benchfleet.runner.commands.operator import Orders
-from benchfleet.runner.context import Means
-from benchfleet.runner.event_feed import News
-from benchfleet.runner.execution.lifecycle import Cells
-from benchfleet.runner.execution.outcomes import Attempts
+from benchfleet.runner.commands.operator import OperatorCommands
+from benchfleet.runner.context import RunnerContext
+from benchfleet.runner.event_feed import EventFeed
+from benchfleet.runner.execution.lifecycle import AttemptLifecycle
+from benchfleet.runner.execution.outcomes import AttemptRecorder
 from benchfleet.runner.execution.publisher import Publisher
-from benchfleet.runner.execution.termination import Stopping
-from benchfleet.runner.host_lifecycle import Machines
+from benchfleet.runner.execution.termination import Termination
+from benchfleet.runner.host_lifecycle import HostLifecycle
 from benchfleet.runner.progress import Observer
 from benchfleet.runner.resources.autoscaler import Autoscaler
 from benchfleet.runner.resources.hosts import Hosts
 from benchfleet.runner.resources.slots import Slots
-from benchfleet.runner.result_storage import Disk
-from benchfleet.runner.run_state import Course
-from benchfleet.runner.scheduler.gate_watcher import Gatekeeper
-from benchfleet.runner.scheduler.run_request import Agenda
-from benchfleet.runner.scheduler.scheduler import Filler
-from benchfleet.runner.worker_time import Hours
+from benchfleet.runner.result_storage import ResultStorage
+from benchfleet.runner.run_state import RunState
+from benchfleet.runner.scheduler.gate_watcher import GateWatcher
+from benchfleet.runner.scheduler.run_request import RunRequest
+from benchfleet.runner.scheduler.scheduler import Scheduler
+from benchfleet.runner.worker_time import WorkerTime
 
 
-class Parts:
+class RunnerComponents:
     """What sees to parts of one run, for its loop.
 
     Time comes from the inbox of the means, so that the same loop runs against a simulated fleet.
@@ -34,93 +34,93 @@ class Parts:
 
     def __init__(
         self,
-        means: Means,
-        agenda: Agenda,
-        disk: Disk,
+        context: RunnerContext,
+        request: RunRequest,
+        storage: ResultStorage,
         *,
         observer: Observer,
         ending: threading.Event | None = None,
         serving: threading.Event | None = None,
     ) -> None:
-        self.means, self.agenda, self.publish_all = means, agenda, disk.publish_all
+        self.context, self.request, self.publish_all = context, request, storage.publish_all
         self.serving = serving or threading.Event()
-        self.course = Course(
-            ledger=means.ledger,
-            inbox=means.inbox,
-            cells=agenda.cells,
+        self.state = RunState(
+            ledger=context.ledger,
+            inbox=context.inbox,
+            cells=request.cells,
             observer=observer,
-            room=disk.room,
+            disk_space=storage.disk_space,
             ending=ending or threading.Event(),
         )
-        self.slots = Slots(means.runner[:8], means.engine, means.layout, self.course.progress)
-        hosts, self.news = Hosts(means.engine.hosts()), News(means.ledger)
-        attempts = Attempts(means, disk)
-        self.publisher = Publisher(attempts, inbox=means.inbox, background=disk.background)
-        self.filler = Filler(
-            means,
-            agenda,
-            news=self.news,
+        self.slots = Slots(context.runner[:8], context.engine, context.layout, self.state.progress)
+        hosts, self.feed = Hosts(context.engine.hosts()), EventFeed(context.ledger)
+        recorder = AttemptRecorder(context, storage)
+        self.publisher = Publisher(recorder, inbox=context.inbox, background=storage.background)
+        self.scheduler = Scheduler(
+            context,
+            request,
+            feed=self.feed,
             slots=self.slots,
             hosts=hosts,
             begin=lambda slot, claim: self.cells.begin(slot, claim),
         )
-        self.devices = self.filler.devices
-        self.gates = Gatekeeper(
-            agenda.gating,
-            ledger=means.ledger,
-            cells=agenda.cells,
-            course=self.course,
-            filler=self.filler,
+        self.devices = self.scheduler.devices
+        self.gates = GateWatcher(
+            request.gate_config,
+            ledger=context.ledger,
+            cells=request.cells,
+            state=self.state,
+            scheduler=self.scheduler,
         )
-        self.cells = Cells(
-            means,
-            course=self.course,
+        self.cells = AttemptLifecycle(
+            context,
+            state=self.state,
             slots=self.slots,
             hosts=hosts,
-            filler=self.filler,
-            attempts=attempts,
+            scheduler=self.scheduler,
+            recorder=recorder,
             publisher=self.publisher,
         )
-        self.news.tell(self.cells.cancelling.follow)
+        self.feed.tell(self.cells.cancellation.follow)
         self.autoscaler = Autoscaler(
-            inbox=means.inbox,
-            course=self.course,
+            inbox=context.inbox,
+            state=self.state,
             slots=self.slots,
             pools=lambda: self.devices.pools,
-            measure=means.here.measure,
+            measure=context.local_host.measure,
         )
-        self.machines = Machines(
-            means,
-            course=self.course,
+        self.host_lifecycle = HostLifecycle(
+            context,
+            state=self.state,
             slots=self.slots,
             hosts=hosts,
             devices=self.devices,
             cells=self.cells,
             autoscaler=self.autoscaler,
         )
-        self.orders = Orders(
-            means,
-            course=self.course,
+        self.commands = OperatorCommands(
+            context,
+            state=self.state,
             slots=self.slots,
             hosts=hosts,
             devices=self.devices,
             cells=self.cells,
         )
-        self.news.tell(self.orders.follow)
-        self.stopping = Stopping(
-            inbox=means.inbox,
-            engine=means.engine,
-            course=self.course,
+        self.feed.tell(self.commands.follow)
+        self.termination = Termination(
+            inbox=context.inbox,
+            engine=context.engine,
+            state=self.state,
             slots=self.slots,
             cells=self.cells,
-            filler=self.filler,
+            scheduler=self.scheduler,
         )
-        self.hours = Hours(
-            agenda.shift,
-            inbox=means.inbox,
-            course=self.course,
+        self.worker_time = WorkerTime(
+            request.options,
+            inbox=context.inbox,
+            state=self.state,
             slots=self.slots,
-            filler=self.filler,
+            scheduler=self.scheduler,
             gates=self.gates,
-            stopping=self.stopping,
+            termination=self.termination,
         )

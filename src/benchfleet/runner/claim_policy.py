@@ -17,7 +17,7 @@ from benchfleet.results.layout import check_path
 
 
 @dataclass(frozen=True, kw_only=True)
-class Vetted:
+class VettedCells:
     """The cells of a ledger, sorted by whether this host runs them."""
 
     cells: tuple[Cell, ...]
@@ -25,7 +25,7 @@ class Vetted:
 
 
 @dataclass(frozen=True)
-class Vetting:
+class ClaimPolicy:
     """What this host takes of a ledger."""
 
     models: tuple[str, ...] = ()  # globs of their names; () for all
@@ -35,7 +35,7 @@ class Vetting:
         """Whether its model is one of those that this host takes."""
         return allowed(cell, self.models)
 
-    def sort(self, records: Iterable[CellRecord]) -> Vetted:
+    def sort(self, records: Iterable[CellRecord]) -> VettedCells:
         """Sort the cells, which the records bring along."""
         cells: list[Cell] = []
         left: dict[str, list[str]] = {}
@@ -46,7 +46,7 @@ class Vetting:
                 left.setdefault(why, []).append(record.id)
             else:
                 cells.append(cell)
-        return Vetted(cells=tuple(cells), left={why: tuple(ids) for why, ids in left.items()})
+        return VettedCells(cells=tuple(cells), left={why: tuple(ids) for why, ids in left.items()})
 
     def _why_not(self, record: CellRecord, cell: Cell) -> str:
         if not self.wants(cell):
@@ -119,7 +119,7 @@ def allowed(cell: Cell, models: tuple[str, ...]) -> bool:
     return not models or any(fnmatchcase(cell.model.name, glob) for glob in models)
 
 
-def vouched(claim: Claim, known: Cell) -> Claim:
+def with_local_definition(claim: Claim, known: Cell) -> Claim:
     """The claim with its cell as this runner knows it: only what the cell needs and may take is
     the ledger's to change. Others' paths to model and code are no good here, and not trusted."""
     if claim.cell is known:

@@ -9,19 +9,19 @@ from benchfleet.domain.attempt import RunnerId
 from benchfleet.engines.base import Engine
 from benchfleet.ledger.base import Ledger
 from benchfleet.results.layout import Layout
-from benchfleet.runner.attempt.heartbeat import LeaseKeeper
+from benchfleet.runner.attempt.heartbeat import LeaseHeartbeat
 from benchfleet.runner.events import EventQueue
-from benchfleet.runner.resources.local_host import Here
+from benchfleet.runner.resources.local_host import LocalHost
 
 
 @dataclass(frozen=True, kw_only=True)
-class Means:
+class RunnerContext:
     """Who runs cells, where, and with what: whoever needs several of these is given all of them."""
 
     runner: RunnerId
-    here: Here = Here()  # noqa: RUF009 - frozen
+    local_host: LocalHost = LocalHost()  # noqa: RUF009 - frozen
     ledger: Ledger
-    keeper: LeaseKeeper  # of the leases that the ledger gave it
+    heartbeat: LeaseHeartbeat  # of the leases that the ledger gave it
     engine: Engine
     inbox: EventQueue  # where all that happens arrives; it also tells the time
     layout: Layout  # where results go

@@ -14,32 +14,32 @@ FIRST_PAUSE, LONGEST_PAUSE = 10.0, 600.0  # seconds after a write was refused; d
 
 
 @dataclass(frozen=True, kw_only=True)
-class Room:
+class DiskSpace:
     """Bytes of a disk."""
 
     free: int  # for this user
     total: int
 
 
-PLENTY = Room(free=2**62, total=2**62)  # where nobody looks
+UNLIMITED = DiskSpace(free=2**62, total=2**62)  # where nobody looks
 
 
-def room(folder: Path) -> Room:
+def disk_space(folder: Path) -> DiskSpace:
     """The room on the disk that a folder is or will be on. Raises OSError."""
     while not folder.exists() and folder != folder.parent:
         folder = folder.parent
     found = os.statvfs(folder)
-    return Room(free=found.f_bavail * found.f_frsize, total=found.f_blocks * found.f_frsize)
+    return DiskSpace(free=found.f_bavail * found.f_frsize, total=found.f_blocks * found.f_frsize)
 
 
-class Space:
+class DiskGuard:
     """Whether there is room to begin something; `look` is called again and again.
 
     A quota refuses writes though the disk has room, so that after a write was refused it is
     waited for a while, and for longer each time.
     """
 
-    def __init__(self, ask: Callable[[], Room], *, floor: int | None) -> None:
+    def __init__(self, ask: Callable[[], DiskSpace], *, floor: int | None) -> None:
         self._ask, self._floor = ask, floor
         self._short = False
         self._until, self._pause = 0.0, FIRST_PAUSE
@@ -79,7 +79,7 @@ class Space:
         self._short = False
         return f"the disk of the results has {sized(seen.free)} left; going on"
 
-    def floor(self, seen: Room) -> int:
+    def floor(self, seen: DiskSpace) -> int:
         """Bytes that are to be left free."""
         return min(FLOOR, int(FLOOR_SHARE * seen.total)) if self._floor is None else self._floor
 

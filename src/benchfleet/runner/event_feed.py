@@ -12,7 +12,7 @@ from benchfleet.ledger.base import Ledger
 Reader = Callable[[Sequence[Event]], None]
 
 
-class News:
+class EventFeed:
     """Tells its readers of each event once, in the order of the ledger."""
 
     def __init__(self, ledger: Ledger) -> None:

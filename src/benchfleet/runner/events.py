@@ -43,19 +43,19 @@ class ThreadFailed:
 
 
 @dataclass(frozen=True, kw_only=True)
-class NoRoom:
+class LedgerDiskFull:
     """The ledger's disk takes no more."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class LedgerGone:
+class LedgerUnavailable:
     """The ledger's server does not answer."""
 
     why: str
 
 
 @dataclass(frozen=True, kw_only=True)
-class LedgerBack:
+class LedgerAvailable:
     """It answers again."""
 
 
@@ -72,7 +72,7 @@ class LedgerChanged:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Measured:
+class MemoryMeasured:
     """What this machine has free, by memory."""
 
     found: Mapping[str, MemoryState]
@@ -84,12 +84,12 @@ RunnerEvent = (
     | LeaseLost
     | Concluded
     | ThreadFailed
-    | NoRoom
-    | LedgerGone
-    | LedgerBack
+    | LedgerDiskFull
+    | LedgerUnavailable
+    | LedgerAvailable
     | ThreadWarning
     | LedgerChanged
-    | Measured
+    | MemoryMeasured
 )
 
 

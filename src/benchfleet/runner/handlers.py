@@ -8,21 +8,21 @@ from benchfleet.engines.base import (
     Failed,
     HostLost,
     HostReady,
+    Measured,
     SlotEvent,
     SlotLost,
     SlotQuiet,
     SlotReady,
 )
-from benchfleet.engines.base import Measured as Read
-from benchfleet.runner.build import Parts
+from benchfleet.runner.build import RunnerComponents
 from benchfleet.runner.events import (
     Concluded,
     Interrupted,
     LeaseLost,
-    LedgerBack,
-    LedgerGone,
-    Measured,
-    NoRoom,
+    LedgerAvailable,
+    LedgerDiskFull,
+    LedgerUnavailable,
+    MemoryMeasured,
     RunnerEvent,
     ThreadFailed,
     ThreadWarning,
@@ -32,10 +32,10 @@ from benchfleet.runner.events import (
 class EventHandlers:
     """Handles every event but `LedgerChanged`, for which the loop decides when to look."""
 
-    def __init__(self, parts: Parts) -> None:
-        self._course, self._slots, self._devices = parts.course, parts.slots, parts.devices
-        self._cells, self._gates, self._autoscaler = parts.cells, parts.gates, parts.autoscaler
-        self._machines, self._stopping = parts.machines, parts.stopping
+    def __init__(self, parts: RunnerComponents) -> None:
+        self._state, self._slots, self._devices = parts.state, parts.slots, parts.devices
+        self._lifecycle, self._gates, self._autoscaler = parts.cells, parts.gates, parts.autoscaler
+        self._host_lifecycle, self._termination = parts.host_lifecycle, parts.termination
 
     def handle(self, event: RunnerEvent) -> bool:
         """Whether a slot may now be free for a cell. Raises the error that ended a thread."""
@@ -43,29 +43,29 @@ class EventHandlers:
             return self._handle_slot(event)
         if isinstance(event, Concluded):
             self._gates.written(event.attempt)
-            return self._cells.concluded(event)
+            return self._lifecycle.concluded(event)
         if isinstance(event, HostReady):
-            self._machines.host_ready(event)
+            self._host_lifecycle.host_ready(event)
             return True
         if isinstance(event, HostLost):
-            self._machines.host_lost(event)
+            self._host_lifecycle.host_lost(event)
         elif isinstance(event, Interrupted):
-            self._stopping.interrupt(event)
+            self._termination.interrupt(event)
         elif isinstance(event, LeaseLost):
-            self._stopping.lose(event)
+            self._termination.lose(event)
         elif isinstance(event, ThreadFailed):
             raise event.error
-        elif isinstance(event, NoRoom):
-            self._course.refused(of="ledger")
-        elif isinstance(event, Measured):
+        elif isinstance(event, LedgerDiskFull):
+            self._state.refused(of="ledger")
+        elif isinstance(event, MemoryMeasured):
             self._autoscaler.measured(event)
-        elif isinstance(event, LedgerGone):
+        elif isinstance(event, LedgerUnavailable):
             told = f"{event.why}; what runs goes on, and nothing is begun until it answers"
-            self._course.say("warning", message=told)
-        elif isinstance(event, LedgerBack):
-            self._course.say("warning", message="the ledger answers again; going on")
+            self._state.say("warning", message=told)
+        elif isinstance(event, LedgerAvailable):
+            self._state.say("warning", message="the ledger answers again; going on")
         elif isinstance(event, ThreadWarning):
-            self._course.say("warning", message=event.message)
+            self._state.say("warning", message=event.message)
         return False
 
     def _handle_slot(self, event: SlotEvent) -> bool:
@@ -73,22 +73,22 @@ class EventHandlers:
             return False
         attempt = slot.attempt
         if isinstance(event, SlotReady):
-            self._machines.slot_ready(slot, event)
+            self._host_lifecycle.slot_ready(slot, event)
         elif isinstance(event, SlotLost):
-            self._machines.slot_lost(slot, event)
+            self._host_lifecycle.slot_lost(slot, event)
         elif isinstance(event, SlotQuiet):
-            self._machines.slot_quiet(slot, event)
+            self._host_lifecycle.slot_quiet(slot, event)
             return False
         elif isinstance(event, AttemptEvent) and attempt and attempt.key == event.attempt:
-            ended = self._cells.take(slot, attempt, event)
-            if slot.spec.host and isinstance(event, Read):
+            ended = self._lifecycle.take(slot, attempt, event)
+            if slot.spec.host and isinstance(event, Measured):
                 self._autoscaler.heard(slot)
             if isinstance(event, Failed):
                 self._gates.failed(attempt)
             if isinstance(event, Done):
                 self._devices.worked(slot)
             elif isinstance(event, Failed) and attempt.cancelled_at is None:
-                self._machines.heed(slot, attempt, event.failure.stage, event.failure.kind)
+                self._host_lifecycle.heed(slot, attempt, event.failure.stage, event.failure.kind)
             return ended
         else:
             return False

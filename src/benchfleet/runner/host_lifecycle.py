@@ -12,35 +12,35 @@ from benchfleet.engines.base import HostLost, HostReady, SlotLost, SlotQuiet, Sl
 from benchfleet.errors import LedgerAway, LedgerFull
 from benchfleet.results.read import log_tail
 from benchfleet.runner.attempt.attempt import Attempt
-from benchfleet.runner.attempt.exit_cause import ending
-from benchfleet.runner.context import Means
-from benchfleet.runner.execution.lifecycle import Cells
+from benchfleet.runner.attempt.exit_cause import find_exit_cause
+from benchfleet.runner.context import RunnerContext
+from benchfleet.runner.execution.lifecycle import AttemptLifecycle
 from benchfleet.runner.resources.autoscaler import Autoscaler
 from benchfleet.runner.resources.devices import Devices
 from benchfleet.runner.resources.hosts import PATIENCE, Hosts
 from benchfleet.runner.resources.shapes import Pool
 from benchfleet.runner.resources.slot import Slot
 from benchfleet.runner.resources.slots import Slots
-from benchfleet.runner.run_state import Course
+from benchfleet.runner.run_state import RunState
 
 
-class Machines:
+class HostLifecycle:
     """Sees to the machines of one runner."""
 
     def __init__(
         self,
-        means: Means,
+        context: RunnerContext,
         *,
-        course: Course,
+        state: RunState,
         slots: Slots,
         hosts: Hosts,
         devices: Devices,
-        cells: Cells,
+        cells: AttemptLifecycle,
         autoscaler: Autoscaler,
     ) -> None:
-        self._inbox, self._ledger, self._course = means.inbox, means.ledger, course
+        self._inbox, self._ledger, self._state = context.inbox, context.ledger, state
         self._slots, self._hosts, self._devices = slots, hosts, devices
-        self._cells, self._autoscaler = cells, autoscaler
+        self._lifecycle, self._autoscaler = cells, autoscaler
         self._alone_since: float | None = None  # cells wait for a host, and nothing else goes on
 
     def look(self) -> None:
@@ -52,11 +52,11 @@ class Machines:
         elif self._alone_since is None:
             self._alone_since = now
         elif now - self._alone_since > PATIENCE:
-            self._course.broken = f"no machine came within {PATIENCE:g} s ({self._hosts.why})"
+            self._state.broken = f"no machine came within {PATIENCE:g} s ({self._hosts.why})"
 
     def _waits_for_hosts(self) -> bool:
         """Whether cells are left for hosts that are away alone, and no slot does anything."""
-        if not self._hosts.expecting or self._course.short_of_room:
+        if not self._hosts.expecting or self._state.short_of_room:
             return False
         if not self._slots.all_idle:
             return False
@@ -82,19 +82,17 @@ class Machines:
         self._autoscaler.look()  # before slots are opened: there may be fewer than there are seats
         if not doubted:
             shown = ", ".join(device.label for device in event.devices)
-            self._course.say("host_ready", host=event.host, slots=event.slots, devices=shown)
+            self._state.say("host_ready", host=event.host, slots=event.slots, devices=shown)
             self._keep("host_ready", host=event.host, slots=event.slots, devices=shown)
 
     def host_lost(self, event: HostLost) -> None:
         """It cannot be used now; each of its slots was lost before."""
         self._hosts.lost(event)
         self._devices.remove(event.host)
-        self._course.say(
-            "host_lost", host=event.host, message=event.reason, hopeless=event.hopeless
-        )
+        self._state.say("host_lost", host=event.host, message=event.reason, hopeless=event.hopeless)
         self._keep("host_lost", host=event.host, reason=event.reason, hopeless=event.hopeless)
         if not self._devices.able:
-            self._course.broken = f"no machine can be used ({self._hosts.why})"
+            self._state.broken = f"no machine can be used ({self._hosts.why})"
 
     def _keep(self, kind: str, **data: Any) -> None:
         """Let the campaign's history tell of its hosts, too."""
@@ -114,19 +112,19 @@ class Machines:
         slot.load_key = event.loaded
         self._slots.count(slot)
         self._devices.started_well(slot)
-        self._course.say("slot_ready", slot=slot.id, hello=event.hello)
+        self._state.say("slot_ready", slot=slot.id, hello=event.hello)
         claim, slot.reserved = slot.reserved, None
         if claim is not None:
-            if self._course.over:
-                self._cells.let_go(claim, "its runner ends")
+            if self._state.over:
+                self._lifecycle.let_go(claim, "its runner ends")
             else:
-                self._cells.begin(slot, claim)
+                self._lifecycle.begin(slot, claim)
 
     def slot_quiet(self, slot: Slot, event: SlotQuiet) -> None:
         """Nothing is heard of it; its engine ends it where that stays so."""
         cell = slot.attempt.claim.path if slot.attempt else ""
         why = f"nothing is heard of slot {slot.id}; it is ended after {event.ended_at:g} s of that"
-        self._course.say("warning", cell=cell, message=why)
+        self._state.say("warning", cell=cell, message=why)
 
     def slot_lost(self, slot: Slot, event: SlotLost) -> None:
         """Its devices are free; what it ran ends with a reason."""
@@ -134,28 +132,28 @@ class Machines:
         if event.host_lost:
             self._doubt(slot.spec.host, event.reason)
         if not (event.expected or event.busy or event.trial):
-            self._course.say("slot_lost", slot=slot.id, message=event.reason)
+            self._state.say("slot_lost", slot=slot.id, message=event.reason)
         why = f"its slot ended: {event.reason}"
         if event.trial:
             self._trial_failed(slot, event.trial)
         elif slot.attempt is not None:
-            found = ending(event, log_tail(slot.attempt.folder.log))
+            found = find_exit_cause(event, log_tail(slot.attempt.folder.log))
             self.heed(slot, slot.attempt, slot.attempt.stage, found.kind)
-            self._cells.fail(slot.attempt, slot.attempt.stage, found.kind, found.message)
-        elif slot.reserved is not None and (self._course.over):
-            self._cells.let_go(slot.reserved, "its runner ends")
+            self._lifecycle.fail(slot.attempt, slot.attempt.stage, found.kind, found.message)
+        elif slot.reserved is not None and (self._state.over):
+            self._lifecycle.let_go(slot.reserved, "its runner ends")
         elif slot.reserved is not None and self._hosts.is_away(slot.spec.host):
-            self._cells.let_go(slot.reserved, why)
+            self._lifecycle.let_go(slot.reserved, why)
         elif slot.reserved is not None and slot.ready:
             self._slots.open(
                 slot.spec.devices, slot.width, alone=slot.alone, reserved=slot.reserved
             )
         elif event.busy:
             if slot.reserved is not None:
-                self._cells.let_go(slot.reserved, why)
+                self._lifecycle.let_go(slot.reserved, why)
             if self._devices.set_aside(slot, event.unfit, self._inbox.now()):
                 left = f"{slot.shown.devices} is left alone, and looked at again now and then"
-                self._course.say("warning", message=f"{left}: {event.reason}")
+                self._state.say("warning", message=f"{left}: {event.reason}")
         elif slot.reserved is not None:
             self._fail_unstarted(slot, slot.reserved, why)
         elif event.host_lost:
@@ -171,37 +169,37 @@ class Machines:
             self._left_out(slot, "a GPU failed there under two cells in a row")
         elif kind == "disk_full" and not slot.spec.host:
             if stage == "collect":
-                self._course.refused()
+                self._state.refused()
             else:  # of some disk here; that of the results tells itself
-                self._course.see_room()
+                self._state.see_room()
         elif kind == "disk_full":
             places = [device.index for device in slot.spec.devices]
             if self._devices.set_aside(slot, places, self._inbox.now()):
                 full = f"the disk of {slot.spec.host} is full: {slot.shown.devices} is left alone"
-                self._course.say("warning", message=f"{full}, and looked at again now and then")
+                self._state.say("warning", message=f"{full}, and looked at again now and then")
             if slot.idle:
                 self._slots.retire(slot)
 
     def _trial_failed(self, slot: Slot, why: str) -> None:
         """Use its devices no more; where none is left, it is the model. No cell was begun."""
         if slot.reserved is not None:
-            self._cells.let_go(slot.reserved, f"its trial failed: {why}")
+            self._lifecycle.let_go(slot.reserved, f"its trial failed: {why}")
         self._devices.failed_trial(slot)
         self._left_out(slot, f"its trial failed: {why}")
         if not self._devices.able:
-            self._course.broken = f"the trial failed on every device: {why}; mend the model or "
-            self._course.broken += "leave it out (--exclude), or run without --trial-load"
+            self._state.broken = f"the trial failed on every device: {why}; mend the model or "
+            self._state.broken += "leave it out (--exclude), or run without --trial-load"
 
     def _left_out(self, slot: Slot, why: str) -> None:
         """Say that a slot's devices are used no more."""
-        self._course.say("warning", message=f"{slot.shown.devices} is left out: {why}")
+        self._state.say("warning", message=f"{slot.shown.devices} is left out: {why}")
         if not self._devices.able:
-            self._course.broken = why
+            self._state.broken = why
 
     def _fail_unstarted(self, slot: Slot, claim: Claim, why: str) -> None:
         """The interpreter that a cell asks for does not start."""
-        attempt = self._cells.make(slot, claim)
+        attempt = self._lifecycle.make(slot, claim)
         if attempt is not None:
-            self._cells.fail(
+            self._lifecycle.fail(
                 attempt, "setup", "slot_lost", f"no slot with {slot.spec.python!r}: {why}"
             )

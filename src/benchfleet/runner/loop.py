@@ -10,15 +10,15 @@ from benchfleet.domain.cell import Cell
 from benchfleet.domain.humanize import counted
 from benchfleet.domain.state import State
 from benchfleet.errors import LedgerAway, LedgerError, LedgerUnreachable
-from benchfleet.runner.build import Parts
+from benchfleet.runner.build import RunnerComponents
 from benchfleet.runner.events import Concluded, LedgerChanged, RunnerEvent
 from benchfleet.runner.handlers import EventHandlers
 from benchfleet.runner.progress import NoticeKind, Progress
-from benchfleet.runner.recovery.rebuild import take_in_found
+from benchfleet.runner.recovery.rebuild import adopt_published
 from benchfleet.runner.recovery.startup import (
-    publish_what_was_committed,
-    remove_what_came_too_late,
-    remove_what_is_empty,
+    publish_committed,
+    remove_empty_folders,
+    remove_late_attempts,
 )
 from benchfleet.runner.scheduler.eta import eta
 from benchfleet.runner.worker_options import LOOK_EVERY
@@ -49,18 +49,30 @@ class Runner:
     The ledger decides every claim; other runners on the same ledger share the work.
     """
 
-    def __init__(self, parts: Parts) -> None:
-        means, self._enrolled, self._shift = parts.means, parts.agenda.cells, parts.agenda.shift
-        self._runner, self._ledger, self._engine = means.runner, means.ledger, means.engine
-        self._inbox, self._layout, self._keeper = means.inbox, means.layout, means.keeper
-        self._random, self._publish_all = means.random, parts.publish_all
+    def __init__(self, parts: RunnerComponents) -> None:
+        context, self._enrolled, self._options = (
+            parts.context,
+            parts.request.cells,
+            parts.request.options,
+        )
+        self._runner, self._ledger, self._engine = context.runner, context.ledger, context.engine
+        self._inbox, self._layout, self._heartbeat = (
+            context.inbox,
+            context.layout,
+            context.heartbeat,
+        )
+        self._random, self._publish_all = context.random, parts.publish_all
         self._serving = parts.serving
-        self._course, self._slots, self._devices = parts.course, parts.slots, parts.devices
-        self._filler, self._gates, self._cells = parts.filler, parts.gates, parts.cells
-        self._machines, self._orders = parts.machines, parts.orders
+        self._state, self._slots, self._devices = parts.state, parts.slots, parts.devices
+        self._scheduler, self._gates, self._lifecycle = parts.scheduler, parts.gates, parts.cells
+        self._host_lifecycle, self._commands = parts.host_lifecycle, parts.commands
         self._autoscaler = parts.autoscaler
         self._handlers = EventHandlers(parts)
-        self._stopping, self._hours, self._publisher = parts.stopping, parts.hours, parts.publisher
+        self._termination, self._worker_time, self._publisher = (
+            parts.termination,
+            parts.worker_time,
+            parts.publisher,
+        )
         self._next_look = 0.0
         self._claim_by: float | None = None  # when idle slots claim, whatever still arrives
         self._woke = False  # the look before was late
@@ -69,21 +81,21 @@ class Runner:
 
     def run(self) -> RunEnd:
         """Run to the end. Raises `LedgerUnreachable` when the ledger is gone."""
-        began = self._course.progress.began = self._next_look = self._inbox.now()
+        began = self._state.progress.began = self._next_look = self._inbox.now()
         try:
-            self._hours.begin(began)
+            self._worker_time.begin(began)
             self._enroll()
-            if self._shift.stays or self._gates.begin(began) or self._unfinished():
-                self._filler.survey()
+            if self._options.stays or self._gates.begin(began) or self._unfinished():
+                self._scheduler.survey()
                 self._tell_kept_off()
-                self._filler.enrolled = self._shift.follows  # perhaps since it was looked at
-                self._filler.decided = True
-                self._keeper.start()
-                self._orders.begin()
-                self._course.see_room()
+                self._scheduler.enrolled = self._options.follows  # perhaps since it was looked at
+                self._scheduler.decided = True
+                self._heartbeat.start()
+                self._commands.begin()
+                self._state.see_room()
                 self._autoscaler.look()
                 self._serving.set()
-                self._hours.keep()
+                self._worker_time.keep()
                 self._fill()
                 while self._goes_on():
                     arrival = self._inbox.take(self._wait())
@@ -94,34 +106,34 @@ class Runner:
                     if self._inbox.now() >= self._next_look:
                         self._look()
         finally:
-            self._course.ending.set()  # first: what waits for room is not to keep slots waiting
+            self._state.ending.set()  # first: what waits for room is not to keep slots waiting
             self._engine.shutdown()
             self._let_publisher_end()
-            self._keeper.stop()
-            self._orders.end()
+            self._heartbeat.stop()
+            self._commands.end()
             with contextlib.suppress(LedgerUnreachable):  # then the leases run out by themselves
-                self._ledger.release(self._keeper.held(), "its runner ended")
+                self._ledger.release(self._heartbeat.held(), "its runner ended")
         counted, now = self._count_at_the_end(), self._inbox.now()
         seconds = now - began
-        self._course.say("run_ended", seconds=seconds)
+        self._state.say("run_ended", seconds=seconds)
         return RunEnd(
-            progress=self._course.progress,
-            ran=self._cells.ran,
-            interrupted=bool(self._course.interrupts),
+            progress=self._state.progress,
+            ran=self._lifecycle.ran,
+            interrupted=bool(self._state.interrupts),
             impossible=tuple(self._devices.impossible),
-            broken=self._course.broken,
+            broken=self._state.broken,
             seconds=seconds,
-            counts_age=0.0 if counted else now - self._course.progress.counted,
+            counts_age=0.0 if counted else now - self._state.progress.counted,
         )
 
     def _count_at_the_end(self) -> bool:
         """Whether others' work shows too. A server that is away is waited for, unless the run was
         ended: nothing runs that would be kept from it. What is sent afterwards does not wait."""
-        if (counted := self._course.count()) or self._course.over:
+        if (counted := self._state.count()) or self._state.over:
             return counted
-        self._course.say("waiting", message="the ledger's server, to see how all cells ended")
+        self._state.say("waiting", message="the ledger's server, to see how all cells ended")
         self._serving.clear()
-        counted = self._course.count()
+        counted = self._state.count()
         self._serving.set()
         return counted
 
@@ -130,42 +142,40 @@ class Runner:
         while self._publisher.under_way:
             if isinstance(arrival := self._inbox.take(LOOK_EVERY), Concluded):
                 with contextlib.suppress(LedgerError):  # one such error ends the run already
-                    self._cells.concluded(arrival)
+                    self._lifecycle.concluded(arrival)
 
     def _enroll(self) -> None:
-        found = take_in_found(self._ledger, self._layout, self._enrolled, seen=self._taking_in)
-        if self._shift.enrolls:
+        found = adopt_published(self._ledger, self._layout, self._enrolled, seen=self._taking_in)
+        if self._options.enrolls:
             self._ledger.enroll(self._enrolled)
         self._ledger.reap()
-        self._course.count()
-        self._course.progress.reused = self._course.progress.states.get("success", 0)
-        self._course.say("run_started")
+        self._state.count()
+        self._state.progress.reused = self._state.progress.states.get("success", 0)
+        self._state.say("run_started")
         if found.taken:
             results = counted(found.taken, "result")
             told = f"took in {results} from here that the ledger did not know of"
-            self._course.say("warning", message=told)
+            self._state.say("warning", message=told)
         for path, why in found.refused:
-            self._course.say("warning", cell=path, message=why)
-        for late in publish_what_was_committed(
-            self._ledger, self._layout, publish_all=self._publish_all
-        ):
+            self._state.say("warning", cell=path, message=why)
+        for late in publish_committed(self._ledger, self._layout, publish_all=self._publish_all):
             kind: NoticeKind = "warning" if late.problem else "published_late"
-            self._course.say(kind, cell=late.path, message=late.problem)
-        remove_what_came_too_late(self._ledger, self._layout)
-        remove_what_is_empty(self._layout)
+            self._state.say(kind, cell=late.path, message=late.problem)
+        remove_late_attempts(self._ledger, self._layout)
+        remove_empty_folders(self._layout)
 
     def _taking_in(self, done: int, of: int) -> None:
         """Show progress on a hosted repository, which takes some seconds for each batch."""
         if self._ledger.hosted:
-            self._course.count()
+            self._state.count()
             message = f"the ledger, to be told of results from here: {done} of {of}"
-            self._course.say("waiting", message=message)
+            self._state.say("waiting", message=message)
 
     def _tell_kept_off(self) -> None:
         """Say what is new of which cells machines may not have, and why."""
-        for what in self._filler.kept_off():
+        for what in self._scheduler.kept_off():
             if what not in self._told_kept_off:
-                self._course.say("kept_off", message=what)
+                self._state.say("kept_off", message=what)
             self._told_kept_off.add(what)
 
     # Between arrivals
@@ -181,20 +191,20 @@ class Runner:
     def _goes_on(self) -> bool:
         if self._publisher.under_way or self._slots.any_busy or self._claim_by is not None:
             return True
-        if self._course.over:
+        if self._state.over:
             return False
-        if self._shift.stays:
+        if self._options.stays:
             return True
         if not self._slots.all_idle or self._unfinished():
             return True
         if not self._gates.any:
             return False
-        self._filler.follow()
+        self._scheduler.follow()
         self._gates.heed()
         if self._unfinished():
             self._fill()
             return True
-        return self._gates.may_open(self._inbox.now(), ran=self._cells.ran)
+        return self._gates.may_open(self._inbox.now(), ran=self._lifecycle.ran)
 
     def _unfinished(self) -> bool:
         """Whether a cell is left that this runner could still see to its end."""
@@ -209,60 +219,60 @@ class Runner:
             return True
         if held is not None and held.runner not in ("", self._runner, self._waits_for):
             self._waits_for = held.runner
-            self._course.count()
+            self._state.count()
             told = f"runner {held.runner[:8]} holds it; were it dead, its lease runs out soon"
-            self._course.say("waiting", cell=held.path, message=told)
+            self._state.say("waiting", cell=held.path, message=told)
         return held is not None
 
     def _look(self) -> None:
         """See to what nobody tells: leases that ran out, back-offs over, cells too slow."""
         late = self._inbox.now() - self._next_look
-        self._next_look = self._inbox.now() + self._hours.pause
+        self._next_look = self._inbox.now() + self._worker_time.pause
         # Suspended, or a slow disk: what is ours is not to be reaped. Nor is, in the first look,
         # what others hold: where the machine slept they are just waking up, too.
-        waking = late > LOOK_EVERY or self._keeper.behind()
+        waking = late > LOOK_EVERY or self._heartbeat.behind()
         if waking:
-            self._keeper.renew()
+            self._heartbeat.renew()
         if not waking or self._woke:
-            self._course.tell_reaped(self._ledger.reap())
+            self._state.tell_reaped(self._ledger.reap())
         self._woke = waking
-        self._stopping.end_expired(excused=late if late > LOOK_EVERY else 0.0)
-        self._filler.follow()
-        if self._filler.placed:
+        self._termination.end_expired(excused=late if late > LOOK_EVERY else 0.0)
+        self._scheduler.follow()
+        if self._scheduler.placed:
             self._tell_kept_off()
-        self._cells.cancelling.look()
-        self._course.see_room()
-        self._machines.look()
-        self._orders.look()
+        self._lifecycle.cancellation.look()
+        self._state.see_room()
+        self._host_lifecycle.look()
+        self._commands.look()
         self._autoscaler.look()
-        self._hours.keep()
+        self._worker_time.keep()
         self._gates.heed()
         self._fill()
-        self._hours.rest()
-        if self._hours.works:
+        self._worker_time.rest()
+        if self._worker_time.works:
             self._next_look = min(self._next_look, self._inbox.now() + LOOK_EVERY)
         self._update_eta()
 
     def _update_eta(self) -> None:
         """See how long it should still take: every second, and with very many slots more rarely,
         since what they all run is looked at."""
-        now, progress = self._inbox.now(), self._course.progress
+        now, progress = self._inbox.now(), self._state.progress
         wait = ETA_EVERY_S * len(self._slots)
-        if progress.outlook is None or now - progress.outlook.at >= wait:
-            progress.outlook = eta(self._filler.backlog, self._slots, now)
+        if progress.eta is None or now - progress.eta.at >= wait:
+            progress.eta = eta(self._scheduler.backlog, self._slots, now)
 
     def _fill(self) -> None:
         self._claim()
         self._claim_by = None
 
     def _claim(self) -> None:
-        if self._course.over or self._course.short_of_room:
+        if self._state.over or self._state.short_of_room:
             return
-        states, writing = self._course.progress.states, bool(self._publisher.under_way)
+        states, writing = self._state.progress.states, bool(self._publisher.under_way)
         if not self._gates.admits(states, writing=writing):
             return
-        for slot in self._filler.fill():
-            self._course.say("slot_opening", slot=slot.id, devices=slot.shown.devices)
+        for slot in self._scheduler.fill():
+            self._state.say("slot_opening", slot=slot.id, devices=slot.shown.devices)
 
     def _handle(self, event: RunnerEvent) -> None:
         has_room = not self._slots.any_busy or self._slots.any_idle

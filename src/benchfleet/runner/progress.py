@@ -82,7 +82,7 @@ class Running:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Outlook:
+class Eta:
     """How long a run should still take, as it was seen at one moment."""
 
     seconds: float
@@ -102,7 +102,7 @@ class Progress:
     counted: float = 0.0  # when the ledger last told of all cells, on the inbox's clock
     tokens: Counter[str] = field(default_factory=Counter)  # prompt, completion: in this run
     used: UsageTotal = field(default_factory=UsageTotal)  # by the attempts that this run ended
-    outlook: Outlook | None = None  # None while no time is known
+    eta: Eta | None = None  # None while no time is known
     _of: dict[str, str] = field(default_factory=dict, repr=False)  # each cell as it is counted
 
     @property
@@ -128,9 +128,9 @@ class Progress:
 
     def seconds_left(self, now: float) -> float | None:
         """How long the run should still take; None while nobody knows."""
-        if self.outlook is None:
+        if self.eta is None:
             return None
-        return max(0.0, self.outlook.seconds - (now - self.outlook.at))
+        return max(0.0, self.eta.seconds - (now - self.eta.at))
 
 
 Observer = Callable[[Notice, Progress], None]

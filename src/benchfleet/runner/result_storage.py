@@ -8,7 +8,7 @@ from pathlib import Path
 
 from benchfleet.results.publish import PublishAll, publish_all
 from benchfleet.results.write import AttemptFolder, SealAll, seal_all
-from benchfleet.runner.disk_guard import PLENTY, Room
+from benchfleet.runner.disk_guard import UNLIMITED, DiskSpace
 
 Background = Callable[[Callable[[], None]], object]  # runs what it is given soon
 
@@ -18,16 +18,16 @@ def at_once(work: Callable[[], None]) -> None:
     work()
 
 
-def plenty() -> Room:
+def unlimited() -> DiskSpace:
     """Where nobody looks."""
-    return PLENTY
+    return UNLIMITED
 
 
 @dataclass(frozen=True, kw_only=True)
-class Disk:
+class ResultStorage:
     """The disk that results go to, and who writes there: by default a real one, at once."""
 
-    room: Callable[[], Room] = plenty
+    disk_space: Callable[[], DiskSpace] = unlimited
     folder: Callable[[Path], AttemptFolder] = AttemptFolder  # makes an attempt's folder
     seal_all: SealAll = seal_all  # completes some of them
     publish_all: PublishAll = publish_all  # gives them their public paths

@@ -10,12 +10,12 @@ from typing import Any
 from benchfleet.domain.cell import Cell
 from benchfleet.errors import LedgerAway
 from benchfleet.ledger.base import Ledger
-from benchfleet.runner.disk_guard import Room, Space
+from benchfleet.runner.disk_guard import DiskGuard, DiskSpace
 from benchfleet.runner.events import EventQueue
 from benchfleet.runner.progress import Notice, NoticeKind, Observer, Progress
 
 
-class Course:
+class RunState:
     """What those who see to parts of one run share. `ending` is set when nothing is to be waited
     for any more."""
 
@@ -26,7 +26,7 @@ class Course:
         inbox: EventQueue,
         cells: Sequence[Cell],
         observer: Observer,
-        room: Callable[[], Room],
+        disk_space: Callable[[], DiskSpace],
         ending: threading.Event,
     ) -> None:
         self._ledger = ledger
@@ -34,7 +34,7 @@ class Course:
         self._given_up: frozenset[str] = frozenset()
         self._inbox, self._observer = inbox, observer
         floor = max((cell.limits.disk or 0 for cell in cells), default=0) or None
-        self._space = Space(room, floor=floor)
+        self._disk_guard = DiskGuard(disk_space, floor=floor)
         self.ending = ending
         self.progress = Progress(total=len(self._fingerprints))
         self.interrupts = 0
@@ -48,7 +48,7 @@ class Course:
     @property
     def short_of_room(self) -> bool:
         """Whether nothing is begun until the disk has room."""
-        return self._space.short
+        return self._disk_guard.short
 
     def take_in(self, fingerprints: Iterable[str]) -> None:
         """The run is about these cells too."""
@@ -82,17 +82,17 @@ class Course:
 
     def see_room(self) -> None:
         """Look at the disk."""
-        if said := self._space.look(self._inbox.now()):
+        if said := self._disk_guard.look(self._inbox.now()):
             self.say("warning", message=said)
 
     def refused(self, *, of: str = "results") -> None:
         """The disk `of` these took no more: begin nothing until it has room."""
-        if said := self._space.refused(self._inbox.now(), of=of):
+        if said := self._disk_guard.refused(self._inbox.now(), of=of):
             self.say("warning", message=said)
 
     def wrote(self) -> None:
         """A result was written."""
-        self._space.wrote()
+        self._disk_guard.wrote()
 
     def say(
         self, kind: NoticeKind, *, cell: str = "", slot: str = "", message: str = "", **data: Any

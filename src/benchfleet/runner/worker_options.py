@@ -22,7 +22,7 @@ def _nothing() -> Collection[str]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Shift:
+class WorkerOptions:
     """What a runner is asked beside its cells. By default they are those of a campaign's file, and
     it ends with them."""
 
@@ -39,7 +39,7 @@ class Shift:
         return self.more is not _no_more
 
 
-class Rest:
+class IdleBackoff:
     """How seldom a runner that stays looks at its ledger, while it has nothing to do."""
 
     def __init__(self, *, stays: bool, least: float) -> None:

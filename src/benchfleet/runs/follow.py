@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, is_dataclass
 from typing import Any, TypeVar, get_args, get_type_hints
 
-from benchfleet.runner.progress import Notice, Observer, Outlook, Progress, Running
+from benchfleet.runner.progress import Eta, Notice, Observer, Progress, Running
 from benchfleet.runs import registry as records
 from benchfleet.runs.registry import Record
 
@@ -103,7 +103,7 @@ def seen(record: Record, ended: int | None = None) -> Seen:
         reused=state.get("reused", 0),
         states=dict(state.get("states", {})),
         slots={slot.slot: slot for slot in slots},
-        outlook=_revived(Outlook, state["outlook"]) if state.get("outlook") else None,
+        eta=_revived(Eta, state["outlook"]) if state.get("outlook") else None,
         when_told=ended,
     )
 

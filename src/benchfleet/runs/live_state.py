@@ -125,7 +125,7 @@ class Feed:
         return {
             **self._counts,
             "slots": [asdict(slot) for slot in list(progress.slots.values())],
-            "outlook": asdict(progress.outlook) if progress.outlook else None,
+            "outlook": asdict(progress.eta) if progress.eta else None,
         }
 
 

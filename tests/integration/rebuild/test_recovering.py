@@ -12,8 +12,8 @@ from benchfleet.ledger.base import Ledger
 from benchfleet.ledger.memory import MemoryLedger
 from benchfleet.results.layout import Layout
 from benchfleet.results.write import AttemptFolder
-from benchfleet.runner.recovery.rebuild import take_in_found
-from benchfleet.runner.recovery.startup import Recovered, publish_what_was_committed
+from benchfleet.runner.recovery.rebuild import adopt_published
+from benchfleet.runner.recovery.startup import Recovered, publish_committed
 from benchfleet.testing import sample_cell
 from stage import Stage, cells
 
@@ -31,9 +31,9 @@ def committed(ledger: Ledger, layout: Layout, cell: Cell) -> tuple[str, Path]:
 
 def test_a_committed_result_is_published(ledger: Ledger, layout: Layout) -> None:
     path, _ = committed(ledger, layout, sample_cell())
-    assert list(publish_what_was_committed(ledger, layout)) == [Recovered(path=path)]
+    assert list(publish_committed(ledger, layout)) == [Recovered(path=path)]
     assert (layout.published(path) / "cell.json").exists()
-    assert list(publish_what_was_committed(ledger, layout)) == []
+    assert list(publish_committed(ledger, layout)) == []
 
 
 def test_an_occupied_place_is_told_every_time_and_holds_up_no_other(
@@ -43,10 +43,10 @@ def test_an_occupied_place_is_told_every_time_and_holds_up_no_other(
     second, _ = committed(ledger, layout, sample_cell(2))
     layout.published(first).mkdir(parents=True)
     (layout.published(first) / "mine.txt").touch()
-    told = {found.path: found.problem for found in publish_what_was_committed(ledger, layout)}
+    told = {found.path: found.problem for found in publish_committed(ledger, layout)}
     assert told[second] == ""
     assert f"the sealed result waits in {waits}" in told[first]
-    (again,) = publish_what_was_committed(ledger, layout)
+    (again,) = publish_committed(ledger, layout)
     assert (again.path, again.problem) == (first, told[first])
     assert os.listdir(layout.published(first)) == ["mine.txt"]
 
@@ -55,14 +55,14 @@ def test_another_result_at_the_place_is_told_too(ledger: Ledger, layout: Layout)
     path, _ = committed(ledger, layout, sample_cell())
     layout.published(path).mkdir(parents=True)
     (layout.published(path) / "cell.json").write_text("{}")
-    (found,) = publish_what_was_committed(ledger, layout)
+    (found,) = publish_committed(ledger, layout)
     assert "cannot be published" in found.problem
 
 
 def test_only_a_success_is_published(ledger: Ledger, layout: Layout) -> None:
     path, _ = committed(ledger, layout, sample_cell())
     ledger.record(Event(kind="retry_asked", fingerprint=sample_cell().fingerprint))
-    assert list(publish_what_was_committed(ledger, layout)) == []
+    assert list(publish_committed(ledger, layout)) == []
     assert not layout.published(path).exists()
 
 
@@ -71,7 +71,7 @@ def test_a_sealed_attempt_that_the_ledger_refused_stays(ledger: Ledger, layout: 
     folder = AttemptFolder(layout.attempt(claim.lease))
     folder.seal(sample_cell(), claim.path, VERDICT)
     ledger.finish(claim.lease, Outcome(state="success", digest="of another attempt"))
-    assert list(publish_what_was_committed(ledger, layout)) == []
+    assert list(publish_committed(ledger, layout)) == []
     assert (folder.folder / "cell.json").exists()
 
 
@@ -108,5 +108,5 @@ def test_a_result_that_the_ledger_has_as_cancelled_or_of_another_content_is_not_
     published(layout, sample_cell(1))
     ledger.enroll([sample_cell(0)])
     ledger.record(Event(kind="cancel_asked", fingerprint=sample_cell(0).fingerprint))
-    assert take_in_found(ledger, layout, [sample_cell(0), changed]).taken == 0
+    assert adopt_published(ledger, layout, [sample_cell(0), changed]).taken == 0
     assert states(ledger) == {sample_cell(0).id: "cancelled"}

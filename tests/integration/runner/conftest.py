@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from benchfleet.domain.slots import Answer, SlotsOrder, answer_of, device_name
+from benchfleet.domain.slots import Answer, SlotsCommand, answer_of, device_name
 from stage import Stage
 
 US = "us" * 16
@@ -38,8 +38,8 @@ class Person:
         self._due.append((at, act))
 
     def asks(self, at: float, action: Any, *devices: str, now: bool = False) -> None:
-        order = SlotsOrder(action=action, devices=tuple(map(device_name, devices)), now=now)
-        self.does(at, lambda: self.asked.append(self.stage.ledger.record(order.event(US))))
+        command = SlotsCommand(action=action, devices=tuple(map(device_name, devices)), now=now)
+        self.does(at, lambda: self.asked.append(self.stage.ledger.record(command.event(US))))
 
     @property
     def answers(self) -> list[Answer]:

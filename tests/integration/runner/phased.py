@@ -10,7 +10,7 @@ from benchfleet.domain.cell import Cell
 from benchfleet.domain.failure import Failure, Kind
 from benchfleet.domain.phase import GATE_EVENTS, GateDecision, Phase, newest_decisions
 from benchfleet.engines.base import AttemptRequest, Done, Failed, SlotEvent, SlotId, Started
-from benchfleet.runner.scheduler.gates import Gating
+from benchfleet.runner.scheduler.gates import GateConfig
 from benchfleet.testing.samples import sample_cell
 from stage import Stage, good
 
@@ -55,7 +55,7 @@ def failing(
 
 
 def judged(stage: Stage, cells: Sequence[Cell], phases: Sequence[Phase] = PHASES) -> Stage:
-    stage.gating = Gating(phases=phases, cells=cells, judge="lab")
+    stage.gate_config = GateConfig(phases=phases, cells=cells, judge="lab")
     return stage
 
 

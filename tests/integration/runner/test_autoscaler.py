@@ -15,7 +15,7 @@ from benchfleet.domain.telemetry import GpuReading, Reading
 from benchfleet.engines.base import AttemptRequest, Failed, HostReady, Measured, SlotEvent, SlotId
 from benchfleet.runner.loop import RunEnd
 from benchfleet.runner.resources.autoscale import SETTLE_S
-from benchfleet.runner.resources.local_host import Here
+from benchfleet.runner.resources.local_host import LocalHost
 from benchfleet.runner.resources.shapes import Pool
 from stage import Stage, cells, good
 
@@ -39,7 +39,7 @@ class Memory:
         tell({self.name: MemoryState(total=80 * GB, free=free, busy=self.busy)})
 
     def run(self, pool: Pool, count: int, **named: Any) -> RunEnd:
-        self.stage.here = Here(measure=self.measure)
+        self.stage.local_host = LocalHost(measure=self.measure)
         return self.stage.run(cells(count, **named), pool)
 
     def seen(self, slot: SlotId, request: AttemptRequest) -> Sequence[tuple[float, SlotEvent]]:

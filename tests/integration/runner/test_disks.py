@@ -20,7 +20,7 @@ from benchfleet.engines.base import (
     SlotId,
 )
 from benchfleet.results.write import AttemptFolder
-from benchfleet.runner.disk_guard import Room
+from benchfleet.runner.disk_guard import DiskSpace
 from benchfleet.runner.events import Interrupted
 from stage import Stage, cells, good
 
@@ -30,11 +30,11 @@ FULL = OSError(errno.ENOSPC, "No space left on device")
 def test_a_disk_with_little_room_pauses_claims_and_nothing_else(stage: Stage) -> None:
     began = stage.clock()
 
-    def room() -> Room:
+    def disk_space() -> DiskSpace:
         tight = 5 <= stage.clock() - began < 300
-        return Room(free=10**8 if tight else 10**11, total=10**12)
+        return DiskSpace(free=10**8 if tight else 10**11, total=10**12)
 
-    stage.room = room
+    stage.disk_space = disk_space
     end = stage.run(cells(6))
     assert end.progress.states == {"success": 6}
     assert 300 <= end.seconds < 340
@@ -46,7 +46,9 @@ def test_a_disk_with_little_room_pauses_claims_and_nothing_else(stage: Stage) ->
 
 def test_the_floor_of_the_campaign_is_kept(stage: Stage) -> None:
     began = stage.clock()
-    stage.room = lambda: Room(free=(4 + (stage.clock() > began + 50)) * 10**9, total=10**12)
+    stage.disk_space = lambda: DiskSpace(
+        free=(4 + (stage.clock() > began + 50)) * 10**9, total=10**12
+    )
     with_floor = [replace(cell, limits=Limits(disk=5 * 10**9)) for cell in cells(1)]
     end = stage.run(with_floor)
     assert end.progress.states == {"success": 1}
@@ -54,7 +56,7 @@ def test_the_floor_of_the_campaign_is_kept(stage: Stage) -> None:
 
 
 def test_a_paused_run_ends_when_it_is_interrupted(stage: Stage) -> None:
-    stage.room = lambda: Room(free=0, total=10**12)
+    stage.disk_space = lambda: DiskSpace(free=0, total=10**12)
     stage.inbox.post(Interrupted(signal="SIGINT"), after=5000)
     end = stage.run(cells(2))
     assert end.interrupted

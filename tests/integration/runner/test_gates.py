@@ -15,7 +15,7 @@ from benchfleet.domain.event import Event
 from benchfleet.domain.matrix import Rule
 from benchfleet.domain.phase import GATE_EVENTS, GateDecision, Phase, gate_reset
 from benchfleet.engines.base import AttemptRequest, SlotEvent, SlotId
-from benchfleet.runner.scheduler.gates import PATIENCE, Gates, Gating
+from benchfleet.runner.scheduler.gates import PATIENCE, GateConfig, Gates
 from benchfleet.testing.claims import claim_any
 from benchfleet.testing.samples import sample_cell
 from stage import Stage, good
@@ -117,7 +117,7 @@ def test_a_failed_cell_that_is_not_critical_is_weighed_with_the_rest(stage: Stag
 def test_a_gate_that_another_opens_is_noticed_while_running(stage: Stage, person: Person) -> None:
     """Without the file nobody here weighs; what holds the cells of the phase before does."""
     cells = phase_cells(1, 2)
-    stage.gating = Gating(phases=PHASES)
+    stage.gate_config = GateConfig(phases=PHASES)
     stage.ledger.enroll(cells)
     opened = GateDecision(phase="e0", state="opened", by="elsewhere").event()
     person.does(30, lambda: stage.ledger.record(opened))
@@ -134,7 +134,7 @@ def test_who_cannot_weigh_a_gate_waits_a_while_and_ends(stage: Stage, takes: flo
         return [(at * takes / 10, event) for at, event in good(slot, request)]
 
     stage.engine.script = quick
-    stage.gating = Gating(phases=PHASES)
+    stage.gate_config = GateConfig(phases=PHASES)
     end = stage.run(cells)
     assert end.progress.states == {"success": 1, "pending": 2}
     assert PATIENCE < end.seconds < PATIENCE + 20
@@ -167,7 +167,7 @@ def test_who_was_given_cells_waits_for_others_that_begin_later(
 ) -> None:
     cells = phase_cells(1, 1)
     judged(stage, cells)
-    stage.gating = replace(stage.gating, patient=True)
+    stage.gate_config = replace(stage.gate_config, patient=True)
     stage.ledger.enroll(cells)
     person.does(1000, lambda: other_ends(stage, cells[0]))
     end = stage.run(cells[1:])
@@ -176,7 +176,7 @@ def test_who_was_given_cells_waits_for_others_that_begin_later(
 
 def test_who_was_given_cells_does_not_wait_for_what_nobody_has(stage: Stage) -> None:
     cells = phase_cells(1, 1)
-    stage.gating = Gating(phases=PHASES, patient=True)
+    stage.gate_config = GateConfig(phases=PHASES, patient=True)
     stage.ledger.enroll(cells[1:])
     end = stage.run(cells[1:])
     assert end.seconds == 0
@@ -185,8 +185,8 @@ def test_who_was_given_cells_does_not_wait_for_what_nobody_has(stage: Stage) -> 
 def test_phases_of_a_campaign_that_grew_are_learned_from_the_ledger(stage: Stage) -> None:
     """A worker without the file holds cells of a phase that it never heard of."""
     cells = phase_cells(1, 1)
-    gating = Gating(phases=(E0,))
-    gated = Gates(gating, ledger=stage.ledger, cells=cells[:1], say=lambda decision: None)
+    gate_config = GateConfig(phases=(E0,))
+    gated = Gates(gate_config, ledger=stage.ledger, cells=cells[:1], say=lambda decision: None)
     stage.ledger.record(CampaignRecord(name="study", phases=PHASES).event())
     gated.learn(cells, ())
     assert gated.held() == [str(cells[1].fingerprint)]
@@ -216,15 +216,15 @@ def test_a_chain_of_phases_that_are_done_opens_in_one_look(stage: Stage) -> None
 def test_nothing_is_let_go_where_the_ledger_cannot_say_how_gates_stand(stage: Stage) -> None:
     cells = phase_cells(1, 1)
     stage.ledger.enroll(cells)
-    stage.gating = Gating(phases=PHASES)
-    filler = stage.runner(cells)._filler
-    filler.hold([cells[1].fingerprint])
-    assert filler.devices.able == {cells[0].fingerprint}
+    stage.gate_config = GateConfig(phases=PHASES)
+    scheduler = stage.runner(cells)._scheduler
+    scheduler.hold([cells[1].fingerprint])
+    assert scheduler.devices.able == {cells[0].fingerprint}
     asked = stage.ledger.cells
     stage.ledger.cells = lambda **_: 1 / 0  # type: ignore[assignment]
     with pytest.raises(ZeroDivisionError):
-        filler.hold([])
-    assert filler.devices.able == {cells[0].fingerprint}
+        scheduler.hold([])
+    assert scheduler.devices.able == {cells[0].fingerprint}
     stage.ledger.cells = asked  # type: ignore[method-assign]
-    filler.hold([])
-    assert filler.devices.able == {cell.fingerprint for cell in cells}
+    scheduler.hold([])
+    assert scheduler.devices.able == {cell.fingerprint for cell in cells}

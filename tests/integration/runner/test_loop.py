@@ -20,7 +20,7 @@ from benchfleet.engines.base import (
     SlotId,
     SlotLost,
 )
-from benchfleet.runner.events import NoRoom, RunnerEvent
+from benchfleet.runner.events import LedgerDiskFull, RunnerEvent
 from benchfleet.runner.resources.shapes import Pool
 from benchfleet.testing.samples import sample_cell
 from stage import CPU, Stage, VirtualEventQueue, cells, good, sample
@@ -232,6 +232,6 @@ def test_a_disk_elsewhere_that_is_always_full_ends_its_cell_and_stops_no_other(
 
 
 def test_the_disk_that_took_no_more_is_named(stage: Stage) -> None:
-    stage.inbox.post(NoRoom(), after=1)
+    stage.inbox.post(LedgerDiskFull(), after=1)
     stage.run(cells(4))
     assert "the disk of the ledger is full" in stage.said("warning")[0].message

@@ -10,11 +10,11 @@ import pytest
 
 from benchfleet.domain.event import Event
 from benchfleet.domain.resource import Device
-from benchfleet.domain.slots import SlotsOrder, device_name
+from benchfleet.domain.slots import SlotsCommand, device_name
 from benchfleet.engines.base import HostLost, HostReady, SlotId, SlotLost
 from benchfleet.errors import DeviceError
 from benchfleet.runner.events import Interrupted
-from benchfleet.runner.resources.local_host import Here
+from benchfleet.runner.resources.local_host import LocalHost
 from benchfleet.runner.resources.shapes import Pool
 from stage import GPUS, Stage, cells
 
@@ -27,7 +27,7 @@ MANY = tuple(Device(kind="gpu", index=i, memory=8 * 10**9) for i in range(4))
 def gpus_here(stage: Stage) -> list[Device]:
     """The GPUs of this machine, as its driver has them."""
     there = list(MANY)
-    stage.here = Here(gpus=lambda: there)
+    stage.local_host = LocalHost(gpus=lambda: there)
     return there
 
 
@@ -66,7 +66,7 @@ def test_a_driver_that_cannot_be_asked_is_an_answer_too(stage: Stage, person: Pe
     def broken() -> Any:
         raise DeviceError("the GPUs cannot be counted")
 
-    stage.here = Here(gpus=broken)
+    stage.local_host = LocalHost(gpus=broken)
     person.asks(3, "add", "gpu:3")
     stage.run(cells(4, gpus=1), GPUS)
     assert person.answers[0].refused == ("the GPUs cannot be counted",)
@@ -146,7 +146,7 @@ def test_a_run_that_ends_obeys_no_more(stage: Stage, person: Person) -> None:
 def test_orders_to_others_and_orders_that_nobody_knows_are_passed_over(
     stage: Stage, person: Person
 ) -> None:
-    order = SlotsOrder(action="drain", devices=(device_name("cpu:0"),))
+    order = SlotsCommand(action="drain", devices=(device_name("cpu:0"),))
     person.does(2, lambda: stage.ledger.record(order.event("somebody else")))
     strange = Event(kind="slots_asked", data={"runner": US, "action": "paint", "devices": []})
     person.does(2, lambda: stage.ledger.record(strange))
@@ -160,7 +160,7 @@ def test_a_runner_tells_the_ledger_that_it_began_and_ended(stage: Stage) -> None
     told = [e.data["runner"] for e in stage.ledger.events() if e.kind.startswith("runner_")]
     assert told == [US, US]
     json.dumps([dict(e.data) for e in stage.ledger.events()])  # as a ledger on a disk keeps it
-    assert Here().gpus() == ()
+    assert LocalHost().gpus() == ()
 
 
 def test_a_run_reads_what_happened_once_however_often_it_looks(

@@ -9,7 +9,7 @@ import pytest
 
 from benchfleet.domain.plan import Plan
 from benchfleet.domain.resource import Device
-from benchfleet.domain.slots import SlotsOrder, device_name
+from benchfleet.domain.slots import SlotsCommand, device_name
 from benchfleet.engines.base import AttemptRequest, HostLost, HostReady, SlotEvent, SlotId, SlotLost
 from benchfleet.runner.scheduler.work_stealing import clears_in
 from benchfleet.testing.samples import sample_cell
@@ -131,7 +131,7 @@ def test_a_host_of_the_plan_whose_devices_are_drained_holds_up_nobody(
     stage: Stage, gpus: int
 ) -> None:
     of_two(stage, slots=2, gpus=2)
-    drain = SlotsOrder(
+    drain = SlotsCommand(
         action="drain", devices=(device_name("lab1/gpu:0"), device_name("lab1/gpu:1"))
     )
 

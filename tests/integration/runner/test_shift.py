@@ -11,7 +11,7 @@ from benchfleet.domain.cell import Cell
 from benchfleet.domain.plan import Plan
 from benchfleet.engines.base import AttemptRequest, Done, SlotEvent, SlotId
 from benchfleet.runner.events import Interrupted
-from benchfleet.runner.worker_options import SELDOM, Shift
+from benchfleet.runner.worker_options import SELDOM, WorkerOptions
 from benchfleet.testing.samples import sample_cell
 from stage import Stage, cells, good
 
@@ -21,7 +21,7 @@ from .conftest import Person
 def test_what_the_ledger_told_of_is_never_enrolled_by_its_worker(stage: Stage) -> None:
     known = cells(3)
     stage.ledger.enroll(known[:2])
-    stage.shift = Shift(enrolls=False)
+    stage.options = WorkerOptions(enrolls=False)
     end = stage.run(known[:2])
     assert end.progress.states == {"success": 2}
     assert [event.data["new"] for event in stage.ledger.events(kinds={"enrolled"})] == [2]
@@ -36,7 +36,7 @@ def test_cells_that_are_enrolled_while_it_works_are_taken_in(stage: Stage, perso
     known: list[Cell] = cells(2)
     stage.ledger.enroll(known)
 
-    stage.shift = Shift(enrolls=False, more=lambda: told(stage))
+    stage.options = WorkerOptions(enrolls=False, more=lambda: told(stage))
     person.does(3, lambda: stage.ledger.enroll(cells(5)))
     end = stage.run(known)
     assert end.progress.states == {"success": 5}
@@ -48,7 +48,7 @@ def test_one_that_stays_waits_ever_longer_and_lets_go_of_its_models(
     stage: Stage, person: Person
 ) -> None:
     known: list[Cell] = cells(4)
-    stage.shift = Shift(enrolls=False, stays=True, more=lambda: told(stage))
+    stage.options = WorkerOptions(enrolls=False, stays=True, more=lambda: told(stage))
     stage.ledger.enroll(known[:2])
     slots: list[int] = []
     person.does(500, lambda: slots.append(len(stage.engine.specs)))
@@ -80,7 +80,7 @@ def test_nothing_is_begun_that_should_take_longer_than_is_left(stage: Stage) -> 
     stage.engine.script = long
     stage.run(slow(2))  # from which its time is known
     began = len(stage.engine.requests)
-    stage.shift = Shift(seconds=75)
+    stage.options = WorkerOptions(seconds=75)
     end = stage.run([*slow(6), *cells(5)[1:]])
     taken = [cell for _, cell in stage.engine.requests[began:]]
     assert sum("slow" in cell for cell in taken) == 2  # on two slots, and no second one
@@ -93,7 +93,7 @@ def test_what_runs_when_its_time_is_over_is_given_back_after_the_sample_at_hand(
     stage: Stage,
 ) -> None:
     stage.engine.script = long
-    stage.shift = Shift(seconds=30)
+    stage.options = WorkerOptions(seconds=30)
     end = stage.run(slow(3))  # nobody knows how long
     assert end.seconds == pytest.approx(30, abs=5)
     assert "time" in end.broken
@@ -126,7 +126,7 @@ class _Planned:
     def __init__(self, stage: Stage, given: Sequence[Cell]) -> None:
         self._stage, self._number = stage, 0
         self._ever, self._now = list(given), list(given)
-        stage.shift = Shift(more=lambda: self._now, given_up=self._given_up)
+        stage.options = WorkerOptions(more=lambda: self._now, given_up=self._given_up)
 
     def again(self, given: Sequence[Cell]) -> None:
         """Somebody plans again."""

@@ -84,15 +84,15 @@ def on_two_types(stage: Stage, seconds: Mapping[str, float], cells: Sequence[Cel
 @pytest.mark.parametrize("gpus", [0, 1])
 def test_the_time_left_knows_how_fast_each_type_of_device_is(stage: Stage, gpus: int) -> None:
     wanted = [sample_cell(repeat=n, repeats=True, gpus=gpus) for n in range(60)]
-    here = "cpu" if gpus else "fast"  # what needs a GPU is done by the others alone
-    on_two_types(stage, {here: 10.0, "slow": 60.0}, wanted)
+    local_host = "cpu" if gpus else "fast"  # what needs a GPU is done by the others alone
+    on_two_types(stage, {local_host: 10.0, "slow": 60.0}, wanted)
     told: list[tuple[float, float, float]] = []
 
     def look(notice: Notice, progress: Progress) -> None:
-        if progress.outlook is not None and len(progress.slots) == 4 - gpus:
+        if progress.eta is not None and len(progress.slots) == 4 - gpus:
             now = stage.clock()
             left = progress.seconds_left(now) or 0.0
-            told.append((now - began, left, progress.outlook.spread))
+            told.append((now - began, left, progress.eta.spread))
 
     stage.watch, began = look, stage.clock()  # type: ignore[method-assign]
     pool = Device(kind="gpu", index=0, name="fast", memory=GB)

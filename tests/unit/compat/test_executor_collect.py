@@ -14,7 +14,7 @@ from benchfleet.compat.executor.values import AdapterConfig, ExecutionProgress
 from benchfleet.domain.attempt import CellRecord, Outcome
 from benchfleet.domain.failure import Failure
 from benchfleet.results.layout import Layout
-from benchfleet.runner.progress import Notice, Outlook, Progress, Running
+from benchfleet.runner.progress import Eta, Notice, Progress, Running
 
 SPARSE = {"streaming": 8}
 ADAPTER = AdapterConfig("mock")
@@ -66,7 +66,7 @@ def test_a_snapshot_shows_each_gpu_with_all_that_runs_there() -> None:
 def test_a_snapshot_tells_the_time_left_where_it_is_known() -> None:
     progress = _progress()
     assert snapshot(progress, now=100.0).seconds_left is None
-    progress.outlook = Outlook(seconds=30.0, spread=4.0, at=95.0)
+    progress.eta = Eta(seconds=30.0, spread=4.0, at=95.0)
     assert snapshot(progress, now=100.0).seconds_left == 25.0
     assert snapshot(progress, now=200.0).seconds_left == 0.0
 

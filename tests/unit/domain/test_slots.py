@@ -10,12 +10,12 @@ import pytest
 from benchfleet.domain.slots import (
     Answer,
     DeviceName,
-    SlotsOrder,
+    SlotsCommand,
     SlotState,
     answer_of,
+    command_from,
     device_name,
-    order_in,
-    order_of,
+    parse_command,
 )
 
 
@@ -42,23 +42,29 @@ def test_what_is_no_device_is_refused(text: str) -> None:
 
 def test_a_line_of_a_signal_file_is_an_order() -> None:
     two = (device_name("gpu:3"), device_name("lab2/gpu:1"))
-    assert order_in("add gpu:3, lab2/gpu:1  # thanks") == SlotsOrder(action="add", devices=two)
-    assert order_in("drain gpu:3 now") == SlotsOrder(action="drain", devices=two[:1], now=True)
-    assert order_in("remove gpu:3 --now") == SlotsOrder(action="remove", devices=two[:1], now=True)
-    assert order_in("  # nothing") is None
+    assert parse_command("add gpu:3, lab2/gpu:1  # thanks") == SlotsCommand(
+        action="add", devices=two
+    )
+    assert parse_command("drain gpu:3 now") == SlotsCommand(
+        action="drain", devices=two[:1], now=True
+    )
+    assert parse_command("remove gpu:3 --now") == SlotsCommand(
+        action="remove", devices=two[:1], now=True
+    )
+    assert parse_command("  # nothing") is None
 
 
 @pytest.mark.parametrize("line", ["add", "add now", "drain now", "paint gpu:3", "list", "gpu:3"])
 def test_a_line_that_is_none_is_refused(line: str) -> None:
     with pytest.raises(ValueError, match=r"is none of|what\?|is no device"):
-        order_in(line)
+        parse_command(line)
 
 
 def test_orders_and_answers_survive_the_ledger() -> None:
-    order = SlotsOrder(action="drain", devices=(device_name("gpu:3"),), now=True)
+    order = SlotsCommand(action="drain", devices=(device_name("gpu:3"),), now=True)
     event = order.event("us")
     event = replace(event, seq=7, data=json.loads(json.dumps(dict(event.data))))
-    assert order_of(event) == replace(order, asked=7)
+    assert command_from(event) == replace(order, asked=7)
     slot = SlotState(devices="gpu:3", state="benchmark", slot="us-1", cell="m/d/b", seconds=2.5)
     answer = Answer(runner="us", asked=7, said=("done",), refused=("no",), slots=(slot,))
     assert answer_of(json.loads(json.dumps(dict(answer.event().data)))) == answer

@@ -10,7 +10,7 @@ import pytest
 
 from benchfleet import registry
 from benchfleet.errors import UnknownName
-from benchfleet.policies.base import Policy, Wish, Work
+from benchfleet.policies.base import Policy, Preference, Work
 from benchfleet.policies.warm_first import WarmFirst
 from benchfleet.testing.samples import sample_cell
 
@@ -22,9 +22,9 @@ def work(load_key: str, seconds: float, cells: int = 10, **named: object) -> Wor
     return Work(load_key=load_key, cells=cells, seconds=seconds, known=True, **named)  # type: ignore[arg-type]
 
 
-def order(wish: Wish | None) -> list[str]:
-    assert wish is not None
-    return sorted(wish.models, key=lambda key: wish.models[key])
+def order(preference: Preference | None) -> list[str]:
+    assert preference is not None
+    return sorted(preference.models, key=lambda key: preference.models[key])
 
 
 def test_policies_are_found_by_name() -> None:
@@ -34,18 +34,18 @@ def test_policies_are_found_by_name() -> None:
 
 
 def test_a_warm_slot_keeps_its_model() -> None:
-    wish = WarmFirst().wish("a", [work("b", 900), work("a", 1)])
-    assert order(wish) == ["a", "b"]
+    preference = WarmFirst().preference("a", [work("b", 900), work("a", 1)])
+    assert order(preference) == ["a", "b"]
 
 
 def test_a_cold_slot_takes_the_model_that_nobody_serves_with_the_most_work() -> None:
     works = [work("a", 900, serving=1), work("b", 5), work("c", 50)]
-    assert order(WarmFirst().wish("", works)) == ["c", "b", "a"]
+    assert order(WarmFirst().preference("", works)) == ["c", "b", "a"]
 
 
 def test_among_models_that_are_served_the_most_work_for_each_slot_counts() -> None:
     works = [work("a", 900, serving=4), work("b", 500, serving=1), work("c", 950, serving=4)]
-    assert order(WarmFirst().wish("gone", works)) == ["b", "c", "a"]
+    assert order(WarmFirst().preference("gone", works)) == ["b", "c", "a"]
 
 
 @pytest.mark.parametrize(
@@ -62,19 +62,24 @@ def test_nothing_is_loaded_for_a_tail_that_others_end_sooner(
     cells: int, serving: int, load: float, wanted: bool
 ) -> None:
     tail = work("a", 10.0 * cells, cells, serving=serving, load=load)
-    assert (WarmFirst().wish("", [tail]) is not None) == wanted
+    assert (WarmFirst().preference("", [tail]) is not None) == wanted
 
 
 def test_by_time_a_load_counts_as_much_as_a_cell() -> None:
     for name in ("shortest-first", "longest-first"):
-        wish = registry.load("policies", name)().wish("a", [work("a", 1), work("b", 1, load=9.0)])
-        assert wish is not None
-        assert wish.models["a"] == 0.0
-        assert wish.models["b"] == pytest.approx(9.0, abs=0.01)
+        preference = registry.load("policies", name)().preference(
+            "a", [work("a", 1), work("b", 1, load=9.0)]
+        )
+        assert preference is not None
+        assert preference.models["a"] == 0.0
+        assert preference.models["b"] == pytest.approx(9.0, abs=0.01)
 
 
 def test_first_in_first_out_knows_no_models() -> None:
-    assert registry.load("policies", "fifo")().wish("a", [work("a", 1), work("b", 1)]) == Wish()
+    assert (
+        registry.load("policies", "fifo")().preference("a", [work("a", 1), work("b", 1)])
+        == Preference()
+    )
 
 
 def makespan(
@@ -96,12 +101,18 @@ def makespan(
             if mine:
                 total = sum(seconds[n] for n in mine)
                 works.append(work(model, total, len(mine), load=load, serving=serving))
-        wish = policy.wish(loaded[slot], works)
-        if wish is None:
+        preference = policy.preference(loaded[slot], works)
+        if preference is None:
             continue
-        wanted = [n for n in waiting if models[n] in wish.models or wish.others is not None]
+        wanted = [
+            n for n in waiting if models[n] in preference.models or preference.others is not None
+        ]
         best = min(
-            wanted, key=lambda n: (ranks[n] + wish.models.get(models[n], wish.others or 0.0), n)
+            wanted,
+            key=lambda n: (
+                ranks[n] + preference.models.get(models[n], preference.others or 0.0),
+                n,
+            ),
         )
         waiting.remove(best)
         took = seconds[best]

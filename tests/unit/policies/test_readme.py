@@ -15,7 +15,7 @@ import yaml
 import benchfleet.policies
 from benchfleet import registry
 from benchfleet.errors import UnknownName
-from benchfleet.policies.base import Wish, Work
+from benchfleet.policies.base import Preference, Work
 from benchfleet.testing.samples import sample_cell
 from recipe import Recipe
 
@@ -39,4 +39,4 @@ def test_a_policy_made_by_the_recipe_is_found_and_asked() -> None:
     assert NAME in registry.names("policies")
     policy = registry.load("policies", NAME)()
     assert [policy.rank(sample_cell(repeat=number), None) for number in (0, 3)] == [0.0, 3.0]
-    assert policy.wish("", [Work(load_key="m", cells=3, seconds=30.0)]) == Wish()
+    assert policy.preference("", [Work(load_key="m", cells=3, seconds=30.0)]) == Preference()

@@ -11,7 +11,7 @@ import pytest
 from benchfleet.domain.attempt import CellRecord, Claim, Lease
 from benchfleet.domain.cell import AttentionStep, Cell, Config, Workload
 from benchfleet.domain.resource import Need
-from benchfleet.runner.claim_policy import Vetting, vouched
+from benchfleet.runner.claim_policy import ClaimPolicy, with_local_definition
 from benchfleet.testing.samples import sample_cell
 from records import record_of
 
@@ -31,7 +31,7 @@ def mock(**model: Any) -> Cell:
 
 def reason(cell: Cell, *, trusted: bool = False, **changes: Any) -> str:
     """Why the cell is left for others; ``""`` where it runs here."""
-    found = Vetting(trusted=trusted).sort([record(cell, **changes)])
+    found = ClaimPolicy(trusted=trusted).sort([record(cell, **changes)])
     assert len(found.cells) + len(found.left) == 1
     return next(iter(found.left), "")
 
@@ -118,7 +118,7 @@ def test_cells_of_other_versions_of_plugins_are_left_for_those_who_have_them() -
 
 def test_only_allowed_models_are_taken() -> None:
     cells = [mock(name=name) for name in ("llama-8b", "llama-70b", "phi")]
-    found = Vetting(models=("llama-*", "nobody")).sort(map(record, cells))
+    found = ClaimPolicy(models=("llama-*", "nobody")).sort(map(record, cells))
     assert [cell.model.name for cell in found.cells] == ["llama-8b", "llama-70b"]
     assert found.left == {"its model is none of llama-*, nobody": (cells[2].id,)}
 
@@ -133,6 +133,6 @@ def test_what_the_ledger_says_since_changes_no_path_and_no_code() -> None:
         priority=7,
     )
     lease = Lease(fingerprint=known.fingerprint, attempt=1, token=1, expires_in=60)
-    claim = vouched(Claim(lease=lease, cell=told, path="a/b/c", tries=0), known)
+    claim = with_local_definition(Claim(lease=lease, cell=told, path="a/b/c", tries=0), known)
     assert (claim.cell.model, claim.cell.workload) == (known.model, known.workload)
     assert (claim.cell.need, claim.cell.priority) == (Need(gpus=2), 7)

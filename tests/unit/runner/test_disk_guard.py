@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from benchfleet.runner.disk_guard import FIRST_PAUSE, FLOOR, PLENTY, Room, Space
+from benchfleet.runner.disk_guard import FIRST_PAUSE, FLOOR, UNLIMITED, DiskGuard, DiskSpace
 
 
 class Disk:
@@ -11,13 +11,13 @@ class Disk:
     def __init__(self, free: int = 50 * 10**9, total: int = 100 * 10**9) -> None:
         self.free, self.total = free, total
 
-    def __call__(self) -> Room:
-        return Room(free=self.free, total=self.total)
+    def __call__(self) -> DiskSpace:
+        return DiskSpace(free=self.free, total=self.total)
 
 
 def test_a_disk_below_the_floor_pauses_and_goes_on_by_itself() -> None:
     disk = Disk()
-    space = Space(disk, floor=5 * 10**9)
+    space = DiskGuard(disk, floor=5 * 10**9)
     assert not space.look(0)
     disk.free = 4 * 10**9
     assert "has 4.0 GB left, less than 5.0 GB" in space.look(1)
@@ -29,13 +29,13 @@ def test_a_disk_below_the_floor_pauses_and_goes_on_by_itself() -> None:
 
 
 def test_the_floor_is_a_small_part_of_a_small_disk() -> None:
-    assert Space(Disk(), floor=None).floor(Room(free=0, total=100 * 10**9)) == FLOOR
-    assert Space(Disk(), floor=None).floor(Room(free=0, total=400_000)) == 8_000
-    assert Space(Disk(), floor=7).floor(Room(free=0, total=400_000)) == 7
+    assert DiskGuard(Disk(), floor=None).floor(DiskSpace(free=0, total=100 * 10**9)) == FLOOR
+    assert DiskGuard(Disk(), floor=None).floor(DiskSpace(free=0, total=400_000)) == 8_000
+    assert DiskGuard(Disk(), floor=7).floor(DiskSpace(free=0, total=400_000)) == 7
 
 
 def test_a_refused_write_pauses_though_the_disk_seems_to_have_room() -> None:
-    space = Space(Disk(), floor=None)
+    space = DiskGuard(Disk(), floor=None)
     assert "is full" in space.refused(100)
     assert not space.refused(101)
     assert not space.look(100 + FIRST_PAUSE - 1)
@@ -44,7 +44,7 @@ def test_a_refused_write_pauses_though_the_disk_seems_to_have_room() -> None:
 
 
 def test_the_pause_grows_while_writes_are_refused_and_starts_anew_after_one_that_is_not() -> None:
-    space = Space(Disk(), floor=None)
+    space = DiskGuard(Disk(), floor=None)
     space.refused(0)
     space.look(FIRST_PAUSE)
     space.refused(FIRST_PAUSE)
@@ -56,10 +56,10 @@ def test_the_pause_grows_while_writes_are_refused_and_starts_anew_after_one_that
 
 
 def test_a_disk_that_cannot_be_asked_pauses_nothing() -> None:
-    def gone() -> Room:
+    def gone() -> DiskSpace:
         raise OSError("unmounted")
 
-    space = Space(gone, floor=10)
+    space = DiskGuard(gone, floor=10)
     assert not space.look(0)
     assert not space.short
-    assert not Space(lambda: PLENTY, floor=None).look(0)
+    assert not DiskGuard(lambda: UNLIMITED, floor=None).look(0)

@@ -17,7 +17,7 @@ from benchfleet.domain.telemetry import GpuReading, Reading
 from benchfleet.errors import LedgerError
 from benchfleet.results.layout import Layout
 from benchfleet.runner.loop import RunEnd
-from benchfleet.runner.progress import Notice, Outlook, Progress, Running
+from benchfleet.runner.progress import Eta, Notice, Progress, Running
 from benchfleet.runs import registry as records
 from benchfleet.runs.follow import Seen, follow
 from benchfleet.runs.live_state import DETACHED, Feed, announced
@@ -54,7 +54,7 @@ def progress() -> Progress:
     slot.reading = Reading(at=1.0, ram=7, gpus=(GpuReading(index=0, memory=31, total=80),))
     found = Progress(total=6, reused=1, slots={"s1": slot})
     found.recount(zip("abcdef", ["success"] * 2 + ["running"] + ["pending"] * 3, strict=True))
-    found.outlook = Outlook(seconds=40.0, spread=7.0, at=now)
+    found.eta = Eta(seconds=40.0, spread=7.0, at=now)
     return found
 
 
@@ -89,7 +89,7 @@ def test_a_follower_sees_the_counts_the_slots_the_time_left_and_what_happened(
     last = found[-1][1]
     assert (last.total, last.reused, last.ended, last.states) == (6, 1, 2, now.states)
     assert last.slots == now.slots
-    assert last.outlook == now.outlook
+    assert last.eta == now.eta
 
 
 def test_what_happened_keeps_the_count_of_its_moment(layout: Layout) -> None:

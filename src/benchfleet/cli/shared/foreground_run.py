@@ -22,7 +22,7 @@ from benchfleet.errors import LedgerAway, LedgerError, LedgerTooNew
 from benchfleet.metrics.collect import Collector
 from benchfleet.runner.events import EventQueue, Interrupted
 from benchfleet.runner.loop import RunEnd
-from benchfleet.runner.worker_options import Shift
+from benchfleet.runner.worker_options import WorkerOptions
 from benchfleet.runs.live_state import announced, both
 from benchfleet.study import Study
 from benchfleet.summary import summarised, write_host_summary, write_summary
@@ -34,11 +34,11 @@ def run(
     study: Study,
     cells: Sequence[Cell],
     devices: RequestedDevices,
-    shift: Shift,
+    worker_options: WorkerOptions,
 ) -> int:
     """Run the cells that are not done yet, write what is to be kept, and return the exit code."""
     with _metered(arguments, study) as collector:
-        return _run(arguments, study, cells, devices, collector, shift)
+        return _run(arguments, study, cells, devices, collector, worker_options)
 
 
 def _run(
@@ -47,7 +47,7 @@ def _run(
     cells: Sequence[Cell],
     devices: RequestedDevices,
     collector: Collector | None,
-    shift: Shift,
+    worker_options: WorkerOptions,
 ) -> int:
     fleet = machines(arguments, devices)
     inbox, serving = EventQueue(), threading.Event()
@@ -64,7 +64,13 @@ def _run(
             if collector is not None:
                 told = both(told, collector)
             end = run_cells(
-                study, cells, fleet, inbox=inbox, observer=told, shift=shift, serving=serving
+                study,
+                cells,
+                fleet,
+                inbox=inbox,
+                observer=told,
+                options=worker_options,
+                serving=serving,
             )
             serving.clear()
         try:

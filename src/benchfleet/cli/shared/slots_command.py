@@ -9,12 +9,12 @@ from typing import cast
 
 from benchfleet.cli.shared.running_campaigns import RunningRunner, only_campaign
 from benchfleet.cli.text.terminal import display_path
-from benchfleet.domain.slots import ACTIONS, Action, SlotsOrder, device_name, looks_like_device
+from benchfleet.domain.slots import ACTIONS, Action, SlotsCommand, device_name, looks_like_device
 from benchfleet.errors import BenchfleetError
 from benchfleet.runs.registry import active_runs
 
 
-def order_of(arguments: argparse.Namespace) -> SlotsOrder:
+def order_of(arguments: argparse.Namespace) -> SlotsCommand:
     """What was asked, with the campaign put in its place. Raises BenchfleetError."""
     words = list(arguments.asked)
     action = _take_action(words)
@@ -37,7 +37,7 @@ def order_of(arguments: argparse.Namespace) -> SlotsOrder:
         arguments.campaign = Path(others[0])
     else:
         _find_campaign(arguments)
-    return SlotsOrder(action=action, devices=names, now=arguments.now)
+    return SlotsCommand(action=action, devices=names, now=arguments.now)
 
 
 def _take_action(words: list[str]) -> Action:
@@ -76,7 +76,7 @@ def _find_campaign(arguments: argparse.Namespace) -> None:
 
 
 def target_runners(
-    arguments: argparse.Namespace, order: SlotsOrder, at_work: Sequence[RunningRunner]
+    arguments: argparse.Namespace, order: SlotsCommand, at_work: Sequence[RunningRunner]
 ) -> list[RunningRunner]:
     """The runners to ask; a device without a host is of the runner's own machine, and so of this
     one unless a runner is named. Raises BenchfleetError where it is not clear who is meant."""

@@ -73,8 +73,8 @@ class View:
         left = progress.seconds_left(now)
         if left is not None:
             head += f" · ETA {duration(left)}"
-            if progress.outlook and progress.outlook.spread >= 1:
-                head += f" ± {duration(progress.outlook.spread)}"
+            if progress.eta and progress.eta.spread >= 1:
+                head += f" ± {duration(progress.eta.spread)}"
         rows = [_row(slot, now) for slot in list(progress.slots.values())]
         return _Screen(_Head(self._campaign, head), rows, list(self._last))
 

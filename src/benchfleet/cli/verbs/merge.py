@@ -27,7 +27,7 @@ from benchfleet.results.stores.base import Place, place_at
 from benchfleet.results.stores.git import GitPlace
 from benchfleet.results.stores.git_merge import Done, Merged, merge_branches
 from benchfleet.results.transfer.download import Gathered, gather, unsound
-from benchfleet.runner.recovery.startup import publish_what_was_committed
+from benchfleet.runner.recovery.startup import publish_committed
 from benchfleet.study import Study
 from benchfleet.summary import write_summaries_of_others
 
@@ -58,7 +58,7 @@ def main(arguments: argparse.Namespace) -> int:
     ledger = ledger_of(study)
     make_folder(study.layout.root)
     with closing(ledger):
-        for found in publish_what_was_committed(ledger, study.layout):
+        for found in publish_committed(ledger, study.layout):
             if found.problem:
                 say(f"benchfleet: {found.problem}", to=sys.stderr)
         records = study.records(cells)

@@ -16,7 +16,7 @@ from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.humanize import counted
 from benchfleet.result_locations import ResultLocator
-from benchfleet.runner.worker_options import Shift
+from benchfleet.runner.worker_options import WorkerOptions
 from benchfleet.study import Study
 
 
@@ -73,7 +73,7 @@ def begin(
     study: Study,
     cells: Sequence[Cell],
     devices: options.RequestedDevices,
-    shift: Shift = Shift(),  # noqa: B008 - frozen
+    worker_options: WorkerOptions = WorkerOptions(),  # noqa: B008 - frozen
 ) -> int:
     """Run these cells, here or in the background."""
     if arguments.detach:
@@ -84,7 +84,7 @@ def begin(
         _resume_from(arguments, study, cells)
     from benchfleet.cli.shared.foreground_run import run  # the runner, its slots and the reports
 
-    return run(arguments, study, cells, devices, shift)
+    return run(arguments, study, cells, devices, worker_options)
 
 
 def allowed_here(arguments: argparse.Namespace, study: Study, cells: Sequence[Cell]) -> list[Cell]:

@@ -23,7 +23,7 @@ from benchfleet.domain.slots import (
     REMOVED,
     TOLD,
     Answer,
-    SlotsOrder,
+    SlotsCommand,
     SlotState,
     answer_of,
 )
@@ -89,7 +89,7 @@ def main(arguments: argparse.Namespace) -> int:
 
 
 def _nobody(
-    arguments: argparse.Namespace, study: Study, ledger: Ledger | None, order: SlotsOrder
+    arguments: argparse.Namespace, study: Study, ledger: Ledger | None, order: SlotsCommand
 ) -> int:
     """No run is on; a device can be removed from later ones all the same, and given back."""
     name = study.campaign.name
@@ -126,7 +126,7 @@ def _answers(ledger: Ledger, asked: dict[int, RunningRunner]) -> dict[int, Answe
 
 
 def _wait_until_free(
-    ledger: Ledger, since: int, meant: Sequence[RunningRunner], order: SlotsOrder
+    ledger: Ledger, since: int, meant: Sequence[RunningRunner], order: SlotsCommand
 ) -> None:
     """Follow the ledger until every runner told that each device is free, or ended."""
     left = {(one.id, str(device)) for one in meant for device in order.devices}

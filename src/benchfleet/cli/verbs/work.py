@@ -26,8 +26,8 @@ from benchfleet.domain.humanize import counted
 from benchfleet.environment import trusted
 from benchfleet.errors import BenchfleetError, wrong_option
 from benchfleet.ledger.addresses import shown_url
-from benchfleet.runner.claim_policy import Vetted, Vetting, allowed
-from benchfleet.runner.worker_options import Shift
+from benchfleet.runner.claim_policy import ClaimPolicy, VettedCells, allowed
+from benchfleet.runner.worker_options import WorkerOptions
 from benchfleet.study import Study
 
 _SHOWN = 3  # cells of a kind that are named
@@ -77,8 +77,10 @@ def main(arguments: argparse.Namespace) -> int:
     study, cells = options.opened(arguments)
     given = _given(arguments, study)
     models = tuple(glob for glob in arguments.models.split(",") if glob)
-    left = Vetted(cells=())
-    worker = _Worker(arguments, study, given, Vetting(models, trusted=_trusts(arguments, study)))
+    left = VettedCells(cells=())
+    worker = _Worker(
+        arguments, study, given, ClaimPolicy(models, trusted=_trusts(arguments, study))
+    )
     if worker.follows:
         left = worker.look()
         cells = worker.cells
@@ -92,7 +94,7 @@ def main(arguments: argparse.Namespace) -> int:
             raise BenchfleetError(_nothing_there(study))
     _tell_left(arguments, left)
     devices = options.requested_devices(arguments, study.campaign)
-    return run.begin(arguments, study, cells, devices, _shift(arguments, worker))
+    return run.begin(arguments, study, cells, devices, _worker_options(arguments, worker))
 
 
 def _check_limit(arguments: argparse.Namespace) -> None:
@@ -118,16 +120,16 @@ def _given(arguments: argparse.Namespace, study: Study) -> Tasks | None:
     return given
 
 
-def _shift(arguments: argparse.Namespace, worker: _Worker) -> Shift:
-    shift = Shift(
+def _worker_options(arguments: argparse.Namespace, worker: _Worker) -> WorkerOptions:
+    worker_options = WorkerOptions(
         enrolls=arguments.campaign is not None,
         patient=arguments.assigned is not None,  # what it waits for may begin later
         stays=arguments.forever,
         seconds=arguments.max_hours and 3600 * arguments.max_hours,
     )
     if worker.follows:
-        shift = replace(shift, more=worker.more, given_up=worker.given_up)
-    return shift
+        worker_options = replace(worker_options, more=worker.more, given_up=worker.given_up)
+    return worker_options
 
 
 class _Worker:
@@ -139,10 +141,10 @@ class _Worker:
         arguments: argparse.Namespace,
         study: Study,
         given: Tasks | None,
-        vetting: Vetting,
+        claim_policy: ClaimPolicy,
     ) -> None:
         self._given = given
-        self._arguments, self._bench, self._vetting = arguments, study, vetting
+        self._arguments, self._bench, self._claim_policy = arguments, study, claim_policy
         self.cells: list[Cell] = []  # all of them, also those that come later
         self._ever: dict[str, Cell] = {}  # those that it was about at any time
 
@@ -151,7 +153,7 @@ class _Worker:
         """Whether it takes in what others do while it works."""
         return self._arguments.campaign is None or self._given is not None
 
-    def look(self) -> Vetted:
+    def look(self) -> VettedCells:
         """Take in what the ledger has and this host takes."""
         if self._given is not None:
             self._given = newer(self._given, self._bench)
@@ -173,18 +175,18 @@ class _Worker:
         """The cells that a newer plan gives to others."""
         return self._ever.keys() - {str(cell.fingerprint) for cell in self.cells}
 
-    def _found(self) -> Vetted:
+    def _found(self) -> VettedCells:
         """What there is for it now, in the order of its plan."""
         asked, given = self._arguments, self._given
         if given is not None and asked.campaign is not None:
             cells, _ = assigned_cells(given, self._bench)
             cells = filter_cells(cells, only=asked.only, exclude=asked.exclude)
-            cells = [cell for cell in cells if self._vetting.wants(cell)]
+            cells = [cell for cell in cells if self._claim_policy.wants(cell)]
             here = self._bench.allowed_here(cells)
             barred = tuple(cell.id for cell in cells if cell not in set(here))
             why = f"'runners' does not let {self._bench.host} run them"
-            return Vetted(cells=tuple(here), left={why: barred} if barred else {})
-        found = self._vetting.sort(self._chosen())
+            return VettedCells(cells=tuple(here), left={why: barred} if barred else {})
+        found = self._claim_policy.sort(self._chosen())
         if given is None:
             return found
         place = {name: number for number, name in enumerate(given.cells)}
@@ -235,7 +237,7 @@ def _nothing_there(study: Study) -> str:
     )
 
 
-def _tell_left(arguments: argparse.Namespace, vetted: Vetted) -> None:
+def _tell_left(arguments: argparse.Namespace, vetted: VettedCells) -> None:
     """Name the cells that this host leaves for others, with the reason."""
     stream = run.beside(arguments)
     for why, ids in vetted.left.items():

@@ -23,7 +23,7 @@ from benchfleet.results.read import published_folders
 from benchfleet.runner.events import EventQueue
 from benchfleet.runner.loop import RunEnd
 from benchfleet.runner.recovery.rebuild import rebuild
-from benchfleet.runner.recovery.startup import publish_what_was_committed
+from benchfleet.runner.recovery.startup import publish_committed
 from benchfleet.runner.resources.shapes import Pool
 from benchfleet.runs.live_state import announced, both
 from benchfleet.study import Study, open_study
@@ -166,7 +166,7 @@ def _prepare(study: Study, cells: Sequence[Cell], *, retry_failed: bool) -> set[
     try:
         if not any(True for _ in ledger.cells()) and _holds_results(layout):
             rebuild(ledger, layout)
-        for _ in publish_what_was_committed(ledger, layout):
+        for _ in publish_committed(ledger, layout):
             pass  # a crash kept them from their place; they are no news to this caller
         records = list(ledger.cells(among={str(cell.fingerprint) for cell in cells}))
         again = _deleted(study, records)

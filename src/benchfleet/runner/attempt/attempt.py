@@ -12,7 +12,7 @@ from benchfleet.domain.telemetry import Telemetry
 from benchfleet.domain.usage import Rate, Usage
 from benchfleet.engines.base import Done, SlotSpec
 from benchfleet.results.write import AttemptFolder
-from benchfleet.runner.attempt.retry_policy import Memory
+from benchfleet.runner.attempt.retry_policy import AttemptMemory
 from benchfleet.runner.attempt.timeouts import AttemptTimeouts
 
 
@@ -32,7 +32,7 @@ class Attempt:
     stage: Stage = "load"
     done: int = 0  # samples
     before: int = 0  # of these, that earlier attempts had answered
-    had: Memory = field(default_factory=Memory)  # when it ended
+    had: AttemptMemory = field(default_factory=AttemptMemory)  # when it ended
     cancelled_at: float | None = None  # on the inbox's clock
     rate: Rate = field(
         default_factory=Rate
@@ -56,7 +56,7 @@ class Attempt:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ended:
+class EndedAttempt:
     """An attempt and how it ended."""
 
     attempt: Attempt

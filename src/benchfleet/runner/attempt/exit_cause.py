@@ -24,39 +24,39 @@ _LONGEST = 300  # characters of a line that is shown
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ending:
+class ExitCause:
     """What the end of a slot was."""
 
     kind: Kind
     message: str
 
 
-def ending(lost: SlotLost, tail: str) -> Ending:
+def find_exit_cause(lost: SlotLost, tail: str) -> ExitCause:
     """What the end of a slot was, by its order of trust: what its supervisor saw, a host that is
     gone, the first sign in the last lines of its log, the signal that it died of. That a disk
     is full is no reason for a crash, and may have been said of something else."""
     why = f"its slot ended: {lost.reason}"
     if lost.host_lost:
-        return Ending(kind="host_lost", message=why)
+        return ExitCause(kind="host_lost", message=why)
     if lost.kind is not None:
-        return Ending(kind=lost.kind, message=why)
+        return ExitCause(kind=lost.kind, message=why)
     number = _signal(lost.exit_code)
     if number == signal.SIGKILL:
         return _killed(why, tail)
     found = find_error_signature(tail) if number != signal.SIGTERM else None
     if found and not (found.kind == "disk_full" and number in _CRASHES):
-        return Ending(kind=found.kind, message=f"{why}; its log: {found.line[:_LONGEST]}")
+        return ExitCause(kind=found.kind, message=f"{why}; its log: {found.line[:_LONGEST]}")
     if number in _CRASHES:
-        return Ending(kind="crash", message=f"{why}; {_CRASHES[number]}")
-    return Ending(kind="slot_lost", message=why)
+        return ExitCause(kind="crash", message=f"{why}; {_CRASHES[number]}")
+    return ExitCause(kind="slot_lost", message=why)
 
 
-def _killed(why: str, tail: str) -> Ending:
+def _killed(why: str, tail: str) -> ExitCause:
     """Nobody here killed it: the system's own words are all that can say why."""
     for line in tail.splitlines():
         if any(words in line.lower() for words in ("oom-kill", "oom_kill", "killed process")):
-            return Ending(kind="oom", message=f"{why}; its log: {line.strip()[:_LONGEST]}")
-    return Ending(kind="slot_lost", message=why)
+            return ExitCause(kind="oom", message=f"{why}; its log: {line.strip()[:_LONGEST]}")
+    return ExitCause(kind="slot_lost", message=why)
 
 
 def _signal(code: int | None) -> int:

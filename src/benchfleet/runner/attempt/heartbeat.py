@@ -10,7 +10,7 @@ from benchfleet.errors import LedgerUnreachable
 from benchfleet.ledger.base import DEFAULT_LEASE, Ledger, since_boot
 
 
-class LeaseKeeper:
+class LeaseHeartbeat:
     """Renews what is held, every fifth of a lease, from a thread of its own.
 
     `lost` is called, from that thread, for each lease that the ledger no longer honours, and

@@ -16,7 +16,7 @@ INFRASTRUCTURE = frozenset({"host_lost", "interrupted", "disk_full"})  # kinds t
 
 
 @dataclass(frozen=True, kw_only=True)
-class Memory:
+class AttemptMemory:
     """What of memory an attempt had when it failed, and could have had."""
 
     batch_size: int = 1  # the effective one
@@ -24,7 +24,7 @@ class Memory:
     larger: int = 0  # bytes of more than its GPUs have, that others here do have; 0: none has
 
 
-def next_advice(failure: Failure, given: Advice, had: Memory) -> Advice | None:
+def next_advice(failure: Failure, given: Advice, had: AttemptMemory) -> Advice | None:
     """What the next attempt is to do differently after a lack of memory; None where nothing is
     left, or it was no such failure.
 

@@ -12,7 +12,7 @@ from benchfleet.runner.resources.hosts import Hosts
 from benchfleet.runner.resources.slot import Slot
 
 
-class Roster:
+class DeviceNames:
     """Finds the device that somebody names, or says why there is none."""
 
     def __init__(
@@ -40,7 +40,7 @@ class Roster:
             return self._new(name), ""
         if device in self.removed:
             return device, "removed"
-        if not (why := self._devices.fences.why(device)):
+        if not (why := self._devices.quarantine.why(device)):
             raise DeviceError(f"{name} is part of this run already")
         return device, why
 
@@ -89,7 +89,7 @@ class Roster:
         for name, device in sorted(self.known.items()):
             if device not in taken:
                 away = "away" if self._hosts.is_away(name.host) else "free"
-                why = "removed" if device in self.removed else self._devices.fences.why(device)
+                why = "removed" if device in self.removed else self._devices.quarantine.why(device)
                 yield SlotState(devices=str(name), state=why or away)
 
 

@@ -17,28 +17,28 @@ from benchfleet.domain.slots import (
     REMOVED,
     Answer,
     DeviceName,
-    SlotsOrder,
+    SlotsCommand,
+    command_from,
     device_name,
     name_of,
-    order_in,
-    order_of,
+    parse_command,
 )
 from benchfleet.engines.base import SlotId
 from benchfleet.errors import DeviceError, LedgerAway, LedgerError, LedgerFull
-from benchfleet.runner.commands.device_names import Roster
+from benchfleet.runner.commands.device_names import DeviceNames
 from benchfleet.runner.commands.signal_file import SignalFile
-from benchfleet.runner.context import Means
-from benchfleet.runner.execution.lifecycle import Cells
+from benchfleet.runner.context import RunnerContext
+from benchfleet.runner.execution.lifecycle import AttemptLifecycle
 from benchfleet.runner.resources.devices import Devices
 from benchfleet.runner.resources.hosts import Hosts
 from benchfleet.runner.resources.slot import Slot
 from benchfleet.runner.resources.slots import Slots
-from benchfleet.runner.run_state import Course
+from benchfleet.runner.run_state import RunState
 
 STOP_GRACE = 30.0  # seconds that a cell has to stop after the sample at hand
 
 
-class Orders:
+class OperatorCommands:
     """Takes orders from the ledger and from the signal file, obeys them and answers.
 
     A drained device is given back by an order alone, and cells wait for it; one that was removed is
@@ -47,18 +47,18 @@ class Orders:
 
     def __init__(
         self,
-        means: Means,
+        context: RunnerContext,
         *,
-        course: Course,
+        state: RunState,
         slots: Slots,
         hosts: Hosts,
         devices: Devices,
-        cells: Cells,
+        cells: AttemptLifecycle,
     ) -> None:
-        self._runner, self._ledger, self._engine = means.runner, means.ledger, means.engine
-        self._inbox, self._here, layout = means.inbox, means.here, means.layout
-        self._course, self._slots, self._devices, self._cells = course, slots, devices, cells
-        self._roster = Roster(devices, hosts, self._here.gpus)
+        self._runner, self._ledger, self._engine = context.runner, context.ledger, context.engine
+        self._inbox, self._local_host, layout = context.inbox, context.local_host, context.layout
+        self._state, self._slots, self._devices, self._lifecycle = state, slots, devices, cells
+        self._device_names = DeviceNames(devices, hosts, self._local_host.gpus)
         self._file = SignalFile(layout.orders, layout.slot_log(f"{self._runner[:8]}-orders"))
         self._began = False
         self._asked: list[Event] = []  # since the last look
@@ -68,17 +68,17 @@ class Orders:
 
     def begin(self) -> None:
         """Tell the campaign's history of this runner, and leave out what was removed before."""
-        for name in removed(self._ledger.events(kinds=[ADDED, REMOVED]), self._here.machine):
-            if (device := self._roster.known.get(name)) is not None:
+        for name in removed(self._ledger.events(kinds=[ADDED, REMOVED]), self._local_host.machine):
+            if (device := self._device_names.known.get(name)) is not None:
                 self._devices.let_go(device, for_good=True)
-                self._roster.removed.add(device)
+                self._device_names.removed.add(device)
                 back = f"`benchfleet slots add {name}` brings it back"
-                self._course.say("warning", message=f"{name} is left out: it was removed; {back}")
-        if self._roster.removed and not self._devices.able:
-            self._course.broken = "every device of this run was removed by `benchfleet slots`"
-        data = {"runner": self._runner, "machine": self._here.machine}
-        data |= {"process": self._here.process, "host": self._here.host}
-        self._ledger.record(Event(kind=BEGAN, data={**data, "folder": self._here.folder}))
+                self._state.say("warning", message=f"{name} is left out: it was removed; {back}")
+        if self._device_names.removed and not self._devices.able:
+            self._state.broken = "every device of this run was removed by `benchfleet slots`"
+        data = {"runner": self._runner, "machine": self._local_host.machine}
+        data |= {"process": self._local_host.process, "host": self._local_host.host}
+        self._ledger.record(Event(kind=BEGAN, data={**data, "folder": self._local_host.folder}))
         self._began = True
 
     def end(self) -> None:
@@ -97,17 +97,17 @@ class Orders:
         """Obey what was asked since the last look, and see to what is let go."""
         for number, line in enumerate(self._lines(), 1):
             try:
-                order = order_in(line)
+                command = parse_command(line)
             except ValueError as error:
-                self._course.say("warning", message=f"slots.txt, line {number}: {error}")
+                self._state.say("warning", message=f"slots.txt, line {number}: {error}")
                 continue
-            if order is not None:
-                for refused in self._obey(order).refused:
-                    self._course.say("warning", message=f"slots.txt, line {number}: {refused}")
+            if command is not None:
+                for refused in self._execute(command).refused:
+                    self._state.say("warning", message=f"slots.txt, line {number}: {refused}")
         asked, self._asked = self._asked, []
         for event in asked:
             with contextlib.suppress(ValueError):  # a newer benchfleet asks for what is not yet
-                self._record(self._obey(order_of(event)).event())
+                self._record(self._execute(command_from(event)).event())
         self._end_what_does_not_stop()
         self._see_freed()
         self._see_whether_cells_wait()
@@ -116,60 +116,60 @@ class Orders:
         try:
             return self._file.take()
         except OSError as error:
-            self._course.say("warning", message=f"slots.txt cannot be read: {error}")
+            self._state.say("warning", message=f"slots.txt cannot be read: {error}")
             return []
 
-    def _obey(self, order: SlotsOrder) -> Answer:
+    def _execute(self, command: SlotsCommand) -> Answer:
         said, refused = [], []
-        for name in dict.fromkeys(order.devices):
+        for name in dict.fromkeys(command.devices):
             try:
-                said.append(self._do(order, name))
+                said.append(self._do(command, name))
             except DeviceError as error:
                 refused.append(str(error))
         for message in said:
-            self._course.say("slots_changed", message=message)
-        slots = self._roster.shown(self._slots, self._inbox.now())
+            self._state.say("slots_changed", message=message)
+        slots = self._device_names.shown(self._slots, self._inbox.now())
         return Answer(
             runner=self._runner,
-            asked=order.asked,
+            asked=command.asked,
             said=tuple(said),
             refused=tuple(refused),
             slots=tuple(slots),
         )
 
-    def _do(self, order: SlotsOrder, name: DeviceName) -> str:
-        if self._course.over:
+    def _do(self, command: SlotsCommand, name: DeviceName) -> str:
+        if self._state.over:
             raise DeviceError(f"{name}: this run is ending")
-        if order.action == "add":
+        if command.action == "add":
             return self._add(name)
-        return self._let_go(name, for_good=order.action == "remove", now=order.now)
+        return self._let_go(name, for_good=command.action == "remove", now=command.now)
 
     def _add(self, name: DeviceName) -> str:
-        device, was = self._roster.to_add(name)
+        device, was = self._device_names.to_add(name)
         self._devices.grow(device)
         self._leaving.discard(device)
         self._awaited = False
-        if device in self._roster.removed:
-            self._roster.removed.discard(device)
+        if device in self._device_names.removed:
+            self._device_names.removed.discard(device)
             self._keep(ADDED, name)
         was = f"it was {was}, and" if was else "it"
         return f"{name} is added; {was} is looked at when a cell is to run there"
 
     def _let_go(self, name: DeviceName, *, for_good: bool, now: bool) -> str:
-        device = self._roster.named(name)
+        device = self._device_names.named(name)
         done = "removed" if for_good else "drained"
-        known = device in self._roster.removed or (
-            not for_good and device in self._devices.fences.drained
+        known = device in self._device_names.removed or (
+            not for_good and device in self._devices.quarantine.drained
         )
         if for_good and not known:
-            self._roster.removed.add(device)
+            self._device_names.removed.add(device)
             self._keep(REMOVED, name)
         on_it = self._slots.on([device])
         for slot in on_it:
             if slot.reserved is not None:
-                self._cells.let_go(slot.reserved, f"{name} is {done}")
+                self._lifecycle.let_go(slot.reserved, f"{name} is {done}")
                 slot.reserved = None
-        self._devices.let_go(device, for_good=for_good or device in self._roster.removed)
+        self._devices.let_go(device, for_good=for_good or device in self._device_names.removed)
         running = [slot for slot in on_it if slot.attempt is not None]
         if now:
             self._stop(running, f"{name} is {done}")
@@ -194,7 +194,7 @@ class Orders:
                 self._stopping[slot.id] = (attempt.key, self._inbox.now() + STOP_GRACE)
             else:
                 self._slots.kill(slot)
-                self._cells.give_back(attempt, reason)
+                self._lifecycle.give_back(attempt, reason)
 
     def _end_what_does_not_stop(self) -> None:
         for name, (key, until) in list(self._stopping.items()):
@@ -204,7 +204,7 @@ class Orders:
                 del self._stopping[name]
             elif self._inbox.now() > until:
                 self._slots.kill(slot)
-                self._cells.give_back(attempt, f"it did not stop within {STOP_GRACE:g} s")
+                self._lifecycle.give_back(attempt, f"it did not stop within {STOP_GRACE:g} s")
 
     def _see_freed(self) -> None:
         """Tell of devices that no process of this run is on any more."""
@@ -214,13 +214,13 @@ class Orders:
         for device in sorted(self._leaving - taken, key=name_of):
             self._leaving.discard(device)
             name = name_of(device)
-            self._course.say("slots_changed", message=f"{name} is free: no slot is on it any more")
+            self._state.say("slots_changed", message=f"{name} is free: no slot is on it any more")
             self._keep(FREED, name)
 
     def _see_whether_cells_wait(self) -> None:
         """Say once that nothing goes on until somebody adds a device."""
-        drained = self._devices.fences.drained
-        if not drained or self._awaited or self._course.over:
+        drained = self._devices.quarantine.drained
+        if not drained or self._awaited or self._state.over:
             return
         if any(slot.attempt is not None or not slot.ready for slot in self._slots):
             return
@@ -232,7 +232,7 @@ class Orders:
         if waiting:
             self._awaited = True
             names = " ".join(str(name) for name in sorted(map(name_of, drained)))
-            self._course.say(
+            self._state.say(
                 "warning",
                 message=f"{counted(waiting, 'cell', 'wait')} for slots: `benchfleet slots add "
                 f"{names}` gives back what was drained; Ctrl-C ends the run",
@@ -240,7 +240,7 @@ class Orders:
 
     def _keep(self, kind: str, name: DeviceName) -> None:
         """Let the campaign's history tell of a device."""
-        machine = "" if name.host else self._here.machine
+        machine = "" if name.host else self._local_host.machine
         data = {"runner": self._runner, "machine": machine, "devices": [str(name)]}
         self._record(Event(kind=kind, data=data))
 

@@ -8,19 +8,21 @@ from collections.abc import Callable, Sequence
 from benchfleet.domain.event import Event
 from benchfleet.errors import LedgerAway
 from benchfleet.runner.attempt.attempt import Attempt
-from benchfleet.runner.context import Means
+from benchfleet.runner.context import RunnerContext
 from benchfleet.runner.resources.slot import Slot
 from benchfleet.runner.resources.slots import Slots
 
 CANCEL_GRACE = 30.0  # seconds that a cancelled cell has to stop after the sample at hand
 
 
-class Cancelling:
+class Cancellation:
     """Follows what is cancelled; `abandon` ends an attempt of which nothing is to be published."""
 
-    def __init__(self, means: Means, slots: Slots, abandon: Callable[[Attempt], None]) -> None:
-        self._ledger, self._engine, self._inbox = means.ledger, means.engine, means.inbox
-        self._keeper, self._slots, self._abandon = means.keeper, slots, abandon
+    def __init__(
+        self, context: RunnerContext, slots: Slots, abandon: Callable[[Attempt], None]
+    ) -> None:
+        self._ledger, self._engine, self._inbox = context.ledger, context.engine, context.inbox
+        self._heartbeat, self._slots, self._abandon = context.heartbeat, slots, abandon
         self._asked: set[str] = set()  # of which somebody asked so, since the last look
         self._stopping: list[tuple[Slot, Attempt]] = []  # as they were asked to
 
@@ -53,6 +55,6 @@ class Cancelling:
                 continue
             if running.cancelled_at is None and self.has(running.claim.lease.fingerprint):
                 running.cancelled_at = self._inbox.now()
-                self._keeper.drop(running.claim.lease)
+                self._heartbeat.drop(running.claim.lease)
                 self._stopping.append((slot, running))
                 self._engine.stop(slot.id, running.key)

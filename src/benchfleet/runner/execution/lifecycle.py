@@ -22,47 +22,51 @@ from benchfleet.engines.base import (
 )
 from benchfleet.errors import ClaimLost, LedgerAway, LedgerFull, ResultsError
 from benchfleet.runner.attempt.attempt import Attempt
-from benchfleet.runner.context import Means
+from benchfleet.runner.context import RunnerContext
 from benchfleet.runner.events import Concluded
-from benchfleet.runner.execution.cancellation import Cancelling
-from benchfleet.runner.execution.outcomes import Attempts, unwritable
+from benchfleet.runner.execution.cancellation import Cancellation
+from benchfleet.runner.execution.outcomes import AttemptRecorder, unwritable
 from benchfleet.runner.execution.publisher import Publisher
-from benchfleet.runner.resources.gpu_sharing import Sharing
+from benchfleet.runner.resources.gpu_sharing import GpuSharing
 from benchfleet.runner.resources.hosts import Hosts
 from benchfleet.runner.resources.slot import Slot, label
 from benchfleet.runner.resources.slots import Slots
-from benchfleet.runner.run_state import Course
-from benchfleet.runner.scheduler.scheduler import Filler
+from benchfleet.runner.run_state import RunState
+from benchfleet.runner.scheduler.scheduler import Scheduler
 
 
-class Cells:
+class AttemptLifecycle:
     """Sees to the attempts of one runner, from its claim to its last word."""
 
     def __init__(
         self,
-        means: Means,
+        context: RunnerContext,
         *,
-        course: Course,
+        state: RunState,
         slots: Slots,
         hosts: Hosts,
-        filler: Filler,
-        attempts: Attempts,
+        scheduler: Scheduler,
+        recorder: AttemptRecorder,
         publisher: Publisher,
     ) -> None:
-        self._ledger, self._inbox, self._keeper = means.ledger, means.inbox, means.keeper
-        self._course, self._slots, self._hosts, self._filler = course, slots, hosts, filler
-        self._attempts, self._publisher = attempts, publisher
-        self._sharing = Sharing()
-        self._here = means.here.host or socket.gethostname()
-        self.cancelling = Cancelling(means, slots, self.abandon)
+        self._ledger, self._inbox, self._heartbeat = (
+            context.ledger,
+            context.inbox,
+            context.heartbeat,
+        )
+        self._state, self._slots, self._hosts, self._scheduler = state, slots, hosts, scheduler
+        self._recorder, self._publisher = recorder, publisher
+        self._gpu_sharing = GpuSharing()
+        self._host_name = context.local_host.host or socket.gethostname()
+        self.cancellation = Cancellation(context, slots, self.abandon)
         self.ran = 0  # attempts that ended, well or badly
 
     def begin(self, slot: Slot, claim: Claim) -> None:
         attempt = self.make(slot, claim)
         if attempt is not None:
             self._slots.start(slot, attempt)
-            self._sharing.began(slot)
-            self._course.say(
+            self._gpu_sharing.began(slot)
+            self._state.say(
                 "cell_started", cell=claim.path, slot=slot.id, attempt=claim.lease.attempt
             )
 
@@ -70,10 +74,10 @@ class Cells:
         """An attempt with its folder; None where its lease was lost until then, or where the folder
         cannot be made, which ends the run where it is not for want of room."""
         try:
-            attempt = self._attempts.begin(
+            attempt = self._recorder.begin(
                 claim,
                 spec=slot.spec,
-                host=slot.spec.host or self._here,
+                host=slot.spec.host or self._host_name,
                 device=label(slot.spec.devices),
                 now=self._inbox.now(),
                 provenance=self._hosts.provenance(slot.spec.host),
@@ -82,11 +86,11 @@ class Cells:
         except OSError as error:
             self.let_go(claim, f"its folder cannot be made: {error}")
             if unwritable(error).kind == "disk_full":
-                self._course.refused()
+                self._state.refused()
             else:
-                self._course.broken = f"results cannot be written: {error}"
+                self._state.broken = f"results cannot be written: {error}"
             return None
-        if not self._keeper.still(claim.lease):  # stopped since it claimed: another may be done
+        if not self._heartbeat.still(claim.lease):  # stopped since it claimed: another may be done
             self.abandon(attempt)
             return None
         return attempt
@@ -97,19 +101,19 @@ class Cells:
         if isinstance(event, (Recorded, FileSent)):
             self._write(slot, attempt, event)
         elif isinstance(event, Measured):
-            attempt.telemetry.add(event.reading, beside=self._sharing.beside(slot))
+            attempt.telemetry.add(event.reading, beside=self._gpu_sharing.beside(slot))
             attempt.folder.measure(event.reading)
             slot.shown.reading = event.reading
         elif isinstance(event, Warned):
             attempt.telemetry.warnings.append(event.message)
             message = f"slot {slot.id} ({slot.shown.devices}): {event.message}"
-            self._course.say("warning", cell=attempt.claim.path, message=message)
+            self._state.say("warning", cell=attempt.claim.path, message=message)
         elif isinstance(event, Started):
             attempt.stage = event.stage
             slot.shown.enter(event.stage, self._inbox.now())
             if event.stage == "benchmark":
-                self._slots.loads.end(slot.id, self._inbox.now())
-            self._course.say("cell_progress", cell=attempt.claim.path, slot=slot.id)
+                self._slots.load_times.end(slot.id, self._inbox.now())
+            self._state.say("cell_progress", cell=attempt.claim.path, slot=slot.id)
         elif isinstance(event, Progressed):
             slot.shown.done, slot.shown.total = event.done, event.total
         elif isinstance(event, (Done, Failed, Stopped)):
@@ -145,7 +149,7 @@ class Cells:
         except (OSError, ResultsError) as error:
             failure = unwritable(error)
             if failure.kind == "disk_full":
-                self._course.refused()
+                self._state.refused()
             self._slots.kill(slot)
             self._end(attempt, failure, {})
         else:
@@ -157,8 +161,8 @@ class Cells:
         slot.shown.total = event.total
         prompt, generated = event.tokens
         slot.shown.generated += generated
-        self._course.progress.tokens.update(prompt=prompt, completion=generated)
-        self._course.say("cell_progress", cell=attempt.claim.path, slot=slot.id)
+        self._state.progress.tokens.update(prompt=prompt, completion=generated)
+        self._state.say("cell_progress", cell=attempt.claim.path, slot=slot.id)
 
     def fail(self, attempt: Attempt, stage: Stage, kind: Kind, message: str) -> None:
         """End an attempt with a failure that its slot could not tell."""
@@ -170,7 +174,7 @@ class Cells:
         """Have the attempt written and finished while its slot computes on."""
         attempt.took = self._inbox.now() - attempt.began
         if isinstance(how, Failure):
-            attempt.had = self._filler.advice.memory_of(attempt)
+            attempt.had = self._scheduler.advice.memory_of(attempt)
         self._publisher.end(attempt, how, seconds)
 
     def concluded(self, event: Concluded) -> bool:
@@ -183,27 +187,27 @@ class Cells:
             self.abandon(attempt)
         elif isinstance(outcome, ResultsError):
             self._count(attempt.claim, "success")
-            self._course.say("warning", cell=path, message=str(outcome))
-        elif isinstance(outcome, LedgerFull | LedgerAway) and self._course.interrupts:
+            self._state.say("warning", cell=path, message=str(outcome))
+        elif isinstance(outcome, LedgerFull | LedgerAway) and self._state.interrupts:
             self.give_back(attempt, "the ledger did not take its outcome")
         elif isinstance(outcome, Exception):
             raise outcome
         elif outcome.failure is None:
             self._count(attempt.claim, outcome.state)
-            self._course.wrote()
-            self._course.progress.used.add(outcome.usage)
-            self._course.say("cell_done", cell=path, took=attempt.took, metrics=outcome.metrics)
+            self._state.wrote()
+            self._state.progress.used.add(outcome.usage)
+            self._state.say("cell_done", cell=path, took=attempt.took, metrics=outcome.metrics)
         else:
             again = outcome.retry_in
             failure = outcome.failure
-            self._course.progress.used.add(outcome.usage)
+            self._state.progress.used.add(outcome.usage)
             if failure is not None and (failure.kind, failure.stage) == ("disk_full", "collect"):
-                self._course.refused()
+                self._state.refused()
             self._count(attempt.claim, outcome.state if again is None else "pending")
             if again is not None:
-                self._filler.advise(attempt.claim.lease.fingerprint, outcome.advice)
-                self._filler.follow()  # another slot may have it by now
-            self._course.say(
+                self._scheduler.advise(attempt.claim.lease.fingerprint, outcome.advice)
+                self._scheduler.follow()  # another slot may have it by now
+            self._state.say(
                 "cell_failed",
                 cell=path,
                 message=str(failure) if again is not None else outcome.why,
@@ -221,33 +225,33 @@ class Cells:
             self.abandon(attempt)
             return
         attempt.took = self._inbox.now() - attempt.began
-        self._attempts.give_back(attempt, reason)
-        self._filler.backlog.waits(attempt.claim.lease.fingerprint)
+        self._recorder.give_back(attempt, reason)
+        self._scheduler.backlog.waits(attempt.claim.lease.fingerprint)
         self._count(attempt.claim, "pending")
-        self._course.say(
+        self._state.say(
             "cell_released", cell=attempt.claim.path, message=reason, samples=attempt.done
         )
 
     def abandon(self, attempt: Attempt) -> None:
         """Its claim is another's, or nobody's: publish nothing of it."""
         attempt.took = self._inbox.now() - attempt.began
-        self._attempts.abandon(attempt)
-        self._course.count()
+        self._recorder.abandon(attempt)
+        self._state.count()
         cell, samples = attempt.claim.path, attempt.done
         fingerprint = attempt.claim.lease.fingerprint
-        if attempt.cancelled_at is not None or self.cancelling.has(fingerprint):
-            self._course.say("cell_cancelled", cell=cell, message="cancelled", samples=samples)
+        if attempt.cancelled_at is not None or self.cancellation.has(fingerprint):
+            self._state.say("cell_cancelled", cell=cell, message="cancelled", samples=samples)
         else:
-            self._course.say("claim_lost", cell=cell, message="another runner holds it now")
+            self._state.say("claim_lost", cell=cell, message="another runner holds it now")
 
     def _count(self, claim: Claim, state: State) -> None:
         """Count the cell so, unless this runner claimed it again meanwhile."""
-        if not self._keeper.holds(claim.lease.fingerprint):
-            self._course.progress.move(claim.lease.fingerprint, state)
+        if not self._heartbeat.holds(claim.lease.fingerprint):
+            self._state.progress.move(claim.lease.fingerprint, state)
 
     def let_go(self, claim: Claim, reason: str) -> None:
         """Give back a cell that was claimed and never begun."""
-        self._keeper.drop(claim.lease)
+        self._heartbeat.drop(claim.lease)
         self._ledger.release([claim.lease], reason)
-        self._filler.backlog.waits(claim.lease.fingerprint)
+        self._scheduler.backlog.waits(claim.lease.fingerprint)
         self._count(claim, "pending")

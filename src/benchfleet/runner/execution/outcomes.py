@@ -22,27 +22,31 @@ from benchfleet.results.write import (
     Sealing,
     Verdict,
 )
-from benchfleet.runner.attempt.attempt import Attempt, Ended
+from benchfleet.runner.attempt.attempt import Attempt, EndedAttempt
 from benchfleet.runner.attempt.retry_policy import charged, first_reason, next_advice, retry_in
 from benchfleet.runner.attempt.timeouts import AttemptTimeouts
-from benchfleet.runner.context import Means
-from benchfleet.runner.result_storage import Disk
+from benchfleet.runner.context import RunnerContext
+from benchfleet.runner.result_storage import ResultStorage
 
-Written = tuple[Ended, Outcome]  # sealed, or its failure kept
+Written = tuple[EndedAttempt, Outcome]  # sealed, or its failure kept
 
 
-class Attempts:
+class AttemptRecorder:
     """Begins and ends attempts. Whatever ends one does it here, in this order: folder, ledger,
     public path."""
 
-    def __init__(self, means: Means, disk: Disk = Disk()) -> None:  # noqa: B008 - frozen
-        self._ledger, self._layout, self._keeper = means.ledger, means.layout, means.keeper
-        self._folder, self._seal_all, self._publish_all = (
-            disk.folder,
-            disk.seal_all,
-            disk.publish_all,
+    def __init__(self, context: RunnerContext, storage: ResultStorage = ResultStorage()) -> None:  # noqa: B008 - frozen
+        self._ledger, self._layout, self._heartbeat = (
+            context.ledger,
+            context.layout,
+            context.heartbeat,
         )
-        self._provenance, self._random = means.here.provenance, means.random
+        self._folder, self._seal_all, self._publish_all = (
+            storage.folder,
+            storage.seal_all,
+            storage.publish_all,
+        )
+        self._provenance, self._random = context.local_host.provenance, context.random
 
     def begin(
         self,
@@ -56,7 +60,7 @@ class Attempts:
         rate: Rate = Rate(),  # noqa: B008 - frozen
     ) -> Attempt:
         """Hold the lease and make the folder; the next attempt goes on after earlier samples."""
-        self._keeper.hold(claim.lease)
+        self._heartbeat.hold(claim.lease)
         folder = self._folder(self._layout.attempt(claim.lease))
         recorded = b""
         if not folder.first and (recorded := earlier_samples(folder.folder.parent)):
@@ -78,12 +82,12 @@ class Attempts:
 
     def succeed(self, attempt: Attempt, done: Done) -> Outcome:
         """End one that ended well. Raises what `end` says of it."""
-        (ended,) = self.end([Ended(attempt=attempt, how=done, seconds=done.seconds)])
+        (ended,) = self.end([EndedAttempt(attempt=attempt, how=done, seconds=done.seconds)])
         if isinstance(ended, Exception):
             raise ended
         return ended
 
-    def end(self, some: Sequence[Ended]) -> Sequence[Outcome | Exception]:
+    def end(self, some: Sequence[EndedAttempt]) -> Sequence[Outcome | Exception]:
         """Seal, finish, publish: each step for all of these before the next one; of each its
         outcome, or what went wrong.
 
@@ -105,7 +109,7 @@ class Attempts:
             return self._ledger.finish_all(ended)
         finally:
             for lease, _ in ended:
-                self._keeper.drop(lease)
+                self._heartbeat.drop(lease)
 
     def _publish(
         self, some: Sequence[Written], refused: Sequence[ClaimLost | None]
@@ -123,7 +127,7 @@ class Attempts:
             found[place] = wrong or found[place]
         return found
 
-    def _seal(self, some: Sequence[Ended]) -> list[Outcome]:
+    def _seal(self, some: Sequence[EndedAttempt]) -> list[Outcome]:
         """Seal what ended well, and keep the reason of what did not."""
         well = [(one.attempt, one.how) for one in some if isinstance(one.how, Done)]
         sealed = iter(self._seal_all([self._sealing(attempt, done) for attempt, done in well]))
@@ -220,7 +224,7 @@ class Attempts:
         """The claim was lost: publish nothing, and leave what was written, where it may still serve
         somebody."""
         attempt.folder.close()
-        self._keeper.drop(attempt.claim.lease)
+        self._heartbeat.drop(attempt.claim.lease)
         if self._layout.published(attempt.claim.path).is_dir():  # another was quicker
             attempt.folder.discard()
         self._account(attempt)

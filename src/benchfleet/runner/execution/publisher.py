@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 from benchfleet.domain.attempt import Outcome
 from benchfleet.domain.failure import Failure
 from benchfleet.engines.base import Done
-from benchfleet.runner.attempt.attempt import Attempt, Ended
+from benchfleet.runner.attempt.attempt import Attempt, EndedAttempt
 from benchfleet.runner.events import Concluded, EventQueue
-from benchfleet.runner.execution.outcomes import Attempts
+from benchfleet.runner.execution.outcomes import AttemptRecorder
 from benchfleet.runner.result_storage import Background
 
 MAX_GROUP = 32  # attempts: each has up to six open files while its group is sealed
@@ -24,20 +24,22 @@ class Publisher:
     are written are the next group: ledger and folders are synced once for all of them.
     """
 
-    def __init__(self, attempts: Attempts, *, inbox: EventQueue, background: Background) -> None:
-        self._attempts, self._inbox, self._background = attempts, inbox, background
-        self._ended: deque[Ended] = deque()  # to be written
+    def __init__(
+        self, recorder: AttemptRecorder, *, inbox: EventQueue, background: Background
+    ) -> None:
+        self._recorder, self._inbox, self._background = recorder, inbox, background
+        self._ended: deque[EndedAttempt] = deque()  # to be written
         self.under_way = 0  # attempts that ended and are not concluded yet
 
     def end(self, attempt: Attempt, how: Done | Failure, seconds: Mapping[str, float]) -> None:
         """Have an attempt written while its slot goes on; `Concluded` is posted then."""
         self.under_way += 1
-        self._ended.append(Ended(attempt=attempt, how=how, seconds=seconds))
+        self._ended.append(EndedAttempt(attempt=attempt, how=how, seconds=seconds))
         self._background(self._write)
 
     def _write(self) -> None:
         """Write what waits; earlier calls may have taken all of it along."""
-        group: list[Ended] = []
+        group: list[EndedAttempt] = []
         with contextlib.suppress(IndexError):  # another thread took the rest
             while len(group) < MAX_GROUP:
                 group.append(self._ended.popleft())
@@ -45,7 +47,7 @@ class Publisher:
             return
         results: Sequence[Outcome | Exception]
         try:
-            results = self._attempts.end(group)
+            results = self._recorder.end(group)
         except Exception as error:  # noqa: BLE001 - the loop judges it, in its own thread
             results = [error] * len(group)
         for ended, result in zip(group, results, strict=True):

@@ -15,7 +15,7 @@ from benchfleet.domain.event import Event
 from benchfleet.domain.state import State
 from benchfleet.errors import ClaimLost, LedgerAway, LedgerError, LedgerFull
 from benchfleet.ledger.base import Ledger
-from benchfleet.runner.events import LedgerBack, LedgerGone, NoRoom
+from benchfleet.runner.events import LedgerAvailable, LedgerDiskFull, LedgerUnavailable
 
 PAUSE = 1.0  # seconds between tries
 _MOMENT = 2.0  # seconds for what is told once, and would be lost
@@ -23,7 +23,7 @@ _TOGETHER = 1000  # cells that are read at once
 T = TypeVar("T")
 
 
-class PatientLedger(Ledger):
+class RetryingLedger(Ledger):
     """Another ledger, asked again while its disk is full or its server is away.
 
     What ended waits, until `ending` is set; then `LedgerFull` or `LedgerAway` is raised. Nothing is
@@ -33,15 +33,15 @@ class PatientLedger(Ledger):
     `LedgerAway`. While `serving` is not set all wait, before a run and as it is counted at the end:
     nothing runs that would be kept from it.
 
-    What it notices it posts, from whatever thread: `NoRoom` each time, `LedgerGone` once, and
-    `LedgerBack` once it answers again. `ending` and `thread` can be a simulation's own.
+    It posts `LedgerDiskFull` each time, `LedgerUnavailable` once, and `LedgerAvailable` once the
+    server answers again, from any thread. `ending` and `thread` can be a simulation's own.
     """
 
     def __init__(
         self,
         ledger: Ledger,
         *,
-        post: Callable[[NoRoom | LedgerGone | LedgerBack], None],
+        post: Callable[[LedgerDiskFull | LedgerUnavailable | LedgerAvailable], None],
         ending: threading.Event,
         pause: float = PAUSE,
         serving: threading.Event | None = None,
@@ -56,17 +56,17 @@ class PatientLedger(Ledger):
         self._waiter: threading.Thread | None = None
 
     def finish(self, lease: Lease, outcome: Outcome) -> None:
-        self._patiently(lambda: self._ledger.finish(lease, outcome))
+        self._retry(lambda: self._ledger.finish(lease, outcome))
 
     def finish_all(self, ended: Sequence[tuple[Lease, Outcome]]) -> Sequence[ClaimLost | None]:
-        return self._patiently(lambda: self._ledger.finish_all(ended))
+        return self._retry(lambda: self._ledger.finish_all(ended))
 
-    def _patiently(self, ask: Callable[[], T]) -> T:
+    def _retry(self, ask: Callable[[], T]) -> T:
         while True:
             try:
                 return self._at_once(ask)
             except LedgerFull:
-                self._post(NoRoom())
+                self._post(LedgerDiskFull())
                 if self._ending.wait(self._pause):
                     raise
             except LedgerAway:
@@ -86,7 +86,7 @@ class PatientLedger(Ledger):
         except (LedgerFull, LedgerAway) as error:
             self._behind = leases
             if isinstance(error, LedgerFull):
-                self._post(NoRoom())
+                self._post(LedgerDiskFull())
             return leases  # they hold until they are taken back
         self._behind = ()
         return held
@@ -100,7 +100,7 @@ class PatientLedger(Ledger):
                 self._behind = ()
             return self._at_once(ask)
         except LedgerFull:
-            self._post(NoRoom())
+            self._post(LedgerDiskFull())
         except LedgerAway:
             pass
         return []
@@ -173,7 +173,7 @@ class PatientLedger(Ledger):
             if self._away is not None:
                 return
             self._away = error
-        self._post(LedgerGone(why=str(error)))
+        self._post(LedgerUnavailable(why=str(error)))
         self._waiter = self._thread(target=self._wait, name="ledger", daemon=True)
         self._waiter.start()
 
@@ -188,5 +188,5 @@ class PatientLedger(Ledger):
             except LedgerError:
                 pass  # it answers; whoever asks next hears what is wrong
             self._away = None
-            self._post(LedgerBack())
+            self._post(LedgerAvailable())
             return

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from benchfleet.engines.base import Engine
 from benchfleet.runner.events import EventQueue, Interrupted, LeaseLost
-from benchfleet.runner.execution.lifecycle import Cells
+from benchfleet.runner.execution.lifecycle import AttemptLifecycle
 from benchfleet.runner.resources.slots import Slots
-from benchfleet.runner.run_state import Course
-from benchfleet.runner.scheduler.scheduler import Filler
+from benchfleet.runner.run_state import RunState
+from benchfleet.runner.scheduler.scheduler import Scheduler
 
 
-class Stopping:
+class Termination:
     """Ends attempts of one runner, each as gently as the reason allows."""
 
     def __init__(
@@ -18,13 +18,13 @@ class Stopping:
         *,
         inbox: EventQueue,
         engine: Engine,
-        course: Course,
+        state: RunState,
         slots: Slots,
-        cells: Cells,
-        filler: Filler,
+        cells: AttemptLifecycle,
+        scheduler: Scheduler,
     ) -> None:
-        self._inbox, self._engine, self._course = inbox, engine, course
-        self._slots, self._cells, self._filler = slots, cells, filler
+        self._inbox, self._engine, self._state = inbox, engine, state
+        self._slots, self._lifecycle, self._scheduler = slots, cells, scheduler
 
     def end_expired(self, *, excused: float) -> None:
         """End the attempts that take too long; leave out the seconds that are not their fault."""
@@ -36,16 +36,16 @@ class Stopping:
                 attempt.timeouts.excuse(excused)
             if timeout := attempt.timeouts.expired(now):
                 self._slots.kill(slot)
-                self._cells.fail(attempt, attempt.stage, timeout.kind, timeout.message)
+                self._lifecycle.fail(attempt, attempt.stage, timeout.kind, timeout.message)
 
     def interrupt(self, event: Interrupted) -> None:
         """A person asks the runner to end: the first time in good order, then at once."""
-        self._course.interrupts += 1
-        self._course.ending.set()
-        twice = self._course.interrupts > 1
+        self._state.interrupts += 1
+        self._state.ending.set()
+        twice = self._state.interrupts > 1
         cells = self.stop_all(f"{event.signal} twice" if twice else event.signal, now=twice)
-        self._course.say(
-            "interrupted", message=event.signal, times=self._course.interrupts, cells=cells
+        self._state.say(
+            "interrupted", message=event.signal, times=self._state.interrupts, cells=cells
         )
 
     def stop_all(self, reason: str, *, now: bool = False) -> int:
@@ -56,7 +56,7 @@ class Stopping:
                 self._engine.stop(slot.id, attempt.key)
             else:  # where it only loads, nothing is lost by ending it now
                 self._slots.kill(slot)
-                self._cells.give_back(attempt, reason)
+                self._lifecycle.give_back(attempt, reason)
         return len(busy)
 
     def kill_all(self, reason: str) -> None:
@@ -64,15 +64,15 @@ class Stopping:
         for slot in self._slots:
             if (attempt := slot.attempt) is not None:
                 self._slots.kill(slot)
-                self._cells.give_back(attempt, reason)
+                self._lifecycle.give_back(attempt, reason)
 
     def lose(self, event: LeaseLost) -> None:
         """Another has the cell by now, or somebody cancelled it."""
         slot = self._slots.running(event.lease)
         if slot is None or (attempt := slot.attempt) is None:
             return
-        self._filler.follow()  # somebody may have cancelled it
-        self._cells.cancelling.look()
+        self._scheduler.follow()  # somebody may have cancelled it
+        self._lifecycle.cancellation.look()
         if attempt.cancelled_at is None:
             self._slots.kill(slot)
-            self._cells.abandon(attempt)
+            self._lifecycle.abandon(attempt)

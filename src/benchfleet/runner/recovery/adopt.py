@@ -17,7 +17,7 @@ T = TypeVar("T")
 Ready = tuple[Outcome, Callable[[], object]]  # how a cell ended, and what follows once that is told
 
 
-def end_each(
+def finish_cells(
     ledger: Ledger,
     runner: RunnerId,
     found: Mapping[str, T],

@@ -20,7 +20,7 @@ from benchfleet.ledger.base import Ledger
 from benchfleet.results.layout import Layout
 from benchfleet.results.read import damage, has_published, is_sealed, published_folders, sealed
 from benchfleet.results.summary import numbers_and_truths
-from benchfleet.runner.recovery.adopt import end_each
+from benchfleet.runner.recovery.adopt import finish_cells
 
 _RUNNER = RunnerId("rebuild")
 
@@ -56,7 +56,7 @@ def rebuild(ledger: Ledger, layout: Layout, *, seen: ProgressCallback = ignore_p
     return _enter_all(ledger, found, refused, seen)
 
 
-def take_in_found(
+def adopt_published(
     ledger: Ledger,
     layout: Layout,
     cells: Sequence[Cell],
@@ -100,7 +100,7 @@ def _enter_all(
         else:
             _make_pending(ledger, record)
             waiting[str(record.fingerprint)] = result
-    held = end_each(
+    held = finish_cells(
         ledger, _RUNNER, waiting, lambda _, result: (result.outcome, _nothing), seen=seen
     )
     refused += ((one.path, "another runner holds its cell; rebuild when it ended") for one in held)

@@ -23,7 +23,7 @@ class Recovered:
     problem: str = ""  # why it waits still; "" where it is published now
 
 
-def publish_what_was_committed(
+def publish_committed(
     ledger: Ledger, layout: Layout, *, publish_all: PublishAll = publish_all
 ) -> Iterator[Recovered]:
     """Rename each sealed attempt that the ledger took but nobody published.
@@ -49,7 +49,7 @@ def publish_what_was_committed(
         yield Recovered(path=path, problem=str(wrong or ""))
 
 
-def remove_what_came_too_late(ledger: Ledger, layout: Layout) -> None:
+def remove_late_attempts(ledger: Ledger, layout: Layout) -> None:
     """Remove the attempts of published cells that a runner left which was killed as it woke from a
     sleep past its leases, before it could hear that another had published them."""
     left = left_attempts(layout)  # before the ledger is asked: what is begun from now on stays
@@ -61,7 +61,7 @@ def remove_what_came_too_late(ledger: Ledger, layout: Layout) -> None:
             folder.parent.rmdir()
 
 
-def remove_what_is_empty(layout: Layout) -> None:
+def remove_empty_folders(layout: Layout) -> None:
     """Remove the folders of cells that have no attempt any more; a run that ends keeps none, and
     one that is killed leaves those that it meant for its next cells."""
     with contextlib.suppress(FileNotFoundError):  # nothing was run yet

@@ -12,7 +12,7 @@ from benchfleet.runner.resources.shapes import Pool, memory_of
 Free = Callable[[Device], float]  # seconds until everything on it has ended
 
 
-class Seating(NamedTuple):
+class SlotNeeds(NamedTuple):
     """What one slot is to have."""
 
     width: int = 1  # devices
@@ -26,7 +26,7 @@ class Seating(NamedTuple):
         return device.memory >= self.memory and (device.kind == "gpu" or not self.gpu)
 
 
-class Seats:
+class DeviceAllocator:
     """The devices of all machines, and the slots on them.
 
     A machine gives no more slots than its pool says; a slot of one device takes one of its seats,
@@ -114,7 +114,7 @@ class Seats:
 
     def room_for(
         self,
-        seating: Seating,
+        needs: SlotNeeds,
         *,
         without: Collection[Device] = (),
         barred: Collection[str] = (),
@@ -128,13 +128,13 @@ class Seats:
         """
         open_ = self.open_hosts if only is None else [] if self.is_full(only) else [only]
         for host in sorted((host for host in open_ if host not in barred), key=self._load):
-            if (found := self._group(self._machines[host], seating, without)) is not None:
+            if (found := self._group(self._machines[host], needs, without)) is not None:
                 return found
         return None
 
     def soonest(
         self,
-        seating: Seating,
+        needs: SlotNeeds,
         *,
         free: Free,
         without: Collection[Device] = (),
@@ -144,9 +144,9 @@ class Seats:
         one that suits."""
         found = []
         for machine in (one for host, one in self._machines.items() if suits(host)):
-            fit = [d for d in machine.pool.devices if seating.fits(d) and d not in without]
-            times = sorted((free(d), place) for place, d in enumerate(fit))[: seating.width]
-            if len(times) == seating.width:
+            fit = [d for d in machine.pool.devices if needs.fits(d) and d not in without]
+            times = sorted((free(d), place) for place, d in enumerate(fit))[: needs.width]
+            if len(times) == needs.width:
                 found.append((times[-1][0], tuple(fit[place] for _, place in times)))
         return min(found, key=lambda one: one[0])[1] if found else None
 
@@ -169,26 +169,22 @@ class Seats:
             machine.changed(devices)
 
     def _group(
-        self, machine: _Machine, seating: Seating, without: Collection[Device]
+        self, machine: _Machine, needs: SlotNeeds, without: Collection[Device]
     ) -> tuple[Device, ...] | None:
-        width = seating.width
-        if seating.alone and machine.pool.devices[0].kind == "cpu":
+        width = needs.width
+        if needs.alone and machine.pool.devices[0].kind == "cpu":
             width = len(machine.pool.devices)
 
         def fits(device: Device) -> bool:
             return (
                 not self._whole[device]
-                and seating.fits(device)
-                and (
-                    not device.memory or device.memory - self._promised[device] >= seating.promised
-                )
+                and needs.fits(device)
+                and (not device.memory or device.memory - self._promised[device] >= needs.promised)
                 and device not in without
                 and not (self._limits and self._is_crowded(memory_of(device)))
             )
 
-        return machine.emptiest(
-            width, fits, 1 if width > 1 or seating.alone else machine.pool.seats
-        )
+        return machine.emptiest(width, fits, 1 if width > 1 or needs.alone else machine.pool.seats)
 
 
 class _Machine:

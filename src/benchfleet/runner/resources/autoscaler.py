@@ -6,12 +6,12 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from benchfleet.domain.cell import Fingerprint
 from benchfleet.domain.resource import CPU, MemoryState
-from benchfleet.runner.events import EventQueue, Measured
+from benchfleet.runner.events import EventQueue, MemoryMeasured
 from benchfleet.runner.resources.autoscale import MemoryUse, target_slots
 from benchfleet.runner.resources.shapes import Pool, memories, memory_of
 from benchfleet.runner.resources.slot import Slot
 from benchfleet.runner.resources.slots import Slots
-from benchfleet.runner.run_state import Course
+from benchfleet.runner.run_state import RunState
 
 MEASURE_EVERY_S = 5.0
 CELLS_THAT_RAN_OUT = 2  # one alone may itself be at fault; where slots grow one is enough
@@ -33,12 +33,12 @@ class Autoscaler:
         self,
         *,
         inbox: EventQueue,
-        course: Course,
+        state: RunState,
         slots: Slots,
         pools: Callable[[], Sequence[Pool]],
         measure: Measure,
     ) -> None:
-        self._inbox, self._course, self._slots = inbox, course, slots
+        self._inbox, self._state, self._slots = inbox, state, slots
         self._pools, self._measure = pools, measure
         self._uses: dict[str, MemoryUse] = {}
         self._next, self._measuring = 0.0, False
@@ -76,14 +76,14 @@ class Autoscaler:
             target = target_slots(use, now)
             if target.slots != use.slots:
                 message = f"{memory}: {target.slots} slots at a time instead of {use.slots}"
-                self._course.say("slots_changed", message=f"{message}: {target.why}")
+                self._state.say("slots_changed", message=f"{message}: {target.why}")
                 use.slots = target.slots
                 use.restart(now)
             self._close_surplus(inside[memory], use.slots)
         self._slots.limit({memory: self._uses[memory].slots for memory in watched})
         self._measure_again(now, watched.values())
 
-    def measured(self, event: Measured) -> None:
+    def measured(self, event: MemoryMeasured) -> None:
         """Take in what this machine has free."""
         self._measuring = False
         for memory, room in event.found.items():
@@ -144,4 +144,4 @@ class Autoscaler:
             return
         self._next, self._measuring = now + MEASURE_EVERY_S, True
         gpus = any(device.kind == "gpu" for pool in grows for device in pool.devices)
-        self._measure(gpus, lambda found: self._inbox.post(Measured(found=found)))
+        self._measure(gpus, lambda found: self._inbox.post(MemoryMeasured(found=found)))

@@ -8,7 +8,7 @@ from benchfleet.domain.cell import Cell
 from benchfleet.domain.placement import Placing
 from benchfleet.domain.resource import Device, Need
 from benchfleet.runner.resources.hosts import Hosts
-from benchfleet.runner.resources.quarantine import Fences
+from benchfleet.runner.resources.quarantine import Quarantine
 from benchfleet.runner.resources.shapes import Pool, impossible, with_device, without
 from benchfleet.runner.resources.slot import Slot
 from benchfleet.runner.resources.slots import Slots
@@ -47,7 +47,7 @@ class Devices:
         self._possible: frozenset[Asked] | None = None
         self.able: frozenset[str] = frozenset()  # the cells that a machine may take
         self._expected = self._unmet = frozenset[str]()
-        self.fences = Fences()  # what is not to be used now
+        self.quarantine = Quarantine()  # what is not to be used now
         self.sort_out()
 
     def _sort(self, cells: Mapping[str, Cell]) -> None:
@@ -81,8 +81,8 @@ class Devices:
 
     def sort_out(self) -> None:
         """See which cells the machines that are here can take."""
-        self._pools = self.fences.whole(self._pools)
-        self._slots.use(self.fences.open_pools(self._pools))
+        self._pools = self.quarantine.whole(self._pools)
+        self._slots.use(self.quarantine.open_pools(self._pools))
         expected = self._hosts.expected  # whatever cannot run now, may run there
         possible = frozenset(one for one in self._by_need if not self._lacking(one, self._pools))
         if self._possible is None or (possible, expected) != (self._possible, self._expected):
@@ -142,7 +142,7 @@ class Devices:
         """A machine can be used from now on."""
         left = [known for known in self._pools if known.host != pool.host]
         self._origins[pool.host] = pool
-        self._pools = self.fences.whole([*left, pool])
+        self._pools = self.quarantine.whole([*left, pool])
         for device in self._grown:
             if device.host == pool.host:
                 self._pools = with_device(self._pools, pool, device)
@@ -158,14 +158,14 @@ class Devices:
 
     def grow(self, device: Device) -> None:
         """One more device can be used, or one that was let go or left out can again."""
-        self.fences.admit(device)
+        self.quarantine.admit(device)
         self._bad_starts = {d: n for d, n in self._bad_starts.items() if device not in d}
         if device not in self._origins[device.host].devices and device not in self._grown:
             self._grown.append(device)  # nor is it forgotten where its machine comes back
         if not any(device in pool.devices for pool in self._pools):
             self._pools = with_device(self._pools, self._origins[device.host], device)
         for slot in self._slots.on([device]):
-            slot.left_out = any(self.fences.why(one) for one in slot.spec.devices)
+            slot.left_out = any(self.quarantine.why(one) for one in slot.spec.devices)
             self._slots.count(slot)
         self.sort_out()
 
@@ -175,13 +175,13 @@ class Devices:
         if for_good:
             self._leave_out([device])
         else:
-            self.fences.drain([device])
+            self.quarantine.drain([device])
             self._use_open()
             self._end_slots([device])
 
     def waits_for_drained(self) -> frozenset[str]:
         """The cells that nothing but drained devices could take."""
-        drained = self.fences.drained
+        drained = self.quarantine.drained
         left = [without(pool, tuple(drained.intersection(pool.devices))) for pool in self._pools]
         lacking = [asked for asked in self._by_need if self._lacking(asked, left)]
         return self.able.intersection(f for asked in lacking for f in self._by_need[asked])
@@ -206,11 +206,11 @@ class Devices:
 
     def worked(self, slot: Slot) -> None:
         """A cell ended well in it."""
-        self.fences.works(slot.spec.devices)
+        self.quarantine.works(slot.spec.devices)
 
     def faulted(self, slot: Slot, cell: Cell) -> bool:
         """A GPU failed under this cell; True when the slot's devices are now left out."""
-        if not self.fences.faulted(slot.spec.devices, str(cell.fingerprint)):
+        if not self.quarantine.faulted(slot.spec.devices, str(cell.fingerprint)):
             return False
         self._leave_out(slot.spec.devices)
         return True
@@ -218,22 +218,22 @@ class Devices:
     def set_aside(self, slot: Slot, gpus: Sequence[int], now: float) -> bool:
         """Leave these GPUs of a slot to others for a while; whether that is news."""
         devices = [device for device in slot.spec.devices if device.index in gpus]
-        news = self.fences.set_aside(devices or slot.spec.devices, now)
+        news = self.quarantine.set_aside(devices or slot.spec.devices, now)
         self._use_open()
         return news
 
     def take_back(self, now: float) -> None:
         """Look again at what was set aside long enough ago."""
-        if self.fences.take_back(now):
+        if self.quarantine.take_back(now):
             self._use_open()
 
     def _use_open(self) -> None:
         """Open slots on what is not set aside or drained alone."""
-        self._slots.use(self.fences.open_pools(self._pools))
+        self._slots.use(self.quarantine.open_pools(self._pools))
         self._changed()
 
     def _leave_out(self, devices: Sequence[Device]) -> None:
-        self.fences.leave_out(devices)
+        self.quarantine.leave_out(devices)
         self.sort_out()
         self._end_slots(devices)
 

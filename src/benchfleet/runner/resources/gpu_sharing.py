@@ -6,7 +6,7 @@ from benchfleet.domain.resource import Device
 from benchfleet.runner.resources.slot import Slot
 
 
-class Sharing:
+class GpuSharing:
     """Follows which slots have been given work on which GPU."""
 
     def __init__(self) -> None:

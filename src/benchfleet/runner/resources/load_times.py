@@ -5,7 +5,7 @@ from __future__ import annotations
 from benchfleet.engines.base import SlotId
 
 
-class Loads:
+class LoadTimes:
     """Since when each slot loads a model, and how long the last that was loaded took."""
 
     def __init__(self) -> None:

@@ -12,7 +12,7 @@ from benchfleet.runner.resources.shapes import Pool
 
 
 @dataclass(frozen=True, kw_only=True)
-class Here:
+class LocalHost:
     """The machine that a runner is on."""
 
     machine: str = ""  # how it calls itself

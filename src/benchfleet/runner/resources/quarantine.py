@@ -10,7 +10,7 @@ from benchfleet.runner.resources.shapes import Pool, without
 LOOK_AGAIN = 60.0  # seconds until a busy device is looked at again
 
 
-class Fences:
+class Quarantine:
     """Which devices are left out, and why one more comes to be."""
 
     def __init__(self) -> None:

@@ -32,7 +32,7 @@ class Pool:
         return max(1, -(-self.slots // max(1, len(self.devices))))
 
 
-class Shape(NamedTuple):
+class SlotShape(NamedTuple):
     """What the slot of a cell is to be."""
 
     width: int  # devices

@@ -12,7 +12,7 @@ from benchfleet.domain.usage import Rate
 from benchfleet.engines.base import SlotId, SlotSpec
 from benchfleet.runner.attempt.attempt import Attempt
 from benchfleet.runner.progress import Running
-from benchfleet.runner.resources.shapes import Shape
+from benchfleet.runner.resources.shapes import SlotShape
 
 
 @dataclass(kw_only=True)
@@ -52,8 +52,8 @@ class Slot:
         """Bytes of the smallest of its GPUs; 0 on the CPU."""
         return min((d.memory for d in self.spec.devices if d.kind == "gpu"), default=0)
 
-    def takes(self, shape: Shape) -> bool:
-        """Whether it was opened for such cells; see `Shape.suits`."""
+    def takes(self, shape: SlotShape) -> bool:
+        """Whether it was opened for such cells; see `SlotShape.suits`."""
         same = (self.width, self.alone) == (shape.width, shape.alone)
         fits = same and self.memory >= shape.memory
         return fits and shape.suits(self.spec.host)

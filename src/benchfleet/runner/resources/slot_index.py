@@ -8,13 +8,13 @@ from typing import NamedTuple, TypeVar
 
 from benchfleet.domain.resource import Need
 from benchfleet.engines.base import SlotId
-from benchfleet.runner.resources.shapes import Shape
+from benchfleet.runner.resources.shapes import SlotShape
 
 T = TypeVar("T")
 K = TypeVar("K", bound=Hashable)
 
 
-class Standing(NamedTuple):
+class SlotTraits(NamedTuple):
     """What of an open slot decides which cells it will take."""
 
     width: int
@@ -26,31 +26,31 @@ class Standing(NamedTuple):
     starts: bool = False  # it was opened for nothing in particular, and has not said hello
     host: str = ""  # where machines are told apart
 
-    def takes(self, shape: Shape) -> bool:
+    def takes(self, shape: SlotShape) -> bool:
         same = (self.width, self.alone) == (shape.width, shape.alone)
         return same and self.memory >= shape.memory and shape.suits(self.host)
 
 
-class Tally:
+class SlotIndex:
     """Counts the slots that will take another order, by how they stand."""
 
     def __init__(self) -> None:
-        self._of: dict[SlotId, Standing] = {}
-        self._on: dict[str, Counter[Standing]] = {}  # by host
-        self._starting: dict[str, Counter[Standing]] = {}  # of these, those that start
+        self._of: dict[SlotId, SlotTraits] = {}
+        self._on: dict[str, Counter[SlotTraits]] = {}  # by host
+        self._starting: dict[str, Counter[SlotTraits]] = {}  # of these, those that start
         # GPUs and memory of those that have a model, by host
         self._models: dict[tuple[int, bool, str], dict[str, Counter[tuple[int, int]]]] = {}
 
-    def note(self, slot: SlotId, standing: Standing | None) -> None:
+    def note(self, slot: SlotId, traits: SlotTraits | None) -> None:
         """How the slot stands now; None where it takes no order any more."""
         before = self._of.pop(slot, None)
         if before is not None:
             self._add(before, -1)
-        if standing is not None:
-            self._of[slot] = standing
-            self._add(standing, 1)
+        if traits is not None:
+            self._of[slot] = traits
+            self._add(traits, 1)
 
-    def serving(self, shape: Shape, load_key: str, need: Need) -> int:
+    def serving(self, shape: SlotShape, load_key: str, need: Need) -> int:
         """The slots of this shape that have the model in memory, or are about to, and are such as
         these cells need."""
         alike = self._models.get((shape.width, shape.alone, load_key), {})
@@ -62,7 +62,7 @@ class Tally:
             if gpus >= need.gpus and memory >= least
         )
 
-    def serves(self, shape: Shape, need: Need) -> bool:
+    def serves(self, shape: SlotShape, need: Need) -> bool:
         """Whether one has what such cells need."""
         return any(
             one.gpus >= need.gpus and one.holds >= need.vram and one.takes(shape)
@@ -70,7 +70,7 @@ class Tally:
             for one in here
         )
 
-    def starting_for(self, shape: Shape) -> Mapping[str, int]:
+    def starting_for(self, shape: SlotShape) -> Mapping[str, int]:
         """The slots that take such cells and have not said hello, by the model they are for."""
         found: Counter[str] = Counter()
         for here in _suitable(self._starting, shape):
@@ -79,19 +79,19 @@ class Tally:
                     found[one.model] += count
         return found
 
-    def _add(self, standing: Standing, count: int) -> None:
-        _count(self._on, standing.host, standing, count)
-        if standing.starts:
-            _count(self._starting, standing.host, standing, count)
-        if standing.model:
-            of_model = standing.width, standing.alone, standing.model
+    def _add(self, traits: SlotTraits, count: int) -> None:
+        _count(self._on, traits.host, traits, count)
+        if traits.starts:
+            _count(self._starting, traits.host, traits, count)
+        if traits.model:
+            of_model = traits.width, traits.alone, traits.model
             alike = self._models.setdefault(of_model, {})
-            _count(alike, standing.host, (standing.gpus, standing.memory), count)
+            _count(alike, traits.host, (traits.gpus, traits.memory), count)
             if not alike:
                 del self._models[of_model]
 
 
-def _suitable(by_host: Mapping[str, T], shape: Shape) -> Iterator[T]:
+def _suitable(by_host: Mapping[str, T], shape: SlotShape) -> Iterator[T]:
     """What is of hosts where such cells may be run, and are meant to."""
     if shape.preferred_host is not None:
         if shape.preferred_host in by_host:

@@ -10,11 +10,11 @@ from benchfleet.engines.base import AttemptRequest, Engine, SlotId, SlotSpec
 from benchfleet.results.layout import Layout
 from benchfleet.runner.attempt.attempt import Attempt
 from benchfleet.runner.progress import Progress, Running
-from benchfleet.runner.resources.allocator import Seats
-from benchfleet.runner.resources.load_times import Loads
+from benchfleet.runner.resources.allocator import DeviceAllocator
+from benchfleet.runner.resources.load_times import LoadTimes
 from benchfleet.runner.resources.shapes import Pool
 from benchfleet.runner.resources.slot import Slot, label
-from benchfleet.runner.resources.slot_index import Standing, Tally
+from benchfleet.runner.resources.slot_index import SlotIndex, SlotTraits
 from benchfleet.runner.resources.usage import rate_of
 
 
@@ -25,14 +25,14 @@ class Slots:
         self._prefix, self._engine = prefix, engine
         self._layout, self.progress = layout, progress
         self._pools: dict[str, Pool] = {}
-        self.seats = Seats()
+        self.allocator = DeviceAllocator()
         self._open: dict[SlotId, Slot] = {}
         self._opened = 0
         # Indexes, so that nothing that happens often walks all slots.
         self._resting: dict[SlotId, Slot] = {}  # those that could begin a cell now
         self._busy: dict[tuple[str, int], Slot] = {}  # by fingerprint and token
         self._on: dict[Device, dict[SlotId, Slot]] = {}
-        self.tally, self.loads = Tally(), Loads()
+        self.index, self.load_times = SlotIndex(), LoadTimes()
         self._tells_hosts = False
 
     def __iter__(self) -> Iterator[Slot]:
@@ -47,7 +47,7 @@ class Slots:
     def use(self, pools: Sequence[Pool]) -> None:
         """Open further slots on these pools alone."""
         self._pools = {pool.host: pool for pool in pools}
-        self.seats.use(pools)
+        self.allocator.use(pools)
 
     def tell_hosts(self) -> None:
         """Count the slots of each machine apart from now on."""
@@ -58,7 +58,7 @@ class Slots:
 
     def limit(self, limits: Mapping[str, int]) -> None:
         """Open no more slots than these in each memory."""
-        self.seats.limit(limits)
+        self.allocator.limit(limits)
 
     @property
     def idle(self) -> list[Slot]:
@@ -101,7 +101,7 @@ class Slots:
         if slot.closing:
             self._resting.pop(slot.id, None)
         ends = slot.closing or slot.left_out or self._is_gone(slot)
-        standing = Standing(
+        traits = SlotTraits(
             width=slot.width,
             alone=slot.alone,
             memory=slot.memory,
@@ -111,7 +111,7 @@ class Slots:
             starts=not slot.ready and slot.reserved is None,
             host=slot.spec.host if self._tells_hosts else "",
         )
-        self.tally.note(slot.id, None if ends else standing)
+        self.index.note(slot.id, None if ends else traits)
 
     def ready(self, slot: Slot) -> None:
         """It said hello."""
@@ -129,7 +129,7 @@ class Slots:
             self._resting[slot.id] = slot
 
     def _end_of(self, slot: Slot) -> None:
-        self.loads.drop(slot.id)
+        self.load_times.drop(slot.id)
         if slot.attempt is not None:
             lease = slot.attempt.claim.lease
             self._busy.pop((lease.fingerprint, lease.token), None)
@@ -154,7 +154,7 @@ class Slots:
             log=str(self._layout.slot_log(name)),
             python=reserved.cell.model.python if reserved else "",
             memory=reserved.cell.need.vram if reserved else memory,
-            neighbours=self.seats.neighbours(devices),
+            neighbours=self.allocator.neighbours(devices),
         )
         shown = Running(slot=name, devices=label(devices))
         rate = rate_of(devices, pool, alone=alone)
@@ -172,7 +172,7 @@ class Slots:
         self._open[name] = slot
         for device in devices:
             self._on.setdefault(device, {})[name] = slot
-        self.seats.take(devices, whole=alone or width > 1, memory=slot.holds)
+        self.allocator.take(devices, whole=alone or width > 1, memory=slot.holds)
         self.count(slot)
         self.progress.slots[name] = shown
         self._engine.open(spec)
@@ -186,9 +186,9 @@ class Slots:
         self._busy[lease.fingerprint, lease.token] = slot
         self._resting.pop(slot.id, None)
         if slot.holds != cell.need.vram:
-            self.seats.promise(slot.spec.devices, slot.holds, cell.need.vram)
+            self.allocator.promise(slot.spec.devices, slot.holds, cell.need.vram)
         if slot.load_key != cell.model.load_key:
-            self.loads.begin(slot.id, cell.model.load_key, attempt.began)
+            self.load_times.begin(slot.id, cell.model.load_key, attempt.began)
         if (slot.load_key, slot.holds) != (cell.model.load_key, cell.need.vram):
             slot.load_key, slot.meant_for = cell.model.load_key, ""
             slot.holds = cell.need.vram
@@ -220,7 +220,7 @@ class Slots:
         """Its process ended: its devices are free."""
         if self._open.pop(slot.id, None) is not None:
             whole = slot.alone or slot.width > 1
-            self.seats.give(slot.spec.devices, whole=whole, memory=slot.holds)
+            self.allocator.give(slot.spec.devices, whole=whole, memory=slot.holds)
             for device in slot.spec.devices:
                 self._on[device].pop(slot.id, None)
         self.count(slot)

@@ -11,14 +11,14 @@ from benchfleet.domain.attempt import CellRecord, Outcome, RunnerId
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.event import Event
 from benchfleet.domain.resource import Need
-from benchfleet.policies.base import Policy, Wish, Work
-from benchfleet.runner.resources.shapes import Shape
+from benchfleet.policies.base import Policy, Preference, Work
+from benchfleet.runner.resources.shapes import SlotShape
 from benchfleet.runner.scheduler.durations import DurationIndex
 from benchfleet.runner.scheduler.lanes import Entry, Kind, Lane
 
 
 @dataclass(frozen=True, kw_only=True)
-class Left:
+class Remaining:
     """Expected seconds of all that waits."""
 
     seconds: float = 0.0
@@ -38,7 +38,7 @@ class Backlog:
         cells: Mapping[str, Cell],
         policy: Policy,
         device_type: str,
-        shape: Callable[[str], Shape],
+        shape: Callable[[str], SlotShape],
         *,
         first: int = 0,
     ) -> None:
@@ -48,7 +48,7 @@ class Backlog:
         order = islice(cycle(cells), first, first + len(cells))
         self._positions = {fingerprint: n for n, fingerprint in enumerate(order)}
         self._waiting: dict[str, Lane] = {}
-        self._lanes: dict[tuple[Shape, str, Need], Lane] = {}
+        self._lanes: dict[tuple[SlotShape, str, Need], Lane] = {}
         self._later: list[tuple[float, str]] = []  # ends of back-offs
         self._back_offs: dict[str, float] = {}
         self._held: set[str] = set()
@@ -83,14 +83,14 @@ class Backlog:
 
     # What is asked
 
-    def candidates(self, lanes: Iterable[Lane], wish: Wish, count: int) -> list[str]:
+    def candidates(self, lanes: Iterable[Lane], preference: Preference, count: int) -> list[str]:
         """The best cells that wait in these lanes for a slot with that wish, in the order in which
         to claim them."""
 
         def weighted(lane: Lane, weight: float) -> Iterator[Entry]:
             return (entry._replace(rank=entry.rank + weight) for entry in lane.order)
 
-        weights = [(lane, wish.weight(lane.work.load_key)) for lane in lanes]
+        weights = [(lane, preference.weight(lane.work.load_key)) for lane in lanes]
         best = heapq.merge(*(weighted(lane, w) for lane, w in weights if w is not None))
         return [entry.fingerprint for entry in islice(best, count)]
 
@@ -117,12 +117,12 @@ class Backlog:
             found += lane.ending_within(limit - load, at_most - len(found))
         return found
 
-    def left(self) -> Left | None:
+    def left(self) -> Remaining | None:
         """How much is left that waits; None while no time is known at all."""
         if self.estimates.typical is None:
             return None
         lanes = self.lanes()
-        return Left(
+        return Remaining(
             seconds=sum(lane.work.seconds for lane in lanes),
             longest=max((lane.longest() for lane in lanes), default=0.0),
             cells=sum(lane.work.cells for lane in lanes),
@@ -214,7 +214,7 @@ class Backlog:
                     self.waits(fingerprint, until=now + outcome.retry_in)
                 self.estimates.learn(self._cells[fingerprint], outcome)
 
-    def _lane(self, shape: Shape, cell: Cell) -> Lane:
+    def _lane(self, shape: SlotShape, cell: Cell) -> Lane:
         key = (shape, cell.model.load_key, cell.need)
         if (lane := self._lanes.get(key)) is None:
             work = Work(load_key=cell.model.load_key, cells=0, seconds=0.0)

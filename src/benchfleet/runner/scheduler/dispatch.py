@@ -8,18 +8,18 @@ from dataclasses import dataclass
 
 from benchfleet.domain.attempt import Claim
 from benchfleet.domain.cell import Cell
-from benchfleet.policies.base import Wish
-from benchfleet.runner.claim_policy import vouched
-from benchfleet.runner.context import Means
+from benchfleet.policies.base import Preference
+from benchfleet.runner.claim_policy import with_local_definition
+from benchfleet.runner.context import RunnerContext
 from benchfleet.runner.resources.devices import Devices
-from benchfleet.runner.resources.shapes import Shape
+from benchfleet.runner.resources.shapes import SlotShape
 from benchfleet.runner.resources.slot import Slot
 from benchfleet.runner.resources.slots import Slots
 from benchfleet.runner.scheduler.backlog import Backlog
 from benchfleet.runner.scheduler.lanes import Lane
 from benchfleet.runner.scheduler.oom_advice import OomAdvice
-from benchfleet.runner.scheduler.policy_view import Wishes
-from benchfleet.runner.scheduler.reservations import Bookings, service
+from benchfleet.runner.scheduler.policy_view import PolicyView
+from benchfleet.runner.scheduler.reservations import Reservations, service
 from benchfleet.runner.scheduler.work_stealing import WorkStealing
 
 _NOBODY: deque[Slot] = deque()
@@ -27,19 +27,19 @@ CANDIDATES = 32  # cells that are sent to the ledger beyond those that are wante
 
 
 @dataclass(frozen=True, kw_only=True)
-class Waiting:
+class DispatchInputs:
     """What waits for the slots of one runner, and what says where and when each of it may run."""
 
     cells: Mapping[str, Cell]  # by fingerprint; all that the runner is about
     backlog: Backlog
     advice: OomAdvice
     devices: Devices
-    bookings: Bookings
+    reservations: Reservations
     stealing: WorkStealing
-    wishes: Wishes
+    policy_view: PolicyView
 
 
-class Giving:
+class Dispatcher:
     """Claims for the slots of one runner.
 
     Cells are served by the shape of the slot that they need: the largest priority first, then the
@@ -52,18 +52,22 @@ class Giving:
 
     def __init__(
         self,
-        means: Means,
+        context: RunnerContext,
         slots: Slots,
-        waiting: Waiting,
+        waiting: DispatchInputs,
         *,
         begin: Callable[[Slot, Claim], None],
         follow: Callable[[], None],
     ) -> None:
-        self._runner, self._ledger, self._keeper = means.runner, means.ledger, means.keeper
-        self._now, self._slots = means.inbox.now, slots
+        self._runner, self._ledger, self._heartbeat = (
+            context.runner,
+            context.ledger,
+            context.heartbeat,
+        )
+        self._now, self._slots = context.inbox.now, slots
         self._cells, self._backlog, self._advice = waiting.cells, waiting.backlog, waiting.advice
-        self._devices, self._bookings = waiting.devices, waiting.bookings
-        self._stealing, self._wishes = waiting.stealing, waiting.wishes
+        self._devices, self._reservations = waiting.devices, waiting.reservations
+        self._stealing, self._policy_view = waiting.stealing, waiting.policy_view
         self._begin, self._follow = begin, follow
         self._in_vain: set[Lane] = set()  # that a slot claimed of just now, and got nothing
 
@@ -84,13 +88,13 @@ class Giving:
             lane for lane in self._backlog.lanes() if can_take(lane.need, lane.shape.excluded_hosts)
         ]
         waiting = sorted(lanes, key=service)
-        shapes: dict[Shape, list[Lane]] = {lane.shape: [] for lane in waiting}
+        shapes: dict[SlotShape, list[Lane]] = {lane.shape: [] for lane in waiting}
         for lane in lanes:
             shapes[lane.shape].append(lane)
-        lacking: list[Shape] = []
+        lacking: list[SlotShape] = []
         self._in_vain.clear()
-        self._wishes.again()
-        self._bookings.book(waiting)
+        self._policy_view.again()
+        self._reservations.book(waiting)
         for shape, lanes in shapes.items():
             if not self._serve(shape, lanes, opened, lacking):
                 return False
@@ -104,15 +108,19 @@ class Giving:
 
     def _serve(
         self,
-        shape: Shape,
+        shape: SlotShape,
         lanes: Sequence[Lane],
         opened: list[Slot],
-        lacking: list[Shape],
+        lacking: list[SlotShape],
     ) -> bool:
         """Serve the cells of one shape; as `_served`. What waits for devices that are taken is
         added to `lacking`."""
         idle = [slot for slot in self._slots.idle if slot.takes(shape)]
-        if not idle and shape.preferred_host and self._slots.seats.is_full(shape.preferred_host):
+        if (
+            not idle
+            and shape.preferred_host
+            and self._slots.allocator.is_full(shape.preferred_host)
+        ):
             return True
         warm = {lane.work.load_key for lane in lanes}
         waiting = deque(sorted(idle, key=lambda slot: slot.load_key not in warm))
@@ -125,24 +133,26 @@ class Giving:
 
     def _has_room(self) -> bool:
         """Whether anything could begin a cell now."""
-        return self._slots.any_idle or not self._slots.seats.full
+        return self._slots.any_idle or not self._slots.allocator.full
 
-    def _retire_for(self, lacking: Iterable[Shape]) -> None:
+    def _retire_for(self, lacking: Iterable[SlotShape]) -> None:
         """Close what is idle on the devices that these wait for."""
         for slot in self._slots.idle:
             if any(shape.suits(slot.spec.host) for shape in lacking):
                 self._slots.retire(slot)
 
-    def _serve_anything(self, shapes: Mapping[Shape, list[Lane]], opened: list[Slot]) -> bool:
+    def _serve_anything(self, shapes: Mapping[SlotShape, list[Lane]], opened: list[Slot]) -> bool:
         """Nothing goes on at all: do what the policy would rather not."""
-        lacking: list[Shape] = []
+        lacking: list[SlotShape] = []
         for shape, lanes in shapes.items():
             for slot in self._slots.idle:
-                if slot.takes(shape) and not self._claim_for(slot, shape, lanes, wish=Wish()):
+                if slot.takes(shape) and not self._claim_for(
+                    slot, shape, lanes, preference=Preference()
+                ):
                     return False
             if self._slots.any_busy:
                 continue
-            if self._open_for(shape, lanes, opened, wish=Wish()):
+            if self._open_for(shape, lanes, opened, preference=Preference()):
                 lacking.append(shape)
         self._retire_for(lacking)  # those that are idle have the devices
         return True
@@ -152,15 +162,15 @@ class Giving:
     def _claim_for(
         self,
         slot: Slot,
-        shape: Shape,
+        shape: SlotShape,
         lanes: Sequence[Lane],
         *,
-        wish: Wish | None = None,
+        preference: Preference | None = None,
         next_: deque[Slot] = _NOBODY,
     ) -> bool:
         """Claim for an idle slot; False where the claim told that its cell is to have another. Of
         those that are `next_` it serves and takes out such as would claim the same."""
-        vram = self._slots.seats.left_on(slot.spec.devices, slot.holds)
+        vram = self._slots.allocator.left_on(slot.spec.devices, slot.holds)
         fit = [
             lane
             for lane in lanes
@@ -168,34 +178,34 @@ class Giving:
         ]
         if not fit:
             return True
-        slots, booked = [slot], self._bookings.lane_for(slot)
-        if booked in fit:
-            wish = Wish(models={booked.work.load_key: 0.0}, others=None)
-        elif booked is not None and service(booked) < min(map(service, fit)):
-            limit = self._bookings.seconds_before(booked)
+        slots, reserved = [slot], self._reservations.lane_for(slot)
+        if reserved in fit:
+            preference = Preference(models={reserved.work.load_key: 0.0}, others=None)
+        elif reserved is not None and service(reserved) < min(map(service, fit)):
+            limit = self._reservations.seconds_before(reserved)
             short = self._backlog.ending_within(limit, slot.load_key, fit, CANDIDATES)
             return self._begin_all(slots, self._claim(short, 1))
-        elif wish is None:
-            wish = self._wishes.of(slot, shape, fit, vram)
-            if booked is None:
+        elif preference is None:
+            preference = self._policy_view.of(slot, shape, fit, vram)
+            if reserved is None:
                 slots += self._alike(slot, fit, next_)
-        if wish is None:
+        if preference is None:
             return True
-        claims = self._claim_best(fit, wish, len(slots))
+        claims = self._claim_best(fit, preference, len(slots))
         if claims:
-            self._wishes.again()
+            self._policy_view.again()
         if len(claims) < len(slots):
             self._in_vain.update(fit)
             # The others claim for themselves next; the slot that asked waits for the next turn.
             next_.extendleft(reversed(slots[max(1, len(claims)) :]))
         return self._begin_all(slots, claims)
 
-    def _claim_best(self, lanes: Sequence[Lane], wish: Wish, limit: int) -> list[Claim]:
+    def _claim_best(self, lanes: Sequence[Lane], preference: Preference, limit: int) -> list[Claim]:
         """Claim the best cells of these lanes. Where other runners were quicker, see what they
         took, and claim what is best then."""
         claims, before = list[Claim](), list[str]()
         while len(claims) < limit:
-            candidates = self._backlog.candidates(lanes, wish, CANDIDATES + limit)
+            candidates = self._backlog.candidates(lanes, preference, CANDIDATES + limit)
             if not candidates or candidates == before:
                 break
             claims += self._claim(candidates, limit - len(claims))
@@ -207,14 +217,14 @@ class Giving:
     def _claim(self, candidates: Sequence[str], limit: int) -> Sequence[Claim]:
         claims = self._ledger.claim(self._runner, candidates, limit) if candidates else []
         for claim in claims:
-            self._keeper.hold(claim.lease)
+            self._heartbeat.hold(claim.lease)
             self._backlog.taken(claim.lease.fingerprint)
         return claims
 
     def _begin_all(self, slots: Sequence[Slot], claims: Sequence[Claim]) -> bool:
         """Begin each on one of the slots; False where one needs another slot."""
         known = self._cells
-        vouch = (vouched(claim, known[claim.lease.fingerprint]) for claim in claims)
+        vouch = (with_local_definition(claim, known[claim.lease.fingerprint]) for claim in claims)
         begun = [self._begin_on(*one) for one in zip(slots, vouch, strict=False)]
         return all(begun)
 
@@ -225,7 +235,7 @@ class Giving:
         if any((lane.work.load_key, lane.need.vram) != (slot.load_key, slot.holds) for lane in fit):
             return
         while next_ and cells > 1 and next_[0].is_like(slot):
-            if self._bookings.lane_for(next_[0]) is not None:
+            if self._reservations.lane_for(next_[0]) is not None:
                 return
             cells -= 1
             yield next_.popleft()
@@ -236,7 +246,7 @@ class Giving:
             shape = self._advice.shape(fingerprint)
             fits = slot.memory >= shape.memory and slot.alone >= shape.alone
             if shape.last_resort or not fits:
-                self._keeper.drop(claim.lease)
+                self._heartbeat.drop(claim.lease)
                 self._ledger.release([claim.lease], f"it is to be run {claim.advice}")
                 self._backlog.waits(fingerprint)
                 return False
@@ -252,11 +262,11 @@ class Giving:
 
     def _open_for(
         self,
-        shape: Shape,
+        shape: SlotShape,
         lanes: Sequence[Lane],
         opened: list[Slot],
         *,
-        wish: Wish | None = None,
+        preference: Preference | None = None,
     ) -> bool:
         """Open slots for the cells of one shape that wait; whether one waits for devices that
         are taken."""
@@ -264,16 +274,16 @@ class Giving:
             return False
         if not self._has_room():
             return False
-        meant = Counter(self._slots.tally.starting_for(shape))
+        meant = Counter(self._slots.index.starting_for(shape))
         needs: dict[tuple[int, ...], list[Lane]] = {}
         for lane in lanes:
             needs.setdefault(service(lane), []).append(lane)
         lacking = False
         for _, alike in sorted(needs.items()):
-            while wanted := self._wishes.one_more(
-                shape, alike, meant=meant, but=self._in_vain, wish=wish
+            while wanted := self._policy_view.one_more(
+                shape, alike, meant=meant, but=self._in_vain, preference=preference
             ):
-                devices = self._bookings.room_for(wanted)
+                devices = self._reservations.room_for(wanted)
                 if devices is None:
                     lacking = True
                     break

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import hypot
 
-from benchfleet.runner.progress import Outlook
+from benchfleet.runner.progress import Eta
 from benchfleet.runner.resources.slot import Slot
 from benchfleet.runner.resources.slots import Slots
 from benchfleet.runner.scheduler.backlog import Backlog
@@ -24,7 +24,7 @@ class _Share:
     has_gpu: bool
 
 
-def eta(backlog: Backlog, slots: Slots, now: float) -> Outlook | None:
+def eta(backlog: Backlog, slots: Slots, now: float) -> Eta | None:
     """All that waits and runs, by the speed of the slots; None while no time is known. Cells that
     need a GPU count for the slots that have one. Other runners' slots count while they run a cell.
 
@@ -44,7 +44,7 @@ def eta(backlog: Backlog, slots: Slots, now: float) -> Outlook | None:
     )
     uneven = left.seconds / left.cells / 2 if left.cells and min(cells, len(shares)) > 1 else 0.0
     spread = hypot(seconds * backlog.estimates.error(cells), uneven)
-    return Outlook(seconds=seconds, spread=spread, at=now)
+    return Eta(seconds=seconds, spread=spread, at=now)
 
 
 def _shares(backlog: Backlog, slots: Slots, now: float) -> Iterator[_Share]:

@@ -9,25 +9,25 @@ from benchfleet.domain.phase import GateDecision
 from benchfleet.errors import LedgerAway
 from benchfleet.ledger.base import Ledger
 from benchfleet.runner.attempt.attempt import Attempt
-from benchfleet.runner.run_state import Course
-from benchfleet.runner.scheduler.gates import Gates, Gating
-from benchfleet.runner.scheduler.scheduler import Filler
+from benchfleet.runner.run_state import RunState
+from benchfleet.runner.scheduler.gates import GateConfig, Gates
+from benchfleet.runner.scheduler.scheduler import Scheduler
 
 
-class Gatekeeper:
+class GateWatcher:
     """Tells the filler which cells are held, and the observer which gates were decided."""
 
     def __init__(
         self,
-        gating: Gating,
+        gate_config: GateConfig,
         *,
         ledger: Ledger,
         cells: Sequence[Cell],
-        course: Course,
-        filler: Filler,
+        state: RunState,
+        scheduler: Scheduler,
     ) -> None:
-        self._gates = Gates(gating, ledger=ledger, cells=cells, say=self._tell)
-        self._course, self._filler = course, filler
+        self._gates = Gates(gate_config, ledger=ledger, cells=cells, say=self._tell)
+        self._state, self._scheduler = state, scheduler
         self._told_that_it_waits = False
         self._ran = 0  # attempts that had ended when a gate was waited for
         self._suspects: set[str] = set()  # attempts at critical cells, whose failure is written
@@ -39,7 +39,7 @@ class Gatekeeper:
 
     def begin(self, now: float) -> bool:
         """Hold what is held at the start; whether a gate may still open for some of it."""
-        self._filler.hold(self._gates.held())  # also where nobody can say how gates stand
+        self._scheduler.hold(self._gates.held())  # also where nobody can say how gates stand
         self.heed()
         return self.any and self._gates.hopeful(now)
 
@@ -47,12 +47,12 @@ class Gatekeeper:
         """Hold what no gate lets be begun, and nothing else."""
         if not self.any:
             return
-        anew, self._filler.decided = self._filler.decided, False
+        anew, self._scheduler.decided = self._scheduler.decided, False
         try:
             if self._gates.look(anew=anew) or anew:
-                self._filler.hold(self._gates.held())
+                self._scheduler.hold(self._gates.held())
         except LedgerAway:
-            self._filler.decided = True  # to be seen again
+            self._scheduler.decided = True  # to be seen again
 
     def may_open(self, now: float, *, ran: int) -> bool:
         """Whether a gate may soon let more be begun; `ran` attempts have ended so far."""
@@ -66,7 +66,7 @@ class Gatekeeper:
             return True
         if not self._told_that_it_waits:
             self._told_that_it_waits = True
-            self._course.say("waiting", message="a gate that is undecided")
+            self._state.say("waiting", message="a gate that is undecided")
         return True
 
     def works(self, now: float) -> None:
@@ -99,4 +99,4 @@ class Gatekeeper:
     def _tell(self, decision: GateDecision) -> None:
         self._told_that_it_waits = False
         message = f"{decision.phase}: {decision}"
-        self._course.say("gate_decided", message=message, phase=decision.phase, by=decision.by)
+        self._state.say("gate_decided", message=message, phase=decision.phase, by=decision.by)

@@ -23,7 +23,7 @@ PATIENCE = 60.0  # seconds that a decision is waited for, after the last sign th
 
 
 @dataclass(frozen=True, kw_only=True)
-class Gating:
+class GateConfig:
     """The phases of a campaign, as a runner is to heed them."""
 
     phases: Sequence[Phase] = ()
@@ -39,19 +39,22 @@ class Gates:
 
     def __init__(
         self,
-        gating: Gating,
+        gate_config: GateConfig,
         *,
         ledger: Ledger,
         cells: Sequence[Cell],
         say: Callable[[GateDecision], None],
     ) -> None:
         self._ledger, self._say = ledger, say
-        self._phases, self._judge = gating.phases, gating.judge
-        self._whole, self._again = of_phases(gating.cells, gating.phases), gating.again
+        self._phases, self._judge = gate_config.phases, gate_config.judge
+        self._whole, self._again = (
+            of_phases(gate_config.cells, gate_config.phases),
+            gate_config.again,
+        )
         self._given_up: Collection[str] = ()
         self._cells = {str(cell.fingerprint): cell for cell in cells}
         self._decided: dict[str, GateDecision] = {}
-        self._last_sign, self._patient = -math.inf, gating.patient
+        self._last_sign, self._patient = -math.inf, gate_config.patient
         self._failed = 0
 
     @property

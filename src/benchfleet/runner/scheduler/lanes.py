@@ -11,7 +11,7 @@ from sortedcontainers import SortedList
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.resource import Need
 from benchfleet.policies.base import Work
-from benchfleet.runner.resources.shapes import Shape
+from benchfleet.runner.resources.shapes import SlotShape
 
 LOOKED_AT = 1000  # kinds of cells at most, where one with a certain time is sought
 _NONE = -(10**12)
@@ -42,7 +42,7 @@ class Kind:
 class Lane:
     """The waiting cells that one loaded model serves and that ask for the same slot."""
 
-    shape: Shape
+    shape: SlotShape
     need: Need
     model: str  # its name
     work: Work

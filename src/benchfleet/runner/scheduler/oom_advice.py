@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from benchfleet.domain.attempt import Advice
 from benchfleet.domain.cell import Cell
 from benchfleet.runner.attempt.attempt import Attempt
-from benchfleet.runner.attempt.retry_policy import Memory
-from benchfleet.runner.resources.allocator import Seats
-from benchfleet.runner.resources.shapes import Pool, Shape, larger_than
+from benchfleet.runner.attempt.retry_policy import AttemptMemory
+from benchfleet.runner.resources.allocator import DeviceAllocator
+from benchfleet.runner.resources.shapes import Pool, SlotShape, larger_than
 from benchfleet.runner.scheduler.placement import PlacementResolver
 
 
@@ -19,11 +19,11 @@ class OomAdvice:
     def __init__(
         self,
         cells: Mapping[str, Cell],
-        seats: Seats,
+        allocator: DeviceAllocator,
         pools: Callable[[], Sequence[Pool]],
         placement: PlacementResolver,
     ) -> None:
-        self._cells, self._seats, self._pools = cells, seats, pools
+        self._cells, self._allocator, self._pools = cells, allocator, pools
         self._placement = placement
         self._advice: dict[str, Advice] = {}  # that asks for another slot than its cell does
 
@@ -40,16 +40,16 @@ class OomAdvice:
         self._advice[fingerprint] = advice
         return True
 
-    def memory_of(self, attempt: Attempt) -> Memory:
+    def memory_of(self, attempt: Attempt) -> AttemptMemory:
         """The memory that an attempt has now, and could have."""
         devices = attempt.spec.devices
-        return Memory(
+        return AttemptMemory(
             batch_size=attempt.claim.batch_size,
-            shared=self._seats.shared(devices),
+            shared=self._allocator.shared(devices),
             larger=larger_than(devices, self._pools()) if devices[0].kind == "gpu" else 0,
         )
 
-    def shape(self, fingerprint: str) -> Shape:
+    def shape(self, fingerprint: str) -> SlotShape:
         """The slot that a cell needs."""
         shape = self._placement.shape(fingerprint, self._cells[fingerprint])
         if (advice := self._advice.get(fingerprint)) is None:

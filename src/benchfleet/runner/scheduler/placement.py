@@ -7,17 +7,19 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.placement import Placing
 from benchfleet.domain.resource import Need
-from benchfleet.runner.resources.allocator import Seats
+from benchfleet.runner.resources.allocator import DeviceAllocator
 from benchfleet.runner.resources.hosts import Hosts
-from benchfleet.runner.resources.shapes import Pool, Shape, impossible
+from benchfleet.runner.resources.shapes import Pool, SlotShape, impossible
 
 
 class PlacementResolver:
     """Says what slot a cell needs. Rules exclude hosts; the host of the plan is preferred while it
     can take the cell, or may still connect. After that any host may, as a last resort."""
 
-    def __init__(self, hosts: Hosts, seats: Seats, pools: Callable[[], Sequence[Pool]]) -> None:
-        self._hosts, self._seats, self._pools = hosts, seats, pools
+    def __init__(
+        self, hosts: Hosts, allocator: DeviceAllocator, pools: Callable[[], Sequence[Pool]]
+    ) -> None:
+        self._hosts, self._allocator, self._pools = hosts, allocator, pools
         self.placing = Placing()
         self._stolen: dict[str, str] = {}  # fingerprint → host that took the cell over
         self._can: dict[tuple[str, Need], bool] = {}
@@ -33,21 +35,21 @@ class PlacementResolver:
         before, self._can = self._can, {key: self._can_host(*key) for key in self._can}
         return self._can != before
 
-    def shape(self, fingerprint: str, cell: Cell) -> Shape:
+    def shape(self, fingerprint: str, cell: Cell) -> SlotShape:
         """The slot that a cell needs, by its declaration, the rules and the plan."""
         width, placing = max(1, cell.need.gpus), self.placing
         if not placing.binds:
-            return Shape(width)
+            return SlotShape(width)
         excluded = placing.barred(cell)
         host = self._stolen.get(fingerprint, placing.homes.get(fingerprint))
         if host is None:
-            return Shape(width, excluded_hosts=excluded)
+            return SlotShape(width, excluded_hosts=excluded)
         key = host, cell.need
         if (can := self._can.get(key)) is None:
             can = self._can[key] = self._can_host(*key)
         if can and host not in excluded:
-            return Shape(width, excluded_hosts=excluded, preferred_host=host)
-        return Shape(width, excluded_hosts=excluded, last_resort=True)
+            return SlotShape(width, excluded_hosts=excluded, preferred_host=host)
+        return SlotShape(width, excluded_hosts=excluded, last_resort=True)
 
     def steal(self, fingerprint: str, host: str) -> None:
         """Prefer this host for the cell until there is another plan."""
@@ -73,4 +75,4 @@ class PlacementResolver:
         if self.is_pending_host(host):
             return True
         here = [pool for pool in self._pools() if pool.host == host]
-        return self._seats.slots_of(host) > 0 and not impossible(need, here)
+        return self._allocator.slots_of(host) > 0 and not impossible(need, here)

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 
-from benchfleet.policies.base import Policy, Wish, Work
-from benchfleet.runner.resources.shapes import Shape
+from benchfleet.policies.base import Policy, Preference, Work
+from benchfleet.runner.resources.shapes import SlotShape
 from benchfleet.runner.resources.slot import Slot
 from benchfleet.runner.resources.slots import Slots
 from benchfleet.runner.scheduler.backlog import Backlog
 from benchfleet.runner.scheduler.lanes import Lane
 
 
-class Wishes:
+class PolicyView:
     """Asks the policy, which is shown what waits and who serves it."""
 
     def __init__(
@@ -26,26 +26,26 @@ class Wishes:
         """Something was claimed: ask anew."""
         self._none.clear()
 
-    def of(self, slot: Slot, shape: Shape, fit: Sequence[Lane], vram: int) -> Wish | None:
+    def of(self, slot: Slot, shape: SlotShape, fit: Sequence[Lane], vram: int) -> Preference | None:
         """What the policy would give the slot; the same for all that are like it."""
         model = slot.load_key or slot.meant_for
         like = (shape, slot.load_key, model, slot.gpus, vram)
         if like in self._none:
             return None
         works = self._works(shape, fit, but=model)
-        wish = self._policy.wish(slot.load_key, works)
-        if wish is None:
+        preference = self._policy.preference(slot.load_key, works)
+        if preference is None:
             self._none.add(like)
-        return wish
+        return preference
 
     def one_more(
         self,
-        shape: Shape,
+        shape: SlotShape,
         lanes: Sequence[Lane],
         *,
         meant: Counter[str],
         but: Collection[Lane],
-        wish: Wish | None,
+        preference: Preference | None,
     ) -> Lane | None:
         """What it would give one more slot, or this wish would; None for nothing. Slots that start
         are `meant` for so many cells of each model."""
@@ -56,19 +56,21 @@ class Wishes:
         ]
         if not open_:
             return None
-        if (wish := wish or self._policy.wish("", self._works(shape, open_))) is None:
+        if (
+            preference := preference or self._policy.preference("", self._works(shape, open_))
+        ) is None:
             return None
-        weights = [(wish.weight(lane.work.load_key), lane) for lane in open_]
+        weights = [(preference.weight(lane.work.load_key), lane) for lane in open_]
         wanted = [(weight, lane) for weight, lane in weights if weight is not None]
         return min(wanted, key=lambda one: one[0])[1] if wanted else None
 
-    def _works(self, shape: Shape, lanes: Sequence[Lane], *, but: str = "") -> list[Work]:
+    def _works(self, shape: SlotShape, lanes: Sequence[Lane], *, but: str = "") -> list[Work]:
         """What the policy is to see of them; the slot that asks has the model `but` itself."""
         for lane in lanes:
-            serving = self._slots.tally.serving(shape, lane.work.load_key, lane.need)
+            serving = self._slots.index.serving(shape, lane.work.load_key, lane.need)
             lane.work.serving = serving - (lane.work.load_key == but)
             lane.work.known = self._backlog.estimates.typical is not None
-            lane.work.load = self._slots.loads.seconds(
+            lane.work.load = self._slots.load_times.seconds(
                 lane.work.load_key, self._now(), usual=self._backlog.load(lane)
             )
         return [lane.work for lane in lanes]

@@ -7,14 +7,14 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from math import inf
 
 from benchfleet.domain.resource import Device
-from benchfleet.runner.resources.allocator import Seating
+from benchfleet.runner.resources.allocator import SlotNeeds
 from benchfleet.runner.resources.slot import Slot
 from benchfleet.runner.resources.slots import Slots
 from benchfleet.runner.scheduler.durations import DurationIndex
 from benchfleet.runner.scheduler.lanes import Lane
 
 
-class Bookings:
+class Reservations:
     """Keeps a cell that needs several GPUs, or much of one, from waiting for ever.
 
     Where no open slot could take such a cell, the devices that should be free first are booked for
@@ -25,20 +25,20 @@ class Bookings:
 
     def __init__(self, slots: Slots, estimates: DurationIndex, now: Callable[[], float]) -> None:
         self._slots, self._estimates, self._now = slots, estimates, now
-        self._booked: dict[Lane, tuple[Device, ...]] = {}
+        self._reserved: dict[Lane, tuple[Device, ...]] = {}
         self._in_vain: dict[Lane, int] = {}  # for whom nothing was found, in which seats
 
     def clear(self) -> None:
         """Devices came or went."""
-        self._booked.clear()
+        self._reserved.clear()
         self._in_vain.clear()
 
     def room_for(self, lane: Lane, *, host: str | None = None) -> tuple[Device, ...] | None:
         """The devices for one more slot for these cells, which ends their booking; on this `host`
         instead of the one that they are planned for."""
         self._end_those_over()
-        devices = self._slots.seats.room_for(
-            _seating(lane),
+        devices = self._slots.allocator.room_for(
+            _slot_needs(lane),
             without=self._devices(before=lane),
             barred=lane.shape.excluded_hosts,
             only=lane.shape.preferred_host if host is None else host,
@@ -56,39 +56,39 @@ class Bookings:
             lowest[kind] = min(lane.priority, lowest.get(kind, lane.priority))
         for lane in lanes:
             # What is to be alone waits until it holds up nobody else.
-            if not (lane.shape.alone or lane in self._booked or self._is_served(lane, lowest)):
+            if not (lane.shape.alone or lane in self._reserved or self._is_served(lane, lowest)):
                 self._book(lane)
 
     def _book(self, lane: Lane) -> None:
-        if self._in_vain.get(lane) == self._slots.seats.version or self.room_for(lane):
+        if self._in_vain.get(lane) == self._slots.allocator.version or self.room_for(lane):
             return
-        devices = self._slots.seats.soonest(
-            _seating(lane),
+        devices = self._slots.allocator.soonest(
+            _slot_needs(lane),
             free=self._ends(self._slots).__getitem__,
             without=self._devices(before=lane),
             suits=lane.shape.suits,
         )
         if devices is not None:
-            self._booked[lane] = devices
+            self._reserved[lane] = devices
             self._in_vain.clear()
         else:
-            self._in_vain[lane] = self._slots.seats.version
+            self._in_vain[lane] = self._slots.allocator.version
 
     def lane_for(self, slot: Slot) -> Lane | None:
         """Whom the devices of a slot are booked for; the first of several."""
-        if not self._booked:
+        if not self._reserved:
             return None
         self._end_those_over()
         here = set(slot.spec.devices)
-        lanes = [lane for lane, booked in self._booked.items() if not here.isdisjoint(booked)]
+        lanes = [lane for lane, reserved in self._reserved.items() if not here.isdisjoint(reserved)]
         return min(lanes, key=service, default=None)
 
     def seconds_before(self, lane: Lane) -> float:
         """How long a cell may take that begins on the devices booked for this lane; 0 where
         nobody knows."""
-        booked = self._booked[lane]
-        ends = self._ends(self._slots.on(booked))
-        limit = max(ends[device] for device in booked)
+        reserved = self._reserved[lane]
+        ends = self._ends(self._slots.on(reserved))
+        limit = max(ends[device] for device in reserved)
         return 0.0 if limit == inf else limit
 
     def _is_served(self, lane: Lane, lowest: Mapping[tuple[int, bool], int]) -> bool:
@@ -97,21 +97,21 @@ class Bookings:
         kind = (lane.shape.width, lane.shape.alone)
         if any(low < lane.priority for other, low in lowest.items() if other != kind):
             return False
-        return self._slots.tally.serves(lane.shape, lane.need)
+        return self._slots.index.serves(lane.shape, lane.need)
 
     def _end_those_over(self) -> None:
-        for lane in [lane for lane in self._booked if not lane.work.cells]:
+        for lane in [lane for lane in self._reserved if not lane.work.cells]:
             self._unbook(lane)
 
     def _unbook(self, lane: Lane) -> None:
-        if self._booked.pop(lane, None) is not None:
+        if self._reserved.pop(lane, None) is not None:
             self._in_vain.clear()
 
     def _devices(self, *, before: Lane) -> set[Device]:
         """Those that are booked for what goes before these cells."""
         mine = service(before)
         return {
-            d for lane, devices in self._booked.items() if service(lane) < mine for d in devices
+            d for lane, devices in self._reserved.items() if service(lane) < mine for d in devices
         }
 
     def _left_of(self, slot: Slot) -> float:
@@ -140,9 +140,9 @@ def service(lane: Lane) -> tuple[int, ...]:
     return shape.last_resort, -lane.priority, *need
 
 
-def _seating(lane: Lane) -> Seating:
+def _slot_needs(lane: Lane) -> SlotNeeds:
     """What a slot for these cells is to have."""
-    return Seating(
+    return SlotNeeds(
         width=lane.shape.width,
         memory=max(lane.need.vram, lane.shape.memory),
         gpu=lane.need.gpus > 0,

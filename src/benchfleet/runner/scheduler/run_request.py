@@ -8,16 +8,16 @@ from dataclasses import dataclass
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.placement import Placing
 from benchfleet.policies.base import Policy
-from benchfleet.runner.scheduler.gates import Gating
-from benchfleet.runner.worker_options import Shift
+from benchfleet.runner.scheduler.gates import GateConfig
+from benchfleet.runner.worker_options import WorkerOptions
 
 
 @dataclass(frozen=True, kw_only=True)
-class Agenda:
+class RunRequest:
     """The cells that a runner is to see to, and by which rules."""
 
     cells: Sequence[Cell]
     policy: Policy | None = None  # which of them first; None: the default
-    gating: Gating = Gating()  # noqa: RUF009 - frozen; which of them wait for others
+    gate_config: GateConfig = GateConfig()  # noqa: RUF009 - frozen; which of them wait for others
     placing: Callable[[], Placing] = Placing  # on which machines, whenever that may have changed
-    shift: Shift = Shift()  # noqa: RUF009 - frozen
+    options: WorkerOptions = WorkerOptions()  # noqa: RUF009 - frozen

@@ -16,58 +16,58 @@ from benchfleet.domain.plan import ASSIGNED
 from benchfleet.domain.state import State
 from benchfleet.errors import LedgerAway, LedgerFull
 from benchfleet.policies.base import DEFAULT
-from benchfleet.runner.context import Means
-from benchfleet.runner.event_feed import News
+from benchfleet.runner.context import RunnerContext
+from benchfleet.runner.event_feed import EventFeed
 from benchfleet.runner.resources.devices import Devices
 from benchfleet.runner.resources.hosts import Hosts
 from benchfleet.runner.resources.slot import Slot
 from benchfleet.runner.resources.slots import Slots
 from benchfleet.runner.scheduler.backlog import Backlog
-from benchfleet.runner.scheduler.dispatch import Giving, Waiting
+from benchfleet.runner.scheduler.dispatch import Dispatcher, DispatchInputs
 from benchfleet.runner.scheduler.oom_advice import OomAdvice
 from benchfleet.runner.scheduler.placement import PlacementResolver
-from benchfleet.runner.scheduler.policy_view import Wishes
-from benchfleet.runner.scheduler.reservations import Bookings
-from benchfleet.runner.scheduler.run_request import Agenda
+from benchfleet.runner.scheduler.policy_view import PolicyView
+from benchfleet.runner.scheduler.reservations import Reservations
+from benchfleet.runner.scheduler.run_request import RunRequest
 from benchfleet.runner.scheduler.work_stealing import WorkStealing
 
 _LEARNED = 5000  # cells of earlier runs that times are learned from
 
 
-class Filler:
+class Scheduler:
     """What waits for the slots of one runner, as the ledger, gates, plans and machines have it; and
     the giving of it."""
 
     def __init__(
         self,
-        means: Means,
-        agenda: Agenda,
+        context: RunnerContext,
+        request: RunRequest,
         *,
-        news: News,
+        feed: EventFeed,
         slots: Slots,
         hosts: Hosts,
         begin: Callable[[Slot, Claim], None],
     ) -> None:
-        self._runner, self._ledger, self._now = means.runner, means.ledger, means.inbox.now
-        self._news, self._slots, self._told_placing = news, slots, agenda.placing
-        self._cells = cells = {str(cell.fingerprint): cell for cell in agenda.cells}
-        policy = agenda.policy or registry.load("policies", DEFAULT)()
-        pools = [means.here.pool] if means.here.pool else []
+        self._runner, self._ledger, self._now = context.runner, context.ledger, context.inbox.now
+        self._feed, self._slots, self._told_placing = feed, slots, request.placing
+        self._cells = cells = {str(cell.fingerprint): cell for cell in request.cells}
+        policy = request.policy or registry.load("policies", DEFAULT)()
+        pools = [context.local_host.pool] if context.local_host.pool else []
         types = [device.type for pool in pools for device in pool.devices[:1]]
         self._placement = placement = PlacementResolver(
-            hosts, slots.seats, lambda: self.devices.pools
+            hosts, slots.allocator, lambda: self.devices.pools
         )
-        self.advice = OomAdvice(cells, slots.seats, lambda: self.devices.pools, placement)
-        spread = crc32(means.runner.encode()) if means.ledger.multi_host else 0
+        self.advice = OomAdvice(cells, slots.allocator, lambda: self.devices.pools, placement)
+        spread = crc32(context.runner.encode()) if context.ledger.multi_host else 0
         self.backlog = Backlog(
-            means.runner,
+            context.runner,
             cells,
             policy,
             types[0] if types else "",
             self.advice.shape,
             first=spread % max(1, len(cells)),
         )
-        self._bookings = Bookings(slots, self.backlog.estimates, self._now)
+        self._reservations = Reservations(slots, self.backlog.estimates, self._now)
         self._placed_anew = False  # a machine was probed since, or a plan was made
         self.placed = False  # by other reports or another plan than was told of
         self.enrolled = False  # somebody enrolled cells since, or planned who runs which
@@ -83,23 +83,23 @@ class Filler:
             placing=lambda: placement.placing,
             changed=self._sort_again,
         )
-        waiting = Waiting(
+        waiting = DispatchInputs(
             cells=cells,
             backlog=self.backlog,
             advice=self.advice,
             devices=self.devices,
-            bookings=self._bookings,
-            stealing=WorkStealing(self.backlog, slots, self._bookings, placement),
-            wishes=Wishes(policy, slots, self.backlog, self._now),
+            reservations=self._reservations,
+            stealing=WorkStealing(self.backlog, slots, self._reservations, placement),
+            policy_view=PolicyView(policy, slots, self.backlog, self._now),
         )
-        self._giving = Giving(means, slots, waiting, begin=begin, follow=self.follow)
+        self._dispatcher = Dispatcher(context, slots, waiting, begin=begin, follow=self.follow)
 
     def survey(self) -> None:
         """See what waits, and learn from what has ended; what happens from now on is followed."""
         with contextlib.suppress(LedgerFull, LedgerAway):  # then all of its history is followed
             event = Event(kind="run_began", data={"runner": self._runner})
-            self._news.begin(self._ledger.record(event))
-        self._news.tell(self._follow)
+            self._feed.begin(self._ledger.record(event))
+        self._feed.tell(self._follow)
         self._place()
         ended: list[CellRecord] = []
         others: list[CellRecord] = []
@@ -143,7 +143,7 @@ class Filler:
         return [*self._placement.placing.notes, *self._placement.explanations(waiting)]
 
     def _sort_again(self) -> None:
-        self._bookings.clear()
+        self._reservations.clear()
         if self._placement.refresh():
             self.backlog.reshape(self._placement.placing.homes)
         self.backlog.reshape(self.advice.cells)
@@ -170,10 +170,10 @@ class Filler:
         """Leave these cells to others, and take back what was left to them and is not any more;
         whether that is news."""
         given_up = frozenset(fingerprints)
-        news, self._given_up = given_up != self._given_up, given_up
-        if news:
+        feed, self._given_up = given_up != self._given_up, given_up
+        if feed:
             self._hold()
-        return news
+        return feed
 
     def _hold(self) -> None:
         held = (self._by_gates | self._given_up).intersection(self._cells)
@@ -198,7 +198,7 @@ class Filler:
 
     def follow(self) -> None:
         """Take in what other runners and people did."""
-        self._news.read()
+        self._feed.read()
         self.backlog.wake(self._now())
         if self._placed_anew:
             with contextlib.suppress(LedgerAway):  # then the next time
@@ -207,4 +207,4 @@ class Filler:
     def fill(self) -> list[Slot]:
         """Give every idle slot a cell, and open slots while there is room and work; the slots
         that were opened."""
-        return self._giving.fill()
+        return self._dispatcher.fill()

@@ -10,7 +10,7 @@ from benchfleet.runner.resources.slots import Slots
 from benchfleet.runner.scheduler.backlog import Backlog
 from benchfleet.runner.scheduler.lanes import Lane
 from benchfleet.runner.scheduler.placement import PlacementResolver
-from benchfleet.runner.scheduler.reservations import Bookings
+from benchfleet.runner.scheduler.reservations import Reservations
 
 
 class WorkStealing:
@@ -21,9 +21,13 @@ class WorkStealing:
     """
 
     def __init__(
-        self, backlog: Backlog, slots: Slots, bookings: Bookings, placement: PlacementResolver
+        self,
+        backlog: Backlog,
+        slots: Slots,
+        reservations: Reservations,
+        placement: PlacementResolver,
     ) -> None:
-        self._backlog, self._slots, self._bookings = backlog, slots, bookings
+        self._backlog, self._slots, self._reservations = backlog, slots, reservations
         self._placement = placement
 
     def steal(self) -> bool:
@@ -33,26 +37,30 @@ class WorkStealing:
             return False
         moved = False
         for slot in self._slots.idle:
-            if self._bookings.lane_for(slot) is None:
+            if self._reservations.lane_for(slot) is None:
                 fits, host = partial(self._fits, slot), slot.spec.host
                 moved |= self._steal(clears_in, host, slot.device_type, fits, slot.load_key)
-        for host in self._slots.seats.open_hosts:
-            room, device_type = partial(self._room, host), self._slots.seats.type_of(host)
+        for host in self._slots.allocator.open_hosts:
+            room, device_type = partial(self._room, host), self._slots.allocator.type_of(host)
             moved |= self._steal(clears_in, host, device_type, room)
         return moved
 
     def _clears_in(self) -> Mapping[str, float]:
         """Seconds until each host that connected ends what is planned for it."""
-        seats, queues = self._slots.seats, dict[str, tuple[float, int]]()
+        allocator, queues = self._slots.allocator, dict[str, tuple[float, int]]()
         for lane in self._backlog.lanes():
             host = lane.shape.preferred_host
-            if host is None or self._placement.is_pending_host(host) or not seats.slots_of(host):
+            if (
+                host is None
+                or self._placement.is_pending_host(host)
+                or not allocator.slots_of(host)
+            ):
                 continue
             seconds, cells = queues.get(host, (0.0, 0))
             queues[host] = seconds + lane.work.seconds, cells + lane.work.cells
         return {
-            host: clears_in(seconds, cells, seats.slots_of(host))
-            * self._backlog.estimates.slowdown(seats.type_of(host))
+            host: clears_in(seconds, cells, allocator.slots_of(host))
+            * self._backlog.estimates.slowdown(allocator.type_of(host))
             for host, (seconds, cells) in queues.items()
         }
 
@@ -70,7 +78,7 @@ class WorkStealing:
             own = lane.shape.preferred_host
             if own is None or own == host or host in lane.shape.excluded_hosts:
                 continue
-            starting = self._slots.tally.starting_for(lane.shape).get(lane.work.load_key, 0)
+            starting = self._slots.index.starting_for(lane.shape).get(lane.work.load_key, 0)
             load = 0.0 if lane.work.load_key == loaded else self._backlog.load(lane)
             takes = load + lane.work.seconds / lane.work.cells * slowdown
             if takes >= clears_in.get(own, 0.0) or lane.work.cells <= starting or not fits(lane):
@@ -84,12 +92,12 @@ class WorkStealing:
         return False
 
     def _fits(self, slot: Slot, lane: Lane) -> bool:
-        vram = self._slots.seats.left_on(slot.spec.devices, slot.holds)
+        vram = self._slots.allocator.left_on(slot.spec.devices, slot.holds)
         takes = slot.takes(lane.shape._replace(preferred_host=slot.spec.host))
         return takes and lane.need.gpus <= slot.gpus and lane.need.vram <= vram
 
     def _room(self, host: str, lane: Lane) -> bool:
-        return self._bookings.room_for(lane, host=host) is not None
+        return self._reservations.room_for(lane, host=host) is not None
 
 
 def clears_in(seconds: float, cells: int, slots: int) -> float:

@@ -11,7 +11,7 @@ from rich.console import Console
 from benchfleet.cli.text.live_view import View
 from benchfleet.cli.text.notices import held, speed
 from benchfleet.domain.telemetry import GpuReading, Reading
-from benchfleet.runner.progress import Notice, Outlook, Progress, Running
+from benchfleet.runner.progress import Eta, Notice, Progress, Running
 
 GB = 10**9
 
@@ -60,7 +60,7 @@ def test_on_a_narrow_terminal_names_are_cut_and_numbers_are_whole(width: int) ->
 def test_no_count_is_lost_on_a_narrow_terminal(width: int) -> None:
     view = View("a-study-of-many-long-names-in-attention")
     progress = Progress(total=8, states={"failed": 2, "success": 3, "running": 2, "pending": 1})
-    progress.outlook = Outlook(seconds=3600, spread=60, at=time.monotonic())
+    progress.eta = Eta(seconds=3600, spread=60, at=time.monotonic())
     view(Notice(kind="run_started"), progress)
     lines = drawn(view, width)
     assert max(map(len, lines)) <= width

@@ -8,7 +8,7 @@ import pytest
 
 from benchfleet.domain.failure import Kind
 from benchfleet.engines.base import SlotId, SlotLost
-from benchfleet.runner.attempt.exit_cause import ending
+from benchfleet.runner.attempt.exit_cause import find_exit_cause
 
 OOM = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB"
 ECC = "RuntimeError: CUDA error: uncorrectable ECC error encountered"
@@ -46,20 +46,20 @@ def lost(code: int | None, **more: object) -> SlotLost:
 def test_what_is_left_of_a_slot_says_why_it_ended(
     code: int | None, tail: str, kind: Kind, said: str
 ) -> None:
-    found = ending(lost(code), tail)
+    found = find_exit_cause(lost(code), tail)
     assert found.kind == kind
     assert found.message.startswith(f"its slot ended: the end {code}")
     assert said in found.message
 
 
 def test_what_its_supervisor_saw_goes_before_all_signs() -> None:
-    assert ending(lost(-signal.SIGKILL, kind="oom"), ECC).kind == "oom"
-    assert ending(lost(-signal.SIGSEGV, kind="stuck"), "").kind == "stuck"
+    assert find_exit_cause(lost(-signal.SIGKILL, kind="oom"), ECC).kind == "oom"
+    assert find_exit_cause(lost(-signal.SIGSEGV, kind="stuck"), "").kind == "stuck"
 
 
 def test_a_host_that_is_gone_is_no_fault_of_the_slot() -> None:
-    assert ending(lost(None, host_lost=True), ECC).kind == "host_lost"
+    assert find_exit_cause(lost(None, host_lost=True), ECC).kind == "host_lost"
 
 
 def test_a_line_without_end_is_cut() -> None:
-    assert len(ending(lost(1), f"CUDA out of memory {'x' * 10**5}").message) < 500
+    assert len(find_exit_cause(lost(1), f"CUDA out of memory {'x' * 10**5}").message) < 500

@@ -6,7 +6,7 @@ import queue
 
 from benchfleet.domain.attempt import Lease, RunnerId
 from benchfleet.ledger.memory import MemoryLedger
-from benchfleet.runner.attempt.heartbeat import LeaseKeeper
+from benchfleet.runner.attempt.heartbeat import LeaseHeartbeat
 from benchfleet.testing.claims import claim_any
 from benchfleet.testing.clock import FakeClock
 from benchfleet.testing.samples import sample_cell
@@ -22,18 +22,18 @@ def test_what_is_held_does_not_run_out_and_what_is_lost_is_said_once() -> None:
     ledger.enroll([sample_cell(n) for n in range(2)])
     claims = claim_any(ledger, RunnerId("us"), 2)
     lost: list[Lease] = []
-    keeper = LeaseKeeper(ledger, lost.append, unforeseen)
+    heartbeat = LeaseHeartbeat(ledger, lost.append, unforeseen)
     for claim in claims:
-        keeper.hold(claim.lease)
+        heartbeat.hold(claim.lease)
     clock.advance(50)
-    keeper.renew()
+    heartbeat.renew()
     clock.advance(50)
     assert ledger.reap() == []
     ledger.release([claims[0].lease], "taken away behind our back")
-    keeper.renew()
-    keeper.renew()
+    heartbeat.renew()
+    heartbeat.renew()
     assert lost == [claims[0].lease]
-    assert [lease.fingerprint for lease in keeper.held()] == [claims[1].lease.fingerprint]
+    assert [lease.fingerprint for lease in heartbeat.held()] == [claims[1].lease.fingerprint]
 
 
 def test_a_dropped_lease_is_renewed_no_more() -> None:
@@ -41,27 +41,27 @@ def test_a_dropped_lease_is_renewed_no_more() -> None:
     ledger = MemoryLedger(clock=clock, lease=60)
     ledger.enroll([sample_cell()])
     (claim,) = claim_any(ledger, RunnerId("us"), 1)
-    keeper = LeaseKeeper(ledger, lambda lease: None, unforeseen)
-    keeper.hold(claim.lease)
-    keeper.drop(claim.lease)
+    heartbeat = LeaseHeartbeat(ledger, lambda lease: None, unforeseen)
+    heartbeat.hold(claim.lease)
+    heartbeat.drop(claim.lease)
     clock.advance(61)
-    keeper.renew()
+    heartbeat.renew()
     assert list(ledger.reap()) == [claim.lease.fingerprint]
 
 
 def test_ending_an_attempt_drops_no_later_lease_of_the_same_cell() -> None:
     ledger = MemoryLedger(clock=FakeClock(), lease=60)
     ledger.enroll([sample_cell()])
-    keeper = LeaseKeeper(ledger, lambda lease: None, unforeseen)
+    heartbeat = LeaseHeartbeat(ledger, lambda lease: None, unforeseen)
     leases = []
     for _ in range(2):
         (claim,) = claim_any(ledger, RunnerId("us"), 1)
-        keeper.hold(claim.lease)
+        heartbeat.hold(claim.lease)
         leases.append(claim.lease)
         if len(leases) == 1:
             ledger.release([claim.lease], "again")
-    keeper.drop(leases[0])
-    assert keeper.held() == [leases[1]]
+    heartbeat.drop(leases[0])
+    assert heartbeat.held() == [leases[1]]
 
 
 def test_an_error_that_nobody_foresaw_is_told_and_not_swallowed() -> None:
@@ -72,28 +72,28 @@ def test_an_error_that_nobody_foresaw_is_told_and_not_swallowed() -> None:
     told: queue.SimpleQueue[Exception] = queue.SimpleQueue()
     ledger = Faulty(clock=FakeClock(), lease=60)
     ledger.enroll([sample_cell()])
-    keeper = LeaseKeeper(ledger, lambda lease: None, told.put, every=0.01)
+    heartbeat = LeaseHeartbeat(ledger, lambda lease: None, told.put, every=0.01)
     (claim,) = claim_any(ledger, RunnerId("us"), 1)
-    keeper.hold(claim.lease)
-    keeper.start()
+    heartbeat.hold(claim.lease)
+    heartbeat.start()
     assert isinstance(told.get(timeout=60), ZeroDivisionError)
-    keeper.stop()
+    heartbeat.stop()
 
 
 def test_a_keeper_is_behind_once_the_machine_slept_and_not_after_it_renewed() -> None:
     clock = FakeClock()
     ledger = MemoryLedger(clock=clock, lease=60)
     ledger.enroll([sample_cell()])
-    keeper = LeaseKeeper(ledger, lambda lease: None, unforeseen, every=12, clock=clock)
+    heartbeat = LeaseHeartbeat(ledger, lambda lease: None, unforeseen, every=12, clock=clock)
     clock.advance(3600)
-    assert not keeper.behind()  # there is nothing to renew
+    assert not heartbeat.behind()  # there is nothing to renew
     (claim,) = claim_any(ledger, RunnerId("us"), 1)
-    keeper.renew()
-    keeper.hold(claim.lease)
+    heartbeat.renew()
+    heartbeat.hold(claim.lease)
     clock.advance(23)
-    assert not keeper.behind()
+    assert not heartbeat.behind()
     clock.advance(3600)
-    assert keeper.behind()
-    keeper.renew()
-    assert not keeper.behind()
+    assert heartbeat.behind()
+    heartbeat.renew()
+    assert not heartbeat.behind()
     assert list(ledger.reap()) == []

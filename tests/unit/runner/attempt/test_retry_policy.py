@@ -10,7 +10,7 @@ from benchfleet.domain.attempt import Advice, Outcome
 from benchfleet.domain.failure import Failure
 from benchfleet.runner.attempt.retry_policy import (
     LONGEST_DELAY,
-    Memory,
+    AttemptMemory,
     charged,
     first_reason,
     next_advice,
@@ -67,7 +67,7 @@ GB = 10**9
 
 
 def test_each_lack_of_memory_is_answered_by_one_step_and_the_steps_end() -> None:
-    had, given, steps = Memory(batch_size=5, shared=True, larger=26 * GB), Advice(), []
+    had, given, steps = AttemptMemory(batch_size=5, shared=True, larger=26 * GB), Advice(), []
     while advice := next_advice(OOM, given, had):
         steps.append(str(advice))
         had = replace(
@@ -86,17 +86,21 @@ def test_each_lack_of_memory_is_answered_by_one_step_and_the_steps_end() -> None
 
 def test_a_smaller_batch_is_no_help_where_the_model_did_not_fit() -> None:
     load = replace(OOM, stage="load")
-    assert next_advice(load, Advice(), Memory(batch_size=8)) is None
-    assert next_advice(load, Advice(), Memory(batch_size=8, shared=True)) == Advice(alone=True)
+    assert next_advice(load, Advice(), AttemptMemory(batch_size=8)) is None
+    assert next_advice(load, Advice(), AttemptMemory(batch_size=8, shared=True)) == Advice(
+        alone=True
+    )
 
 
-@pytest.mark.parametrize("had", [Memory(), Memory(batch_size=1, shared=False, larger=0)])
-def test_where_nothing_can_be_changed_no_step_is_left(had: Memory) -> None:
+@pytest.mark.parametrize(
+    "had", [AttemptMemory(), AttemptMemory(batch_size=1, shared=False, larger=0)]
+)
+def test_where_nothing_can_be_changed_no_step_is_left(had: AttemptMemory) -> None:
     assert next_advice(OOM, Advice(), had) is None
 
 
 def test_only_a_lack_of_memory_that_may_pass_is_answered_by_steps() -> None:
-    had = Memory(batch_size=8, shared=True, larger=26 * GB)
+    had = AttemptMemory(batch_size=8, shared=True, larger=26 * GB)
     assert next_advice(TRANSIENT, Advice(), had) is None
     assert next_advice(replace(OOM, retryable=False), Advice(), had) is None
 

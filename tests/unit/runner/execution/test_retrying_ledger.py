@@ -11,8 +11,8 @@ import pytest
 from benchfleet.domain.attempt import Lease, Outcome, RunnerId
 from benchfleet.errors import LedgerAway, LedgerFull, LedgerUnreachable
 from benchfleet.ledger.memory import MemoryLedger
-from benchfleet.runner.events import LedgerBack, LedgerGone, NoRoom
-from benchfleet.runner.execution.retrying_ledger import PatientLedger
+from benchfleet.runner.events import LedgerAvailable, LedgerDiskFull, LedgerUnavailable
+from benchfleet.runner.execution.retrying_ledger import RetryingLedger
 from benchfleet.testing import LedgerContract
 from benchfleet.testing.claims import claim_any
 from benchfleet.testing.clock import FakeClock
@@ -67,7 +67,7 @@ class Desk:
         self.full = FullLedger()
         self.ending = threading.Event()
         self.told: list[object] = []
-        self.ledger = PatientLedger(self.full, post=self.told.append, ending=self.ending, pause=0)
+        self.ledger = RetryingLedger(self.full, post=self.told.append, ending=self.ending, pause=0)
         self.ledger.enroll([sample_cell()])
         (claim,) = claim_any(self.ledger, US)
         self.lease = claim.lease
@@ -81,7 +81,7 @@ def desk() -> Desk:
 def test_what_ended_is_told_once_there_is_room(desk: Desk) -> None:
     desk.full.times = 3
     desk.ledger.finish(desk.lease, Outcome(state="success"))
-    assert desk.told == [NoRoom()] * 3
+    assert desk.told == [LedgerDiskFull()] * 3
     assert [record.state for record in desk.ledger.cells()] == ["success"]
 
 
@@ -99,14 +99,14 @@ def test_nothing_else_waits_and_nothing_is_raised(desk: Desk) -> None:
     assert desk.ledger.reap() == []
     assert desk.ledger.claim(US, BOTH) == []
     desk.ledger.release([desk.lease], "the end")
-    assert desk.told == [NoRoom()] * 3
+    assert desk.told == [LedgerDiskFull()] * 3
     assert [record.state for record in desk.ledger.cells()] == ["running"]
 
 
 def test_what_could_not_be_renewed_is_renewed_before_anything_is_taken_back() -> None:
     clock = FakeClock()
     full = FullLedger(clock=clock, lease=60)
-    ledger = PatientLedger(full, post=lambda news: None, ending=threading.Event(), pause=0)
+    ledger = RetryingLedger(full, post=lambda news: None, ending=threading.Event(), pause=0)
     ledger.enroll([sample_cell(0), sample_cell(1)])
     (claim,) = claim_any(ledger, US)
     full.times = 2
@@ -163,10 +163,10 @@ def test_a_server_that_is_away_is_told_once_and_holds_up_nobody_but_what_ended()
 
     def post(news: object) -> None:
         told.append(news)
-        if news == LedgerBack():
+        if news == LedgerAvailable():
             back.set()
 
-    ledger = PatientLedger(server, post=post, ending=ending, pause=0.001)
+    ledger = RetryingLedger(server, post=post, ending=ending, pause=0.001)
     ledger.enroll([sample_cell(0), sample_cell(1)])
     (claim,) = claim_any(ledger, US)
     server.away = True
@@ -177,7 +177,7 @@ def test_a_server_that_is_away_is_told_once_and_holds_up_nobody_but_what_ended()
     for ask in (ledger.cells, ledger.events):
         with pytest.raises(LedgerAway, match="no answer"):
             ask()
-    assert told == [LedgerGone(why="no answer")]
+    assert told == [LedgerUnavailable(why="no answer")]
     clock.now += 100
     finishing = threading.Thread(
         target=lambda: ledger.finish(claim.lease, Outcome(state="success"))
@@ -196,7 +196,7 @@ def test_a_server_that_is_away_is_told_once_and_holds_up_nobody_but_what_ended()
 
 def test_nobody_waits_for_a_server_that_goes_away_while_its_cells_are_read() -> None:
     server, ending = AwayLedger(), threading.Event()
-    ledger = PatientLedger(server, post=lambda news: None, ending=ending)
+    ledger = RetryingLedger(server, post=lambda news: None, ending=ending)
     ledger.enroll([sample_cell(0), sample_cell(1)])
     reading = ledger.cells()
     next(reading)
@@ -210,7 +210,7 @@ def test_nobody_waits_for_a_server_that_goes_away_while_its_cells_are_read() -> 
 def test_a_run_that_serves_no_slot_yet_is_patient_with_its_server() -> None:
     ending, serving = threading.Event(), threading.Event()
     server = AwayLedger()
-    ledger = PatientLedger(server, post=lambda news: None, ending=ending, serving=serving)
+    ledger = RetryingLedger(server, post=lambda news: None, ending=ending, serving=serving)
     hurried: list[bool] = []
     server._ask = lambda: hurried.append(server.hurried)  # type: ignore[method-assign]
     ledger.enroll([sample_cell(0)])
@@ -226,7 +226,7 @@ def test_a_run_that_serves_no_slot_yet_is_patient_with_its_server() -> None:
 def test_a_run_that_serves_no_slot_any_more_asks_a_server_that_was_away() -> None:
     ending, serving = threading.Event(), threading.Event()
     server = AwayLedger()
-    ledger = PatientLedger(server, post=lambda news: None, ending=ending, serving=serving)
+    ledger = RetryingLedger(server, post=lambda news: None, ending=ending, serving=serving)
     ledger.enroll([sample_cell(0)])
     serving.set()
     ending.set()
@@ -244,7 +244,7 @@ def test_a_run_that_serves_no_slot_any_more_asks_a_server_that_was_away() -> Non
 
 def test_a_run_that_ends_waits_for_no_server() -> None:
     server, ending = AwayLedger(), threading.Event()
-    ledger = PatientLedger(server, post=lambda news: None, ending=ending, pause=0.001)
+    ledger = RetryingLedger(server, post=lambda news: None, ending=ending, pause=0.001)
     ledger.enroll([sample_cell(0)])
     (claim,) = claim_any(ledger, US)
     server.away = True
@@ -257,6 +257,6 @@ def test_a_run_that_ends_waits_for_no_server() -> None:
 class TestPatientLedger(LedgerContract):
     """With room it is as every ledger."""
 
-    def make_ledger(self, clock: Callable[[], float], lease: float) -> PatientLedger:
+    def make_ledger(self, clock: Callable[[], float], lease: float) -> RetryingLedger:
         made = MemoryLedger(clock=clock, lease=lease)
-        return PatientLedger(made, post=lambda news: None, ending=threading.Event())
+        return RetryingLedger(made, post=lambda news: None, ending=threading.Event())

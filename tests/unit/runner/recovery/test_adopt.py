@@ -8,7 +8,7 @@ import pytest
 
 from benchfleet.domain.attempt import Claim, Outcome, RunnerId
 from benchfleet.ledger.memory import MemoryLedger
-from benchfleet.runner.recovery.adopt import Ready, end_each
+from benchfleet.runner.recovery.adopt import Ready, finish_cells
 from benchfleet.testing.claims import claim_any
 from benchfleet.testing.samples import sample_cell
 
@@ -46,7 +46,9 @@ def test_claims_that_come_with_a_later_push_are_waited_for_and_held_cells_are_le
     ended: list[str] = []
     found = {str(cell.fingerprint): cell.id for cell in cells}
     seen: list[tuple[int, int]] = []
-    held = end_each(ledger, ME, found, prepare, pause=push, seen=lambda *told: seen.append(told))
+    held = finish_cells(
+        ledger, ME, found, prepare, pause=push, seen=lambda *told: seen.append(told)
+    )
     assert held == [other.path]
     assert seen == [(0, 3), (2, 3)]
     assert sorted(ended) == sorted({cell.id for cell in cells} - {other.path})
@@ -69,6 +71,6 @@ def test_a_result_that_cannot_be_published_keeps_no_other_from_it() -> None:
         return Outcome(state="success", digest=name), publish
 
     with pytest.raises(OSError, match="in the way"):
-        end_each(ledger, ME, {str(cell.fingerprint): cell.id for cell in cells}, prepare)
+        finish_cells(ledger, ME, {str(cell.fingerprint): cell.id for cell in cells}, prepare)
     assert published == [cell.id for cell in cells[1:]]
     assert {record.state for record in ledger.cells()} == {"success"}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from benchfleet.domain.resource import Device
-from benchfleet.runner.resources.quarantine import LOOK_AGAIN, Fences
+from benchfleet.runner.resources.quarantine import LOOK_AGAIN, Quarantine
 from benchfleet.runner.resources.shapes import Pool
 
 ONE, TWO = (Device(kind="gpu", index=index, memory=80) for index in (0, 1))
@@ -11,7 +11,7 @@ POOL = Pool(devices=(ONE, TWO), slots=4)
 
 
 def test_a_busy_device_is_left_alone_for_a_while_and_said_once() -> None:
-    fences = Fences()
+    fences = Quarantine()
     assert fences.set_aside([TWO], 100)
     (pool,) = fences.open_pools([POOL])
     assert (pool.devices, pool.slots) == ((ONE,), 2)
@@ -25,14 +25,14 @@ def test_a_busy_device_is_left_alone_for_a_while_and_said_once() -> None:
 
 
 def test_one_cell_alone_fences_no_device_off() -> None:
-    fences = Fences()
+    fences = Quarantine()
     assert not fences.faulted((ONE,), "a")
     assert not fences.faulted((ONE,), "a")
     assert not fences.faulted((TWO,), "a")
 
 
 def test_two_cells_in_a_row_say_that_it_is_the_device() -> None:
-    fences = Fences()
+    fences = Quarantine()
     assert not fences.faulted((ONE,), "a")
     fences.works((ONE,))
     assert not fences.faulted((ONE,), "b")
@@ -40,7 +40,7 @@ def test_two_cells_in_a_row_say_that_it_is_the_device() -> None:
 
 
 def test_what_is_left_out_stays_out() -> None:
-    fences = Fences()
+    fences = Quarantine()
     fences.leave_out([ONE])
     assert not fences.take_back(10**9)
     (pool,) = fences.whole([POOL])

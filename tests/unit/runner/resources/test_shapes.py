@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from benchfleet.domain.resource import Device
-from benchfleet.runner.resources.allocator import Seating, Seats
+from benchfleet.runner.resources.allocator import DeviceAllocator, SlotNeeds
 from benchfleet.runner.resources.shapes import Pool, impossible, larger_than
 from benchfleet.testing.samples import sample_cell
 
@@ -23,11 +23,11 @@ def next_group(
     **asked: Any,
 ) -> tuple[Device, ...] | None:
     """The devices of one more slot beside those that have `taken` theirs."""
-    seats = Seats()
+    seats = DeviceAllocator()
     seats.use(pools)
     for devices in taken:
         seats.take(devices, whole=len(devices) > 1 or devices[0] in kept, memory=0)
-    return seats.room_for(Seating(width, **asked))
+    return seats.room_for(SlotNeeds(width, **asked))
 
 
 def filled(pool: Pool, width: int) -> list[tuple[int, ...]]:
@@ -130,25 +130,25 @@ GB = 10**9
 
 
 def test_slots_share_a_gpu_as_far_as_the_memory_that_their_cells_need_goes() -> None:
-    seats, pool = Seats(), Pool(devices=GPUS[:1], slots=4)
+    seats, pool = DeviceAllocator(), Pool(devices=GPUS[:1], slots=4)
     seats.use([pool])
     for need in (10 * GB, 10 * GB):
-        assert seats.room_for(Seating(memory=need, promised=need)) == GPUS[:1]
+        assert seats.room_for(SlotNeeds(memory=need, promised=need)) == GPUS[:1]
         seats.take(GPUS[:1], whole=False, memory=need)
-    assert seats.room_for(Seating(memory=10 * GB, promised=10 * GB)) is None
-    assert seats.room_for(Seating(memory=4 * GB, promised=4 * GB)) == GPUS[:1]
+    assert seats.room_for(SlotNeeds(memory=10 * GB, promised=10 * GB)) is None
+    assert seats.room_for(SlotNeeds(memory=4 * GB, promised=4 * GB)) == GPUS[:1]
     assert seats.left_on(GPUS[:1], 10 * GB) == 14 * GB
     seats.promise(GPUS[:1], 10 * GB, 2 * GB)
-    assert seats.room_for(Seating(memory=10 * GB, promised=10 * GB)) == GPUS[:1]
+    assert seats.room_for(SlotNeeds(memory=10 * GB, promised=10 * GB)) == GPUS[:1]
 
 
 def test_what_is_given_back_is_found_again_however_often_seats_change_hands() -> None:
     far = tuple(Device(kind="cpu", index=i, host="lab") for i in range(4))
-    seats = Seats()
+    seats = DeviceAllocator()
     seats.use([Pool(devices=CPUS, slots=2), Pool(devices=far, slots=4)])
     for turn in range(50):
         taken = []
-        while devices := seats.room_for(Seating()):
+        while devices := seats.room_for(SlotNeeds()):
             seats.take(devices, whole=False, memory=0)
             taken.append(devices)
         assert len(taken) == 6
@@ -160,10 +160,10 @@ def test_what_is_given_back_is_found_again_however_often_seats_change_hands() ->
 
 def test_the_devices_that_a_slot_could_have_first_are_those_that_are_free_first() -> None:
     far = tuple(Device(kind="gpu", index=i, memory=24 * GB, host="lab") for i in range(2))
-    seats = Seats()
+    seats = DeviceAllocator()
     seats.use([Pool(devices=GPUS, slots=4), Pool(devices=far, slots=2)])
     ends = {GPUS[0]: 9.0, GPUS[1]: 1.0, GPUS[2]: 5.0, GPUS[3]: 2.0, far[0]: 1.0, far[1]: 8.0}
     free = ends.__getitem__
-    assert seats.soonest(Seating(2, gpu=True), free=free) == (GPUS[1], GPUS[3])
-    assert seats.soonest(Seating(2, gpu=True), free=free, without=GPUS[:3]) == far
-    assert seats.soonest(Seating(5, gpu=True), free=free) is None
+    assert seats.soonest(SlotNeeds(2, gpu=True), free=free) == (GPUS[1], GPUS[3])
+    assert seats.soonest(SlotNeeds(2, gpu=True), free=free, without=GPUS[:3]) == far
+    assert seats.soonest(SlotNeeds(5, gpu=True), free=free) is None

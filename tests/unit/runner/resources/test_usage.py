@@ -10,7 +10,7 @@ from benchfleet.domain.resource import Device
 from benchfleet.domain.usage import Price, Rate
 from benchfleet.engines.base import SlotId, SlotSpec
 from benchfleet.runner.progress import Running
-from benchfleet.runner.resources.gpu_sharing import Sharing
+from benchfleet.runner.resources.gpu_sharing import GpuSharing
 from benchfleet.runner.resources.shapes import Pool
 from benchfleet.runner.resources.slot import Slot
 from benchfleet.runner.resources.usage import rate_of
@@ -65,7 +65,7 @@ def test_slots_at_work_on_the_same_gpu_are_counted() -> None:
         slot("3", GPUS[0], GPUS[1]),
         slot("4", replace(GPUS[0], host="lab")),
     )
-    sharing = Sharing()
+    sharing = GpuSharing()
     for each in (one, two, wide, far):
         each.attempt = object()  # type: ignore[assignment]
         sharing.began(each)

@@ -7,13 +7,13 @@ from collections.abc import Iterable
 from benchfleet.domain.attempt import RunnerId
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.event import Event
-from benchfleet.policies.base import Policy, Wish
+from benchfleet.policies.base import Policy, Preference
 from benchfleet.policies.fifo import Fifo
-from benchfleet.runner.resources.shapes import Shape
+from benchfleet.runner.resources.shapes import SlotShape
 from benchfleet.runner.scheduler.backlog import Backlog
 from benchfleet.testing.samples import sample_cell
 
-ANY = Wish()
+ANY = Preference()
 
 
 class BySubset(Fifo):
@@ -38,7 +38,7 @@ def waiting(known: dict[str, Cell], policy: Policy | None = None, first: int = 0
         known,
         policy or Fifo(),
         "cpu",
-        lambda fingerprint: Shape(1),
+        lambda fingerprint: SlotShape(1),
         first=first,
     )
     for fingerprint in known:
@@ -46,10 +46,12 @@ def waiting(known: dict[str, Cell], policy: Policy | None = None, first: int = 0
     return found
 
 
-def best(found: Backlog, cells: list[Cell], wish: Wish = ANY, count: int = 99) -> list[int]:
+def best(
+    found: Backlog, cells: list[Cell], preference: Preference = ANY, count: int = 99
+) -> list[int]:
     """The numbers of the candidates, in their order."""
     names: list[str] = [cell.fingerprint for cell in cells]
-    return [names.index(one) for one in found.candidates(found.lanes(), wish, count)]
+    return [names.index(one) for one in found.candidates(found.lanes(), preference, count)]
 
 
 def test_cells_go_by_priority_then_by_enrolment_across_models_and_configs() -> None:
@@ -65,9 +67,9 @@ def test_the_rank_and_what_a_slot_adds_for_a_model_are_one_sum() -> None:
     cells = [sample_cell(n, model="ab"[n % 2], subset=str(n + 1)) for n in range(4)]
     found = backlog(*cells, policy=BySubset())
     assert best(found, cells) == [0, 1, 2, 3]
-    wish = Wish(models={cells[0].model.load_key: 1.5})
-    assert best(found, cells, wish) == [1, 0, 3, 2]
-    only = Wish(models={cells[1].model.load_key: 0.0}, others=None)
+    preference = Preference(models={cells[0].model.load_key: 1.5})
+    assert best(found, cells, preference) == [1, 0, 3, 2]
+    only = Preference(models={cells[1].model.load_key: 0.0}, others=None)
     assert best(found, cells, only) == [1, 3]
 
 
