@@ -62,9 +62,9 @@ def ran(work: Path, campaign: str, options: list[str]) -> float:
     (work / "campaign.yaml").write_text(campaign)
     words = [*BENCHFLEET, "run", "campaign.yaml", *options, "--json", "--log-json"]
     seconds(["sh", "-c", f"{shlex.join(words)} 2> log.jsonl"], cwd=work)
-    told = [json.loads(line) for line in (work / "log.jsonl").read_text().splitlines()]
-    begun = next(line["time"] for line in told if line["kind"] == "cell_started")
-    ended = [line["time"] for line in told if line["kind"] == "cell_done"][-1]
+    events = [json.loads(line) for line in (work / "log.jsonl").read_text().splitlines()]
+    begun = next(line["time"] for line in events if line["kind"] == "cell_started")
+    ended = [line["time"] for line in events if line["kind"] == "cell_done"][-1]
     return float(ended - begun)
 
 
@@ -133,10 +133,10 @@ def systems(work: Path, sshd: Sshd, ssh: OpenSsh) -> dict[str, Timed]:
     keys |= {"identity": host.identity, "python": host.python, "folder": host.folder}
     machines = work / "machines.yaml"
     machines.write_text(json.dumps({"hosts": {"far": keys}}))
-    here, there = ["--cpu-slots", str(SLOTS)], ["--machines", str(machines)]
+    local_options, remote_options = ["--cpu-slots", str(SLOTS)], ["--machines", str(machines)]
     return {
-        "here": lambda: {**no_ops(fresh(), here), **large(fresh(), here)},
-        "over SSH": lambda: {**no_ops(fresh(), there), **large(fresh(), there)},
+        "here": lambda: {**no_ops(fresh(), local_options), **large(fresh(), local_options)},
+        "over SSH": lambda: {**no_ops(fresh(), remote_options), **large(fresh(), remote_options)},
         "ssh for each cell, cat for the result": lambda: {
             **an_ssh_each(fresh(), ssh, sshd),
             **copied(fresh(), ssh, sshd),

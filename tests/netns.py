@@ -135,7 +135,7 @@ class Machine:
             "dev", self._interface, "nud", "permanent")  # fmt: skip
 
     def host(self, **changes: Any) -> Host:
-        """It, as a host of an inventory that runs what it is told with our own Python."""
+        """It, as a host of an inventory that runs commands with our own Python."""
         reached = {
             "name": self.name,
             "address": self.address,

@@ -54,7 +54,7 @@ def need_sshd() -> str:
 
 
 class Sshd:
-    """An sshd that knows one client key. Whoever makes one calls `kill` in the end.
+    """An sshd that knows one client key. Its creator calls `kill` in the end.
 
     Its sessions are of the user who runs the tests and see that user's files, but have a home of
     their own: what a shell of that user begins with may take long, or be left half done when a
@@ -79,7 +79,7 @@ class Sshd:
         (folder / "sshd_config").write_text(config)
 
     def host(self, name: str = "lab1", **changes: Any) -> Host:
-        """This machine as a host behind it, which runs what it is told with our own Python."""
+        """This machine as a host behind it, which runs commands with our own Python."""
         reached = {
             "name": name,
             "address": "127.0.0.1",

@@ -11,7 +11,7 @@ import torch
 
 from benchfleet.domain.gpu import GpuState
 from benchfleet.machines.nvml import open_nvml
-from benchfleet.slot.gpu_checks import Rules, tried, unfit, unfit_now
+from benchfleet.slot.gpu_checks import Rules, run_trial, unfit, unfit_now
 
 pytestmark = [
     pytest.mark.gpu,
@@ -60,5 +60,5 @@ def test_what_others_hold_makes_a_gpu_busy(holder: subprocess.Popen[str]) -> Non
 
 
 def test_a_gpu_that_works_passes_its_trial() -> None:
-    assert tried() == ""
+    assert run_trial() == ""
     assert unfit_now(Rules(gpus=(0,), share=True, trial=True)) is None

@@ -1,4 +1,4 @@
-"""Scripts of one's own as cells: real processes, real slots, the installed command line."""
+"""Your own scripts as cells: real processes, real slots, the installed command line."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ def tasks(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def build(tasks: Path, environ: dict[str, str]) -> Build:
-    """Starts a process that builds the task, under a name that the hub is told."""
+    """Starts a process that builds the task, under a name that the hub receives."""
 
     def start(client: str = "one", **more: str) -> subprocess.Popen[str]:
         named = {"HF_HUB_USER_AGENT_ORIGIN": f"client/{client}", **more}

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from benchfleet.errors import CellFailure
-from benchfleet.models.fetch import declared_digest, fetched_folder, wanted
+from benchfleet.models.fetch import declared_digest, fetched_folder, needed_files
 from hubs import COMMIT, FILES, TOKEN, ModelHub, client_of, serving
 
 NEEDED = ["config.json", "model.safetensors", "tokenizer.json"]
@@ -252,4 +252,4 @@ def test_a_fetch_cut_short_is_not_taken_for_a_model(
 def test_one_format_of_weights_is_wanted_and_all_that_describes_them(
     files: list[str], expected: list[str]
 ) -> None:
-    assert wanted(files) == expected
+    assert needed_files(files) == expected

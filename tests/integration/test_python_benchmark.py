@@ -1,4 +1,4 @@
-"""Callables and classes of one's own as cells: real slots, the installed command line."""
+"""Your own callables and classes as cells: real slots, the installed command line."""
 
 from __future__ import annotations
 

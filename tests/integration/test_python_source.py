@@ -1,4 +1,4 @@
-"""The source of a callable of one's own: how it is imported, found and asked, in this process."""
+"""The source of your own callable: how it is imported, found and called, in this process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can go wrong between an engine and its hosts, and is told all the same."""
+"""Failures between an engine and its hosts, and how they are reported."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def test_a_slot_lost_while_it_is_handed_an_order_is_told_as_lost(
 def test_a_slot_that_hears_nothing_any_more_ends_itself_and_its_tree(
     own_sshd: Sshd, start: Start, events: Events, tmp_path: Path
 ) -> None:
-    engine = start(own_sshd.host(folder=str(tmp_path / "far")), heartbeat=0.5, patience=3)
+    engine = start(own_sshd.host(folder=str(tmp_path / "far")), heartbeat=0.5, orphan_timeout=3)
     opened(engine, events, tmp_path)
     params = {"act": "litter", "samples": 10_000, "seconds": 0.05}
     workload = Workload(benchmark="_hostile", version="1", params=params)
@@ -193,7 +193,7 @@ def test_a_host_behind_another_is_reached_through_it(
 
 @pytest.fixture
 def agent(own_sshd: Sshd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The key of our sshd in an agent: a jump host is told no identity, as with ssh's own -J."""
+    """The key of our sshd in an agent: a jump host gets no identity, as with ssh's own -J."""
     with tempfile.TemporaryDirectory(prefix="bf-agent-") as folder:
         socket = Path(folder, "socket")
         running = subprocess.Popen(["ssh-agent", "-D", "-a", socket], stdout=subprocess.DEVNULL)

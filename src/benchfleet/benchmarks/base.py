@@ -66,17 +66,17 @@ class Record:
     withdrawn: bool = False  # True: there is no such sample any more
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON has it; what few benchmarks say is left out where nothing is said."""
-        found = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        """As JSON; `resume` and `withdrawn` only where set."""
+        values = {name: getattr(self, name) for name in self.__dataclass_fields__}
         for name in ("resume", "withdrawn"):
-            if not found[name]:
-                del found[name]
-        return found
+            if not values[name]:
+                del values[name]
+        return values
 
     @classmethod
     def from_dict(cls, value: Mapping[str, Any]) -> Record:
-        known = cls.__dataclass_fields__
-        return cls(**{name: item for name, item in value.items() if name in known})
+        known_names = cls.__dataclass_fields__
+        return cls(**{name: item for name, item in value.items() if name in known_names})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,7 +90,7 @@ class Score:
 
 
 class Session(Protocol):
-    """What a running benchmark is given. Made by the slot."""
+    """The interface between a running benchmark and its slot."""
 
     model: Model  # as declared
     config: Config  # already configured on the adapter
@@ -127,7 +127,7 @@ class Session(Protocol):
         ...
 
     def expect(self, total: int) -> None:
-        """Say how many samples there will be, for the progress shown."""
+        """Announce the number of samples, for the progress display."""
         ...
 
     def check_stop(self) -> None:
@@ -184,12 +184,12 @@ class Benchmark(registry.Plugin, ABC):
 
     def check_subset(self, subset: str) -> str | None:
         """What is wrong with a subset's name, or None."""
-        known = self.subsets()
-        if subset in known:
+        known_names = self.subsets()
+        if subset in known_names:
             return None
-        if not known:
+        if not known_names:
             return f"this benchmark has no subsets; remove {subset!r}"
-        return f"no subset {subset!r}; {hint(subset, known)}"
+        return f"no subset {subset!r}; {hint(subset, known_names)}"
 
     def data_digest(self, subset: str | None) -> str:
         """The digest of local data files; ``""`` where version and parameters say it all."""
@@ -243,9 +243,9 @@ class SampleBenchmark(Benchmark):
         """Ask what was not recorded yet, batch by batch, then score all of it."""
         samples = list(islice(self.samples(session.subset, session.seed), session.limit))
         session.expect(len(samples))
-        wanted = {(sample.index, sample.id) for sample in samples}  # data may have changed since
-        records = {r.index: r for r in session.recorded if (r.index, r.id) in wanted}
-        withdraw(session, (r for r in session.recorded if (r.index, r.id) not in wanted))
+        expected = {(sample.index, sample.id) for sample in samples}  # data may have changed since
+        records = {r.index: r for r in session.recorded if (r.index, r.id) in expected}
+        withdraw(session, (r for r in session.recorded if (r.index, r.id) not in expected))
         for start in range(0, len(samples), session.batch_size):
             batch = samples[start : start + session.batch_size]
             if all(sample.index in records for sample in batch):

@@ -1,4 +1,4 @@
-"""A script of one's own as a benchmark: a command that writes its metrics as JSON."""
+"""Your own script as a benchmark: a command that writes its metrics as JSON."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from benchfleet.benchmarks.output_files import make_keepable
 from benchfleet.benchmarks.parameters import seconds, text, texts, with_defaults, worded
 from benchfleet.benchmarks.process import run_process
 from benchfleet.benchmarks.reported_scores import METRICS, bad_result, read_file, read_report
-from benchfleet.benchmarks.source_files import matching, source_digest
+from benchfleet.benchmarks.source_files import matching_files, source_digest
 from benchfleet.benchmarks.template_fields import check_fields, filled, has_field
 from benchfleet.domain.cell import Workload
 
@@ -49,23 +49,23 @@ class Command(Benchmark):
     takes_folder: ClassVar[bool] = True
 
     def __init__(self, params: Mapping[str, Any]) -> None:
-        given = with_defaults(params, _DEFAULTS)
-        if given["name"] is not None and given["experiment"] is not None:
+        values = with_defaults(params, _DEFAULTS)
+        if values["name"] is not None and values["experiment"] is not None:
             raise ValueError("experiment stands beside name, which says the same; remove one")
-        word = "name" if given["experiment"] is None else "experiment"
-        self.name = text(word, given[word])
-        self._argv = texts("argv", given["argv"] or None)
+        word = "name" if values["experiment"] is None else "experiment"
+        self.name = text(word, values[word])
+        self._argv = texts("argv", values["argv"] or None)
         if not self._argv[0]:
             raise ValueError("argv must begin with a command, such as python")
-        self._environment = _environment(given["environment"])
-        self._cwd = text("cwd", given["cwd"])
-        self._metric = None if given["metric"] is None else text("metric", given["metric"])
-        self._declared_timeout = given["timeout"]
-        self._timeout = None if given["timeout"] is None else seconds("timeout", given["timeout"])
-        self._files = texts("files", given["files"])
-        self._folder = Path(given["folder"]).absolute()
-        self._config = None if given["config"] is None else text("config", given["config"])
-        self._output = None if given["output"] is None else text("output", given["output"])
+        self._environment = _environment(values["environment"])
+        self._cwd = text("cwd", values["cwd"])
+        self._metric = None if values["metric"] is None else text("metric", values["metric"])
+        self._declared_timeout = values["timeout"]
+        self._timeout = None if values["timeout"] is None else seconds("timeout", values["timeout"])
+        self._files = texts("files", values["files"])
+        self._folder = Path(values["folder"]).absolute()
+        self._config = None if values["config"] is None else text("config", values["config"])
+        self._output = None if values["output"] is None else text("output", values["output"])
         if self._config and not any("{config}" in part for part in self._argv):
             self._argv = [*self._argv, "--config", "{config}"]
         if self._output and (Path(self._output).is_absolute() or ".." in Path(self._output).parts):
@@ -104,23 +104,23 @@ class Command(Benchmark):
 
         Raises ValueError where one, or the command itself, is not there.
         """
-        if not self._place.is_dir():
-            raise ValueError(f"cwd: there is no folder {self._place}")
+        if not self._working_folder.is_dir():
+            raise ValueError(f"cwd: there is no folder {self._working_folder}")
         self._check_command()
-        if self._config and not (self._place / self._config).is_file():
-            raise ValueError(f"config: there is no file {self._place / self._config}")
+        if self._config and not (self._working_folder / self._config).is_file():
+            raise ValueError(f"config: there is no file {self._working_folder / self._config}")
         return source_digest(self._folder, self._own_files())
 
     def files(self, subset: str | None) -> Sequence[Path]:
         """The files that the digest is made of, and the folder that the command runs in."""
-        return [*self._own_files(), self._place]
+        return [*self._own_files(), self._working_folder]
 
     def run(self, session: Session) -> Score:
         scratch = session.scratch.absolute()
         request, result = scratch / "request.json", scratch / "result.json"
         request.write_text(json.dumps(self._request(session, scratch, result), indent=2) + "\n")
         fields = {
-            "config": self._place / self._config if self._config else request,
+            "config": self._working_folder / self._config if self._config else request,
             "config_name": session.config.name,
             "benchmark": self.name,
             "result": result,
@@ -136,25 +136,25 @@ class Command(Benchmark):
         before = _stamp(output)
         own = {name: filled(value, fields) for name, value in self._environment.items()}
         try:
-            said = run_process(
+            stdout = run_process(
                 [filled(part, fields) for part in self._argv],
-                folder=self._place,
+                folder=self._working_folder,
                 environment={**os.environ, "PATH": _path(), **own},
                 timeout=self._timeout,
                 check_stop=session.check_stop,
             )
             if output is not None and not result.exists() and _stamp(output) != before:
                 result.write_bytes(output.read_bytes())  # it wrote there by itself
-            told = _reported(result, scratch, said)
-            report = read_report(told, metric=self._metric)
+            reported = _reported(result, scratch, stdout)
+            report = read_report(reported, metric=self._metric)
             if output is not None and _stamp(output) == before:
-                _leave(told, output)
+                _leave(reported, output)
         finally:
             make_keepable(scratch)
         return report.hand_over(session)
 
     def _request(self, session: Session, scratch: Path, result: Path) -> dict[str, Any]:
-        """What the script is told of its cell."""
+        """The content of ``request.json``: the script's cell."""
         model, config = session.model, session.config
         return {
             "model": {
@@ -182,19 +182,19 @@ class Command(Benchmark):
         }
 
     @property
-    def _place(self) -> Path:
+    def _working_folder(self) -> Path:
         return self._folder / self._cwd
 
     def _check_command(self) -> None:
         import shutil  # seldom needed, and slow to import
 
         command = self._argv[0]
-        place = str(self._place / command) if "/" in command else command
-        if not has_field(command) and shutil.which(place, path=_path()) is None:
+        path = str(self._working_folder / command) if "/" in command else command
+        if not has_field(command) and shutil.which(path, path=_path()) is None:
             raise ValueError(f"argv: there is no command {command!r} that could be run here")
 
     def _own_files(self) -> list[Path]:
-        return [*matching(self._folder, self._files), *self._named_files()]
+        return [*matching_files(self._folder, self._files), *self._named_files()]
 
     def _named_files(self) -> list[Path]:
         """The files of the campaign's folder that `argv` names, as ``eval.py`` or ``--x=y.py``."""
@@ -204,11 +204,9 @@ class Command(Benchmark):
             *own,
             *(word for part in self._argv for word in {part, part.partition("=")[2]} if word),
         ]
-        places = [self._place / word for word in words if len(word) < 1024]
+        paths = [self._working_folder / word for word in words if len(word) < 1024]
         return [
-            place
-            for place in places
-            if os.path.isfile(place) and place.resolve().is_relative_to(root)
+            path for path in paths if os.path.isfile(path) and path.resolve().is_relative_to(root)
         ]
 
 
@@ -250,16 +248,16 @@ def _path() -> str:
     return os.pathsep.join((os.path.dirname(sys.executable), os.environ.get("PATH", os.defpath)))
 
 
-def _reported(result: Path, scratch: Path, said: bytes) -> Any:
+def _reported(result: Path, scratch: Path, stdout: bytes) -> Any:
     """What it reported: its result file, else metrics.json, else its last line of JSON."""
     for file in (result, scratch / METRICS):
         if file.exists():
             return read_file(file)
     with contextlib.suppress(ValueError):  # all that it printed, over many lines
-        whole = json.loads(said)
+        whole = json.loads(stdout)
         if isinstance(whole, dict):
             return whole
-    for line in reversed(said.decode("utf-8", "replace").splitlines()):
+    for line in reversed(stdout.decode("utf-8", "replace").splitlines()):
         if line.lstrip().startswith("{"):
             try:
                 return json.loads(line)

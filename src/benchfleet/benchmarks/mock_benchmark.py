@@ -61,8 +61,8 @@ class MockBenchmark(SampleBenchmark):
     default_generation: ClassVar[Mapping[str, Any]] = {"max_new_tokens": 16, "temperature": 0}
 
     def __init__(self, params: Mapping[str, Any]) -> None:
-        given = with_defaults(params, {"rows": len(_ROWS)})
-        self._rows = whole_number("rows", given["rows"], least=1)
+        values = with_defaults(params, {"rows": len(_ROWS)})
+        self._rows = whole_number("rows", values["rows"], least=1)
 
     def params(self) -> Mapping[str, Any]:
         return {"rows": self._rows}
@@ -83,9 +83,11 @@ class MockBenchmark(SampleBenchmark):
 
     def score(self, records: Sequence[Record]) -> Score:
         pairs = [(_plain(r.predicted_answer), _plain(r.columns["answer"])) for r in records]
-        held = [float(expected in said) for said, expected in pairs]
-        same = [float(expected == said) for said, expected in pairs]
-        return averaged(held, tasks={"substring_match": mean(held), "exact_match": mean(same)})
+        contains = [float(expected in answer) for answer, expected in pairs]
+        equal = [float(expected == answer) for answer, expected in pairs]
+        return averaged(
+            contains, tasks={"substring_match": mean(contains), "exact_match": mean(equal)}
+        )
 
 
 def _plain(text: str) -> str:

@@ -20,7 +20,7 @@ class Response:
     responses: str | list[str]
 
 
-class AskingAdapter:
+class ModelClient:
     """What a callable or a benchmark class is handed as `adapter`.
 
     Every call first sees whether the cell is to stop. What was answered is kept at once, below
@@ -31,7 +31,7 @@ class AskingAdapter:
 
     def __init__(self, session: Session) -> None:
         self._session = session
-        self._asked = 0
+        self._request_count = 0
         self._earlier: dict[str, deque[Record]] = defaultdict(deque)
         for record in sorted(session.recorded, key=lambda record: -record.index):
             if record.index < 0:
@@ -43,21 +43,21 @@ class AskingAdapter:
         """Answer the prompts as one batch, in order; by the cell's generation kwargs where none
         are given."""
         self._session.check_stop()
-        asked = [Prompt(context=p) if isinstance(p, str) else p for p in prompts]
+        requests = [Prompt(context=p) if isinstance(p, str) else p for p in prompts]
         kwargs = {**self._session.generation, **(generation or {})}
-        ids = [_digest(prompt, kwargs) for prompt in asked]
-        places = range(-self._asked - 1, -self._asked - 1 - len(asked), -1)
-        self._asked += len(asked)
-        known = [earlier.popleft() if (earlier := self._earlier[id]) else None for id in ids]
-        if all(known):
-            return [_answer(record) for record in known if record]
+        ids = [_digest(prompt, kwargs) for prompt in requests]
+        indices = range(-self._request_count - 1, -self._request_count - 1 - len(requests), -1)
+        self._request_count += len(requests)
+        recorded = [earlier.popleft() if (earlier := self._earlier[id]) else None for id in ids]
+        if all(recorded):
+            return [_answer(record) for record in recorded if record]
         # The batch is asked whole, as at first: numbers depend on a prompt's neighbours.
-        with self._session.asking(len(asked)):
-            answers = self._session.adapter.answer(asked, kwargs)
-        for place, id, record, answer in zip(places, ids, known, answers, strict=True):
+        with self._session.asking(len(requests)):
+            answers = self._session.adapter.answer(requests, kwargs)
+        for index, id, record, answer in zip(indices, ids, recorded, answers, strict=True):
             if record is None:
-                self._session.record(_record(place, id, answer))
-        pairs = zip(known, answers, strict=True)
+                self._session.record(_record(index, id, answer))
+        pairs = zip(recorded, answers, strict=True)
         return [_answer(record) if record else answer for record, answer in pairs]
 
     def generate(self, prompts: str | Sequence[str], **generation: Any) -> Any:
@@ -96,13 +96,13 @@ class AskingAdapter:
 
 def _digest(prompt: Prompt, generation: Mapping[str, Any]) -> str:
     """Of the question's whole content, so that no answer is given to another one."""
-    asked = [prompt.context, prompt.question, dict(generation)]
-    return hashlib.sha256(json.dumps(asked, sort_keys=True, default=repr).encode()).hexdigest()
+    requests = [prompt.context, prompt.question, dict(generation)]
+    return hashlib.sha256(json.dumps(requests, sort_keys=True, default=repr).encode()).hexdigest()
 
 
-def _record(place: int, id: str, answer: Answer) -> Record:
+def _record(index: int, id: str, answer: Answer) -> Record:
     return Record(
-        index=place,
+        index=index,
         id=id,
         columns={},
         predicted_answer=answer.text,

@@ -8,26 +8,28 @@ from pathlib import Path
 from benchfleet.domain.names import path_part
 
 # Every cell has these of its own; results refuse another's.
-_TAKEN = frozenset({"cell.json", "samples.jsonl", "log.txt", "failure.json", "telemetry.jsonl"})
+_RESERVED_NAMES = frozenset(
+    {"cell.json", "samples.jsonl", "log.txt", "failure.json", "telemetry.jsonl"}
+)
 
 
 def make_keepable(folder: Path) -> None:
     """Rename what could not be kept as it is called: ``.state`` to ``own_.state``."""
-    for place, folders, files in os.walk(folder, topdown=False):
+    for current, folders, files in os.walk(folder, topdown=False):
         for name in (*files, *folders):
-            top = Path(place) == folder
-            wanted = _keepable(name, taken=top and name in _TAKEN)
-            if wanted == name:
+            top = Path(current) == folder
+            new_name = _keepable(name, reserved=top and name in _RESERVED_NAMES)
+            if new_name == name:
                 continue
-            target, number = Path(place, wanted), 2
+            target, number = Path(current, new_name), 2
             while os.path.lexists(target):
-                target, number = Path(place, f"{wanted}_{number}"), number + 1
-            os.rename(Path(place, name), target)
+                target, number = Path(current, f"{new_name}_{number}"), number + 1
+            os.rename(Path(current, name), target)
 
 
-def _keepable(name: str, *, taken: bool) -> str:
+def _keepable(name: str, *, reserved: bool) -> str:
     try:
-        if not taken and path_part(name) == name:
+        if not reserved and path_part(name) == name:
             return name
         return path_part(f"own_{name}")
     except ValueError:

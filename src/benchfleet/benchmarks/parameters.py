@@ -25,8 +25,8 @@ def whole_number(name: str, value: Any, *, least: int, most: int | None = None) 
     fits = isinstance(value, int) and not isinstance(value, bool) and value >= least
     if fits and (most is None or value <= most):
         return int(value)
-    wanted = f"of at least {least}" if most is None else f"from {least} to {most}"
-    raise ValueError(f"{name} must be a whole number {wanted}, not {value!r}")
+    bounds = f"of at least {least}" if most is None else f"from {least} to {most}"
+    raise ValueError(f"{name} must be a whole number {bounds}, not {value!r}")
 
 
 def fractions(name: str, value: Any) -> list[float]:

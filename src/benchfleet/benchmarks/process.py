@@ -13,10 +13,10 @@ from pathlib import Path
 
 from benchfleet.errors import CellFailure
 
-GRACE = 5.0  # seconds between being asked to end and being killed
-_LOOK = 0.1  # seconds between looks at the time and at what asks it to stop
-_PIECE = 2**16  # bytes read at once
-_KEPT = 2**20  # bytes of its output, the last ones
+GRACE_S = 5.0  # seconds between being asked to end and being killed
+_POLL_S = 0.1  # seconds between looks at the time and at what asks it to stop
+_READ_BYTES = 2**16  # bytes read at once
+_MAX_OUTPUT_BYTES = 2**20  # bytes of its output, the last ones
 
 
 def run_process(
@@ -27,7 +27,7 @@ def run_process(
     timeout: float | None,
     check_stop: Callable[[], None],
     clock: Callable[[], float] = time.monotonic,
-    grace: float = GRACE,
+    grace: float = GRACE_S,
 ) -> bytes:
     """Run the command and return the end of what it wrote to stdout.
 
@@ -49,14 +49,14 @@ def run_process(
     ends = None if timeout is None else clock() + timeout
     with process:
         try:
-            kept = _follow(process, check_stop, ends, clock)
+            tail = _follow(process, check_stop, ends, clock)
         finally:
             _end_group(process, grace if process.poll() is None else 0.0)
-    if kept is None:
+    if tail is None:
         raise _failed("timeout", f"it ran longer than its timeout of {timeout:g} s", again=True)
     if process.returncode:
         raise _failed("error", f"{argv[0]} {_ended(process.returncode)}")
-    return kept
+    return tail
 
 
 def _follow(
@@ -66,22 +66,22 @@ def _follow(
     clock: Callable[[], float],
 ) -> bytes | None:
     """Copy its output until it ends; None where its time ran out."""
-    kept, output = bytearray(), process.stdout
+    tail, output = bytearray(), process.stdout
     while ends is None or clock() < ends:
         check_stop()
         ended = process.poll() is not None
         if output is None:
             with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(_LOOK)
-        elif select.select([output], [], [], 0 if ended else _LOOK)[0]:
-            if piece := os.read(output.fileno(), _PIECE):
+                process.wait(_POLL_S)
+        elif select.select([output], [], [], 0 if ended else _POLL_S)[0]:
+            if piece := os.read(output.fileno(), _READ_BYTES):
                 _write(piece)
-                kept += piece
-                del kept[:-_KEPT]
+                tail += piece
+                del tail[:-_MAX_OUTPUT_BYTES]
                 continue
             output = None  # closed, mostly because it is about to end
         if ended:
-            return bytes(kept)
+            return bytes(tail)
     return None
 
 
@@ -95,14 +95,14 @@ def _end_group(process: subprocess.Popen[bytes], grace: float) -> None:
             while time.monotonic() < until:
                 process.poll()  # the leader, once ended, is of the group until it was waited for
                 os.killpg(group, 0)
-                time.sleep(_LOOK / 5)
+                time.sleep(_POLL_S / 5)
         os.killpg(group, signal.SIGKILL)
 
 
 def _write(piece: bytes) -> None:
-    left = memoryview(piece)
-    while left:
-        left = left[os.write(1, left) :]
+    remaining = memoryview(piece)
+    while remaining:
+        remaining = remaining[os.write(1, remaining) :]
 
 
 def _ended(code: int) -> str:

@@ -1,4 +1,4 @@
-"""A callable or a class of one's own as a benchmark, on the model that the slot has loaded."""
+"""Your own callable or class as a benchmark, on the model that the slot has loaded."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from benchfleet.benchmarks.base import Benchmark, Score, Session
-from benchfleet.benchmarks.model_client import AskingAdapter
+from benchfleet.benchmarks.model_client import ModelClient
 from benchfleet.benchmarks.output_files import make_keepable
 from benchfleet.benchmarks.parameters import text, texts, with_defaults
 from benchfleet.benchmarks.reported_scores import METRICS, bad_result, plain, read_file, read_report
-from benchfleet.benchmarks.source_files import is_source, matching, source_digest
+from benchfleet.benchmarks.source_files import is_source, matching_files, source_digest
 from benchfleet.domain.canonical import content_digest
 from benchfleet.domain.cell import Workload
 from benchfleet.errors import CellFailure
@@ -34,7 +34,7 @@ _DEFAULTS: dict[str, Any] = {
     "folder": ".",
 }
 _CALL = re.compile(
-    r"(?P<module>[^\W\d]\w*(?:\.[^\W\d]\w*)*):(?P<place>[^\W\d]\w*(?:\.[^\W\d]\w*)*)"
+    r"(?P<module>[^\W\d]\w*(?:\.[^\W\d]\w*)*):(?P<attribute>[^\W\d]\w*(?:\.[^\W\d]\w*)*)"
 )
 _STAR = re.compile(r"^\s*from\s.+\simport\s+\*", re.MULTILINE)
 _SUBSETS = ("subset", "subsets", "subsets_to_run")
@@ -57,21 +57,21 @@ class Python(Benchmark):
     reads_generation: ClassVar[bool] = True
 
     def __init__(self, params: Mapping[str, Any]) -> None:
-        given = with_defaults(params, _DEFAULTS)
-        self.name = text("name", given["name"])
-        match = _CALL.fullmatch(given["call"]) if isinstance(given["call"], str) else None
+        values = with_defaults(params, _DEFAULTS)
+        self.name = text("name", values["name"])
+        match = _CALL.fullmatch(values["call"]) if isinstance(values["call"], str) else None
         if match is None:
             raise ValueError(
-                f"call must be module:name, such as my_eval:run, not {given['call']!r}"
+                f"call must be module:name, such as my_eval:run, not {values['call']!r}"
             )
-        self._call, self._module, self._attribute = match[0], match["module"], match["place"]
-        self._declared_path = text("path", given["path"])
-        if not isinstance(given["params"], Mapping):
+        self._call, self._module, self._attribute = match[0], match["module"], match["attribute"]
+        self._declared_path = text("path", values["path"])
+        if not isinstance(values["params"], Mapping):
             raise ValueError("params must be a mapping of the callable's arguments to values")
-        self._params = dict(given["params"])
-        self._metric = None if given["metric"] is None else text("metric", given["metric"])
-        self._files = texts("files", given["files"])
-        self._folder = Path(given["folder"]).absolute()
+        self._params = dict(values["params"])
+        self._metric = None if values["metric"] is None else text("metric", values["metric"])
+        self._files = texts("files", values["files"])
+        self._folder = Path(values["folder"]).absolute()
 
     @classmethod
     def code(cls, workload: Workload) -> str:
@@ -114,7 +114,7 @@ class Python(Benchmark):
         scratch = session.scratch.absolute()
         try:
             with _inside(self._folder), _importable(self._path):
-                returned = self._answer(self._found(), session, str(scratch))
+                returned = self._answer(self._import_target(), session, str(scratch))
                 file = scratch / METRICS
                 value = read_file(file) if file.exists() else plain(returned)
             if value is None:
@@ -125,7 +125,7 @@ class Python(Benchmark):
         return report.hand_over(session)
 
     def _answer(self, target: Any, session: Session, result_dir: str) -> Any:
-        adapter = AskingAdapter(session)
+        adapter = ModelClient(session)
         offered = {
             "seed": session.seed,
             "repeat": session.repeat,
@@ -137,8 +137,8 @@ class Python(Benchmark):
         params = self._with_subset(target, session.subset)
         if not inspect.isclass(target):
             return target(adapter, **{**_named(target, offered), **params})
-        made = target(**{**_named(target, offered), **params})
-        run = getattr(made, "run_benchmark", None)
+        instance = target(**{**_named(target, offered), **params})
+        run = getattr(instance, "run_benchmark", None)
         if run is None:
             raise _user_error(f"{self._call} is a class without run_benchmark(adapter, result_dir)")
         del offered["result_dir"]
@@ -155,8 +155,8 @@ class Python(Benchmark):
             "or remove the subsets"
         )
 
-    def _found(self) -> Callable[..., Any]:
-        """The callable, imported anew."""
+    def _import_target(self) -> Callable[..., Any]:
+        """Import the callable again."""
         module = importlib.import_module(self._module)
         file = getattr(module, "__file__", None)
         if file is None or not Path(file).resolve().is_relative_to(self._path.resolve()):
@@ -182,12 +182,12 @@ class Python(Benchmark):
         return [file for file in own if is_source(file.relative_to(self._path))]
 
     def _other_files(self) -> list[Path]:
-        return matching(self._folder, self._files)
+        return matching_files(self._folder, self._files)
 
     def _check_name(self) -> None:
         """Refuse a module that is not there or lacks the name, as far as its text tells."""
-        place = self._path.joinpath(*self._module.split("."))
-        file = place / "__init__.py" if place.is_dir() else place.with_suffix(".py")
+        folder = self._path.joinpath(*self._module.split("."))
+        file = folder / "__init__.py" if folder.is_dir() else folder.with_suffix(".py")
         if not file.is_file():
             raise ValueError(f"call: there is no module {self._module} in {self._path}")
         source, first = file.read_text("utf-8-sig"), self._attribute.partition(".")[0]
@@ -195,16 +195,18 @@ class Python(Benchmark):
             table = symtable.symtable(source, str(file), "exec")
         except SyntaxError as error:
             raise ValueError(f"call: {file.name}, line {error.lineno}: {error.msg}") from error
-        known = [s.get_name() for s in table.get_symbols() if s.is_assigned() or s.is_imported()]
-        if first in known or _STAR.search(source) or "__getattr__" in known:
+        known_names = [
+            s.get_name() for s in table.get_symbols() if s.is_assigned() or s.is_imported()
+        ]
+        if first in known_names or _STAR.search(source) or "__getattr__" in known_names:
             return
-        raise ValueError(f"call: {self._module} has no {first!r}; {hint(first, known)}")
+        raise ValueError(f"call: {self._module} has no {first!r}; {hint(first, known_names)}")
 
 
 def _named(target: Any, offered: Mapping[str, Any]) -> dict[str, Any]:
     """What of the offered arguments the target names."""
-    wanted = inspect.signature(target).parameters
-    return {name: value for name, value in offered.items() if name in wanted}
+    parameters = inspect.signature(target).parameters
+    return {name: value for name, value in offered.items() if name in parameters}
 
 
 @contextlib.contextmanager
@@ -221,23 +223,23 @@ def _inside(folder: Path) -> Iterator[None]:
 def _importable(path: Path) -> Iterator[None]:
     """Modules in `path` can be imported, as their files are now; afterwards none of them stays.
 
-    No bytecode is written: it is told from stale by size and whole seconds alone.
+    No bytecode is written: Python compares only size and whole seconds to detect changes.
     """
-    place = str(path.resolve())
-    known = set(sys.modules)
+    folder = str(path.resolve())
+    known_modules = set(sys.modules)
     writes, sys.dont_write_bytecode = sys.dont_write_bytecode, True
-    sys.path.insert(0, place)
+    sys.path.insert(0, folder)
     importlib.invalidate_caches()
     try:
         yield
     finally:
         sys.dont_write_bytecode = writes
         with contextlib.suppress(ValueError):  # the user's code may have changed it
-            sys.path.remove(place)
-        for name in set(sys.modules) - known:
+            sys.path.remove(folder)
+        for name in set(sys.modules) - known_modules:
             file = getattr(sys.modules[name], "__file__", None)
             installed = name.split(".")[0] == "benchfleet" or "site-packages" in (file or "")
-            if file and not installed and Path(file).is_relative_to(place):
+            if file and not installed and Path(file).is_relative_to(folder):
                 del sys.modules[name]
 
 

@@ -22,9 +22,9 @@ from .scoring import averaged, mean_by
 _KEYS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 _DIGITS = "0123456789"
 _FILLER = "etaoinshrdlu   "  # every fifth character is a space
-_CHANCE = 1 / len(_DIGITS)
+_CHANCE_ACCURACY = 1 / len(_DIGITS)
 _LENGTHS = ("128", "512", "1024")
-_SHORTEST = 32
+_MIN_CHARS = 32
 _DEFAULTS: dict[str, Any] = {
     "samples": 100,
     "records": 16,
@@ -45,10 +45,10 @@ class Recall(SampleBenchmark):
     default_generation: ClassVar[Mapping[str, Any]] = {"max_new_tokens": 1, "temperature": 0}
 
     def __init__(self, params: Mapping[str, Any]) -> None:
-        given = with_defaults(params, _DEFAULTS)
-        self._samples = whole_number("samples", given["samples"], least=1)
-        self._records = whole_number("records", given["records"], least=1, most=len(_KEYS))
-        self._depths = fractions("depths", given["depths"])
+        values = with_defaults(params, _DEFAULTS)
+        self._samples = whole_number("samples", values["samples"], least=1)
+        self._records = whole_number("records", values["records"], least=1, most=len(_KEYS))
+        self._depths = fractions("depths", values["depths"])
 
     def params(self) -> Mapping[str, Any]:
         return {
@@ -64,8 +64,8 @@ class Recall(SampleBenchmark):
         """Any length will do that holds the records; the named ones are only the usual."""
         if not re.fullmatch("[1-9][0-9]{0,8}", subset):
             return f"a subset is the text's length in characters, such as '512'; not {subset!r}"
-        if int(subset) < _SHORTEST:
-            return f"a text of {subset} characters is too short; ask for {_SHORTEST} or more"
+        if int(subset) < _MIN_CHARS:
+            return f"a text of {subset} characters is too short; ask for {_MIN_CHARS} or more"
         if int(subset) < 2 * self._records:
             return (
                 f"{self._records} records do not fit into {subset} characters; "
@@ -79,11 +79,11 @@ class Recall(SampleBenchmark):
 
     def samples(self, subset: str | None, seed: int) -> Iterator[Sample]:
         lengths = _LENGTHS if subset is None else (subset,)
-        for place, length in enumerate(lengths):
+        for position, length in enumerate(lengths):
             wrong = self.check_subset(length)
             if wrong is not None:
                 raise ValueError(wrong)
-            yield from self._of_length(int(length), seed, first=place * self._samples)
+            yield from self._of_length(int(length), seed, first=position * self._samples)
 
     def score(self, records: Sequence[Record]) -> Score:
         """Right is an answer whose first character, spaces aside, is the digit."""
@@ -95,7 +95,7 @@ class Recall(SampleBenchmark):
         lengths = [record.columns["length"] for record in records]
         if len(set(lengths)) > 1:
             tasks |= mean_by("length", lengths, per_sample)
-        return averaged(per_sample, tasks=tasks, summary={"chance": _CHANCE})
+        return averaged(per_sample, tasks=tasks, summary={"chance": _CHANCE_ACCURACY})
 
     def _of_length(self, length: int, seed: int, *, first: int) -> Iterator[Sample]:
         rng = random.Random(seed)  # noqa: S311 - data, not secrets
@@ -120,21 +120,21 @@ class Recall(SampleBenchmark):
 def _text(rng: random.Random, length: int, records: int, depth: float) -> tuple[str, str, str]:
     """A text, and the key and digit of the record that stands at `depth` of it."""
     text = [_FILLER[_below(rng, len(_FILLER))] for _ in range(length)]
-    places = list(range(length // 2))  # two characters each, so that no records overlap
-    needle = places.pop(int(depth * (len(places) - 1) + 0.5))
+    positions = list(range(length // 2))  # two characters each, so that no records overlap
+    needle = positions.pop(int(depth * (len(positions) - 1) + 0.5))
     keys = _drawn(rng, _KEYS, records)
     digits = [_DIGITS[_below(rng, len(_DIGITS))] for _ in keys]
-    for place, key, digit in zip(
-        [needle, *_drawn(rng, places, records - 1)], keys, digits, strict=True
+    for position, key, digit in zip(
+        [needle, *_drawn(rng, positions, records - 1)], keys, digits, strict=True
     ):
-        text[2 * place : 2 * place + 2] = key, digit
+        text[2 * position : 2 * position + 2] = key, digit
     return "".join(text), keys[0], digits[0]
 
 
 def _drawn(rng: random.Random, items: Sequence[_Item], count: int) -> list[_Item]:
     """`count` different items in random order."""
-    left = list(items)
-    return [left.pop(_below(rng, len(left))) for _ in range(count)]
+    remaining = list(items)
+    return [remaining.pop(_below(rng, len(remaining))) for _ in range(count)]
 
 
 def _below(rng: random.Random, limit: int) -> int:

@@ -21,9 +21,9 @@ from benchfleet.errors import CellFailure
 
 METRICS = "metrics.json"
 _HEADLINES = ("overall_score", "accuracy", "score")
-_TEXT = 200  # characters; longer text is no summary
-_MEASURED = {"prompt_tokens", "completion_tokens", "seconds"}
-_KNOWN = {"id", "score", "predicted_answer", *_MEASURED}
+_MAX_TEXT_CHARS = 200  # characters; longer text is no summary
+_MEASURED_KEYS = {"prompt_tokens", "completion_tokens", "seconds"}
+_SAMPLE_KEYS = {"id", "score", "predicted_answer", *_MEASURED_KEYS}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,7 +71,7 @@ def read_report(value: Any, *, metric: str | None) -> Report:
         )
         return Report(score=score, records=[record for record, _ in samples])
     if metric is not None or value is None:
-        raise bad_result(f"reported {_shown(value)}; a mapping of names to numbers is wanted")
+        raise bad_result(f"reported {_text_of(value)}; a mapping of names to numbers is wanted")
     return Report(score=Score(overall=_finite("the result", value)), records=())
 
 
@@ -100,15 +100,15 @@ def _headline(value: Mapping[str, Any], metric: str | None, scores: Sequence[flo
 
 
 def _at(value: Mapping[str, Any], metric: str) -> Any:
-    found: Any = value
+    current: Any = value
     for part in [metric] if metric in value else metric.split("."):
-        if not isinstance(found, Mapping) or part not in found:
+        if not isinstance(current, Mapping) or part not in current:
             numbers = [name for name, item in value.items() if _is_number(item)]
             raise bad_result(
                 f"no metric {metric!r} was reported; there are {', '.join(numbers) or 'none'}"
             )
-        found = found[part]
-    return found
+        current = current[part]
+    return current
 
 
 def _samples(items: Any) -> list[tuple[Record, float | None]]:
@@ -127,7 +127,9 @@ def _sample(index: int, item: Mapping[str, Any]) -> tuple[Record, float | None]:
     record = Record(
         index=index,
         id=str(item.get("id", index)),
-        columns={name: _finite_only(part) for name, part in item.items() if name not in _KNOWN},
+        columns={
+            name: _finite_only(part) for name, part in item.items() if name not in _SAMPLE_KEYS
+        },
         predicted_answer=answer if isinstance(answer, str) else json.dumps(_finite_only(answer)),
         prompt_tokens=int(measured("prompt_tokens")),
         completion_tokens=int(measured("completion_tokens")),
@@ -146,13 +148,13 @@ def _tasks(value: Mapping[str, Any]) -> dict[str, float]:
 def _summary(value: Mapping[str, Any]) -> dict[str, Any]:
     """Single numbers, truths and short texts, from the top and from ``summary``."""
     inner = value.get("summary")
-    found = {**(inner if isinstance(inner, Mapping) else {}), **value}
+    merged = {**(inner if isinstance(inner, Mapping) else {}), **value}
     short = {
         name: item
-        for name, item in found.items()
-        if isinstance(item, bool) or (isinstance(item, str) and len(item) <= _TEXT)
+        for name, item in merged.items()
+        if isinstance(item, bool) or (isinstance(item, str) and len(item) <= _MAX_TEXT_CHARS)
     }
-    return {**short, **_finite_numbers(found)}
+    return {**short, **_finite_numbers(merged)}
 
 
 def _finite_numbers(values: Mapping[str, Any]) -> dict[str, float]:
@@ -169,8 +171,8 @@ def _finite(name: str, value: Any) -> float:
         if isinstance(value, (int, float)) and math.isfinite(value):
             return float(value)
     except OverflowError:
-        pass  # a whole number beyond what a float holds is told like any other that is none
-    raise bad_result(f"{name} is {_shown(value)}, not a finite number")
+        pass  # a whole number beyond what a float holds
+    raise bad_result(f"{name} is {_text_of(value)}, not a finite number")
 
 
 def _finite_only(value: Any) -> Any:
@@ -184,5 +186,5 @@ def _finite_only(value: Any) -> Any:
     return value
 
 
-def _shown(value: Any) -> str:
+def _text_of(value: Any) -> str:
     return f"{value!r:.60}"

@@ -10,17 +10,17 @@ from pathlib import Path
 from benchfleet.domain.canonical import content_digest
 
 
-def matching(folder: Path, patterns: Sequence[str]) -> list[Path]:
+def matching_files(folder: Path, patterns: Sequence[str]) -> list[Path]:
     """The files in `folder` that the patterns name. Raises ValueError for one that names none."""
-    found: list[Path] = []
+    paths: list[Path] = []
     for pattern in patterns:
         if Path(pattern).is_absolute() or ".." in Path(pattern).parts:
             raise ValueError(f"files are taken from the campaign's folder; {pattern!r} leaves it")
         files = [file for file in folder.glob(pattern) if file.is_file() and is_source(file)]
         if not files:
             raise ValueError(f"files: nothing matches {pattern!r} in {folder}")
-        found += files
-    return found
+        paths += files
+    return paths
 
 
 def is_source(file: Path) -> bool:

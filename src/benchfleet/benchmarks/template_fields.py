@@ -1,4 +1,4 @@
-"""The fields of a cell that a script of one's own may be told of, as ``{seed}`` in its command."""
+"""The fields of a cell that may stand in a script's command, such as ``{seed}``."""
 
 from __future__ import annotations
 

@@ -51,8 +51,8 @@ class Child:
         self.open_streams = {self.stdout, self.stderr}
         self.decoder = Decoder()
         self.outgoing = bytearray()
-        self.heard = self.pinged = time.monotonic()
-        self.supervised = self.computed = self.heard  # as its supervisor says
+        self.last_activity = self.pinged = time.monotonic()
+        self.supervised = self.computed = self.last_activity  # as its supervisor says
         self.quiet = False  # its silence was posted
         self.probed = False  # its host is asked, since its supervisor is silent too
         self.greeted = False  # it said hello
@@ -106,20 +106,20 @@ class Child:
 
     def write_output(self, data: bytes) -> list[Marker]:
         """Write what a remote slot printed to its log; the markers found in it."""
-        found = []
+        markers = []
         for part in self.markers.feed(data):
             if isinstance(part, Marker):
-                found.append(part)
+                markers.append(part)
                 if part.word == "end" and part.value == self.attempt:
                     self.output_file = self.log
             else:
-                self.note_heard()
+                self.note_activity()
                 _append(self.output_file, part)
-        return found
+        return markers
 
-    def note_heard(self) -> None:
+    def note_activity(self) -> None:
         """The slot itself showed a sign of life."""
-        self.heard, self.quiet = time.monotonic(), False
+        self.last_activity, self.quiet = time.monotonic(), False
 
     def note_cause(self, text: str) -> None:
         """Take over why its supervisor ended it: a kind and a message."""

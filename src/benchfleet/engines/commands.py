@@ -1,6 +1,6 @@
 """Every command that runs on a host, except those of `bootstrap_plan`.
 
-`benchfleet doctor --commands` shows this list to whoever must approve commands beforehand.
+`benchfleet doctor --commands` prints this list for an administrator to approve.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ _LAUNCH = ALONE + "from benchfleet.slot.launch import main; main()"
 _RECEIVE = (
     ALONE + "from benchfleet.engines.provision_receiver import receive; receive(*sys.argv[1:])"
 )
-_LOOK = ALONE + "from pathlib import Path; place = Path(sys.argv[1]); "
-_LOOK += "print('have' if place.exists() else 'none', place.absolute())"
+_LOOK = ALONE + "from pathlib import Path; path = Path(sys.argv[1]); "
+_LOOK += "print('have' if path.exists() else 'none', path.absolute())"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,17 +32,17 @@ class Command:
 
 
 def alive(host: Host) -> list[str]:
-    """Whether it still answers."""
+    """Check that the host still answers."""
     return [host.python, "-c", "pass"]
 
 
 def facts(host: Host) -> list[str]:
-    """It tells of itself."""
+    """Report the host's facts: devices, memory, versions."""
     return [host.python, "-c", _FACTS, host.folder]
 
 
 def sweep(host: Host, slots: Sequence[str]) -> list[str]:
-    """End what lives on of these slots."""
+    """Kill what is left of these slots."""
     return [host.python, "-c", _SWEEP, *slots]
 
 
@@ -52,17 +52,17 @@ def launch(host: Host) -> list[str]:
 
 
 def receive(host: Host, name: str) -> list[str]:
-    """Take in a model or files."""
+    """Receive a model or files."""
     return [host.python, "-c", _RECEIVE, host.folder, name]
 
 
-def look(host: Host, place: str) -> list[str]:
-    """Whether a model is there."""
-    return [host.python, "-c", _LOOK, place]
+def find_model(host: Host, path: str) -> list[str]:
+    """Check whether a model is there."""
+    return [host.python, "-c", _LOOK, path]
 
 
 def probe(host: Host, *, quick: bool = False) -> list[str]:
-    """It measures itself."""
+    """Measure the host."""
     words = ["env", f"BENCHFLEET_HOST={host.name}", host.python, "-m", "benchfleet.cli.main"]
     return [*words, "probe", "--json", "--out", host.folder, *(["--quick"] if quick else [])]
 
@@ -70,22 +70,22 @@ def probe(host: Host, *, quick: bool = False) -> list[str]:
 def commands(host: Host, python: str) -> Iterator[Command]:
     """All of them, in the order of a run's life; `python` is the interpreter that it has there."""
     host = replace(host, python=python)
-    told = {
-        "have it tell of itself": facts(host),
-        "end what a slot left that nobody saw end": sweep(host, ["<slot>"]),
-        "ask whether it still answers": alive(host),
+    listed = {
+        "report its facts": facts(host),
+        "kill what is left of a lost slot": sweep(host, ["<slot>"]),
+        "check that it still answers": alive(host),
         "open a slot, which runs cells": launch(host),
-        "take in a model or files": receive(host, "<models or files>/<digest>"),
-        "take in a model by rsync (its own words)": [
+        "receive a model or files": receive(host, "<models or files>/<digest>"),
+        "receive a model by rsync (rsync chooses the words)": [
             "rsync",
             "--server",
             "<options>",
             ".",
-            "<place>",
+            "<path>",
         ],
-        "look for a model that it has by itself": look(host, "<place>"),
-        "have it measure itself (probe)": probe(host),
-        "have it measure itself soon (probe --quick)": probe(host, quick=True),
+        "look for a model that it has already": find_model(host, "<path>"),
+        "measure it (probe)": probe(host),
+        "measure it quickly (probe --quick)": probe(host, quick=True),
     }
-    for title, words in told.items():
+    for title, words in listed.items():
         yield Command(title=title, words=tuple(words))

@@ -24,10 +24,15 @@ _OF_SSH = (
     (
         r"bad owner or permissions|bad configuration option|arguments at end of line",
         "ssh",
-        "mend ssh's configuration on this machine",
+        "fix the ssh configuration of this machine",
         True,
     ),
-    (r"permissions \d+ for .* are too open", "permission", "take others' rights away", True),
+    (
+        r"permissions \d+ for .* are too open",
+        "permission",
+        "remove the rights of other users (chmod 600)",
+        True,
+    ),
     (r"could not resolve hostname", "name", "correct its address", True),
     (r"host key for .* has changed|identification has changed", "host key", "", True),
     (r"host key verification failed", "host key", "connect to it once by hand", True),
@@ -35,7 +40,7 @@ _OF_SSH = (
     (
         r"permission denied",
         "permission",
-        "let your key in there (ssh-copy-id), or name it under identity",
+        "install your key there (ssh-copy-id), or name it under identity",
         True,
     ),
     (r"connection refused", "connect", "is sshd running there, on this port?", False),
@@ -58,30 +63,30 @@ _OF_SSH = (
 _OFFENDING = re.compile(r"offending \S+ key in (.+):(\d+)", re.IGNORECASE)
 
 
-def diagnosis(code: int, said: str, *, jump: str = "") -> Diagnosis:
-    """The reason behind an exit code other than 0, and what was said on standard error; `jump`
-    names the jump hosts on the way, as the inventory does."""
-    lines = [line.strip() for line in said.splitlines() if line.strip()]
+def diagnosis(code: int, stderr: str, *, jump: str = "") -> Diagnosis:
+    """The reason for an exit code other than 0, from ssh's standard error; `jump` names the jump
+    hosts, as the inventory does."""
+    lines = [line.strip() for line in stderr.splitlines() if line.strip()]
     last = lines[-1] if lines else f"exit code {code}"
     if code == LOST or code < 0:
-        return _of_ssh(said, lines, last, jump)
-    if code in (126, 127) or "no such file or directory" in said.lower():
+        return _of_ssh(stderr, lines, last, jump)
+    if code in (126, 127) or "no such file or directory" in stderr.lower():
         message = f"there is no such Python ({last}); run `benchfleet hosts bootstrap`"
         return Diagnosis(stage="python", message=message, hopeless=True)
-    if re.search(r"No module named '?benchfleet", said):
+    if re.search(r"No module named '?benchfleet", stderr):
         message = "its Python has no benchfleet; run `benchfleet hosts bootstrap`"
         return Diagnosis(stage="benchfleet", message=message, hopeless=True)
-    return Diagnosis(stage="answer", message=f"it does not tell of itself: {last}", hopeless=True)
+    return Diagnosis(stage="answer", message=f"it does not report its facts: {last}", hopeless=True)
 
 
-def _of_ssh(said: str, lines: Sequence[str], last: str, jump: str) -> Diagnosis:
+def _of_ssh(stderr: str, lines: Sequence[str], last: str, jump: str) -> Diagnosis:
     for pattern, stage, remedy, hopeless in _OF_SSH:
-        if found := re.search(pattern, said, re.IGNORECASE):
-            line = next((line for line in lines if found[0] in line), found[0]).strip("@ ")
+        if match := re.search(pattern, stderr, re.IGNORECASE):
+            line = next((line for line in lines if match[0] in line), match[0]).strip("@ ")
             if _was_of_a_jump_host(line, lines, jump):
                 message = f"the way through its jump host is closed: {line}; {remedy}"
                 return Diagnosis(stage="jump", message=message, hopeless=hopeless)
-            message = f"{line}; {remedy}" if remedy else _key_changed(said)
+            message = f"{line}; {remedy}" if remedy else _key_changed(stderr)
             return Diagnosis(stage=stage, message=message, hopeless=hopeless)
     return Diagnosis(stage="connect", message=f"the connection failed: {last}", hopeless=False)
 
@@ -96,8 +101,8 @@ def _was_of_a_jump_host(line: str, lines: Sequence[str], jump: str) -> bool:
     return any("UNKNOWN port" in one or "kex_exchange_ident" in one for one in after)
 
 
-def _key_changed(said: str) -> str:
-    message = "its host key is not the one that was seen before; if it was set up anew, take "
-    if found := _OFFENDING.search(said):
-        return f"{message}line {found[2]} out of {found[1]}"
+def _key_changed(stderr: str) -> str:
+    message = "its host key is not the one that was seen before; if it was reinstalled, take "
+    if match := _OFFENDING.search(stderr):
+        return f"{message}line {match[2]} out of {match[1]}"
     return f"{message}the old key out of the known_hosts file that ssh names"

@@ -1,4 +1,4 @@
-"""Why a slot did not start, is refused, or ended, in words that say what to do."""
+"""Messages for a slot that did not start, was refused, or ended, with what to do."""
 
 from __future__ import annotations
 

@@ -69,12 +69,12 @@ class Decoder:
         while True:
             if not self._heads and not self._read_head():
                 return
-            head, wanted = self._heads[0]
-            total = sum(length for length, _ in wanted)
+            head, attachments = self._heads[0]
+            total = sum(length for length, _ in attachments)
             if len(self._buffer) < total:
                 return
             parts, start = [], 0
-            for length, crc in wanted:
+            for length, crc in attachments:
                 parts.append(bytes(self._buffer[start : start + length]))
                 start += length
                 if zlib.crc32(parts[-1]) != crc:
@@ -97,15 +97,15 @@ class Decoder:
             raise ProtocolError(f"a frame may not start with {bytes(self._buffer[:16])!r}")
         try:
             head = json.loads(text)
-            wanted = [(int(length), int(crc)) for length, crc in head.pop("attached", [])]
+            attachments = [(int(length), int(crc)) for length, crc in head.pop("attached", [])]
             fits = (
                 isinstance(head["type"], str)
-                and sum(part for part, _ in wanted) <= MAX_ATTACHED_BYTES
+                and sum(part for part, _ in attachments) <= MAX_ATTACHED_BYTES
             )
-            if not fits or any(length < 0 for length, _ in wanted):
+            if not fits or any(length < 0 for length, _ in attachments):
                 raise ProtocolError("a frame's head is out of bounds")
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise ProtocolError(f"a frame's head cannot be read: {error}") from None
         del self._buffer[:end]
-        self._heads.append((head, wanted))
+        self._heads.append((head, attachments))
         return True

@@ -81,8 +81,8 @@ class HostConnection:
         self._end_leftovers()
         answer = self._ask(commands.facts(self.host))
         if answer.code != 0:
-            found = diagnosis(answer.code, answer.err, jump=self.host.jump)
-            self._post_lost(found.message, hopeless=found.hopeless)
+            cause = diagnosis(answer.code, answer.err, jump=self.host.jump)
+            self._post_lost(cause.message, hopeless=cause.hopeless)
             return None
         try:
             ready = self._examine(self.host, answer.out)

@@ -23,9 +23,8 @@ _LAUNCHER = _PACKAGE / "slot" / "launch.py"
 class LocalEngine(ProcessEngine):
     """Opens slots as child processes; see `benchfleet.engines.base` for the contract.
 
-    `patience` is long: a slot notices at once when its runner dies, and one that is suspended may
-    go on. With `checks` a slot checks its GPUs before it starts; `named` says that those were named
-    one by one.
+    `orphan_timeout` is long: a slot notices at once when its runner dies, and a suspended runner
+    may resume. With `checks` a slot checks its GPUs before it starts; `named`: the user named each.
     """
 
     def __init__(
@@ -34,14 +33,14 @@ class LocalEngine(ProcessEngine):
         *,
         heartbeat: float = 5.0,
         silence: float = 60.0,
-        patience: float = 1800.0,
+        orphan_timeout: float = 1800.0,
         checks: GpuChecks | None = None,
         named: bool = False,
     ) -> None:
         self._checks, self._named = checks, named
         self._owner = owner(os.getpid())
         end_orphans()
-        super().__init__(post, heartbeat=heartbeat, silence=silence, patience=patience)
+        super().__init__(post, heartbeat=heartbeat, silence=silence, orphan_timeout=orphan_timeout)
 
     def _spawn(self, spec: SlotSpec) -> tuple[Child, dict[str, Any]]:
         command, key = [sys.executable, "-S", "-E", str(_LAUNCHER)], secrets.token_hex(8)

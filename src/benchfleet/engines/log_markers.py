@@ -27,17 +27,17 @@ class MarkerParser:
 
     def __init__(self, key: str) -> None:
         self._start = f"\0{key} ".encode()
-        self._held = b""  # what may be the beginning of a marker
+        self._pending = b""  # what may be the beginning of a marker
 
     def feed(self, data: bytes) -> Iterator[bytes | Marker]:
         """What was printed, in pieces, and the markers, in their order."""
-        data = self._held + data
-        self._held = b""
+        data = self._pending + data
+        self._pending = b""
         while data:
             start = data.find(self._start)
             if start < 0:
                 cut = len(data) - self._beginning(data)
-                self._held = data[cut:]
+                self._pending = data[cut:]
                 if cut:
                     yield data[:cut]
                 return
@@ -46,7 +46,7 @@ class MarkerParser:
             data = data[start:]
             end = data.find(b"\0", 1)
             if end < 0 and len(data) < MAX_MARKER_BYTES:
-                self._held = data
+                self._pending = data
                 return
             if not 0 < end < MAX_MARKER_BYTES:
                 yield data[:1]
@@ -59,8 +59,8 @@ class MarkerParser:
 
     def rest(self) -> bytes:
         """What was held back, once nothing follows."""
-        held, self._held = self._held, b""
-        return held
+        pending, self._pending = self._pending, b""
+        return pending
 
     def _beginning(self, data: bytes) -> int:
         """How many of the last bytes may begin a marker."""

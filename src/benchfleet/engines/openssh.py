@@ -59,11 +59,11 @@ class OpenSsh:
         return options
 
     def _always(self) -> dict[str, object]:
-        known = f'"{_literal(self.known_hosts)}" ~/.ssh/known_hosts ~/.ssh/known_hosts2'
+        known_hosts_files = f'"{_literal(self.known_hosts)}" ~/.ssh/known_hosts ~/.ssh/known_hosts2'
         return {
             "BatchMode": "yes",
             "StrictHostKeyChecking": "accept-new",
-            "UserKnownHostsFile": known,
+            "UserKnownHostsFile": known_hosts_files,
             "ConnectTimeout": CONNECT_TIMEOUT_S,
             "ServerAliveInterval": ALIVE_INTERVAL_S,
             "ServerAliveCountMax": ALIVE_COUNT,
@@ -125,7 +125,7 @@ def _settings(settings: Mapping[str, object]) -> list[str]:
 
 
 def destination(host: Host) -> str:
-    """What ssh is told to connect to."""
+    """The host argument of ssh."""
     return host.address or host.name
 
 

@@ -47,7 +47,7 @@ class ProcessEngine:
     computes. A slot that computes is never silent, whatever holds Python's lock in it. One that
     neither speaks nor computes is reported (`SlotQuiet`) within two heartbeats and ended after
     `silence` seconds. Where its supervisor is silent too, `_check_silent` looks at it. A slot that
-    hears nothing for `patience` seconds ends itself.
+    hears nothing for `orphan_timeout` seconds ends itself.
     """
 
     def __init__(
@@ -56,10 +56,10 @@ class ProcessEngine:
         *,
         heartbeat: float,
         silence: float,
-        patience: float,
+        orphan_timeout: float,
     ) -> None:
         self._post = post
-        self._heartbeat, self._silence, self._patience = heartbeat, silence, patience
+        self._heartbeat, self._silence, self._orphan_timeout = heartbeat, silence, orphan_timeout
         # Reached by the last check within two heartbeats.
         self._quiet_after = (2 - 1 / CHECKS_PER_HEARTBEAT) * heartbeat
         self._slots: dict[SlotId, Child] = {}
@@ -105,7 +105,9 @@ class ProcessEngine:
         except OSError as error:
             self._post(SlotLost(slot=spec.slot, reason=start_failure(error)))
             return
-        opening = open_frame(spec, heartbeat=self._heartbeat, silence=self._patience, **fields)
+        opening = open_frame(
+            spec, heartbeat=self._heartbeat, silence=self._orphan_timeout, **fields
+        )
         with self._lock:
             self._slots[spec.slot] = child
             try:
@@ -226,7 +228,7 @@ class ProcessEngine:
             slots = list(self._slots.values())
             if now - self._checked > 2 * self._heartbeat:
                 for child in slots:
-                    child.heard = child.supervised = now
+                    child.last_activity = child.supervised = now
             self._checked = now
         for child in slots:
             self._guarded(child, self._check)
@@ -237,7 +239,7 @@ class ProcessEngine:
             return self._drain(child)
         if now - child.verdict_since > VERDICT_HOLD_S:
             self._reader.emit_verdict(child)
-        silent = now - max(child.heard, child.computed)
+        silent = now - max(child.last_activity, child.computed)
         if child.terminating_since is not None:
             if now - child.terminating_since > TERMINATE_GRACE_S:
                 child.kill()
@@ -262,7 +264,7 @@ class ProcessEngine:
 
     def _is_unsupervised(self, child: Child) -> bool:
         """Whether slot and supervisor were silent for two heartbeats."""
-        return self._checked - max(child.heard, child.supervised) > self._quiet_after
+        return self._checked - max(child.last_activity, child.supervised) > self._quiet_after
 
     # Ending
 

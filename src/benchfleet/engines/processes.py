@@ -45,18 +45,18 @@ def is_stopped(pid: int) -> bool:
 
 def marked(slot: str) -> set[int]:
     """The processes of this user that inherited the slot's marker; empty without ``/proc``."""
-    wanted = f"BENCHFLEET_SLOT={slot}".encode()
-    found: set[int] = set()
+    marker = f"BENCHFLEET_SLOT={slot}".encode()
+    pids: set[int] = set()
     try:
         entries = os.listdir("/proc")
     except OSError:
-        return found
+        return pids
     for entry in entries:
         if entry.isdigit() and int(entry) != os.getpid():
             with contextlib.suppress(OSError), open(f"/proc/{entry}/environ", "rb") as file:
-                if wanted in file.read().split(b"\0"):
-                    found.add(int(entry))
-    return found
+                if marker in file.read().split(b"\0"):
+                    pids.add(int(entry))
+    return pids
 
 
 def owner(pid: int) -> str:

@@ -50,8 +50,8 @@ def gpu_checks(spec: SlotSpec, checks: GpuChecks | None, *, named: bool) -> dict
     named one by one."""
     if checks is None:
         return {}
-    asked = {"share": checks.share and named, "trial": checks.trial, "memory": spec.memory}
-    return {"gpu_checks": {**asked, "neighbours": spec.neighbours}}
+    required = {"share": checks.share and named, "trial": checks.trial, "memory": spec.memory}
+    return {"gpu_checks": {**required, "neighbours": spec.neighbours}}
 
 
 def request_frames(request: AttemptRequest, **fields: Any) -> Iterator[bytes]:

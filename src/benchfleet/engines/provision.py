@@ -67,10 +67,10 @@ def files_bundle(cell: Cell) -> Bundle | None:
     if not work.data_digest:
         return None
     try:
-        found = benchmark_class(work.benchmark)({**work.params, **work.outside}).files(work.subset)
+        paths = benchmark_class(work.benchmark)({**work.params, **work.outside}).files(work.subset)
     except (ValueError, OSError) as error:
         raise ProvisionFailed(f"{work.name}: {error}", kind="user_error") from error
-    files = tuple(dict.fromkeys(Path(os.path.abspath(file)) for file in found))  # each once
+    files = tuple(dict.fromkeys(Path(os.path.abspath(file)) for file in paths))  # each once
     if not files:
         return None
     name = content_digest([work.data_digest, [str(file) for file in files]])
@@ -89,11 +89,11 @@ def relocated(cell: Cell, *, model: str, files: str) -> Cell:
 
 
 def mapped_path(path: Path, paths: Mapping[str, str]) -> str:
-    """Where the host has it already, as its inventory says; ``""`` where that says nothing."""
-    for here, there in sorted(paths.items(), key=lambda pair: -len(pair[0])):
-        base = Path(here).expanduser().absolute()
+    """The path on the host by the inventory's `paths`; ``""`` where none of them applies."""
+    for local_root, remote_root in sorted(paths.items(), key=lambda pair: -len(pair[0])):
+        base = Path(local_root).expanduser().absolute()
         if path == base or base in path.parents:
-            return (Path(there) / path.relative_to(base)).as_posix()
+            return (Path(remote_root) / path.relative_to(base)).as_posix()
     return ""
 
 
@@ -136,7 +136,7 @@ class FileSync:
         return relocated(cell, model=model, files=files)
 
     def forget(self) -> None:
-        """The host was away: whatever it had may be gone."""
+        """Forget what was sent: the host was lost, and its files may be too."""
         self._paths.clear()
 
     def stop(self) -> None:
@@ -146,7 +146,7 @@ class FileSync:
             process.kill()
 
     def _path(self, bundle: Bundle) -> str:
-        """Where it is there; it is sent first where that is needed."""
+        """Its path on the host; sends it first if needed."""
         path = self._paths.get(bundle.name)
         if path is None:
             mapped = mapped_path(bundle.folder, self._host.paths) if bundle.folder else ""
@@ -167,7 +167,7 @@ class FileSync:
             raise ProvisionFailed(why, kind=running.kind())
 
     def _hand_over(self, receiver: subprocess.Popen[bytes], bundle: Bundle) -> str:
-        """Where the receiver has it now; ``""`` where it gave up."""
+        """The receiver's path; ``""`` where it failed."""
         stdin = cast(IO[bytes], receiver.stdin)
         word, path = _reply(receiver)
         if word == "want":
@@ -199,14 +199,14 @@ class FileSync:
                 raise ProvisionFailed(why, kind=running.kind())
 
     def _find(self, path: str) -> str:
-        """The whole path of what the host has already; adapters know nothing of ``~``."""
-        words = commands.look(self._host, path)
+        """The absolute path of what the host has already; adapters do not expand ``~``."""
+        words = commands.find_model(self._host, path)
         with self._started(self._ssh.argv(self._host, words)) as running:
-            word, found = _reply(running.process)
+            word, remote_path = _reply(running.process)
             if word == "have":
-                return found
+                return remote_path
             if word != "none":
-                why = f"{self._host.name} does not tell: {running.why()}"
+                why = f"{self._host.name} did not answer: {running.why()}"
                 raise ProvisionFailed(why, kind=running.kind())
         raise ProvisionFailed(
             f"{self._host.name} has no {path}, where the inventory's paths say that it "
@@ -217,32 +217,32 @@ class FileSync:
     @contextlib.contextmanager
     def _started(self, words: Sequence[str]) -> Iterator[_Running]:
         """A process that `stop` ends, and that ends with the block at the latest."""
-        with tempfile.TemporaryFile() as heard:  # a shared connection may hold on to a pipe
+        with tempfile.TemporaryFile() as stderr:  # a shared connection may hold on to a pipe
             pipe = subprocess.PIPE
             process = subprocess.Popen(
-                words, stdin=pipe, stdout=pipe, stderr=heard, start_new_session=True
+                words, stdin=pipe, stdout=pipe, stderr=stderr, start_new_session=True
             )
             self._processes.add(process)
             if self._stopped:
                 process.kill()
             try:
-                yield _Running(process, heard)
+                yield _Running(process, stderr)
             finally:
                 self._processes.discard(process)
                 process.kill()
-                with contextlib.suppress(BrokenPipeError):  # what nobody hears any more
+                with contextlib.suppress(BrokenPipeError):  # nobody reads it any more
                     process.__exit__(None, None, None)
 
 
 class _Running:
     """A process, and its errors."""
 
-    def __init__(self, process: subprocess.Popen[bytes], heard: IO[bytes]) -> None:
-        self.process, self._heard = process, heard
+    def __init__(self, process: subprocess.Popen[bytes], stderr: IO[bytes]) -> None:
+        self.process, self._stderr = process, stderr
 
     def note(self, error: Exception) -> None:
         """Add an error of this side."""
-        self._heard.write(f"\n{error}".encode())
+        self._stderr.write(f"\n{error}".encode())
 
     def kind(self) -> Kind:
         """The kind of its failure, once the process has ended."""
@@ -253,10 +253,10 @@ class _Running:
         """The last line of its errors that says something, once the process has ended."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.wait(EXIT_GRACE_S)
-        self._heard.seek(0)
-        lines = self._heard.read().decode("utf-8", "replace").strip().splitlines()
-        telling = [line for line in lines if not line.startswith("rsync error: some files")]
-        lines = telling or lines
+        self._stderr.seek(0)
+        lines = self._stderr.read().decode("utf-8", "replace").strip().splitlines()
+        informative = [line for line in lines if not line.startswith("rsync error: some files")]
+        lines = informative or lines
         return lines[-1].strip() if lines else f"exit code {self.process.returncode}"
 
 

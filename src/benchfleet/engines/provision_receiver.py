@@ -1,7 +1,7 @@
-"""The receiving end of `provision`: what a host keeps of models and files sent to it.
+"""The receiving end of `provision`: stores the models and files sent to a host.
 
-Run there as ``receive(root, name)``. A thing lies at ``<root>/<name>`` once it is complete.
-Whoever else wants it meanwhile waits for the lock, which the kernel frees when its holder dies.
+Runs there as ``receive(root, name)``. A bundle is at ``<root>/<name>`` once it is complete. Other
+receivers of it wait for the lock, which the kernel frees when its holder dies.
 
 The receiver writes ``have <path>``, or ``want <path> rsync|tar`` and then reads one line: ``tar``,
 followed by an archive, or ``rsynced``, once the files are at ``<path>.part``. Empty lines before
@@ -23,11 +23,11 @@ from typing import BinaryIO, cast
 
 END = "/"  # a name that no file in an archive has
 SILENCE_S = 60.0
-_GONE = "the sender went away before all was here"
+_SENDER_LOST = "the sender was lost before the end of the transfer"
 
 
 def receive(root: str, name: str) -> None:
-    """Receive one thing, unless it is here already."""
+    """Receive one bundle, unless the host has it."""
     path = Path(os.path.abspath(Path(root).expanduser() / name))
     path.parent.mkdir(parents=True, exist_ok=True)
     with open(f"{path}.lock", "a") as lock:
@@ -47,7 +47,7 @@ def _receive_new(path: Path) -> None:
         part.mkdir()
         _unpack(sender, part)
     elif how != b"rsynced" or not part.is_dir():
-        raise SystemExit(_GONE)
+        raise SystemExit(_SENDER_LOST)
     os.sync()
     part.rename(path)
 
@@ -62,7 +62,7 @@ class _Sender:
     def read(self, size: int) -> bytes:
         """At most so many bytes; none at the end. Raises SystemExit where it fell silent."""
         if not select.select([self._handle], [], [], SILENCE_S)[0]:
-            raise SystemExit(_GONE)
+            raise SystemExit(_SENDER_LOST)
         return os.read(self._handle, size)
 
     def line(self) -> bytes:
@@ -96,4 +96,4 @@ def _unpack(stream: _Sender, folder: Path) -> None:
                     shutil.copyfileobj(content, file, 2**20)
                 path.chmod(member.mode & 0o755 | 0o600)
     if not complete:
-        raise SystemExit(_GONE)
+        raise SystemExit(_SENDER_LOST)

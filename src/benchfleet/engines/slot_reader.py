@@ -17,8 +17,8 @@ READ_BYTES = 2**20
 
 
 class SlotReader:
-    """Posts what slots say. `terminate` ends a slot for a reason; `stream_ended` is told which
-    stream of a slot has ended."""
+    """Posts what slots report. `terminate` ends a slot for a reason; `stream_ended` receives the
+    stream that ended."""
 
     def __init__(
         self,
@@ -32,7 +32,7 @@ class SlotReader:
         """Read some of the slot's frames; whether there may be more. Raises ProtocolError."""
         data = self._read(child, child.stdout)
         if data:
-            child.note_heard()
+            child.note_activity()
         if data and not child.deaf:
             for frame in child.decoder.feed(data):
                 self._handle_frame(child, frame)

@@ -39,7 +39,7 @@ class SshEngine(ProcessEngine):
     Every host has its `python`, with the same benchfleet as here. The files that a cell needs are
     sent to its host first (`provision`). A host whose connection broke is asked again. Where it
     does not answer, all its slots are lost, and the engine tries to connect until it comes back. A
-    slot that hears nothing for `patience` seconds ends itself with all that it started.
+    slot that hears nothing for `orphan_timeout` seconds ends itself with all that it started.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class SshEngine(ProcessEngine):
         examine: Examine,
         heartbeat: float = 5.0,
         silence: float = 60.0,
-        patience: float = 60.0,
+        orphan_timeout: float = 60.0,
         checks: GpuChecks | None = None,
     ) -> None:
         self._checks = checks
@@ -64,7 +64,7 @@ class SshEngine(ProcessEngine):
             for host in hosts
         }
         self._provisioning: set[threading.Thread] = set()
-        super().__init__(post, heartbeat=heartbeat, silence=silence, patience=patience)
+        super().__init__(post, heartbeat=heartbeat, silence=silence, orphan_timeout=orphan_timeout)
         for connection in self._connections.values():
             connection.start()
 

@@ -38,13 +38,13 @@ def ask(
     words: Sequence[str],
     *,
     sent: bytes | Path = b"",
-    patience: float = ANSWER_LIMIT_S,
+    timeout: float = ANSWER_LIMIT_S,
     alone: bool = False,
     started: Callable[[subprocess.Popen[bytes]], object] | None = None,
 ) -> Answer:
     """Run `words` on the host with `sent` (or that file) as their input.
 
-    One that takes longer than `patience` seconds is given up as LOST, though it may go on there.
+    One that takes longer than `timeout` seconds counts as LOST, though it may continue there.
     `alone` takes a connection of its own: ssh hides what a jump host says behind a shared one.
     `started` is given the process, and may kill it; Ctrl-C does not reach it then.
     Raises BenchfleetError where this machine cannot start ssh.
@@ -55,7 +55,7 @@ def ask(
     # stderr goes to a file: the shared connection, which the first command leaves behind, may hold
     # on to it, and nobody should wait for that.
     with contextlib.ExitStack() as files:
-        heard = files.enter_context(tempfile.TemporaryFile())
+        stderr = files.enter_context(tempfile.TemporaryFile())
         source: BinaryIO
         if isinstance(sent, bytes):
             source = files.enter_context(tempfile.TemporaryFile())
@@ -68,7 +68,7 @@ def ask(
                 argv,
                 stdin=source,
                 stdout=subprocess.PIPE,
-                stderr=heard,
+                stderr=stderr,
                 start_new_session=started is not None,
             )
         except FileNotFoundError:
@@ -78,11 +78,11 @@ def ask(
             raise BenchfleetError(f"ssh cannot be started here: {error}") from error
         if started is not None:
             started(process)
-        code, out = _finish(process, patience)
+        code, out = _finish(process, timeout)
         if code is None:
-            heard.write(f"\nno answer within {patience:g} s\n".encode())
-        heard.seek(0)
-        err = heard.read()
+            stderr.write(f"\nno answer within {timeout:g} s\n".encode())
+        stderr.seek(0)
+        err = stderr.read()
     return Answer(
         code=LOST if code is None else code,
         out=out.decode("utf-8", "replace"),

@@ -105,13 +105,13 @@ class Decoder:
 
         contexts = self._prefilled([prompt.context for prompt in batch])
         tally = contexts.tally.chosen(range(len(batch)))
-        ids, asked = self._padded([prompt.question for prompt in batch])
-        mask = torch.cat((contexts.mask, asked), 1)
-        logits = self._pass(ids, mask, asked.bool(), contexts.cache, tally)
+        ids, question_mask = self._padded([prompt.question for prompt in batch])
+        mask = torch.cat((contexts.mask, question_mask), 1)
+        logits = self._pass(ids, mask, question_mask.bool(), contexts.cache, tally)
         answers: list[list[int]] = [[] for _ in batch]
         alive = [True] * len(batch)
         added = ids.shape[1]
-        for left in reversed(range(generation.max_new_tokens)):
+        for remaining in reversed(range(generation.max_new_tokens)):
             tokens = generation.choose(logits, generators)
             for row, token in enumerate(tokens):
                 if alive[row] and token not in self._ends:
@@ -119,7 +119,7 @@ class Decoder:
                     alive[row] = not ended(answers[row])
                 else:
                     alive[row] = False
-            if not left or not any(alive):
+            if not remaining or not any(alive):
                 break
             new = torch.tensor(tokens, device=ids.device).unsqueeze(1)
             mask = torch.cat((mask, torch.ones_like(new)), 1)
@@ -134,19 +134,19 @@ class Decoder:
             for answer, mean in zip(answers, tally.means(), strict=True)
         ]
 
-    def _prefilled(self, wanted: list[Ids]) -> _Contexts:
-        """The contexts in memory, one row for each wanted one; the caller keeps them from here,
-        so that a pass that fails leaves none behind."""
+    def _prefilled(self, required: list[Ids]) -> _Contexts:
+        """The contexts in memory, one row for each required one. The caller stores them again, so
+        that a failed pass leaves none behind."""
         contexts, self._contexts = self._contexts, None
-        if contexts is None or not set(wanted) <= set(contexts.rows):
+        if contexts is None or not set(required) <= set(contexts.rows):
             contexts = None  # the old keys and values go before the new ones come
-            contexts = self._prefill(list(dict.fromkeys(wanted)))
-        if contexts.rows != wanted:
-            rows = [contexts.rows.index(context) for context in wanted]
+            contexts = self._prefill(list(dict.fromkeys(required)))
+        if contexts.rows != required:
+            rows = [contexts.rows.index(context) for context in required]
             index = contexts.mask.new_tensor(rows)
             contexts.cache.batch_select_indices(index)
             contexts = _Contexts(
-                rows=wanted,
+                rows=required,
                 cache=contexts.cache,
                 mask=contexts.mask[index],
                 tally=contexts.tally.chosen(rows),
@@ -176,9 +176,9 @@ class Decoder:
         device = self._model.get_input_embeddings().weight.device
         ids = torch.zeros(len(rows), width, dtype=torch.long)
         mask = torch.zeros_like(ids)
-        for place, row in enumerate(rows):
-            ids[place, width - len(row) :] = torch.tensor(row, dtype=torch.long)
-            mask[place, width - len(row) :] = 1
+        for index, row in enumerate(rows):
+            ids[index, width - len(row) :] = torch.tensor(row, dtype=torch.long)
+            mask[index, width - len(row) :] = 1
         return ids.to(device), mask.to(device)
 
     def _pass(
@@ -187,9 +187,9 @@ class Decoder:
         """Run the model over new tokens; the logits after the last, [batch, vocabulary]."""
         import torch
 
-        places = {}
+        positions = {}
         if self._takes_positions:
-            places["position_ids"] = (mask.cumsum(-1) - 1).clamp(min=0)[:, -ids.shape[1] :]
+            positions["position_ids"] = (mask.cumsum(-1) - 1).clamp(min=0)[:, -ids.shape[1] :]
         with self._attention.counting(tally, counted):
             logits: Tensor = self._model(
                 input_ids=ids,
@@ -197,7 +197,7 @@ class Decoder:
                 past_key_values=cache,
                 use_cache=True,
                 logits_to_keep=1,
-                **places,
+                **positions,
             ).logits[:, -1]
         if bool(torch.isnan(logits).any()):
             raise CellFailure(

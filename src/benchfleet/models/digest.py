@@ -31,7 +31,7 @@ _HUB_NAME = re.compile(
     r"(?P<name>\w[\w.-]*(?:/\w[\w.-]*)?)(?:@(?P<revision>\w[\w./-]*))?", re.ASCII
 )
 _SHA256 = re.compile("[0-9a-f]{64}")
-_SETTLED = 2.0  # seconds: a younger file may change again without a change of its time
+_SETTLE_S = 2.0  # seconds: a younger file may change again without a change of its time
 
 
 def hub_name(source: str) -> tuple[str, str] | None:
@@ -42,16 +42,16 @@ def hub_name(source: str) -> tuple[str, str] | None:
     return (match["name"], match["revision"] or "main") if match else None
 
 
-def files_digest(place: Path) -> str:
+def files_digest(root: Path) -> str:
     """The digest of a file, or of every file in a folder. Raises ValueError where there is none."""
-    if not place.exists():
-        raise ValueError(f"{place} is not there")
+    if not root.exists():
+        raise ValueError(f"{root} is not there")
     cache = own_cache(os.environ) / "digests"
-    if place.is_file():
-        return file_digest(place, cache=cache)
-    files = sorted(path for path in place.rglob("*") if path.is_file())
+    if root.is_file():
+        return file_digest(root, cache=cache)
+    files = sorted(path for path in root.rglob("*") if path.is_file())
     return content_digest(
-        [[path.relative_to(place).as_posix(), file_digest(path, cache=cache)] for path in files]
+        [[path.relative_to(root).as_posix(), file_digest(path, cache=cache)] for path in files]
     )
 
 
@@ -84,9 +84,9 @@ def model_folder(source: str, *, environ: Mapping[str, str] | None = None) -> Pa
             raise ValueError(f"{folder} {what}; name the folder that holds config.json")
     if not (folder / "config.json").is_file():
         raise ValueError(f"{folder} holds no config.json; name the folder of a saved model")
-    lacking = _lacking_weights(folder)
-    if lacking:
-        raise ValueError(f"{folder} holds {lacking}; download or save the model again")
+    missing = _missing_weights(folder)
+    if missing:
+        raise ValueError(f"{folder} holds {missing}; download or save the model again")
     return folder
 
 
@@ -94,16 +94,16 @@ def cached_models(*, environ: Mapping[str, str] | None = None) -> list[str]:
     """The names of the complete models in the local Hugging Face cache, each as `model_folder`
     takes it: with a revision where no ``main`` is there."""
     environ = os.environ if environ is None else environ
-    found = []
+    names = []
     for repository in sorted(hub_cache(environ).glob("models--*")):
         name = repository.name.removeprefix("models--").replace("--", "/")
         pinned = sorted(f"{name}@{folder.name}" for folder in repository.glob("snapshots/*"))
         for source in (name, *pinned):
             with suppress(ValueError, OSError):  # one that is not complete is no model yet
                 model_folder(source, environ=environ)
-                found.append(source)
+                names.append(source)
                 break
-    return found
+    return names
 
 
 def file_digest(path: Path, *, cache: Path, now: Callable[[], float] = time.time) -> str:
@@ -112,37 +112,37 @@ def file_digest(path: Path, *, cache: Path, now: Callable[[], float] = time.time
     key = "-".join(
         f"{part:x}" for part in (before.st_dev, before.st_ino, before.st_size, before.st_mtime_ns)
     )
-    kept = cache / key
+    cache_file = cache / key
     with suppress(OSError, UnicodeDecodeError):
-        if _SHA256.fullmatch(known := kept.read_text("ascii")):
-            return known
+        if _SHA256.fullmatch(cached := cache_file.read_text("ascii")):
+            return cached
     with path.open("rb") as stream:
         sha = hashlib.sha256()
         while block := stream.read(2**20):
             sha.update(block)
-    found = sha.hexdigest()
+    digest = sha.hexdigest()
     after = path.stat()
     unchanged = (before.st_size, before.st_mtime_ns) == (after.st_size, after.st_mtime_ns)
-    if unchanged and abs(now() - after.st_mtime) > _SETTLED:
-        _remember(kept, found)
-    return found
+    if unchanged and abs(now() - after.st_mtime) > _SETTLE_S:
+        _remember(cache_file, digest)
+    return digest
 
 
-def _remember(kept: Path, digest: str) -> None:
+def _remember(cache_file: Path, digest: str) -> None:
     # A cache that cannot be written costs time and nothing else.
     with suppress(OSError):
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        draft = kept.with_name(f".{kept.name}-{os.getpid()}")
+        cache_file.parent.mkdir(parents=True, exist_ok=True)
+        draft = cache_file.with_name(f".{cache_file.name}-{os.getpid()}")
         draft.write_text(digest, "ascii")
-        os.replace(draft, kept)
+        os.replace(draft, cache_file)
 
 
 def _files(folder: Path) -> dict[str, Path]:
     """The files that make the model what it is, by their names within the folder, sorted."""
-    places = [*folder.iterdir(), *(folder / _TEMPLATES).glob("*.jinja")]
+    entries = [*folder.iterdir(), *(folder / _TEMPLATES).glob("*.jinja")]
     return {
         str(path.relative_to(folder)): path
-        for path in sorted(places)
+        for path in sorted(entries)
         if path.suffix in _KINDS
         and not path.name.startswith(".")
         and not _NOT_THE_MODEL.fullmatch(path.name)
@@ -150,7 +150,7 @@ def _files(folder: Path) -> dict[str, Path]:
     }
 
 
-def _lacking_weights(folder: Path) -> str:
+def _missing_weights(folder: Path) -> str:
     """What of the weights is not there, in words; ``""`` where all are."""
     indexes = sorted(folder.glob("*.safetensors.index.json")) or sorted(
         folder.glob("*.bin.index.json")
@@ -160,9 +160,9 @@ def _lacking_weights(folder: Path) -> str:
             shards = set(json.loads(index.read_text("utf-8"))["weight_map"].values())
         except (ValueError, KeyError, TypeError, AttributeError):
             return f"an index of weights that cannot be read, {index.name}"
-        gone = sorted(shard for shard in shards if not (folder / shard).is_file())
-        if gone:
-            return f"{len(shards) - len(gone)} of its {len(shards)} files of weights"
+        missing = sorted(shard for shard in shards if not (folder / shard).is_file())
+        if missing:
+            return f"{len(shards) - len(missing)} of its {len(shards)} files of weights"
     if any(folder.glob("*.safetensors")) or any(folder.glob("pytorch_model*.bin")):
         return ""
     return "no weights (*.safetensors)"
@@ -173,13 +173,13 @@ def _snapshot(source: str, environ: Mapping[str, str]) -> Path:
     name, revision = (match["name"], match["revision"]) if match else (source, None)
     cache = hub_cache(environ)
     repository = cache / f"models--{name.replace('/', '--')}"
-    asked = revision or "main"
-    if ".." in asked.split("/"):
-        raise ValueError(f"{asked!r} is no revision; name a branch, a tag or a commit")
+    reference = revision or "main"
+    if ".." in reference.split("/"):
+        raise ValueError(f"{reference!r} is no revision; name a branch, a tag or a commit")
     with suppress(OSError):
-        asked = (repository / "refs" / asked).read_text("utf-8").strip()
-    folder = repository / "snapshots" / asked
-    if "/" in asked or not folder.is_dir():
+        reference = (repository / "refs" / reference).read_text("utf-8").strip()
+    folder = repository / "snapshots" / reference
+    if "/" in reference or not folder.is_dir():
         option = f" --revision {revision}" if revision else ""
         raise ValueError(
             f"there is no folder {source}, and {source} is not in the Hugging Face cache {cache};"

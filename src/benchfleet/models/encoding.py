@@ -8,7 +8,7 @@ from typing import Any
 
 from benchfleet.models.base import Prompt
 
-_NO_LIMIT = 10**9  # tokenizers that know of no limit say a huge number
+_UNLIMITED_TOKENS = 10**9  # tokenizers that know of no limit say a huge number
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,10 +29,12 @@ class Encoder:
 
     def __init__(self, tokenizer: Any, *, max_length: int | None) -> None:
         self._tokenizer = tokenizer
-        self._lead = self._found_lead()
+        self._lead = self._leading_tokens()
         limits = [max_length, getattr(tokenizer, "model_max_length", None)]
-        known = [int(limit) for limit in limits if limit is not None and limit < _NO_LIMIT]
-        self._max_length = min(known, default=None)
+        known_limits = [
+            int(limit) for limit in limits if limit is not None and limit < _UNLIMITED_TOKENS
+        ]
+        self._max_length = min(known_limits, default=None)
 
     def encode(self, prompt: Prompt, *, max_new_tokens: int) -> Encoded:
         """Context and question apart, the special tokens that lead a text once before them.
@@ -88,7 +90,7 @@ class Encoder:
         ids = self._tokenizer(text, add_special_tokens=special, verbose=False)["input_ids"]
         return [int(token) for token in ids]
 
-    def _found_lead(self) -> list[int]:
+    def _leading_tokens(self) -> list[int]:
         """The special tokens before a text; those after it (EOS, SEP) would end the answer."""
         plain, whole = self._ids("a"), self._ids("a", special=True)
         for start in range(len(whole) - len(plain) + 1):

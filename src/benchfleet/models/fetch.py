@@ -1,4 +1,4 @@
-"""Models of the hub on this host: known by their commit, and fetched once for all who want them."""
+"""Models of the hub on this host: identified by their commit, fetched once for all processes."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ def fetched_folder(
 ) -> Path:
     """Where the files of `source` lie: a folder itself, or the hub's snapshot of the commit.
 
-    What is not here yet is fetched under a lock: whoever else on this host wants the same waits
-    for it, and takes over where the one who fetches dies. Raises ValueError with what to do where
+    A missing model is fetched under a lock: other processes on this host wait for it, and one of
+    them takes over if the fetching process dies. Raises ValueError with what to do where
     it cannot be had, and CellFailure where trying again may help.
     """
     environ = os.environ if environ is None else environ
@@ -83,7 +83,7 @@ def fetched_folder(
     return folder
 
 
-def wanted(files: Sequence[str]) -> list[str]:
+def needed_files(files: Sequence[str]) -> list[str]:
     """The files of a repository that transformers needs: one format of weights, not all."""
     top = [file for file in files if "/" not in file]
     weights = [file for file in top if file.endswith(".safetensors")]
@@ -127,7 +127,7 @@ def _from_hub(name: str, commit: str, cache: Path) -> None:
 
     token = hub_token(os.environ) or None
     try:
-        files = wanted(HfApi(token=token).list_repo_files(name, revision=commit))
+        files = needed_files(HfApi(token=token).list_repo_files(name, revision=commit))
         snapshot_download(name, revision=commit, cache_dir=cache, allow_patterns=files, token=token)
     except GatedRepoError as error:
         raise ValueError(gated(name, token is not None)) from error

@@ -28,24 +28,24 @@ class Generation:
     @classmethod
     def parse(cls, value: Mapping[str, Any]) -> Generation:
         """From a campaign's generation settings. Raises ValueError with what to do."""
-        for message in cls.wrong(value).values():
+        for message in cls.problems(value).values():
             raise ValueError(message)
         stop = value.get("stop") or ()
         return cls(**{**value, "stop": (stop,) if isinstance(stop, str) else tuple(stop)})
 
     @classmethod
-    def wrong(cls, value: Mapping[str, Any]) -> dict[str, str]:
+    def problems(cls, value: Mapping[str, Any]) -> dict[str, str]:
         """What is wrong with each setting and what to do about it, by the setting's name."""
-        known = [field.name for field in fields(cls)]
-        found: dict[str, str] = {}
-        for name, given in value.items():
-            if name not in known:
-                found[name] = f"no generation setting {name!r}; {hint(name, known)}"
+        known_names = [field.name for field in fields(cls)]
+        problems: dict[str, str] = {}
+        for name, setting in value.items():
+            if name not in known_names:
+                problems[name] = f"no generation setting {name!r}; {hint(name, known_names)}"
             else:
-                right, wanted = _CHECKS[name]
-                if not right(given):
-                    found[name] = f"{name} must be {wanted}, not {given!r}"
-        return found
+                right, rule = _CHECKS[name]
+                if not right(setting):
+                    problems[name] = f"{name} must be {rule}, not {setting!r}"
+        return problems
 
     def generators(self, texts: Sequence[str], device: Any) -> list[Generator]:
         """The randomness of each prompt: the same in any batch and after any resume."""
@@ -54,10 +54,10 @@ class Generation:
         if not self.temperature:
             return []
         seeds = [hashlib.sha256(f"{self.seed}\0{text}".encode()).digest()[:8] for text in texts]
-        made = [torch.Generator(device=device) for _ in texts]
-        for generator, seed in zip(made, seeds, strict=True):
+        generators = [torch.Generator(device=device) for _ in texts]
+        for generator, seed in zip(generators, seeds, strict=True):
             generator.manual_seed(int.from_bytes(seed, "big") >> 1)
-        return made
+        return generators
 
     def choose(self, logits: Tensor, generators: Sequence[Generator]) -> list[int]:
         """The next token of each row of `logits`, [batch, vocabulary]."""
@@ -81,7 +81,7 @@ class Generation:
 
     def cut(self, text: str) -> str:
         """`text` up to the first stop in it."""
-        ends = [place for stop in self.stop if (place := text.find(stop)) >= 0]
+        ends = [position for stop in self.stop if (position := text.find(stop)) >= 0]
         return text[: min(ends)] if ends else text
 
 

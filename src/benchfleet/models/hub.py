@@ -9,7 +9,7 @@ from typing import Any
 from benchfleet.environment import hub_token, offline, without_token
 
 _ENDPOINT = "https://huggingface.co"
-_WAIT = 10.0  # seconds for one answer
+_TIMEOUT_S = 10.0  # seconds for one answer
 
 
 class HubRefused(ValueError):
@@ -53,15 +53,15 @@ def _ask(method: str, url: str, what: str, environ: Mapping[str, str]) -> bytes:
         # Not sent on where the answer sends to another host.
         request.add_unredirected_header("Authorization", f"Bearer {token}")
     try:
-        with urlopen(request, timeout=_WAIT) as answer:  # noqa: S310 - of a base whose scheme was checked
+        with urlopen(request, timeout=_TIMEOUT_S) as answer:  # noqa: S310 - of a base whose scheme was checked
             return bytes(answer.read())
     except HTTPError as error:
         with error:
             raise _refusal(error, what, bool(token)) from None
     except (OSError, ValueError) as error:
         reason = getattr(error, "reason", error)
-        said = getattr(reason, "strerror", None) or str(reason)
-        raise HubUnreachable(without_token(said, environ)) from None
+        detail = getattr(reason, "strerror", None) or str(reason)
+        raise HubUnreachable(without_token(detail, environ)) from None
 
 
 def _refusal(error: Any, what: str, has_token: bool) -> ValueError:

@@ -34,10 +34,10 @@ def check_kwargs(kwargs: Mapping[str, Any]) -> str | None:
     for name, instead in _OURS.items():
         if name in kwargs:
             return f"model_kwargs may not hold {name}; {instead}"
-    given = [name for name in _DTYPE_KEYS if name in kwargs]
-    if len(given) > 1:
+    names = [name for name in _DTYPE_KEYS if name in kwargs]
+    if len(names) > 1:
         return "dtype and torch_dtype are one setting; remove torch_dtype"
-    for name in given:
+    for name in names:
         value = kwargs[name]
         if not isinstance(value, str) or value.removeprefix("torch.") not in _DTYPES:
             return f"{name} must be one of {', '.join(_DTYPES)}; not {value!r}"
@@ -108,8 +108,8 @@ def load_checkpoint(
 def ends_of(model: Any, tokenizer: Any) -> list[int]:
     """Every token that ends an answer, by the model's account and the tokenizer's."""
     ends = model.generation_config.eos_token_id if model.generation_config else None
-    found = list(ends) if isinstance(ends, (list, tuple)) else [ends]
-    return [end for end in (*found, tokenizer.eos_token_id) if end is not None]
+    ids = list(ends) if isinstance(ends, (list, tuple)) else [ends]
+    return [end for end in (*ids, tokenizer.eos_token_id) if end is not None]
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""A model that says what it is told to: for trying a campaign without any model."""
+"""A model that gives a fixed answer: for trying a campaign without any model."""
 
 from __future__ import annotations
 

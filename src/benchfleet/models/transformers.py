@@ -110,7 +110,7 @@ class TransformersAdapter(Adapter):
 
     @classmethod
     def check_generation(cls, generation: Mapping[str, Any]) -> Mapping[str, str]:
-        return Generation.wrong(generation)
+        return Generation.problems(generation)
 
     def load(self) -> None:
         """Bring the model into memory. Raises CellFailure of stage ``load``."""
@@ -169,17 +169,17 @@ class TransformersAdapter(Adapter):
                 settings.generators([p.context + p.question for p in prompts], device),
                 encoder.stopper(settings.stop),
             )
-        texts = [settings.cut(encoder.decode(found.ids)) for found in continuations]
+        texts = [settings.cut(encoder.decode(continuation.ids)) for continuation in continuations]
         seconds = (self._clock() - begun) / len(batch)
         return [
             Answer(
                 text=text,
                 prompt_tokens=encoded.length,
-                completion_tokens=len(found.ids),
+                completion_tokens=len(continuation.ids),
                 seconds=seconds,
-                measures=self._measures(encoded, found),
+                measures=self._measures(encoded, continuation),
             )
-            for text, encoded, found in zip(texts, batch, continuations, strict=True)
+            for text, encoded, continuation in zip(texts, batch, continuations, strict=True)
         ]
 
     @contextmanager
@@ -191,14 +191,14 @@ class TransformersAdapter(Adapter):
         loaded = self._ready()
         loaded.decoder.forget()
         tally = Tally(1, loaded.model.get_input_embeddings().weight.device)
-        found = Continuation(ids=())
+        continuation = Continuation(ids=())
 
         def measures() -> Mapping[str, float]:
-            nonlocal found
+            nonlocal continuation
             if mean := tally.means()[0]:
-                found = Continuation(ids=(), density=mean[0], attention_error=mean[1])
+                continuation = Continuation(ids=(), density=mean[0], attention_error=mean[1])
             tally.clear()
-            return self._attention_measures(found)
+            return self._attention_measures(continuation)
 
         with out_of_memory("benchmark"), self._attention.counting_all(tally):
             yield Loan(model=loaded.model, tokenizer=deepcopy(loaded.tokenizer), measures=measures)
@@ -209,7 +209,7 @@ class TransformersAdapter(Adapter):
         self._loaded = None
         self._attention.steps = ()
         # With torch and transformers to look through it takes a quarter of a second, and a model
-        # that hangs on nothing is gone by now. Of a load that failed nobody knows what is left.
+        # without references is freed by now. Of a load that failed nobody knows what is left.
         if model is None or model() is not None:
             gc.collect()
         import torch
@@ -240,20 +240,23 @@ class TransformersAdapter(Adapter):
             raise RuntimeError("the model is not loaded; call load first")
         return self._loaded
 
-    def _measures(self, encoded: Encoded, found: Continuation) -> dict[str, float]:
-        return {"truncated": float(encoded.truncated), **self._attention_measures(found)}
+    def _measures(self, encoded: Encoded, continuation: Continuation) -> dict[str, float]:
+        return {"truncated": float(encoded.truncated), **self._attention_measures(continuation)}
 
-    def _attention_measures(self, found: Continuation) -> dict[str, float]:
+    def _attention_measures(self, continuation: Continuation) -> dict[str, float]:
         measures = {"density": 1.0}
         if self._attention.steps:
-            if found.density is None or found.attention_error is None:
+            if continuation.density is None or continuation.attention_error is None:
                 kind = type(self._ready().model).__name__
                 raise CellFailure(
                     stage="benchmark",
                     kind="user_error",
                     message=f"{kind} never called the attention config; leave it out here",
                 )
-            measures |= {"density": found.density, "attention_error": found.attention_error}
+            measures |= {
+                "density": continuation.density,
+                "attention_error": continuation.attention_error,
+            }
         return measures
 
 
@@ -261,9 +264,9 @@ def _devices_of(model: Any) -> list[str]:
     """The names of the devices that its weights are on."""
     import torch
 
-    places = sorted({str(weight.device) for weight in model.parameters()})
+    devices = sorted({str(weight.device) for weight in model.parameters()})
     name = torch.cuda.get_device_name
-    return [name(place) if place.startswith("cuda") else place for place in places]
+    return [name(device) if device.startswith("cuda") else device for device in devices]
 
 
 def _is_sparse(config: Config) -> bool:

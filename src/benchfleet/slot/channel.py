@@ -19,7 +19,7 @@ class Channel:
     """Frames over two file descriptors.
 
     One thread reads, so that pings arrive while a cell computes; another sends a ping every
-    `heartbeat` seconds. `gone` is called with the reason when nothing arrives for `silence`
+    `heartbeat` seconds. `on_lost` is called with the reason when nothing arrives for `silence`
     seconds, when a frame is invalid, and when the other end is closed.
     """
 
@@ -30,10 +30,10 @@ class Channel:
         *,
         heartbeat: float,
         silence: float,
-        gone: Callable[[str], None],
+        on_lost: Callable[[str], None],
     ) -> None:
         self._reads, self._writes = reads, writes
-        self._heartbeat, self._silence, self._gone = heartbeat, silence, gone
+        self._heartbeat, self._silence, self._on_lost = heartbeat, silence, on_lost
         self._writing = threading.Lock()
         self.requests: queue.SimpleQueue[Frame] = queue.SimpleQueue()
         self.stopping: set[str] = set()  # attempts that were asked to stop
@@ -52,7 +52,7 @@ class Channel:
                 try:
                     data = data[os.write(self._writes, data) :]
                 except OSError as error:
-                    self._gone(f"cannot write: {error.strerror}")
+                    self._on_lost(f"cannot write: {error.strerror}")
                     return
 
     def _beat(self) -> None:
@@ -64,18 +64,18 @@ class Channel:
         try:
             self._hear()
         except BaseException as error:  # noqa: BLE001 - a slot that is deaf must not seem alive
-            self._gone(f"cannot listen any more: {error!r}")
+            self._on_lost(f"cannot read any more: {error!r}")
 
     def _hear(self) -> None:
         decoder = Decoder()
         while True:
             ready, _, _ = select.select([self._reads], [], [], self._silence)
             if not ready:
-                self._gone(f"heard nothing for {self._silence:g} s")
+                self._on_lost(f"received nothing for {self._silence:g} s")
                 return
             data = os.read(self._reads, READ_BYTES)
             if not data:
-                self._gone("the engine closed the channel")
+                self._on_lost("the engine closed the channel")
                 return
             for frame in decoder.feed(data):
                 if frame.type == "stop":

@@ -1,4 +1,4 @@
-"""Giving an exception its name: stage × kind."""
+"""Classifies exceptions: stage × kind."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ def classify(error: BaseException, stage: Stage, *, trace: str) -> Failure:
     A `CellFailure` says its stage and kind itself; everything else is known by type, then by
     what the GPU's libraries write into their messages. The user's token is in none of it.
     """
-    trace, said = _bounded(without_token(trace)), _bounded(without_token(str(error)))
-    message = f"{type(error).__name__}: {said}" if said else type(error).__name__
+    trace, detail = _bounded(without_token(trace)), _bounded(without_token(str(error)))
+    message = f"{type(error).__name__}: {detail}" if detail else type(error).__name__
     if isinstance(error, CellFailure):
         named: Stage = next((s for s in STAGES if s == error.stage), stage)
         kind: Kind = next((k for k in KINDS if k == error.kind), "error")
         return Failure(
-            stage=named, kind=kind, message=said, retryable=error.is_retryable, trace=trace
+            stage=named, kind=kind, message=detail, retryable=error.is_retryable, trace=trace
         )
-    found = _kind(error, message)
+    kind = _kind(error, message)
     return Failure(
-        stage=stage, kind=found, message=message, retryable=found in RETRYABLE_KINDS, trace=trace
+        stage=stage, kind=kind, message=message, retryable=kind in RETRYABLE_KINDS, trace=trace
     )
 
 

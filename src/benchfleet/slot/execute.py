@@ -1,4 +1,4 @@
-"""Executing one request: bring the model in, run the benchmark, tell how it went."""
+"""Executes one request: loads the model, runs the benchmark, reports the outcome."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Executor:
             self._sampler.begin(attempt)
         try:
             self._channel.send("started", attempt=attempt, stage="load")
-            benchmark = _made(cell.workload)
+            benchmark = _build_benchmark(cell.workload)
             _check_version("benchmarks", cell.workload.benchmark, cell.workload.version)
             stage, needs_model = "load", benchmark.needs_model
             if rescores and not needs_model:
@@ -92,27 +92,27 @@ class Executor:
             if session and session.complete:
                 stage = "collect"  # all of it was answered: what failed is the scoring
             failure = classify(error, stage, trace=traceback.format_exc())
-            told = failure.trace
+            log_text = failure.trace
             if isinstance(error, CellFailure) and error.__cause__ is None:
-                told = (
+                log_text = (
                     f"{failure.message}\n"  # which says all: our own frames hide what came before
                 )
-            print(told, end="", file=sys.stderr)  # the log is kept, so without the token
+            print(log_text, end="", file=sys.stderr)  # the log is kept, so without the token
         fit = self._recover(failure)  # outside the handler, whose traceback holds on to tensors
         self._end("failed", attempt, failure=failure.to_dict(), seconds=seconds, fit=fit)
         return fit
 
     def _end(self, verdict: str, attempt: str, **fields: Any) -> None:
-        """Tell the verdict, after the last reading and what that gives to say."""
+        """Send the verdict, after the last reading and its warnings."""
         reading = self._sampler.end() if self._sampler else None
         if reading is not None and self._sampler and self._loaded:
-            for said in self._leaks.after(self._loaded, reading, self._sampler.again):
-                print(said, file=sys.stderr)
-                self._channel.send("warning", attempt=attempt, message=said)
+            for warning in self._leaks.after(self._loaded, reading, self._sampler.again):
+                print(warning, file=sys.stderr)
+                self._channel.send("warning", attempt=attempt, message=warning)
         self._channel.send(verdict, attempt=attempt, **fields)
 
     def unload(self) -> bool:
-        """Let the model go; whether its memory came back. What it raises goes to the log."""
+        """Unload the model; whether its memory came back. Errors go to the log."""
         if self._adapter is None:
             return self._fit
         adapter, self._adapter, self._loaded = self._adapter, None, ""
@@ -130,7 +130,7 @@ class Executor:
         return self._fit
 
     def leave(self) -> None:
-        """Let the model go as this process ends; nobody asks whether its memory came back."""
+        """Unload the model as this process ends."""
         if self._adapter is not None:
             try:
                 self._adapter.unload()
@@ -171,11 +171,11 @@ class Executor:
             cell=cell,
             batch_size=request.fields.get("batch_size") or cell.workload.batch_size,
             recorded=recorded,
-            place=Path(request.fields["scratch"]).expanduser(),
+            scratch_folder=Path(request.fields["scratch"]).expanduser(),
         )
 
     def _recover(self, failure: Failure) -> bool:
-        """After a failure that may have left memory behind, start clean; whether it is."""
+        """Unload after a failure that may leak memory; whether the slot is clean."""
         if failure.kind == "gpu_fault":  # nothing can be computed in this process any more
             self.unload()
             return False
@@ -190,16 +190,16 @@ def _check_version(family: registry.Family, name: str, version: int | str | None
         raise CellFailure(stage="setup", kind="user_error", message=why)
 
 
-def _made(work: Workload) -> Benchmark:
+def _build_benchmark(work: Workload) -> Benchmark:
     """The benchmark from what the cell says. Raises CellFailure where its local files are not
     those that the campaign was read with."""
     kind = benchmark_class(work.benchmark)
     try:
         benchmark = kind({**work.params, **work.outside})
-        found = benchmark.data_digest(work.subset) if work.data_digest else ""
+        digest = benchmark.data_digest(work.subset) if work.data_digest else ""
     except (ValueError, OSError) as error:
         raise CellFailure(stage="setup", kind="user_error", message=str(error)) from error
-    if found != work.data_digest:
+    if digest != work.data_digest:
         raise CellFailure(
             stage="setup",
             kind="user_error",
@@ -209,7 +209,7 @@ def _made(work: Workload) -> Benchmark:
 
 
 def _asked_once(adapter: Adapter | None, cell: Cell) -> Score:
-    """Have the model say one token; what it says is not judged."""
+    """Generate one token; the answer is not scored."""
     if adapter is not None:
         settings = {**cell.workload.generation, "seed": cell.data_seed, "max_new_tokens": 1}
         adapter.answer([Prompt(context="One, two, three,")], settings)

@@ -63,15 +63,15 @@ def unfit_now(rules: Rules, trial: Callable[[], str] | None = None) -> Unfit | N
     """Check the GPUs of this machine; wait a little for memory that is about to come back."""
     try:
         with open_nvml() as nvml:
-            found = wait_until_fit(nvml, rules)
+            problem = wait_until_fit(nvml, rules)
     except MissingExtra as error:
         print(f"GPUs are not checked: {error}", file=sys.stderr)
-        found = None
+        problem = None
     except DeviceError as error:
-        found = Unfit(reason=str(error), gpus=rules.gpus)
-    if found is None and rules.trial and (why := (trial or tried)()):
+        problem = Unfit(reason=str(error), gpus=rules.gpus)
+    if problem is None and rules.trial and (why := (trial or run_trial)()):
         return Unfit(reason=f"its trial failed: {why}", gpus=rules.gpus)
-    return found
+    return problem
 
 
 def wait_until_fit(
@@ -84,9 +84,9 @@ def wait_until_fit(
     """Why the GPUs are unfit, after the memory of an earlier slot had time to come back."""
     until = now() + MEMORY_GRACE_S
     while True:
-        found = unfit(nvml.gpus(), rules)
-        if found is None or not found.ending or now() >= until:
-            return found
+        problem = unfit(nvml.gpus(), rules)
+        if problem is None or not problem.ending or now() >= until:
+            return problem
         sleep(0.5)
 
 
@@ -99,14 +99,14 @@ def unfit(seen: Iterable[GpuState], rules: Rules) -> Unfit | None:
         if fault := gpus[index].fault:
             return Unfit(reason=f"gpu:{index}: {fault}", gpus=(index,))
     for index in rules.gpus:
-        if why := _taken(gpus[index], rules):
+        if why := _busy_reason(gpus[index], rules):
             ending = all(one.slot for one in gpus[index].processes)
             reason = f"gpu:{index} {why}"
             return Unfit(reason=reason, gpus=(index,), busy=True, ending=ending)
     return None
 
 
-def _taken(gpu: GpuState, rules: Rules) -> str:
+def _busy_reason(gpu: GpuState, rules: Rules) -> str:
     """Why there is no room on a GPU that is well; ``""`` where there is."""
     strangers = [one for one in gpu.processes if _is_stranger(one, rules)]
     if strangers and not rules.share:
@@ -117,10 +117,10 @@ def _taken(gpu: GpuState, rules: Rules) -> str:
     ours = len(strangers) < len(gpu.processes) or rules.neighbours
     if rules.share or rules.memory or ours or gpu.mig:
         return ""
-    taken = gpu.memory - gpu.free
-    if taken > max(DRIVER_BYTES, DRIVER_SHARE * gpu.memory):
-        told = f"has {gigabytes(taken)} of {gigabytes(gpu.memory)} taken"
-        return f"{told} by processes that it does not tell of"
+    used = gpu.memory - gpu.free
+    if used > max(DRIVER_BYTES, DRIVER_SHARE * gpu.memory):
+        message = f"has {gigabytes(used)} of {gigabytes(gpu.memory)} taken"
+        return f"{message} by processes that the driver does not list"
     return ""
 
 
@@ -135,11 +135,11 @@ def _is_stranger(one: GpuProcess, rules: Rules) -> bool:
 
 
 def _listed(processes: Sequence[GpuProcess]) -> str:
-    shown = ", ".join(map(str, processes[:3]))
-    return f"{shown} and {len(processes) - 3} more" if len(processes) > 3 else shown
+    names = ", ".join(map(str, processes[:3]))
+    return f"{names} and {len(processes) - 3} more" if len(processes) > 3 else names
 
 
-def tried() -> str:
+def run_trial() -> str:
     """Compute on the GPUs in a process of its own; its error, or ``""``."""
     try:
         done = subprocess.run(

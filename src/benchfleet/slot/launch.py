@@ -1,4 +1,4 @@
-"""The first program of a slot: binds it to its devices, starts it, and sees to its end.
+"""The first program of a slot: binds it to its devices, starts it, and cleans up after it.
 
 Run by path with a bare interpreter (``python -S -E launch.py``), so that nothing is imported
 before the environment is set. Its first frame, ``open``, says devices, threads, log, and which
@@ -206,14 +206,14 @@ def _end_all(slot: int, status: "int | None") -> int:
 
 def _children() -> "list[int]":
     """The children of this process, as Linux tells them; none elsewhere."""
-    found = []
+    pids = []
     for entry in os.listdir("/proc") if sys.platform == "linux" else ():
         if entry.isdigit():
             with contextlib.suppress(OSError), open(f"/proc/{entry}/stat", "rb") as file:
                 parent = file.read().rpartition(b")")[2].split()[1]  # the name may hold anything
                 if int(parent) == os.getpid():
-                    found.append(int(entry))
-    return found
+                    pids.append(int(entry))
+    return pids
 
 
 def _log(text: str) -> None:

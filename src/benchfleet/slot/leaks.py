@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from benchfleet.domain.telemetry import Reading
-from benchfleet.slot.memory import DEVICE, OWN, held, trim
+from benchfleet.slot.memory import DEVICE, OWN, held_bytes, trim
 
 MIN_GROWTH_BYTES = 2**20
 # So many of the last cells must grow: caches that fill up do so once or twice.
@@ -55,12 +55,12 @@ class Leaks:
         is measured `again` after all that can be freed was."""
         if loaded != self._loaded:
             self._tracks, self._loaded, self.grown = {}, loaded, 0
-        suspects = [name for name, size in _held(reading).items() if self._add(name, size)]
+        suspects = [name for name, size in _held_bytes(reading).items() if self._add(name, size)]
         if not suspects:
             return []
         self._tidy()
-        now = _held(again())
-        return [said for name in suspects if (said := self._judge(name, now.get(name, 0)))]
+        now = _held_bytes(again())
+        return [warning for name in suspects if (warning := self._judge(name, now.get(name, 0)))]
 
     def _add(self, name: str, size: int) -> bool:
         if name not in self._tracks:
@@ -84,9 +84,9 @@ class Leaks:
         )
 
 
-def _held(reading: Reading) -> Mapping[str, int]:
+def _held_bytes(reading: Reading) -> Mapping[str, int]:
     """The slot's own GPU memory, or else that of the whole device."""
-    counts = held(reading)
+    counts = held_bytes(reading)
     if OWN in counts:
         counts.pop(DEVICE, None)
     return counts

@@ -1,4 +1,4 @@
-"""The slot program: says hello, then executes one request at a time until it is told to close."""
+"""The slot program: sends hello, then executes one request at a time until the engine closes it."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _serve() -> None:
         writes,
         heartbeat=opening["heartbeat"],
         silence=opening["silence"],
-        gone=_end,
+        on_lost=_end,
     )
     channel.start()
     if opening["gpus"] and "gpu_checks" in opening and not _is_fit(opening, channel):
@@ -71,7 +71,7 @@ def _serve() -> None:
 
 
 def _is_fit(opening: dict[str, Any], channel: Channel) -> bool:
-    """Whether its GPUs may be used; where they may not, the runner is told why."""
+    """Whether its GPUs may be used; if not, the slot reports why."""
     from benchfleet.slot.gpu_checks import rules_of, unfit_now
 
     unfit = unfit_now(rules_of(opening))

@@ -14,10 +14,10 @@ SLACK_BYTES = 768 * 2**20  # a CUDA context, libraries and their workspaces stay
 SLACK_SHARE = 0.10  # of what the model took
 RAM = "RAM of the slot"
 OWN = "GPU memory of the slot"
-DEVICE = "GPU memory of the whole device, which is not told apart by process"
+DEVICE = "GPU memory of the whole device, which is not split by process"
 
 
-def held(reading: Reading) -> dict[str, int]:
+def held_bytes(reading: Reading) -> dict[str, int]:
     """Bytes held, by kind of memory; a kind that was not measured is left out.
 
     In a container NVML reports the pids of the host, so a slot does not find itself and `OWN` is
@@ -25,12 +25,12 @@ def held(reading: Reading) -> dict[str, int]:
     """
     own = [gpu.own for gpu in reading.gpus if gpu.own is not None]
     device = [gpu.memory for gpu in reading.gpus if gpu.memory is not None]
-    found = {} if reading.ram is None else {RAM: reading.ram}
+    sizes = {} if reading.ram is None else {RAM: reading.ram}
     if own:
-        found[OWN] = sum(own)
+        sizes[OWN] = sum(own)
     if device and len(device) == len(reading.gpus):
-        found[DEVICE] = sum(device)
-    return found
+        sizes[DEVICE] = sum(device)
+    return sizes
 
 
 class Memory:
@@ -42,37 +42,37 @@ class Memory:
         self._after: Mapping[str, int] = {}
 
     def note_before_load(self) -> None:
-        self._before = self._after = held(self._measure())
+        self._before = self._after = held_bytes(self._measure())
 
     def note_after_load(self) -> None:
-        self._after = held(self._measure())
+        self._after = held_bytes(self._measure())
 
     def came_back(self) -> bool:
         """Whether at most a tenth of the model (and some slack) is still held; what is goes to the
         log. Raises DeviceError where that cannot be measured any more."""
         trim()
-        kept = self._still_held()
-        if kept:  # to look for cycles takes long, with all that torch brings
+        excess = self._still_held()
+        if excess:  # to look for cycles takes long, with all that torch brings
             gc.collect()
             trim()
-            kept = self._still_held()
-        for kind, size in kept.items():
+            excess = self._still_held()
+        for kind, size in excess.items():
             print(f"unloaded, yet {size / 2**30:.1f} GiB are held: {kind}", file=sys.stderr)
-        return not kept
+        return not excess
 
     def _still_held(self) -> dict[str, int]:
         """Bytes more than may stay, by kind of memory."""
-        before, after, now = self._before, self._after, held(self._measure())
+        before, after, now = self._before, self._after, held_bytes(self._measure())
         if lost := before.keys() - now.keys() - {OWN}:  # which is 0 without a context
             raise DeviceError(f"cannot be measured any more: {', '.join(sorted(lost))}")
         gpu = OWN if any(OWN in moment for moment in (before, after, now)) else DEVICE
-        kept = {}
+        excess = {}
         for kind in (RAM, gpu):
             grown = now.get(kind, 0) - before.get(kind, 0)
-            taken = max(0, after.get(kind, 0) - before.get(kind, 0))
-            if grown > SLACK_BYTES + SLACK_SHARE * taken:
-                kept[kind] = grown
-        return kept
+            model_size = max(0, after.get(kind, 0) - before.get(kind, 0))
+            if grown > SLACK_BYTES + SLACK_SHARE * model_size:
+                excess[kind] = grown
+        return excess
 
 
 def trim() -> None:

@@ -15,10 +15,10 @@ VICTIM_RAM_SHARE = 0.05  # a smaller slot's end helps nobody
 
 def descendants(pid: int, proc: str = "/proc") -> list[int]:
     """All descendants of a process, parents before their children."""
-    found = _children(pid, proc)
-    for child in found:  # grows meanwhile
-        found += _children(child, proc)
-    return found
+    pids = _children(pid, proc)
+    for child in pids:  # grows meanwhile
+        pids += _children(child, proc)
+    return pids
 
 
 def rss(pids: list[int], proc: str = "/proc") -> dict[int, int]:
@@ -54,14 +54,14 @@ def over_limit(limit: int, pids: list[int], proc: str = "/proc") -> str:
     """What they hold, where it is more than `limit` bytes; ``""`` where it is not."""
     if sum(rss(pids, proc).values()) <= limit:
         return ""
-    held = pss(pids, proc)
-    total = sum(held.values())
+    sizes = pss(pids, proc)
+    total = sum(sizes.values())
     if total <= limit:
         return ""
-    most = max(held, key=lambda pid: held[pid])
+    most = max(sizes, key=lambda pid: sizes[pid])
     return (
-        f"its {len(held)} processes hold {_size(total)} of RAM, over its limit of "
-        f"{_size(limit)}; most of it {_name(most, proc)} ({most}) with {_size(held[most])}"
+        f"its {len(sizes)} processes hold {_size(total)} of RAM, over its limit of "
+        f"{_size(limit)}; most of it {_name(most, proc)} ({most}) with {_size(sizes[most])}"
     )
 
 
@@ -98,11 +98,11 @@ def oom_kills(proc: str = "/proc") -> int:
 
 
 def _children(pid: int, proc: str) -> list[int]:
-    found: list[int] = []
+    pids: list[int] = []
     with contextlib.suppress(OSError):
         for thread in os.listdir(f"{proc}/{pid}/task"):
-            found += map(int, _content(f"{proc}/{pid}/task/{thread}/children").split())
-    return found
+            pids += map(int, _content(f"{proc}/{pid}/task/{thread}/children").split())
+    return pids
 
 
 def _stat(pid: int, proc: str) -> list[bytes]:

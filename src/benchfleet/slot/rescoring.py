@@ -1,4 +1,4 @@
-"""Scoring again what was answered: what stands where the model would be."""
+"""Stands in for the model when recorded answers are scored again."""
 
 from __future__ import annotations
 
@@ -11,10 +11,8 @@ from benchfleet.models.base import Answer, Loan, Prompt
 
 
 class NothingToAsk:
-    """Takes the place of the model: whoever asks it lacks an answer, which it says.
-
-    `answered` are the indices of the samples that were recorded.
-    """
+    """Refuses every question and names the sample that lacks an answer; `answered` are the indices
+    of the recorded samples."""
 
     def __init__(self, answered: Collection[int]) -> None:
         self._answered = answered

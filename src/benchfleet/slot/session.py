@@ -15,7 +15,7 @@ from benchfleet.models.base import Adapter, adapter_class
 from benchfleet.slot.channel import Channel
 from benchfleet.slot.rescoring import NothingToAsk
 
-_PIECE = 2**20  # bytes of a file in one frame
+_FILE_PIECE_BYTES = 2**20  # bytes of a file in one frame
 
 
 class Stop(BaseException):
@@ -34,14 +34,14 @@ class SlotSession:
         cell: Cell,
         batch_size: int,
         recorded: Sequence[Record],
-        place: Path,
+        scratch_folder: Path,
         rescores: bool = False,
     ) -> None:
         self._channel = channel
         self._attempt = attempt
         self._total = 0
-        self._calls_are_told = cell.limits.generation is not None
-        self._place = place
+        self._reports_calls = cell.limits.generation is not None
+        self._scratch_folder = scratch_folder
         self._scratch: Path | None = None
         self._answered = {record.index for record in recorded if record.index >= 0}
         self._adapter = NothingToAsk(self._answered) if rescores else adapter
@@ -90,7 +90,7 @@ class SlotSession:
 
     @contextlib.contextmanager
     def asking(self, count: int, *, sample: int | None = None) -> Iterator[None]:
-        if not self._calls_are_told:
+        if not self._reports_calls:
             yield
             return
         self._channel.send("calling", attempt=self._attempt, count=count, sample=sample)
@@ -104,7 +104,7 @@ class SlotSession:
     @property
     def scratch(self) -> Path:
         if self._scratch is None:
-            self._scratch = self._place
+            self._scratch = self._scratch_folder
             self._scratch.mkdir(parents=True)
         return self._scratch
 
@@ -117,10 +117,10 @@ class SlotSession:
                 continue
             name = file.relative_to(self._scratch).as_posix()
             with open(file, "rb") as opened:
-                piece = opened.read(_PIECE)
+                piece = opened.read(_FILE_PIECE_BYTES)
                 while True:
                     self._channel.send("file", (piece,), attempt=self._attempt, name=name)
-                    if not (piece := opened.read(_PIECE)):
+                    if not (piece := opened.read(_FILE_PIECE_BYTES)):
                         break
         shutil.rmtree(self._scratch, ignore_errors=True)
         self._scratch = None

@@ -74,8 +74,8 @@ class Sampler:
         if measured is None:
             return None
         self._first = first = self._first or measured
-        known = measured.cpu is not None and first.cpu is not None
-        cpu = max(0.0, measured.cpu - first.cpu) if known else None  # type: ignore[operator]
+        has_cpu = measured.cpu is not None and first.cpu is not None
+        cpu = max(0.0, measured.cpu - first.cpu) if has_cpu else None  # type: ignore[operator]
         reading = replace(measured, at=round(measured.at - first.at, 3), cpu=cpu)
         self._hand(attempt, reading)
         return reading
@@ -127,17 +127,17 @@ class Meter:
     def _gpus(self, pids: list[int]) -> tuple[GpuReading, ...]:
         if not self._indices:
             return ()
-        found: dict[int, GpuState] = {}
+        states: dict[int, GpuState] = {}
         try:
             if self._nvml is None:
                 self._nvml = self._open.enter_context(open_nvml())
-            found = {gpu.index: gpu for gpu in self._nvml.watched(self._indices)}
+            states = {gpu.index: gpu for gpu in self._nvml.watched(self._indices)}
         except (DeviceError, MissingExtra) as error:
             if not self._warned:
                 self._warned = True
                 print(f"GPUs are not measured: {error}", file=sys.stderr)
         ours = set(pids)
-        return tuple(self._reading(index, found.get(index), ours) for index in self._indices)
+        return tuple(self._reading(index, states.get(index), ours) for index in self._indices)
 
     def _reading(self, index: int, gpu: GpuState | None, ours: set[int]) -> GpuReading:
         if gpu is None or gpu.lost:

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
 
 def told(record: Record) -> dict[str, Any]:
-    """A record without what is measured anew each time."""
+    """A record without what is measured again each time."""
     return {**record.to_dict(), "seconds": 0}
 
 

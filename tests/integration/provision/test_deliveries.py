@@ -159,7 +159,7 @@ def test_a_model_that_the_host_has_by_itself_is_used_where_it_lies(
     shutil.rmtree(own / "abc")
     with pytest.raises(ProvisionFailed, match=r"lab1 has no .*own models.*inventory's paths"):
         file_sync(paths=paths).send(cell_of(model))
-    with pytest.raises(ProvisionFailed, match=r"lab1 does not tell: .*refused"):
+    with pytest.raises(ProvisionFailed, match=r"lab1 did not answer: .*refused"):
         file_sync(paths=paths, port=1).send(cell_of(model))
 
 

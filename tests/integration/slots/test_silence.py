@@ -25,11 +25,11 @@ from .conftest import Opened, gone, hostile, started, supervisor_of, until
 
 def test_a_slot_that_hears_nothing_ends_itself(tmp_path: Path) -> None:
     events: queue.SimpleQueue[EngineEvent] = queue.SimpleQueue()
-    engine = LocalEngine(events.put, heartbeat=3600, patience=0.3)
+    engine = LocalEngine(events.put, heartbeat=3600, orphan_timeout=0.3)
     started((engine, events), tmp_path)
     until(events, SlotLost)
     engine.shutdown()
-    assert "heard nothing for 0.3 s" in (tmp_path / "slot.log").read_text()
+    assert "received nothing for 0.3 s" in (tmp_path / "slot.log").read_text()
 
 
 def test_a_slot_of_which_nothing_is_heard_is_told_of_before_it_is_ended(tmp_path: Path) -> None:

@@ -126,7 +126,7 @@ def test_what_an_earlier_attempt_recorded_is_known_and_not_recorded_again() -> N
     requests = choice_requests(RED, ONE)
     session = Session(recorded=[again(first)])
     told = answers(Task(requests), session)
-    assert told.known(requests) == [(-1.0, False), (-2.0, False), None, None]
+    assert told.recorded_answers(requests) == [(-1.0, False), (-2.0, False), None, None]
     assert run_red(session, -1.5).kept == []
 
 
@@ -142,7 +142,7 @@ def test_an_answer_to_another_document_or_request_is_not_taken(changed: dict[str
     (first,) = run_red(Session(), -1.0).kept
     requests = choice_requests(RED)
     session = Session(recorded=[replace(again(first), **changed)])
-    assert answers(Task(requests), session).known(requests) == [None, None]
+    assert answers(Task(requests), session).recorded_answers(requests) == [None, None]
     assert len(run_red(session, -1.5).kept) == 1
 
 
@@ -164,14 +164,14 @@ def test_the_answers_of_an_unfinished_document_are_kept_for_the_next_attempt_alo
     recorded = [again(record) for record in session.kept]
     session = Session(recorded=recorded)
     told = answers(Task(requests), session)
-    assert told.known(requests) == [None, (-2.0, False), (-4.0, False), (-3.0, True)]
+    assert told.recorded_answers(requests) == [None, (-2.0, False), (-4.0, False), (-3.0, True)]
     told.add_partial("loglikelihood", ("colour?", " blue"), (-2.5, False))
     told.add_partial("loglikelihood", ("colour?", " red"), (-1.0, False))
     told.keep_unfinished()
     (record,) = session.kept
     assert (record.index, record.columns["loglikelihoods"]) == (0, [-1.0, -2.0])
     other = answers(Task(choice_requests({**RED, "q": "tint?"})), Session(recorded=recorded))
-    assert other.known(choice_requests({**RED, "q": "tint?"})) == [None, None]
+    assert other.recorded_answers(choice_requests({**RED, "q": "tint?"})) == [None, None]
 
 
 def test_a_document_that_the_task_has_no_more_is_withdrawn() -> None:
@@ -198,7 +198,9 @@ def test_the_answers_of_all_repeats_come_back_exactly_as_they_were(
     told = answers(task, session)
     for answer in given:
         told.add_partial(kind, args, answer)
-    known = answers(task, Session(recorded=[again(session.kept[0])])).known([request, request])
+    known = answers(task, Session(recorded=[again(session.kept[0])])).recorded_answers(
+        [request, request]
+    )
     assert known == given
     assert list(map(type, known)) == list(map(type, given))
 

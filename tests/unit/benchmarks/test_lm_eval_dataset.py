@@ -57,12 +57,12 @@ def test_data_are_lacking_offline_alone_and_where_the_cache_has_nothing_of_them(
     found = data("Org/SomeRows")
     assert found is not None
     alone = {"HF_DATASETS_CACHE": str(tmp_path), "HF_DATASETS_OFFLINE": "1"}
-    assert found.lacking({**alone, "HF_DATASETS_OFFLINE": ""}) == ""
-    said = found.lacking(alone)
+    assert found.missing_message({**alone, "HF_DATASETS_OFFLINE": ""}) == ""
+    said = found.missing_message(alone)
     assert said.startswith(f"the data set Org/SomeRows is not in this host's cache, {tmp_path}")
     assert "HF_DATASETS_OFFLINE is set" in said
     (tmp_path / kept).mkdir()
-    assert found.lacking(alone) == ""
+    assert found.missing_message(alone) == ""
     elsewhere = data("Org/Others", cache_dir="/mnt")
     assert elsewhere is not None
-    assert elsewhere.lacking(alone) == ""
+    assert elsewhere.missing_message(alone) == ""

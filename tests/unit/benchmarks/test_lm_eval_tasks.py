@@ -48,7 +48,7 @@ def test_a_task_is_found_by_the_name_its_file_says(tasks: Path) -> None:
 
 
 def test_data_are_read_from_beside_the_file_that_names_them(tasks: Path) -> None:
-    said = yaml.safe_load(found(tasks).whole())
+    said = yaml.safe_load(found(tasks).standalone_yaml())
     assert said == {
         "include": str(tasks / "choice.yaml"),
         "task": "choice",

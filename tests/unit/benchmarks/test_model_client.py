@@ -4,13 +4,13 @@ from types import SimpleNamespace
 
 import pytest
 
-from benchfleet.benchmarks.model_client import AskingAdapter
+from benchfleet.benchmarks.model_client import ModelClient
 from benchfleet.models.base import Prompt
 
 
 def test_one_prompt_gives_a_text_and_a_list_gives_texts_in_batches(session):
     given = session(lambda p: p.context.upper(), batch_size=2, generation={"seed": 1})
-    adapter = AskingAdapter(given)
+    adapter = ModelClient(given)
     assert adapter.generate("a", temperature=0) == "A"
     assert adapter.generate(["a", "b", "c"]) == ["A", "B", "C"]
     assert [len(batch) for batch in given.adapter.batches] == [1, 2, 1]
@@ -19,13 +19,13 @@ def test_one_prompt_gives_a_text_and_a_list_gives_texts_in_batches(session):
 
 def test_answer_takes_prompts_and_texts(session):
     given = session(lambda p: p.context + p.question)
-    answers = AskingAdapter(given).answer([Prompt(context="c", question="q"), "t"])
+    answers = ModelClient(given).answer([Prompt(context="c", question="q"), "t"])
     assert [answer.text for answer in answers] == ["cq", "t"]
 
 
 def test_a_request_of_the_earlier_tool_keeps_its_context_apart(session):
     given = session(lambda p: p.question)
-    adapter = AskingAdapter(given)
+    adapter = ModelClient(given)
     one = SimpleNamespace(context="c", questions="q", answer_prefix=" A:")
     two = SimpleNamespace(context="c", questions=["q", "r"], answer_prefix="")
     assert adapter.process_request(one, {"max_new_tokens": 2}, {}).responses == "q A:"
@@ -39,20 +39,20 @@ def test_a_request_of_the_earlier_tool_keeps_its_context_apart(session):
 def test_a_cell_that_is_to_stop_asks_no_more(session):
     given = session(lambda p: "", stop_after=0)
     with pytest.raises(KeyboardInterrupt):
-        AskingAdapter(given).generate("a")
+        ModelClient(given).generate("a")
     assert given.adapter.batches == []
 
 
 def test_what_else_the_adapter_has_is_reached(session):
     given = session(lambda p: "")
-    assert AskingAdapter(given).batches is given.adapter.batches
+    assert ModelClient(given).batches is given.adapter.batches
     with pytest.raises(AttributeError):
-        AskingAdapter(given).tokenizer  # noqa: B018
+        ModelClient(given).tokenizer  # noqa: B018
 
 
 def test_what_an_earlier_attempt_was_answered_is_not_asked_again(session):
     def ask(given):
-        adapter = AskingAdapter(given)
+        adapter = ModelClient(given)
         return adapter.generate(["a", "b", "c"]), adapter.generate("a", temperature=0)
 
     count = iter(range(99))
@@ -68,9 +68,9 @@ def test_what_an_earlier_attempt_was_answered_is_not_asked_again(session):
 
 def test_a_batch_of_which_a_part_is_known_is_asked_whole(session):
     whole = session(lambda p: p.context, batch_size=3)
-    AskingAdapter(whole).generate(["a", "b", "c"])
+    ModelClient(whole).generate(["a", "b", "c"])
     again = session(lambda p: "new", batch_size=3, recorded=whole.kept[:2])
-    assert AskingAdapter(again).generate(["a", "b", "c"]) == ["a", "b", "new"]
+    assert ModelClient(again).generate(["a", "b", "c"]) == ["a", "b", "new"]
     assert [[p.context for p in batch] for batch in again.adapter.batches] == [["a", "b", "c"]]
 
 
@@ -84,15 +84,15 @@ def test_a_batch_of_which_a_part_is_known_is_asked_whole(session):
 )
 def test_an_answer_is_given_to_the_same_question_and_settings_alone(session, prompt, generation):
     whole = session(lambda p: "old", generation={"seed": 1})
-    AskingAdapter(whole).answer([Prompt(context="", question="aq")])
+    ModelClient(whole).answer([Prompt(context="", question="aq")])
     again = session(lambda p: "new", generation={"seed": 1}, recorded=whole.kept)
-    assert AskingAdapter(again).answer([prompt], generation)[0].text == "new"
+    assert ModelClient(again).answer([prompt], generation)[0].text == "new"
 
 
 def test_a_question_asked_twice_has_its_two_answers_again(session):
     count = iter(range(99))
     whole = session(lambda p: str(next(count)))
-    first = AskingAdapter(whole)
+    first = ModelClient(whole)
     assert [first.generate("a"), first.generate("a")] == ["0", "1"]
-    again = AskingAdapter(session(lambda p: "new", recorded=whole.kept))
+    again = ModelClient(session(lambda p: "new", recorded=whole.kept))
     assert [again.generate("a") for _ in range(3)] == ["0", "1", "new"]

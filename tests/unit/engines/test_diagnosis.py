@@ -1,4 +1,4 @@
-"""What ssh and shells say, as they were heard to say it, becomes a stage and what to do."""
+"""Messages that ssh and shells really print become a stage and a remedy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Slots that try a model before they are ready, with an engine inside that does as it is told."""
+"""Slots that try a model before they are ready, around a scripted engine."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ def gone_after(data: bytes) -> str:
     reads, tells = os.pipe()
     hears, writes = os.pipe()
     reasons: queue.SimpleQueue[str] = queue.SimpleQueue()
-    channel = Channel(reads, writes, heartbeat=3600, silence=3600, gone=reasons.put)
+    channel = Channel(reads, writes, heartbeat=3600, silence=3600, on_lost=reasons.put)
     channel.start()
     os.write(tells, data)
     try:
@@ -29,4 +29,4 @@ def test_noise_on_the_channel_is_the_end() -> None:
 
 
 def test_a_frame_that_lacks_its_field_is_the_end() -> None:
-    assert "cannot listen any more: KeyError('attempt')" in gone_after(encode("stop"))
+    assert "cannot read any more: KeyError('attempt')" in gone_after(encode("stop"))

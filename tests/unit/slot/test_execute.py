@@ -47,7 +47,7 @@ def raises(message: str) -> Any:
 
 
 def order(folder: Path, *, batch_size: int = 0, answered: int | None = None) -> Frame:
-    """An order; to score again what was answered, where that is said."""
+    """A request; `rescore` scores recorded answers again."""
     cell = sample_cell(benchmark="mock_benchmark")
     cell = replace(cell, workload=replace(cell.workload, params=MockBenchmark({}).params()))
     log, scratch = str(folder / "log.txt"), str(folder / "scratch")

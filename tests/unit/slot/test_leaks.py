@@ -1,4 +1,4 @@
-"""Memory that grows from cell to cell is told by name; caches that fill up are not."""
+"""Memory that grows from cell to cell is reported by name; caches that fill up are not."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_the_slots_own_gpu_memory_is_looked_at_before_the_devices() -> None:
     (own, *_) = said(leaks(), [gpu(40 * GIB, own=n * 200 * MIB) for n in range(10)])
     assert own.startswith("GPU memory of the slot grows")
     (device, *_) = said(leaks(), [gpu(n * 200 * MIB) for n in range(10)])
-    assert "which is not told apart by process" in device
+    assert "which is not split by process" in device
 
 
 def test_a_cache_that_fills_up_is_no_leak() -> None:

@@ -38,7 +38,7 @@ def session(heard: Heard, *, generation: float | None = None, recorded: Any = ()
         cell=replace(sample_cell(), limits=Limits(generation=generation)),
         batch_size=1,
         recorded=recorded,
-        place=Path("nowhere"),
+        scratch_folder=Path("nowhere"),
     )
 
 

@@ -1,5 +1,4 @@
-"""The answers of a harness run: recorded one document at a time as they come, and given again to
-the next attempt."""
+"""The answers of an lm-eval run: recorded document by document, reused by the next attempt."""
 
 from __future__ import annotations
 
@@ -13,18 +12,18 @@ from typing import Any
 from benchfleet.benchmarks.base import Record, Session, withdraw
 from benchfleet.domain.canonical import content_digest
 
-_Place = tuple[int, int]  # a document's number, and the request's among its own
+_Position = tuple[int, int]  # a document's number, and the request's among its own
 
 
 class Answers:
-    """Stands where lm-eval keeps answers for another run (its ``CacheHook``): it is told of each
-    as it comes, in any order, and records a document once all of its requests are answered.
+    """Replaces lm-eval's ``CacheHook``: receives each answer, in any order, and records a document
+    once all of its requests are answered.
 
-    A document that an earlier attempt recorded is known where both it and all of its requests are
-    the same by content. The requests of a task are known once lm-eval has built it.
+    A recorded document is reused where it and all of its requests are the same by content. The
+    requests of a task are known once lm-eval has built it.
     """
 
-    chance = ""  # the state of the random numbers, where the last answer was drawn by them
+    random_state = ""  # the state of the random numbers, where the last answer was drawn by them
 
     def __init__(
         self,
@@ -39,13 +38,15 @@ class Answers:
         self._session = session
         self._tokens, self._measures, self._clock = tokens, measures, clock
         self._before = clock()
-        self._waiting: dict[str, deque[_Place]] | None = None
+        self._waiting: dict[str, deque[_Position]] | None = None
         self._requests: dict[int, list[Any]] = defaultdict(list)
-        self._answers: dict[_Place, list[Any]] = defaultdict(list)  # one for each repeat
-        self._left: dict[int, int] = {}  # answers that a document still waits for
-        self._known: dict[_Place, list[Any]] = {}  # the answers of an earlier attempt
-        self._fresh: list[tuple[_Place, Any]] = []  # of documents that still wait, not kept yet
-        self._numbers: dict[_Place, int] = {}  # that of the next answer among all that are to come
+        self._answers: dict[_Position, list[Any]] = defaultdict(list)  # one for each repeat
+        self._remaining: dict[int, int] = {}  # answers that a document still waits for
+        self._earlier_answers: dict[_Position, list[Any]] = {}  # the answers of an earlier attempt
+        self._fresh: list[tuple[_Position, Any]] = []  # of documents that still wait, not kept yet
+        self._numbers: dict[
+            _Position, int
+        ] = {}  # that of the next answer among all that are to come
         self._measured: Mapping[str, float] = {}
         self._earlier = {record.index: record for record in session.recorded}
         self._parts: dict[str, list[Record]] = defaultdict(list)
@@ -57,14 +58,14 @@ class Answers:
         """Take the answer to one request; lm-eval's name for it, and lm-eval's arguments."""
         waiting = self._expected()
         self._measured = self._measures()
-        if places := waiting.get(_key(attr, req)):
-            place = places.popleft()
-            self._answers[place].append(res)
-            self._left[place[0]] -= 1
-            if self._left[place[0]]:
-                self._fresh.append((place, res))
+        if positions := waiting.get(_key(attr, req)):
+            position = positions.popleft()
+            self._answers[position].append(res)
+            self._remaining[position[0]] -= 1
+            if self._remaining[position[0]]:
+                self._fresh.append((position, res))
             else:
-                self._record(place[0])
+                self._record(position[0])
         self._session.check_stop()
 
     def keep_unfinished(self) -> None:
@@ -72,7 +73,7 @@ class Answers:
         asks the longest texts first, so that a document may wait long for its last one."""
         fresh, self._fresh = self._fresh, []
         for (number, idx), answer in fresh:
-            if not self._left[number]:
+            if not self._remaining[number]:
                 continue
             request = next(one for one in self._requests[number] if one.idx == idx)
             count = self._numbers[number, idx]
@@ -87,15 +88,20 @@ class Answers:
                 )
             )
 
-    def known(self, requests: Sequence[Any]) -> list[Any]:
+    def recorded_answers(self, requests: Sequence[Any]) -> list[Any]:
         """The earlier answer to each of lm-eval's requests, which come as often as they are
         asked; None for what is to be asked."""
         self._expected()
-        left = {place: deque(answers) for place, answers in self._known.items()}
-        places = [(request.doc_id, request.idx) for request in requests]
-        return [left[place].popleft() if left.get(place) else None for place in places]
+        remaining = {
+            position: deque(answers) for position, answers in self._earlier_answers.items()
+        }
+        positions = [(request.doc_id, request.idx) for request in requests]
+        return [
+            remaining[position].popleft() if remaining.get(position) else None
+            for position in positions
+        ]
 
-    def chance_after(self, number: int) -> str:
+    def random_state_after(self, number: int) -> str:
         """What `chance` was when a document of an earlier attempt was recorded."""
         record = self._earlier.get(number)
         return str(record.resume.get("chance", "")) if record else ""
@@ -103,13 +109,13 @@ class Answers:
     def finish(self) -> None:
         """Record what lm-eval answered without telling of it."""
         self._expected()
-        for number in [number for number, left in self._left.items() if left]:
+        for number in [number for number, remaining in self._remaining.items() if remaining]:
             for request in self._requests[number]:
                 self._answers[number, request.idx] = list(request.resps)
-            self._left[number] = 0
+            self._remaining[number] = 0
             self._record(number)
 
-    def _expected(self) -> dict[str, deque[_Place]]:
+    def _expected(self) -> dict[str, deque[_Position]]:
         if self._waiting is None:
             self._waiting = defaultdict(deque)
             for request in self._task.instances:
@@ -118,17 +124,17 @@ class Answers:
             for number, requests in self._requests.items():
                 requests.sort(key=lambda request: int(request.idx))
                 whole = self._remember(number, requests)
-                self._left[number] = 0
+                self._remaining[number] = 0
                 for request in requests:
-                    place, repeats = (number, request.idx), request.repeats or 1
+                    position, repeats = (number, request.idx), request.repeats or 1
                     if not whole and (part := self._earlier_part(request, repeats)):
-                        self._known[place], self._answers[place] = part, list(part)
-                    answered = len(self._known.get(place, ()))
-                    self._left[number] += repeats - answered
-                    self._numbers[place] = count + answered
+                        self._earlier_answers[position], self._answers[position] = part, list(part)
+                    answered = len(self._earlier_answers.get(position, ()))
+                    self._remaining[number] += repeats - answered
+                    self._numbers[position] = count + answered
                     count += repeats
                     key = _key(request.request_type, request.args)
-                    self._waiting[key].extend([place] * (repeats - answered))
+                    self._waiting[key].extend([position] * (repeats - answered))
             others = {n for n in self._earlier if n >= 0} - self._requests.keys()
             withdraw(self._session, [self._earlier[number] for number in sorted(others)])
         return self._waiting
@@ -144,49 +150,54 @@ class Answers:
         record = self._earlier.get(number)
         if record is None or record.id != _id(number, requests[0].doc):
             return False
-        asked = record.resume.get("asked", [])
-        if [found[0] for found in asked] != [_digest(request) for request in requests]:
+        entries = record.resume.get("asked", [])
+        if [entry[0] for entry in entries] != [_digest(request) for request in requests]:
             return False
         answers = [
-            [_answer(request.request_type, one) for one in found[1:]]
-            for request, found in zip(requests, asked, strict=True)
+            [_answer(request.request_type, one) for one in entry[1:]]
+            for request, entry in zip(requests, entries, strict=True)
         ]
         if any(len(a) != (r.repeats or 1) for a, r in zip(answers, requests, strict=True)):
             return False
-        self._known |= {(number, r.idx): a for a, r in zip(answers, requests, strict=True)}
+        self._earlier_answers |= {
+            (number, r.idx): a for a, r in zip(answers, requests, strict=True)
+        }
         return True
 
     def _record(self, number: int) -> None:
         requests = self._requests[number]
-        given = [self._answers.pop((number, request.idx)) for request in requests]
-        answers = [of_request[0] for of_request in given]
+        results = [self._answers.pop((number, request.idx)) for request in requests]
+        answers = [of_request[0] for of_request in results]
         first, doc = requests[0], requests[0].doc
         likelihoods = [answer[0] if isinstance(answer, tuple) else answer for answer in answers]
         generated = first.request_type == "generate_until"
         choices = _choices(self._task, doc, requests)
         if generated:
-            said = str(answers[0])
+            predicted = str(answers[0])
         elif choices:
-            said = choices[max(range(len(choices)), key=likelihoods.__getitem__)]
+            predicted = choices[max(range(len(choices)), key=likelihoods.__getitem__)]
         else:  # one text, which the model would have said or not
             greedy = isinstance(answers[0], tuple) and answers[0][1]
-            said = first.args[-1].strip() if greedy else ""
+            predicted = first.args[-1].strip() if greedy else ""
         columns = _columns(doc)
         columns["target"] = _target(self._task, doc, choices)
         if not generated:
             columns["loglikelihoods"] = [plain(value) for value in likelihoods]
-        asked = [[_digest(r), *map(plain, a)] for r, a in zip(requests, given, strict=True)]
+        entries = [[_digest(r), *map(plain, a)] for r, a in zip(requests, results, strict=True)]
         now = self._clock()
         record = Record(
             index=number,
             id=_id(number, doc),
             columns=columns,
-            predicted_answer=said,
+            predicted_answer=predicted,
             prompt_tokens=self._tokens(first.args[0]),
-            completion_tokens=self._tokens(said, add_special_tokens=False) if generated else 0,
+            completion_tokens=self._tokens(predicted, add_special_tokens=False) if generated else 0,
             seconds=now - self._before,
             measures=self._measured,
-            resume={"asked": asked, **({"chance": self.chance} if self.chance else {})},
+            resume={
+                "asked": entries,
+                **({"chance": self.random_state} if self.random_state else {}),
+            },
         )
         self._before = now
         if not _same(record, self._earlier.get(number)):

@@ -14,7 +14,7 @@ from benchfleet.benchmarks.parameters import whole_number, with_defaults
 from benchfleet.domain.cell import Workload
 from benchfleet.environment import offline
 
-from .harness import alone, build_task, evaluate_task
+from .harness import build_task, evaluate_task, without_local_rank
 from .score import scored
 from .tasks import TaskFile, built_in_digest, check_built_in, own_task, remote_data_of
 
@@ -43,7 +43,7 @@ _KINDS: dict[str, tuple[type, str]] = {
 class LmEval(Benchmark):
     """Any task of lm-eval; a subset is a task's name.
 
-    Parameters: `include_path`, a folder with tasks of one's own; `num_fewshot`; `metric` that
+    Parameters: `include_path`, a folder with your own tasks; `num_fewshot`; `metric` that
     makes the headline; and as lm-eval has them, `metadata`, `apply_chat_template`,
     `fewshot_as_multiturn`, `system_instruction`, `add_bos_token` and `max_length`.
     """
@@ -57,13 +57,13 @@ class LmEval(Benchmark):
     def __init__(
         self, params: Mapping[str, Any], *, clock: Callable[[], float] = time.perf_counter
     ) -> None:
-        given = {key: value for key, value in params.items() if key != "folder"}
+        values = {key: value for key, value in params.items() if key != "folder"}
         self._folder = str(params.get("folder", ""))
-        self._params = with_defaults(given, _DEFAULTS)
-        for name, (kind, wanted) in _KINDS.items():
+        self._params = with_defaults(values, _DEFAULTS)
+        for name, (kind, expected) in _KINDS.items():
             value = self._params[name]
             if value != _DEFAULTS[name] and not isinstance(value, kind):
-                raise ValueError(f"{name} must be {wanted}, not {value!r}")
+                raise ValueError(f"{name} must be {expected}, not {value!r}")
         for name, least in (("num_fewshot", 0), ("max_length", 1)):
             if self._params[name] is not None:
                 whole_number(name, self._params[name], least=least)
@@ -91,7 +91,7 @@ class LmEval(Benchmark):
             if not offline(os.environ, datasets=True):
                 return None
             remote = remote_data_of(subset, own)
-            return remote.lacking(os.environ) or None if remote else None
+            return remote.missing_message(os.environ) or None if remote else None
         except ValueError as error:
             return str(error)
 
@@ -109,7 +109,7 @@ class LmEval(Benchmark):
     def run(self, session: Session) -> Score:
         """Ask what was not recorded yet, record and score."""
         name = session.subset or ""
-        with alone(), session.adapter.lend() as loan:
+        with without_local_rank(), session.adapter.lend() as loan:
             task = build_task(name, self._own(name), session, loan, self._params)
             results = evaluate_task(task, session, loan, self._params, clock=self._clock)
         score = scored(results, task.task_name, metric=self._params["metric"])

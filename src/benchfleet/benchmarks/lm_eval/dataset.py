@@ -30,19 +30,19 @@ class RemoteData:
     def __str__(self) -> str:
         if self.reader:
             return str(self.kwargs.get("data_files") or self.kwargs.get("data_dir"))
-        said = {"config": self.config, "revision": self.kwargs.get("revision")}
-        more = ", ".join(f"{name} {value}" for name, value in said.items() if value)
+        details = {"config": self.config, "revision": self.kwargs.get("revision")}
+        more = ", ".join(f"{name} {value}" for name, value in details.items() if value)
         return f"{self.path} ({more})" if more else self.path
 
     def command(self) -> str:
         """What fetches it into the cache of a host that can reach it."""
         words = [self.path] if self.config is None else [self.path, self.config]
         kwargs = {name: self.kwargs[name] for name in _WHICH if name in self.kwargs}
-        given = [*map(json.dumps, words), *(f"{k}={json.dumps(v)}" for k, v in kwargs.items())]
-        code = f"import datasets; datasets.load_dataset({', '.join(given)})"
+        arguments = [*map(json.dumps, words), *(f"{k}={json.dumps(v)}" for k, v in kwargs.items())]
+        code = f"import datasets; datasets.load_dataset({', '.join(arguments)})"
         return f"python -c {shlex.quote(code)}"
 
-    def lacking(self, environ: Mapping[str, str]) -> str:
+    def missing_message(self, environ: Mapping[str, str]) -> str:
         """What to do, where the data are not here and must not be fetched; ``""`` otherwise.
 
         Known without `datasets`, and so only where it has nothing of the repository at all.
@@ -51,12 +51,12 @@ class RemoteData:
         if not variable or self.reader or "cache_dir" in self.kwargs:
             return ""
         cache = datasets_cache(environ)
-        wanted = _plain(self.path.replace("/", "___"))
+        expected = _plain(self.path.replace("/", "___"))
         try:
-            found = any(_plain(name) == wanted for name in os.listdir(cache))
+            is_cached = any(_plain(name) == expected for name in os.listdir(cache))
         except OSError:
-            found = False
-        return "" if found else self.way_out(environ)
+            is_cached = False
+        return "" if is_cached else self.way_out(environ)
 
     def way_out(self, environ: Mapping[str, str]) -> str:
         """The sentence that says what is missing and what to do."""
@@ -69,7 +69,7 @@ class RemoteData:
         )
 
     def lock_name(self, environ: Mapping[str, str]) -> str:
-        """The same for all who want the same data in the same cache."""
+        """The same for all processes that read the same data from the same cache."""
         public = {name: value for name, value in self.kwargs.items() if name not in _SECRET}
         caches = [str(datasets_cache(environ)), str(hub_cache(environ))]
         return f"{self.path}-{content_digest([self.path, self.config, public, caches])[:16]}"
@@ -79,15 +79,15 @@ def remote_data(
     path: Any, config: Any, kwargs: Any, *, readers: tuple[str, ...]
 ) -> RemoteData | None:
     """What a task's keys name, where it is not on this host by their own account."""
-    given = dict(kwargs) if isinstance(kwargs, dict) else {}
-    given.pop("trust_remote_code", None)
+    arguments = dict(kwargs) if isinstance(kwargs, dict) else {}
+    arguments.pop("trust_remote_code", None)
     if not isinstance(path, str) or not path or os.path.isdir(path):
         return None
     reader = path in readers
-    if reader and "://" not in json.dumps(given, default=str):
+    if reader and "://" not in json.dumps(arguments, default=str):
         return None
     return RemoteData(
-        path=path, config=None if config is None else str(config), kwargs=given, reader=reader
+        path=path, config=None if config is None else str(config), kwargs=arguments, reader=reader
     )
 
 

@@ -33,7 +33,7 @@ _SEED = 1234  # lm-eval's own for few-shot examples and sampled answers; its own
 
 
 @contextmanager
-def alone() -> Iterator[None]:
+def without_local_rank() -> Iterator[None]:
     """lm-eval gives nothing back in a process that it takes for one of many."""
     rank = os.environ.pop("LOCAL_RANK", None)
     try:
@@ -50,8 +50,8 @@ def build_task(
     # Tasks that make their data for a tokenizer, as RULER's do, look for it under `pretrained`.
     metadata = {"pretrained": loan.model.name_or_path, **(settings["metadata"] or {})}
     remote = remote_data_of(name, own)
-    if remote and (lacking := remote.lacking(os.environ)):
-        raise _failure("dataset_missing", f"{name}: {lacking}")
+    if remote and (missing_message := remote.missing_message(os.environ)):
+        raise _failure("dataset_missing", f"{name}: {missing_message}")
     with (
         alone_on_this_host(remote),
         _named_failures(name, remote),
@@ -63,7 +63,7 @@ def build_task(
             file = built_in_file(name)
         else:
             file = Path(folder, "task.yaml")
-            file.write_text(own.whole(), encoding="utf-8")
+            file.write_text(own.standalone_yaml(), encoding="utf-8")
         manager = TaskManager(include_defaults=file is None, metadata=metadata)
         (task,) = manager.load([str(file or name)])["tasks"].values()
     if getattr(task, "UNSAFE_CODE", False):
@@ -133,16 +133,16 @@ def evaluate_task(
 
 def _generation(session: Session) -> dict[str, Any]:
     """The session's generation settings in lm-eval's words: over those of the task itself."""
-    wanted: dict[str, Any] = {}
+    settings: dict[str, Any] = {}
     for name, value in session.generation.items():
         if name in _GENERATION:
-            wanted[_GENERATION[name]] = value
+            settings[_GENERATION[name]] = value
         elif name != "seed":
-            known = ", ".join((*_GENERATION, "seed"))
-            raise _failure("user_error", f"no generation setting {name!r} for lm-eval; use {known}")
-    if "temperature" in wanted:
-        wanted["do_sample"] = wanted["temperature"] > 0
-    return wanted
+            names = ", ".join((*_GENERATION, "seed"))
+            raise _failure("user_error", f"no generation setting {name!r} for lm-eval; use {names}")
+    if "temperature" in settings:
+        settings["do_sample"] = settings["temperature"] > 0
+    return settings
 
 
 def _seed(session: Session) -> None:
@@ -165,27 +165,27 @@ def _named_failures(name: str, remote: RemoteData | None) -> Iterator[None]:
         message = f"{name} needs a package that is not installed: {error}"
         raise _failure("missing_extra", message) from error
     except Exception as error:
-        said = " ".join(without_token(str(error)).split()) or type(error).__name__
-        lacks = isinstance(error, OSError) or (isinstance(error, ValueError) and "cache" in said)
+        detail = " ".join(without_token(str(error)).split()) or type(error).__name__
+        lacks = isinstance(error, OSError) or (isinstance(error, ValueError) and "cache" in detail)
         if _disk_is_full(error):
-            raise _failure("disk_full", f"no room for the data of {name}: {said}") from error
+            raise _failure("disk_full", f"no room for the data of {name}: {detail}") from error
         if isinstance(error, (ValueError, KeyError, TypeError)) and not lacks:
-            raise _failure("user_error", f"{name} cannot be built: {said}") from error
+            raise _failure("user_error", f"{name} cannot be built: {detail}") from error
         if remote is None or not _while_loading(error):
             if not lacks:  # a function of the task's own
                 raise
-            message = f"the data of {name} cannot be read ({said}); see its dataset_path"
+            message = f"the data of {name} cannot be read ({detail}); see its dataset_path"
             raise _failure("dataset_missing", message) from error
         if isinstance(error, FileNotFoundError):
             message = (
-                f"{name} cannot have the data set {remote}: {said} Where it is private or gated, "
+                f"{name} cannot have the data set {remote}: {detail} Where it is private or gated, "
                 "ask for access on its page and set HF_TOKEN"
             )
             raise _failure("dataset_missing", message) from error
         if isinstance(error, (ConnectionError, ValueError)):
-            message = f"{name}: {remote.way_out(os.environ)} ({said})"
+            message = f"{name}: {remote.way_out(os.environ)} ({detail})"
             raise _failure("dataset_missing", message) from error
-        message = f"fetching the data set {remote} of {name} broke off: {said}"
+        message = f"fetching the data set {remote} of {name} broke off: {detail}"
         raise _failure("dataset_missing", message, retryable=True) from error
 
 

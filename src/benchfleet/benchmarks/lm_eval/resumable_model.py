@@ -31,60 +31,62 @@ class ResumedLM(HFLM):  # type: ignore[misc]
     def __init__(self, *, session: Session, **settings: Any) -> None:
         super().__init__(**settings)
         self._session = session
-        self._known: Sequence[Any] = ()  # of the log-likelihoods that are being asked
+        self._recorded: Sequence[Any] = ()  # of the log-likelihoods that are being asked
 
     def loglikelihood(self, requests: Any, disable_tqdm: bool = False) -> Any:
-        self._known = self.cache_hook.known(requests)
+        self._recorded = self.cache_hook.recorded_answers(requests)
         return super().loglikelihood(requests, disable_tqdm=disable_tqdm)
 
     def _loglikelihood_tokens(self, requests: Any, *args: Any, **kwargs: Any) -> Any:
-        known, self._known = self._known, ()
+        recorded, self._recorded = self._recorded, ()
         ask = super()._loglikelihood_tokens
-        if all(answer is None for answer in known):  # as for the windows of a rolling one
+        if all(answer is None for answer in recorded):  # as for the windows of a rolling one
             return ask(requests, *args, **kwargs)
-        wanted = _unknown(_of_likelihoods(requests, self.batch_size), known)
-        return _completed(requests, known, wanted, lambda left: ask(left, *args, **kwargs))
+        pending = _unknown(_of_likelihoods(requests, self.batch_size), recorded)
+        return _completed(requests, recorded, pending, lambda some: ask(some, *args, **kwargs))
 
     def loglikelihood_rolling(self, requests: Any, disable_tqdm: bool = False) -> Any:
         """In pieces that end where a batch ends: lm-eval by itself tells of no answer before it
         has them all."""
-        known = self.cache_hook.known(requests)
+        recorded = self.cache_hook.recorded_answers(requests)
         windows = [self._windows(request.args[0]) for request in requests]
         ask = super().loglikelihood_rolling
         answers: list[Any] = []
         for piece in _pieces(windows, self.batch_size):
-            earlier = [known[place] for place in piece]
+            earlier = [recorded[index] for index in piece]
             if any(answer is None for answer in earlier):
-                asked = [requests[place] for place in piece]
-                _fill(earlier, range(len(piece)), ask(asked, disable_tqdm=disable_tqdm))
+                piece_requests = [requests[index] for index in piece]
+                _fill(earlier, range(len(piece)), ask(piece_requests, disable_tqdm=disable_tqdm))
             answers += earlier
         return answers
 
     def generate_until(self, requests: Any, disable_tqdm: bool = False) -> Any:
-        known = self.cache_hook.known(requests)
+        recorded = self.cache_hook.recorded_answers(requests)
         ask = super().generate_until
-        if all(answer is None for answer in known):
+        if all(answer is None for answer in recorded):
             return ask(requests, disable_tqdm=disable_tqdm)
         batches = _of_generations(requests, self.batch_size, self.tok_encode)
         drawn = any(map(_is_drawn, requests))
-        wanted = self._to_draw(requests, known, batches) if drawn else _unknown(batches, known)
-        return _completed(requests, known, wanted, lambda left: ask(left, disable_tqdm))
+        pending = (
+            self._to_draw(requests, recorded, batches) if drawn else _unknown(batches, recorded)
+        )
+        return _completed(requests, recorded, pending, lambda some: ask(some, disable_tqdm))
 
-    def _to_draw(self, requests: Any, known: Sequence[Any], batches: _Batches) -> _Batches:
+    def _to_draw(self, requests: Any, recorded: Sequence[Any], batches: _Batches) -> _Batches:
         """The batches from the first that is not known on, with the random numbers as they were
         then: each answer that is drawn depends on all before it."""
-        order = [place for batch in batches for place in batch]
-        last = {requests[place].doc_id: place for place in order}  # its document is recorded then
+        order = [index for batch in batches for index in batch]
+        last = {requests[index].doc_id: index for index in order}  # its document is recorded then
         cut, state = 0, ""
         for number, batch in enumerate(batches, start=1):
-            if any(known[place] is None for place in batch):
+            if any(recorded[index] is None for index in batch):
                 break
-            for place in batch:
-                chance = self.cache_hook.chance_after(requests[place].doc_id)
-                if last[requests[place].doc_id] == place and chance:
-                    cut, state = number, chance
+            for index in batch:
+                random_state = self.cache_hook.random_state_after(requests[index].doc_id)
+                if last[requests[index].doc_id] == index and random_state:
+                    cut, state = number, random_state
         if state:
-            self._set_chance(state)
+            self._set_random_state(state)
         return batches[cut:]
 
     def _model_call(self, inps: Any, *args: Any, **kwargs: Any) -> Any:
@@ -97,10 +99,10 @@ class ResumedLM(HFLM):  # type: ignore[misc]
     def _model_generate(self, context: Any, *args: Any, **kwargs: Any) -> Any:
         self.cache_hook.keep_unfinished()
         with self._session.asking(len(context)):
-            found = super()._model_generate(context, *args, **kwargs)
+            generated = super()._model_generate(context, *args, **kwargs)
         drawn = kwargs.get("do_sample") or kwargs.get("temperature")
-        self.cache_hook.chance = self._chance() if drawn else ""
-        return found
+        self.cache_hook.random_state = self._random_state() if drawn else ""
+        return generated
 
     def _windows(self, text: str) -> int:
         """How many pieces a text is cut into that is longer than the model takes."""
@@ -114,59 +116,59 @@ class ResumedLM(HFLM):  # type: ignore[misc]
             )
         )
 
-    def _chance(self) -> str:
+    def _random_state(self) -> str:
         """The state of the random numbers that answers are drawn by: 16 bytes of a GPU, 5 kB of
         a CPU."""
         gpu = self.device.type == "cuda"
         state = torch.cuda.get_rng_state(self.device) if gpu else torch.get_rng_state()
         return base64.b64encode(bytes(state.tolist())).decode()
 
-    def _set_chance(self, chance: str) -> None:
-        state = torch.tensor(list(base64.b64decode(chance)), dtype=torch.uint8)
+    def _set_random_state(self, random_state: str) -> None:
+        state = torch.tensor(list(base64.b64decode(random_state)), dtype=torch.uint8)
         if self.device.type == "cuda":
             torch.cuda.set_rng_state(state, self.device)
         else:
             torch.set_rng_state(state)
 
 
-def _unknown(batches: _Batches, known: Sequence[Any]) -> _Batches:
+def _unknown(batches: _Batches, recorded: Sequence[Any]) -> _Batches:
     """The batches of which not all is known."""
-    return [batch for batch in batches if any(known[place] is None for place in batch)]
+    return [batch for batch in batches if any(recorded[index] is None for index in batch)]
 
 
 def _completed(
     requests: Sequence[Any],
-    known: Sequence[Any],
-    wanted: _Batches,
+    recorded: Sequence[Any],
+    pending: _Batches,
     ask: Callable[[list[Any]], Sequence[Any]],
 ) -> list[Any]:
     """The answers to all requests: the known ones, and those of the batches that are asked."""
-    left = sorted(place for batch in wanted for place in batch)
-    answers = list(known)
-    if left:
-        _fill(answers, left, ask([requests[place] for place in left]))
+    indices = sorted(index for batch in pending for index in batch)
+    answers = list(recorded)
+    if indices:
+        _fill(answers, indices, ask([requests[index] for index in indices]))
     return answers
 
 
-def _fill(answers: list[Any], places: Sequence[int], given: Sequence[Any]) -> None:
-    for place, answer in zip(places, given, strict=True):
-        if answers[place] is None:
-            answers[place] = answer
+def _fill(answers: list[Any], indices: Sequence[int], results: Sequence[Any]) -> None:
+    for index, answer in zip(indices, results, strict=True):
+        if answers[index] is None:
+            answers[index] = answer
 
 
 def _of_likelihoods(requests: Sequence[Any], size: int) -> _Batches:
     """The longest first, and one pass for all that differ in their last token alone."""
     passes: dict[tuple[int, ...], list[int]] = defaultdict(list)
-    for place, (_, context, continuation) in enumerate(requests):
-        passes[tuple(context + continuation[:-1])].append(place)
+    for index, (_, context, continuation) in enumerate(requests):
+        passes[tuple(context + continuation[:-1])].append(index)
 
-    def order(places: list[int]) -> tuple[int, tuple[int, ...]]:
-        _, context, continuation = requests[max(places, key=lambda p: len(requests[p][2]))]
+    def order(indices: list[int]) -> tuple[int, tuple[int, ...]]:
+        _, context, continuation = requests[max(indices, key=lambda p: len(requests[p][2]))]
         return -len(context + continuation), tuple(context + continuation)
 
     ordered = sorted(passes.values(), key=order)
     return [
-        [place for places in ordered[at : at + size] for place in places]
+        [index for indices in ordered[at : at + size] for index in indices]
         for at in range(0, len(ordered), size)
     ]
 
@@ -175,24 +177,24 @@ def _of_generations(
     requests: Sequence[Any], size: int, encode: Callable[[str], list[int]]
 ) -> _Batches:
     """Those of the same settings together, the longest first."""
-    alike: dict[str, list[int]] = defaultdict(list)
-    for place, request in enumerate(requests):
-        alike[json.dumps(request.args[1], sort_keys=True, default=str)].append(place)
+    groups: dict[str, list[int]] = defaultdict(list)
+    for index, request in enumerate(requests):
+        groups[json.dumps(request.args[1], sort_keys=True, default=str)].append(index)
 
-    def order(place: int) -> tuple[int, str]:
-        text = requests[place].args[0]
+    def order(index: int) -> tuple[int, str]:
+        text = requests[index].args[0]
         return -len(encode(text)), text
 
-    ordered = [sorted(places, key=order) for places in alike.values()]
-    return [places[at : at + size] for places in ordered for at in range(0, len(places), size)]
+    ordered = [sorted(indices, key=order) for indices in groups.values()]
+    return [indices[at : at + size] for indices in ordered for at in range(0, len(indices), size)]
 
 
 def _pieces(windows: Sequence[int], size: int) -> _Batches:
     """The fewest texts that fill whole batches together, one such run after another."""
     pieces: list[list[int]] = [[]]
     filled = 0
-    for place, count in enumerate(windows):
-        pieces[-1].append(place)
+    for index, count in enumerate(windows):
+        pieces[-1].append(index)
         filled += count
         if filled % size == 0:
             pieces.append([])

@@ -15,9 +15,9 @@ from benchfleet.errors import CellFailure
 
 from .answers import plain
 
-_FAVOURED = "acc_norm"  # where a task has it, beside acc, papers report it
-_NOT_MEASURED = -1  # how RULER's tasks say that a length was not asked
-_OF_THIS_HOST = ("metadata", "dataset_path", "dataset_kwargs", "custom_dataset")
+_PREFERRED_METRIC = "acc_norm"  # where a task has it, beside acc, papers report it
+_NOT_MEASURED_SCORE = -1  # how RULER's tasks say that a length was not asked
+_HOST_KEYS = ("metadata", "dataset_path", "dataset_kwargs", "custom_dataset")
 
 
 def scored(results: Mapping[str, Any], task: str, *, metric: str | None = None) -> Score:
@@ -28,27 +28,27 @@ def scored(results: Mapping[str, Any], task: str, *, metric: str | None = None) 
     negative of the first. A metric keeps lm-eval's own scale, 0 to 1 for nearly all. Raises
     CellFailure where there is no such metric, or where it is not a number.
     """
-    found = {key: float(v) for key, v in results["results"][task].items() if _is_metric(key, v)}
+    metrics = {key: float(v) for key, v in results["results"][task].items() if _is_metric(key, v)}
     better = results["higher_is_better"].get(task, {})
-    chosen = _chosen(found, better, metric)
+    chosen = _chosen(metrics, better, metric)
     if chosen is None:
-        there = ", ".join(map(_called, found)) or "none"
-        raise _failure("user_error", f"{task} has no metric {metric or ''!r}; there are {there}")
+        names = ", ".join(map(_called, metrics)) or "none"
+        raise _failure("user_error", f"{task} has no metric {metric or ''!r}; there are {names}")
     sign = -1.0 if better.get(_name(chosen)) is False else 1.0
-    if not math.isfinite(found[chosen]):
-        raise _failure("bad_result", f"{_called(chosen)} of {task} is {found[chosen]}")
+    if not math.isfinite(metrics[chosen]):
+        raise _failure("bad_result", f"{_called(chosen)} of {task} is {metrics[chosen]}")
     config = results["configs"][task]
     return Score(
-        overall=sign * found[chosen],
+        overall=sign * metrics[chosen],
         per_sample=_per_sample(results["samples"][task], chosen, sign),
-        tasks={_called(key): value for key, value in found.items() if math.isfinite(value)},
+        tasks={_called(key): value for key, value in metrics.items() if math.isfinite(value)},
         summary={
             "metric": _called(chosen),
             "lm_eval": version("lm_eval"),
             "task_version": plain(results["versions"].get(task)),
             "num_fewshot": plain(results["n-shot"].get(task)),
             "task_digest": content_digest(
-                {key: _named(value) for key, value in config.items() if key not in _OF_THIS_HOST}
+                {key: _named(value) for key, value in config.items() if key not in _HOST_KEYS}
             ),
         },
     )
@@ -60,14 +60,14 @@ def _is_metric(key: str, value: Any) -> bool:
 
 
 def _chosen(
-    found: Mapping[str, float], better: Mapping[str, bool | None], metric: str | None
+    metrics: Mapping[str, float], better: Mapping[str, bool | None], metric: str | None
 ) -> str | None:
     """The headline's key in `found`."""
     if metric is not None:
-        return next((key for key in found if metric in (key, _name(key))), None)
-    measured = [key for key in found if found[key] != _NOT_MEASURED] or list(found)
+        return next((key for key in metrics if metric in (key, _name(key))), None)
+    measured = [key for key in metrics if metrics[key] != _NOT_MEASURED_SCORE] or list(metrics)
     more = [key for key in measured if better.get(_name(key)) is not False]
-    favoured = [key for key in more if _name(key) == _FAVOURED]
+    favoured = [key for key in more if _name(key) == _PREFERRED_METRIC]
     return next(iter([*favoured, *more, *measured]), None)
 
 
@@ -76,7 +76,7 @@ def _per_sample(samples: Sequence[Mapping[str, Any]], key: str, sign: float) -> 
     name, _, chosen_filter = key.partition(",")
     ours = [sample for sample in samples if sample["filter"] == chosen_filter]
     values = [sample.get(name) for sample in sorted(ours, key=lambda one: int(one["doc_id"]))]
-    numbers = [sign * float(v) for v in values if isinstance(v, Real) and v != _NOT_MEASURED]
+    numbers = [sign * float(v) for v in values if isinstance(v, Real) and v != _NOT_MEASURED_SCORE]
     whole = len(numbers) == len(values) and all(map(math.isfinite, numbers))
     return numbers if whole else []
 

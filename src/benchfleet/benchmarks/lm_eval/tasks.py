@@ -25,7 +25,7 @@ from .dataset import RemoteData, remote_data
 
 # The readers of `datasets` whose `data_files` lie where the task says, not in a repository.
 _READERS = ("arrow", "csv", "json", "parquet", "text", "xml")
-_HERE = ("./", "../", "/", "~")
+_LOCAL_PREFIXES = ("./", "../", "/", "~")
 _IGNORED = {"__pycache__", ".ipynb_checkpoints"}  # by lm-eval, too
 _FUNCTION = "!function"
 _NAMED = re.compile(
@@ -49,7 +49,7 @@ class TaskFile:
         files = (*self.sources, *self.data)
         return content_digest([[file.name, file_digest(file)] for file in files])
 
-    def whole(self) -> str:
+    def standalone_yaml(self) -> str:
         """YAML of the same task that can be read from any folder."""
         import yaml
 
@@ -68,22 +68,22 @@ def own_task(folder: Path, name: str) -> TaskFile | None:
     for file in sorted(folder.rglob("*.yaml"), key=Path.as_posix):
         if _IGNORED & set(file.parts) or name.encode() not in file.read_bytes():
             continue
-        said, sources = _read(file, ())
-        if said.get("group", (None,))[0] == name:
+        settings, sources = _read(file, ())
+        if settings.get("group", (None,))[0] == name:
             raise ValueError(f"{name!r} is a group of tasks ({file}); name its tasks")
-        if "group" not in said and said.get("task", (None,))[0] == name:
-            return _task(name, file, said, sources)
+        if "group" not in settings and settings.get("task", (None,))[0] == name:
+            return _task(name, file, settings, sources)
     return None
 
 
 def check_built_in(name: str) -> str | None:
     """What is wrong with the name of a task that lm-eval is to bring along, or None."""
-    known = []
-    for kind, found in _built_in(first=name):
-        if found == name:
+    names = []
+    for kind, task in _built_in(first=name):
+        if task == name:
             return f"{name!r} is a group of lm-eval's; name its tasks" if kind == "group" else None
-        known.append(found)
-    near = get_close_matches(name, sorted(set(known)), n=3)
+        names.append(task)
+    near = get_close_matches(name, sorted(set(names)), n=3)
     hint = f"did you mean {' or '.join(map(repr, near))}?" if near else "see lm-eval ls tasks"
     return f"lm-eval has no task {name!r}, and include_path brings none of that name; {hint}"
 
@@ -133,24 +133,24 @@ def _built_in_files() -> list[Path]:
 
 def _homes() -> list[Path]:
     spec = find_spec("lm_eval")
-    return [Path(place, "tasks") for place in (spec and spec.submodule_search_locations) or ()]
+    return [Path(path, "tasks") for path in (spec and spec.submodule_search_locations) or ()]
 
 
 def _task(
-    name: str, file: Path, said: Mapping[str, tuple[Any, Path]], sources: list[Path]
+    name: str, file: Path, settings: Mapping[str, tuple[Any, Path]], sources: list[Path]
 ) -> TaskFile:
     dataset: dict[str, Any] = {}
     data: list[Path] = []
-    reader, base = said.get("dataset_path", ("", file.parent))
-    kwargs, kwargs_base = said.get("dataset_kwargs", (None, file.parent))
-    if isinstance(reader, str) and reader.startswith(_HERE):
-        dataset["dataset_path"] = _whole(reader, base)
+    reader, base = settings.get("dataset_path", ("", file.parent))
+    kwargs, kwargs_base = settings.get("dataset_kwargs", (None, file.parent))
+    if isinstance(reader, str) and reader.startswith(_LOCAL_PREFIXES):
+        dataset["dataset_path"] = _absolute(reader, base)
         data += _files(dataset["dataset_path"])
     elif reader in _READERS and isinstance(kwargs, dict):
         key = "data_dir" if kwargs.get("data_dir") else "data_files"  # files lie in the folder
-        places = _each(kwargs.get(key), lambda path: _whole(path, kwargs_base))
-        dataset["dataset_kwargs"] = {**kwargs, key: places}
-        data += [found for place in _texts(places) for found in _files(place)]
+        paths = _each(kwargs.get(key), lambda path: _absolute(path, kwargs_base))
+        dataset["dataset_kwargs"] = {**kwargs, key: paths}
+        data += [file for path in _texts(paths) for file in _files(path)]
     code = [
         beside
         for source in sources
@@ -163,30 +163,30 @@ def _task(
         sources=(*sources, *dict.fromkeys(code)),
         data=tuple(dict.fromkeys(data)),
         dataset=dataset,
-        remote=_remote(said),
+        remote=_remote(settings),
     )
 
 
-def _remote(said: Mapping[str, tuple[Any, Path]]) -> RemoteData | None:
+def _remote(settings: Mapping[str, tuple[Any, Path]]) -> RemoteData | None:
     keys = ("dataset_path", "dataset_name", "dataset_kwargs")
-    path, name, kwargs = (said.get(key, (None,))[0] for key in keys)
-    here = isinstance(path, str) and path.startswith(_HERE)
-    return None if here else remote_data(path, name, kwargs, readers=_READERS)
+    path, name, kwargs = (settings.get(key, (None,))[0] for key in keys)
+    is_local = isinstance(path, str) and path.startswith(_LOCAL_PREFIXES)
+    return None if is_local else remote_data(path, name, kwargs, readers=_READERS)
 
 
 def _read(file: Path, outer: tuple[Path, ...]) -> tuple[dict[str, tuple[Any, Path]], list[Path]]:
     """Each key with the folder of the file that says it, and the files, includes resolved."""
     if file in outer:
         raise ValueError(f"{file} includes itself")
-    said = _yaml(file)
-    includes = said.pop("include", None) or []
+    settings = _yaml(file)
+    includes = settings.pop("include", None) or []
     merged: dict[str, tuple[Any, Path]] = {}
     sources = [file]
     for included in [includes] if isinstance(includes, str) else includes:
         inner, files = _read(Path(os.path.abspath(file.parent / included)), (*outer, file))
         merged.update(inner)
         sources += files
-    merged.update({key: (value, file.parent) for key, value in said.items()})
+    merged.update({key: (value, file.parent) for key, value in settings.items()})
     return merged, sources
 
 
@@ -198,33 +198,33 @@ def _yaml(file: Path) -> dict[str, Any]:
 
     Loader.add_constructor(_FUNCTION, lambda loader, node: str(node.value))
     try:
-        said = yaml.load(file.read_bytes(), Loader)  # noqa: S506 - it is a SafeLoader
+        settings = yaml.load(file.read_bytes(), Loader)  # noqa: S506 - it is a SafeLoader
     except OSError as error:
         raise ValueError(f"{file} cannot be read ({error.strerror})") from error
     except yaml.YAMLError as error:
         raise ValueError(f"{file} is not YAML: {' '.join(str(error).split())}") from error
-    if not isinstance(said, dict):
+    if not isinstance(settings, dict):
         raise ValueError(f"{file} is no task of lm-eval; it must be a mapping")
-    return said
+    return settings
 
 
-def _whole(path: str, base: Path) -> str:
+def _absolute(path: str, base: Path) -> str:
     return path if "://" in path else os.path.abspath(base / os.path.expanduser(path))
 
 
-def _files(place: str) -> list[Path]:
+def _files(path: str) -> list[Path]:
     """The local files that a path, a folder or a pattern stands for; none for an address."""
-    if "://" in place:
+    if "://" in path:
         return []
-    if os.path.isdir(place):
-        found = sorted(path for path in Path(place).rglob("*") if path.is_file())
-    elif os.path.isfile(place):
-        found = [Path(place)]
+    if os.path.isdir(path):
+        files = sorted(path for path in Path(path).rglob("*") if path.is_file())
+    elif os.path.isfile(path):
+        files = [Path(path)]
     else:
-        found = sorted(Path(path) for path in glob.glob(place, recursive=True))
-    if not found:
-        raise ValueError(f"its data are not there: {place}")
-    return found
+        files = sorted(Path(path) for path in glob.glob(path, recursive=True))
+    if not files:
+        raise ValueError(f"its data are not there: {path}")
+    return files
 
 
 def _each(value: Any, change: Any) -> Any:

@@ -2,12 +2,12 @@
 
 A config is a frozen dataclass, its fields are its parameters, the first of them the main one.
 Its name, version and parameters enter the identity of a cell.
-One method does the work: `keep` is given what a layer's queries see and says which keys are
-kept. Steps stand in an order and add up: each sees in `View.kept` what those before it kept,
-takes nothing away, and need not care about masking, since keys that are not visible are dropped
-from its answer. Where all steps together leave a query without any key, it keeps its own.
+One method does the work: `keep` returns which of the keys that a layer's queries see are kept.
+Steps run in order and add up: each sees in `View.selected` what the steps before it kept, and
+cannot drop any. Keys that are not visible are dropped from its answer. A query for which no step
+keeps a key keeps its own.
 
-Places count by rank among the keys that a query sees, never by column: padding on the left,
+Positions count by rank among the keys that a query sees, never by column: padding on the left,
 and padding between context and question, shift nothing.
 
 Importing a config's module imports nothing heavy: torch belongs inside `keep`.
@@ -40,12 +40,13 @@ class View:
     query: Tensor  # [batch, heads, queries, dim]
     key: Tensor  # [batch, key heads, keys, dim]; heads is a multiple of key heads
     visible: Tensor  # bool [batch, 1 or heads, queries, keys]: causal, and no padding
-    kept: Tensor  # bool [batch, 1 or heads, queries, keys], never beyond `visible`
+    selected: Tensor  # bool [batch, 1 or heads, queries, keys], never beyond `visible`
     scaling: float  # of query · key before the softmax
 
     @cached_property
     def rank(self) -> Tensor:
-        """The place of each visible key among those its query sees: 1 for the first."""
+        """The position of each visible key among those its query sees, 1 for the first; `visible`'s
+        shape."""
         return self.visible.cumsum(-1)
 
     @cached_property
@@ -56,12 +57,12 @@ class View:
     def count(self, size: Size) -> Tensor:
         """`size` as a number of keys for each query, shaped as `seen`."""
         whole = isinstance(size, int)
-        return self.seen.clamp(max=self.most(size)) if whole else share(size, self.seen)
+        return self.seen.clamp(max=self.most(size)) if whole else fraction_of(size, self.seen)
 
     def most(self, size: Size) -> int:
         """A number of keys that `count` exceeds for no query, known without asking the device."""
         keys = int(self.key.shape[-2])
-        return min(size, keys) if isinstance(size, int) else share(size, keys)
+        return min(size, keys) if isinstance(size, int) else fraction_of(size, keys)
 
 
 class AttentionConfig(Plugin, ABC):
@@ -76,23 +77,23 @@ class AttentionConfig(Plugin, ABC):
 
         Raises ValueError with what to do.
         """
-        known = {field.name: field for field in fields(cls)}  # type: ignore[arg-type]
+        known_fields = {field.name: field for field in fields(cls)}  # type: ignore[arg-type]
         if isinstance(value, Mapping):
-            given = dict(value)
+            values = dict(value)
         elif value is None:
-            given = {}
-        elif not known:
+            values = {}
+        elif not known_fields:
             raise ValueError(f"takes no parameter; write null, not {value!r}")
         else:
-            given = {next(iter(known)): value}
-        for name in given:
-            if name not in known:
-                raise ValueError(_no_parameter(str(name), list(known)))
-        for name, field in known.items():
-            if name not in given and field.default is MISSING:
+            values = {next(iter(known_fields)): value}
+        for name in values:
+            if name not in known_fields:
+                raise ValueError(_no_parameter(str(name), list(known_fields)))
+        for name, field in known_fields.items():
+            if name not in values and field.default is MISSING:
                 hint = _SIZES if field.type == "Size" else "give it a value"
                 raise ValueError(f"{name} is missing; {hint}")
-        return cls(**given)
+        return cls(**values)
 
     def params(self) -> dict[str, Any]:
         """Every parameter with its value, defaults filled in: this enters a cell's identity."""
@@ -117,7 +118,7 @@ def check_size(name: str, size: Any) -> None:
         raise ValueError(f"{name} may not be {size!r}, as a fraction is from 0 to 1; {_SIZES}")
 
 
-def share(size: float, of: Count) -> Count:
+def fraction_of(size: float, of: Count) -> Count:
     """The fraction `size` of a number of keys, rounded up.
 
     The decimal that was written counts: 0.1 of 30 keys is 3, which floating point makes 4.
@@ -126,7 +127,7 @@ def share(size: float, of: Count) -> Count:
     return -(of * -ratio.numerator // ratio.denominator)
 
 
-def _no_parameter(name: str, known: list[str]) -> str:
-    if not known:
+def _no_parameter(name: str, known_fields: list[str]) -> str:
+    if not known_fields:
         return f"takes no parameter; remove {name!r}"
-    return f"no parameter {name!r}; {hint(name, known)}"
+    return f"no parameter {name!r}; {hint(name, known_fields)}"

@@ -41,12 +41,12 @@ def build_steps(steps: Sequence[AttentionStep]) -> tuple[AttentionConfig, ...]:
     return tuple(built)
 
 
-def kept_keys(steps: Sequence[AttentionConfig], view: View) -> Tensor:
+def selected_keys(steps: Sequence[AttentionConfig], view: View) -> Tensor:
     """What the steps keep together: bool, [batch, 1 or heads, queries, keys].
 
     A query that sees some key keeps at least its own; one that sees none (padding) keeps none.
     """
     for step in steps:
-        view = replace(view, kept=view.kept | (step.keep(view) & view.visible))
+        view = replace(view, selected=view.selected | (step.keep(view) & view.visible))
     own = view.visible & (view.rank == view.seen)
-    return view.kept | (own & ~view.kept.any(-1, keepdim=True))
+    return view.selected | (own & ~view.selected.any(-1, keepdim=True))

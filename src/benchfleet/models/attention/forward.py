@@ -7,12 +7,12 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from benchfleet.models.attention.base import AttentionConfig, View
-from benchfleet.models.attention.compose import kept_keys
+from benchfleet.models.attention.compose import selected_keys
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-_BLOCK = 2**26  # batch × heads × queries × keys that are scored at once
+_BLOCK_SCORES = 2**26  # batch × heads × queries × keys that are scored at once
 
 
 class Tally:
@@ -44,7 +44,7 @@ class Tally:
         return [(d / n, e / n) if n else None for d, e, n in self._sums.tolist()]
 
     def clear(self) -> None:
-        """Begin anew."""
+        """Start again."""
         self._sums.zero_()
 
 
@@ -55,7 +55,7 @@ class SparseAttention:
     for bit, and the others' relative L2 distance from it is the attention error.
     """
 
-    def __init__(self, *, block: int = _BLOCK) -> None:
+    def __init__(self, *, block: int = _BLOCK_SCORES) -> None:
         self.steps: tuple[AttentionConfig, ...] = ()
         self._block = block
         self._tally: Tally | None = None
@@ -73,7 +73,7 @@ class SparseAttention:
 
     @contextmanager
     def counting_all(self, tally: Tally) -> Iterator[None]:
-        """Be sparse in every pass, whoever makes it; each query that sees some key is counted."""
+        """Be sparse in every pass, the caller's too; each query that sees some key is counted."""
         self._tally = tally
         try:
             yield
@@ -113,16 +113,16 @@ class SparseAttention:
                 query=query[:, :, part],
                 key=key,
                 visible=seen,
-                kept=torch.zeros_like(seen),
+                selected=torch.zeros_like(seen),
                 scaling=scaling,
             )
-            kept = kept_keys(self.steps, view)
-            sparse, _ = sdpa_attention_forward(module, view.query, key, value, kept, **kwargs)
-            same = (kept == seen).all(-1).expand(batch, heads, -1).transpose(1, 2)
+            selected = selected_keys(self.steps, view)
+            sparse, _ = sdpa_attention_forward(module, view.query, key, value, selected, **kwargs)
+            same = (selected == seen).all(-1).expand(batch, heads, -1).transpose(1, 2)
             result[:, part] = torch.where(same.unsqueeze(-1), dense[:, part], sparse)
             tally.add(
                 counted[:, part],
-                (kept.sum(-1) / seen.sum(-1).clamp(min=1)).mean(1),
+                (selected.sum(-1) / seen.sum(-1).clamp(min=1)).mean(1),
                 _distance(result[:, part], dense[:, part]).mean(-1),
             )
         return result, None

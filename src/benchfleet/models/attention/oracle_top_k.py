@@ -31,10 +31,10 @@ class OracleTopK(AttentionConfig):
         # Heads that share a key head are folded into its queries: no key is copied.
         folded = view.query.float().reshape(batch, key.shape[1], -1, dim)
         scores = (folded @ key.transpose(-1, -2)).view(batch, heads, queries, -1) * view.scaling
-        open_to_choice = view.visible & ~view.kept
+        open_to_choice = view.visible & ~view.selected
         scores = scores.masked_fill(~open_to_choice, float("-inf"))
         most = view.most(self.heavy_size)
         best = scores.topk(most, dim=-1).indices
-        wanted = torch.arange(most, device=best.device) < view.count(self.heavy_size)
+        within_budget = torch.arange(most, device=best.device) < view.count(self.heavy_size)
         chosen = torch.zeros_like(scores, dtype=torch.bool)
-        return chosen.scatter_(-1, best, wanted.expand_as(best)) & open_to_choice
+        return chosen.scatter_(-1, best, within_budget.expand_as(best)) & open_to_choice

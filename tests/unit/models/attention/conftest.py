@@ -42,7 +42,7 @@ class Scene:
             query=self.query,
             key=self.key,
             visible=visible,
-            kept=torch.zeros_like(visible),
+            selected=torch.zeros_like(visible),
             scaling=self.scaling,
         )
 

@@ -34,7 +34,7 @@ def sparse_of(scene, mask, *steps: AttentionConfig, block: int = 2**26):
     return output, tally.means()
 
 
-def slow_output(scene, kept):
+def slow_output(scene, selected):
     """Attention with loops, over the kept keys [batch, heads, queries, keys] only."""
     batch, heads, queries, dim = scene.query.shape
     output = torch.zeros(batch, queries, heads, dim)
@@ -42,7 +42,7 @@ def slow_output(scene, kept):
         for head in range(heads):
             key_head = head // (heads // scene.key.shape[1])
             for query in range(queries):
-                columns = torch.nonzero(kept[row, head, query]).flatten().tolist()
+                columns = torch.nonzero(selected[row, head, query]).flatten().tolist()
                 scores = [
                     float(scene.query[row, head, query] @ scene.key[row, key_head, column])
                     * scene.scaling
@@ -77,9 +77,9 @@ def test_a_query_that_keeps_all_it_sees_is_dense_bit_for_bit_beside_others(scene
 def test_the_output_is_that_of_slow_attention_over_the_kept_keys(scene):
     given = scene(*ROWS, queries=5, heads=6)
     rank = given.visible.cumsum(-1)
-    kept = given.visible & ((rank <= 1) | (rank > given.visible.sum(-1, keepdim=True) - 2))
+    selected = given.visible & ((rank <= 1) | (rank > given.visible.sum(-1, keepdim=True) - 2))
     output, _ = sparse_of(given, given.visible, Sink(sink_size=1), Local(window_size=2))
-    expected = slow_output(given, kept.expand(-1, 6, -1, -1))
+    expected = slow_output(given, selected.expand(-1, 6, -1, -1))
     counted = given.counted
     assert torch.allclose(output[counted], expected[counted], atol=1e-6)
 

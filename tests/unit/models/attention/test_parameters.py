@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from benchfleet import registry
-from benchfleet.models.attention.base import share
+from benchfleet.models.attention.base import fraction_of
 
 MAIN = {
     "local": "window_size",
@@ -86,7 +86,7 @@ def test_a_wrong_value_says_what_to_do(name, value, wrong):
     ],
 )
 def test_a_fraction_is_rounded_up_from_the_decimal_that_was_written(fraction, of, number):
-    assert share(fraction, of) == number
+    assert fraction_of(fraction, of) == number
 
 
 def test_no_config_imports_anything_heavy():

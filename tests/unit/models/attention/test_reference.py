@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from benchfleet.domain.cell import AttentionStep
-from benchfleet.models.attention.compose import build_steps, kept_keys
+from benchfleet.models.attention.compose import build_steps, selected_keys
 
 SCENES = {
     "one row, prefill": (("kkkkkkkkkkkk",), 12),
@@ -68,18 +68,18 @@ def kept_by_reference(steps, scene) -> list[list[list[set[int]]]]:
                 for column in seen:
                     products = scene.query[row, head, query] * scene.key[row, key_head, column]
                     scores[column] = sum(float(product) for product in products)
-                kept: set[int] = set()
+                selected: set[int] = set()
                 for name, params in steps:
                     first = number(params.get("sink_size", 0), len(seen))
                     last = number(params.get("window_size", 0), len(seen))
                     best = number(params.get("heavy_size", 0), len(seen))
-                    left = sorted(set(seen) - kept, key=lambda column: -scores[column])
-                    kept |= set(seen[:first]) | set(seen[len(seen) - last :]) | set(left[:best])
+                    left = sorted(set(seen) - selected, key=lambda column: -scores[column])
+                    selected |= set(seen[:first]) | set(seen[len(seen) - last :]) | set(left[:best])
                     if name == "dense":
-                        kept |= set(seen)
-                if seen and not kept:
-                    kept = {seen[-1]}
-                answer[row][head].append(kept)
+                        selected |= set(seen)
+                if seen and not selected:
+                    selected = {seen[-1]}
+                answer[row][head].append(selected)
     return answer
 
 
@@ -90,11 +90,11 @@ def test_the_kept_keys_are_those_of_the_slow_reference(scene, drawn, steps, head
     rows, queries = drawn
     given = scene(*rows, queries=queries, heads=heads)
     built = build_steps([AttentionStep(name=name, params=params) for name, params in steps])
-    kept = kept_keys(built, given.view)
-    kept = kept.expand(len(rows), heads, queries, len(rows[0]))
+    selected = selected_keys(built, given.view)
+    selected = selected.expand(len(rows), heads, queries, len(rows[0]))
     found = [
         [[set(torch.nonzero(query).flatten().tolist()) for query in head] for head in row]
-        for row in kept
+        for row in selected
     ]
     assert found == kept_by_reference(steps, given)
 
@@ -109,5 +109,9 @@ def test_padding_shifts_nothing(scene, steps):
         getattr(loose, name)[:, :, columns] = getattr(tight, name)
     loose.query.copy_(tight.query)
     built = build_steps([AttentionStep(name=name, params=params) for name, params in steps])
-    assert torch.equal(kept_keys(built, loose.view)[..., columns], kept_keys(built, tight.view))
-    assert int(kept_keys(built, loose.view).sum()) == int(kept_keys(built, tight.view).sum())
+    assert torch.equal(
+        selected_keys(built, loose.view)[..., columns], selected_keys(built, tight.view)
+    )
+    assert int(selected_keys(built, loose.view).sum()) == int(
+        selected_keys(built, tight.view).sum()
+    )
