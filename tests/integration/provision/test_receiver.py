@@ -144,5 +144,5 @@ def test_a_sender_that_falls_silent_is_given_up_and_holds_up_no_other(tmp_path: 
         assert silent.wait(timeout=60) != 0  # though its input is open
         assert silent.stderr is not None
         wrong = silent.stderr.read()
-    assert "went away" in wrong
+    assert "was lost" in wrong
     assert not (tmp_path / "models" / "m").exists()
