@@ -16,7 +16,7 @@ from watchers import free_port
 _BOUND = 60  # seconds for the server to answer
 
 
-class ObjectStore:
+class ObjectStoreServer:
     """A server that takes any credentials. Whoever makes one calls `stop` in the end."""
 
     def __init__(self, log: Path) -> None:

@@ -8,7 +8,7 @@ BenchfleetError
 ├── DeviceError          a device asked for is absent or unfit
 │   └── NoGpu                there is none on this machine at all
 ├── ResultsError         the results tree cannot be written or read
-│   └── StoreUnreachable     the place that results go to is away; what is there is not lost
+│   └── StoreUnreachable     the result store cannot be reached; a retry may succeed
 ├── LedgerError          the ledger cannot be used
 │   ├── LedgerAbsent         there is none yet at its address
 │   ├── LedgerUnreachable    it cannot be opened or written
@@ -101,7 +101,7 @@ class ResultsError(BenchfleetError):
 
 
 class StoreUnreachable(ResultsError):
-    """The place that results go to cannot be reached now."""
+    """The result store cannot be reached now."""
 
     retryable = True
 

@@ -85,20 +85,20 @@ class LedgerHome:
         """What a ledger is told that takes results along."""
         from benchfleet.ledger.git.address import address_of
         from benchfleet.ledger.sqlite.file import mount_table, network_file_system
-        from benchfleet.results.stores.git import Carrier, GitPlace
+        from benchfleet.results.stores.git import GitResultWriter, GitStore
 
         folder = self.layout.root / ".ledger"
         above = self.layout.root.absolute()
-        where = next(place for place in (above, *above.parents) if place.exists())
+        where = next(store for store in (above, *above.parents) if store.exists())
         if network_file_system(where, mount_table()) or not os.access(where, os.W_OK):
             digest = hashlib.sha256(str(self.layout.root.absolute()).encode()).hexdigest()[:12]
             folder = own_cache(os.environ) / "ledgers" / digest
         large = address_of(self.url).large
-        stored = shown_url(self.campaign.place)
-        carrier = Carrier(self.layout, self.campaign.name, large, stored)
-        place = partial(GitPlace, self.campaign.name)
+        store_url = shown_url(self.campaign.store_url)
+        result_writer = GitResultWriter(self.layout, self.campaign.name, large, store_url)
+        store = partial(GitStore, self.campaign.name)
         host = host_name(self.campaign.folder)
-        return {"folder": folder, "files": carrier, "place": place, "host": host}
+        return {"folder": folder, "files": result_writer, "place": store, "host": host}
 
     def set_aside_damaged(self) -> Path | None:
         """Move an embedded ledger that is damaged out of the way; where it is kept.

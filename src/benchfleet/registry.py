@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal
 from benchfleet.errors import MissingExtra, PluginError, UnknownName
 from benchfleet.hints import hint
 
-Family = Literal["models", "benchmarks", "attention", "ledgers", "engines", "policies", "places"]
+Family = Literal["models", "benchmarks", "attention", "ledgers", "engines", "policies", "stores"]
 
 _BUILT_IN: dict[str, dict[str, str]] = {
     "models": {
@@ -49,12 +49,12 @@ _BUILT_IN: dict[str, dict[str, str]] = {
         "shortest-first": "benchfleet.policies.by_time:ShortestFirst",
         "warm-first": "benchfleet.policies.warm_first:WarmFirst",
     },
-    "places": {
-        "file": "benchfleet.results.stores.folder:FolderPlace",
-        "rsync": "benchfleet.results.stores.rsync:RsyncPlace",
+    "stores": {
+        "file": "benchfleet.results.stores.folder:FolderStore",
+        "rsync": "benchfleet.results.stores.rsync:RsyncStore",
         **dict.fromkeys(
             ("abfs", "az", "gcs", "gs", "memory", "s3"),
-            "benchfleet.results.stores.object_store:ObjectPlace",
+            "benchfleet.results.stores.object_store:ObjectStore",
         ),
     },
 }
@@ -65,14 +65,14 @@ _SINGULAR = {
     "ledgers": "ledger",
     "engines": "engine",
     "policies": "placement policy",
-    "places": "place for results",
+    "stores": "results store",
 }
 _EXTRA_OF = {"psycopg": "postgres"}  # packages that a plugin's module cannot do without
 _BASES = {
     "models": "benchfleet.models.base:Adapter",
     "benchmarks": "benchfleet.benchmarks.base:Benchmark",
     "attention": "benchfleet.models.attention.base:AttentionConfig",
-    "places": "benchfleet.results.stores.base:Place",
+    "stores": "benchfleet.results.stores.base:ResultStore",
 }
 
 

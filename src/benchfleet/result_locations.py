@@ -14,7 +14,7 @@ from benchfleet.domain.slots import BEGAN
 from benchfleet.ledger.history import seen_elsewhere
 from benchfleet.results.layout import CELL
 from benchfleet.results.read import is_published, sealed_attempts
-from benchfleet.results.upload_queue import Outbox
+from benchfleet.results.upload_queue import UploadQueue
 from benchfleet.study import Study
 
 
@@ -69,13 +69,13 @@ class ResultLocator:
 
     def unsent(self) -> bool:
         """Whether results wait to be put to the campaign's place."""
-        place, outbox = self.study.campaign.place, Outbox(self.study.layout)
-        return bool(place) and (len(outbox) > 0 or not outbox.is_for(place))
+        store_url, queue = self.study.campaign.store_url, UploadQueue(self.study.layout)
+        return bool(store_url) and (len(queue) > 0 or not queue.is_for(store_url))
 
     def kept_back(self, records: Iterable[CellRecord]) -> tuple[int, int]:
         """How many results in this folder have files that are too large for the ledger's
         repository and go nowhere else, and how large a file may be, in bytes."""
-        if self.study.campaign.place or not self.study.url.startswith("git+"):
+        if self.study.campaign.store_url or not self.study.url.startswith("git+"):
             return 0, 0
         from benchfleet.ledger.git.address import address_of
 

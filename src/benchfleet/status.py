@@ -19,7 +19,7 @@ from benchfleet.ledger.history import BILLED, bill, counts
 from benchfleet.ledger.lease_holders import Holder, holders
 from benchfleet.placement import placing_of
 from benchfleet.result_locations import ResultLocator
-from benchfleet.results.upload_queue import Outbox
+from benchfleet.results.upload_queue import UploadQueue
 from benchfleet.study import Study
 
 
@@ -112,8 +112,8 @@ def status_of(study: Study, cells: Sequence[Cell] | None = None) -> Status:
             )
             for record in where.unpublished(known.records)
         ],
-        unsent=len(Outbox(study.layout)),
-        store=study.campaign.place,
+        unsent=len(UploadQueue(study.layout)),
+        store=study.campaign.store_url,
     )
 
 

@@ -27,7 +27,7 @@ from benchfleet.ledger.history import BILLED, bill, bills
 from benchfleet.ledger_location import LedgerHome
 from benchfleet.results.layout import Layout
 from benchfleet.results.read import left_attempts, sealed_attempts, too_late
-from benchfleet.results.stores.base import Place, place_at
+from benchfleet.results.stores.base import ResultStore, open_store
 
 T = TypeVar("T")
 
@@ -195,10 +195,11 @@ class Study:
         late = too_late(self.layout, left_attempts(self.layout, among), records)
         return None if late else records
 
-    def result_store(self) -> Place | None:
-        """The place that results are put to, where the campaign names one. Raises UnknownName,
-        MissingExtra or ResultsError."""
-        return place_at(self.campaign.place, self.campaign.name) if self.campaign.place else None
+    def result_store(self) -> ResultStore | None:
+        """The store that the campaign names, or None. Raises UnknownName, MissingExtra or
+        ResultsError."""
+        url = self.campaign.store_url
+        return open_store(url, self.campaign.name) if url else None
 
 
 def open_study(campaign: Campaign, *, ledger: str = "") -> Study:

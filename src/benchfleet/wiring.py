@@ -32,7 +32,7 @@ from benchfleet.maintenance.rescore import Rescored, Rescorer
 from benchfleet.placement import placing_of
 from benchfleet.results.disk import make_folder
 from benchfleet.results.publish import publish_all
-from benchfleet.results.transfer.upload import Sender
+from benchfleet.results.transfer.upload import Uploader
 from benchfleet.runner.attempt.heartbeat import LeaseHeartbeat
 from benchfleet.runner.build import RunnerComponents
 from benchfleet.runner.context import RunnerContext
@@ -84,7 +84,7 @@ def run_cells(
     try:
         with contextlib.suppress(LedgerFull):
             study.record_campaign(ledger)
-        sender = _sender(study, ledger, inbox)
+        uploader = _uploader(study, ledger, inbox)
         runner = Runner(
             RunnerComponents(
                 RunnerContext(
@@ -116,7 +116,7 @@ def run_cells(
                 ),
                 ResultStorage(
                     disk_space=partial(disk_space, study.layout.root),
-                    publish_all=sender.publish_all if sender else publish_all,
+                    publish_all=uploader.publish_all if uploader else publish_all,
                     background=publishers.submit,
                 ),
                 observer=observer,
@@ -126,7 +126,7 @@ def run_cells(
         )
         shared.listen(lambda: inbox.post(LedgerChanged()))
         end = runner.run()
-        return _sent(sender, inbox, end) if sender else end
+        return _finish_uploads(uploader, inbox, end) if uploader else end
     finally:
         connected.close()
         publishers.shutdown()
@@ -152,30 +152,30 @@ def _provenance(study: Study) -> Callable[[], Mapping[str, Any]]:
     return cache(partial(provenance, study.campaign.folder))
 
 
-def _sender(study: Study, ledger: Ledger, inbox: EventQueue) -> Sender | None:
+def _uploader(study: Study, ledger: Ledger, inbox: EventQueue) -> Uploader | None:
     """What puts results to the campaign's place, where it has one."""
-    if (place := study.result_store()) is None:
+    if (store := study.result_store()) is None:
         return None
-    sender = Sender(
+    uploader = Uploader(
         ledger,
         study.layout,
-        place,
+        store,
         host=study.host,
-        say=lambda message: inbox.post(ThreadWarning(message=message)),
+        notify=lambda message: inbox.post(ThreadWarning(message=message)),
     )
-    sender.start()
-    return sender
+    uploader.start()
+    return uploader
 
 
-def _sent(sender: Sender, inbox: EventQueue, end: RunEnd) -> RunEnd:
+def _finish_uploads(uploader: Uploader, inbox: EventQueue, end: RunEnd) -> RunEnd:
     """How the run ended, once the results that are left were sent, or could not be. Who interrupts
     it does not wait for that."""
-    sender.finish()
+    uploader.stop()
     until = inbox.now() + (LAST_SENT if end.interrupted else ALL_SENT)
-    while not sender.ended and inbox.now() < until:
+    while not uploader.ended and inbox.now() < until:
         if isinstance(inbox.take(0.02), Interrupted):
             break
-    return replace(end, unsent=sender.waiting, problem=sender.problem)
+    return replace(end, unsent=uploader.queued, problem=uploader.problem)
 
 
 def _gate_config(study: Study, cells: Sequence[Cell], *, patient: bool) -> GateConfig:

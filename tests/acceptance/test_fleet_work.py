@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from objectstore import ObjectStore
+from objectstore import ObjectStoreServer
 from postgres import Postgres
 from sshd import Sshd
 
@@ -129,7 +129,7 @@ def test_over_rsync(user: User, url: str, sshd: Sshd, tmp_path: Path) -> None:
 
 
 def test_over_an_object_store(user: User, url: str, tmp_path: Path) -> None:
-    store = ObjectStore(tmp_path / "store.log")
+    store = ObjectStoreServer(tmp_path / "store.log")
     fleet = Fleet(user, url, store.environment)
     try:
         prove(fleet, f"{store.bucket('lab')}/results")

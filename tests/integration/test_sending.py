@@ -15,28 +15,28 @@ from benchfleet.domain.event import STORED
 from benchfleet.errors import ResultsError, StoreUnreachable
 from benchfleet.ledger.memory import MemoryLedger
 from benchfleet.results.layout import Layout
-from benchfleet.results.stores.base import Place
-from benchfleet.results.stores.folder import FolderPlace
-from benchfleet.results.transfer.upload import Sender
-from benchfleet.results.upload_queue import Outbox
+from benchfleet.results.stores.base import ResultStore
+from benchfleet.results.stores.folder import FolderStore
+from benchfleet.results.transfer.upload import Uploader
+from benchfleet.results.upload_queue import UploadQueue
 from benchfleet.testing.claims import claim_any
 from benchfleet.testing.clock import FakeClock
 from benchfleet.testing.samples import sample_cell
-from places import seal
+from stores import seal
 
 
-class Lab(Place):
+class Lab(ResultStore):
     """A ledger, a results folder and a place that may be away."""
 
     def __init__(self, folder: Path) -> None:
         self.ledger = MemoryLedger(clock=FakeClock(), lease=60)
         self.layout = Layout(folder / "results")
         (folder / "srv").mkdir()
-        self.inside = FolderPlace(f"file://{folder}/srv", "study")
-        self.shown = self.inside.shown
+        self.inside = FolderStore(f"file://{folder}/srv", "study")
+        self.display_url = self.inside.display_url
         self.away: ResultsError | None = None
         self.puts: list[str] = []
-        self.said: queue.SimpleQueue[str] = queue.SimpleQueue()
+        self.notices: queue.SimpleQueue[str] = queue.SimpleQueue()
 
     def put(self, folder: Path, path: str, digest: str) -> None:
         if self.away:
@@ -44,16 +44,16 @@ class Lab(Place):
         self.puts.append(path)
         self.inside.put(folder, path, digest)
 
-    def there(self, paths: Collection[str]) -> Mapping[str, str]:
-        return self.inside.there(paths)
+    def digests(self, paths: Collection[str]) -> Mapping[str, str]:
+        return self.inside.digests(paths)
 
     def fetch(self, paths: Collection[str], into: Path) -> None:
         self.inside.fetch(paths, into)
 
-    def sender(self) -> Sender:
-        return Sender(self.ledger, self.layout, self, host="lab1", say=self.said.put)
+    def uploader(self) -> Uploader:
+        return Uploader(self.ledger, self.layout, self, host="lab1", notify=self.notices.put)
 
-    def finish(self, number: int, sender: Sender | None = None) -> str:
+    def finish(self, number: int, uploader: Uploader | None = None) -> str:
         """Run a cell to its end; with a sender its result becomes public."""
         cell = sample_cell(number)
         self.ledger.enroll([cell])
@@ -61,18 +61,18 @@ class Lab(Place):
         folder = self.layout.attempt(claim.lease)
         digest = seal(folder, cell, path=claim.path)
         self.ledger.finish(claim.lease, Outcome(state="success", digest=digest))
-        if sender:
-            sender.publish_all([(folder, self.layout.published(claim.path))])
+        if uploader:
+            uploader.publish_all([(folder, self.layout.published(claim.path))])
         return claim.path
 
     def stored(self) -> list[str]:
         return [str(event.data["path"]) for event in self.ledger.events(kinds={STORED})]
 
 
-def end(sender: Sender) -> None:
+def end(uploader: Uploader) -> None:
     """Wait until it has sent what it can."""
-    sender.finish()
-    while not sender.ended:
+    uploader.stop()
+    while not uploader.ended:
         threading.Event().wait(0.01)
 
 
@@ -82,44 +82,44 @@ def lab(tmp_path: Path) -> Lab:
 
 
 def test_what_is_published_is_put_and_told_of_once(lab: Lab) -> None:
-    sender = lab.sender()
-    paths = [lab.finish(number, sender) for number in range(3)]
-    assert sender.send()
-    assert sorted(lab.stored()) == sorted(paths) == sorted(lab.there(paths))
-    assert sender.send()
-    assert sender.waiting == 0
+    uploader = lab.uploader()
+    paths = [lab.finish(number, uploader) for number in range(3)]
+    assert uploader.upload()
+    assert sorted(lab.stored()) == sorted(paths) == sorted(lab.digests(paths))
+    assert uploader.upload()
+    assert uploader.queued == 0
     assert len(lab.puts) == 3
 
 
 def test_what_could_not_be_put_goes_first_the_next_time(lab: Lab) -> None:
     lab.away = StoreUnreachable("the lab is dark")
-    sender = lab.sender()
-    path = lab.finish(0, sender)
-    assert not sender.send()
-    assert (sender.waiting, sender.problem) == (1, "the lab is dark")
+    uploader = lab.uploader()
+    path = lab.finish(0, uploader)
+    assert not uploader.upload()
+    assert (uploader.queued, uploader.problem) == (1, "the lab is dark")
     lab.away = None
-    again = lab.sender()
+    again = lab.uploader()
     again.start()
     end(again)
     assert lab.stored() == [path]
-    assert again.waiting == 0
+    assert again.queued == 0
 
 
 def test_what_keeps_results_from_the_place_is_said_once_while_the_run_goes_on(lab: Lab) -> None:
     lab.away = StoreUnreachable("the lab is dark")
-    sender = lab.sender()
-    sender.start()
-    lab.finish(0, sender)
-    assert lab.said.get(timeout=60) == "results wait here: the lab is dark"
+    uploader = lab.uploader()
+    uploader.start()
+    lab.finish(0, uploader)
+    assert lab.notices.get(timeout=60) == "uploads fail and are retried: the lab is dark"
     lab.away = None
-    assert lab.said.get(timeout=60) == f"results go to {lab.shown} again"
-    end(sender)
-    assert lab.said.empty()
+    assert lab.notices.get(timeout=60) == f"uploads to {lab.display_url} work again"
+    end(uploader)
+    assert lab.notices.empty()
 
 
 def test_one_result_that_is_refused_does_not_hold_up_the_others(lab: Lab) -> None:
-    sender = lab.sender()
-    paths = [lab.finish(number, sender) for number in range(2)]
+    uploader = lab.uploader()
+    paths = [lab.finish(number, uploader) for number in range(2)]
 
     def put(folder: Path, path: str, digest: str) -> None:
         if path == paths[0]:
@@ -127,49 +127,49 @@ def test_one_result_that_is_refused_does_not_hold_up_the_others(lab: Lab) -> Non
         lab.inside.put(folder, path, digest)
 
     lab.put = put  # type: ignore[method-assign]
-    assert not sender.send()
+    assert not uploader.upload()
     assert lab.stored() == [paths[1]]
-    assert (sender.waiting, sender.problem) == (1, "no such bucket")
+    assert (uploader.queued, uploader.problem) == (1, "no such bucket")
 
 
 def test_a_crash_between_the_commit_and_the_rename_leaves_an_entry_that_waits(lab: Lab) -> None:
     path = lab.finish(0)
-    sender = lab.sender()
+    uploader = lab.uploader()
     [folder] = lab.layout.attempts.glob("*/*")
     public = lab.layout.published(path)
     with pytest.raises(OSError, match="power"):
-        _publish_and_die(sender, folder, public)
-    assert sender.send()
-    assert (sender.waiting, lab.stored()) == (1, [])
-    sender.publish_all([(folder, public)])  # as the next start does
-    assert sender.send()
+        _publish_and_die(uploader, folder, public)
+    assert uploader.upload()
+    assert (uploader.queued, lab.stored()) == (1, [])
+    uploader.publish_all([(folder, public)])  # as the next start does
+    assert uploader.upload()
     assert lab.stored() == [path]
 
 
-def _publish_and_die(sender: Sender, folder: Path, public: Path) -> None:
+def _publish_and_die(uploader: Uploader, folder: Path, public: Path) -> None:
     with pytest.MonkeyPatch.context() as broken:
 
         def die(*_: object) -> None:
             raise OSError("power")
 
-        broken.setattr(sender, "_publish_all", die)
-        sender.publish_all([(folder, public)])
+        broken.setattr(uploader, "_publish_all", die)
+        uploader.publish_all([(folder, public)])
 
 
 def test_a_result_that_the_ledger_calls_done_no_longer_is_not_put(lab: Lab) -> None:
-    sender = lab.sender()
-    lab.finish(0, sender)
-    [entry] = Outbox(lab.layout).entries()
-    Outbox(lab.layout).add([replace(entry, digest="0" * 64)])
-    assert sender.send()
-    assert (sender.waiting, lab.stored()) == (0, [])
+    uploader = lab.uploader()
+    lab.finish(0, uploader)
+    [entry] = UploadQueue(lab.layout).entries()
+    UploadQueue(lab.layout).add([replace(entry, digest="0" * 64)])
+    assert uploader.upload()
+    assert (uploader.queued, lab.stored()) == (0, [])
 
 
 def test_what_lay_here_before_the_campaign_had_a_place_goes_there_too(lab: Lab) -> None:
-    sender = lab.sender()
-    path = lab.finish(0, sender)
-    for entry in Outbox(lab.layout).entries():
-        Outbox(lab.layout).drop(entry)
-    sender.start()
-    end(sender)
+    uploader = lab.uploader()
+    path = lab.finish(0, uploader)
+    for entry in UploadQueue(lab.layout).entries():
+        UploadQueue(lab.layout).drop(entry)
+    uploader.start()
+    end(uploader)
     assert lab.stored() == [path]

@@ -42,7 +42,7 @@ class Campaign:
     phases: tuple[Phase, ...] = ()
     runners: Mapping[str, HostFilter] = field(default_factory=dict)  # what each host may run
     machine: Machine = field(default_factory=Machine)
-    place: str = ""  # the URL of the place that results are put to; "" for none but the folder
+    store_url: str = ""  # where results are uploaded to; "" for the results folder only
     placement: str = DEFAULT  # which waiting cells go first, by the policy's name
     eligibility: Eligibility = field(default_factory=usual_rules)  # what machines are held against
     variants: tuple[str, ...] = ()  # names of the models that stand in for others

@@ -52,7 +52,7 @@ KEYS: Mapping[str, Shape] = {
     "campaign": doc(NAME, "names the results folder, and the campaign in its ledger"),
     "results": doc(
         TEXT,
-        f"a folder ({RESULTS}), or a place that they are put to as well: rsync://user@host/dir, "
+        f"a folder ({RESULTS}), or a store for uploads as well: rsync://user@host/dir, "
         "s3://bucket/prefix; below it each campaign has its own",
     ),
     **MACHINE,
@@ -140,7 +140,7 @@ def _campaign(root: Entry, file: Path) -> Campaign | None:
     if fields["campaign"].absent:
         fields["campaign"].wrong("the campaign needs a name, such as campaign: my-study")
     name = fields["campaign"].name()
-    base, place = _results(fields["results"])
+    base, store_url = _results(fields["results"])
     machine = read_machine(*(fields[key] for key in MACHINE))
     placement = fields["placement"].text(DEFAULT)
     opened_plugin("policies", placement, fields["placement"])
@@ -166,11 +166,11 @@ def _campaign(root: Entry, file: Path) -> Campaign | None:
         machine=machine,
         placement=placement,
         eligibility=rules_for_machines,
-        place=place,
+        store_url=store_url,
         variants=variants,
         told=CampaignRecord(
             name=name,
-            results=place,
+            results=store_url,
             placement=placement,
             phases=phases,
             runners=runners,
@@ -195,7 +195,7 @@ def read_machine(
 
 
 def _results(entry: Entry) -> tuple[str, str]:
-    """The folder of this machine that results go to, and the URL of the place beyond it."""
+    """The results folder of this machine, and the URL of the store."""
     base = entry.text(RESULTS)
     scheme, isurl, _ = base.partition("://")
     if not base:
@@ -204,11 +204,11 @@ def _results(entry: Entry) -> tuple[str, str]:
         return base, ""
     if ":" in urlsplit(base).netloc.rpartition("@")[0]:
         entry.wrong("holds a password, which all would see; keep it in the environment")
-    elif scheme not in registry.names("places"):
-        entry.wrong(registry.no_such("places", scheme))
+    elif scheme not in registry.names("stores"):
+        entry.wrong(registry.no_such("stores", scheme))
     else:
         try:
-            registry.load("places", scheme)(base, "")
+            registry.load("stores", scheme)(base, "")
         except (PluginError, ResultsError, ValueError) as error:
             entry.wrong(str(error))
     return RESULTS, base

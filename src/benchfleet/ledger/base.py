@@ -176,8 +176,7 @@ class Ledger(ABC):
         return nullcontext()
 
     def results_store(self) -> Any:
-        """The results that lie in the ledger, as `benchfleet.results.stores.base.Place`; None where
-        it carries none."""
+        """The `benchfleet.results.stores.base.ResultStore` that is part of the ledger, or None."""
         return None
 
     def compact(self) -> int:

@@ -41,7 +41,7 @@ from benchfleet.results.disk import (
 from benchfleet.results.layout import Layout
 from benchfleet.results.read import is_published, sealed
 from benchfleet.results.samples import age, furthest_attempt
-from benchfleet.results.upload_queue import Outbox
+from benchfleet.results.upload_queue import UploadQueue
 
 Kind = Literal["attempts", "raw", "logs"]
 KINDS: tuple[str, ...] = get_args(Kind)
@@ -77,7 +77,7 @@ class Archive:
             for folder in _entries(self._layout.attempts):
                 yield from self._attempts(folder, known.get(folder.name))
         if "raw" in kinds:
-            unsent = {entry.path for entry in Outbox(self._layout).entries()}
+            unsent = {entry.path for entry in UploadQueue(self._layout).entries()}
             for record in known.values():
                 if record.path in unsent:
                     self.kept["results that wait to be put to their place"] += 1

@@ -47,7 +47,7 @@ def _left_out(folder: Path) -> str:
     return f"{files} stayed on {host}: too large for the repository"
 
 
-def arrived(into: Path, path: str) -> bool:
+def has_arrived(into: Path, path: str) -> bool:
     """Whether anything came of this path."""
     return os.path.lexists(into / path) or bool(_link_to(into, path))
 

@@ -1,12 +1,12 @@
-"""What is published here and not put to its place yet: one small file for each result.
+"""The queue of published results that are not in the campaign's store yet: a file per result.
 
 ::
 
-    <results>/.outbox/place              where they go; another one than before takes all of them
+    <results>/.outbox/place              URL of the store; a change queues all results again
                      <fingerprint>.json  path and digest of a result
 
-An entry is durable before its result is public, so that no crash leaves a result behind. It says
-what is to be put, and is no result itself: what the ledger calls done by another digest is dropped.
+An entry is durable before its result is public, so a crash loses no upload. An entry whose digest
+differs from the ledger's is dropped.
 """
 
 from __future__ import annotations
@@ -20,43 +20,43 @@ from dataclasses import asdict, dataclass
 from benchfleet.results.disk import make_folders, read_plain, sync_folder, write_synced
 from benchfleet.results.layout import Layout
 
-_PLACE = "place"
+_STORE_FILE = "place"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Entry:
-    """A result that is to be put."""
+    """A result to upload."""
 
     fingerprint: str
-    path: str  # the public one
+    path: str  # public path
     digest: str  # of its cell.json
 
 
-class Outbox:
-    """The outbox of one results folder. Several runners may share it."""
+class UploadQueue:
+    """The upload queue of one results folder. Several runners may share it."""
 
     def __init__(self, layout: Layout) -> None:
         self._folder = layout.outbox
 
     def add(self, entries: Iterable[Entry]) -> None:
-        """Note what is to be put; durable when this returns."""
-        texts = {f"{one.fingerprint}.json": json.dumps(asdict(one)).encode() for one in entries}
-        if texts:
+        """Add entries; durable when this returns."""
+        files = {f"{one.fingerprint}.json": json.dumps(asdict(one)).encode() for one in entries}
+        if files:
             changed = make_folders(self._folder)
-            write_synced(self._folder, texts)
+            write_synced(self._folder, files)
             for folder in (*changed, self._folder):
                 sync_folder(folder)
 
     def entries(self) -> list[Entry]:
-        """All that waits; what cannot be read is none."""
-        found = []
+        """All readable entries."""
+        entries = []
         for file in sorted(self._folder.glob("*.json")):
             with contextlib.suppress(OSError, ValueError, TypeError):
-                found.append(Entry(**json.loads(read_plain(file))))
-        return found
+                entries.append(Entry(**json.loads(read_plain(file))))
+        return entries
 
     def drop(self, entry: Entry) -> None:
-        """It is put, or not wanted any more."""
+        """Remove an entry that is uploaded or obsolete."""
         (self._folder / f"{entry.fingerprint}.json").unlink(missing_ok=True)
 
     def __len__(self) -> int:
@@ -65,15 +65,15 @@ class Outbox:
         except FileNotFoundError:
             return 0
 
-    def is_for(self, place: str) -> bool:
-        """Whether it was filled for this place all along."""
+    def is_for(self, store_url: str) -> bool:
+        """Whether the queue was filled for this store."""
         try:
-            return read_plain(self._folder / _PLACE).decode() == place
+            return read_plain(self._folder / _STORE_FILE).decode() == store_url
         except (OSError, ValueError):
             return False
 
-    def begin(self, place: str) -> None:
-        """From now on it is for this place; all that it lacks was added."""
+    def assign_to(self, store_url: str) -> None:
+        """Note the store, once all its missing results are queued."""
         make_folders(self._folder)
-        write_synced(self._folder, {_PLACE: place.encode()})
+        write_synced(self._folder, {_STORE_FILE: store_url.encode()})
         sync_folder(self._folder)

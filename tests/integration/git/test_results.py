@@ -16,7 +16,7 @@ from benchfleet.git.process import Git, make_repository
 from benchfleet.git.remote import Remote, Swap
 from benchfleet.results.incoming_check import refusal
 from benchfleet.results.layout import LEFT_OUT, Layout
-from benchfleet.results.stores.git import Carrier, bring, place_of, take_out
+from benchfleet.results.stores.git import GitResultWriter, extract, fetch_branches, result_path
 from benchfleet.results.write import AttemptFolder, Verdict
 from benchfleet.testing import sample_cell
 from repositories import git, make_bare
@@ -51,7 +51,7 @@ def sealed(layout: Layout, big: bytes = b"") -> Outcome:
 
 
 def carried(objects: Objects, layout: Layout, outcome: Outcome, large: int = 10_000) -> str:
-    tree = Carrier(layout, "my study", large)(objects, EMPTY_TREE, LEASE, outcome, CELL.id)
+    tree = GitResultWriter(layout, "my study", large)(objects, EMPTY_TREE, LEASE, outcome, CELL.id)
     assert tree is not None
     return tree
 
@@ -61,9 +61,9 @@ def test_a_result_comes_out_of_the_repository_as_it_was_sealed(
 ) -> None:
     outcome = sealed(layout)
     tree = carried(objects, layout, outcome)
-    place = place_of("my study", PATH)
+    place = result_path("my study", PATH)
     assert place == f"results/my study/{PATH}"
-    assert take_out(objects, tree, place, tmp_path / "out", outcome.digest) == []
+    assert extract(objects, tree, place, tmp_path / "out", outcome.digest) == []
     was = {file.name: file.read_bytes() for file in layout.attempt(LEASE).iterdir()}
     assert {file.name: file.read_bytes() for file in (tmp_path / "out").iterdir()} == was
     found = objects.at(tree, "runs/tiny/benchmark-0_tiny_dense_2.json")
@@ -87,7 +87,8 @@ def test_of_several_attempts_of_one_name_the_one_that_was_finished_is_carried(
     sealed(layout)
     tree = carried(objects, layout, outcome)
     assert (
-        take_out(objects, tree, place_of("my study", PATH), tmp_path / "out", outcome.digest) == []
+        extract(objects, tree, result_path("my study", PATH), tmp_path / "out", outcome.digest)
+        == []
     )
 
 
@@ -96,13 +97,13 @@ def test_a_large_file_stays_on_its_host_and_is_named(
 ) -> None:
     outcome = sealed(layout, big=b"x" * 20_000)
     tree = carried(objects, layout, outcome)
-    place = place_of("my study", PATH)
+    place = result_path("my study", PATH)
     told = objects.at(tree, f"{place}/{LEFT_OUT}")
     assert told is not None
     left = json.loads(objects.read(told[0])[1])
     assert (left["big.bin"]["bytes"], left["big.bin"]["host"]) == (20_000, "lab2")
     assert objects.at(tree, f"{place}/big.bin") is None
-    assert take_out(objects, tree, place, tmp_path / "out", outcome.digest) == ["big.bin"]
+    assert extract(objects, tree, place, tmp_path / "out", outcome.digest) == ["big.bin"]
     assert objects.at(carried(objects, layout, outcome, 50_000), f"{place}/big.bin")
 
 
@@ -113,7 +114,7 @@ def test_a_result_of_which_files_stayed_behind_is_refused_with_their_host(
     outcome = sealed(layout, big=b"x" * 200_000)
     tree = carried(objects, layout, outcome)
     came = tmp_path / PATH
-    take_out(objects, tree, place_of("my study", PATH), came, outcome.digest)
+    extract(objects, tree, result_path("my study", PATH), came, outcome.digest)
     asked = tmp_path, PATH, CELL.fingerprint, outcome.digest
     assert refusal(*asked) == "big.bin is missing"
     (came / LEFT_OUT).write_text("[1]")
@@ -126,22 +127,22 @@ def test_what_is_not_as_it_was_sealed_is_refused(
     objects: Objects, layout: Layout, tmp_path: Path
 ) -> None:
     outcome = sealed(layout)
-    place = place_of("my study", PATH)
+    place = result_path("my study", PATH)
     tree = carried(objects, layout, outcome)
     forged = objects.with_file(tree, f"{place}/metrics.json", objects.blob(b'{"overall": 1}'))
     with pytest.raises(ResultsError, match=r"metrics\.json is not as it was sealed"):
-        take_out(objects, forged, place, tmp_path / "one", outcome.digest)
+        extract(objects, forged, place, tmp_path / "one", outcome.digest)
     with pytest.raises(ResultsError, match="is not what the ledger took"):
-        take_out(objects, tree, place, tmp_path / "two", "0" * 64)
+        extract(objects, tree, place, tmp_path / "two", "0" * 64)
     with pytest.raises(ResultsError, match="is not in the repository"):
-        take_out(objects, tree, f"{place}/more", tmp_path / "three", outcome.digest)
+        extract(objects, tree, f"{place}/more", tmp_path / "three", outcome.digest)
     assert not (tmp_path / "two").exists()
 
 
 def test_an_attempt_that_is_not_what_was_finished_is_not_carried(
     objects: Objects, layout: Layout
 ) -> None:
-    carrier = Carrier(layout, "my study", 10_000)
+    carrier = GitResultWriter(layout, "my study", 10_000)
     failed = Outcome(state="failed")
     assert carrier(objects, EMPTY_TREE, LEASE, failed, CELL.id) is None
     sealed(layout)
@@ -170,7 +171,7 @@ def test_files_that_an_earlier_fetch_left_out_come_with_their_branch(
     tip = objects.commit(more, (first,), "somebody's own\n", who=who, at=2.0)
     with pushed(objects, bare, tip) as (theirs, there):
         there.fetch([first], depth=1, without_files=True)
-        bring(there, theirs, there.refs("refs/heads/machine/*"))
+        fetch_branches(there, theirs, there.refs("refs/heads/machine/*"))
         bare.rename(tmp_path / "away.git")
         listed = git(tmp_path / "theirs.git", "ls-tree", "-r", tip).split("\n")
         assert all(theirs.has(line.split()[2]) for line in listed if line)
@@ -184,9 +185,9 @@ def test_branches_that_were_fetched_before_are_not_fetched_again(
     tip = objects.commit(tree, (), "finish it\n", who="me <me@example.org>", at=1.0)
     with pushed(objects, bare, tip) as (theirs, there):
         tips = there.refs("refs/heads/machine/*")
-        bring(there, theirs, tips)
+        fetch_branches(there, theirs, tips)
         assert theirs.commit_of(tip).tree == tree
         bare.rename(tmp_path / "away.git")
-        bring(there, theirs, tips)
+        fetch_branches(there, theirs, tips)
         with pytest.raises(GitAway):
-            bring(there, theirs, {"refs/heads/machine/other": "1" * 40})
+            fetch_branches(there, theirs, {"refs/heads/machine/other": "1" * 40})

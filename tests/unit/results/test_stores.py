@@ -11,34 +11,34 @@ import pytest
 
 from benchfleet.errors import ResultsError, StoreUnreachable, UnknownName
 from benchfleet.registry import load
-from benchfleet.results.stores.base import Place
-from benchfleet.results.stores.folder import FolderPlace
-from benchfleet.results.stores.object_store import ObjectPlace
-from benchfleet.results.stores.rsync import RsyncPlace
+from benchfleet.results.stores.base import ResultStore
+from benchfleet.results.stores.folder import FolderStore
+from benchfleet.results.stores.object_store import ObjectStore
+from benchfleet.results.stores.rsync import RsyncStore
 from benchfleet.testing.samples import sample_cell
-from places import PATH, PlaceBehaviour, content, seal
+from stores import PATH, StoreContract, content, seal
 
 
-class TestFolderPlace(PlaceBehaviour):
+class TestFolderStore(StoreContract):
     @pytest.fixture
-    def make(self, tmp_path: Path) -> Callable[[], Place]:
+    def make(self, tmp_path: Path) -> Callable[[], ResultStore]:
         (tmp_path / "srv").mkdir()
-        return lambda: FolderPlace(f"file://{tmp_path}/srv", "study")
+        return lambda: FolderStore(f"file://{tmp_path}/srv", "study")
 
 
-class TestObjectPlace(PlaceBehaviour):
+class TestObjectStore(StoreContract):
     @pytest.fixture
-    def make(self) -> Callable[[], Place]:
+    def make(self) -> Callable[[], ResultStore]:
         pytest.importorskip("fsspec")
         url = f"memory://{uuid.uuid4().hex}/prefix"
-        return lambda: ObjectPlace(url, "study")
+        return lambda: ObjectStore(url, "study")
 
 
 def test_a_folder_that_is_not_mounted_is_away_and_is_not_made(tmp_path: Path) -> None:
-    place = FolderPlace(f"file://{tmp_path}/srv", "study")
+    store = FolderStore(f"file://{tmp_path}/srv", "study")
     digest = seal(tmp_path / "one", sample_cell())
     with pytest.raises(StoreUnreachable, match="is it mounted"):
-        place.put(tmp_path / "one", PATH, digest)
+        store.put(tmp_path / "one", PATH, digest)
     assert not (tmp_path / "srv").exists()
 
 
@@ -46,7 +46,7 @@ def test_a_folder_that_takes_nothing_leaves_nothing_half(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "srv").mkdir()
-    place = FolderPlace(f"file://{tmp_path}/srv", "study")
+    store = FolderStore(f"file://{tmp_path}/srv", "study")
     digest = seal(tmp_path / "one", sample_cell())
 
     def full(*_: object) -> None:
@@ -55,33 +55,33 @@ def test_a_folder_that_takes_nothing_leaves_nothing_half(
     with monkeypatch.context() as broken:
         broken.setattr(os, "rename", full)
         with pytest.raises(StoreUnreachable, match="No space left"):
-            place.put(tmp_path / "one", PATH, digest)
-    assert place.there([PATH]) == {}
-    assert list((place.root / ".incoming").iterdir()) == []
+            store.put(tmp_path / "one", PATH, digest)
+    assert store.digests([PATH]) == {}
+    assert list((store.root / ".incoming").iterdir()) == []
 
 
 def test_an_object_store_shows_nothing_of_what_was_put_half(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("fsspec")
-    place = ObjectPlace(f"memory://{uuid.uuid4().hex}", "study")
+    store = ObjectStore(f"memory://{uuid.uuid4().hex}", "study")
     digest = seal(tmp_path / "one", sample_cell())
     sent: list[str] = []
 
-    def send(self: ObjectPlace, files: object, source: Path, target: str) -> None:
+    def send(self: ObjectStore, files: object, source: Path, target: str) -> None:
         if len(sent) == 3:
             raise OSError("the line broke")
         sent.append(target)
 
     with monkeypatch.context() as broken:
-        broken.setattr(ObjectPlace, "_send", send)
+        broken.setattr(ObjectStore, "_send", send)
         with pytest.raises(StoreUnreachable, match="the line broke"):
-            place.put(tmp_path / "one", PATH, digest)
+            store.put(tmp_path / "one", PATH, digest)
     assert sent
-    assert place.there([PATH]) == {}
-    place.put(tmp_path / "one", PATH, digest)
+    assert store.digests([PATH]) == {}
+    store.put(tmp_path / "one", PATH, digest)
     (tmp_path / "into").mkdir()
-    place.fetch([PATH], tmp_path / "into")
+    store.fetch([PATH], tmp_path / "into")
     assert content(tmp_path / "into" / PATH) == content(tmp_path / "one")
 
 
@@ -98,9 +98,9 @@ def test_an_object_store_shows_nothing_of_what_was_put_half(
 )
 def test_what_is_no_address_of_a_host_is_refused(url: str) -> None:
     with pytest.raises(ResultsError, match="rsync://user@host"):
-        RsyncPlace(url, "study")
+        RsyncStore(url, "study")
 
 
 def test_a_scheme_that_is_none_names_the_near_ones() -> None:
     with pytest.raises(UnknownName, match="rsync"):
-        load("places", "rsnc")
+        load("stores", "rsnc")

@@ -64,7 +64,7 @@ def campaign_checks(arguments: argparse.Namespace) -> Iterator[Check]:
     yield folder_check(
         "results", study.layout.root, least=FLOOR, fix="name another folder with --results"
     )
-    yield from _place(study)
+    yield from _store(study)
     yield from _ledger(study)
     for run in runs_of(study.layout):
         if run.is_running:
@@ -151,16 +151,16 @@ def _models(models: Iterable[Model]) -> Iterator[Check]:
                 yield judged(what, f"{pinned} is not here yet, and is fetched when needed", "")
 
 
-def _place(study: Study) -> Iterator[Check]:
-    """Whether the place that results are put to can be asked what it has."""
-    if not study.campaign.place:
+def _store(study: Study) -> Iterator[Check]:
+    """Whether the campaign's result store answers."""
+    if not study.campaign.store_url:
         return
     try:
-        place = study.result_store()
-        if place is not None:
+        store = study.result_store()
+        if store is not None:
             with tempfile.TemporaryDirectory() as empty:
-                place.fetch(["no/such/cell"], Path(empty))
-            yield judged("place", f"{place.shown} answers", "")
+                store.fetch(["no/such/cell"], Path(empty))
+            yield judged("place", f"{store.display_url} answers", "")
     except StoreUnreachable as error:
         fix = "results wait here until it is; mend that, or name another under 'results'"
         yield judged("place", str(error), fix, warning=True)

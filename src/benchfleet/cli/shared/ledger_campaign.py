@@ -58,7 +58,7 @@ def campaign_of(url: str, name: str = "", *, results: Path | None = None) -> Cam
     return replace(
         campaign,
         placement=placement,
-        place=told.results,
+        store_url=told.results,
         phases=told.phases,
         runners=told.runners,
         eligibility=eligibility,

@@ -132,8 +132,8 @@ def _unsent(study: Study, end: RunEnd) -> list[str]:
     why = f": {end.problem}" if end.problem else ""
     one = "is" if end.unsent == 1 else "are"
     return [
-        f"{counted(end.unsent, 'result')} {one} not at {study.campaign.place} yet; what lies here "
-        f"goes first next time{why}"
+        f"{counted(end.unsent, 'result')} {one} not uploaded to {study.campaign.store_url} "
+        f"yet; the next run uploads them first{why}"
     ]
 
 

@@ -23,10 +23,10 @@ from benchfleet.errors import LedgerAway, ResultsError, StoreUnreachable, Unknow
 from benchfleet.ledger.base import Ledger
 from benchfleet.result_locations import ResultLocator
 from benchfleet.results.disk import make_folder
-from benchfleet.results.stores.base import Place, place_at
-from benchfleet.results.stores.git import GitPlace
+from benchfleet.results.stores.base import ResultStore, open_store
+from benchfleet.results.stores.git import GitStore
 from benchfleet.results.stores.git_merge import Done, Merged, merge_branches
-from benchfleet.results.transfer.download import Gathered, gather, unsound
+from benchfleet.results.transfer.download import Downloads, download_results, local_defect
 from benchfleet.runner.recovery.startup import publish_committed
 from benchfleet.study import Study
 from benchfleet.summary import write_summaries_of_others
@@ -64,69 +64,68 @@ def main(arguments: argparse.Namespace) -> int:
         records = study.records(cells)
         absent = ResultLocator(study).absent(records)
         named = {source: _source(source, study) for source in arguments.sources}
-        places = [*chain.from_iterable(named.values()), *_places(study, ledger)]
+        stores = [*chain.from_iterable(named.values()), *_stores(study, ledger)]
         with progress_line("results fetched") as seen:
-            told = gather(study.layout, absent, places, seen=seen)
+            got = download_results(study.layout, absent, stores, progress=seen)
         branch = _branch(study, ledger, records)
         done = [record for record in records if record.state == "success"]
-        nothing = [source for source, places in named.items() if not _holds(places, done, told)]
+        empty = [source for source, stores in named.items() if not _has_results(stores, done, got)]
         here = [record for record in done if record not in absent]
-        unfit = {r.path: why for r in here if (why := unsound(study.layout, r))}
-        where = ResultLocator(study).elsewhere(told.missing)
-        last = {
-            record.path: where.get(record.fingerprint) or _host_of(record)
-            for record in told.missing
+        defects = {r.path: why for r in here if (why := local_defect(study.layout, r))}
+        where = ResultLocator(study).elsewhere(got.missing)
+        missing = {
+            record.path: where.get(record.fingerprint) or _host_of(record) for record in got.missing
         }
-    _write(study, told)
+    _write(study, got)
     if arguments.json:
         found_ = {
             "campaign": study.campaign.name,
             "results": str(study.layout.root),
             "done": len(done),
-            "came": told.came,
+            "came": got.came,
             "refused": [
-                {"cell": path, "from": place, "why": why} for path, place, why in told.refused
+                {"cell": path, "from": store, "why": why} for path, store, why in got.refused
             ],
-            "unsound": unfit,
-            "missing": last,
-            "away": told.away,
-            "nothing": nothing,
+            "unsound": defects,
+            "missing": missing,
+            "away": got.away,
+            "nothing": empty,
             **({"branch": asdict(branch)} if branch else {}),
         }
         print_json(found_)
     else:
-        _tell(arguments, study, told, len(done), unfit, last, nothing)
+        _tell(arguments, study, got, len(done), defects, missing, empty)
         if branch is not None:
             _tell_branch(branch)
-    return 1 if last or unfit else 0
+    return 1 if missing or defects else 0
 
 
-def _places(study: Study, ledger: Ledger) -> list[Place]:
-    """Where results may lie, whatever the command names: the campaign's place, and the ledger's."""
-    places = [place] if (place := study.result_store()) is not None else []
+def _stores(study: Study, ledger: Ledger) -> list[ResultStore]:
+    """The campaign's store, and the ledger's."""
+    stores = [store] if (store := study.result_store()) is not None else []
     if (own := ledger.results_store()) is not None:
-        places.append(own)
-    return places
+        stores.append(own)
+    return stores
 
 
 def _branch(study: Study, ledger: Ledger, records: Sequence[CellRecord]) -> Merged | None:
     """Where the ledger is in git, the results of all machines come onto one branch there."""
-    place = ledger.results_store()
-    if not isinstance(place, GitPlace):
+    store = ledger.results_store()
+    if not isinstance(store, GitStore):
         return None
     done = [
         Done(id=record.id, path=record.path, digest=record.outcome.digest)
         for record in records
         if record.state == "success" and record.outcome
     ]
-    remote, objects = place.repository
+    remote, objects = store.repository
     try:
-        told = merge_branches(remote, objects, study.campaign.name, done, at=time.time())
+        merged = merge_branches(remote, objects, study.campaign.name, done, at=time.time())
         ledger.compact()
     except (StoreUnreachable, LedgerAway) as error:
         say(f"benchfleet: {error}", to=sys.stderr)
         return None
-    return told
+    return merged
 
 
 def _tell_branch(branch: Merged) -> None:
@@ -137,24 +136,31 @@ def _tell_branch(branch: Merged) -> None:
         print(f"main     {counted(len(branch.entries), 'result')} merged{struck}")
 
 
-def _source(source: str, study: Study) -> list[Place]:
+def _source(source: str, study: Study) -> list[ResultStore]:
     """A results folder, or the one above it."""
     if "://" not in source:
         folder = Path(source).resolve()
         if not folder.is_dir():
             raise UnknownName(f"there is no folder {source} to merge from")
         source = folder.as_uri()
-    return [place_at(source, study.campaign.name), place_at(source, "")]
+    return [open_store(source, study.campaign.name), open_store(source, "")]
 
 
-def _holds(places: Sequence[Place], done: Sequence[CellRecord], told: Gathered) -> bool:
+def _has_results(stores: Sequence[ResultStore], done: Sequence[CellRecord], got: Downloads) -> bool:
     """Whether one of these has any of the results, or may: one that is away is told as such."""
-    brought = {*told.came.values(), *(place for _, place, _ in told.refused), *told.away}
+    brought = {
+        *got.came.values(),
+        *(store for _, store, _ in got.refused),
+        *got.away,
+    }
     paths = [record.path for record in done]
     try:
-        return any(place.shown in brought or place.there(paths) for place in places) or not paths
+        return (
+            any(store.display_url in brought or store.digests(paths) for store in stores)
+            or not paths
+        )
     except ResultsError as error:
-        told.away[places[0].shown] = str(error)
+        got.away[stores[0].display_url] = str(error)
         return True
 
 
@@ -162,10 +168,10 @@ def _host_of(record: CellRecord) -> str:
     return record.outcome.host if record.outcome else ""
 
 
-def _write(study: Study, told: Gathered) -> None:
+def _write(study: Study, downloads: Downloads) -> None:
     """Report and summaries speak of the whole campaign, whatever part of it was merged."""
     write_summaries_of_others(study)
-    if told.came or not study.layout.report.exists():
+    if downloads.came or not study.layout.report.exists():
         cells = study.cells()
         write_report(study, compared(study, cells, study.records(cells)))
 
@@ -173,27 +179,27 @@ def _write(study: Study, told: Gathered) -> None:
 def _tell(
     arguments: argparse.Namespace,
     study: Study,
-    told: Gathered,
+    got: Downloads,
     done: int,
-    unfit: dict[str, str],
-    last: dict[str, str],
-    nothing: Sequence[str],
+    defects: dict[str, str],
+    missing: dict[str, str],
+    empty: Sequence[str],
 ) -> None:
-    here = done - len(last)
+    here = done - len(missing)
     lines = [f"{study.campaign.name}: {counted(done, 'result', 'are')} done, {here} here"]
-    if told.came:
-        lines.append(f"{len(told.came)} came from {', '.join(sorted({*told.came.values()}))}")
-    lines += [f"away     {place}: {why}" for place, why in told.away.items()]
-    for source in nothing:
+    if got.came:
+        lines.append(f"{len(got.came)} came from {', '.join(sorted({*got.came.values()}))}")
+    lines += [f"away     {store}: {why}" for store, why in got.away.items()]
+    for source in empty:
         lines.append(f"nothing  {source} holds no result that {study.campaign.name} calls done")
-    if nothing:
+    if empty:
         lines.append("--from names the folder of results, or the one above it")
-    lines += _some([f"refused  {path}  from {place}: {why}" for path, place, why in told.refused])
-    lines += _some([f"unsound  {path}: {why}" for path, why in unfit.items()])
-    lines += _some([f"missing  {path}  last seen at {host}" for path, host in last.items()])
-    if last:
+    lines += _some([f"refused  {path}  from {store}: {why}" for path, store, why in got.refused])
+    lines += _some([f"unsound  {path}: {why}" for path, why in defects.items()])
+    lines += _some([f"missing  {path}  last seen at {host}" for path, host in missing.items()])
+    if missing:
         lines.append("name where they lie: benchfleet merge … --from rsync://user@host/its/results")
-    if unfit:
+    if defects:
         lines.append(f"mend what is unsound: {options.same_choice(arguments, 'verify')} --repair")
     lines += [
         f"results  {display_path(study.layout.root)}",

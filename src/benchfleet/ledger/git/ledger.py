@@ -218,8 +218,7 @@ class GitLedger(TableLedger):
             return self._compaction.run()
 
     def results_store(self) -> Any:
-        """The results that lie in the repository, as `benchfleet.results.stores.base.Place`. Raises
-        LedgerError where it was opened without them."""
+        """The results in the repository. Raises LedgerError if it was opened without them."""
         if self._place is None:
             raise LedgerError(f"{self.store.shown} was opened without its results")
         with suppress(GitAway, GitDenied):  # whoever asks the place hears of it

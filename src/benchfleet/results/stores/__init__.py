@@ -1,1 +1,1 @@
-"""Places that results are put to, away from the host that made them; one file each."""
+"""Remote stores of results, one module each."""

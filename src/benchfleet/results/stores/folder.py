@@ -1,4 +1,4 @@
-"""A folder that several hosts see, such as one on a file server, as a place for results."""
+"""A result store in a folder that several hosts see, such as a network file system."""
 
 from __future__ import annotations
 
@@ -14,66 +14,64 @@ from benchfleet.domain.names import path_part
 from benchfleet.errors import ResultsError, StoreUnreachable
 from benchfleet.results.disk import digest_of, make_folders, open_plain, sync_folder
 from benchfleet.results.layout import CELL, check_path
-from benchfleet.results.stores.base import INCOMING, REPLACED, Place
+from benchfleet.results.stores.base import INCOMING, REPLACED, ResultStore
 
 _PASSING = frozenset(
     {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.ESTALE, errno.ETIMEDOUT, errno.EHOSTDOWN}
 )
 
 
-class FolderPlace(Place):
+class FolderStore(ResultStore):
     """``file:///srv/results``: below it each campaign has a folder."""
 
     def __init__(self, url: str, campaign: str) -> None:
         parts = urlsplit(url)
         if parts.netloc not in ("", "localhost") or not parts.path.startswith("/"):
-            raise ResultsError(f"{url} names no folder of this host; write file:///srv/results")
+            raise ResultsError(f"{url} is not a folder of this host; write file:///srv/results")
         self._base = Path(unquote(parts.path))
         self.root = self._base / path_part(campaign) if campaign else self._base
-        self.shown = url
+        self.display_url = url
 
     def put(self, folder: Path, path: str, digest: str) -> None:
         check_path(path)
         public = self.root / path
-        if self.there([path]).get(path) == digest:
+        if self.digests([path]).get(path) == digest:
             return
-        if not self._base.is_dir():  # never made: a file server that is not mounted looks like it
-            raise StoreUnreachable(f"the folder {self._base} is not there; is it mounted?")
-        coming = self.root / INCOMING / uuid.uuid4().hex
+        self._check_mounted()
+        incoming = self.root / INCOMING / uuid.uuid4().hex
         try:
-            changed = make_folders(coming.parent)
-            copy_plain(folder, coming)
+            changed = make_folders(incoming.parent)
+            copy_plain(folder, incoming)
             changed += make_folders(public.parent)
             if public.exists():
-                aside = self.root / REPLACED / f"{path.replace('/', '+')}@{uuid.uuid4().hex[:8]}"
-                changed += make_folders(aside.parent)
-                os.rename(public, aside)
-            os.rename(coming, public)
-            for one in (*changed, public.parent):
-                sync_folder(one)
+                replaced = self.root / REPLACED / f"{path.replace('/', '+')}@{uuid.uuid4().hex[:8]}"
+                changed += make_folders(replaced.parent)
+                os.rename(public, replaced)
+            os.rename(incoming, public)
+            for changed_folder in (*changed, public.parent):
+                sync_folder(changed_folder)
         except OSError as error:
             kind = StoreUnreachable if error.errno in _PASSING else ResultsError
             raise kind(f"{public} cannot be written: {error.strerror}") from error
         finally:
-            shutil.rmtree(coming, ignore_errors=True)
+            shutil.rmtree(incoming, ignore_errors=True)
 
-    def there(self, paths: Collection[str]) -> Mapping[str, str]:
-        found = {}
+    def digests(self, paths: Collection[str]) -> Mapping[str, str]:
+        digests = {}
         for path in paths:
             check_path(path)
             try:
-                found[path] = digest_of(self.root / path / CELL)
+                digests[path] = digest_of(self.root / path / CELL)
             except OSError:
                 continue
-        return found
+        return digests
 
     def fetch(self, paths: Collection[str], into: Path) -> None:
-        there = self.there(paths)
+        digests = self.digests(paths)
         if not self.root.is_dir():
-            if not self._base.is_dir():
-                raise StoreUnreachable(f"the folder {self._base} is not there; is it mounted?")
+            self._check_mounted()
             return
-        for path in there:
+        for path in digests:
             parts = path.split("/")
             for depth in range(1, len(parts) + 1):
                 part = "/".join(parts[:depth])
@@ -86,10 +84,14 @@ class FolderPlace(Place):
                 (into / path).rmdir()
                 copy_plain(self.root / path, into / path)
 
+    def _check_mounted(self) -> None:
+        if not self._base.is_dir():  # never created: a share that is not mounted looks like this
+            raise StoreUnreachable(f"the folder {self._base} does not exist; is it mounted?")
+
 
 def copy_plain(source: Path, target: Path) -> None:
-    """Copy a folder of plain files, durably. A link becomes a link, and what is no file is left
-    out. Raises OSError."""
+    """Copy a folder of plain files, durably. Links stay links; other entries are skipped. Raises
+    OSError."""
     make_folders(target)
     with os.scandir(source) as entries:
         for entry in entries:
@@ -99,10 +101,10 @@ def copy_plain(source: Path, target: Path) -> None:
                 os.symlink(os.readlink(entry.path), target / entry.name)
             elif entry.is_file(follow_symlinks=False):
                 with (
-                    open(open_plain(entry.path), "rb") as read,
-                    open(target / entry.name, "xb") as to,
+                    open(open_plain(entry.path), "rb") as reader,
+                    open(target / entry.name, "xb") as writer,
                 ):
-                    shutil.copyfileobj(read, to, 2**20)
-                    to.flush()
-                    os.fsync(to.fileno())
+                    shutil.copyfileobj(reader, writer, 2**20)
+                    writer.flush()
+                    os.fsync(writer.fileno())
     sync_folder(target)

@@ -1,13 +1,12 @@
-"""Results in a git repository: a sealed attempt as files of a tree, and back again.
+"""A result store in a git repository: sealed attempts as files of a tree.
 
 ::
 
     results/<campaign>/<model>/<config>/<benchmark>[_<subset>][/r<repeat>]/   as in the results tree
-    runs/<model>/<benchmark>_<model>_<config>_<repeat>.json                  the result in short
+    runs/<model>/<benchmark>_<model>_<config>_<repeat>.json                  summary of the result
 
-A file that is larger than what the repository is to hold stays on its host; ``left_out.json``
-beside the others names it with its size, its digest, its host, and the place that the campaign
-names for its results, where it does: whole results go there.
+A file above the repository's size limit stays on its host. ``left_out.json`` beside the others has
+its name, size, digest and host, and the campaign's store if there is one: that has whole results.
 """
 
 from __future__ import annotations
@@ -29,62 +28,62 @@ from benchfleet.results import layout as names
 from benchfleet.results.disk import read_plain
 from benchfleet.results.layout import LEFT_OUT, Layout
 from benchfleet.results.read import has_seal, sealed
-from benchfleet.results.stores.base import Place
+from benchfleet.results.stores.base import ResultStore
 
 
-def place_of(campaign: str, path: str) -> str:
-    """Where the results of a cell are in a repository."""
+def result_path(campaign: str, path: str) -> str:
+    """The folder of a cell's result in a repository."""
     return f"results/{path_part(campaign)}/{path}"
 
 
-def run_of(id: str) -> str:
-    """Where the result of a cell in short is: a folder for each model, since a folder of all
-    results would be written anew, whole, with each of them."""
+def summary_path(id: str) -> str:
+    """The file of a result's summary. Each model has a folder, since every commit rewrites the
+    whole tree object of a folder that it changes."""
     return f"runs/{id.partition('/')[0]}/{entry_name(id)}.json"
 
 
-class GitPlace(Place):
+class GitStore(ResultStore):
     """The results of a campaign on the branches of a repository.
 
-    Nothing is put there by itself: a result comes with the finish that tells of it.
+    Nothing is uploaded here: the ledger commits each result together with its finish.
     """
 
     def __init__(self, campaign: str, remote: Remote, objects: Objects, shown: str) -> None:
         self._campaign, self._remote, self._objects = campaign, remote, objects
-        self.shown = shown
+        self.display_url = shown
         self._trees: list[str] | None = None
 
     def put(self, folder: Path, path: str, digest: str) -> None:
-        raise ResultsError(f"{self.shown} takes results as their cells end, and no others")
+        raise ResultsError(f"{self.display_url} stores results only through its ledger")
 
-    def there(self, paths: Collection[str]) -> Mapping[str, str]:
-        return {path: found[1] for path in paths if (found := self._found(path))}
+    def digests(self, paths: Collection[str]) -> Mapping[str, str]:
+        return {path: result[1] for path in paths if (result := self._find(path))}
 
     def fetch(self, paths: Collection[str], into: Path) -> None:
         for path in paths:
-            if found := self._found(path):
-                tree, digest = found
-                place = place_of(self._campaign, path)
+            if result := self._find(path):
+                tree, digest = result
+                tree_path = result_path(self._campaign, path)
                 try:
-                    if take_out(self._objects, tree, place, into / path, digest):
-                        told = _file(self._objects, tree, f"{place}/{LEFT_OUT}", "")
-                        (into / path / LEFT_OUT).write_bytes(told)
-                except ResultsError:  # whoever asked sees by the seal what is wrong with it
+                    if extract(self._objects, tree, tree_path, into / path, digest):
+                        left_out = _file(self._objects, tree, f"{tree_path}/{LEFT_OUT}", "")
+                        (into / path / LEFT_OUT).write_bytes(left_out)
+                except ResultsError:  # the seal alone lets the caller report what is wrong
                     (into / path).mkdir(parents=True, exist_ok=True)
-                    seal = _file(self._objects, tree, f"{place}/{names.CELL}", "")
+                    seal = _file(self._objects, tree, f"{tree_path}/{names.CELL}", "")
                     (into / path / names.CELL).write_bytes(seal)
 
     @property
     def repository(self) -> tuple[Remote, Objects]:
-        """The remote, and the objects that are here."""
+        """The remote and the local objects."""
         return self._remote, self._objects
 
-    def _found(self, path: str) -> tuple[str, str] | None:
-        """The tree that has a result, and the digest of its seal."""
+    def _find(self, path: str) -> tuple[str, str] | None:
+        """The tree that has a result, and its seal's digest."""
         if self._trees is None:
             self._trees = self._read()
         for tree in self._trees:
-            seal = self._objects.at(tree, f"{place_of(self._campaign, path)}/{names.CELL}")
+            seal = self._objects.at(tree, f"{result_path(self._campaign, path)}/{names.CELL}")
             if seal is not None and not seal[1]:
                 return tree, hashlib.sha256(self._objects.read(seal[0])[1]).hexdigest()
         return None
@@ -92,14 +91,14 @@ class GitPlace(Place):
     def _read(self) -> list[str]:
         try:
             tips = self._remote.refs("refs/heads/machine/*", "refs/heads/main")
-            bring(self._remote, self._objects, tips)
+            fetch_branches(self._remote, self._objects, tips)
         except (GitAway, GitDenied) as error:
             raise StoreUnreachable(str(error)) from error
         return [self._objects.commit_of(oid).tree for oid in tips.values()]
 
 
-def bring(remote: Remote, objects: Objects, tips: Mapping[str, str]) -> None:
-    """Fetch what these branches have and was not fetched before. Raises GitAway, GitDenied."""
+def fetch_branches(remote: Remote, objects: Objects, tips: Mapping[str, str]) -> None:
+    """Fetch the new commits of these branches. Raises GitAway, GitDenied."""
     names = {ref: "of-" + hashlib.sha256(ref.encode()).hexdigest() for ref in tips}
     new = {ref: oid for ref, oid in tips.items() if held(objects.git, names[ref]) != oid}
     remote.fetch(new.values())
@@ -108,52 +107,48 @@ def bring(remote: Remote, objects: Objects, tips: Mapping[str, str]) -> None:
         kept(objects.git, names[ref], oid)
 
 
-class Carrier:
-    """Puts what an attempt sealed into a tree: what a ledger in git takes along as it finishes."""
+class GitResultWriter:
+    """Adds a sealed attempt to a tree, so that the git ledger commits it with the finish."""
 
-    def __init__(self, layout: Layout, campaign: str, large: int, place: str = "") -> None:
-        """`large` in bytes; `place` is the campaign's, as people may see it."""
-        self._layout, self._campaign, self._large = layout, campaign, large
-        self._place = {"place": place} if place else {}
+    def __init__(self, layout: Layout, campaign: str, max_bytes: int, store_url: str = "") -> None:
+        """`store_url` is the campaign's store, without credentials."""
+        self._layout, self._campaign, self._max_bytes = layout, campaign, max_bytes
+        self._store = {"place": store_url} if store_url else {}
 
     def __call__(
         self, objects: Objects, tree: str, lease: Lease, outcome: Outcome, id: str, path: str = ""
     ) -> str | None:
-        """The tree with the files added; None where the attempt sealed nothing. Where it was
-        published at `path`, they are there.
-
-        Raises GitError where what was sealed cannot be read.
-        """
+        """The tree with the files of the attempt, or of the result published at `path`; None if
+        nothing was sealed. Raises GitError if a file cannot be read."""
         if not outcome.digest:
             return None
         folder = self._folder(lease, outcome.digest, path)
         try:
             content, digest = sealed(folder)
         except ResultsError as error:
-            if not folder.exists():  # a ledger alone, without results
+            if not folder.exists():  # the ledger is used without results
                 return None
             raise GitError(str(error)) from error
         if digest != outcome.digest:
-            raise GitError(f"{folder} is not what was finished: its seal is another")
-        where = {"host": outcome.host, **self._place}
-        made = _put(objects, EMPTY_TREE, folder, content, self._large, where)
-        tree = objects.with_folder(tree, place_of(self._campaign, content["path"]), made)
+            raise GitError(f"{folder}: the seal differs from the finished attempt's")
+        location = {"host": outcome.host, **self._store}
+        result_tree = _add_files(objects, EMPTY_TREE, folder, content, self._max_bytes, location)
+        tree = objects.with_folder(tree, result_path(self._campaign, content["path"]), result_tree)
         run = json.dumps(summary(content, outcome, self._campaign), indent=2, sort_keys=True)
         return objects.with_file(
-            tree, run_of(id or content["id"]), objects.blob(f"{run}\n".encode())
+            tree, summary_path(id or content["id"]), objects.blob(f"{run}\n".encode())
         )
 
     def _folder(self, lease: Lease, digest: str, path: str) -> Path:
-        """Where what was finished lies, or ought to."""
         plain = self._layout.attempt(lease)
-        called = self._layout.attempts_called(lease.fingerprint, plain.name)
-        if not called:
+        folders = self._layout.attempts_called(lease.fingerprint, plain.name)
+        if not folders:
             return self._layout.published(path) if path else plain
-        return next((place for place in called if has_seal(place, digest)), called[0])
+        return next((folder for folder in folders if has_seal(folder, digest)), folders[0])
 
 
 def summary(content: Mapping[str, Any], outcome: Outcome, campaign: str) -> dict[str, Any]:
-    """A result in short, with the names that users of the earlier tools know."""
+    """The summary of a result, with the field names of the earlier tools."""
     cell = Cell.from_dict(content["cell"])
     return {
         "run": {
@@ -166,29 +161,29 @@ def summary(content: Mapping[str, Any], outcome: Outcome, campaign: str) -> dict
         "hostname": outcome.host,
         "device": outcome.device,
         "fingerprint": content["fingerprint"],
-        "result": place_of(campaign, content["path"]),
+        "result": result_path(campaign, content["path"]),
         "digest": outcome.digest,
         "metrics": content["metrics"],
         **{f"{name}_time_s": value for name, value in outcome.seconds.items()},
     }
 
 
-def _put(
+def _add_files(
     objects: Objects,
     tree: str,
     folder: Path,
     content: Mapping[str, Any],
-    large: int,
-    where: Mapping[str, str],
+    max_bytes: int,
+    location: Mapping[str, str],
 ) -> str:
     left_out = {}
     for name in (names.CELL, *content["files"]):
         file = folder / name
         try:
             size = os.lstat(file).st_size
-            if size > large and name != names.CELL:
+            if size > max_bytes and name != names.CELL:
                 digest = content["files"][name]
-                left_out[name] = {"bytes": size, "sha256": digest, **where}
+                left_out[name] = {"bytes": size, "sha256": digest, **location}
             else:
                 tree = objects.with_file(tree, name, objects.blob(read_plain(file)))
         except OSError as error:
@@ -199,44 +194,43 @@ def _put(
     return tree
 
 
-def take_out(objects: Objects, tree: str, place: str, folder: Path, digest: str) -> list[str]:
-    """Write the result at a place of a tree into `folder`, which is new; the names of the files
-    that stayed on their host.
+def extract(objects: Objects, tree: str, tree_path: str, folder: Path, digest: str) -> list[str]:
+    """Write a result of a tree into the new `folder`; returns the files that stayed on their host.
 
-    Every file is checked against the seal, and that against `digest`. Raises ResultsError for what
-    is not as it was sealed, or leads out of its folder.
+    Each file is checked against the seal, and the seal against `digest`. Raises ResultsError for a
+    file that differs or lies outside of its folder.
     """
-    found = objects.at(tree, place)
-    if found is None or not found[1]:
-        raise ResultsError(f"{place} is not in the repository")
-    seal = _file(objects, found[0], names.CELL, place)
+    entry = objects.at(tree, tree_path)
+    if entry is None or not entry[1]:
+        raise ResultsError(f"{tree_path} is not in the repository")
+    seal = _file(objects, entry[0], names.CELL, tree_path)
     if hashlib.sha256(seal).hexdigest() != digest:
-        raise ResultsError(f"{place}/{names.CELL} is not what the ledger took for its result")
+        raise ResultsError(f"{tree_path}/{names.CELL} differs from the result that the ledger has")
     try:
         files: Mapping[str, str] = json.loads(seal)["files"]
-        told = objects.at(found[0], LEFT_OUT)
-        left_out = json.loads(objects.read(told[0])[1]) if told else {}
+        note = objects.at(entry[0], LEFT_OUT)
+        left_out = json.loads(objects.read(note[0])[1]) if note else {}
     except (ValueError, LookupError, TypeError) as error:
-        raise ResultsError(f"{place} cannot be read: {error}") from error
+        raise ResultsError(f"{tree_path} cannot be read: {error}") from error
     folder.mkdir(parents=True)
     absent = []
-    for name, wanted in files.items():
+    for name, expected_digest in files.items():
         if any(part in ("", ".", "..") or "\0" in part for part in name.split("/")):
-            raise ResultsError(f"{place} names {name!r}, which is no file of its folder")
+            raise ResultsError(f"{tree_path} names {name!r}, which is outside of its folder")
         if name in left_out:
             absent.append(name)
             continue
-        content = _file(objects, found[0], name, place)
-        if hashlib.sha256(content).hexdigest() != wanted:
-            raise ResultsError(f"{place}/{name} is not as it was sealed")
+        content = _file(objects, entry[0], name, tree_path)
+        if hashlib.sha256(content).hexdigest() != expected_digest:
+            raise ResultsError(f"{tree_path}/{name} differs from its seal")
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(content)
     (folder / names.CELL).write_bytes(seal)
     return absent
 
 
-def _file(objects: Objects, tree: str, name: str, place: str) -> bytes:
-    found = objects.at(tree, name)
-    if found is None or found[1]:
-        raise ResultsError(f"{place}/{name} is missing")
-    return objects.read(found[0])[1]
+def _file(objects: Objects, tree: str, name: str, tree_path: str) -> bytes:
+    entry = objects.at(tree, name)
+    if entry is None or entry[1]:
+        raise ResultsError(f"{tree_path}/{name} is missing")
+    return objects.read(entry[0])[1]

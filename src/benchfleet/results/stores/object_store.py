@@ -1,4 +1,4 @@
-"""An object store as a place for results, by whatever protocol fsspec knows."""
+"""A result store in an object store, over any protocol of fsspec."""
 
 from __future__ import annotations
 
@@ -12,50 +12,50 @@ from benchfleet.domain.names import path_part
 from benchfleet.errors import MissingExtra, ResultsError, StoreUnreachable
 from benchfleet.results.layout import CELL, check_path
 from benchfleet.results.read import file_names, sealed_names
-from benchfleet.results.stores.base import Place
+from benchfleet.results.stores.base import ResultStore
 
 
-class ObjectPlace(Place):
-    """``s3://bucket/prefix`` and the like: below the prefix each campaign has its own.
+class ObjectStore(ResultStore):
+    """``s3://bucket/prefix`` and similar: each campaign has a prefix below this one.
 
-    ``cell.json`` is put last and taken away first, so that a result is there as a whole or not at
-    all. Credentials and endpoints come from the environment, as the store's own tools take them.
+    ``cell.json`` is written last and removed first, so a result exists as a whole or not at all.
+    Credentials and endpoints come from the environment, as for the store's own tools.
     """
 
     requires: ClassVar[tuple[str, ...]] = ("fsspec",)
     extra: ClassVar[str] = "storage"
 
     def __init__(self, url: str, campaign: str) -> None:
-        self.shown = url
+        self.display_url = url
         self._url = f"{url.rstrip('/')}/{path_part(campaign)}" if campaign else url.rstrip("/")
         self._opened: tuple[Any, str] | None = None
         self._lock = threading.Lock()
 
     def put(self, folder: Path, path: str, digest: str) -> None:
         check_path(path)
-        if self.there([path]).get(path) == digest:
+        if self.digests([path]).get(path) == digest:
             return
         files, root = self._files()
         names = file_names(folder)
         with self._plain_errors():
             before = f"{root}/{path}/"
-            if files.exists(before + CELL):  # another result, done no longer
+            if files.exists(before + CELL):  # another result, which is obsolete
                 files.rm_file(before + CELL)
             for name in names:
                 if name != CELL:
                     self._send(files, folder / name, before + name)
             self._send(files, folder / CELL, before + CELL)
 
-    def there(self, paths: Collection[str]) -> Mapping[str, str]:
+    def digests(self, paths: Collection[str]) -> Mapping[str, str]:
         files, root = self._files()
-        found = {}
+        digests = {}
         with self._plain_errors():
             for path in paths:
                 check_path(path)
                 if (content := _seal_of(files, f"{root}/{path}/{CELL}")) is None:
                     continue
-                found[path] = hashlib.sha256(content).hexdigest()
-        return found
+                digests[path] = hashlib.sha256(content).hexdigest()
+        return digests
 
     def fetch(self, paths: Collection[str], into: Path) -> None:
         files, root = self._files()
@@ -91,11 +91,11 @@ class ObjectPlace(Place):
             return self._opened
 
     def _plain_errors(self) -> _PlainErrors:
-        return _PlainErrors(self.shown)
+        return _PlainErrors(self.display_url)
 
 
 def _seal_of(files: Any, file: str) -> bytes | None:
-    """A cell.json; None where there is none. Raises FileNotFoundError without the very bucket."""
+    """The bytes of a cell.json, or None. Raises FileNotFoundError without the bucket itself."""
     try:
         content: bytes = files.cat_file(file)
     except FileNotFoundError as error:
@@ -106,10 +106,10 @@ def _seal_of(files: Any, file: str) -> bytes | None:
 
 
 class _PlainErrors:
-    """What a store's library raises, in words that help."""
+    """Translates the exceptions of a store's library."""
 
-    def __init__(self, shown: str) -> None:
-        self._shown = shown
+    def __init__(self, display_url: str) -> None:
+        self._display_url = display_url
 
     def __enter__(self) -> None:
         return None
@@ -118,10 +118,11 @@ class _PlainErrors:
         if error is None or not isinstance(error, Exception) or isinstance(error, ResultsError):
             return
         if isinstance(error, ImportError):
+            need = error.name or error
             raise MissingExtra(
-                f"{self._shown} needs {error.name or error}; pip install 'benchfleet[storage]'"
+                f"{self._display_url} needs {need}; pip install 'benchfleet[storage]'"
             ) from error
-        said = str(error).splitlines()[0] if str(error) else type(error).__name__
+        message = str(error).splitlines()[0] if str(error) else type(error).__name__
         if isinstance(error, (PermissionError, FileNotFoundError, ValueError)):
-            raise ResultsError(f"{self._shown} refuses: {said}") from error
-        raise StoreUnreachable(f"{self._shown} cannot be reached: {said}") from error
+            raise ResultsError(f"{self._display_url} refuses: {message}") from error
+        raise StoreUnreachable(f"{self._display_url} cannot be reached: {message}") from error

@@ -1,1 +1,1 @@
-"""Results on their way between this host and the places where they are kept."""
+"""Upload to and download from result stores."""

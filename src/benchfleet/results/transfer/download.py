@@ -1,4 +1,4 @@
-"""Bringing results that the ledger calls done into this host's folder, from wherever they lie."""
+"""Downloads results that the ledger has as done into this host's results folder."""
 
 from __future__ import annotations
 
@@ -12,80 +12,82 @@ from pathlib import Path
 
 from benchfleet.domain.attempt import CellRecord
 from benchfleet.errors import ResultsError
-from benchfleet.results.incoming_check import arrived, refusal
+from benchfleet.results.incoming_check import has_arrived, refusal
 from benchfleet.results.layout import CELL, Layout
 from benchfleet.results.publish import move
 from benchfleet.results.read import damage, file_names, sealed
-from benchfleet.results.stores.base import Place
+from benchfleet.results.stores.base import ResultStore
 
-_TOGETHER = 200  # results that are fetched before they are looked at
+_BATCH_RESULTS = 200  # fetched before they are checked
 
 
 @dataclass(kw_only=True)
-class Gathered:
-    """What came of it."""
+class Downloads:
+    """The outcome of a download."""
 
-    came: dict[str, str] = field(default_factory=dict)  # path → the place it came from
-    refused: list[tuple[str, str, str]] = field(default_factory=list)  # path, place, why
-    away: dict[str, str] = field(default_factory=dict)  # place → why it told nothing
-    missing: list[CellRecord] = field(default_factory=list)  # what no place had
+    came: dict[str, str] = field(default_factory=dict)  # path → store
+    refused: list[tuple[str, str, str]] = field(default_factory=list)  # path, store, reason
+    away: dict[str, str] = field(default_factory=dict)  # unreachable store → reason
+    missing: list[CellRecord] = field(default_factory=list)  # not in any store
 
 
-def gather(
+def download_results(
     layout: Layout,
-    wanted: Sequence[CellRecord],
-    places: Sequence[Place],
+    records: Sequence[CellRecord],
+    stores: Sequence[ResultStore],
     *,
-    seen: Callable[[int, int], None] = lambda done, of: None,
-) -> Gathered:
-    """Fetch these results from the first place that has each, hold them against the ledger and
-    their seals, and publish them. Nothing that is here is touched. `seen` is told how many were
-    looked at, of how many, for each place."""
-    told = Gathered()
-    left = {record.path: record for record in wanted}
-    for place in places:
-        paths, done = iter(list(left)), 0
-        while some := list(islice(paths, _TOGETHER)):
+    progress: Callable[[int, int], None] = lambda done, of: None,
+) -> Downloads:
+    """Fetch each result from the first store that has it, check it against the ledger and its
+    seal, and publish it. Existing results are not touched. `progress` receives, for each store,
+    how many of how many results were checked."""
+    downloads = Downloads()
+    missing = {record.path: record for record in records}
+    for store in stores:
+        paths, done = iter(list(missing)), 0
+        while batch := list(islice(paths, _BATCH_RESULTS)):
             try:
-                for path in _fetched(layout, place, [left[path] for path in some], told):
-                    del left[path]
+                for path in _download_batch(
+                    layout, store, [missing[path] for path in batch], downloads
+                ):
+                    del missing[path]
             except ResultsError as error:
-                told.away[place.shown] = str(error)
+                downloads.away[store.display_url] = str(error)
                 break
-            done += len(some)
-            seen(done, len(wanted))
-    told.missing = list(left.values())
-    return told
+            done += len(batch)
+            progress(done, len(records))
+    downloads.missing = list(missing.values())
+    return downloads
 
 
-def _fetched(
-    layout: Layout, place: Place, records: Sequence[CellRecord], told: Gathered
+def _download_batch(
+    layout: Layout, store: ResultStore, records: Sequence[CellRecord], downloads: Downloads
 ) -> list[str]:
-    """The paths of those that came from this place and are public now."""
+    """Fetch, check and publish these results; the paths that are public now."""
     into = layout.arrivals / uuid.uuid4().hex
     into.mkdir(parents=True)
-    came = []
+    published = []
     try:
-        place.fetch([record.path for record in records], into)
+        store.fetch([record.path for record in records], into)
         for record in records:
-            if not arrived(into, record.path):
+            if not has_arrived(into, record.path):
                 continue
             digest = record.outcome.digest if record.outcome else ""
             why = refusal(into, record.path, record.fingerprint, digest)
             if why:
-                told.refused.append((record.path, place.shown, why))
+                downloads.refused.append((record.path, store.display_url, why))
                 continue
             _sync(into / record.path)
             public = layout.published(record.path)
-            if os.path.lexists(public):  # another brought it meanwhile, or it is no result
-                told.refused.append((record.path, place.shown, f"{public} is taken"))
+            if os.path.lexists(public):  # another process published it, or it is not a result
+                downloads.refused.append((record.path, store.display_url, f"{public} is taken"))
                 continue
             move(into / record.path, public)
-            told.came[record.path] = place.shown
-            came.append(record.path)
+            downloads.came[record.path] = store.display_url
+            published.append(record.path)
     finally:
         shutil.rmtree(into, ignore_errors=True)
-    return came
+    return published
 
 
 def _sync(folder: Path) -> None:
@@ -97,8 +99,8 @@ def _sync(folder: Path) -> None:
             os.close(handle)
 
 
-def unsound(layout: Layout, record: CellRecord) -> str:
-    """Why what lies here is not the result that the ledger calls done; ``""`` where it is."""
+def local_defect(layout: Layout, record: CellRecord) -> str:
+    """Why the local result is not the one that the ledger has; ``""`` if it is."""
     folder = layout.published(record.path)
     try:
         content, digest = sealed(folder)

@@ -1,4 +1,4 @@
-"""Putting what is published here to the campaign's place, beside the run and at its end."""
+"""Uploads published results to the campaign's store, during the run and at its end."""
 
 from __future__ import annotations
 
@@ -14,137 +14,136 @@ from benchfleet.results.disk import digest_of
 from benchfleet.results.layout import CELL, Layout
 from benchfleet.results.publish import Moves, PublishAll, publish_all
 from benchfleet.results.read import is_published, published_folders, sealed
-from benchfleet.results.stores.base import Place
-from benchfleet.results.upload_queue import Entry, Outbox
+from benchfleet.results.stores.base import ResultStore
+from benchfleet.results.upload_queue import Entry, UploadQueue
 
-_PAUSES = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0)  # seconds between tries; the last one stays
+_RETRY_DELAYS_S = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0)  # the last one repeats
 
 
-class Sender:
-    """Empties the outbox of a results folder: each result is put to the place and told of in the
-    ledger, as the event ``stored``. What could not be put stays, and goes first the next time."""
+class Uploader:
+    """Uploads the queued results of a results folder and records each in the ledger (``stored``).
+    A result that cannot be uploaded stays in the queue, and the next run uploads it first."""
 
     def __init__(
         self,
         ledger: Ledger,
         layout: Layout,
-        place: Place,
+        store: ResultStore,
         *,
         host: str,
         publish_all: PublishAll = publish_all,
-        say: Callable[[str], object] = lambda message: None,
+        notify: Callable[[str], object] = lambda message: None,
     ) -> None:
-        self._ledger, self._layout, self._place, self._host = ledger, layout, place, host
-        self._outbox, self._publish_all = Outbox(layout), publish_all
-        self._say, self._said = say, ""  # in words, while the run goes on; what was said last
-        self._something = threading.Event()
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._keep_sending, name="sender", daemon=True)
-        self.problem = ""  # why the last one that could not be put was not
+        self._ledger, self._layout, self._store, self._host = ledger, layout, store, host
+        self._queue, self._publish_all = UploadQueue(layout), publish_all
+        self._notify, self._reported_problem = notify, ""
+        self._wake = threading.Event()
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="uploader", daemon=True)
+        self.problem = ""  # why the last upload failed
 
     def publish_all(self, moves: Moves) -> Sequence[ResultsError | None]:
-        """As `benchfleet.results.publish.publish_all`, with entries in the outbox first."""
-        self._outbox.add([_entry(self._layout, folder, public) for folder, public in moves])
-        wrong = self._publish_all(moves)
-        self._something.set()
-        return wrong
+        """Queue the results, then publish them as `benchfleet.results.publish.publish_all`."""
+        self._queue.add([_entry(self._layout, folder, public) for folder, public in moves])
+        problems = self._publish_all(moves)
+        self._wake.set()
+        return problems
 
     def start(self) -> None:
-        """Send in a thread from now on."""
-        self._take_up()
+        """Upload in a thread from now on."""
+        self._enqueue_existing()
         self._thread.start()
 
-    def finish(self) -> None:
-        """Send what is left, once, and end then; see `ended`."""
-        self._over.set()
-        self._something.set()
+    def stop(self) -> None:
+        """Upload the rest once, then end the thread; see `ended`."""
+        self._stopping.set()
+        self._wake.set()
 
     @property
     def ended(self) -> bool:
-        """Whether its thread is over."""
+        """Whether the thread has ended."""
         return not self._thread.is_alive()
 
     @property
-    def waiting(self) -> int:
-        """Results that are not there yet."""
-        return len(self._outbox)
+    def queued(self) -> int:
+        """Results that are not uploaded yet."""
+        return len(self._queue)
 
-    def _take_up(self) -> None:
-        """All that lies here is to go there, where another place, or none, was named before."""
-        if self._outbox.is_for(self._place.shown):
+    def _enqueue_existing(self) -> None:
+        """Queue all published results if the queue was for another store, or is new."""
+        if self._queue.is_for(self._store.display_url):
             return
         entries = []
         for folder in published_folders(self._layout.root):
             with contextlib.suppress(ResultsError):
                 entries.append(_entry(self._layout, folder, folder))
-        self._outbox.add(entries)
-        self._outbox.begin(self._place.shown)
+        self._queue.add(entries)
+        self._queue.assign_to(self._store.display_url)
 
-    def _keep_sending(self) -> None:
-        tries = 0
+    def _run(self) -> None:
+        failures = 0
         while True:
-            over = self._over.is_set()
-            self._something.clear()
+            stopping = self._stopping.is_set()
+            self._wake.clear()
             try:
-                tries = 0 if self.send() else tries + 1
-            except Exception as error:  # noqa: BLE001 - told at the end; the run goes on
-                self.problem, tries = str(error) or type(error).__name__, tries + 1
-            if over:
+                failures = 0 if self.upload() else failures + 1
+            except Exception as error:  # noqa: BLE001 - shown at the end; the run goes on
+                self.problem, failures = str(error) or type(error).__name__, failures + 1
+            if stopping:
                 return
-            self._tell_problem()
-            if tries:
-                self._over.wait(_PAUSES[min(tries, len(_PAUSES)) - 1])
+            self._report_problem()
+            if failures:
+                self._stopping.wait(_RETRY_DELAYS_S[min(failures, len(_RETRY_DELAYS_S)) - 1])
             else:
-                self._something.wait()
+                self._wake.wait()
 
-    def _tell_problem(self) -> None:
-        """Say once what keeps results from the place, and that they go there again."""
-        if self.problem and not self._said:
-            self._say(f"results wait here: {self.problem}")
-        elif self._said and not self.problem:
-            self._say(f"results go to {self._place.shown} again")
-        self._said = self.problem
+    def _report_problem(self) -> None:
+        """Notify once that uploads fail, and once that they work again."""
+        if self.problem and not self._reported_problem:
+            self._notify(f"uploads fail and are retried: {self.problem}")
+        elif self._reported_problem and not self.problem:
+            self._notify(f"uploads to {self._store.display_url} work again")
+        self._reported_problem = self.problem
 
-    def send(self) -> bool:
-        """Put all that waits; whether nothing is left to be tried again."""
-        entries = self._outbox.entries()
+    def upload(self) -> bool:
+        """Upload every queued result; whether none has to be retried."""
+        entries = self._queue.entries()
         self.problem = ""
-        for entry in self._wanted(entries):
+        for entry in self._uploadable(entries):
             try:
-                self._place.put(self._layout.published(entry.path), entry.path, entry.digest)
-                self._tell(entry)
+                self._store.put(self._layout.published(entry.path), entry.path, entry.digest)
+                self._record(entry)
             except (StoreUnreachable, LedgerError) as error:
                 self.problem = str(error)
                 return False
             except (ResultsError, OSError) as error:
                 self.problem = str(error)
                 continue
-            self._outbox.drop(entry)
+            self._queue.drop(entry)
         return not self.problem
 
-    def _wanted(self, entries: list[Entry]) -> Iterator[Entry]:
-        """Those that the ledger calls done with that digest, and that lie here."""
+    def _uploadable(self, entries: list[Entry]) -> Iterator[Entry]:
+        """The entries whose result is here and has the digest that the ledger has."""
         try:
             among = {entry.fingerprint for entry in entries}
             records = self._ledger.cells(states=["success"], among=among) if among else ()
-            done = {str(r.fingerprint): r.outcome.digest for r in records if r.outcome}
+            digests = {str(r.fingerprint): r.outcome.digest for r in records if r.outcome}
         except LedgerError as error:
             self.problem = str(error)
             return
         for entry in entries:
-            there = is_published(self._layout, entry.path, entry.digest)
-            if there and done.get(entry.fingerprint) == entry.digest:
+            is_here = is_published(self._layout, entry.path, entry.digest)
+            if is_here and digests.get(entry.fingerprint) == entry.digest:
                 yield entry
-            elif entry.fingerprint in done if there else not self._may_come(entry):
-                self._outbox.drop(entry)
+            elif entry.fingerprint in digests if is_here else not self._may_be_published(entry):
+                self._queue.drop(entry)
 
-    def _may_come(self, entry: Entry) -> bool:
-        """Whether it may still be published."""
+    def _may_be_published(self, entry: Entry) -> bool:
         return self._layout.attempts_of(entry.fingerprint).exists()
 
-    def _tell(self, entry: Entry) -> None:
+    def _record(self, entry: Entry) -> None:
         data = {
-            "place": self._place.shown,
+            "place": self._store.display_url,
             "path": entry.path,
             "digest": entry.digest,
             "host": self._host,

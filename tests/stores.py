@@ -11,7 +11,7 @@ import pytest
 from benchfleet.domain.cell import Cell
 from benchfleet.errors import ResultsError
 from benchfleet.results.incoming_check import refusal
-from benchfleet.results.stores.base import Place
+from benchfleet.results.stores.base import ResultStore
 from benchfleet.results.write import AttemptFolder, Verdict
 from benchfleet.testing.samples import sample_cell
 
@@ -33,25 +33,25 @@ def content(folder: Path) -> dict[str, bytes]:
     return {str(file.relative_to(folder)): file.read_bytes() for file in files}
 
 
-class PlaceBehaviour:
+class StoreContract:
     """The contract; whoever derives from it brings the fixture `make`, which opens one and the
     same place anew with each call."""
 
     def test_what_is_put_comes_back_as_it_was(
-        self, make: Callable[[], Place], tmp_path: Path
+        self, make: Callable[[], ResultStore], tmp_path: Path
     ) -> None:
         cell = sample_cell()
         digest = seal(tmp_path / "one", cell)
-        assert make().there([PATH]) == {}
+        assert make().digests([PATH]) == {}
         make().put(tmp_path / "one", PATH, digest)
-        assert make().there([PATH, "tiny/dense/other"]) == {PATH: digest}
+        assert make().digests([PATH, "tiny/dense/other"]) == {PATH: digest}
         (tmp_path / "into").mkdir()
         make().fetch([PATH, "tiny/dense/other"], tmp_path / "into")
         assert content(tmp_path / "into" / PATH) == content(tmp_path / "one")
         assert refusal(tmp_path / "into", PATH, cell.fingerprint, digest) == ""
 
     def test_putting_it_again_changes_nothing_and_another_result_takes_its_path(
-        self, make: Callable[[], Place], tmp_path: Path
+        self, make: Callable[[], ResultStore], tmp_path: Path
     ) -> None:
         cell = sample_cell()
         first = seal(tmp_path / "one", cell)
@@ -59,13 +59,13 @@ class PlaceBehaviour:
         for _ in range(2):
             make().put(tmp_path / "one", PATH, first)
         make().put(tmp_path / "two", PATH, second)
-        assert make().there([PATH]) == {PATH: second}
+        assert make().digests([PATH]) == {PATH: second}
         (tmp_path / "into").mkdir()
         make().fetch([PATH], tmp_path / "into")
         assert content(tmp_path / "into" / PATH) == content(tmp_path / "two")
 
     def test_nothing_comes_from_where_nothing_was_put(
-        self, make: Callable[[], Place], tmp_path: Path
+        self, make: Callable[[], ResultStore], tmp_path: Path
     ) -> None:
         (tmp_path / "into").mkdir()
         make().fetch([PATH], tmp_path / "into")
@@ -74,12 +74,12 @@ class PlaceBehaviour:
 
     @pytest.mark.parametrize("path", ["../../x", "/etc/a/b", "a/../../b", "a/b"])
     def test_no_path_leads_out_of_it(
-        self, make: Callable[[], Place], tmp_path: Path, path: str
+        self, make: Callable[[], ResultStore], tmp_path: Path, path: str
     ) -> None:
         digest = seal(tmp_path / "one", sample_cell())
         for ask in (
             lambda: make().put(tmp_path / "one", path, digest),
-            lambda: make().there([path]),
+            lambda: make().digests([path]),
             lambda: make().fetch([path], tmp_path / "into"),
         ):
             with pytest.raises(ResultsError, match="no path"):

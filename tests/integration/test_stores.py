@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 
 from benchfleet.errors import ResultsError, StoreUnreachable
-from benchfleet.results.stores.base import Place
-from benchfleet.results.stores.object_store import ObjectPlace
-from benchfleet.results.stores.rsync import RsyncPlace
+from benchfleet.results.stores.base import ResultStore
+from benchfleet.results.stores.object_store import ObjectStore
+from benchfleet.results.stores.rsync import RsyncStore
 from benchfleet.testing.samples import sample_cell
-from objectstore import ObjectStore
-from places import PATH, PlaceBehaviour, seal
+from objectstore import ObjectStoreServer
 from sshd import Sshd
+from stores import PATH, StoreContract, seal
 
 
 @pytest.fixture
@@ -35,40 +35,40 @@ def shell_of(sshd: Sshd, folder: Path) -> str:
 
 
 @pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectStore]:
-    server = ObjectStore(tmp_path_factory.mktemp("store") / "log")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectStoreServer]:
+    server = ObjectStoreServer(tmp_path_factory.mktemp("store") / "log")
     yield server
     server.stop()
 
 
 @pytest.fixture
-def bucket(store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> str:
+def bucket(store: ObjectStoreServer, monkeypatch: pytest.MonkeyPatch) -> str:
     for name, value in store.environment.items():
         monkeypatch.setenv(name, value)
     return store.bucket(f"lab-{uuid.uuid4().hex[:8]}")
 
 
-class TestRsyncPlace(PlaceBehaviour):
+class TestRsyncStore(StoreContract):
     @pytest.fixture
-    def make(self, rsh: str, tmp_path: Path) -> Callable[[], Place]:
-        return lambda: RsyncPlace(f"rsync://{rsh}{tmp_path}/srv with space", "study")
+    def make(self, rsh: str, tmp_path: Path) -> Callable[[], ResultStore]:
+        return lambda: RsyncStore(f"rsync://{rsh}{tmp_path}/srv with space", "study")
 
 
-class TestObjectPlace(PlaceBehaviour):
+class TestObjectStore(StoreContract):
     @pytest.fixture
-    def make(self, bucket: str) -> Callable[[], Place]:
-        return lambda: ObjectPlace(f"{bucket}/prefix", "study")
+    def make(self, bucket: str) -> Callable[[], ResultStore]:
+        return lambda: ObjectStore(f"{bucket}/prefix", "study")
 
 
 def test_a_link_that_somebody_left_at_the_place_is_not_followed(rsh: str, tmp_path: Path) -> None:
-    place = RsyncPlace(f"rsync://{rsh}{tmp_path}/srv", "study")
+    store = RsyncStore(f"rsync://{rsh}{tmp_path}/srv", "study")
     digest = seal(tmp_path / "one", sample_cell())
-    place.put(tmp_path / "one", PATH, digest)
-    there = tmp_path / "srv" / "study" / PATH
-    (there / "log.txt").unlink()
-    (there / "log.txt").symlink_to("/etc/passwd")
+    store.put(tmp_path / "one", PATH, digest)
+    folder = tmp_path / "srv" / "study" / PATH
+    (folder / "log.txt").unlink()
+    (folder / "log.txt").symlink_to("/etc/passwd")
     (tmp_path / "into").mkdir()
-    place.fetch([PATH], tmp_path / "into")
+    store.fetch([PATH], tmp_path / "into")
     assert not os.path.lexists(tmp_path / "into" / PATH / "log.txt")
 
 
@@ -78,13 +78,13 @@ def test_a_host_that_is_gone_is_away_and_one_that_takes_nothing_refuses(
     monkeypatch.setenv("RSYNC_RSH", shell_of(own_sshd, tmp_path))
     digest = seal(tmp_path / "one", sample_cell())
     (tmp_path / "file").touch()
-    refuses = RsyncPlace(f"rsync://127.0.0.1:{own_sshd.port}{tmp_path}/file", "study")
+    refuses = RsyncStore(f"rsync://127.0.0.1:{own_sshd.port}{tmp_path}/file", "study")
     with pytest.raises(ResultsError, match="refuses") as refused:
         refuses.put(tmp_path / "one", PATH, digest)
     assert not isinstance(refused.value, StoreUnreachable)
     own_sshd.kill()
-    away = RsyncPlace(f"rsync://127.0.0.1:{own_sshd.port}{tmp_path}/srv", "study")
-    for ask in (lambda: away.put(tmp_path / "one", PATH, digest), lambda: away.there([PATH])):
+    away = RsyncStore(f"rsync://127.0.0.1:{own_sshd.port}{tmp_path}/srv", "study")
+    for ask in (lambda: away.put(tmp_path / "one", PATH, digest), lambda: away.digests([PATH])):
         with pytest.raises(StoreUnreachable, match="Connection refused"):
             ask()
 
@@ -94,12 +94,12 @@ def test_a_store_that_is_gone_is_away_and_a_bucket_that_is_none_refuses(
 ) -> None:
     digest = seal(tmp_path / "one", sample_cell())
     with pytest.raises(ResultsError, match="refuses") as refused:
-        ObjectPlace("s3://no-such-bucket-here", "study").put(tmp_path / "one", PATH, digest)
+        ObjectStore("s3://no-such-bucket-here", "study").put(tmp_path / "one", PATH, digest)
     with pytest.raises(ResultsError, match="refuses: The specified bucket does not exist"):
-        ObjectPlace("s3://no-such-bucket-there", "study").fetch([PATH], tmp_path / "came")
+        ObjectStore("s3://no-such-bucket-there", "study").fetch([PATH], tmp_path / "came")
     assert not isinstance(refused.value, StoreUnreachable)
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
     monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
     with pytest.raises(StoreUnreachable) as away:
-        ObjectPlace(f"{bucket}/away", "study").put(tmp_path / "one", PATH, digest)
+        ObjectStore(f"{bucket}/away", "study").put(tmp_path / "one", PATH, digest)
     assert "very-secret" not in str(away.value)

@@ -29,7 +29,7 @@ def test_results_stay_here_and_go_to_the_place_as_soon_as_it_is_there(
     user: User, srv: Path
 ) -> None:
     said = user.run("run", "study.yaml", *CPU, code=1).stdout
-    assert f"2 results are not at file://{srv} yet" in said
+    assert f"2 results are not uploaded to file://{srv} yet" in said
     assert "is it mounted?" in said
     assert len(user.published()) == 2
     assert user.json("status", "study.yaml")["unsent"] == 2
