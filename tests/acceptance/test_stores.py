@@ -66,6 +66,6 @@ def test_whoever_interrupts_the_sending_alone_has_the_summary_all_the_same(user:
         time.sleep(2)  # its slots end in less
         running.send_signal(signal.SIGINT)
         said, errors = running.communicate(timeout=60)
-    assert "2 results are not at rsync://" in said, said + errors
+    assert "2 results are not uploaded to rsync://" in said, said + errors
     assert (user.results / "execution_summary.json").exists()
     assert (user.results / "report.md").exists()

@@ -130,7 +130,7 @@ def test_what_is_not_as_it_was_sealed_is_refused(
     place = result_path("my study", PATH)
     tree = carried(objects, layout, outcome)
     forged = objects.with_file(tree, f"{place}/metrics.json", objects.blob(b'{"overall": 1}'))
-    with pytest.raises(ResultsError, match=r"metrics\.json is not as it was sealed"):
+    with pytest.raises(ResultsError, match=r"metrics\.json differs from its seal"):
         extract(objects, forged, place, tmp_path / "one", outcome.digest)
     with pytest.raises(ResultsError, match="is not what the ledger took"):
         extract(objects, tree, place, tmp_path / "two", "0" * 64)
@@ -147,7 +147,7 @@ def test_an_attempt_that_is_not_what_was_finished_is_not_carried(
     assert carrier(objects, EMPTY_TREE, LEASE, failed, CELL.id) is None
     sealed(layout)
     other = Outcome(state="success", digest="0" * 64)
-    with pytest.raises(GitError, match="its seal is another"):
+    with pytest.raises(GitError, match="the seal differs"):
         carrier(objects, EMPTY_TREE, LEASE, other, CELL.id)
 
 
