@@ -132,7 +132,7 @@ def test_what_is_not_as_it_was_sealed_is_refused(
     forged = objects.with_file(tree, f"{place}/metrics.json", objects.blob(b'{"overall": 1}'))
     with pytest.raises(ResultsError, match=r"metrics\.json differs from its seal"):
         extract(objects, forged, place, tmp_path / "one", outcome.digest)
-    with pytest.raises(ResultsError, match="is not what the ledger took"):
+    with pytest.raises(ResultsError, match="differs from the result"):
         extract(objects, tree, place, tmp_path / "two", "0" * 64)
     with pytest.raises(ResultsError, match="is not in the repository"):
         extract(objects, tree, f"{place}/more", tmp_path / "three", outcome.digest)
