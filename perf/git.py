@@ -89,7 +89,7 @@ def ledger(folder: Path, worker: int, workers: int, batch: int, seconds: float) 
     """The ledger's own claims."""
     url, runner = f"git+file://{folder}/lab.git", RunnerId(f"runner-{worker}")
     mirror = folder / f"ledger-{worker}"
-    with closing(GitLedger(url, campaign="perf", folder=mirror, make=False)) as found:
+    with closing(GitLedger(url, campaign="perf", folder=mirror, create=False)) as found:
         remote = found.store.remote
         push, told = remote.push, []
 

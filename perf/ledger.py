@@ -28,9 +28,9 @@ import measure
 
 from benchfleet.domain.attempt import Outcome, RunnerId
 from benchfleet.ledger.postgres.ledger import PostgresLedger
-from benchfleet.ledger.rows import CellTexts
+from benchfleet.ledger.serialization import CellSerializer
 from benchfleet.ledger.sqlite.ledger import SqliteLedger
-from benchfleet.ledger.table_copy import TableLedger, Tables
+from benchfleet.ledger.table_copy import CopyableLedger, Tables
 from benchfleet.testing import sample_cell
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
@@ -42,7 +42,7 @@ CELLS = {1: 1000, 16: 3200}  # that are claimed and finished, by the number of w
 CANDIDATES = 32
 ENDED = Outcome(state="success", digest="0" * 64, metrics={"accuracy": 0.5}, host="lab")
 PEER = Path(__file__).with_name("ledger_peers.py")
-Opens = Callable[[], TableLedger]
+Opens = Callable[[], CopyableLedger]
 
 
 def name(number: int) -> str:
@@ -50,7 +50,7 @@ def name(number: int) -> str:
 
 
 def filled(cells: int) -> Tables:
-    texts, samples = CellTexts(), [sample_cell(model=f"model-{n}") for n in range(10)]
+    texts, samples = CellSerializer(), [sample_cell(model=f"model-{n}") for n in range(10)]
     specs = [(texts.spec(cell), texts.terms(cell)) for cell in samples]
 
     def rows() -> Iterator[Sequence[Any]]:
@@ -62,7 +62,7 @@ def filled(cells: int) -> Tables:
     yield "spec", ((number, *specs[number % 10]) for number in range(1, cells + 1))
 
 
-def work(ledger: TableLedger, cells: int, number: int) -> None:
+def work(ledger: CopyableLedger, cells: int, number: int) -> None:
     """Claim and finish so many of the ledger's cells."""
     me, half = RunnerId(f"perf-{os.getpid()}"), cells // 2
     place = random.randrange(half)

@@ -49,7 +49,7 @@ def piped(slots: int, orders: int, work: Path) -> dict[str, Any]:
     from benchfleet.engines.frames import PROTOCOL
     from benchfleet.engines.local import LocalEngine
     from benchfleet.runner.events import EventQueue
-    from benchfleet.testing.samples import sample_cell
+    from benchfleet.testing.sample_cells import sample_cell
 
     script, cell, log = work / "trivial.py", sample_cell(), str(work / "log")
     script.write_text(TRIVIAL)

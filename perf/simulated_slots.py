@@ -33,7 +33,7 @@ def simulated(slots: int, cells: int, work: Path, *, before: int, most: int) -> 
     from benchfleet.runner.resources.shapes import Pool
     from benchfleet.runner.result_storage import ResultStorage
     from benchfleet.runner.scheduler.run_request import RunRequest
-    from benchfleet.testing.samples import sample_cell
+    from benchfleet.testing.sample_cells import sample_cell
     from simulation.disk import NoFolder
     from simulation.engine import SimulatedEngine
     from simulation.hosts import Nature, SimulatedHost

@@ -26,8 +26,8 @@ def files(objects, tree, lease, outcome, id):
     return objects.with_file(tree, f"results/{lease.fingerprint}", content)
 
 ledger = GitLedger(
-    url, campaign="study", folder=Path(folder), lease=float(lease), files=files, patience=120,
-    wall=lambda: time.time() + 3600 * float(hours), fresh=0.3,
+    url, campaign="study", folder=Path(folder), lease=float(lease), files=files, timeout=120,
+    wall=lambda: time.time() + 3600 * float(hours), max_age=0.3,
 )
 print("begun", flush=True)
 while True:

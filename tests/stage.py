@@ -44,7 +44,7 @@ from benchfleet.runner.scheduler.gates import GateConfig
 from benchfleet.runner.scheduler.run_request import RunRequest
 from benchfleet.runner.worker_options import WorkerOptions
 from benchfleet.testing.clock import FakeClock
-from benchfleet.testing.samples import sample_cell
+from benchfleet.testing.sample_cells import sample_cell
 from simulation.disk import NoFolder
 
 CPU = Pool(devices=tuple(Device(kind="cpu", index=i) for i in range(2)), slots=2)

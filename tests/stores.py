@@ -13,7 +13,7 @@ from benchfleet.errors import ResultsError
 from benchfleet.results.incoming_check import refusal
 from benchfleet.results.stores.base import ResultStore
 from benchfleet.results.write import AttemptFolder, Verdict
-from benchfleet.testing.samples import sample_cell
+from benchfleet.testing.sample_cells import sample_cell
 
 PATH = "tiny/dense/odd name é+[x]"
 

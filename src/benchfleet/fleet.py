@@ -15,7 +15,7 @@ from benchfleet.domain.cell import Cell
 from benchfleet.domain.host import AUTO, Host
 from benchfleet.domain.resource import GpuChecks
 from benchfleet.engines.base import Engine, Post
-from benchfleet.ledger.base import DEFAULT_LEASE
+from benchfleet.ledger.base import DEFAULT_LEASE_S
 from benchfleet.machines.devices import DEFAULT_CPU_SLOTS, MAX_SLOTS_PER_GPU, cores, select_devices
 from benchfleet.runner.events import EventQueue
 from benchfleet.runner.resources.shapes import Pool
@@ -80,7 +80,7 @@ def open_engine(
 
 def _untried(fleet: Fleet, post: Post, connected: contextlib.ExitStack, lease: float) -> Engine:
     """The engines. Where leases are shorter than usual, slots of this machine are missed sooner."""
-    silence = min(lease, DEFAULT_LEASE)
+    silence = min(lease, DEFAULT_LEASE_S)
     local = registry.load("engines", "local")
     here: Engine = local(
         post,

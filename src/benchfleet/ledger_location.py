@@ -15,7 +15,7 @@ from benchfleet import registry
 from benchfleet.campaign.base import Campaign
 from benchfleet.environment import host_name, own_cache
 from benchfleet.errors import LedgerAbsent, LedgerDamaged, LedgerError
-from benchfleet.ledger.addresses import shown_url, split_url
+from benchfleet.ledger.addresses import display_url, split_url
 from benchfleet.ledger.base import Ledger
 from benchfleet.results.disk import make_folder
 from benchfleet.results.layout import Layout
@@ -23,7 +23,7 @@ from benchfleet.results.read import published_folders
 
 
 @dataclass(frozen=True, kw_only=True)
-class LedgerHome:
+class LedgerLocation:
     """Where a campaign's ledger is kept."""
 
     campaign: Campaign
@@ -38,47 +38,47 @@ class LedgerHome:
         return Path(rest) if scheme == "sqlite" else None
 
     @property
-    def shown(self) -> str:
+    def label(self) -> str:
         """Where the ledger is, as people may see it."""
-        return str(self.file or shown_url(self.url))
+        return str(self.file or display_url(self.url))
 
     @property
     def address(self) -> str:
         """The ledger's URL with an absolute path, as people may see it."""
-        return f"sqlite:{os.path.realpath(self.file)}" if self.file else shown_url(self.url)
+        return f"sqlite:{os.path.realpath(self.file)}" if self.file else display_url(self.url)
 
     def open(self, *, known_results: bool = False) -> Ledger:
         """Open the ledger, making it where there is none yet.
 
         Raises LedgerError where results lie beside a ledger that is gone, unless they are known.
         """
-        if not known_results and (found := self.existing()) is not None:
+        if not known_results and (found := self.open_existing()) is not None:
             return found
         if not self.url:
             make_folder(self.layout.root)
-        return self._opened(make=True)
+        return self._opened(create=True)
 
-    def existing(self) -> Ledger | None:
+    def open_existing(self) -> Ledger | None:
         """Open the ledger to look at it; None where nothing was run yet."""
         try:
-            return self._opened(make=False)
+            return self._opened(create=False)
         except LedgerAbsent as absent:
             self._refuse_to_forget(absent)
             return None
 
-    def _opened(self, *, make: bool) -> Ledger:
+    def _opened(self, *, create: bool) -> Ledger:
         """Open the ledger. Raises LedgerAbsent where there is none and none is to be made."""
         file, ledger = self.file, None
         if file is not None:
-            if not make and not file.exists():
+            if not create and not file.exists():
                 raise LedgerAbsent(f"{file} is not there")
             kind = registry.load("ledgers", "sqlite")
             ledger = kind(file, campaign=self.campaign.name, lease=self.lease)
         else:
             kind = registry.load("ledgers", split_url(self.url)[0])
-            more = self._carried() if kind.carries_results else {}
+            more = self._carried() if kind.stores_results else {}
             name = self.campaign.name
-            ledger = kind(self.url, campaign=name, lease=self.lease, make=make, **more)
+            ledger = kind(self.url, campaign=name, lease=self.lease, create=create, **more)
         return cast(Ledger, ledger)
 
     def _carried(self) -> dict[str, Any]:
@@ -94,7 +94,7 @@ class LedgerHome:
             digest = hashlib.sha256(str(self.layout.root.absolute()).encode()).hexdigest()[:12]
             folder = own_cache(os.environ) / "ledgers" / digest
         large = address_of(self.url).large
-        store_url = shown_url(self.campaign.store_url)
+        store_url = display_url(self.campaign.store_url)
         result_writer = GitResultWriter(self.layout, self.campaign.name, large, store_url)
         store = partial(GitStore, self.campaign.name)
         host = host_name(self.campaign.folder)
@@ -111,11 +111,11 @@ class LedgerHome:
             return None
         held: list[str] = []
         try:
-            ledger = self._opened(make=False)
+            ledger = self._opened(create=False)
             with closing(ledger):
                 running = ledger.cells(states=["running"])
                 held += (record.path for record in running if (record.expires_in or 0.0) > 0.0)
-                for _ in ledger.cells(whole=True):
+                for _ in ledger.cells(with_cell=True):
                     pass  # to the end: damage shows where it is read
         except LedgerDamaged as error:
             if held:
@@ -134,7 +134,7 @@ class LedgerHome:
     def _refuse_to_forget(self, absent: LedgerAbsent) -> None:
         """A new ledger beside old results would run everything again."""
         if next(published_folders(self.layout.root), None) is not None:
-            where = shlex.quote(shown_url(self.url)) if self.url else ""
+            where = shlex.quote(display_url(self.url)) if self.url else ""
             at = f" --ledger {where}" if where else ""
             ways = [
                 "were they made with another ledger, name it by --ledger",

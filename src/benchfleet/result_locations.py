@@ -11,7 +11,7 @@ from pathlib import Path
 from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.event import STORED
 from benchfleet.domain.slots import BEGAN
-from benchfleet.ledger.history import seen_elsewhere
+from benchfleet.ledger.history import find_results_elsewhere
 from benchfleet.results.layout import CELL
 from benchfleet.results.read import is_published, sealed_attempts
 from benchfleet.results.upload_queue import UploadQueue
@@ -52,9 +52,9 @@ class ResultLocator:
         if ledger is None:
             return {}
         with closing(ledger):
-            events = ledger.events(among=set(digests), kinds={"finished", STORED})
-            began = ledger.events(among={""}, kinds={BEGAN})
-        return seen_elsewhere(events, began, digests, here=self.study.layout.own_id())
+            events = ledger.events(fingerprints=set(digests), kinds={"finished", STORED})
+            began = ledger.events(fingerprints={""}, kinds={BEGAN})
+        return find_results_elsewhere(events, began, digests, here=self.study.layout.own_id())
 
     def unpublished(self, records: Iterable[CellRecord]) -> list[CellRecord]:
         """The cells that are done and sealed, and that the next run puts at their public path."""

@@ -14,7 +14,7 @@ from benchfleet.domain.phase import GATE_EVENTS, GateDecision, newest_decisions
 from benchfleet.domain.placement import KeptOff, Placing
 from benchfleet.domain.usage import UsageTotal
 from benchfleet.ledger.base import Ledger
-from benchfleet.ledger.gates import Standing, standings
+from benchfleet.ledger.gates import PhaseStatus, phase_statuses
 from benchfleet.ledger.history import BILLED, bill, counts
 from benchfleet.ledger.lease_holders import Holder, holders
 from benchfleet.placement import placing_of
@@ -38,7 +38,7 @@ class Status:
     campaign: str
     has_ledger: bool
     counts: Mapping[str, int]  # cells: in "total", and by state
-    phases: Sequence[Standing]
+    phases: Sequence[PhaseStatus]
     kept_off: Sequence[KeptOff]
     notes: Sequence[str]  # reports and plans of the ledger that could not be used
     holders: Sequence[Holder]
@@ -97,7 +97,7 @@ def status_of(study: Study, cells: Sequence[Cell] | None = None) -> Status:
         campaign=study.campaign.name,
         has_ledger=known.has_ledger,
         counts=counts(known.records, total=len(chosen)),
-        phases=standings(study.campaign.phases, chosen, known.records, known.decisions),
+        phases=phase_statuses(study.campaign.phases, chosen, known.records, known.decisions),
         kept_off=known.placing.kept_off(cell for cell in chosen if cell.fingerprint not in ended),
         notes=known.placing.notes,
         holders=known.holders,
@@ -119,7 +119,7 @@ def status_of(study: Study, cells: Sequence[Cell] | None = None) -> Status:
 
 def _read_ledger(ledger: Ledger, campaign: Campaign, cells: Sequence[Cell]) -> _Known:
     among = {cell.fingerprint for cell in cells}
-    records = list(ledger.cells(among=among))
+    records = list(ledger.cells(fingerprints=among))
     return _Known(
         has_ledger=True,
         records=records,

@@ -20,11 +20,11 @@ from benchfleet.domain.plan import ASSIGNED, Plan, forms, plans
 from benchfleet.domain.usage import UsageTotal
 from benchfleet.environment import host_name, lease_seconds
 from benchfleet.errors import BenchfleetError, LedgerError
-from benchfleet.ledger.addresses import usual_lease
-from benchfleet.ledger.base import DEFAULT_LEASE, Ledger
-from benchfleet.ledger.gates import Standing, standings
+from benchfleet.ledger.addresses import default_lease
+from benchfleet.ledger.base import DEFAULT_LEASE_S, Ledger
+from benchfleet.ledger.gates import PhaseStatus, phase_statuses
 from benchfleet.ledger.history import BILLED, bill, bills
-from benchfleet.ledger_location import LedgerHome
+from benchfleet.ledger_location import LedgerLocation
 from benchfleet.results.layout import Layout
 from benchfleet.results.read import left_attempts, sealed_attempts, too_late
 from benchfleet.results.stores.base import ResultStore, open_store
@@ -39,7 +39,7 @@ class Study:
     campaign: Campaign
     layout: Layout
     url: str  # of the ledger; "" for the embedded one in the results folder
-    lease: float = DEFAULT_LEASE  # seconds; renewed every fifth of it
+    lease: float = DEFAULT_LEASE_S  # seconds; renewed every fifth of it
 
     @property
     def host(self) -> str:
@@ -50,24 +50,24 @@ class Study:
             raise BenchfleetError(str(error)) from error
 
     @property
-    def home(self) -> LedgerHome:
+    def home(self) -> LedgerLocation:
         """Where its ledger is kept."""
-        return LedgerHome(
+        return LedgerLocation(
             campaign=self.campaign, layout=self.layout, url=self.url, lease=self.lease
         )
 
     @property
     def ledger_text(self) -> str:
         """Where the ledger is, as people may see it."""
-        return self.home.shown
+        return self.home.label
 
     def open_ledger(self, *, known_results: bool = False) -> Ledger:
-        """Open the ledger, making it where there is none yet; see `LedgerHome.open`."""
+        """Open the ledger, making it where there is none yet; see `LedgerLocation.open`."""
         return self.home.open(known_results=known_results)
 
     def open_existing_ledger(self) -> Ledger | None:
         """Open the ledger to look at it; None where nothing was run yet."""
-        return self.home.existing()
+        return self.home.open_existing()
 
     def query(self, read: Callable[[Ledger], T], *, default: T) -> T:
         """Call `read` with the open ledger; return `default` where no ledger exists."""
@@ -80,7 +80,7 @@ class Study:
     def records(self, cells: Iterable[Cell]) -> list[CellRecord]:
         """The cells as the ledger has them; empty where nothing was run yet."""
         among = {cell.fingerprint for cell in cells}
-        return self.query(lambda ledger: list(ledger.cells(among=among)), default=[])
+        return self.query(lambda ledger: list(ledger.cells(fingerprints=among)), default=[])
 
     def has_ledger(self) -> bool:
         """Whether there is a ledger of it."""
@@ -110,7 +110,8 @@ class Study:
             matrix = self.campaign.matrix
             return matrix.expand_as(self.forms()) if matrix.has_variants else matrix.expand()
         return self.query(
-            lambda ledger: [one.cell for one in ledger.cells(whole=True) if one.cell], default=[]
+            lambda ledger: [one.cell for one in ledger.cells(with_cell=True) if one.cell],
+            default=[],
         )
 
     def forms(self) -> dict[str, str]:
@@ -144,11 +145,11 @@ class Study:
             lambda ledger: newest_decisions(ledger.events(kinds=GATE_EVENTS)), default={}
         )
 
-    def phases(self, cells: Iterable[Cell], records: Iterable[CellRecord]) -> list[Standing]:
+    def phases(self, cells: Iterable[Cell], records: Iterable[CellRecord]) -> list[PhaseStatus]:
         """How each phase stands over these cells."""
         if not self.campaign.phases:
             return []
-        return standings(self.campaign.phases, cells, records, self.gates())
+        return phase_statuses(self.campaign.phases, cells, records, self.gates())
 
     def allowed_here(self, cells: Iterable[Cell]) -> list[Cell]:
         """The cells that the campaign lets this host run."""
@@ -186,7 +187,7 @@ class Study:
         among = {cell.fingerprint for cell in cells}
         records = []
         with closing(ledger):
-            for record in ledger.cells(among=among):
+            for record in ledger.cells(fingerprints=among):
                 if record.state != "success":
                     return None
                 records.append(record)
@@ -205,7 +206,7 @@ class Study:
 def open_study(campaign: Campaign, *, ledger: str = "") -> Study:
     """Tie a campaign to its folder and its ledger. Raises LedgerError for a wrong lease."""
     try:
-        lease = lease_seconds(os.environ) or usual_lease(ledger)
+        lease = lease_seconds(os.environ) or default_lease(ledger)
     except ValueError as error:
         raise LedgerError(str(error)) from error
     return Study(campaign=campaign, layout=Layout(campaign.results), url=ledger, lease=lease)

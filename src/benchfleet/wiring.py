@@ -222,7 +222,7 @@ def rescore(study: Study, records: Sequence[CellRecord]) -> Iterator[Rescored]:
         )
         rescorer = Rescorer(context, threads=cores())
         names = {str(record.fingerprint) for record in records}
-        whole = list(ledger.cells(among=names, whole=True))
+        whole = list(ledger.cells(fingerprints=names, with_cell=True))
         yield from rescorer.rescore(
             sorted(whole, key=lambda r: r.cell.model.python if r.cell else "")
         )

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from benchfleet.ledger.named_queries import load_queries
 from benchfleet.ledger.sqlite.file import QUERIES
-from benchfleet.ledger.statements import read_statements
 from stage import Stage
 
 
@@ -27,7 +27,7 @@ def ordinary_user() -> Callable[[Callable[[], object]], str]:
 
 def _as_an_ordinary_user(action: Callable[[], object]) -> str:
     """What the action raises, as text; root, whom no permission stops, becomes nobody for it."""
-    read_statements(QUERIES)  # while we may: nobody may not be let near the repository
+    load_queries(QUERIES)  # while we may: nobody may not be let near the repository
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:

@@ -45,7 +45,7 @@ def test_a_ledger_in_git_of_format_1_is_read_and_goes_on(tmp_path: Path) -> None
 
     new = sample_cell()
     with closing(opened("one")) as ledger:
-        records = list(ledger.cells(whole=True))
+        records = list(ledger.cells(with_cell=True))
         assert [record.state for record in records] == ["success"] * 3
         assert all(record.outcome and record.outcome.digest and record.cell for record in records)
         assert ledger.enroll([new]) == 1

@@ -16,10 +16,10 @@ from benchfleet.domain.attempt import Outcome, RunnerId
 from benchfleet.domain.event import Event
 from benchfleet.domain.failure import Failure
 from benchfleet.errors import ClaimLost, LedgerError
-from benchfleet.ledger.fsck import faults
+from benchfleet.ledger.fsck import problems
 from benchfleet.ledger.git.ledger import GitLedger
 from benchfleet.ledger.sqlite.ledger import SqliteLedger
-from benchfleet.ledger.table_copy import TableLedger, copy
+from benchfleet.ledger.table_copy import CopyableLedger, copy
 from benchfleet.testing import FakeClock, sample_cell
 from benchfleet.testing.claims import claim_any
 from postgres import Postgres
@@ -31,7 +31,7 @@ FAILED = Outcome(
     failure=Failure(stage="load", kind="oom", message="räumt \x00 nicht", retryable=True),
     retry_in=1e6 / 3,
 )
-Opened = Callable[..., TableLedger]
+Opened = Callable[..., CopyableLedger]
 
 
 @pytest.fixture
@@ -41,11 +41,13 @@ def opened(tmp_path: Path, postgres: Postgres, clock: FakeClock) -> Any:
     databases: dict[str, str] = {}
     with ExitStack() as open_ones:
 
-        def opened(place: str) -> TableLedger:
+        def opened(place: str) -> CopyableLedger:
             from benchfleet.ledger.postgres.ledger import PostgresLedger
 
             if place.startswith("sqlite"):
-                ledger: TableLedger = SqliteLedger(tmp_path / place, campaign=campaign, clock=clock)
+                ledger: CopyableLedger = SqliteLedger(
+                    tmp_path / place, campaign=campaign, clock=clock
+                )
             else:
                 if place not in databases:
                     databases[place] = f"copy_{uuid.uuid4().hex[:8]}"
@@ -63,7 +65,7 @@ def clock() -> FakeClock:
     return FakeClock()
 
 
-def live(ledger: TableLedger, clock: FakeClock) -> None:
+def live(ledger: CopyableLedger, clock: FakeClock) -> None:
     """A history with a bit of everything."""
     ledger.enroll(sample_cell(n, model="abc"[n % 3], gpus=n % 2, priority=n % 4) for n in range(40))
     ledger.enroll([sample_cell(5, model="c", gpus=1, vram=2**33, priority=9)])
@@ -83,7 +85,7 @@ def live(ledger: TableLedger, clock: FakeClock) -> None:
     ledger.record(Event(kind="host_lost", data={"host": "lab1"}))
 
 
-def all_of(ledger: TableLedger) -> dict[str, list[tuple[Any, ...]]]:
+def all_of(ledger: CopyableLedger) -> dict[str, list[tuple[Any, ...]]]:
     with ledger.tables() as tables:
         return {table: [tuple(row) for row in rows] for table, rows in tables}
 
@@ -100,9 +102,9 @@ def test_a_copy_there_and_back_is_the_same_to_the_last_number(
     assert copy(between, last) == 40
     assert all_of(last) == all_of(between) == all_of(source)
     for ledger in (between, last):
-        assert list(ledger.cells(whole=True)) == list(source.cells(whole=True))
+        assert list(ledger.cells(with_cell=True)) == list(source.cells(with_cell=True))
         assert ledger.events() == source.events()
-        assert list(faults(ledger)) == []
+        assert list(problems(ledger)) == []
 
 
 @pytest.mark.parametrize("place", ["sqlite-2", "postgres-1"])
@@ -128,7 +130,7 @@ def repository(clock: FakeClock, tmp_path: Path) -> Any:
                 lease=60.0,
                 clock=lambda: clock() - booted,
                 wall=clock,
-                fresh=0.0,
+                max_age=0.0,
             )
             return open_ones.enter_context(closing(ledger))
 
@@ -144,7 +146,7 @@ def test_what_happened_in_a_repository_is_copied_with_its_history(
     assert copy(source, target) == 40
     same_cells(target, source)
     assert target.events() == source.events()
-    assert list(faults(target)) == []
+    assert list(problems(target)) == []
 
 
 @pytest.mark.parametrize("place", ["sqlite-1", "postgres-1"])
@@ -164,7 +166,7 @@ def test_a_repository_gets_the_history_that_another_ledger_has(
         assert [replace(one, seq=0) for one in told] == [
             replace(one, seq=0) for one in first + rest
         ]
-        assert list(faults(ledger)) == []
+        assert list(problems(ledger)) == []
     tokens = {record.fingerprint: record.token for record in source.cells()}
     claims = claim_any(early, OTHER, 100)
     assert {claim.lease.fingerprint for claim in claims} == {
@@ -174,7 +176,7 @@ def test_a_repository_gets_the_history_that_another_ledger_has(
     early.finish(claims[0].lease, SUCCESS)
     held = {claim.lease.fingerprint for claim in claims[1:]}
     assert {record.fingerprint for record in target.cells(states=["running"])} == held
-    assert list(faults(target)) == []
+    assert list(problems(target)) == []
     with pytest.raises(LedgerError, match="is not empty"):
         copy(source, target, held=True)
 
@@ -191,9 +193,9 @@ def test_a_history_that_lacks_an_attempt_is_not_copied_to_a_repository(
     assert list(target.cells()) == []
 
 
-def same_cells(ledger: TableLedger, other: TableLedger) -> None:
+def same_cells(ledger: CopyableLedger, other: CopyableLedger) -> None:
     """But for what a clock that began at another time rounds."""
-    for one, two in zip(ledger.cells(whole=True), other.cells(whole=True), strict=True):
+    for one, two in zip(ledger.cells(with_cell=True), other.cells(with_cell=True), strict=True):
         assert one.ready_in == pytest.approx(two.ready_in, abs=120)
         assert replace(one, ready_in=0.0) == replace(two, ready_in=0.0)
 
@@ -211,7 +213,7 @@ def test_life_goes_on_in_a_copy(opened: Opened, clock: FakeClock, way: tuple[str
     target.finish(claims[0].lease, SUCCESS)
     assert target.enroll([sample_cell(99, model="new")]) == 1
     assert target.events(seq)[0].seq == seq + 1
-    assert list(faults(target)) == []
+    assert list(problems(target)) == []
 
 
 def test_a_place_that_is_not_empty_is_not_copied_to(opened: Opened, clock: FakeClock) -> None:
@@ -255,8 +257,8 @@ def test_a_copy_that_breaks_off_leaves_nothing(opened: Opened, clock: FakeClock)
 def test_a_history_that_lacks_an_attempt_is_told(opened: Opened, clock: FakeClock) -> None:
     ledger: Any = opened("sqlite-1")
     live(ledger, clock)
-    assert list(faults(ledger)) == []
+    assert list(problems(ledger)) == []
     ledger._connection.execute("delete from event where seq = 3")
-    assert [fault.partition(": ")[2] for fault in faults(ledger)] == [
+    assert [fault.partition(": ")[2] for fault in problems(ledger)] == [
         "begun 1 times, of which the history tells 0"
     ]

@@ -13,7 +13,7 @@ import pytest
 from benchfleet.domain.attempt import Outcome, RunnerId
 from benchfleet.domain.event import Event
 from benchfleet.errors import LedgerDamaged
-from benchfleet.ledger.fsck import faults
+from benchfleet.ledger.fsck import problems
 from benchfleet.ledger.sqlite.ledger import SqliteLedger
 from benchfleet.testing import sample_cell
 from benchfleet.testing.claims import claim_any
@@ -41,7 +41,7 @@ def ledger(postgres: Postgres) -> Iterator[Any]:
 
     with closing(PostgresLedger(postgres.url(), campaign=uuid.uuid4().hex)) as ledger:
         live(ledger)
-        assert list(faults(ledger)) == []
+        assert list(problems(ledger)) == []
         yield ledger
 
 
@@ -94,19 +94,19 @@ def test_rows_that_somebody_changed_are_told(
     ledger: Any, edit: Any, statement: str, said: str
 ) -> None:
     edit(statement)
-    assert any(said in fault for fault in faults(ledger))
+    assert any(said in fault for fault in problems(ledger))
 
 
 def test_one_row_that_cannot_be_read_hides_no_other(ledger: Any, edit: Any) -> None:
     edit("update spec set spec = 'odd' where ordinal < 4")
-    assert len(list(faults(ledger))) == 3
+    assert len(list(problems(ledger))) == 3
 
 
 def test_whoever_reads_a_row_that_somebody_changed_is_told_so(ledger: Any, edit: Any) -> None:
     edit(SPOIL.format("odd"))
     edit("update spec set spec = 'odd' where ordinal = 2")
     with pytest.raises(LedgerDamaged, match=r"what a cell is: odd; see `benchfleet ledger check`"):
-        list(ledger.cells(whole=True))
+        list(ledger.cells(with_cell=True))
     first = next(ledger.cells())
     with pytest.raises(LedgerDamaged, match=r"cannot tell how .* ended"):
         assert first.outcome
@@ -136,8 +136,8 @@ def test_rows_of_a_file_are_told_alike(tmp_path: Path) -> None:
     ledger: Any = SqliteLedger(tmp_path / "ledger.db", campaign="study")
     with closing(ledger):
         live(ledger)
-        assert list(faults(ledger)) == []
+        assert list(problems(ledger)) == []
         ledger._connection.execute("update cell set state = 'failed' where ordinal = 1")
         ledger._connection.execute("update spec set terms = '{}' where ordinal = 2")
-        told = [fault.partition(": ")[2] for fault in faults(ledger)]
+        told = [fault.partition(": ")[2] for fault in problems(ledger)]
         assert sorted(told) == ["it is failed, and ended as success", "what it is cannot be read"]

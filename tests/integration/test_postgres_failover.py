@@ -14,7 +14,7 @@ import pytest
 
 from benchfleet.domain.attempt import Outcome, RunnerId
 from benchfleet.errors import LedgerAway
-from benchfleet.ledger.fsck import faults
+from benchfleet.ledger.fsck import problems
 from benchfleet.testing import sample_cell
 from benchfleet.testing.claims import claim_any
 from postgres import Postgres
@@ -116,7 +116,7 @@ def test_nothing_is_lost_where_a_standby_that_was_waited_for_takes_over(
         assert [worker.returncode for worker in workers] == [0, 0]
         assert Counter(e.fingerprint for e in ledger.events(kinds=["finished"])) == wanted
         assert not Counter("".join(said).split()) - Counter(wanted)
-        assert list(faults(ledger)) == []
+        assert list(problems(ledger)) == []
 
 
 def test_what_a_standby_never_heard_of_is_done_again(pair: tuple[Postgres, Postgres]) -> None:
@@ -138,7 +138,7 @@ def test_what_a_standby_never_heard_of_is_done_again(pair: tuple[Postgres, Postg
             for claim in claims:
                 other.finish(claim.lease, SUCCESS)
         assert states(ledger)["success"] == len(cells)
-        assert list(faults(ledger)) == []
+        assert list(problems(ledger)) == []
         assert ledger.renew([held.lease]) == []
 
 
@@ -165,7 +165,7 @@ def test_a_standby_shows_all_and_is_no_place_to_run(pair: tuple[Postgres, Postgr
     with opened(primary.url()) as ledger:
         ledger.enroll([sample_cell(0)])
         follow(primary, standby)
-        with opened(standby.url(), patience=3600.0) as looking:
+        with opened(standby.url(), timeout=3600.0) as looking:
             assert states(looking)["pending"] == 1
             assert looking.events() == ledger.events()
             with pytest.raises(LedgerAway, match=r"cannot be written: .* its server is a standby"):

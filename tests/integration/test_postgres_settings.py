@@ -119,7 +119,7 @@ def test_names_are_kept_whatever_encoding_an_address_asks_for(
     ledger.enroll([cell])
     (claim,) = claim_any(ledger, RunnerId("läufer"))
     ledger.finish(claim.lease, Outcome(state="success", digest="abc"))
-    assert [record.cell for record in opened().cells(whole=True)] == [cell]
+    assert [record.cell for record in opened().cells(with_cell=True)] == [cell]
 
 
 def test_a_database_that_cannot_hold_every_name_gets_no_ledger(
@@ -135,7 +135,7 @@ def test_a_role_that_only_looks_by_its_settings_is_told_so_at_once(
     opened: Callable[..., Any], role: Callable[..., str]
 ) -> None:
     opened().enroll([sample_cell(0)])
-    ledger = opened(role("default_transaction_read_only = on"), patience=3600.0)
+    ledger = opened(role("default_transaction_read_only = on"), timeout=3600.0)
     assert states(ledger)["pending"] == 1
     assert [event.kind for event in ledger.events()] == ["enrolled"]
     with pytest.raises(LedgerAway, match=r"cannot be written: .*\(default_transaction_read_only\)"):
@@ -153,7 +153,7 @@ def test_a_server_that_takes_no_more_connections_is_waited_for_and_then_named(
     opened()  # makes the ledger
     with psycopg.connect(postgres.url(user=name)) as taken:
         with pytest.raises(LedgerAway, match=r"too many connections for role .*max_connections"):
-            opened(postgres.url(user=name), patience=0.2)
+            opened(postgres.url(user=name), timeout=0.2)
         waiting = threading.Timer(0.5, taken.close)
         waiting.start()
         with pytest.raises(LedgerError, match="does not let us"):  # it is in, without rights

@@ -170,7 +170,7 @@ def states() -> set[tuple[str, str]]:
     with closing(study().open_ledger()) as ledger:
         return {
             (record.cell.model.name, record.state)
-            for record in ledger.cells(whole=True)
+            for record in ledger.cells(with_cell=True)
             if record.cell is not None
         }
 

@@ -21,7 +21,7 @@ from benchfleet.results.publish import publish
 from benchfleet.runner.attempt.heartbeat import LeaseHeartbeat
 from benchfleet.runner.context import RunnerContext
 from benchfleet.testing.claims import claim_any
-from benchfleet.testing.samples import sample_cell
+from benchfleet.testing.sample_cells import sample_cell
 from stage import Stage, cells, sample
 
 UNSCORED = Failure(stage="collect", kind="error", message="the scorer raised")
@@ -65,7 +65,7 @@ def rescored(stage: Stage, pause: Callable[[float], None] = lambda seconds: None
         random=lambda: 1.0,
     )
     return list(
-        Rescorer(context, threads=1, pause=pause).rescore(list(stage.ledger.cells(whole=True)))
+        Rescorer(context, threads=1, pause=pause).rescore(list(stage.ledger.cells(with_cell=True)))
     )
 
 

@@ -21,7 +21,7 @@ from benchfleet.results.transfer.upload import Uploader
 from benchfleet.results.upload_queue import UploadQueue
 from benchfleet.testing.claims import claim_any
 from benchfleet.testing.clock import FakeClock
-from benchfleet.testing.samples import sample_cell
+from benchfleet.testing.sample_cells import sample_cell
 from stores import seal
 
 

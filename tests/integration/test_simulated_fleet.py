@@ -122,7 +122,7 @@ class Tokenless(Altered):
         try:
             self._ledger.finish(lease, outcome)
         except ClaimLost:
-            (record,) = self._ledger.cells(among=[lease.fingerprint])
+            (record,) = self._ledger.cells(fingerprints=[lease.fingerprint])
             if record.state == "running":
                 self._ledger.finish(replace(lease, token=record.token), outcome)
 

@@ -35,7 +35,7 @@ from benchfleet.engines.openssh import connections
 from benchfleet.engines.ssh import SshEngine
 from benchfleet.machines.host_capacity import capacity_from_facts
 from benchfleet.testing.engine_fixture import slot_id
-from benchfleet.testing.samples import sample_cell
+from benchfleet.testing.sample_cells import sample_cell
 from sshd import Sshd
 
 Events = queue.SimpleQueue[EngineEvent]

@@ -14,7 +14,7 @@ from benchfleet.errors import ResultsError, StoreUnreachable
 from benchfleet.results.stores.base import ResultStore
 from benchfleet.results.stores.object_store import ObjectStore
 from benchfleet.results.stores.rsync import RsyncStore
-from benchfleet.testing.samples import sample_cell
+from benchfleet.testing.sample_cells import sample_cell
 from objectstore import ObjectStoreServer
 from sshd import Sshd
 from stores import PATH, StoreContract, seal

@@ -16,7 +16,7 @@ from benchfleet.results.layout import Layout
 from benchfleet.results.publish import publish
 from benchfleet.results.samples import earlier_samples
 from benchfleet.results.write import AttemptFolder, Verdict
-from benchfleet.testing.samples import sample_cell
+from benchfleet.testing.sample_cells import sample_cell
 
 CELL = sample_cell(1)
 

@@ -28,7 +28,7 @@ from benchfleet.engines.base import (
     Started,
     Stopped,
 )
-from benchfleet.testing.samples import sample_cell
+from benchfleet.testing.sample_cells import sample_cell
 
 GB = 10**9
 _A_FEW = 2  # attempts

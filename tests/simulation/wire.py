@@ -14,7 +14,7 @@ from benchfleet.domain.event import Event
 from benchfleet.domain.state import State
 from benchfleet.errors import ClaimLost, LedgerAway, LedgerFull, LedgerUnreachable
 from benchfleet.ledger.base import Ledger
-from benchfleet.ledger.call_timeout import Hurry
+from benchfleet.ledger.call_timeout import CallTimeout
 
 _PATIENCE, _PAUSE = 120.0, 1.0  # seconds for a server that is away, and between two tries
 _FAR = 0.05  # seconds to a server far away
@@ -122,7 +122,7 @@ class WiredLedger(Ledger):
     ) -> None:
         self._ledger, self._watch, self._weather = ledger, watch, weather
         self._step, self._wait = step, wait
-        self._hurry = Hurry()
+        self._call_timeout = CallTimeout()
         self.cut = False  # this process alone does not reach it
         self.given_up = False  # it was away for longer than a process waits that has the time
 
@@ -169,7 +169,7 @@ class WiredLedger(Ledger):
 
     def within(self, seconds: float) -> AbstractContextManager[None]:
         """What this thread asks meanwhile is given up so soon."""
-        return self._hurry.within(seconds)
+        return self._call_timeout.within(seconds)
 
     def release(self, leases: Sequence[Lease], reason: str) -> None:
         def released() -> None:
@@ -190,11 +190,15 @@ class WiredLedger(Ledger):
         self,
         *,
         states: Collection[State] | None = None,
-        among: Collection[str] | None = None,
-        whole: bool = False,
+        fingerprints: Collection[str] | None = None,
+        with_cell: bool = False,
     ) -> Iterator[CellRecord]:
         yield from self._told(  # not before the first is asked for, as with other ledgers
-            "cells", "", lambda: self._ledger.cells(states=states, among=among, whole=whole)
+            "cells",
+            "",
+            lambda: self._ledger.cells(
+                states=states, fingerprints=fingerprints, with_cell=with_cell
+            ),
         )
 
     def record(self, event: Event) -> int:
@@ -209,10 +213,10 @@ class WiredLedger(Ledger):
     def events(
         self,
         since: int = 0,
-        among: Collection[str] | None = None,
+        fingerprints: Collection[str] | None = None,
         kinds: Collection[str] | None = None,
     ) -> Sequence[Event]:
-        return self._told("events", "", lambda: self._ledger.events(since, among, kinds))
+        return self._told("events", "", lambda: self._ledger.events(since, fingerprints, kinds))
 
     def close(self) -> None:
         self._ledger.close()
@@ -220,14 +224,14 @@ class WiredLedger(Ledger):
     def _told(self, verb: str, done: str, ask: Callable[[], T]) -> T:
         """What the ledger answers to a verb; where it writes, the answer may be lost once it is
         `done`."""
-        until = self._watch.now() + self._hurry.patience(_PATIENCE)
+        until = self._watch.now() + self._call_timeout.seconds(_PATIENCE)
         while True:
             asked = self._watch.now()  # who is stopped meanwhile has not waited
             try:
                 return self._told_once(verb, done, ask)
             except LedgerAway:
                 if asked + _PAUSE > until:
-                    self.given_up |= not self._hurry
+                    self.given_up |= not self._call_timeout
                     raise
             self._wait(_PAUSE)
 

@@ -12,7 +12,7 @@ from benchfleet.domain.event import Event
 from benchfleet.domain.plan import Plan
 from benchfleet.ledger.memory import MemoryLedger
 from benchfleet.placement import placing_of
-from benchfleet.testing.samples import sample_cell
+from benchfleet.testing.sample_cells import sample_cell
 from capabilities import BOARD, DESKTOP, reported
 
 STUDY = """\

@@ -10,14 +10,14 @@ from pathlib import Path
 from benchfleet.errors import GitError
 from benchfleet.git.objects import EMPTY_TREE, Objects
 from benchfleet.git.process import Git
-from benchfleet.git.remote import Remote, Swap
+from benchfleet.git.remote import RefUpdate, Remote
 
 ORIGIN = "origin"
 Asks = Callable[[str], bool]  # whether a path is there
-_TRIES = 5  # pushes that others may be quicker than
+MAX_PUSHES = 5  # pushes that others may be quicker than
 
 
-def repository_of(folder: Path) -> Path | None:
+def find_repository(folder: Path) -> Path | None:
     """The folder that the objects of the repository around `folder` lie in, whatever worktree
     that is in; None where there is no repository."""
     for place in (folder, *folder.parents):
@@ -39,9 +39,9 @@ class Branch:
     def __init__(self, repository: Path, name: str) -> None:
         self._git = Git(repository)
         self.name, self._ref = name, f"refs/heads/{name}"
-        if self._git.ask("check-ref-format", self._ref).code:
+        if self._git.run("check-ref-format", self._ref).code:
             raise GitError(f"{name!r} can be no branch")
-        url = self._git.ask("config", "--get", f"remote.{ORIGIN}.url")
+        url = self._git.run("config", "--get", f"remote.{ORIGIN}.url")
         self.remote = Remote(self._git, ORIGIN, ORIGIN) if not url.code else None
 
     def put(
@@ -56,7 +56,7 @@ class Branch:
         asked again where others were quicker. Raises GitError."""
         objects = Objects(self._git)
         try:
-            for _ in range(_TRIES):
+            for _ in range(MAX_PUSHES):
                 tip = self._tip()
                 tree = objects.commit_of(tip).tree if tip else EMPTY_TREE
                 there = self._paths(tree)
@@ -76,26 +76,26 @@ class Branch:
 
     def _who(self) -> str:
         """The user as git knows them; "" where they have told it no name."""
-        known = self._git.ask("-c", "user.useConfigOnly=true", "var", "GIT_COMMITTER_IDENT")
+        known = self._git.run("-c", "user.useConfigOnly=true", "var", "GIT_COMMITTER_IDENT")
         return "" if known.code else known.out.decode("utf-8", "replace").rpartition("> ")[0] + ">"
 
     def _tip(self) -> str:
         if self.remote is None:
-            return self._git.ask("rev-parse", "-q", "--verify", self._ref).out.decode().strip()
+            return self._git.run("rev-parse", "-q", "--verify", self._ref).out.decode().strip()
         tip = self.remote.refs(self._ref).get(self._ref, "")
-        if tip and self._git.ask("cat-file", "-e", f"{tip}^{{tree}}").code:
+        if tip and self._git.run("cat-file", "-e", f"{tip}^{{tree}}").code:
             self.remote.fetch([tip])
         return tip
 
     def _move(self, old: str, new: str) -> bool:
         if self.remote is not None:
-            return self.remote.push([Swap(ref=self._ref, old=old, new=new)])
-        if f"branch {self._ref}\n" in self._git.do("worktree", "list", "--porcelain").decode():
+            return self.remote.push([RefUpdate(ref=self._ref, old=old, new=new)])
+        if f"branch {self._ref}\n" in self._git.output("worktree", "list", "--porcelain").decode():
             raise GitError(f"{self.name} is checked out; name another branch, or add a remote")
-        return not self._git.ask("update-ref", self._ref, new, old or "0" * 40).code
+        return not self._git.run("update-ref", self._ref, new, old or "0" * 40).code
 
     def _paths(self, tree: str) -> Asks:
-        return lambda path: not self._git.ask("cat-file", "-e", f"{tree}:{path}").code
+        return lambda path: not self._git.run("cat-file", "-e", f"{tree}:{path}").code
 
 
 def _user() -> str:

@@ -18,7 +18,7 @@ from benchfleet.errors import GitAway, GitError
 from benchfleet.git.process import Git
 
 EMPTY_TREE = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
-_FOLDERS = 500  # that are remembered; a merge asks for each result in the same few
+MAX_CACHED_FOLDERS = 500  # that are remembered; a merge asks for each result in the same few
 _FOLDER, _FILE = b"40000", b"100644"  # modes
 _ENTRY = re.compile(rb"(\d+) ([^\0]+)\0(.{20})", re.DOTALL)
 
@@ -236,7 +236,7 @@ class Objects:
                 for mode, name, oid in self._entries(tree)
                 if mode == _FOLDER or mode.startswith(b"100")
             }
-            if len(self._folders) >= _FOLDERS:
+            if len(self._folders) >= MAX_CACHED_FOLDERS:
                 self._folders.clear()
             self._folders[tree] = found
         return found

@@ -13,9 +13,9 @@ from pathlib import Path
 
 from benchfleet.errors import GitAway, GitError
 
-TIMEOUT = 300.0  # seconds for one command
-_GRACE = 2.0  # seconds for what is told to end
-_OURS = (  # before what the user's own configuration says
+TIMEOUT_S = 300.0  # seconds for one command
+TERM_GRACE_S = 2.0  # seconds for what is told to end
+OWN_CONFIG = (  # before what the user's own configuration says
     *("-c", "core.hooksPath=/dev/null"),
     *("-c", "gc.auto=0"),
     *("-c", "maintenance.auto=false"),
@@ -27,9 +27,11 @@ _OURS = (  # before what the user's own configuration says
     *("-c", "protocol.version=2"),
     *("-c", "advice.detachedHead=false"),
 )
-_SSH = "-o BatchMode=yes -o ConnectTimeout=20 -o ServerAliveInterval=15 -o ServerAliveCountMax=3"
+SSH_OPTIONS = (
+    "-o BatchMode=yes -o ConnectTimeout=20 -o ServerAliveInterval=15 -o ServerAliveCountMax=3"
+)
 # What a hook or an alias around us may have left, which would lead git to another repository.
-_FOREIGN = (
+FOREIGN_VARIABLES = (
     *("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY", "GIT_COMMON_DIR"),
     *("GIT_ALTERNATE_OBJECT_DIRECTORIES", "GIT_NAMESPACE", "GIT_PREFIX", "GIT_CONFIG_PARAMETERS"),
     *("GIT_QUARANTINE_PATH", "GIT_PUSH_OPTION_COUNT", "GIT_SHALLOW_FILE", "GIT_TRACE"),
@@ -37,7 +39,7 @@ _FOREIGN = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ended:
+class CommandResult:
     """How a command ended."""
 
     code: int
@@ -53,20 +55,20 @@ class Git:
         folder: Path,
         *,
         environ: Mapping[str, str] | None = None,
-        timeout: float = TIMEOUT,
+        timeout: float = TIMEOUT_S,
     ) -> None:
         self.folder, self.timeout = folder, timeout
         self._environ = _environment(os.environ if environ is None else environ)
         self._ssh_known = "GIT_SSH_COMMAND" in self._environ
 
     def command(self, *arguments: str) -> list[str]:
-        return ["git", "--git-dir", str(self.folder), *_OURS, *arguments]
+        return ["git", "--git-dir", str(self.folder), *OWN_CONFIG, *arguments]
 
     @property
     def environ(self) -> Mapping[str, str]:
         return self._environ
 
-    def ask(self, *arguments: str, stdin: bytes = b"") -> Ended:
+    def run(self, *arguments: str, stdin: bytes = b"") -> CommandResult:
         """Run a command to its end. Raises GitError if git is not installed, GitAway on timeout.
 
         A command that does not end well is killed, with all that it started.
@@ -89,19 +91,19 @@ class Git:
             if isinstance(error, subprocess.TimeoutExpired):
                 raise GitAway(f"git {arguments[0]} has not ended in {self.timeout:g} s") from error
             raise
-        return Ended(code=process.returncode, out=out, err=err.decode("utf-8", "replace"))
+        return CommandResult(code=process.returncode, out=out, err=err.decode("utf-8", "replace"))
 
-    def reach(self, *arguments: str) -> Ended:
+    def run_remote(self, *arguments: str) -> CommandResult:
         """The same for a command that talks to a remote."""
         if not self._ssh_known:
             self._ssh_known = True
-            told = self.ask("config", "--get", "core.sshCommand").out.decode().strip()
-            self._environ["GIT_SSH_COMMAND"] = f"{told or 'ssh'} {_SSH}"
-        return self.ask(*arguments)
+            told = self.run("config", "--get", "core.sshCommand").out.decode().strip()
+            self._environ["GIT_SSH_COMMAND"] = f"{told or 'ssh'} {SSH_OPTIONS}"
+        return self.run(*arguments)
 
-    def do(self, *arguments: str, stdin: bytes = b"") -> bytes:
+    def output(self, *arguments: str, stdin: bytes = b"") -> bytes:
         """What a command prints. Raises GitError with git's own words where it fails."""
-        ended = self.ask(*arguments, stdin=stdin)
+        ended = self.run(*arguments, stdin=stdin)
         if ended.code:
             raise GitError(f"git {arguments[0]} failed: {plain(ended.err)}")
         return ended.out
@@ -113,7 +115,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, how)
         with suppress(subprocess.TimeoutExpired):
-            process.communicate(timeout=_GRACE if how == signal.SIGTERM else None)
+            process.communicate(timeout=TERM_GRACE_S if how == signal.SIGTERM else None)
             return
 
 
@@ -128,21 +130,23 @@ def plain(err: str) -> str:
     return "; ".join(dict.fromkeys(said[:4])) or "it says nothing"
 
 
-def make_repository(folder: Path) -> None:
+def init_bare_repository(folder: Path) -> None:
     """Make a bare repository, whole or not at all. Raises GitError."""
     if (folder / "HEAD").is_file() and (folder / "objects").is_dir():
         return
     folder.parent.mkdir(parents=True, exist_ok=True)
-    Git(folder).do("init", "--quiet", "--bare", "--template=", "--initial-branch=main", str(folder))
+    Git(folder).output(
+        "init", "--quiet", "--bare", "--template=", "--initial-branch=main", str(folder)
+    )
 
 
 def _environment(environ: Mapping[str, str]) -> dict[str, str]:
     """The user's, without what asks questions or leads elsewhere."""
-    kept = {name: value for name, value in environ.items() if name not in _FOREIGN}
+    kept = {name: value for name, value in environ.items() if name not in FOREIGN_VARIABLES}
     if given := kept.get("GIT_SSH_COMMAND", ""):
-        kept["GIT_SSH_COMMAND"] = f"{given} {_SSH}"
+        kept["GIT_SSH_COMMAND"] = f"{given} {SSH_OPTIONS}"
     elif given := kept.get("GIT_SSH", ""):
-        kept["GIT_SSH_COMMAND"] = f"{shlex.quote(given)} {_SSH}"
+        kept["GIT_SSH_COMMAND"] = f"{shlex.quote(given)} {SSH_OPTIONS}"
     return {
         **kept,
         "GIT_TERMINAL_PROMPT": "0",

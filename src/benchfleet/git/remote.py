@@ -9,12 +9,12 @@ from benchfleet.errors import GitAway, GitDenied, GitError
 from benchfleet.git.process import Git, plain
 
 # What git says of a ref that is not as it was expected, here or in the remote's transaction.
-_LOST = (
+STALE_MESSAGES = (
     *("stale info", "fetch first", "non-fast-forward", "already exists", "remote ref updated"),
     *("failed to update ref", "transaction failed", "cannot lock ref", "failed to lock"),
     *("incorrect old value", "reference already exists", "atomic push failed"),
 )
-_DENIED = (
+DENIED_MESSAGES = (
     *("authentication failed", "permission denied", "could not read username", "access denied"),
     *("could not read password", "returned error: 403", "returned error: 401", "not authorized"),
     *("host key verification failed", "dubious ownership", "insufficient permission"),
@@ -22,7 +22,7 @@ _DENIED = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Swap:
+class RefUpdate:
     """A ref that is to go from one object to another; "" stands for no ref."""
 
     ref: str
@@ -33,8 +33,8 @@ class Swap:
 class Remote:
     """The repository at `url`, seen from one of our own."""
 
-    def __init__(self, git: Git, url: str, shown: str) -> None:
-        self._git, self._url, self._shown = git, url, shown
+    def __init__(self, git: Git, url: str, label: str) -> None:
+        self._git, self._url, self._label = git, url, label
         self.refused = ""  # why the last refused push was refused
 
     def refs(self, *patterns: str) -> dict[str, str]:
@@ -42,7 +42,7 @@ class Remote:
 
         Raises GitAway, GitDenied.
         """
-        ended = self._git.reach("ls-remote", "--refs", self._url, *patterns)
+        ended = self._git.run_remote("ls-remote", "--refs", self._url, *patterns)
         if ended.code:
             raise self._failed(ended.err)
         pairs = (line.split("\t", 1) for line in ended.out.decode("utf-8", "replace").splitlines())
@@ -60,7 +60,7 @@ class Remote:
             told = "-c uploadpack.allowFilter=true -c core.bigFileThreshold=1m"
             sparing.append(f"--upload-pack=git {told} upload-pack")
         for start in range(0, len(wanted), 500):
-            ended = self._git.reach(
+            ended = self._git.run_remote(
                 *("fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--no-auto-gc"),
                 *("--no-recurse-submodules", *sparing, self._url, *wanted[start : start + 500]),
             )
@@ -72,19 +72,19 @@ class Remote:
         GitDenied."""
         if any((self._git.folder / "objects" / "pack").glob("*.promisor")):
             listing = "rev-list", "--objects", "--no-walk", "--missing=print", "--stdin"
-            told = self._git.do(*listing, stdin="\n".join(commits).encode()).decode()
+            told = self._git.output(*listing, stdin="\n".join(commits).encode()).decode()
             self.fetch(line[1:] for line in told.splitlines() if line.startswith("?"))
 
-    def push(self, swaps: Sequence[Swap], *, holding: Mapping[str, str] = {}) -> bool:
+    def push(self, updates: Sequence[RefUpdate], *, expected: Mapping[str, str] = {}) -> bool:
         """Change all these refs or none; False where one of them, or one of those that are to be
-        as `holding` says, is another now.
+        as `expected` says, is another now.
 
         Raises GitAway where it is not known how it ended, GitDenied where the remote's rules
         refuse it.
         """
-        leases = {**{swap.ref: swap.old for swap in swaps}, **holding}
-        wanted = {**{swap.ref: swap.new for swap in swaps}, **holding}
-        ended = self._git.reach(
+        leases = {**{update.ref: update.old for update in updates}, **expected}
+        wanted = {**{update.ref: update.new for update in updates}, **expected}
+        ended = self._git.run_remote(
             *("push", "--porcelain", "--atomic", "--no-verify", "--recurse-submodules=no"),
             *(f"--force-with-lease={ref}:{old}" for ref, old in leases.items()),
             self._url,
@@ -96,20 +96,20 @@ class Remote:
         reasons = [line.rpartition("\t")[2] for line in lines if line.startswith("!\t")]
         if not reasons:
             raise self._failed(ended.err)
-        others = [why for why in reasons if not any(lost in why for lost in _LOST)]
+        others = [why for why in reasons if not any(lost in why for lost in STALE_MESSAGES)]
         if not others:
             self.refused = plain(ended.err)
             return False
         if any("unpacker error" in why for why in others):
-            raise GitAway(f"{self._shown} cannot take it: {plain(ended.err)}")
+            raise GitAway(f"{self._label} cannot take it: {plain(ended.err)}")
         # Where one is refused all are, and of the others no more is said than that.
         why = next((why for why in others if "atomic push failure" not in why), others[0])
-        raise GitDenied(f"{self._shown} refuses it: {why}; {plain(ended.err)}")
+        raise GitDenied(f"{self._label} refuses it: {why}; {plain(ended.err)}")
 
     def _failed(self, err: str) -> GitError:
-        said = plain(err).replace(self._url, self._shown)
+        said = plain(err).replace(self._url, self._label)
         low = err.lower()
         if "does not support --atomic" in low:
-            return GitError(f"{self._shown} takes no atomic pushes, which a ledger needs: {said}")
-        denied = any(word in low for word in _DENIED)
-        return (GitDenied if denied else GitAway)(f"{self._shown}: {said}")
+            return GitError(f"{self._label} takes no atomic pushes, which a ledger needs: {said}")
+        denied = any(word in low for word in DENIED_MESSAGES)
+        return (GitDenied if denied else GitAway)(f"{self._label}: {said}")

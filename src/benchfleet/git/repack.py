@@ -48,8 +48,8 @@ class Repacker:
             if loose := list(self._loose()):
                 prefix = str(self._objects / "pack" / "pack")
                 names = "\n".join(loose).encode() + b"\n"
-                self._git.do("pack-objects", "--quiet", "--threads=1", prefix, stdin=names)
-                self._git.do("prune-packed", "--quiet")
+                self._git.output("pack-objects", "--quiet", "--threads=1", prefix, stdin=names)
+                self._git.output("prune-packed", "--quiet")
 
     def _loose(self) -> Iterator[str]:
         for above in _names(self._objects):

@@ -8,9 +8,9 @@ from urllib.parse import unquote
 
 from benchfleet import registry
 from benchfleet.errors import UnknownName
-from benchfleet.ledger.base import DEFAULT_LEASE
+from benchfleet.ledger.base import DEFAULT_LEASE_S
 
-_NAME_MAX = 63  # bytes of an identifier in PostgreSQL
+MAX_NAME_BYTES = 63  # bytes of an identifier in PostgreSQL
 _NO_SECRET = ("passfile",)  # of the options whose names speak of a password or secret
 _NO_URL = re.compile(  # libpq's other form, and a URL that lacks a part of its ://
     r"\s*(host|hostaddr|port|dbname|user|password|service)\s*=|postgres(ql)?(?!://)(:|//)"
@@ -23,17 +23,17 @@ _WORD = re.compile(
 _QUOTED = re.compile(r"""(["'])(.+?)\1""")
 
 
-def schema_of(campaign: str) -> str:
+def schema_name(campaign: str) -> str:
     """The name of the schema that a campaign's ledger has to itself."""
     plain = re.sub(r"[^a-z0-9_]", "_", campaign)
     name = f"benchfleet_{plain}"
-    if plain != campaign or len(name) > _NAME_MAX:
+    if plain != campaign or len(name) > MAX_NAME_BYTES:
         digest = hashlib.sha256(campaign.encode()).hexdigest()[:8]
-        name = f"{name[: _NAME_MAX - 9]}_{digest}"
+        name = f"{name[: MAX_NAME_BYTES - 9]}_{digest}"
     return name
 
 
-def shown_url(url: str) -> str:
+def display_url(url: str) -> str:
     """The URL as people may see it: without a password."""
     return hidden(url).rstrip("?&")
 
@@ -45,7 +45,7 @@ def hidden(said: str) -> str:
     return _WORD.sub(r"\1…", without)
 
 
-def without_secrets(said: str, url: str) -> str:
+def redact_message(said: str, url: str) -> str:
     """What a driver says of the URL, which may cite it, or a part of a password that it stumbled
     over."""
     hidden = [found[2] for found in _PASSWORD.finditer(url)]
@@ -54,10 +54,10 @@ def without_secrets(said: str, url: str) -> str:
     def cited(quoted: re.Match[str]) -> str:
         return '"…"' if any(quoted[2] in secret for secret in hidden) else quoted[0]
 
-    return _QUOTED.sub(cited, said.replace(url, shown_url(url)))
+    return _QUOTED.sub(cited, said.replace(url, display_url(url)))
 
 
-def misspelt_password(url: str) -> bool:
+def has_reserved_characters(url: str) -> bool:
     """Whether a password stands in the URL with characters that would part it elsewhere."""
     found = re.match(r"[^:]+://[^:@/?]*:([^?]*)@", url)
     return found is not None and bool(re.search(r"[@/\s]|%(?![0-9A-Fa-f]{2})", found[1]))
@@ -88,7 +88,7 @@ def split_url(url: str) -> tuple[str, str]:
     return scheme, rest
 
 
-def surely_differ(one: str, other: str) -> bool:
+def are_distinct(one: str, other: str) -> bool:
     """Whether two addresses, their paths absolute, lead to two ledgers. A server may be known by
     several addresses, so two of one kind may be the same, unless they name two databases."""
     kinds = [_kind(split_url(address)[0]) for address in (one, other)]
@@ -110,9 +110,9 @@ def _kind(scheme: str) -> str:
     return "postgresql" if scheme == "postgres" else scheme.partition("+")[0]
 
 
-def usual_lease(url: str) -> float:
+def default_lease(url: str) -> float:
     """Seconds of a lease in this ledger: longer where a heartbeat is dear."""
     if not url:
-        return DEFAULT_LEASE
+        return DEFAULT_LEASE_S
     kind = registry.load("ledgers", split_url(url)[0])
-    return float(kind.usual_lease)
+    return float(kind.default_lease_s)

@@ -1,57 +1,53 @@
-"""The ledger contract: where every cell's truth is kept.
+"""The ledger contract: the state of every cell of a campaign, for all its runners.
 
-Whoever writes a new back-end reads this file alone, and proves it with
-`benchfleet.testing.LedgerContract`.
+To write a new ledger, read this file and derive from `Ledger`. To prove it, derive a test class
+from `benchfleet.testing.LedgerContract`.
 
-Time. A ledger has one clock of its own and compares everything by it; no caller ever hands in
-a time of day. Durations that cross the contract are seconds from the moment of the answer.
+Time. Each ledger has one clock and compares all times by it. No caller passes a time of day. A
+duration in an argument or a result is in seconds from the moment of the call.
 
-Life of a cell. `enroll` makes it ``pending``. `claim` makes it ``running`` and hands out a
-`Lease`. `finish` gives it a final state, or, with `Outcome.retry_in`, makes it ``pending``
-again after that time. `release` makes it ``pending`` at once and uses up no try. `reap` does
-the same for leases that ran out. Nothing else changes a state but `record` with one of the
-events below.
+States. `enroll` adds a cell as ``pending``. `claim` makes it ``running`` and returns a `Lease`.
+`finish` sets a final state, or ``pending`` after a delay if `Outcome.retry_in` is set. `release`
+makes the cell ``pending`` at once. `reap` does so for expired leases. Neither uses up a try. Only
+`record` changes states besides, with the two kinds of events below.
 
-Fencing. A cell's `token` grows with every claim and every release, never falls, and stands in
-each lease. `renew` and `finish` touch a cell only while its token is the lease's:
+Fencing. Each cell has a `token` that grows with every claim and every release. A lease carries the
+token of its claim. `renew` and `finish` change a cell only while the two are equal:
 
-* `renew` of a lease that ran out is good while nobody reaped it.
-* `finish` is good once, while no newer token exists, even after the lease ran out or was reaped.
-* Asked again with the same lease and the same outcome digest and state, `finish` is silent:
-  whoever does not know whether a commit went through may ask again.
-* Anything else raises `ClaimLost`; the writer stops and publishes nothing.
+* `renew` accepts an expired lease until the cell is reaped.
+* `finish` accepts a lease once, while no newer token exists, even if it expired or was reaped.
+* A repeated `finish` with the same lease, digest and state changes nothing and raises nothing. So a
+  caller that does not know whether a commit succeeded can call again.
+* Everything else raises `ClaimLost`. The caller then stops and publishes nothing.
 
-So at no time do two unexpired leases hold one cell, and a cell never has two results.
+So a cell never has two unexpired leases, and never two results.
 
-Paths. Each cell's results path is allotted at enrolment and kept for ever. The first holder
-keeps `cell.path(marked=False)`; where that equals, holds or lies inside a path already allotted
-to another fingerprint, the cell gets `cell.path(marked=True)`. Where that is taken too, which
-takes a name made to look like one, the whole enrolment is refused with `LedgerError`. A cell
-whose results lie somewhere already is enrolled with that path, and gets it or is refused the same
-way.
+Paths. Enrolment allocates the results path of a cell for good. It is `cell.path(marked=False)`,
+unless that equals, contains or lies inside the path of another fingerprint. Then it is
+`cell.path(marked=True)`. If that path is in use too, `enroll` adds nothing and raises
+`LedgerError`.
+A path in `paths` replaces both: the cell gets it, or the enrolment is refused.
 
-Events. `record` appends a fact and returns its sequence number. Two kinds act on the cell that
-they name, in the same transaction; every other kind is only kept:
+Events. `record` appends an event and returns its sequence number. Two kinds also change the cell
+that they name, in the same transaction:
 
-* ``retry_asked``: a cell in a final state becomes ``pending``, its used-up tries forgotten. Its
-  attempts stay in the history.
-* ``cancel_asked``: a ``pending`` or ``running`` cell becomes ``cancelled``; its token grows, so
-  that whoever runs it loses its claim.
+* ``retry_asked`` makes a cell in a final state ``pending`` and resets its used tries. The history
+  of its attempts stays.
+* ``cancel_asked`` makes a ``pending`` or ``running`` cell ``cancelled``. Its token grows, so the
+  runner loses its claim.
 
-Claims. The runner decides which cells it wants and in which order: it knows their needs, their
-models and its policy. It sends the best few dozen as candidates, and the ledger hands out those
-that are still free, in that order. Of two runners that send the same candidate one gets it; the
-other gets the next.
+Claims. The runner chooses: it knows devices, models and the policy. It sends a few dozen candidates
+in its order of preference. The ledger returns those that are still free, in that order. If two
+runners send the same candidate, one gets it and the other gets its next one.
 
-Atomicity. Each call is one transaction: all of it or nothing, durable when it returns. Calls
-may come from several threads and processes at once. One exception: a ledger whose users all run on
-its own machine may lose the last `claim` and `renew` calls when that machine loses its power, if
-nothing that came after them is kept either. Whoever held such a lease is gone with it, so that its
-token can be given again.
+Atomicity. Each call is one transaction, durable when it returns. Threads and processes call at the
+same time. One exception: a ledger for one machine may lose the last `claim` and `renew` calls in a
+power cut, if nothing after them is kept. The holders of these leases died in the same power cut, so
+their tokens may be reused.
 
-Errors. `LedgerUnreachable` where the store cannot be reached, its `LedgerAway` where that may pass
-by itself, its `LedgerDamaged` only where what was kept cannot be read any more, `LedgerTooNew` if a
-newer benchfleet wrote it, `ClaimLost` as said above.
+Errors. `LedgerUnreachable`: the store cannot be used. Its subclasses: `LedgerAway` where a later
+call may succeed, `LedgerDamaged` where stored data cannot be read, `LedgerTooNew` where a newer
+benchfleet wrote it. `ClaimLost`: see above.
 """
 
 from __future__ import annotations
@@ -68,55 +64,54 @@ from benchfleet.domain.event import Event
 from benchfleet.domain.state import State
 from benchfleet.errors import ClaimLost
 
-DEFAULT_LEASE = 60.0  # seconds; at least four heartbeats
+DEFAULT_LEASE_S = 60.0  # at least four heartbeats
 Clock = Callable[[], float]  # seconds since the epoch
 
 
 def since_boot() -> float:
-    """Seconds on a clock that no one sets and that goes on while the machine sleeps, as leases
-    do."""
+    """Seconds since boot, time in suspend included; nobody can set this clock."""
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
 class Ledger(ABC):
-    """Where every cell's truth is kept; see the module for the whole contract."""
+    """The state of every cell; the module's docstring is the contract."""
 
-    multi_host: bool = False  # other hosts may use it: runners begin at different cells
-    hosted: bool = False  # calls go together every few seconds: a claim may come late
-    usual_lease: float = DEFAULT_LEASE  # seconds; longer where a heartbeat is expensive
-    carries_results: bool = False  # results may lie in it, see `results_store`
+    multi_host: bool = False  # runners on several hosts share it, and start at different cells
+    hosted: bool = False  # calls are batched for seconds: a claim may return late
+    default_lease_s: float = DEFAULT_LEASE_S  # longer where a heartbeat is expensive
+    stores_results: bool = False  # it has a `results_store`
 
     @abstractmethod
     def enroll(self, cells: Iterable[Cell], *, paths: Mapping[Fingerprint, str] = {}) -> int:
-        """Record the cells not yet known and return how many were new. Known ones stay as is, but
-        while they have not ended, what is no part of their identity and does not name them follows
-        the campaign: needs, limits, priority, phase, the model's source and its interpreter, and
-        what a benchmark is told outside its identity. `paths` are those where results lie already.
+        """Add the unknown cells; return how many were added.
+
+        The identity of a known cell stays. Until it has ended, its terms follow the campaign:
+        needs, limits, priority, phase, source and interpreter of the model, and the benchmark's
+        parameters outside its identity. `paths` has the paths of results that exist already.
         """
 
     @abstractmethod
     def claim(self, runner: RunnerId, candidates: Sequence[str], limit: int = 1) -> Sequence[Claim]:
-        """The first `limit` of the candidates that are free, in their order, now held by `runner`.
+        """Claim the first `limit` free cells of `candidates` (fingerprints) for `runner`.
 
-        Candidates are fingerprints. A cell is free while it is ``pending`` and its back-off is
-        over; all others are passed over, and so are unknown ones. Each claim comes with the outcome
-        that asked for this try, where there is one, and so with its advice; whether the slot
-        fulfils that is for the runner to see.
+        A cell is free while it is ``pending`` and its retry delay is over. Others and unknown ones
+        are skipped. A claim for a retry carries the outcome that requested it, with its advice; the
+        runner checks whether its slot can follow that.
         """
 
     @abstractmethod
     def renew(self, leases: Sequence[Lease]) -> Sequence[Lease]:
-        """The leases still held, with their time begun anew; the others are lost."""
+        """Extend the leases that are still valid and return them; the others are lost."""
 
     @abstractmethod
     def finish(self, lease: Lease, outcome: Outcome) -> None:
-        """End the attempt. Raises `ClaimLost` where the lease holds no longer."""
+        """End the attempt. Raises `ClaimLost` if the lease is no longer valid."""
 
     def finish_all(self, ended: Sequence[tuple[Lease, Outcome]]) -> Sequence[ClaimLost | None]:
-        """End several attempts: for each None, or the `ClaimLost` that `finish` would raise.
+        """End several attempts; for each None, or the `ClaimLost` that `finish` would raise.
 
-        A ledger that can does so in one transaction. Where this raises, none or some of them ended;
-        whoever asks again with the same outcomes does no harm.
+        One transaction, where the ledger can. If it raises, none or some of them ended; a repeated
+        call with the same outcomes is safe.
         """
         refused: list[ClaimLost | None] = []
         for lease, outcome in ended:
@@ -129,21 +124,21 @@ class Ledger(ABC):
 
     @abstractmethod
     def release(self, leases: Sequence[Lease], reason: str) -> None:
-        """Give the cells back, no try used up. Leases no longer held are passed over."""
+        """Make the cells ``pending`` again, without using up a try. Invalid leases are skipped."""
 
     @abstractmethod
     def reap(self) -> Sequence[Fingerprint]:
-        """Take back the cells whose lease ran out, no try used up; each is returned once."""
+        """Make cells with expired leases ``pending``, without using up a try; return each once."""
 
     @abstractmethod
     def cells(
         self,
         *,
         states: Collection[State] | None = None,
-        among: Collection[str] | None = None,
-        whole: bool = False,
+        fingerprints: Collection[str] | None = None,
+        with_cell: bool = False,
     ) -> Iterator[CellRecord]:
-        """The cells as they stand, in the order of enrolment; `whole` brings the `Cell` along."""
+        """The records of cells in the order of enrolment; `with_cell` includes the `Cell`."""
 
     @abstractmethod
     def record(self, event: Event) -> int:
@@ -153,26 +148,24 @@ class Ledger(ABC):
     def events(
         self,
         since: int = 0,
-        among: Collection[str] | None = None,
+        fingerprints: Collection[str] | None = None,
         kinds: Collection[str] | None = None,
     ) -> Sequence[Event]:
-        """The events with a sequence number above `since`, oldest first; those about the cells
-        `among`, by fingerprint, and of these `kinds`, where they are given.
+        """The events with a sequence number above `since`, oldest first, filtered by cell and kind.
 
-        The ledger itself records ``claimed``, ``finished``, ``released`` and ``reaped`` with the
-        cell's fingerprint and, as ``data``, attempt, token and runner, for ``finished`` the whole
-        outcome too, for ``released`` the reason: this is a cell's history of attempts. One
-        ``enrolled`` stands for a whole enrolment that changed something: how many cells were
-        ``new``, and of how many known ones the needs and the like ``changed``.
+        The ledger itself records ``claimed``, ``finished``, ``released`` and ``reaped``. Their data
+        has attempt, token and runner; ``finished`` also the whole outcome, ``released`` the reason.
+        Each enrolment with an effect records one ``enrolled``: the number of ``new`` cells, and of
+        known cells whose terms ``changed``.
         """
 
     def listen(self, changed: Callable[[], None]) -> None:  # noqa: B027 - it may do nothing
-        """Call `changed` from another thread, until the ledger is closed, when others made cells
-        claimable. A ledger that cannot never calls it; runners poll in any case."""
+        """Call `changed` from another thread when others made cells claimable, until the ledger is
+        closed. It is a hint only: runners poll too, so a ledger may never call it."""
 
     def within(self, seconds: float) -> AbstractContextManager[None]:
-        """In this context the thread's calls raise `LedgerAway` after so many seconds, where the
-        store is away; outside of it they wait as long as the ledger usually does."""
+        """Limit this thread's calls: in this context they raise `LedgerAway` after so many seconds.
+        Otherwise they retry as long as the ledger is configured to."""
         return nullcontext()
 
     def results_store(self) -> Any:
@@ -180,9 +173,9 @@ class Ledger(ABC):
         return None
 
     def compact(self) -> int:
-        """Remove what no reader needs any more; how many entries."""
+        """Remove data that no reader needs; return how many entries."""
         return 0
 
     @abstractmethod
     def close(self) -> None:
-        """Let go of files and connections; leases are left as they are."""
+        """Close files and connections; leases stay."""

@@ -1,4 +1,4 @@
-"""How long each thread is patient with a store that is away."""
+"""Limits how long the calls of one thread wait for a store that is away."""
 
 from __future__ import annotations
 
@@ -7,25 +7,25 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 
-class Hurry:
-    """What threads are hurried by; a thread that is not, waits as usual."""
+class CallTimeout:
+    """The limit of each thread; true in a thread that has one."""
 
     def __init__(self) -> None:
-        self._own = threading.local()
+        self._thread = threading.local()
 
     @contextmanager
     def within(self, seconds: float) -> Iterator[None]:
-        """What this thread asks meanwhile is given up so soon."""
-        self._own.patience = seconds
+        """Limit this thread's calls to so many seconds in this context."""
+        self._thread.seconds = seconds
         try:
             yield
         finally:
-            del self._own.patience
+            del self._thread.seconds
 
-    def patience(self, usual: float) -> float:
-        """Seconds that this thread waits."""
-        found: float = getattr(self._own, "patience", usual)
-        return found
+    def seconds(self, default: float) -> float:
+        """The limit of this thread; `default` where it has none."""
+        limit: float = getattr(self._thread, "seconds", default)
+        return limit
 
     def __bool__(self) -> bool:
-        return hasattr(self._own, "patience")
+        return hasattr(self._thread, "seconds")

@@ -10,9 +10,9 @@ from typing import Any
 from benchfleet.domain.cell import Cell, Fingerprint
 from benchfleet.domain.state import FINAL_STATES
 from benchfleet.ledger.paths import Paths
-from benchfleet.ledger.rows import CellTexts
+from benchfleet.ledger.serialization import CellSerializer
 
-_TOGETHER = 1000  # cells that are written at once
+CELLS_PER_STATEMENT = 1000  # cells that are written at once
 
 
 class Enrolment(ABC):
@@ -21,7 +21,7 @@ class Enrolment(ABC):
     A database says how it is asked and told, always of many cells at once.
     """
 
-    def __init__(self, texts: CellTexts, paths: Mapping[Fingerprint, str]) -> None:
+    def __init__(self, texts: CellSerializer, paths: Mapping[Fingerprint, str]) -> None:
         self._texts, self._paths = texts, paths
 
     @abstractmethod
@@ -29,7 +29,7 @@ class Enrolment(ABC):
         """The order of enrolment goes on from here."""
 
     @abstractmethod
-    def _known(self, among: Sequence[str]) -> Iterable[Any]:
+    def _known(self, fingerprints: Sequence[str]) -> Iterable[Any]:
         """Fingerprint, ordinal, state and terms of those that are in the ledger."""
 
     @abstractmethod
@@ -50,7 +50,7 @@ class Enrolment(ABC):
         new = changed = 0
         source = iter(cells)
         last = self._last_ordinal()
-        while some := list(islice(source, _TOGETHER)):
+        while some := list(islice(source, CELLS_PER_STATEMENT)):
             fresh, others = self._sorted_out(some)
             if fresh:
                 self._enter_new(last + new, fresh)

@@ -11,8 +11,8 @@ from benchfleet.domain.attempt import Outcome
 from benchfleet.domain.names import path_part
 from benchfleet.domain.state import FINAL_STATES, STATES
 from benchfleet.errors import LedgerDamaged
-from benchfleet.ledger.rows import UNREADABLE, cell_of
-from benchfleet.ledger.table_copy import Row, TableLedger
+from benchfleet.ledger.serialization import PARSE_ERRORS, parse_cell
+from benchfleet.ledger.table_copy import CopyableLedger, Row
 
 
 class _Cell(NamedTuple):
@@ -33,7 +33,7 @@ class _Cell(NamedTuple):
     outcome: int | None
 
 
-def faults(ledger: TableLedger) -> Iterator[str]:
+def problems(ledger: CopyableLedger) -> Iterator[str]:
     """What is wrong with it, each with the path of its cell; nothing for a sound one.
 
     The rows are read as they are, all in one view, so that one that cannot be read hides no other.
@@ -64,10 +64,10 @@ def _misspecified(cells: dict[int, _Cell], rows: Iterable[Row]) -> Iterator[str]
             yield f"cell {ordinal}: what it is stands there, and nothing else of it"
             continue
         try:
-            cell = cell_of(spec, terms)
+            cell = parse_cell(spec, terms)
             same = cell.fingerprint == row.fingerprint
             named = cell.id == row.id
-        except (LedgerDamaged, *UNREADABLE):
+        except (LedgerDamaged, *PARSE_ERRORS):
             yield f"{row.path}: what it is cannot be read"
             continue
         if not same:
@@ -107,7 +107,7 @@ class _History:
 def _outcome_of(data: str) -> Outcome | None:
     try:
         return Outcome.from_dict(json.loads(data)["outcome"])
-    except UNREADABLE:
+    except PARSE_ERRORS:
         return None
 
 

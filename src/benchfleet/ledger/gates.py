@@ -20,7 +20,7 @@ _HEADLINE = "score"  # another name of it
 
 
 @dataclass(frozen=True, kw_only=True)
-class Standing:
+class PhaseStatus:
     """A phase, as it stands."""
 
     phase: Phase
@@ -57,12 +57,12 @@ class Standing:
         }
 
 
-def standings(
+def phase_statuses(
     phases: Sequence[Phase],
     cells: Iterable[Cell],
     records: Iterable[CellRecord],
     decided: Mapping[str, GateDecision],
-) -> list[Standing]:
+) -> list[PhaseStatus]:
     """How each phase stands over these cells, in their order."""
     by_phase: dict[str, set[str]] = {phase.name: set() for phase in phases}
     for cell in cells:
@@ -74,7 +74,7 @@ def standings(
         names = by_phase[phase.name]
         states = Counter(known.get(name, "pending") for name in names)
         found.append(
-            Standing(
+            PhaseStatus(
                 phase=phase,
                 total=len(names),
                 states=states,
@@ -92,15 +92,17 @@ def _keeper(phase: Phase, decided: Mapping[str, GateDecision]) -> tuple[str, ...
     return blocking_phases(phase, decided) or (phase.name,)
 
 
-def weighed(phase: Phase, cells: Sequence[Cell], ledger: Ledger, *, by: str) -> GateDecision | None:
+def decide_phase(
+    phase: Phase, cells: Sequence[Cell], ledger: Ledger, *, by: str
+) -> GateDecision | None:
     """The decision on the gate of a phase, which has these cells: None while some have not ended,
     and none that is critical has failed for good."""
     names = {str(cell.fingerprint): cell for cell in cells}
     critical = {name for name, cell in names.items() if phase.is_critical(cell)}
-    failed = _first(ledger.cells(states=_FAILED, among=critical)) if critical else None
-    if failed is None and _first(ledger.cells(states=["pending", "running"], among=names)):
+    failed = _first(ledger.cells(states=_FAILED, fingerprints=critical)) if critical else None
+    if failed is None and _first(ledger.cells(states=["pending", "running"], fingerprints=names)):
         return None
-    records = list(ledger.cells(among=names))
+    records = list(ledger.cells(fingerprints=names))
     if failed is None and len(records) < len(names):
         return None
     states: Counter[str] = Counter(record.state for record in records)
@@ -154,7 +156,7 @@ def reported(cell: Cell, record: CellRecord) -> CellReport:
     )
 
 
-def of_phases(cells: Iterable[Cell], phases: Collection[Phase]) -> dict[str, list[Cell]]:
+def cells_by_phase(cells: Iterable[Cell], phases: Collection[Phase]) -> dict[str, list[Cell]]:
     """The cells of each phase, by its name."""
     found: dict[str, list[Cell]] = {phase.name: [] for phase in phases}
     for cell in cells:

@@ -45,7 +45,7 @@ class Attempt:
 
 def attempts(ledger: Ledger, fingerprint: str) -> list[Attempt]:
     """The attempts of one cell, oldest first."""
-    return attempts_by_cell(ledger.events(among={fingerprint})).get(fingerprint, [])
+    return attempts_by_cell(ledger.events(fingerprints={fingerprint})).get(fingerprint, [])
 
 
 def attempts_by_cell(events: Iterable[Event]) -> dict[str, list[Attempt]]:
@@ -77,7 +77,7 @@ def attempts_by_cell(events: Iterable[Event]) -> dict[str, list[Attempt]]:
     return found
 
 
-def seen_elsewhere(
+def find_results_elsewhere(
     events: Iterable[Event], began: Iterable[Event], digests: Mapping[str, str], *, here: str
 ) -> dict[str, str]:
     """Where the results with these digests were seen last, by fingerprint: a place, or a host that
@@ -107,11 +107,11 @@ def bills(events: Iterable[Event]) -> dict[str, UsageTotal]:
     return total
 
 
-def bill(events: Iterable[Event], among: Collection[str]) -> UsageTotal:
+def bill(events: Iterable[Event], fingerprints: Collection[str]) -> UsageTotal:
     """What the attempts of these cells used up, all in one: as `bills`, for less."""
     total = UsageTotal()
     for (fingerprint, _), used in _used(events).items():
-        if fingerprint in among:
+        if fingerprint in fingerprints:
             total.add(Usage.from_dict(used) if used else None)
     return total
 

@@ -49,7 +49,7 @@ def holders(ledger: Ledger, records: Iterable[CellRecord]) -> list[Holder]:
     hosts = {event.data["runner"]: event.data for event in ledger.events(kinds={BEGAN})}
     since = {
         event.fingerprint: event.at
-        for event in ledger.events(among=running, kinds={"claimed"})
+        for event in ledger.events(fingerprints=running, kinds={"claimed"})
         if event.data["token"] == running[event.fingerprint].token  # type: ignore[index]
     }
     found = []

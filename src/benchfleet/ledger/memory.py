@@ -12,7 +12,7 @@ from benchfleet.domain.cell import Cell, Fingerprint
 from benchfleet.domain.event import Event
 from benchfleet.domain.state import FINAL_STATES, State
 from benchfleet.errors import ClaimLost
-from benchfleet.ledger.base import DEFAULT_LEASE, Ledger
+from benchfleet.ledger.base import DEFAULT_LEASE_S, Ledger
 from benchfleet.ledger.paths import Paths
 
 
@@ -45,7 +45,7 @@ class MemoryLedger(Ledger):
     """The whole contract in one process; nothing is durable."""
 
     def __init__(
-        self, clock: Callable[[], float] = time.time, lease: float = DEFAULT_LEASE
+        self, clock: Callable[[], float] = time.time, lease: float = DEFAULT_LEASE_S
     ) -> None:
         self._clock = clock
         self._lease = lease
@@ -170,14 +170,14 @@ class MemoryLedger(Ledger):
         self,
         *,
         states: Collection[State] | None = None,
-        among: Collection[str] | None = None,
-        whole: bool = False,
+        fingerprints: Collection[str] | None = None,
+        with_cell: bool = False,
     ) -> Iterator[CellRecord]:
-        wanted = None if among is None else frozenset(among)
+        wanted = None if fingerprints is None else frozenset(fingerprints)
         with self._lock:
             now = self._clock()
             records = [
-                _record(entry, now, whole)
+                _record(entry, now, with_cell)
                 for fingerprint, entry in self._entries.items()
                 if (states is None or entry.state in states)
                 and (wanted is None or fingerprint in wanted)
@@ -200,7 +200,7 @@ class MemoryLedger(Ledger):
     def events(
         self,
         since: int = 0,
-        among: Collection[str] | None = None,
+        fingerprints: Collection[str] | None = None,
         kinds: Collection[str] | None = None,
     ) -> Sequence[Event]:
         with self._lock:
@@ -208,7 +208,7 @@ class MemoryLedger(Ledger):
         return [
             event
             for event in found
-            if (among is None or event.fingerprint in among)
+            if (fingerprints is None or event.fingerprint in fingerprints)
             and (kinds is None or event.kind in kinds)
         ]
 
@@ -254,7 +254,7 @@ def _following(known: Cell, declared: Cell) -> Cell:
     )
 
 
-def _record(entry: _Entry, now: float, whole: bool) -> CellRecord:
+def _record(entry: _Entry, now: float, with_cell: bool) -> CellRecord:
     running = entry.state == "running"
     return CellRecord(
         fingerprint=entry.cell.fingerprint,
@@ -268,5 +268,5 @@ def _record(entry: _Entry, now: float, whole: bool) -> CellRecord:
         expires_in=entry.expires - now if running else None,
         ready_in=max(0.0, entry.ready - now) if entry.state == "pending" else 0.0,
         outcome=entry.outcome,
-        cell=entry.cell if whole else None,
+        cell=entry.cell if with_cell else None,
     )

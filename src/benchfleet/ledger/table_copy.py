@@ -23,12 +23,12 @@ TABLES = {
     "spec": ("ordinal", "spec", "terms"),
     "event": ("seq", "at", "kind", "fingerprint", "data"),
 }
-_OFTEN = 1000  # rows
+ROWS_PER_REPORT = 1000  # rows
 Row = Sequence[Any]
 Tables = Iterable[tuple[str, Iterable[Row]]]
 
 
-class TableLedger(Ledger):
+class CopyableLedger(Ledger):
     """A ledger whose tables can be read and filled as they are."""
 
     def finish(self, lease: Lease, outcome: Outcome) -> None:
@@ -52,8 +52,8 @@ def selecting(table: str) -> str:
 
 
 def copy(
-    source: TableLedger,
-    target: TableLedger,
+    source: CopyableLedger,
+    target: CopyableLedger,
     *,
     held: bool = False,
     seen: ProgressCallback = ignore_progress,
@@ -64,7 +64,7 @@ def copy(
     times and numbers stay as they are. Raises LedgerError where the target is not empty, and where
     runners hold cells of the source, unless `held` says that this is known.
     """
-    if not held and (holds := told_of_held(source)):
+    if not held and (holds := running_cells_warning(source)):
         raise LedgerError(f"{holds}; end them, or say --yes")
     with source.tables() as tables:
         target.fill(_told(tables, seen), seen=seen)
@@ -76,7 +76,7 @@ def _told(tables: Tables, seen: ProgressCallback) -> Tables:
     numbers = count(1)
 
     def told(row: Row) -> Row:
-        if (number := next(numbers)) % _OFTEN == 0:
+        if (number := next(numbers)) % ROWS_PER_REPORT == 0:
             seen(number, 0)
         return row
 
@@ -84,7 +84,7 @@ def _told(tables: Tables, seen: ProgressCallback) -> Tables:
         yield table, map(told, rows)
 
 
-def told_of_held(ledger: Ledger) -> str:
+def running_cells_warning(ledger: Ledger) -> str:
     """What becomes of the cells that runners hold when a ledger is copied; ``""`` for none."""
     running = ledger.cells(states=["running"])
     holds = [record.path for record in running if (record.expires_in or 0.0) > 0.0]

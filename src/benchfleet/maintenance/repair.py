@@ -80,7 +80,7 @@ def repair(
             shown = kept.relative_to(layout.root).as_posix()
             yield Repaired(path=finding.path, act="kept as evidence", detail=shown)
     damaged = {moved.get(finding.fingerprint) for finding in wrong if finding.kind == "damaged"}
-    records = list(ledger.cells(states=["success"], among=set(reasons)))
+    records = list(ledger.cells(states=["success"], fingerprints=set(reasons)))
     strays = [layout.root / finding.path for finding in findings if finding.kind == "unknown"]
     places = [place for place in _places(layout, records, strays) if place not in damaged]
     whole = _whole_results(layout, records, places)

@@ -165,7 +165,7 @@ class Rescorer:
 
     def _is_as_listed(self, record: CellRecord) -> bool:
         """Whether nobody did anything with the cell while it was scored."""
-        now = next(iter(self._ledger.cells(among=[record.fingerprint])), None)
+        now = next(iter(self._ledger.cells(fingerprints=[record.fingerprint])), None)
         if now is None or now.state not in FINAL_STATES:
             return False
         return (now.state, now.token) == (record.state, record.token)

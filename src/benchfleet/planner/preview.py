@@ -84,7 +84,7 @@ def known_records(study: Study, cells: Collection[Cell]) -> list[CellRecord]:
     with closing(ledger):
         ours = {cell.fingerprint for cell in cells}
         others = {record.fingerprint for record in ledger.cells()} - ours
-        whole = {r.fingerprint: r for r in ledger.cells(among=others, whole=True)}
+        whole = {r.fingerprint: r for r in ledger.cells(fingerprints=others, with_cell=True)}
         return [whole.get(record.fingerprint, record) for record in ledger.cells()]
 
 

@@ -61,7 +61,7 @@ class HostLifecycle:
         if not self._slots.all_idle:
             return False
         with contextlib.suppress(LedgerAway):
-            return any(self._ledger.cells(states=["pending"], among=self._devices.for_hosts))
+            return any(self._ledger.cells(states=["pending"], fingerprints=self._devices.for_hosts))
         return False  # nobody can say
 
     def host_ready(self, event: HostReady) -> None:

@@ -211,7 +211,7 @@ class Runner:
         states: Sequence[State] = ["pending", "running"]
         held = None
         try:
-            for record in self._ledger.cells(states=states, among=self._devices.able):
+            for record in self._ledger.cells(states=states, fingerprints=self._devices.able):
                 if record.state == "pending":
                     return True
                 held = held or record

@@ -66,7 +66,7 @@ class RunState:
         about = self._fingerprints - self._given_up
         self.progress.total = len(about)
         try:
-            records = self._ledger.cells(among=about)
+            records = self._ledger.cells(fingerprints=about)
             self.progress.recount([(record.fingerprint, record.state) for record in records])
             self.progress.counted = self._inbox.now()
         except LedgerAway:
@@ -77,7 +77,7 @@ class RunState:
         """Say of cells that they were taken back from the dead."""
         told = "the lease of its runner ran out; taken back"
         with contextlib.suppress(LedgerAway):  # they are taken back all the same
-            for record in self._ledger.cells(among=fingerprints) if fingerprints else ():
+            for record in self._ledger.cells(fingerprints=fingerprints) if fingerprints else ():
                 self.say("warning", cell=record.path, message=told)
 
     def see_room(self) -> None:

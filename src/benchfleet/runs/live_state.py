@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from benchfleet.errors import LedgerError
-from benchfleet.ledger.addresses import surely_differ
+from benchfleet.ledger.addresses import are_distinct
 from benchfleet.results.layout import Layout
 from benchfleet.runner.loop import RunEnd
 from benchfleet.runner.progress import Notice, Observer, Progress
@@ -167,7 +167,7 @@ def announced(
 
 def _refuse_another(layout: Layout, ledger: str) -> None:
     for run in records.runs_of(layout):
-        if run.is_running and run.ledger and surely_differ(run.ledger, ledger):
+        if run.is_running and run.ledger and are_distinct(run.ledger, ledger):
             where = run.ledger.removeprefix("sqlite:")
             raise LedgerError(
                 f"a run goes on in {layout.root} with another ledger, {where} ({run.shown});"

@@ -10,7 +10,7 @@ also overrides `open_again`, which gives another handle on the store made last.
 
 from __future__ import annotations
 
-from benchfleet.testing.contract.reading import Telling
+from benchfleet.testing.contract.reading import Reading
 
 from .contract.claiming import Claiming
 from .contract.enrolling import Enrolling
@@ -18,5 +18,5 @@ from .contract.finishing import Finishing
 from .contract.holding import Holding
 
 
-class LedgerContract(Enrolling, Claiming, Holding, Finishing, Telling):
+class LedgerContract(Enrolling, Claiming, Holding, Finishing, Reading):
     """Every sentence of `benchfleet.ledger.base`, checked through the public verbs."""

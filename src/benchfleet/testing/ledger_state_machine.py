@@ -34,12 +34,12 @@ from benchfleet.domain.event import Event
 from benchfleet.domain.state import FINAL_STATES, State
 from benchfleet.errors import ClaimLost
 from benchfleet.ledger.base import Ledger
-from benchfleet.ledger.fsck import faults
+from benchfleet.ledger.fsck import problems
 from benchfleet.ledger.history import attempts_by_cell
 
 from .clock import FakeClock
 from .ledger_model import LEASE, LedgerModel
-from .samples import sample_cell
+from .sample_cells import sample_cell
 
 CELLS = [  # one path holds another, two have equal names; models, needs and priorities differ
     sample_cell(0, model="a"),
@@ -185,7 +185,7 @@ class LedgerMachine(RuleBasedStateMachine):
     def nothing_is_wrong_with_its_rows(self) -> None:
         ledger: Any = getattr(self, "ledger", None)
         if hasattr(ledger, "tables"):
-            assert not list(faults(ledger))
+            assert not list(problems(ledger))
 
     @invariant()
     def the_events_tell_every_attempt(self) -> None:
@@ -198,7 +198,7 @@ class LedgerMachine(RuleBasedStateMachine):
             since, name = self.told[-1].seq, self.told[-1].fingerprint
             assert self.ledger.events(since) == events[len(self.told) :]
             of_it = [event for event in events if event.fingerprint == name]
-            assert self.ledger.events(among={name}) == of_it
+            assert self.ledger.events(fingerprints={name}) == of_it
         self.told = list(events)
         told = attempts_by_cell(events)
         for fingerprint, known in self.model.known.items():

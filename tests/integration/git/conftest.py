@@ -25,7 +25,7 @@ def bare(tmp_path: Path) -> Path:
 
 def opened(bare: Path, name: str = "mine", **how: Any) -> GitLedger:
     """Of the machine `name`, which looks at the remote at every verb and waits for nothing."""
-    settings = {"campaign": "study", "fresh": 0.0, "patience": 0.0, **how}
+    settings = {"campaign": "study", "max_age": 0.0, "timeout": 0.0, **how}
     return GitLedger(f"git+file://{bare}", folder=bare.parent / name, **settings)
 
 

@@ -33,7 +33,9 @@ def test_a_hosted_repository_is_waited_for_and_spared(tmp_path: Path) -> None:
         (cell, Entry(name=f"{cell.id}.json", content={"success_rate": 0.5}, score=0.5))
         for cell in cells
     ]
-    inside = GitLedger(f"git+file://{bare}", campaign="study", folder=tmp_path / "mine", fresh=0.0)
+    inside = GitLedger(
+        f"git+file://{bare}", campaign="study", folder=tmp_path / "mine", max_age=0.0
+    )
     with closing(BatchedLedger(inside, clock=lambda: 100.0 * time.monotonic())) as ledger:
         ledger.enroll(cells)
         end = import_results(ledger, layout, found[:4], source="old")
@@ -52,7 +54,7 @@ def test_a_ledger_is_rebuilt_in_a_hosted_repository(tmp_path: Path) -> None:
     earlier.enroll([cell])
     import_results(earlier, layout, [(cell, entry)], source="old")
     url = f"git+file://{make_bare(tmp_path / 'lab.git')}"
-    inside = GitLedger(url, campaign="study", folder=tmp_path / "mine", fresh=0.0)
+    inside = GitLedger(url, campaign="study", folder=tmp_path / "mine", max_age=0.0)
     with closing(BatchedLedger(inside, clock=lambda: 100.0 * time.monotonic())) as ledger:
         assert rebuild(ledger, layout) == Rebuilt(taken=1, known=0, refused=())
         assert [record.state for record in ledger.cells()] == ["success"]

@@ -89,7 +89,7 @@ def test_what_could_not_be_told_waits_in_the_outbox_and_is_told_at_the_next_open
 def test_while_the_remote_is_away_readers_see_what_was_seen_and_nothing_is_claimed(
     bare: Path, tmp_path: Path
 ) -> None:
-    with closing(opened(bare, patience=60.0)) as ledger:
+    with closing(opened(bare, timeout=60.0)) as ledger:
         ledger.enroll(CELLS[:2])
         bare.rename(tmp_path / "away.git")
         assert [record.state for record in ledger.cells()] == ["pending", "pending"]
@@ -102,7 +102,7 @@ def test_while_the_remote_is_away_readers_see_what_was_seen_and_nothing_is_claim
 def test_a_push_of_which_nothing_was_heard_is_not_done_twice(
     bare: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with closing(opened(bare, patience=60.0)) as ledger:
+    with closing(opened(bare, timeout=60.0)) as ledger:
         ledger.enroll(CELLS[:2])
         remote, calls = ledger.store.remote, []
         push = remote.push
@@ -138,7 +138,7 @@ def test_enrolments_of_many_at_once_make_one_order(bare: Path) -> None:
 
 def test_installations_that_claim_different_cells_are_never_refused(bare: Path) -> None:
     names = ("one", "two", "three")
-    ledgers = [opened(bare, name, fresh=60.0) for name in names]
+    ledgers = [opened(bare, name, max_age=60.0) for name in names]
     ledgers[0].enroll(CELLS[:99])
     for ledger in ledgers:
         ledger.pull()
@@ -171,7 +171,7 @@ def test_refs_of_cells_that_ended_long_ago_are_compacted_and_no_cell_is_claimed_
     wall = FakeClock()
     with (
         closing(opened(bare, "one", wall=wall)) as one,
-        closing(opened(bare, "stale", wall=wall, fresh=60.0)) as stale,
+        closing(opened(bare, "stale", wall=wall, max_age=60.0)) as stale,
     ):
         one.enroll(CELLS[:3])
         stale.pull()  # nothing ended, as far as it knows from here on

@@ -31,8 +31,8 @@ def remove(bare: Path, pattern: str) -> list[str]:
     return refs
 
 
-@pytest.mark.parametrize("make", [True, False])
-def test_a_ledger_that_was_lost_is_not_begun_anew(bare: Path, make: bool) -> None:
+@pytest.mark.parametrize("create", [True, False])
+def test_a_ledger_that_was_lost_is_not_begun_anew(bare: Path, create: bool) -> None:
     with closing(opened(bare)) as ledger:
         ledger.enroll(CELLS)
         remove(bare, "refs/")
@@ -40,7 +40,7 @@ def test_a_ledger_that_was_lost_is_not_begun_anew(bare: Path, make: bool) -> Non
             ledger.pull()
         folder = ledger.store.folder
     with pytest.raises(LedgerUnreachable, match=rf"for good, remove {folder}"):
-        opened(bare, make=make)
+        opened(bare, create=create)
     assert git(bare, "for-each-ref") == ""
     shutil.rmtree(folder)
     with closing(opened(bare)) as ledger:

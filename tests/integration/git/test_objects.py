@@ -13,8 +13,8 @@ import pytest
 
 from benchfleet.errors import GitAway, GitError
 from benchfleet.git.objects import EMPTY_TREE, Objects
-from benchfleet.git.process import Git, make_repository
-from benchfleet.git.remote import Remote, Swap
+from benchfleet.git.process import Git, init_bare_repository
+from benchfleet.git.remote import RefUpdate, Remote
 from repositories import git, make_bare
 
 WHO = "someone <someone@example.org>"
@@ -26,7 +26,7 @@ def bare(tmp_path: Path) -> Path:
 
 
 def one(tmp_path: Path, bare: Path, name: str = "own") -> tuple[Objects, Remote]:
-    make_repository(tmp_path / name)
+    init_bare_repository(tmp_path / name)
     mine = Git(tmp_path / name)
     return Objects(mine), Remote(mine, f"file://{bare}", "the lab")
 
@@ -40,7 +40,7 @@ def test_objects_are_fetched_by_name_and_read_back(tmp_path: Path, bare: Path) -
     commits = [mine.commit(tree, (), "one\n", who=WHO, at=1.0)]
     for number in range(3):
         commits.append(mine.commit(tree, (commits[-1],), f"{number}\n\né", who=WHO, at=1.0))
-    assert remote.push([Swap(ref="refs/heads/x", old="", new=commits[-1])])
+    assert remote.push([RefUpdate(ref="refs/heads/x", old="", new=commits[-1])])
     assert git(bare, "fsck", "--strict", "--no-dangling") == ""
     theirs, there = one(tmp_path, bare, "other")
     there.fetch([commits[-1]])
@@ -149,7 +149,7 @@ def test_a_server_that_hangs_is_given_up_with_all_that_was_started(tmp_path: Pat
     sleeper = tmp_path / "ssh"
     sleeper.write_text(f"#!/bin/sh\necho $$ >> {tmp_path}/pids\nexec sleep 600\n")
     sleeper.chmod(0o755)
-    make_repository(tmp_path / "own")
+    init_bare_repository(tmp_path / "own")
     slow = Git(
         tmp_path / "own", timeout=2.0, environ={**os.environ, "GIT_SSH_COMMAND": str(sleeper)}
     )
@@ -186,6 +186,6 @@ def test_no_setting_of_the_user_stands_in_the_way(
     before = sorted(str(path) for path in checkout.rglob("*"))
     objects, remote = one(tmp_path, bare)
     new = objects.commit(EMPTY_TREE, (), "x\n", who=WHO, at=1.0)
-    assert remote.push([Swap(ref="refs/heads/x", old="", new=new)])
+    assert remote.push([RefUpdate(ref="refs/heads/x", old="", new=new)])
     assert sorted(str(path) for path in checkout.rglob("*")) == before
     assert not (tmp_path / "ran").exists()

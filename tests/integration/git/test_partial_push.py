@@ -42,7 +42,7 @@ class Ticking(FakeClock):
 def opened(bare: Path, name: str, clock: FakeClock) -> GitLedger:
     return GitLedger(
         f"git+file://{bare}", campaign="study", folder=bare.parent / name, clock=clock,
-        lease=LEASE, fresh=0.0, patience=0.0, files=result_of, host="lab",
+        lease=LEASE, max_age=0.0, timeout=0.0, files=result_of, host="lab",
     )  # fmt: skip
 
 

@@ -11,8 +11,8 @@ import pytest
 
 from benchfleet.errors import GitAway, GitDenied, GitError
 from benchfleet.git.objects import EMPTY_TREE, Objects
-from benchfleet.git.process import Git, make_repository
-from benchfleet.git.remote import Remote, Swap
+from benchfleet.git.process import Git, init_bare_repository
+from benchfleet.git.remote import RefUpdate, Remote
 from repositories import git, make_bare
 
 WHO = "someone <someone@example.org>"
@@ -31,7 +31,7 @@ def opened(tmp_path: Path, bare: Path) -> Iterator[Opened]:
     all_: list[Objects] = []
 
     def one(**how: float) -> tuple[Objects, Remote]:
-        make_repository(tmp_path / "own")
+        init_bare_repository(tmp_path / "own")
         mine = Git(tmp_path / "own", **how)  # type: ignore[arg-type]
         all_.append(Objects(mine))
         url = f"file://{bare}".replace("%", "%25")
@@ -56,14 +56,20 @@ def test_refs_go_from_what_was_expected_to_what_is_wanted(opened: Opened, bare: 
     objects, remote = opened()
     first, second = commit(objects, "first"), commit(objects, "second")
     beat = objects.blob(b"a heartbeat")
-    assert remote.push([Swap(ref=A, old="", new=first)])
-    assert not remote.push([Swap(ref=A, old="", new=second), Swap(ref=B, old="", new=second)])
-    assert not remote.push([Swap(ref=A, old=second, new=first), Swap(ref=B, old=first, new=second)])
-    assert not remote.push([Swap(ref=B, old="", new=second)], holding={A: second})
+    assert remote.push([RefUpdate(ref=A, old="", new=first)])
+    assert not remote.push(
+        [RefUpdate(ref=A, old="", new=second), RefUpdate(ref=B, old="", new=second)]
+    )
+    assert not remote.push(
+        [RefUpdate(ref=A, old=second, new=first), RefUpdate(ref=B, old=first, new=second)]
+    )
+    assert not remote.push([RefUpdate(ref=B, old="", new=second)], expected={A: second})
     assert remote.refs("refs/*") == {A: first}
-    assert remote.push([Swap(ref=B, old="", new=second)], holding={A: first})
-    assert remote.push([Swap(ref=A, old=first, new=beat), Swap(ref=B, old=second, new="")])
-    assert remote.push([Swap(ref=A, old=first, new=beat)]), "it is so already"
+    assert remote.push([RefUpdate(ref=B, old="", new=second)], expected={A: first})
+    assert remote.push(
+        [RefUpdate(ref=A, old=first, new=beat), RefUpdate(ref=B, old=second, new="")]
+    )
+    assert remote.push([RefUpdate(ref=A, old=first, new=beat)]), "it is so already"
     assert remote.refs("refs/*") == {A: beat}
     assert git(bare, "fsck", "--strict", "--no-dangling") == ""
 
@@ -72,7 +78,7 @@ def test_what_is_not_here_is_not_pushed(opened: Opened) -> None:
     objects, remote = opened()
     new = commit(objects, "x", tree=objects.tree({"lacking": ("1" * 40, False)}))
     with pytest.raises(GitError):
-        remote.push([Swap(ref=A, old="", new=new)])
+        remote.push([RefUpdate(ref=A, old="", new=new)])
     assert remote.refs("refs/*") == {}
 
 
@@ -90,7 +96,7 @@ def test_a_hook_that_refuses_is_told_in_its_words(
     objects, remote = opened()
     new = commit(objects, "x")
     with pytest.raises(GitDenied, match=rf"the lab refuses it: .*{says}"):
-        remote.push([Swap(ref=A, old="", new=new), Swap(ref=B, old="", new=new)])
+        remote.push([RefUpdate(ref=A, old="", new=new), RefUpdate(ref=B, old="", new=new)])
     assert remote.refs("refs/*") == {}
 
 
@@ -98,14 +104,14 @@ def test_a_repository_that_cannot_take_the_objects_is_away(opened: Opened, bare:
     git(bare, "config", "receive.maxInputSize", "20")
     objects, remote = opened()
     with pytest.raises(GitAway, match=r"the lab cannot take it: .*exceeds maximum"):
-        remote.push([Swap(ref=A, old="", new=commit(objects, "x"))])
+        remote.push([RefUpdate(ref=A, old="", new=commit(objects, "x"))])
 
 
 def test_a_ref_that_is_locked_is_named(opened: Opened, bare: Path) -> None:
     objects, remote = opened()
-    assert remote.push([Swap(ref=A, old="", new=commit(objects, "x"))])
+    assert remote.push([RefUpdate(ref=A, old="", new=commit(objects, "x"))])
     (bare / f"{B}.lock").touch()
-    assert not remote.push([Swap(ref=B, old="", new=commit(objects, "y"))])
+    assert not remote.push([RefUpdate(ref=B, old="", new=commit(objects, "y"))])
     assert "refs/benchfleet/x/b.lock': File exists" in remote.refused
 
 
@@ -117,20 +123,20 @@ def test_a_repository_of_somebody_else_is_refused(
     monkeypatch.setenv("HOME", "/nowhere")
     objects, remote = opened()
     with pytest.raises(GitDenied, match=r"the lab: .*dubious ownership"):
-        remote.push([Swap(ref=A, old="", new=commit(objects, "x"))])
+        remote.push([RefUpdate(ref=A, old="", new=commit(objects, "x"))])
 
 
 def test_one_that_takes_no_atomic_pushes_is_refused(opened: Opened, bare: Path) -> None:
     git(bare, "config", "receive.advertiseAtomic", "false")
     objects, remote = opened()
     with pytest.raises(GitError, match="the lab takes no atomic pushes"):
-        remote.push([Swap(ref=A, old="", new=commit(objects, "x"))])
+        remote.push([RefUpdate(ref=A, old="", new=commit(objects, "x"))])
 
 
 def test_a_server_that_is_killed_or_gone_is_away(opened: Opened, bare: Path) -> None:
     objects, remote = opened()
     hook(bare, "pre-receive", "kill -9 $PPID")
-    swap = Swap(ref=A, old="", new=commit(objects, "x"))
+    swap = RefUpdate(ref=A, old="", new=commit(objects, "x"))
     with pytest.raises(GitAway, match=r"the lab: \w+"):
         remote.push([swap])
     (bare / "hooks" / "pre-receive").unlink()
@@ -145,7 +151,7 @@ def test_a_hook_that_hangs_is_given_up_and_no_ref_stays_locked(
 ) -> None:
     hook(bare, "reference-transaction", f"echo $$ > {tmp_path}/pid\nexec sleep 600")
     objects, remote = opened(timeout=1.0)
-    swap = Swap(ref=A, old="", new=commit(objects, "x"))
+    swap = RefUpdate(ref=A, old="", new=commit(objects, "x"))
     with pytest.raises(GitAway, match="has not ended in 1 s"):
         remote.push([swap])
     (bare / "hooks" / "reference-transaction").unlink()

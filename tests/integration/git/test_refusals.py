@@ -30,7 +30,7 @@ def commit(bare: Path, message: str) -> str:
 
 def test_a_repository_without_a_ledger_and_no_repository_at_all_are_told_apart(bare: Path) -> None:
     with pytest.raises(LedgerAbsent, match="no ledger of campaign 'study'"):
-        opened(bare, make=False)
+        opened(bare, create=False)
     with pytest.raises(LedgerUnreachable, match="git init --bare"):
         opened(bare.with_name("nothing.git"))
     assert not bare.with_name("nothing.git").exists()

@@ -57,12 +57,12 @@ def test_only_one_process_packs_and_few_objects_stay_loose(tmp_path: Path) -> No
 def test_a_ledger_goes_on_over_a_mirror_that_was_packed(tmp_path: Path) -> None:
     bare, me = make_bare(tmp_path / "lab.git"), RunnerId("me")
     url = f"git+file://{bare}"
-    with closing(GitLedger(url, campaign="study", folder=tmp_path / "mine", fresh=0.0)) as ledger:
+    with closing(GitLedger(url, campaign="study", folder=tmp_path / "mine", max_age=0.0)) as ledger:
         ledger.enroll([sample_cell(number) for number in range(3)])
         first, second = claim_any(ledger, me, 2)
         Repacker(ledger.store.git).pack()
         ledger.finish(first.lease, Outcome(state="success", digest="abc"))
         assert ledger.renew([second.lease]) == [second.lease]
         assert counts(ledger.store.git.folder)["packs"] == 1
-    with closing(GitLedger(url, campaign="study", folder=tmp_path / "mine", fresh=0.0)) as ledger:
+    with closing(GitLedger(url, campaign="study", folder=tmp_path / "mine", max_age=0.0)) as ledger:
         assert sorted(r.state for r in ledger.cells()) == ["pending", "running", "success"]

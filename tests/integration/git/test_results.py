@@ -12,8 +12,8 @@ import pytest
 from benchfleet.domain.attempt import Lease, Outcome
 from benchfleet.errors import GitAway, GitError, ResultsError
 from benchfleet.git.objects import EMPTY_TREE, Objects
-from benchfleet.git.process import Git, make_repository
-from benchfleet.git.remote import Remote, Swap
+from benchfleet.git.process import Git, init_bare_repository
+from benchfleet.git.remote import RefUpdate, Remote
 from benchfleet.results.incoming_check import refusal
 from benchfleet.results.layout import LEFT_OUT, Layout
 from benchfleet.results.stores.git import GitResultWriter, extract, fetch_branches, result_path
@@ -28,7 +28,7 @@ PATH = CELL.path(marked=False)
 
 @pytest.fixture
 def objects(tmp_path: Path) -> Iterator[Objects]:
-    make_repository(tmp_path / "own.git")
+    init_bare_repository(tmp_path / "own.git")
     found = Objects(Git(tmp_path / "own.git"))
     yield found
     found.close()
@@ -155,8 +155,8 @@ def test_an_attempt_that_is_not_what_was_finished_is_not_carried(
 def pushed(objects: Objects, bare: Path, tip: str) -> Iterator[tuple[Objects, Remote]]:
     """A machine's branch, and somebody else's repository to bring it to."""
     remote = Remote(objects.git, f"file://{bare}", "the lab")
-    assert remote.push([Swap(ref="refs/heads/machine/lab", old="", new=tip)])
-    make_repository(bare.parent / "theirs.git")
+    assert remote.push([RefUpdate(ref="refs/heads/machine/lab", old="", new=tip)])
+    init_bare_repository(bare.parent / "theirs.git")
     with closing(Objects(Git(bare.parent / "theirs.git"))) as theirs:
         yield theirs, Remote(theirs.git, f"file://{bare}", "the lab")
 

@@ -34,7 +34,7 @@ def bare(tmp_path: Path) -> Path:
 
 def works(url: str, tmp_path: Path) -> None:
     """Two installations share cells over it."""
-    how = {"campaign": "study", "fresh": 0.0, "patience": 0.0}
+    how = {"campaign": "study", "max_age": 0.0, "timeout": 0.0}
     with (
         closing(GitLedger(url, folder=tmp_path / "one", **how)) as one,  # type: ignore[arg-type]
         closing(GitLedger(url, folder=tmp_path / "two", **how)) as two,  # type: ignore[arg-type]

@@ -15,7 +15,7 @@ import pytest
 
 from benchfleet.domain.attempt import Outcome, RunnerId
 from benchfleet.domain.event import Event
-from benchfleet.ledger.fsck import faults
+from benchfleet.ledger.fsck import problems
 from benchfleet.ledger.postgres import connections
 from benchfleet.testing import sample_cell
 from benchfleet.testing.claims import claim_any
@@ -103,7 +103,7 @@ def test_whoever_follows_the_events_is_told_of_each_once_and_in_order(
     follower.join()
     told += looking.events(told[-1].seq)
     assert told == ledger.events()
-    assert list(faults(ledger)) == []
+    assert list(problems(ledger)) == []
 
 
 def test_a_copy_of_a_large_history_is_not_cut_off(

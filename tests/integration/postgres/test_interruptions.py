@@ -57,7 +57,7 @@ def test_a_claim_whose_answer_was_lost_runs_out_and_no_cell_is_lost(
 def test_a_server_that_stays_away_is_named_once_patience_ends(
     own_postgres: Postgres, opened: Callable[..., Any]
 ) -> None:
-    ledger = opened(url=own_postgres.url(), patience=0.3)
+    ledger = opened(url=own_postgres.url(), timeout=0.3)
     own_postgres.stop()
     with pytest.raises(LedgerUnreachable, match=r"cannot be reached: .*refused") as caught:
         ledger.reap()
@@ -102,9 +102,9 @@ def test_whoever_opens_it_while_the_server_restarts_waits_for_that(
 def test_opening_waits_for_what_passes_by_itself_alone(said: str, seconds: float) -> None:
     import psycopg
 
-    from benchfleet.ledger.postgres.errors import opening_patience
+    from benchfleet.ledger.postgres.errors import opening_timeout
 
-    assert opening_patience(psycopg.OperationalError(said), 120.0) == seconds
+    assert opening_timeout(psycopg.OperationalError(said), 120.0) == seconds
 
 
 ASLEEP = """
@@ -113,7 +113,7 @@ from contextlib import closing
 from benchfleet.ledger.postgres.ledger import PostgresLedger
 
 url, campaign = sys.argv[1:]
-with closing(PostgresLedger(url, campaign=campaign, patience=0.2)) as ledger:
+with closing(PostgresLedger(url, campaign=campaign, timeout=0.2)) as ledger:
     print("open", flush=True)
     sys.stdin.readline()
     ledger.reap()

@@ -10,7 +10,7 @@ import time
 from collections import Counter
 from contextlib import closing
 
-from benchfleet.ledger.fsck import faults
+from benchfleet.ledger.fsck import problems
 from benchfleet.testing import sample_cell
 from cut_lines import Line
 from postgres import Postgres
@@ -106,6 +106,6 @@ def test_every_cell_is_finished_once_whatever_happens_to_servers_lines_and_worke
         assert set(promised) <= set(wanted)
         assert set(promised.values()) == {1}
         assert states(ledger)["success"] == len(cells)
-        assert list(faults(ledger)) == []
+        assert list(problems(ledger)) == []
         killed = {0, 2, 4}
         assert [code for n, code in enumerate(codes) if n not in killed] == [0] * 13

@@ -10,7 +10,7 @@ import pytest
 from benchfleet.domain.attempt import Outcome, RunnerId
 from benchfleet.domain.event import Event
 from benchfleet.errors import LedgerAbsent, LedgerError
-from benchfleet.ledger.fsck import faults
+from benchfleet.ledger.fsck import problems
 from benchfleet.ledger.postgres.grants import to_look, to_run
 from benchfleet.testing import sample_cell
 from benchfleet.testing.claims import claim_any
@@ -61,7 +61,7 @@ def test_a_role_needs_no_more_rights_than_are_said(postgres: Postgres) -> None:
         ):
             PostgresLedger(postgres.url(user=role), campaign=f"{campaign}_other")
         with pytest.raises(LedgerAbsent):
-            PostgresLedger(postgres.url(user=role), campaign=f"{campaign}_other", make=False)
+            PostgresLedger(postgres.url(user=role), campaign=f"{campaign}_other", create=False)
     with (
         closing(PostgresLedger(postgres.url(user=runs), campaign=campaign)) as ledger,
         closing(PostgresLedger(postgres.url(user=looks), campaign=campaign)) as looking,
@@ -76,9 +76,9 @@ def test_a_role_needs_no_more_rights_than_are_said(postgres: Postgres) -> None:
         ledger.record(Event(kind="cancel_asked", fingerprint=third.lease.fingerprint))
         ledger.record(Event(kind="retry_asked", fingerprint=first.lease.fingerprint))
         assert ledger.reap() == []
-        assert [r.token for r in looking.cells(whole=True)] == [r.token for r in ledger.cells()]
+        assert [r.token for r in looking.cells(with_cell=True)] == [r.token for r in ledger.cells()]
         assert looking.events() == ledger.events()
-        assert list(faults(looking)) == []
+        assert list(problems(looking)) == []
         for refused in (
             lambda: looking.claim(ME, [fourth.lease.fingerprint]),
             lambda: looking.finish(fourth.lease, SUCCESS),

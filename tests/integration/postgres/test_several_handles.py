@@ -12,7 +12,7 @@ import pytest
 
 from benchfleet.domain.attempt import Claim, Outcome, RunnerId
 from benchfleet.domain.event import Event
-from benchfleet.ledger.fsck import faults
+from benchfleet.ledger.fsck import problems
 from benchfleet.ledger.postgres.queries import STATEMENTS
 from benchfleet.testing import sample_cell
 from benchfleet.testing.claims import claim_any
@@ -80,7 +80,7 @@ def test_whatever_threads_do_at_once_each_attempt_ends_once_and_no_cell_is_left(
         ended.update(claim.lease.fingerprint for claim in claims)
     assert finishes(ledgers[0]) == ended
     assert {record.state for record in ledgers[0].cells()} == {"success"}
-    assert list(faults(ledgers[0])) == []
+    assert list(problems(ledgers[0])) == []
 
 
 def test_handles_that_end_many_cells_in_opposite_order_never_wait_for_each_other(
@@ -159,7 +159,7 @@ def test_a_claim_holds_up_no_other_and_waits_for_none(
     assert names == [cell.fingerprint for cell in CELLS[1:3]]
 
 
-@pytest.mark.parametrize("name", ["claim", "renew", "finish", "release", "reap", "cells_among"])
+@pytest.mark.parametrize("name", ["claim", "renew", "finish", "release", "reap", "cells_of"])
 def test_cells_are_looked_up_by_key_also_by_plans_that_were_made_while_they_were_few(
     opened: Callable[..., Any], name: str
 ) -> None:
@@ -167,7 +167,7 @@ def test_cells_are_looked_up_by_key_also_by_plans_that_were_made_while_they_were
     ledger.enroll(CELLS[:3])
     values: dict[str, object] = {"now": None, "runner": "me", "candidates": "[]"}
     values |= {"limit": 1, "lease": 60.0, "leases": "[]", "ended": "[]", "reason": '""'}
-    values |= {"whole": False, "after": 0, "states": ["pending"], "among": ["a"]}
+    values |= {"with_cell": False, "after": 0, "states": ["pending"], "fingerprints": ["a"]}
     with ledger._connections.one() as connection:
         explained = connection.execute(f"explain {STATEMENTS[name]}".encode(), values)
         plan = "\n".join(row[0] for row in explained)

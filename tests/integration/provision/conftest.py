@@ -13,7 +13,7 @@ from benchfleet.domain.cell import Cell
 from benchfleet.engines import provision
 from benchfleet.engines.openssh import OpenSsh, connections
 from benchfleet.engines.provision import Bundle, FileSync
-from benchfleet.testing.samples import sample_cell
+from benchfleet.testing.sample_cells import sample_cell
 from sshd import Sshd
 
 MakeSync = Callable[..., FileSync]

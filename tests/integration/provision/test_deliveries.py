@@ -23,7 +23,7 @@ from benchfleet.engines.provision import (
     files_bundle,
     model_bundle,
 )
-from benchfleet.testing.samples import sample_cell
+from benchfleet.testing.sample_cells import sample_cell
 from sshd import Sshd
 
 from .conftest import MakeSync, cell_of, contents, followed, without_rsync

@@ -13,7 +13,7 @@ from benchfleet.results.write import (
     AttemptFolder,
     Verdict,
 )
-from benchfleet.testing.samples import sample_cell
+from benchfleet.testing.sample_cells import sample_cell
 from study import Study
 
 CELL = sample_cell()

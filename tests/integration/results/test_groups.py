@@ -12,7 +12,7 @@ from benchfleet.results.read import damage
 from benchfleet.results.read import sealed as content_of
 from benchfleet.results.staged_files import Sealed
 from benchfleet.results.write import AttemptFolder, Sealing, seal_all
-from benchfleet.testing.samples import sample_cell
+from benchfleet.testing.sample_cells import sample_cell
 
 from .conftest import LEASE, line, verdict
 

@@ -13,7 +13,7 @@ import resource, signal, sys
 from pathlib import Path
 from benchfleet.results.samples import read_samples
 from benchfleet.results.write import AttemptFolder, Verdict
-from benchfleet.testing.samples import sample_cell
+from benchfleet.testing.sample_cells import sample_cell
 
 def small(most):
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)

@@ -11,7 +11,7 @@ from benchfleet.domain.failure import Failure, Kind
 from benchfleet.domain.phase import GATE_EVENTS, GateDecision, Phase, newest_decisions
 from benchfleet.engines.base import AttemptRequest, Done, Failed, SlotEvent, SlotId, Started
 from benchfleet.runner.scheduler.gates import GateConfig
-from benchfleet.testing.samples import sample_cell
+from benchfleet.testing.sample_cells import sample_cell
 from stage import Stage, good
 
 OTHER = RunnerId("other" * 8)
@@ -66,7 +66,7 @@ def gates(stage: Stage) -> dict[str, GateDecision]:
 def began(stage: Stage) -> list[str]:
     """The phases of the cells that were begun, in order."""
     phases = {
-        record.id: record.cell.phase for record in stage.ledger.cells(whole=True) if record.cell
+        record.id: record.cell.phase for record in stage.ledger.cells(with_cell=True) if record.cell
     }
     return [phases[cell] for _, cell in stage.engine.requests]
 

@@ -25,7 +25,7 @@ from benchfleet.engines.base import (
 from benchfleet.runner.resources.devices import MAX_BAD_STARTS
 from benchfleet.runner.resources.quarantine import LOOK_AGAIN
 from benchfleet.runner.resources.shapes import Pool
-from benchfleet.testing.samples import sample_cell
+from benchfleet.testing.sample_cells import sample_cell
 from stage import GPUS, Stage, cells, good
 
 

@@ -17,7 +17,7 @@ from benchfleet.domain.phase import GATE_EVENTS, GateDecision, Phase, gate_reset
 from benchfleet.engines.base import AttemptRequest, SlotEvent, SlotId
 from benchfleet.runner.scheduler.gates import PATIENCE, GateConfig, Gates
 from benchfleet.testing.claims import claim_any
-from benchfleet.testing.samples import sample_cell
+from benchfleet.testing.sample_cells import sample_cell
 from stage import Stage, good
 
 from .conftest import Person
@@ -61,7 +61,7 @@ def test_what_does_not_hold_keeps_later_phases_from_being_begun(stage: Stage) ->
 
 def again(stage: Stage, cell: Cell) -> None:
     """Somebody deletes the result of a cell and wants it anew."""
-    (record,) = stage.ledger.cells(among={str(cell.fingerprint)})
+    (record,) = stage.ledger.cells(fingerprints={str(cell.fingerprint)})
     shutil.rmtree(stage.layout.published(record.path))
     stage.ledger.record(Event(kind="retry_asked", fingerprint=cell.fingerprint))
 

@@ -11,7 +11,7 @@ from benchfleet.domain.attempt import RunnerId
 from benchfleet.domain.failure import Failure
 from benchfleet.engines.base import AttemptRequest, Failed, HostLost, SlotEvent, SlotId, SlotLost
 from benchfleet.testing.claims import claim_any
-from benchfleet.testing.samples import sample_cell
+from benchfleet.testing.sample_cells import sample_cell
 from stage import CPU, Stage, cells, good, sample
 
 from .fleets import NOWHERE, host_of, host_ready

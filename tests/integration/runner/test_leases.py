@@ -28,7 +28,7 @@ def test_a_lost_lease_publishes_nothing(stage: Stage) -> None:
     def robbed(slot: SlotId, request: AttemptRequest) -> Sequence[tuple[float, SlotEvent]]:
         if len(stage.engine.requests) == 1:
             fingerprint, _, _ = request.attempt.partition("/")
-            held = next(stage.ledger.cells(among={fingerprint}))
+            held = next(stage.ledger.cells(fingerprints={fingerprint}))
             stage.clock.advance(61)
             stage.ledger.reap()
             claim_any(stage.ledger, RunnerId("thief"), 1)

@@ -18,7 +18,7 @@ from benchfleet.engines.base import (
 from benchfleet.runner.events import RunnerEvent
 from benchfleet.runner.progress import Notice, Progress
 from benchfleet.testing.claims import claim_any
-from benchfleet.testing.samples import sample_cell
+from benchfleet.testing.sample_cells import sample_cell
 from stage import Stage, cells, good
 
 

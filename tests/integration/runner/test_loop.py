@@ -22,7 +22,7 @@ from benchfleet.engines.base import (
 )
 from benchfleet.runner.events import LedgerDiskFull, RunnerEvent
 from benchfleet.runner.resources.shapes import Pool
-from benchfleet.testing.samples import sample_cell
+from benchfleet.testing.sample_cells import sample_cell
 from stage import CPU, Stage, VirtualEventQueue, cells, good, sample
 
 

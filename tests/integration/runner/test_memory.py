@@ -18,7 +18,7 @@ from benchfleet.domain.resource import Device
 from benchfleet.engines.base import AttemptRequest, Failed, SlotEvent, SlotId, Started
 from benchfleet.runner.events import Interrupted
 from benchfleet.runner.resources.shapes import Pool, memory_of
-from benchfleet.testing.samples import sample_cell
+from benchfleet.testing.sample_cells import sample_cell
 from stage import CPU, GPUS, Stage, advised, cells, good, mixed_gpus
 
 

@@ -12,7 +12,7 @@ import pytest
 from benchfleet.domain.resource import Device
 from benchfleet.engines.base import HostReady
 from benchfleet.runner.resources.shapes import Pool
-from benchfleet.testing.samples import sample_cell
+from benchfleet.testing.sample_cells import sample_cell
 from stage import CPU, Stage
 
 from .timed import ended_before, gpus, lasting

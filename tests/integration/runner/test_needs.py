@@ -17,7 +17,7 @@ from benchfleet.engines.base import (
     SlotId,
 )
 from benchfleet.runner.resources.shapes import Pool
-from benchfleet.testing.samples import sample_cell
+from benchfleet.testing.sample_cells import sample_cell
 from stage import GPUS, Stage, cells, good
 
 

@@ -13,7 +13,7 @@ from benchfleet.domain.failure import Failure
 from benchfleet.engines.base import AttemptRequest, Failed, SlotEvent, SlotId
 from benchfleet.policies.by_time import LongestFirst, ShortestFirst
 from benchfleet.policies.fifo import Fifo
-from benchfleet.testing.samples import sample_cell
+from benchfleet.testing.sample_cells import sample_cell
 from stage import Stage, cells
 
 from .timed import GB, Script, ended_before, gpus, lasting, ran

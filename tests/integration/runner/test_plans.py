@@ -12,7 +12,7 @@ from benchfleet.domain.resource import Device
 from benchfleet.domain.slots import SlotsCommand, device_name
 from benchfleet.engines.base import AttemptRequest, HostLost, HostReady, SlotEvent, SlotId, SlotLost
 from benchfleet.runner.scheduler.work_stealing import clears_in
-from benchfleet.testing.samples import sample_cell
+from benchfleet.testing.sample_cells import sample_cell
 from stage import Stage, cells, good
 
 from .fleets import NOWHERE, host_of, host_ready, of_two, planned, ran, takes

@@ -9,7 +9,7 @@ from benchfleet.domain.eligibility import KINDS, Eligibility, Rule
 from benchfleet.domain.placement import Placing, Reported
 from benchfleet.domain.plan import Plan
 from benchfleet.engines.base import AttemptRequest, HostLost, SlotEvent, SlotId
-from benchfleet.testing.samples import sample_cell
+from benchfleet.testing.sample_cells import sample_cell
 from stage import Stage, cells, good
 
 from .fleets import NOWHERE, host_ready, of_two, ran

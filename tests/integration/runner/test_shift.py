@@ -12,7 +12,7 @@ from benchfleet.domain.plan import Plan
 from benchfleet.engines.base import AttemptRequest, Done, SlotEvent, SlotId
 from benchfleet.runner.events import Interrupted
 from benchfleet.runner.worker_options import SELDOM, WorkerOptions
-from benchfleet.testing.samples import sample_cell
+from benchfleet.testing.sample_cells import sample_cell
 from stage import Stage, cells, good
 
 from .conftest import Person
@@ -29,7 +29,7 @@ def test_what_the_ledger_told_of_is_never_enrolled_by_its_worker(stage: Stage) -
 
 def told(stage: Stage) -> Sequence[Cell]:
     """What the ledger has."""
-    return [record.cell for record in stage.ledger.cells(whole=True) if record.cell]
+    return [record.cell for record in stage.ledger.cells(with_cell=True) if record.cell]
 
 
 def test_cells_that_are_enrolled_while_it_works_are_taken_in(stage: Stage, person: Person) -> None:

@@ -12,7 +12,7 @@ from benchfleet.engines.base import AttemptRequest, SlotEvent, SlotId
 from benchfleet.ledger.memory import MemoryLedger
 from benchfleet.runner.resources.shapes import Pool
 from benchfleet.testing.claims import claim_any
-from benchfleet.testing.samples import sample_cell
+from benchfleet.testing.sample_cells import sample_cell
 from stage import Stage, advised, cells, good
 
 from .timed import taking

@@ -18,7 +18,7 @@ from benchfleet.runner.events import Interrupted
 from benchfleet.runner.progress import Notice, Progress
 from benchfleet.runner.resources.shapes import Pool
 from benchfleet.testing.claims import claim_any
-from benchfleet.testing.samples import sample_cell
+from benchfleet.testing.sample_cells import sample_cell
 from stage import CPU, Stage, cells, good
 
 

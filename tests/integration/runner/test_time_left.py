@@ -15,7 +15,7 @@ from benchfleet.engines.base import AttemptRequest, HostReady, SlotEvent, SlotId
 from benchfleet.runner.progress import Notice, Progress
 from benchfleet.runner.resources.shapes import Pool
 from benchfleet.testing.claims import claim_any
-from benchfleet.testing.samples import sample_cell
+from benchfleet.testing.sample_cells import sample_cell
 from stage import CPU, Stage, cells
 
 from .timed import GB, ended_before, lasting

@@ -33,9 +33,9 @@ def test_few_and_most_cells_are_read_in_the_order_of_enrolment(tmp_path: Path, s
         ledger.enroll(CELLS)
         done = {claim.lease.fingerprint for claim in claim_any(ledger, ME, 300)}
         chosen = [cell.fingerprint for cell in CELLS[::step]]
-        shown = [record.fingerprint for record in ledger.cells(among=chosen[::-1])]
+        shown = [record.fingerprint for record in ledger.cells(fingerprints=chosen[::-1])]
         assert shown == chosen
-        running = [r.fingerprint for r in ledger.cells(among=chosen, states=["running"])]
+        running = [r.fingerprint for r in ledger.cells(fingerprints=chosen, states=["running"])]
         assert running == [fingerprint for fingerprint in chosen if fingerprint in done]
 
 

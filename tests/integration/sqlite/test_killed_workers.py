@@ -124,7 +124,7 @@ def test_processes_that_open_and_enroll_at_once_make_one_ledger(
 import sys
 from pathlib import Path
 from benchfleet.ledger.sqlite.ledger import SqliteLedger
-from benchfleet.testing.samples import sample_cell
+from benchfleet.testing.sample_cells import sample_cell
 print("ready", flush=True)
 sys.stdin.readline()
 ledger = SqliteLedger(Path(sys.argv[1]), campaign="study")

@@ -24,7 +24,7 @@ OrdinaryUser = Callable[[Callable[[], object]], str]
 
 def use(path: Path) -> None:
     with closing(open_ledger(path)) as ledger:
-        assert len(list(ledger.cells(whole=True))) == len(CELLS)
+        assert len(list(ledger.cells(with_cell=True))) == len(CELLS)
         claim_any(ledger, ME)
 
 
@@ -102,7 +102,7 @@ def test_a_ledger_that_is_damaged_while_it_is_open_says_so(tmp_path: Path) -> No
     with closing(open_ledger(path)) as ledger:
         overwrite_all_but_the_head(path)
         with pytest.raises(LedgerUnreachable, match=re.escape(str(path))):
-            list(ledger.cells(whole=True))
+            list(ledger.cells(with_cell=True))
 
 
 def test_one_that_is_damaged_after_another_changed_its_schema_says_so_too(tmp_path: Path) -> None:

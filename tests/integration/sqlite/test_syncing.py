@@ -74,11 +74,11 @@ def test_a_disk_that_does_not_keep_what_was_written_is_told(tmp_path: Path) -> N
 
     with closing(open_ledger(tmp_path / "ledger.db")) as ledger:
         ledger.enroll(CELLS[:1])
-        ledger._syncing._sync = fails
+        ledger._group_commit._sync = fails
         (claim,) = claim_any(ledger, ME)
         with pytest.raises(LedgerUnreachable, match="does not say that it keeps"):
             ledger.finish(claim.lease, SUCCESS)
-        ledger._syncing._sync = os.fsync  # the kernel has told it once, and would not again
+        ledger._group_commit._sync = os.fsync  # the kernel has told it once, and would not again
         with pytest.raises(LedgerUnreachable, match="does not say that it keeps"):
             ledger.record(Event(kind="said", fingerprint=CELLS[0].fingerprint))
 
@@ -95,7 +95,7 @@ def test_finishes_that_wait_for_the_disk_are_synced_together(tmp_path: Path) -> 
     with closing(open_ledger(tmp_path / "ledger.db")) as ledger:
         ledger.enroll(CELLS[:4])
         claims = claim_any(ledger, ME, 4)
-        ledger._syncing._sync = slow
+        ledger._group_commit._sync = slow
         first, *others = [
             threading.Thread(target=ledger.finish, args=(claim.lease, SUCCESS)) for claim in claims
         ]

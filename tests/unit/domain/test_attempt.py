@@ -11,7 +11,7 @@ from benchfleet.domain.attempt import Advice, Claim, Lease, Outcome
 from benchfleet.domain.cell import Fingerprint
 from benchfleet.domain.failure import Failure
 from benchfleet.domain.usage import Usage
-from benchfleet.testing.samples import sample_cell
+from benchfleet.testing.sample_cells import sample_cell
 
 OOM = Failure(stage="benchmark", kind="oom", message="no room")
 LOST = Failure(stage="benchmark", kind="slot_lost", message="exit code 1")

@@ -23,7 +23,7 @@ from benchfleet.engines.base import (
     Started,
 )
 from benchfleet.engines.preload_check import PreloadCheckEngine
-from benchfleet.testing.samples import sample_cell
+from benchfleet.testing.sample_cells import sample_cell
 
 SLOT = SlotId("run-1")
 CPU = (Device(kind="cpu", index=0),)

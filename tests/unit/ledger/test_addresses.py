@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from benchfleet.ledger.addresses import surely_differ
+from benchfleet.ledger.addresses import are_distinct
 
 
 @pytest.mark.parametrize(
@@ -27,4 +27,4 @@ from benchfleet.ledger.addresses import surely_differ
     ],
 )
 def test_servers_of_one_kind_may_be_the_same(one: str, other: str, differ: bool) -> None:
-    assert surely_differ(one, other) is surely_differ(other, one) is differ
+    assert are_distinct(one, other) is are_distinct(other, one) is differ

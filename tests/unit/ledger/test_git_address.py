@@ -40,7 +40,7 @@ def test_a_url_may_say_how_large_a_file_may_be() -> None:
 
 def test_a_password_is_not_shown() -> None:
     address = address_of("git+https://me:secret@example.org/lab.git")
-    assert address.shown == "git+https://me@example.org/lab.git"
+    assert address.label == "git+https://me@example.org/lab.git"
     assert address.remote == "https://me:secret@example.org/lab.git"
 
 

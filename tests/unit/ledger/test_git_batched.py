@@ -25,7 +25,7 @@ LEASE = 1800.0
 
 
 class NoOutbox:
-    def holding(self, ended: object) -> AbstractContextManager[None]:
+    def hold(self, ended: object) -> AbstractContextManager[None]:
         return nullcontext()
 
 

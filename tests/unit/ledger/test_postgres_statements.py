@@ -10,8 +10,8 @@ import pytest
 
 from benchfleet import registry
 from benchfleet.errors import MissingExtra, UnknownName
-from benchfleet.ledger.addresses import schema_of, shown_url, split_url
-from benchfleet.ledger.statements import read_statements
+from benchfleet.ledger.addresses import display_url, schema_name, split_url
+from benchfleet.ledger.named_queries import load_queries
 from benchfleet.ledger.table_copy import TABLES
 
 LEDGERS = files("benchfleet.ledger")
@@ -20,7 +20,7 @@ LEDGERS = files("benchfleet.ledger")
 def test_every_statement_is_used_and_every_one_used_is_there() -> None:
     package = LEDGERS.joinpath("postgres")
     code = "".join(one.read_text() for one in package.iterdir() if one.name.endswith(".py"))
-    statements = read_statements(Path(str(package.joinpath("queries.sql"))))
+    statements = load_queries(Path(str(package.joinpath("queries.sql"))))
     assert {name for name in statements if f'"{name}"' in code} == statements.keys()
     asked = set(re.findall(r'\b(?:run|_rows)\(\s*(?:\w+, |self\._connection, )?"(\w+)"', code))
     assert asked <= statements.keys()
@@ -46,13 +46,13 @@ def test_both_databases_have_the_tables_that_are_copied(database: str) -> None:
     ],
 )
 def test_a_campaign_has_a_schema_of_its_own(campaign: str, schema: str) -> None:
-    assert re.fullmatch(schema, schema_of(campaign))
-    assert len(schema_of(campaign)) <= 63
+    assert re.fullmatch(schema, schema_name(campaign))
+    assert len(schema_name(campaign)) <= 63
 
 
 def test_campaigns_whose_names_are_alike_have_different_schemas() -> None:
     names = ["a-b", "a_b", "a.b", "A_b", "a" * 60, "a" * 61]
-    assert len({schema_of(name) for name in names}) == len(names)
+    assert len({schema_name(name) for name in names}) == len(names)
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_campaigns_whose_names_are_alike_have_different_schemas() -> None:
     ],
 )
 def test_a_url_is_shown_without_its_password(url: str, shown: str) -> None:
-    assert shown_url(url) == shown
+    assert display_url(url) == shown
 
 
 @pytest.mark.parametrize(

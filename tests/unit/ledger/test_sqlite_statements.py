@@ -8,10 +8,10 @@ from importlib.resources import files
 
 import pytest
 
+from benchfleet.ledger.named_queries import load_queries, parse_queries
 from benchfleet.ledger.sqlite.file import QUERIES, create_schema
-from benchfleet.ledger.statements import named_statements, read_statements
 
-STATEMENTS = read_statements(QUERIES)
+STATEMENTS = load_queries(QUERIES)
 
 
 @pytest.fixture
@@ -30,20 +30,20 @@ def plan(database: sqlite3.Connection, name: str) -> str:
 
 def test_statements_are_found_by_the_name_above_them() -> None:
     text = "-- A file.\n\n-- name: one\n-- Why.\nselect 1;\n\n-- name: two\nselect\n  2;\n"
-    assert named_statements(text) == {"one": "-- Why.\nselect 1;", "two": "select\n  2;"}
+    assert parse_queries(text) == {"one": "-- Why.\nselect 1;", "two": "select\n  2;"}
 
 
 def test_two_statements_of_one_name_are_refused() -> None:
     with pytest.raises(ValueError, match="two statements are named 'one'"):
-        named_statements("\n-- name: one\nselect 1;\n-- name: one\nselect 2;")
+        parse_queries("\n-- name: one\nselect 1;\n-- name: one\nselect 2;")
 
 
 def test_every_statement_is_used_and_every_one_used_is_there() -> None:
     package = files("benchfleet.ledger")
     names = ("base", "enrolment", "ledger")
     code = "".join(package.joinpath(f"sqlite/{name}.py").read_text() for name in names)
-    called = set(re.findall(r'\b_?(?:do|each)\(\s*"(\w+)"', code))
-    assert set(STATEMENTS) == called
+    called = set(re.findall(r'\b_?(?:execute|each)\(\s*"(\w+)"', code))
+    assert set(STATEMENTS) == called - {"begin", "commit", "rollback"}
 
 
 @pytest.mark.parametrize("name", sorted(STATEMENTS))
@@ -60,7 +60,7 @@ def test_every_statement_fits_the_schema(database: sqlite3.Connection, name: str
         ("paths_near", "sqlite_autoindex_cell_2 (path=?)"),
         ("paths_near", "sqlite_autoindex_cell_2 (path>? AND path<?)"),
         ("expired", "cell_running (expires<?)"),
-        ("cells_among", "sqlite_autoindex_cell_1 (fingerprint=?)"),
+        ("cells_of", "sqlite_autoindex_cell_1 (fingerprint=?)"),
         ("events", "SEARCH event USING INTEGER PRIMARY KEY (rowid>?)"),
     ],
 )

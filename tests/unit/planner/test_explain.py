@@ -17,7 +17,7 @@ from benchfleet.planner.explain import (
     find,
     subject,
 )
-from benchfleet.testing.samples import sample_cell
+from benchfleet.testing.sample_cells import sample_cell
 from records import record_of
 
 

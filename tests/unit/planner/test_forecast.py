@@ -6,7 +6,7 @@ from benchfleet.domain.resource import Device
 from benchfleet.planner.forecast import fit, wall_time
 from benchfleet.runner.resources.shapes import Pool
 from benchfleet.runner.scheduler.duration_model import Expected
-from benchfleet.testing.samples import sample_cell
+from benchfleet.testing.sample_cells import sample_cell
 
 GB = 10**9
 

@@ -8,7 +8,7 @@ from benchfleet.domain.resource import Device
 from benchfleet.domain.state import State
 from benchfleet.planner.preview import Plan, planned, with_paths
 from benchfleet.runner.resources.shapes import Pool
-from benchfleet.testing.samples import sample_cell
+from benchfleet.testing.sample_cells import sample_cell
 from records import record_of
 
 GB = 10**9

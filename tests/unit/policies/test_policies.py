@@ -12,7 +12,7 @@ from benchfleet import registry
 from benchfleet.errors import UnknownName
 from benchfleet.policies.base import Policy, Preference, Work
 from benchfleet.policies.warm_first import WarmFirst
-from benchfleet.testing.samples import sample_cell
+from benchfleet.testing.sample_cells import sample_cell
 
 CELL = sample_cell()
 NAMES = ["fifo", "longest-first", "shortest-first", "warm-first"]

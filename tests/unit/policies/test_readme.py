@@ -16,7 +16,7 @@ import benchfleet.policies
 from benchfleet import registry
 from benchfleet.errors import UnknownName
 from benchfleet.policies.base import Preference, Work
-from benchfleet.testing.samples import sample_cell
+from benchfleet.testing.sample_cells import sample_cell
 from recipe import Recipe
 
 RECIPE = Recipe(benchfleet.policies)

@@ -15,7 +15,7 @@ from benchfleet.results.stores.base import ResultStore
 from benchfleet.results.stores.folder import FolderStore
 from benchfleet.results.stores.object_store import ObjectStore
 from benchfleet.results.stores.rsync import RsyncStore
-from benchfleet.testing.samples import sample_cell
+from benchfleet.testing.sample_cells import sample_cell
 from stores import PATH, StoreContract, content, seal
 
 

@@ -12,7 +12,7 @@ from benchfleet.domain.attempt import CellRecord, Claim, Lease
 from benchfleet.domain.cell import AttentionStep, Cell, Config, Workload
 from benchfleet.domain.resource import Need
 from benchfleet.runner.claim_policy import ClaimPolicy, with_local_definition
-from benchfleet.testing.samples import sample_cell
+from benchfleet.testing.sample_cells import sample_cell
 from records import record_of
 
 

@@ -23,7 +23,7 @@ from benchfleet.runs.follow import Seen, follow
 from benchfleet.runs.live_state import DETACHED, Feed, announced
 from benchfleet.runs.process import Process
 from benchfleet.study import Study
-from benchfleet.testing.samples import sample_cell
+from benchfleet.testing.sample_cells import sample_cell
 
 
 @pytest.fixture(autouse=True)

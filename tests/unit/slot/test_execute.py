@@ -16,7 +16,7 @@ from benchfleet.models.attention.sink import Sink
 from benchfleet.models.mock import MockAdapter
 from benchfleet.slot.execute import Executor
 from benchfleet.slot.session import SlotSession
-from benchfleet.testing.samples import sample_cell
+from benchfleet.testing.sample_cells import sample_cell
 
 FAULT = "CUDA error: an illegal memory access was encountered"
 

@@ -11,7 +11,7 @@ import pytest
 from benchfleet.benchmarks.base import Record
 from benchfleet.domain.cell import Limits
 from benchfleet.slot.session import SlotSession
-from benchfleet.testing.samples import sample_cell
+from benchfleet.testing.sample_cells import sample_cell
 
 
 class Heard:

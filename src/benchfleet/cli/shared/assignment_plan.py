@@ -143,9 +143,9 @@ def _settle_forms(study: Study, ledger: Ledger, given: Iterable[Given]) -> None:
     if not others:
         return
     why = {"why": "another form of it was planned"}
-    for record in list(ledger.cells(among=others, states=["pending"])):
+    for record in list(ledger.cells(fingerprints=others, states=["pending"])):
         ledger.record(Event(kind="cancel_asked", fingerprint=record.fingerprint, data=why))
-    for record in list(ledger.cells(among=wanted, states=["cancelled"])):
+    for record in list(ledger.cells(fingerprints=wanted, states=["cancelled"])):
         ledger.record(Event(kind="retry_asked", fingerprint=record.fingerprint))
 
 

@@ -64,7 +64,7 @@ def released(ledger: Ledger, meant: Sequence[Holder], reason: str) -> list[Holde
         return []
     ledger.release([one.lease for one in meant], reason)
     among = {str(one.record.fingerprint) for one in meant}
-    now = {record.fingerprint: record for record in ledger.cells(among=among)}
+    now = {record.fingerprint: record for record in ledger.cells(fingerprints=among)}
     return [one for one in meant if now[one.record.fingerprint].token != one.record.token]
 
 

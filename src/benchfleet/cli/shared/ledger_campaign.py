@@ -19,7 +19,7 @@ from benchfleet.domain.matrix import Matrix
 from benchfleet.domain.names import path_part
 from benchfleet.errors import LedgerAbsent
 from benchfleet.hints import hint
-from benchfleet.ledger.addresses import shown_url, split_url
+from benchfleet.ledger.addresses import display_url, split_url
 from benchfleet.results.layout import Layout
 from benchfleet.study import open_study
 
@@ -32,7 +32,7 @@ def campaign_of(url: str, name: str = "", *, results: Path | None = None) -> Cam
     scheme, rest = split_url(url)
     kind = registry.load("ledgers", scheme)
     names = kind.campaigns(Path(rest) if scheme == "sqlite" else url)
-    shown = rest if scheme == "sqlite" else shown_url(url)
+    shown = rest if scheme == "sqlite" else display_url(url)
     if not names:
         raise LedgerAbsent(f"{shown} has no ledger of a campaign; run or init one there first")
     if name and name not in names:

@@ -12,7 +12,7 @@ from benchfleet.campaign.load import load_campaign
 from benchfleet.cli.shared import option_types, options
 from benchfleet.cli.text.terminal import display_path
 from benchfleet.errors import BenchfleetError
-from benchfleet.ledger.addresses import shown_url, split_url
+from benchfleet.ledger.addresses import display_url, split_url
 from benchfleet.results.layout import Layout
 from benchfleet.runs.registry import Record, active_runs, runs_of
 from benchfleet.study import Study
@@ -81,7 +81,7 @@ def command_of(arguments: argparse.Namespace, study: Study) -> Mapping[str, Any]
     local = study.url and scheme == "sqlite"
     return {
         **command,
-        "ledger": f"sqlite:{os.path.abspath(rest)}" if local else shown_url(study.url),
+        "ledger": f"sqlite:{os.path.abspath(rest)}" if local else display_url(study.url),
     }
 
 

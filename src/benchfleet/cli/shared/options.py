@@ -17,7 +17,7 @@ from benchfleet.cli.shared.option_types import count
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.host import AUTO
 from benchfleet.errors import wrong_option
-from benchfleet.ledger.addresses import shown_url
+from benchfleet.ledger.addresses import display_url
 from benchfleet.study import Study, open_study
 
 
@@ -228,7 +228,7 @@ def _same_campaign(arguments: argparse.Namespace) -> Iterator[str]:
         yield str(arguments.campaign)
     yield from _repeated(arguments, "results")
     if arguments.ledger:
-        yield from ("--ledger", shown_url(arguments.ledger))
+        yield from ("--ledger", display_url(arguments.ledger))
     if arguments.campaign is None and arguments.named:
         yield from ("--campaign", arguments.named)
 

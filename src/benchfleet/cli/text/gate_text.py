@@ -8,15 +8,15 @@ from benchfleet.cli.text.terminal import columns, padded
 from benchfleet.domain.humanize import counted
 from benchfleet.domain.phase import ALL_CELLS_ENDED
 from benchfleet.domain.state import STATES
-from benchfleet.ledger.gates import Standing
+from benchfleet.ledger.gates import PhaseStatus
 
 
-def lines(standings: Sequence[Standing]) -> Iterator[str]:
+def lines(phase_statuses: Sequence[PhaseStatus]) -> Iterator[str]:
     """One line for each phase."""
-    if not standings:
+    if not phase_statuses:
         return
-    width = max(columns(one.phase.name) for one in standings)
-    for one in standings:
+    width = max(columns(one.phase.name) for one in phase_statuses)
+    for one in phase_statuses:
         counts = [f"{one.states[s]} {s}" for s in STATES if one.states.get(s) and s != "success"]
         rest = f" ({', '.join(counts)})" if counts and one.ended else ""
         yield (
@@ -25,7 +25,7 @@ def lines(standings: Sequence[Standing]) -> Iterator[str]:
         )
 
 
-def _gate(one: Standing) -> str:
+def _gate(one: PhaseStatus) -> str:
     if one.decision is not None:
         return str(one.decision)
     gate = f"gate: {one.phase.gate or ALL_CELLS_ENDED}"
@@ -34,10 +34,10 @@ def _gate(one: Standing) -> str:
     return f"held by the gate of {', '.join(one.blocking_phases)} · {gate}"
 
 
-def advice(standings: Sequence[Standing], words: Callable[[str], str]) -> Iterator[str]:
+def advice(phase_statuses: Sequence[PhaseStatus], words: Callable[[str], str]) -> Iterator[str]:
     """What keeps cells from being begun, and the way out; `words` gives another verb's command."""
-    for one in standings:
-        name, held = one.phase.name, [other for other in standings if _waits(other, one)]
+    for one in phase_statuses:
+        name, held = one.phase.name, [other for other in phase_statuses if _waits(other, one)]
         if closed(one):
             begun = f"; not begun: {_cells(held)}" if held else ""
             yield f"the gate of phase {name} is closed{begun}"
@@ -48,16 +48,16 @@ def advice(standings: Sequence[Standing], words: Callable[[str], str]) -> Iterat
             yield f"held until the gate of phase {name} opens ({left}): {_cells(held)}"
 
 
-def closed(one: Standing) -> bool:
+def closed(one: PhaseStatus) -> bool:
     """Whether its gate was weighed, and does not hold."""
     return one.state == "closed"
 
 
-def _waits(other: Standing, one: Standing) -> bool:
+def _waits(other: PhaseStatus, one: PhaseStatus) -> bool:
     return one.phase.name in other.blocking_phases and other.ended < other.total
 
 
-def _cells(held: Sequence[Standing]) -> str:
+def _cells(held: Sequence[PhaseStatus]) -> str:
     parts = []
     for one in held:
         left = one.total - one.ended

@@ -20,7 +20,7 @@ from benchfleet.cli.text.terminal import display_path
 from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.humanize import counted
-from benchfleet.ledger.gates import Standing
+from benchfleet.ledger.gates import PhaseStatus
 from benchfleet.reports import markdown
 from benchfleet.reports.tables import Comparison, compare
 from benchfleet.result_locations import ResultLocator
@@ -107,7 +107,7 @@ def show_counts(arguments: argparse.Namespace, study: Study, end: RunEnd) -> Non
         sys.stdout.flush()
 
 
-def standings_of_all(study: Study) -> list[Standing]:
+def standings_of_all(study: Study) -> list[PhaseStatus]:
     """How the campaign's phases stand, whatever part of it was run."""
     cells = study.cells() if study.campaign.phases else []
     return study.phases(cells, study.records(cells)) if cells else []
@@ -143,7 +143,7 @@ def show_end(
     comparison: Comparison,
     end: RunEnd,
     gone: Sequence[CellRecord],
-    phases: Sequence[Standing] = (),
+    phases: Sequence[PhaseStatus] = (),
 ) -> None:
     """Print what a run ended with; a person who reads only this knows what to do next."""
     counts = comparison.counts

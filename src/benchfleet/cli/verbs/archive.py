@@ -107,7 +107,7 @@ def clean(arguments: argparse.Namespace, study: Study, verb: str, act: Act) -> i
 
 def _do(archive: Archive, ledger: Ledger, item: Item, act: Act, result: _Result) -> None:
     if (record := item.record) is not None:
-        now = next(iter(ledger.cells(among={str(record.fingerprint)})), None)
+        now = next(iter(ledger.cells(fingerprints={str(record.fingerprint)})), None)
         if now is None or (now.state, now.token) != (record.state, record.token):
             result.left.append((item, "its cell runs again"))
             return

@@ -23,8 +23,8 @@ def main(arguments: argparse.Namespace) -> int:
     with closing(study.open_ledger()) as ledger:
         ledger.enroll(cells)
         among = {str(cell.fingerprint) for cell in cells}
-        found = ledger.cells(states=["pending", "running"], among=among)
-        selection.check(arguments, study, ledger.cells(among=among))
+        found = ledger.cells(states=["pending", "running"], fingerprints=among)
+        selection.check(arguments, study, ledger.cells(fingerprints=among))
         meant = selection.selected(arguments, found)
         running = [record.path for record in meant if record.state == "running"]
         if meant and not arguments.yes and not _agreed(len(meant), len(running)):
@@ -33,7 +33,7 @@ def main(arguments: argparse.Namespace) -> int:
         for record in meant:
             ledger.record(Event(kind="cancel_asked", fingerprint=record.fingerprint))
         names = [record.fingerprint for record in meant]
-        ended = ledger.cells(states=["cancelled"], among=names)
+        ended = ledger.cells(states=["cancelled"], fingerprints=names)
         cancelled = [record.path for record in ended]
     if arguments.json:
         told = {"campaign": study.campaign.name, "cancelled": cancelled, "running": running}

@@ -57,7 +57,9 @@ def _attempts(study: Study, names: Sequence[str]) -> dict[str, list[Attempt]]:
     """The attempts of these cells, as the ledger's history has them."""
     if not names:
         return {}
-    return study.query(lambda ledger: attempts_by_cell(ledger.events(among=names)), default={})
+    return study.query(
+        lambda ledger: attempts_by_cell(ledger.events(fingerprints=names)), default={}
+    )
 
 
 def _told(

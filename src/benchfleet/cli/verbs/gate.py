@@ -14,7 +14,7 @@ from benchfleet.cli.text.output import print_json, say
 from benchfleet.domain.phase import GATE_EVENTS, GateDecision, gate_reset, may_run, newest_decisions
 from benchfleet.errors import BenchfleetError, wrong_option
 from benchfleet.hints import hint
-from benchfleet.ledger.gates import Standing, of_phases, weighed
+from benchfleet.ledger.gates import PhaseStatus, cells_by_phase, decide_phase
 from benchfleet.study import Study
 
 _ACTS = """\
@@ -70,7 +70,7 @@ def _show(arguments: argparse.Namespace, study: Study) -> int:
     return 1 if any(map(gate_text.closed, found)) else 0
 
 
-def _told(one: Standing) -> list[str]:
+def _told(one: PhaseStatus) -> list[str]:
     """What is behind a decision, line by line."""
     gate = one.decision
     if gate is None:
@@ -93,7 +93,7 @@ def _check(arguments: argparse.Namespace, study: Study) -> int:
     if ledger is None:
         raise BenchfleetError(f"nothing of {study.campaign.name} was run yet")
     said = []
-    cells = of_phases(study.cells(), study.campaign.phases)
+    cells = cells_by_phase(study.cells(), study.campaign.phases)
     with closing(ledger):
         for phase in study.campaign.phases:
             decided = newest_decisions(ledger.events(kinds=GATE_EVENTS))
@@ -105,7 +105,7 @@ def _check(arguments: argparse.Namespace, study: Study) -> int:
             others = {name: gate for name, gate in decided.items() if name != phase.name}
             if not may_run(phase.name, study.campaign.phases, others):
                 continue
-            decision = weighed(phase, cells[phase.name], ledger, by=_who(study))
+            decision = decide_phase(phase, cells[phase.name], ledger, by=_who(study))
             if decision is not None:
                 ledger.record(decision.event())
             elif phase.name in decided:
@@ -142,7 +142,7 @@ def _override(arguments: argparse.Namespace, study: Study) -> int:
     return 0
 
 
-def _standings(study: Study) -> list[Standing]:
+def _standings(study: Study) -> list[PhaseStatus]:
     cells = study.cells()
     return study.phases(cells, study.records(cells))
 

@@ -16,9 +16,9 @@ from benchfleet.cli.text.terminal import printable
 from benchfleet.domain.humanize import counted
 from benchfleet.errors import LedgerError, wrong_option
 from benchfleet.ledger.addresses import split_url
-from benchfleet.ledger.fsck import faults
+from benchfleet.ledger.fsck import problems
 from benchfleet.ledger.postgres.grants import to_look, to_run
-from benchfleet.ledger.table_copy import TableLedger, copy, told_of_held
+from benchfleet.ledger.table_copy import CopyableLedger, copy, running_cells_warning
 from benchfleet.runner.recovery.rebuild import rebuild
 from benchfleet.study import Study, open_study
 
@@ -90,7 +90,7 @@ def _init(arguments: argparse.Namespace, study: Study) -> int:
 
 def _check(arguments: argparse.Namespace, study: Study) -> int:
     with closing(ledger_of(study)) as ledger:
-        found = list(faults(cast(TableLedger, ledger)))
+        found = list(problems(cast(CopyableLedger, ledger)))
         cells = sum(1 for _ in ledger.cells())
     where = study.ledger_text
     many = counted(len(found), "fault") if found else "no faults"
@@ -107,12 +107,12 @@ def _copy(arguments: argparse.Namespace, study: Study) -> int:
         closing(ledger_of(study)) as source,
         closing(target.open_ledger(known_results=True)) as other,
     ):
-        if arguments.yes and (held := told_of_held(source)):
+        if arguments.yes and (held := running_cells_warning(source)):
             print(
                 printable(f"benchfleet: {held}; end them before the copy is run"), file=sys.stderr
             )
         with progress_line("copied") as seen:
-            ledgers = cast(TableLedger, source), cast(TableLedger, other)
+            ledgers = cast(CopyableLedger, source), cast(CopyableLedger, other)
             cells = copy(*ledgers, held=arguments.yes, seen=seen)
     where = target.ledger_text
     told = {"ledger": study.ledger_text, "to": where, "cells": cells}

@@ -79,7 +79,7 @@ def main(arguments: argparse.Namespace) -> int:
 
 
 def _look(ledger: Ledger, fingerprint: str) -> tuple[CellRecord | None, list[Attempt]]:
-    record = next(iter(ledger.cells(among={fingerprint})), None)
+    record = next(iter(ledger.cells(fingerprints={fingerprint})), None)
     return record, attempts(ledger, fingerprint)
 
 

@@ -13,7 +13,7 @@ from benchfleet.cli.text.output import print_json, say
 from benchfleet.cli.text.terminal import display_path
 from benchfleet.compat.phase_lists import lists
 from benchfleet.errors import BenchfleetError, wrong_option
-from benchfleet.git.branch import Branch, repository_of
+from benchfleet.git.branch import Branch, find_repository
 from benchfleet.study import Study
 
 BRANCH = "benchfleet/phases"
@@ -73,7 +73,7 @@ def _generate(arguments: argparse.Namespace) -> int:
     folder = Path(os.path.abspath(arguments.repo or "."))
     if not folder.is_dir():
         raise wrong_option("--repo", f"no folder {folder}")
-    repository = repository_of(folder)
+    repository = find_repository(folder)
     if repository is None:
         where, commit = _written(folder, root, listed), ""
     else:

@@ -40,7 +40,9 @@ def main(arguments: argparse.Namespace) -> int:
         raise BenchfleetError("release what? name it by --host, --runner or --cell; see status")
     study, cells = options.opened(arguments)
     with closing(leases.ledger_of(study)) as ledger:
-        records = ledger.cells(states=["running"], among={cell.fingerprint for cell in cells})
+        records = ledger.cells(
+            states=["running"], fingerprints={cell.fingerprint for cell in cells}
+        )
         meant = leases.choose(arguments, holders(ledger, records))
         if not leases.agreed(arguments, meant, "release"):
             print("nothing was released")

@@ -16,7 +16,7 @@ from benchfleet.cli.text.output import confirm, print_json, say
 from benchfleet.cli.text.terminal import display_path, printable
 from benchfleet.cli.verbs import work
 from benchfleet.errors import BenchfleetError, wrong_option
-from benchfleet.ledger.addresses import shown_url
+from benchfleet.ledger.addresses import display_url
 
 _MARK = "# Written by `benchfleet service`"
 _OWN = {"--install", "--yes", "--json", "--worker"}  # options of this verb, and no run's
@@ -90,7 +90,7 @@ def main(arguments: argparse.Namespace) -> int:
         raise wrong_option("CAMPAIGN", message)
     if not arguments.worker and (said := _of_work(arguments)):
         raise wrong_option(said, "is of `work`; say --worker, too")
-    if shown_url(arguments.ledger) != arguments.ledger:
+    if display_url(arguments.ledger) != arguments.ledger:
         message = (
             "holds a password, which the unit would show; keep it in ~/.pgpass or in PGPASSWORD"
         )

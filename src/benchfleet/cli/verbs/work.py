@@ -25,7 +25,7 @@ from benchfleet.domain.cell import Cell
 from benchfleet.domain.humanize import counted
 from benchfleet.environment import trusted
 from benchfleet.errors import BenchfleetError, wrong_option
-from benchfleet.ledger.addresses import shown_url
+from benchfleet.ledger.addresses import display_url
 from benchfleet.runner.claim_policy import ClaimPolicy, VettedCells, allowed
 from benchfleet.runner.worker_options import WorkerOptions
 from benchfleet.study import Study
@@ -199,7 +199,9 @@ class _Worker:
             return []
         with closing(ledger):
             among = None if self._given is None else set(self._given.cells)
-            records = [record for record in ledger.cells(among=among, whole=True) if record.cell]
+            records = [
+                record for record in ledger.cells(fingerprints=among, with_cell=True) if record.cell
+            ]
         cells = [record.cell for record in records if record.cell]
         asked = self._arguments
         pick = choose_cells if self._given is None else filter_cells
@@ -227,7 +229,7 @@ def _plain(url: str) -> str:
     scheme, colon, rest = url.partition(":")
     if colon and scheme == "sqlite":
         return os.path.abspath(rest.removeprefix("//"))
-    return shown_url(url) if colon else url if "/" not in url else os.path.abspath(url)
+    return display_url(url) if colon else url if "/" not in url else os.path.abspath(url)
 
 
 def _nothing_there(study: Study) -> str:

@@ -168,7 +168,7 @@ def _prepare(study: Study, cells: Sequence[Cell], *, retry_failed: bool) -> set[
             rebuild(ledger, layout)
         for _ in publish_committed(ledger, layout):
             pass  # a crash kept them from their place; they are no news to this caller
-        records = list(ledger.cells(among={str(cell.fingerprint) for cell in cells}))
+        records = list(ledger.cells(fingerprints={str(cell.fingerprint) for cell in cells}))
         again = _deleted(study, records)
         if retry_failed:
             again += [record for record in records if record.state in ("failed", "partial")]

@@ -12,7 +12,7 @@ from pathlib import Path
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 from benchfleet.errors import LedgerError
-from benchfleet.ledger.addresses import shown_url
+from benchfleet.ledger.addresses import display_url
 
 ROOT = "refs/benchfleet"
 _SCHEMES = ("git+file", "git+ssh", "git+https", "git+http")
@@ -28,48 +28,48 @@ class Address:
     """What the URL of a git ledger says."""
 
     remote: str  # as git is told
-    shown: str  # as people may see it
+    label: str  # as people may see it
     hosted: bool  # others use its server too: few pushes and reads a minute
     large: int = LARGE  # bytes; a larger file of a result stays on its host
 
 
 def address_of(url: str) -> Address:
     """Read the URL of a git ledger. Raises LedgerError for what is none."""
-    shown = shown_url(url)
+    label = display_url(url)
     scheme, _, rest = url.partition(":")
     if scheme not in _SCHEMES or not rest:
-        raise LedgerError(f"{shown} is no git ledger; write {_EXAMPLES}")
+        raise LedgerError(f"{label} is no git ledger; write {_EXAMPLES}")
     split = urlsplit(url.removeprefix("git+"))
     told = dict(parse_qsl(split.query, keep_blank_values=True))
     if wrong := [name for name in told if name not in _OPTIONS]:
-        raise LedgerError(f"{shown}: no option {wrong[0]!r}; there are {', '.join(_OPTIONS)}")
+        raise LedgerError(f"{label}: no option {wrong[0]!r}; there are {', '.join(_OPTIONS)}")
     bare = split._replace(query="", fragment="")
     if split.scheme == "file":
         if split.netloc not in ("", "localhost"):
-            raise LedgerError(f"{shown}: a file has no host; write git+file:///path/to/lab.git")
+            raise LedgerError(f"{label}: a file has no host; write git+file:///path/to/lab.git")
         path = os.path.abspath(os.path.expanduser(unquote(split.path)))
         remote = f"file://{quote(path)}"
     elif not split.hostname:
-        raise LedgerError(f"{shown} names no host; write {_EXAMPLES}")
+        raise LedgerError(f"{label} names no host; write {_EXAMPLES}")
     else:
         remote = bare.geturl()
     return Address(
         remote=remote,
-        shown=shown,
-        hosted=_hosted(told, split.scheme, split.hostname or "", shown),
-        large=_size(told["large"], shown) if "large" in told else LARGE,
+        label=label,
+        hosted=_hosted(told, split.scheme, split.hostname or "", label),
+        large=_size(told["large"], label) if "large" in told else LARGE,
     )
 
 
 _EXAMPLES = "git+file:///path/to/lab.git, git+ssh://git@host/lab.git or git+https://host/lab.git"
 
 
-def _hosted(told: Mapping[str, str], scheme: str, host: str, shown: str) -> bool:
+def _hosted(told: Mapping[str, str], scheme: str, host: str, label: str) -> bool:
     """Whether a server that others use too is to be spared: any on the internet, unless the URL
     says otherwise."""
     if "profile" in told:
         if told["profile"] not in ("local", "hosted"):
-            raise LedgerError(f"{shown}: no profile {told['profile']!r}; there are local, hosted")
+            raise LedgerError(f"{label}: no profile {told['profile']!r}; there are local, hosted")
         return told["profile"] == "hosted"
     if scheme == "file":
         return False
@@ -79,10 +79,10 @@ def _hosted(told: Mapping[str, str], scheme: str, host: str, shown: str) -> bool
         return "." in host and not host.endswith(_HOME)
 
 
-def _size(text: str, shown: str) -> int:
+def _size(text: str, label: str) -> int:
     found = _SIZE.fullmatch(text.strip())
     if found is None:
-        raise LedgerError(f"{shown}: large={text!r} is not a size; write large=20MB")
+        raise LedgerError(f"{label}: large={text!r} is not a size; write large=20MB")
     return int(float(found[1]) * _UNITS[(found[2] or "").lower()])
 
 

@@ -22,10 +22,10 @@ from benchfleet.domain.event import Event
 from benchfleet.domain.progress_callback import ProgressCallback, ignore_progress
 from benchfleet.domain.state import State
 from benchfleet.errors import ClaimLost
-from benchfleet.ledger.git.ledger import LEASE, GitLedger, finishing, refusals
+from benchfleet.ledger.git.ledger import GIT_LEASE_S, GitLedger, finishing, refusals
 from benchfleet.ledger.git.mirror_transaction import MirrorTransaction, Verb
 from benchfleet.ledger.git.replay import ACTS
-from benchfleet.ledger.table_copy import Row, TableLedger, Tables
+from benchfleet.ledger.table_copy import CopyableLedger, Row, Tables
 
 MAX_PUSHES = 6  # a minute, of all installations together
 _INTERVAL_S = 60.0 / MAX_PUSHES  # between two pushes of one that is alone
@@ -49,13 +49,13 @@ class PendingCall:
         return self.answer
 
 
-class BatchedLedger(TableLedger):
+class BatchedLedger(CopyableLedger):
     """Another ledger in git, whose calls a thread pushes together."""
 
     multi_host = True
     hosted = True
-    usual_lease = LEASE
-    carries_results = True
+    default_lease_s = GIT_LEASE_S
+    stores_results = True
 
     def __init__(
         self,
@@ -157,7 +157,7 @@ class BatchedLedger(TableLedger):
         return taken
 
     def finish_all(self, ended: Sequence[tuple[Lease, Outcome]]) -> Sequence[ClaimLost | None]:
-        with self.inside.outbox.holding(ended):
+        with self.inside.outbox.hold(ended):
             calls = [self.finish_later(lease, outcome) for lease, outcome in ended]
             for call in calls:
                 call.done.wait()
@@ -177,11 +177,11 @@ class BatchedLedger(TableLedger):
             self._call(self._renew)
         return [lease for lease in leases if (lease.fingerprint, lease.token) not in lost]
 
-    def _renew(self, do: MirrorTransaction) -> None:
+    def _renew(self, tx: MirrorTransaction) -> None:
         with self._lock:
             leases = self._renewing or ()
             ahead = [claim.lease for claim in self._ahead.values()]
-        held = {(lease.fingerprint, lease.token) for lease in do.renew([*leases, *ahead])}
+        held = {(lease.fingerprint, lease.token) for lease in tx.renew([*leases, *ahead])}
         with self._lock:
             self._renewing = None
             self._lost |= {(one.fingerprint, one.token) for one in leases} - held
@@ -192,7 +192,7 @@ class BatchedLedger(TableLedger):
     def release(self, leases: Sequence[Lease], reason: str) -> None:
         self._ended(leases)
         if leases:
-            self._call(lambda do: do.release(leases, reason))
+            self._call(lambda tx: tx.release(leases, reason))
 
     def _ended(self, leases: Sequence[Lease]) -> None:
         with self._lock:
@@ -202,7 +202,7 @@ class BatchedLedger(TableLedger):
         """An event that acts on a cell is pushed at once, since a person waits for it."""
         if event.kind in ACTS:
             return self.inside.record(event)
-        self._call(lambda do: do.record(event))
+        self._call(lambda tx: tx.record(event))
         return self.inside.last_event() + 1
 
     def enroll(self, cells: Iterable[Cell], *, paths: Mapping[Fingerprint, str] = {}) -> int:
@@ -215,8 +215,8 @@ class BatchedLedger(TableLedger):
         self,
         *,
         states: Collection[State] | None = None,
-        among: Collection[str] | None = None,
-        whole: bool = False,
+        fingerprints: Collection[str] | None = None,
+        with_cell: bool = False,
     ) -> Iterator[CellRecord]:
         """A cell that is claimed ahead is still pending for those who ask here."""
         with self._lock:
@@ -224,7 +224,9 @@ class BatchedLedger(TableLedger):
         asked = states
         if states is not None and "pending" in states:
             asked = {*states, "running"}
-        for record in self.inside.cells(states=asked, among=among, whole=whole):
+        for record in self.inside.cells(
+            states=asked, fingerprints=fingerprints, with_cell=with_cell
+        ):
             if record.fingerprint in ahead:
                 record = replace(record, state="pending", runner="", expires_in=None)
             if states is None or record.state in states:
@@ -233,11 +235,11 @@ class BatchedLedger(TableLedger):
     def events(
         self,
         since: int = 0,
-        among: Collection[str] | None = None,
+        fingerprints: Collection[str] | None = None,
         kinds: Collection[str] | None = None,
     ) -> Sequence[Event]:
         """Without the claims ahead, so that runners still ask for these cells."""
-        found = self.inside.events(since, among, kinds)
+        found = self.inside.events(since, fingerprints, kinds)
         with self._lock:
             return [e for e in found if e.kind != "claimed" or e.fingerprint not in self._ahead]
 
@@ -266,11 +268,11 @@ class BatchedLedger(TableLedger):
             ahead = [claim.lease for claim in self._ahead.values()]
             self._ahead.clear()
         if ahead:
-            self._call(lambda do: do.release(ahead, "its runner ended"))
+            self._call(lambda tx: tx.release(ahead, "its runner ended"))
         if self._calls:
             self._push()
         self.inside.close()
 
 
 def _claiming(runner: RunnerId, candidates: Sequence[str], limit: int) -> Verb:
-    return lambda do: do.claim(runner, candidates, limit)
+    return lambda tx: tx.claim(runner, candidates, limit)

@@ -12,7 +12,7 @@ from benchfleet.domain.cell import Fingerprint
 from benchfleet.domain.progress_callback import ProgressCallback
 from benchfleet.errors import LedgerError
 from benchfleet.git.objects import EMPTY_TREE
-from benchfleet.git.remote import Swap
+from benchfleet.git.remote import RefUpdate
 from benchfleet.ledger.git.log import (
     Enrolment,
     Entered,
@@ -41,21 +41,21 @@ def import_tables(
     """
     with store.lock:
         sync.pull()
-        with store.mirror.reading() as do:
-            refuse_filled(store.shown, *do("how_much").fetchone())
-            tips = {ref: tip for ref, (tip, _) in store.mirror.tips(do).items()}
+        with store.mirror.reading() as execute:
+            refuse_filled(store.label, *execute("how_much").fetchone())
+            tips = {ref: tip for ref, (tip, _) in store.mirror.tips(execute).items()}
         cells, events = _read(tables)
-        swaps = []
+        updates = []
         enrolled = [event for event in events if event.kind == "enrolled"]
         if cells and not enrolled:
             enrolled = [Fact(kind="enrolled", fingerprint="", data={}, at=store.wall())]
         if tip := _enrolments(store, cells, enrolled):
-            swaps.append(Swap(ref=store.refs.enrolled, old="", new=tip))
-        swaps += _log(store, cells, events, files, tips.get(store.machine, ""), seen)
-        if swaps and not store.remote.push(
-            swaps, holding={store.refs.ledger: tips[store.refs.ledger]}
+            updates.append(RefUpdate(ref=store.refs.enrolled, old="", new=tip))
+        updates += _log(store, cells, events, files, tips.get(store.machine, ""), seen)
+        if updates and not store.remote.push(
+            updates, expected={store.refs.ledger: tips[store.refs.ledger]}
         ):
-            raise LedgerError(f"{store.shown} is not empty any more: others began to use it")
+            raise LedgerError(f"{store.label} is not empty any more: others began to use it")
         sync.pull()
 
 
@@ -111,7 +111,7 @@ def _log(
     files: Files | None,
     first: str,
     seen: ProgressCallback,
-) -> list[Swap]:
+) -> list[RefUpdate]:
     """What happened to the cells, and the commits that bring their results, one for each."""
     known = {cell.fingerprint: cell for cell in cells}
     last = {fact.fingerprint: fact for fact in events if fact.kind == "finished"}
@@ -139,8 +139,11 @@ def _log(
         text = message(head, installation=store.number, facts=written(some), **more)
         log = store.commit(EMPTY_TREE, (log,) if log else (), text)
     seen(len(facts), len(facts))
-    swaps = [Swap(ref=store.log, old="", new=log)] if log else []
-    return [*swaps, *([Swap(ref=store.machine, old=first, new=branch)] if branch != first else [])]
+    updates = [RefUpdate(ref=store.log, old="", new=log)] if log else []
+    return [
+        *updates,
+        *([RefUpdate(ref=store.machine, old=first, new=branch)] if branch != first else []),
+    ]
 
 
 def _lease(fact: Fact) -> Lease:

@@ -6,7 +6,7 @@ from contextlib import suppress
 
 from benchfleet.errors import GitError
 from benchfleet.git.objects import EMPTY_TREE
-from benchfleet.git.remote import Swap
+from benchfleet.git.remote import RefUpdate
 from benchfleet.ledger.git.log import message
 from benchfleet.ledger.git.push_builder import StaleMirror
 from benchfleet.ledger.git.snapshot import GROWTH, MIN_EVENTS, write_snapshot
@@ -15,8 +15,8 @@ from benchfleet.ledger.git.sync import Sync
 
 REFS_PER_PUSH = 400
 MIN_AGE_S = 86400.0  # far more than a push takes, and than clocks are wrong by
-_TRIES = 5  # pushes that others may be quicker than
-_SEEN_FOR_S = 3600.0  # by our own clock; more than a push takes
+MAX_PUSHES = 5  # pushes that others may be quicker than
+MIN_SEEN_S = 3600.0  # by our own clock; more than a push takes
 
 
 class Compaction:
@@ -33,15 +33,15 @@ class Compaction:
         before the cell was first claimed is still on its way.
         """
         store, now = self._store, self._store.clock()
-        with store.mirror.reading() as do:
-            last: int = do("how_much").fetchone()[1]
-            if not self._marks or now - self._marks[-1][0] > _SEEN_FOR_S / 4:
+        with store.mirror.reading() as execute:
+            last: int = execute("how_much").fetchone()[1]
+            if not self._marks or now - self._marks[-1][0] > MIN_SEEN_S / 4:
                 self._marks.append((now, last))
-            while len(self._marks) > 1 and now - self._marks[1][0] > _SEEN_FOR_S:
+            while len(self._marks) > 1 and now - self._marks[1][0] > MIN_SEEN_S:
                 del self._marks[0]
             at, until = self._marks[0]
-            seen = until if now - at > _SEEN_FOR_S else 0
-            old = do("ended_long_ago", before=0.0, seen=seen, limit=REFS_PER_PUSH).fetchall()
+            seen = until if now - at > MIN_SEEN_S else 0
+            old = execute("ended_long_ago", before=0.0, seen=seen, limit=REFS_PER_PUSH).fetchall()
         with suppress(StaleMirror, GitError):
             if len(old) == REFS_PER_PUSH:
                 self._remove_refs(seen, 0.0)
@@ -51,7 +51,7 @@ class Compaction:
         """Remove the refs of cells that ended so many seconds ago, which the logs have anyway, and
         write a snapshot; how many refs. Raises GitError."""
         removed = refused = 0
-        while refused < _TRIES:  # then the rest is left to the next time
+        while refused < MAX_PUSHES:  # then the rest is left to the next time
             self._sync.pull()
             try:
                 found = self._remove_refs(0, self._store.wall() - older)
@@ -70,21 +70,21 @@ class Compaction:
         store = self._store
         with store.lock:
             with store.mirror.writing() as writer:  # holds off those who write to the mirror
-                last: int = writer.do("how_much").fetchone()[1]
+                last: int = writer.execute("how_much").fetchone()[1]
                 if last < max(MIN_EVENTS, GROWTH * self._sync.snapshot_events):
                     return
                 followed = store.refs.logs, store.refs.enrolled
                 tips = {
                     ref: tip
-                    for ref, (tip, _) in store.mirror.tips(writer.do).items()
+                    for ref, (tip, _) in store.mirror.tips(writer.execute).items()
                     if ref.startswith(followed)
                 }
-                tree = write_snapshot(store.objects, writer.do, now=store.clock())
+                tree = write_snapshot(store.objects, writer.execute, now=store.clock())
             text = message(f"tell {last} events", campaign=store.campaign, tips=tips)
             commit = store.commit(tree, (), text)
-            new = Swap(ref=f"{store.refs.snapshots}{last:09}", old="", new=commit)
+            new = RefUpdate(ref=f"{store.refs.snapshots}{last:09}", old="", new=commit)
             older = store.remote.refs(f"{store.refs.snapshots}*")
-            gone = [Swap(ref=ref, old=oid, new="") for ref, oid in older.items()]
+            gone = [RefUpdate(ref=ref, old=oid, new="") for ref, oid in older.items()]
             if new.ref in older or not store.remote.push([new, *gone]):
                 raise StaleMirror
             self._sync.snapshot_events = last
@@ -94,19 +94,21 @@ class Compaction:
         ref moves too: a claim of a cell without a ref names that. Raises StaleMirror, GitError."""
         store = self._store
         with store.lock, store.mirror.writing() as writer:
-            do = writer.do
+            execute = writer.execute
             limit = REFS_PER_PUSH
-            old = do("ended_long_ago", before=before, seen=seen, limit=limit).fetchall()
+            old = execute("ended_long_ago", before=before, seen=seen, limit=limit).fetchall()
             if not old:
                 return 0
-            tip = store.mirror.tips(do)[store.refs.ledger][0]
+            tip = store.mirror.tips(execute)[store.refs.ledger][0]
             text = message(f"compact {len(old)} claims", campaign=store.campaign)
             commit = store.commit(EMPTY_TREE, (tip,), text)
-            swaps = [Swap(ref=store.refs.ledger, old=tip, new=commit)]
+            updates = [RefUpdate(ref=store.refs.ledger, old=tip, new=commit)]
             for fingerprint, object in old:
-                swaps.append(Swap(ref=f"{store.refs.claims}{fingerprint}", old=object, new=""))
-                do("point", fingerprint=fingerprint, object="")
-            do("moved", ref=store.refs.ledger, tip=commit, moved=store.clock())
-            if not store.remote.push(swaps):
+                updates.append(
+                    RefUpdate(ref=f"{store.refs.claims}{fingerprint}", old=object, new="")
+                )
+                execute("point", fingerprint=fingerprint, object="")
+            execute("moved", ref=store.refs.ledger, tip=commit, moved=store.clock())
+            if not store.remote.push(updates):
                 raise StaleMirror
             return len(old)

@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 
 from benchfleet.errors import GitDenied, GitError, LedgerAway, LedgerError
 from benchfleet.git.objects import Objects
-from benchfleet.git.process import Git, make_repository
+from benchfleet.git.process import Git, init_bare_repository
 from benchfleet.git.remote import Remote
 from benchfleet.ledger.git.address import ROOT, address_of
 from benchfleet.ledger.git.log import payload
@@ -19,10 +19,10 @@ def campaigns_at(url: str) -> Sequence[str]:
     """The names of the campaigns whose ledgers are there. Raises LedgerAway."""
     address = address_of(url)
     with TemporaryDirectory(prefix="benchfleet-") as folder:
-        make_repository(Path(folder))
+        init_bare_repository(Path(folder))
         git = Git(Path(folder))
         try:
-            remote = Remote(git, address.remote, address.shown)
+            remote = Remote(git, address.remote, address.label)
             refs = remote.refs(f"{ROOT}/*/ledger")
             remote.fetch(refs.values())
             with closing(Objects(git)) as objects:

@@ -37,26 +37,26 @@ from benchfleet.ledger.git.replay import ACTS
 from benchfleet.ledger.git.store import Store
 from benchfleet.ledger.git.sync import Sync
 from benchfleet.ledger.git.transactions import Transactions
-from benchfleet.ledger.table_copy import Row, TableLedger, Tables
+from benchfleet.ledger.table_copy import CopyableLedger, Row, Tables
 
-LEASE = 1800.0  # seconds; a repository is no place for a heartbeat every few seconds
-PATIENCE = 300.0  # seconds for a remote that is away, or refuses what it took before
-MAX_AGE = 1.0  # seconds for which the last pull serves
+GIT_LEASE_S = 1800.0  # seconds; a repository is no place for a heartbeat every few seconds
+RETRY_TIMEOUT_S = 300.0  # seconds for a remote that is away, or refuses what it took before
+MAX_AGE_S = 1.0  # seconds for which the last pull serves
 _RENEWALS_PER_PUSH = 400
 
 
-class GitLedger(TableLedger):
-    """A ledger in the repository at `url`, made where there is none; without `make`, none raises
+class GitLedger(CopyableLedger):
+    """A ledger in the repository at `url`, made where there is none; without `create`, none raises
     `LedgerAbsent`.
 
     `folder` is where the installation keeps its mirror. Leases and back-offs are counted by `clock`
     from when this installation saw them begin; `wall` is only written down. A call waits up to
-    `patience` seconds for a remote that is away, a renewal for a fifth of a lease.
+    `timeout` seconds for a remote that is away, a renewal for a fifth of a lease.
     """
 
     multi_host = True
-    usual_lease = LEASE
-    carries_results = True
+    default_lease_s = GIT_LEASE_S
+    stores_results = True
 
     def __init__(
         self,
@@ -64,12 +64,12 @@ class GitLedger(TableLedger):
         *,
         campaign: str,
         folder: Path,
-        lease: float = LEASE,
+        lease: float = GIT_LEASE_S,
         clock: Clock = since_boot,
         wall: Clock = time.time,
-        patience: float = PATIENCE,
-        fresh: float = MAX_AGE,
-        make: bool = True,
+        timeout: float = RETRY_TIMEOUT_S,
+        max_age: float = MAX_AGE_S,
+        create: bool = True,
         files: Files | None = None,
         place: Callable[[Remote, Objects, str], Any] | None = None,
         host: str = "",
@@ -80,19 +80,19 @@ class GitLedger(TableLedger):
         self.sync = Sync(self.store)
         try:
             with self.store.ledger_errors():
-                self.sync.open(make)
+                self.sync.open(create)
         except BaseException:
             self.store.close()
             raise
-        self._fresh, self._files, self._place = fresh, files, place
-        self._transactions = Transactions(self.store, self.sync, patience=patience, files=files)
+        self._max_age, self._files, self._place = max_age, files, place
+        self._transactions = Transactions(self.store, self.sync, timeout=timeout, files=files)
         self._compaction = Compaction(self.store, self.sync)
         self._repacker = Repacker(self.store.git)
         self.outbox = Outbox(self.store.folder / "outbox")
-        if make:
+        if create:
             for ended in self.outbox.waiting():
                 with suppress(LedgerUnreachable):
-                    self._finish([ended], patience=0.0)
+                    self._finish([ended], timeout=0.0)
 
     @classmethod
     def campaigns(cls, url: str) -> Sequence[str]:
@@ -107,16 +107,16 @@ class GitLedger(TableLedger):
 
     def enroll(self, cells: Iterable[Cell], *, paths: Mapping[Fingerprint, str] = {}) -> int:
         declared = list(cells)  # it may have to be done again
-        self._transactions.refresh(self._fresh)
-        return self._transactions.run_one(lambda do: do.enroll(declared, paths=paths))
+        self._transactions.refresh(self._max_age)
+        return self._transactions.run_one(lambda tx: tx.enroll(declared, paths=paths))
 
     def claim(self, runner: RunnerId, candidates: Sequence[str], limit: int = 1) -> Sequence[Claim]:
         """Nothing while the remote is away."""
         if not candidates or not limit:
             return []
-        self._transactions.refresh(self._fresh)
+        self._transactions.refresh(self._max_age)
         return self._transactions.run_unless_away(
-            lambda do: do.claim(runner, candidates, limit), []
+            lambda tx: tx.claim(runner, candidates, limit), []
         )
 
     def renew(self, leases: Sequence[Lease]) -> Sequence[Lease]:
@@ -125,7 +125,7 @@ class GitLedger(TableLedger):
             renew = partial(
                 MirrorTransaction.renew, leases=leases[start : start + _RENEWALS_PER_PUSH]
             )
-            held += self._transactions.run_one(renew, patience=self.store.lease / 5)
+            held += self._transactions.run_one(renew, timeout=self.store.lease / 5)
         return held
 
     def finish_all(self, ended: Sequence[tuple[Lease, Outcome]]) -> Sequence[ClaimLost | None]:
@@ -134,18 +134,18 @@ class GitLedger(TableLedger):
         return self._finish(ended)
 
     def _finish(
-        self, ended: Sequence[tuple[Lease, Outcome]], patience: float | None = None
+        self, ended: Sequence[tuple[Lease, Outcome]], timeout: float | None = None
     ) -> Sequence[ClaimLost | None]:
-        with self.outbox.holding(ended):
-            return refusals(self._transactions.run(list(map(finishing, ended)), patience=patience))
+        with self.outbox.hold(ended):
+            return refusals(self._transactions.run(list(map(finishing, ended)), timeout=timeout))
 
     def release(self, leases: Sequence[Lease], reason: str) -> None:
         if leases:
-            self._transactions.run_one(lambda do: do.release(leases, reason))
+            self._transactions.run_one(lambda tx: tx.release(leases, reason))
 
     def reap(self) -> Sequence[Fingerprint]:
         """Also compacts the repository: one of all installations at a time, on average."""
-        self._transactions.refresh(self._fresh)
+        self._transactions.refresh(self._max_age)
         expired = self._transactions.run_one(MirrorTransaction.reap)
         self._repacker.start()
         if random.random() * self.sync.active < 1.0:  # noqa: S311
@@ -156,31 +156,31 @@ class GitLedger(TableLedger):
         self,
         *,
         states: Collection[State] | None = None,
-        among: Collection[str] | None = None,
-        whole: bool = False,
+        fingerprints: Collection[str] | None = None,
+        with_cell: bool = False,
     ) -> Iterator[CellRecord]:
         with self._view() as view:
-            yield from view.cells(states=states, among=among, whole=whole)
+            yield from view.cells(states=states, fingerprints=fingerprints, with_cell=with_cell)
 
     def record(self, event: Event) -> int:
         if event.kind in ACTS:
-            self._transactions.refresh(self._fresh)
-        return self._transactions.run_one(lambda do: do.record(event))
+            self._transactions.refresh(self._max_age)
+        return self._transactions.run_one(lambda tx: tx.record(event))
 
     def events(
         self,
         since: int = 0,
-        among: Collection[str] | None = None,
+        fingerprints: Collection[str] | None = None,
         kinds: Collection[str] | None = None,
     ) -> Sequence[Event]:
         with self._view() as view:
-            return view.events(since, among, kinds)
+            return view.events(since, fingerprints, kinds)
 
     @contextmanager
     def _view(self) -> Iterator[MirrorView]:
-        self._transactions.refresh(self._fresh)
-        with self.store.mirror.reading() as do:
-            yield MirrorView(do, clock=self.store.clock, lease=self.store.lease)
+        self._transactions.refresh(self._max_age)
+        with self.store.mirror.reading() as execute:
+            yield MirrorView(execute, clock=self.store.clock, lease=self.store.lease)
 
     def within(self, seconds: float) -> AbstractContextManager[None]:
         return self._transactions.within(seconds)
@@ -198,16 +198,16 @@ class GitLedger(TableLedger):
 
     def last_event(self) -> int:
         """The number of the last event in the mirror."""
-        with self.store.mirror.reading() as do:
-            number: int = do("how_much").fetchone()[1]
+        with self.store.mirror.reading() as execute:
+            number: int = execute("how_much").fetchone()[1]
         return number
 
     def activity(self, seconds: float) -> tuple[int, int]:
         """After a pull: how many installations are active, and how many pushed in so many
         seconds."""
         self._transactions.refresh(0.0)
-        with self.store.mirror.reading() as do:
-            tips = self.store.mirror.tips(do)
+        with self.store.mirror.reading() as execute:
+            tips = self.store.mirror.tips(execute)
         since, logs = self.store.clock() - seconds, self.store.refs.logs
         lately = sum(ref.startswith(logs) and moved >= since for ref, (_, moved) in tips.items())
         return self.sync.active, lately
@@ -220,10 +220,10 @@ class GitLedger(TableLedger):
     def results_store(self) -> Any:
         """The results in the repository. Raises LedgerError if it was opened without them."""
         if self._place is None:
-            raise LedgerError(f"{self.store.shown} was opened without its results")
+            raise LedgerError(f"{self.store.label} was opened without its results")
         with suppress(GitAway, GitDenied):  # whoever asks the place hears of it
             self.sync.complete_results()
-        return self._place(self.store.remote, self.store.objects, self.store.shown)
+        return self._place(self.store.remote, self.store.objects, self.store.label)
 
     @contextmanager
     def tables(self) -> Iterator[Iterator[tuple[str, Iterable[Row]]]]:
@@ -238,7 +238,7 @@ class GitLedger(TableLedger):
 
 def finishing(ended: tuple[Lease, Outcome]) -> Verb:
     """`finish` as a verb of a transaction."""
-    return lambda do: do.finish(*ended)
+    return lambda tx: tx.finish(*ended)
 
 
 def refusals(answers: Iterable[Any]) -> list[ClaimLost | None]:

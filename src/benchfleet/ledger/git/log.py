@@ -15,7 +15,7 @@ from benchfleet.git.objects import EMPTY_TREE, Commit, Objects
 
 FORMAT = 2  # 1 told of each cell's lane and priority, too
 _GZIP = b"\x1f\x8b"  # how a file begins that is compressed
-_TOGETHER = 10_000  # cells in one file of an enrolment
+CELLS_PER_FILE = 10_000  # cells in one file of an enrolment
 _ACTED = {"claimed": "claim", "finished": "finish", "released": "release", "reaped": "reap"}
 
 
@@ -127,8 +127,8 @@ def enrolment_tree(objects: Objects, enrolment: Enrolment) -> str:
         ("cells", [[c.fingerprint, c.id, c.path, c.spec, c.terms] for c in enrolment.cells]),
         ("changed", [[c.fingerprint, c.terms] for c in enrolment.changed]),
     ):
-        for number, start in enumerate(range(0, len(rows), _TOGETHER)):
-            content = compressed(json.dumps(row) for row in rows[start : start + _TOGETHER])
+        for number, start in enumerate(range(0, len(rows), CELLS_PER_FILE)):
+            content = compressed(json.dumps(row) for row in rows[start : start + CELLS_PER_FILE])
             files[f"{name}-{number:05}.jsonl.gz"] = objects.blob(content), False
     return objects.tree(files) if files else EMPTY_TREE
 

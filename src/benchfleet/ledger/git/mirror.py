@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from benchfleet.errors import LedgerDamaged, LedgerFull, LedgerUnreachable
+from benchfleet.ledger.named_queries import Execute, load_queries
 from benchfleet.ledger.sqlite.file import QUERIES, SCHEMA, create_schema
-from benchfleet.ledger.statements import Do, read_statements
 from benchfleet.ledger.table_copy import TABLES, Row, selecting
 
 _QUERIES = Path(__file__).with_name("queries.sql")
@@ -37,15 +37,17 @@ create index if not exists claim_pointed on claim (fingerprint) where object <> 
 """
 
 
-Many = Callable[[str, Iterable[Mapping[str, Any]]], None]  # one statement for each of many rows
+ExecuteMany = Callable[
+    [str, Iterable[Mapping[str, Any]]], None
+]  # one statement for each of many rows
 
 
 @dataclass(frozen=True)
 class Writer:
     """Runs the statements of one transaction."""
 
-    do: Do
-    many: Many
+    execute: Execute
+    execute_many: ExecuteMany
 
 
 class Mirror:
@@ -53,7 +55,7 @@ class Mirror:
 
     def __init__(self, file: Path, campaign: str) -> None:
         self.file = file
-        self._statements = {**read_statements(QUERIES), **read_statements(_QUERIES)}
+        self._statements = {**load_queries(QUERIES), **load_queries(_QUERIES)}
         try:
             self._connection = self._prepared(campaign)
         except sqlite3.DatabaseError as error:
@@ -96,7 +98,7 @@ class Mirror:
         try:
             connection.execute("begin immediate")
             try:
-                yield Writer(self._do(connection), self._many(connection))
+                yield Writer(self._execute(connection), self._execute_many(connection))
                 connection.execute("commit")
             except BaseException:
                 if connection.in_transaction:
@@ -106,11 +108,11 @@ class Mirror:
             raise self._plain(error) from error
 
     @contextmanager
-    def reading(self) -> Iterator[Do]:
+    def reading(self) -> Iterator[Execute]:
         """One consistent view. Raises LedgerUnreachable."""
         try:
             with closing(self._connect()) as connection:
-                yield self._do(connection)
+                yield self._execute(connection)
         except sqlite3.DatabaseError as error:
             raise self._plain(error) from error
 
@@ -134,14 +136,14 @@ class Mirror:
                 for table in TABLES
             )
 
-    def _do(self, connection: sqlite3.Connection) -> Do:
+    def _execute(self, connection: sqlite3.Connection) -> Execute:
         return lambda name, /, **values: connection.execute(self._statements[name], values)
 
-    def _many(self, connection: sqlite3.Connection) -> Many:
-        def many(name: str, rows: Iterable[Mapping[str, Any]]) -> None:
+    def _execute_many(self, connection: sqlite3.Connection) -> ExecuteMany:
+        def execute_many(name: str, rows: Iterable[Mapping[str, Any]]) -> None:
             connection.executemany(self._statements[name], rows)
 
-        return many
+        return execute_many
 
     def _plain(self, error: sqlite3.DatabaseError) -> LedgerUnreachable:
         text = str(error)
@@ -153,11 +155,11 @@ class Mirror:
 
     # What was seen
 
-    def tips(self, do: Do) -> dict[str, tuple[str, float]]:
+    def tips(self, execute: Execute) -> dict[str, tuple[str, float]]:
         """By ref of the remote, the commit up to which it was taken in, and since when."""
-        return {ref: (tip, moved) for ref, tip, moved in do("tips")}
+        return {ref: (tip, moved) for ref, tip, moved in execute("tips")}
 
-    def claims(self, do: Do) -> dict[str, tuple[int, str, str]]:
+    def claims(self, execute: Execute) -> dict[str, tuple[int, str, str]]:
         """By fingerprint, of the cells that have a ref: the turn, the commit of that, and what the
         ref points to."""
-        return {row[0]: row[1:] for row in do("standing")}
+        return {row[0]: row[1:] for row in execute("standing")}

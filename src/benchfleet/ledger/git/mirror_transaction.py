@@ -12,24 +12,24 @@ from benchfleet.domain.state import FINAL_STATES
 from benchfleet.errors import BenchfleetError
 from benchfleet.ledger.base import Clock
 from benchfleet.ledger.git.mirror import Writer
+from benchfleet.ledger.named_queries import Execute
 from benchfleet.ledger.sqlite.base import SqliteBase
-from benchfleet.ledger.statements import Do
 
 
 class MirrorView(SqliteBase):
     """The verbs over an open connection to the mirror."""
 
-    def __init__(self, do: Do, *, clock: Clock, lease: float) -> None:
+    def __init__(self, execute: Execute, *, clock: Clock, lease: float) -> None:
         super().__init__(clock=clock, lease=lease)
-        self.do = do
+        self.execute = execute
 
     @contextmanager
-    def _writing(self, *, synced: bool = True) -> Iterator[Do]:
-        yield self.do
+    def _writing(self, *, synced: bool = True) -> Iterator[Execute]:
+        yield self.execute
 
     @contextmanager
-    def _reading(self) -> Iterator[Do]:
-        yield self.do
+    def _reading(self) -> Iterator[Execute]:
+        yield self.execute
 
     def close(self) -> None:
         """Nothing: whoever opened the connection closes it."""
@@ -39,8 +39,8 @@ class MirrorTransaction(MirrorView):
     """The verbs in a transaction that ends with a push, and what the push has to say."""
 
     def __init__(self, writer: Writer, *, clock: Clock, wall: Clock, lease: float) -> None:
-        super().__init__(writer.do, clock=clock, lease=lease)
-        self._many, self._wall = writer.many, wall
+        super().__init__(writer.execute, clock=clock, lease=lease)
+        self._execute_many, self._wall = writer.execute_many, wall
         self.cells_before, self.events_before = self._counts()
         self.new_terms: dict[int, str] = {}  # of known cells, by ordinal
         self.renewed: list[str] = []  # fingerprints
@@ -50,16 +50,16 @@ class MirrorTransaction(MirrorView):
     def attempt(self, verb: Verb) -> Any:
         """The answer of a verb. An error of ours is an answer too, and undoes that verb alone."""
         terms, renewed, finished = dict(self.new_terms), len(self.renewed), len(self.finished)
-        self.do("part")
+        self.execute("part")
         try:
             return verb(self)
         except BenchfleetError as error:
-            self.do("undo_part")
+            self.execute("undo_part")
             self.new_terms = terms
             del self.renewed[renewed:], self.finished[finished:]
             return error
         finally:
-            self.do("end_part")
+            self.execute("end_part")
 
     def renew(self, leases: Sequence[Lease]) -> Sequence[Lease]:
         held = super().renew(leases)
@@ -73,33 +73,33 @@ class MirrorTransaction(MirrorView):
             self.finished.append((lease, outcome))
 
     def record(self, event: Event) -> int:
-        row = self.do("held", fingerprint=event.fingerprint).fetchone()
+        row = self.execute("held", fingerprint=event.fingerprint).fetchone()
         number = super().record(event)
         ended = row is not None and row[1] in FINAL_STATES
         if row is None or ended != (event.kind == "retry_asked"):
             self.without_effect.add(number)
         return number
 
-    def _each(self, do: Do, name: str, rows: Iterable[Mapping[str, Any]]) -> None:
+    def _each(self, execute: Execute, name: str, rows: Iterable[Mapping[str, Any]]) -> None:
         rows = list(rows)
         if name == "change_terms":
             self.new_terms.update((row["ordinal"], row["terms"]) for row in rows)
-        self._many(name, rows)
+        self._execute_many(name, rows)
 
     def _append(
         self,
-        do: Do,
+        execute: Execute,
         kind: str,
         fingerprint: str,
         data: Mapping[str, Any],
         *,
         at: float | None = None,
     ) -> int:
-        return super()._append(do, kind, fingerprint, data, at=self._wall())
+        return super()._append(execute, kind, fingerprint, data, at=self._wall())
 
     def _counts(self) -> tuple[int, int]:
         """How many cells and events there are."""
-        cells, events = self.do("how_much").fetchone()
+        cells, events = self.execute("how_much").fetchone()
         return cells, events
 
 

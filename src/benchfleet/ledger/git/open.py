@@ -8,7 +8,7 @@ from benchfleet.ledger.git.address import address_of
 from benchfleet.ledger.git.batched import BatchedLedger
 from benchfleet.ledger.git.ledger import GitLedger
 
-_HOSTED_MAX_AGE = 15.0  # seconds for which the last pull of a hosted repository serves
+HOSTED_MAX_AGE_S = 15.0  # seconds for which the last pull of a hosted repository serves
 
 
 class OpenedGit(GitLedger):
@@ -17,4 +17,4 @@ class OpenedGit(GitLedger):
     def __new__(cls, url: str, **options: Any) -> Any:
         if not address_of(url).hosted:
             return GitLedger(url, **options)
-        return BatchedLedger(GitLedger(url, **{"fresh": _HOSTED_MAX_AGE, **options}))
+        return BatchedLedger(GitLedger(url, **{"max_age": HOSTED_MAX_AGE_S, **options}))

@@ -20,7 +20,7 @@ class Outbox:
         self._folder = folder
 
     @contextmanager
-    def holding(self, ended: Sequence[tuple[Lease, Outcome]]) -> Iterator[None]:
+    def hold(self, ended: Sequence[tuple[Lease, Outcome]]) -> Iterator[None]:
         """Hold the outcomes on disk until the block ends well."""
         files = [self._write(lease, outcome) for lease, outcome in ended]
         yield

@@ -13,12 +13,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from benchfleet.errors import GitError
 from benchfleet.git.objects import Objects
-from benchfleet.git.remote import Remote, Swap
+from benchfleet.git.remote import RefUpdate, Remote
 from benchfleet.ledger.git.address import Refs, ref_part
 from benchfleet.ledger.git.log import facts_of, payload
 
-PATIENCE_S = 10.0  # refs that are read while a push changes them differ for a moment
-_BACK = 200  # commits of a log in which results are looked for
+RETRY_TIMEOUT_S = 10.0  # refs that are read while a push changes them differ for a moment
+MAX_COMMITS_SEARCHED = 200  # commits of a log in which results are looked for
 _MACHINES = "refs/heads/machine/"
 
 
@@ -35,7 +35,7 @@ class Mismatches:
             name: known if (known := before.get(name, ("", 0.0)))[0] == oid else (oid, now)
             for name, oid in found.items()
         }
-        return {name: oid for name, (oid, at) in self._since.items() if now - at >= PATIENCE_S}
+        return {name: oid for name, (oid, at) in self._since.items() if now - at >= RETRY_TIMEOUT_S}
 
 
 def complete_claims(
@@ -50,24 +50,28 @@ def complete_claims(
     done = set()
     for fingerprint, (oid, turn, base) in mismatched.items():
         ref = f"{refs.claims}{fingerprint}"
-        swaps = [Swap(ref=ref, old=oid, new=base)]
+        updates = [RefUpdate(ref=ref, old=oid, new=base)]
         if objects.read(oid)[0] == "commit" and (more := _next_of_log(objects, refs, oid, logs)):
             if oid in done:
                 continue
-            swaps = [more, *_results(remote, objects, oid)]
+            updates = [more, *_results(remote, objects, oid)]
         elif _turn(remote, objects, fingerprint, oid) > turn:
             continue  # it was not read yet
         done.add(oid)
-        for swap in swaps:
-            remote.push([swap])
+        for update in updates:
+            remote.push([update])
 
 
-def _next_of_log(objects: Objects, refs: Refs, oid: str, logs: Mapping[str, str]) -> Swap | None:
+def _next_of_log(
+    objects: Objects, refs: Refs, oid: str, logs: Mapping[str, str]
+) -> RefUpdate | None:
     """A log moving on to a commit that follows its last one."""
     commit = objects.commit_of(oid)
     log = f"{refs.logs}{ref_part(str(payload(commit).get('installation', '')))}"
     tip = logs.get(log, "")
-    return Swap(ref=log, old=tip, new=oid) if commit.parents == ((tip,) if tip else ()) else None
+    return (
+        RefUpdate(ref=log, old=tip, new=oid) if commit.parents == ((tip,) if tip else ()) else None
+    )
 
 
 def _turn(remote: Remote, objects: Objects, fingerprint: str, oid: str) -> int:
@@ -86,15 +90,15 @@ def complete_results(remote: Remote, objects: Objects, logs: Iterable[str]) -> N
     GitDenied."""
     tips = set(remote.refs(f"{_MACHINES}*").values())
     for oid in logs:
-        for commit in objects.back(oid, _BACK):
+        for commit in objects.back(oid, MAX_COMMITS_SEARCHED):
             if results := payload(commit).get("results"):
                 if not tips.intersection(results.values()):
-                    for swap in _results(remote, objects, commit.oid):
-                        remote.push([swap])
+                    for update in _results(remote, objects, commit.oid):
+                        remote.push([update])
                 break
 
 
-def _results(remote: Remote, objects: Objects, oid: str) -> Iterator[Swap]:
+def _results(remote: Remote, objects: Objects, oid: str) -> Iterator[RefUpdate]:
     """The branch of an installation moving on to the results that a commit of its log names."""
     commit = objects.commit_of(oid)
     content = payload(commit)
@@ -113,4 +117,4 @@ def _results(remote: Remote, objects: Objects, oid: str) -> Iterator[Swap]:
     hosts = [fact.data["outcome"]["host"] for fact in facts_of(commit) if fact.kind == "finished"]
     named = next(iter(branches), f"{_MACHINES}{ref_part(hosts[0])}-{installation}")
     if branches.get(named, "") == first:
-        yield Swap(ref=named, old=first, new=last)
+        yield RefUpdate(ref=named, old=first, new=last)

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from benchfleet.domain.attempt import Lease, Outcome
 from benchfleet.git.objects import EMPTY_TREE, Objects
-from benchfleet.git.remote import Swap
+from benchfleet.git.remote import RefUpdate
 from benchfleet.ledger.git.log import (
     Changed,
     Enrolment,
@@ -27,7 +27,7 @@ from benchfleet.ledger.git.mirror_transaction import MirrorTransaction
 from benchfleet.ledger.git.replay import ACTS, ids_of, standing
 from benchfleet.ledger.git.store import Store
 
-_BACK = 200  # commits of our log in which results are searched
+MAX_COMMITS_SEARCHED = 200  # commits of our log in which results are searched
 
 
 class Files(Protocol):
@@ -47,8 +47,8 @@ class StaleMirror(Exception):
 class Push:
     """The refs that a transaction moves, all or none."""
 
-    swaps: list[Swap] = field(default_factory=list)
-    holding: dict[str, str] = field(default_factory=dict)  # refs that must be as they were pulled
+    updates: list[RefUpdate] = field(default_factory=list)
+    expected: dict[str, str] = field(default_factory=dict)  # refs that must be as they were pulled
     commit: str = ""  # the last one, which shows whether the push reached the remote
 
 
@@ -63,12 +63,12 @@ def build_push(store: Store, transaction: MirrorTransaction, files: Files | None
 class _Builder:
     def __init__(self, store: Store, transaction: MirrorTransaction, files: Files | None) -> None:
         self._store, self._transaction, self._files = store, transaction, files
-        self._do = transaction.do
-        self._tips = store.mirror.tips(self._do)
+        self._execute = transaction.execute
+        self._tips = store.mirror.tips(self._execute)
         self._push = Push()
 
     def build(self) -> Push:
-        rows = self._do("events_after", seq=self._transaction.events_before).fetchall()
+        rows = self._execute("events_after", seq=self._transaction.events_before).fetchall()
         for _, at, kind, _, data in rows:
             if kind == "enrolled":
                 self._add_enrolment(Fact(kind=kind, fingerprint="", data=json.loads(data), at=at))
@@ -76,16 +76,16 @@ class _Builder:
         if self._transaction.renewed:
             self._add_heartbeat()
         now = self._store.clock()
-        for swap in self._push.swaps:
-            if not swap.ref.startswith(self._store.refs.claims):
-                self._do("moved", ref=swap.ref, tip=swap.new, moved=now)
+        for update in self._push.updates:
+            if not update.ref.startswith(self._store.refs.claims):
+                self._execute("moved", ref=update.ref, tip=update.new, moved=now)
         return self._push
 
     def _tip(self, ref: str) -> str:
         return self._tips.get(ref, ("", 0.0))[0]
 
     def _move(self, ref: str, commit: str) -> None:
-        self._push.swaps.append(Swap(ref=ref, old=self._tip(ref), new=commit))
+        self._push.updates.append(RefUpdate(ref=ref, old=self._tip(ref), new=commit))
 
     def _commit_on(self, ref: str, tree: str, text: str) -> str:
         """A commit that follows the last one of a ref, which the push moves to it."""
@@ -98,16 +98,18 @@ class _Builder:
         """Refuse the push if refs of cells were removed meanwhile: that moves the ledger's ref. A
         cell without a ref may have had one, and ended."""
         ref = self._store.refs.ledger
-        self._push.holding = {ref: self._tip(ref)}
+        self._push.expected = {ref: self._tip(ref)}
 
     def _add_enrolment(self, fact: Fact) -> None:
         known = self._transaction.cells_before
         cells = [
             Entered(fingerprint=fingerprint, id=id, path=path, spec=spec, terms=terms)
-            for fingerprint, id, path, spec, terms in self._do("cells_after", ordinal=known)
+            for fingerprint, id, path, spec, terms in self._execute("cells_after", ordinal=known)
         ]
         changed = [
-            Changed(fingerprint=self._do("cell_at", ordinal=ordinal).fetchone()[0], terms=terms)
+            Changed(
+                fingerprint=self._execute("cell_at", ordinal=ordinal).fetchone()[0], terms=terms
+            )
             for ordinal, terms in self._transaction.new_terms.items()
             if ordinal <= known
         ]
@@ -132,20 +134,20 @@ class _Builder:
             )
         if not facts:
             return
-        store, ids = self._store, ids_of(self._do, facts)
+        store, ids = self._store, ids_of(self._execute, facts)
         more = self._add_results(ids) if self._files else {}
         text = message(subject(facts, ids), installation=store.number, facts=written(facts), **more)
         commit = self._commit_on(store.log, EMPTY_TREE, text)
         for fingerprint, turn in turns.items():
             old = objects[fingerprint]
             ref = f"{store.refs.claims}{fingerprint}"
-            self._push.swaps.append(Swap(ref=ref, old=old, new=commit))
-            self._do("stand", fingerprint=fingerprint, turn=turn, base=commit, object=commit)
+            self._push.updates.append(RefUpdate(ref=ref, old=old, new=commit))
+            self._execute("stand", fingerprint=fingerprint, turn=turn, base=commit, object=commit)
             if not old:
                 self._hold_ledger()
 
     def _standing(self, fingerprint: str) -> tuple[int, str]:
-        turn, _, object = standing(self._do, fingerprint)
+        turn, _, object = standing(self._execute, fingerprint)
         if object == UNSURE:
             raise StaleMirror
         return turn, object
@@ -174,7 +176,7 @@ class _Builder:
         """The last commit of results that our log names, if it is here; "" otherwise. The branch
         lacks it if the remote went away while it changed refs."""
         objects = self._store.objects
-        for commit in objects.back(self._tip(self._store.log), _BACK):
+        for commit in objects.back(self._tip(self._store.log), MAX_COMMITS_SEARCHED):
             if found := set(payload(commit).get("results", {}).values()):
                 if not all(objects.has(oid) for oid in found):
                     return ""  # of a mirror that was read again from the remote
@@ -186,21 +188,21 @@ class _Builder:
         """One new object that the refs of all renewed cells point to, unless the same transaction
         did something else to them."""
         store = self._store
-        moved = {swap.ref for swap in self._push.swaps}
-        held, swaps = {}, []
+        moved = {update.ref for update in self._push.updates}
+        held, updates = {}, []
         for fingerprint in self._transaction.renewed:
             ref = f"{store.refs.claims}{fingerprint}"
             if ref in moved:
                 continue
-            _, base, object = standing(self._do, fingerprint)
+            _, base, object = standing(self._execute, fingerprint)
             if object == UNSURE:
                 raise StaleMirror
             if not object:  # a remote that went away while it changed refs has not made it
                 self._hold_ledger()
             held[fingerprint] = base
-            swaps.append(Swap(ref=ref, old=object, new=""))
+            updates.append(RefUpdate(ref=ref, old=object, new=""))
         beat = {"benchfleet": 1, "beat": os.urandom(8).hex(), "by": store.number, "holds": held}
         blob = store.objects.blob(json.dumps(beat).encode())
         for fingerprint in held:
-            self._do("point", fingerprint=fingerprint, object=blob)
-        self._push.swaps += [replace(swap, new=blob) for swap in swaps]
+            self._execute("point", fingerprint=fingerprint, object=blob)
+        self._push.updates += [replace(update, new=blob) for update in updates]

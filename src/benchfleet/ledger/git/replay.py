@@ -8,32 +8,32 @@ from typing import Any
 
 from benchfleet.ledger.git.log import Enrolment, Fact
 from benchfleet.ledger.git.mirror import Writer
-from benchfleet.ledger.statements import Do
+from benchfleet.ledger.named_queries import Execute
 
-Act = Callable[[Do, int, Fact, float, float], object]  # ordinal, fact, now and lease
+Act = Callable[[Execute, int, Fact, float, float], object]  # ordinal, fact, now and lease
 
 
-def standing(do: Do, fingerprint: str) -> tuple[int, str, str]:
+def standing(execute: Execute, fingerprint: str) -> tuple[int, str, str]:
     """The turn of a cell, the commit of that, and what its ref points to."""
-    row = do("standing_of", fingerprint=fingerprint).fetchone()
+    row = execute("standing_of", fingerprint=fingerprint).fetchone()
     return (0, "", "") if row is None else tuple(row)
 
 
-def ids_of(do: Do, facts: Sequence[Fact]) -> dict[str, str]:
+def ids_of(execute: Execute, facts: Sequence[Fact]) -> dict[str, str]:
     """The readable ids of the cells that facts are about."""
     found = {}
     for fingerprint in dict.fromkeys(fact.fingerprint for fact in facts):
-        if row := do("id_of", fingerprint=fingerprint).fetchone():
+        if row := execute("id_of", fingerprint=fingerprint).fetchone():
             found[fingerprint] = row[0]
     return found
 
 
 def add_enrolment(writer: Writer, enrolment: Enrolment, *, event: bool = True) -> None:
     """Add the cells of an enrolment, and its `event`."""
-    do, many = writer.do, writer.many
-    last: int = do("last_ordinal").fetchone()[0]
+    execute, execute_many = writer.execute, writer.execute_many
+    last: int = execute("last_ordinal").fetchone()[0]
     ordinals = range(last + 1, last + 1 + len(enrolment.cells))
-    many(
+    execute_many(
         "add_cell",
         (
             {
@@ -43,7 +43,7 @@ def add_enrolment(writer: Writer, enrolment: Enrolment, *, event: bool = True) -
             for ordinal, cell in zip(ordinals, enrolment.cells, strict=True)
         ),
     )  # fmt: skip
-    many(
+    execute_many(
         "add_spec",
         (
             {"ordinal": ordinal, "spec": cell.spec, "terms": cell.terms}
@@ -51,61 +51,65 @@ def add_enrolment(writer: Writer, enrolment: Enrolment, *, event: bool = True) -
         ),
     )
     for changed in enrolment.changed:
-        if row := do("held", fingerprint=changed.fingerprint).fetchone():
-            do("change_terms", ordinal=row[0], terms=changed.terms)
+        if row := execute("held", fingerprint=changed.fingerprint).fetchone():
+            execute("change_terms", ordinal=row[0], terms=changed.terms)
     if event:
-        append(do, enrolment.fact)
+        append(execute, enrolment.fact)
 
 
-def can_apply(do: Do, facts: Sequence[Fact]) -> bool:
+def can_apply(execute: Execute, facts: Sequence[Fact]) -> bool:
     """Whether all earlier facts about these cells were applied."""
     turns: dict[str, int] = {}
     for fact in facts:
         if fact.turn:
             known = turns.get(fact.fingerprint)
             if known is None:
-                if do("held", fingerprint=fact.fingerprint).fetchone() is None:
+                if execute("held", fingerprint=fact.fingerprint).fetchone() is None:
                     return False
-                known = standing(do, fact.fingerprint)[0]
+                known = standing(execute, fact.fingerprint)[0]
             if fact.turn > known + 1:
                 return False
             turns[fact.fingerprint] = max(known, fact.turn)
     return True
 
 
-def apply(do: Do, facts: Sequence[Fact], commit: str, *, now: float, lease: float) -> None:
+def apply(
+    execute: Execute, facts: Sequence[Fact], commit: str, *, now: float, lease: float
+) -> None:
     """Apply the facts of a commit. The second fact with one turn is void: a remote that died while
     it changed refs may have given a cell to two, of which one can finish it."""
     for fact in facts:
         if fact.turn:
-            if fact.turn <= standing(do, fact.fingerprint)[0]:
+            if fact.turn <= standing(execute, fact.fingerprint)[0]:
                 continue
-            ordinal = do("held", fingerprint=fact.fingerprint).fetchone()[0]
-            ACTS[fact.kind](do, ordinal, fact, now, lease)
-            do("stand", fingerprint=fact.fingerprint, turn=fact.turn, base=commit, object=commit)
-        append(do, fact)
+            ordinal = execute("held", fingerprint=fact.fingerprint).fetchone()[0]
+            ACTS[fact.kind](execute, ordinal, fact, now, lease)
+            execute(
+                "stand", fingerprint=fact.fingerprint, turn=fact.turn, base=commit, object=commit
+            )
+        append(execute, fact)
 
 
-def append(do: Do, fact: Fact) -> None:
+def append(execute: Execute, fact: Fact) -> None:
     """Add a fact to the events of the mirror."""
-    do(
+    execute(
         "add_event", at=fact.at, kind=fact.kind, fingerprint=fact.fingerprint,
         data=json.dumps(fact.data),
     )  # fmt: skip
 
 
-def _claimed(do: Do, ordinal: int, fact: Fact, now: float, lease: float) -> None:
+def _claimed(execute: Execute, ordinal: int, fact: Fact, now: float, lease: float) -> None:
     data = fact.data
-    do(
+    execute(
         "take", ordinal=ordinal, attempt=int(data["attempt"]), token=int(data["token"]),
         runner=str(data["runner"]), expires=now + lease,
     )  # fmt: skip
 
 
-def _finished(do: Do, ordinal: int, fact: Fact, now: float, lease: float) -> None:
+def _finished(execute: Execute, ordinal: int, fact: Fact, now: float, lease: float) -> None:
     outcome: Mapping[str, Any] = fact.data["outcome"]
     retry = outcome["retry_in"]
-    do(
+    execute(
         "finish", ordinal=ordinal, token=int(fact.data["token"]), charged=int(outcome["charged"]),
         state="pending" if retry is not None else outcome["state"],
         ready=now + retry if retry else None,
@@ -114,7 +118,7 @@ def _finished(do: Do, ordinal: int, fact: Fact, now: float, lease: float) -> Non
 
 def _stating(name: str) -> Act:
     """One statement about the cell, whatever else the fact says."""
-    return lambda do, ordinal, fact, now, lease: do(
+    return lambda execute, ordinal, fact, now, lease: execute(
         name, ordinal=ordinal, fingerprint=fact.fingerprint
     )
 

@@ -11,15 +11,15 @@ from types import TracebackType
 
 from benchfleet.errors import LedgerUnreachable
 
-_PATIENCE_S = 600.0  # a push takes a few seconds, and a remote that is away is waited for
+LOCK_TIMEOUT_S = 600.0  # a push takes a few seconds, and a remote that is away is waited for
 _PAUSE_S = 0.05  # between two tries
 
 
 class RepoLock:
     """A lock on a file, held by one thread of one process; that thread may enter it again."""
 
-    def __init__(self, file: Path, patience: float = _PATIENCE_S) -> None:
-        self._file, self._patience = file, patience
+    def __init__(self, file: Path, timeout: float = LOCK_TIMEOUT_S) -> None:
+        self._file, self._timeout = file, timeout
         self._lock, self._depth = threading.RLock(), 0
         self._descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
 
@@ -45,7 +45,7 @@ class RepoLock:
         self._lock.release()
 
     def _take(self) -> None:
-        until = time.monotonic() + self._patience
+        until = time.monotonic() + self._timeout
         while True:
             try:
                 fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -54,6 +54,6 @@ class RepoLock:
                 if time.monotonic() > until:
                     raise LedgerUnreachable(
                         f"another process of this machine has held {self._file} for "
-                        f"{self._patience:g} s; end it, or let it go on where it was stopped"
+                        f"{self._timeout:g} s; end it, or let it go on where it was stopped"
                     ) from None
                 time.sleep(_PAUSE_S)

@@ -15,8 +15,8 @@ from benchfleet.errors import LedgerDamaged
 from benchfleet.git.objects import Commit, Objects
 from benchfleet.ledger.git.address import Refs
 from benchfleet.ledger.git.log import compressed, lines_of, payload
-from benchfleet.ledger.git.mirror import Many
-from benchfleet.ledger.statements import Do
+from benchfleet.ledger.git.mirror import ExecuteMany
+from benchfleet.ledger.named_queries import Execute
 
 MIN_EVENTS = 2000  # a shorter history is read as quickly
 GROWTH = 1.25  # times as many events as the newest snapshot has
@@ -45,41 +45,43 @@ def tips_of(commit: Commit) -> dict[str, str]:
     return {str(ref): str(oid) for ref, oid in tips.items()}
 
 
-def write_snapshot(objects: Objects, do: Do, *, now: float) -> str:
+def write_snapshot(objects: Objects, execute: Execute, *, now: float) -> str:
     """Write the state of all cells and all events; the tree."""
     files = {}
-    for name, lines in (("cells", _cells(do, now)), ("events", _events(do))):
+    for name, lines in (("cells", _cells(execute, now)), ("events", _events(execute))):
         for number, some in enumerate(_batches(lines)):
             files[f"{name}-{number:05}.gz"] = objects.blob(compressed(some)), False
     return objects.tree(files)
 
 
-def read_snapshot(objects: Objects, many: Many, snapshot: str, *, now: float, lease: float) -> None:
+def read_snapshot(
+    objects: Objects, execute_many: ExecuteMany, snapshot: str, *, now: float, lease: float
+) -> None:
     """Enter what a snapshot has into the mirror. Raises LedgerDamaged."""
     try:
         files = sorted(objects.entries(objects.commit_of(snapshot).tree), reverse=True)
         for name, (blob, _) in files:  # the events first: cells name the one of their outcome
             lines = lines_of(objects.read(blob)[1])
             if name.startswith("events-"):
-                many("happen", map(_event_row, lines))
+                execute_many("happen", map(_event_row, lines))
             else:
                 rows = [_cell_row(json.loads(line), now, lease) for line in lines]
-                many("stand_cell", rows)
-                many("stand", ({**row, "object": ""} for row in rows))  # refs are seen next
+                execute_many("stand_cell", rows)
+                execute_many("stand", ({**row, "object": ""} for row in rows))  # refs are seen next
     except (ValueError, LookupError, TypeError) as error:
         raise LedgerDamaged(f"the snapshot {snapshot} cannot be read: {error}") from error
 
 
-def _cells(do: Do, now: float) -> Iterator[str]:
-    for row in do("state_cells"):
+def _cells(execute: Execute, now: float) -> Iterator[str]:
+    for row in execute("state_cells"):
         values = dict(zip(_STANDING, row, strict=True))
         if values["ready"] is not None:
             values["ready"] = max(0.0, values["ready"] - now)
         yield json.dumps(list(values.values()))
 
 
-def _events(do: Do) -> Iterator[str]:
-    for seq, at, kind, fingerprint, data in do("events_after", seq=0):
+def _events(execute: Execute) -> Iterator[str]:
+    for seq, at, kind, fingerprint, data in execute("events_after", seq=0):
         yield f"{seq}\t{at!r}\t{kind}\t{fingerprint}\t{data}"
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from benchfleet.errors import GitAway, GitDenied, GitError, LedgerError, LedgerUnreachable
 from benchfleet.git.objects import Objects
-from benchfleet.git.process import Git, make_repository
+from benchfleet.git.process import Git, init_bare_repository
 from benchfleet.git.remote import Remote
 from benchfleet.ledger.base import Clock
 from benchfleet.ledger.git.address import Refs, address_of, mirror_folder, ref_part
@@ -41,7 +41,7 @@ class Store:
         host: str,
     ) -> None:
         self.address, self.refs, self.campaign = address_of(url), Refs(campaign), campaign
-        self.shown = self.address.shown
+        self.label = self.address.label
         self.clock, self.wall, self.lease = clock, wall, lease
         self.closing = threading.Event()
         self.folder = mirror_folder(folder, self.address, campaign)
@@ -51,18 +51,18 @@ class Store:
             with self.lock:
                 if (rebooted := self._rebooted()) and not self._sound():
                     shutil.rmtree(self.folder / "objects.git", ignore_errors=True)
-                make_repository(self.folder / "objects.git")
+                init_bare_repository(self.folder / "objects.git")
         except OSError as error:
             raise LedgerUnreachable(f"{self.folder} cannot be used: {error.strerror}") from error
         self.git = Git(self.folder / "objects.git")
         self.objects = Objects(self.git)
-        self.remote = Remote(self.git, self.address.remote, self.shown)
+        self.remote = Remote(self.git, self.address.remote, self.label)
         with self.lock:
             self.mirror = Mirror(self.folder / "mirror.db", campaign)
             if rebooted:
                 with self.mirror.writing() as writer:
-                    writer.do("count_anew", now=clock(), lease=lease)
-                    writer.do("move_anew", now=clock())
+                    writer.execute("count_anew", now=clock(), lease=lease)
+                    writer.execute("move_anew", now=clock())
                 (self.folder / "boot").write_text(_boot())
             self.number = self._installation()
         self.log = f"{self.refs.logs}{self.number}"
@@ -89,7 +89,7 @@ class Store:
     def ledger_error(self, error: GitError) -> LedgerError:
         if isinstance(error, (GitAway, GitDenied)):
             return away(error)
-        return LedgerError(f"the ledger {self.shown}: {error}")
+        return LedgerError(f"the ledger {self.label}: {error}")
 
     def _rebooted(self) -> bool:
         """Whether the machine has started since: its clock counts anew, and git's objects were
@@ -101,7 +101,7 @@ class Store:
         """Whether git can read all commits and folders that are held."""
         git = Git(self.folder / "objects.git")
         read = "rev-list", "--objects", "--filter=blob:none", "--all", "--quiet"
-        return not git.ask(*read).code
+        return not git.run(*read).code
 
     def _installation(self) -> str:
         """The short id of this installation, made once."""

@@ -9,7 +9,7 @@ from contextlib import suppress
 
 from benchfleet.errors import GitError, LedgerAbsent, LedgerDamaged, LedgerError, LedgerUnreachable
 from benchfleet.git.objects import EMPTY_TREE, Commit, kept
-from benchfleet.git.remote import Swap
+from benchfleet.git.remote import RefUpdate
 from benchfleet.ledger.git.address import ref_part
 from benchfleet.ledger.git.log import enrolment_of, facts_of, message, payload
 from benchfleet.ledger.git.mirror import UNSURE, Writer
@@ -17,9 +17,9 @@ from benchfleet.ledger.git.partial_push import Mismatches, complete_claims, comp
 from benchfleet.ledger.git.replay import add_enrolment, apply, can_apply, standing
 from benchfleet.ledger.git.snapshot import newest_snapshot, read_snapshot, tips_of
 from benchfleet.ledger.git.store import Store
-from benchfleet.ledger.statements import Do
+from benchfleet.ledger.named_queries import Execute
 
-_BACK = 200  # commits of a log in which one is searched
+MAX_COMMITS_SEARCHED = 200  # commits of a log in which one is searched
 Tips = Mapping[str, tuple[str, float]]  # by ref, its commit and when that was first seen
 
 
@@ -33,20 +33,20 @@ class Sync:
         self.snapshot_events = 0  # how many the newest snapshot has
         self._mismatches = Mismatches()
 
-    def open(self, make: bool) -> None:
-        """Pull for the first time; with `make`, begin a ledger where there is none. Raises
+    def open(self, create: bool) -> None:
+        """Pull for the first time; with `create`, begin a ledger where there is none. Raises
         GitError, LedgerAbsent."""
         store = self._store
         with store.lock:
             refs = self._remote_refs()
             if store.refs.ledger not in refs and not self._tips():
-                if not make:
+                if not create:
                     raise LedgerAbsent(
-                        f"{store.shown} has no ledger of campaign {store.campaign!r}"
+                        f"{store.label} has no ledger of campaign {store.campaign!r}"
                     )
                 text = message(f"begin the ledger of {store.campaign}", campaign=store.campaign)
                 commit = store.commit(EMPTY_TREE, (), text)
-                store.remote.push([Swap(ref=store.refs.ledger, old="", new=commit)])  # or lost
+                store.remote.push([RefUpdate(ref=store.refs.ledger, old="", new=commit)])  # or lost
                 refs = self._remote_refs()
             self._take_in(refs)
 
@@ -60,7 +60,9 @@ class Sync:
         tips = self._tips()
         ours = (tips.get(ref, ("", 0.0))[0] for ref in (self._store.log, self._store.refs.enrolled))
         return any(
-            one.oid == commit for oid in ours for one in self._store.objects.back(oid, _BACK)
+            one.oid == commit
+            for oid in ours
+            for one in self._store.objects.back(oid, MAX_COMMITS_SEARCHED)
         )
 
     def complete_results(self) -> None:
@@ -78,8 +80,8 @@ class Sync:
         return self._store.remote.refs(f"{self._store.refs.root}/*", self._store.machine)
 
     def _tips(self) -> Tips:
-        with self._store.mirror.reading() as do:
-            return self._store.mirror.tips(do)
+        with self._store.mirror.reading() as execute:
+            return self._store.mirror.tips(execute)
 
     def _take_in(self, refs: Mapping[str, str]) -> None:
         store, now, began = self._store, self._store.clock(), time.monotonic()
@@ -103,11 +105,11 @@ class Sync:
         self._fetch(moved, claims, tips)
         with store.mirror.writing() as writer:
             if store.machine in tips and store.machine not in refs:  # somebody removed the branch
-                writer.do("moved", ref=store.machine, tip="", moved=now)
+                writer.execute("moved", ref=store.machine, tip="", moved=now)
             for ref, oid in moved.items():
                 self._follow(writer, ref, tips.get(ref, ("",))[0], oid, now)
-            self._follow_logs(writer.do, tips, moved, now)
-            mismatched = self._compare_claims(writer.do, claims, now)
+            self._follow_logs(writer.execute, tips, moved, now)
+            mismatched = self._compare_claims(writer.execute, claims, now)
         for ref, oid in moved.items():
             kept(store.git, ref_part(ref), oid)
         if lasting := self._mismatches.lasting(mismatched, now):
@@ -124,7 +126,7 @@ class Sync:
             if ref not in refs:
                 what = f"{ref} of " if ref != store.refs.ledger else ""
                 raise LedgerUnreachable(
-                    f"{store.shown} has lost {what}the ledger of {store.campaign!r}, which was "
+                    f"{store.label} has lost {what}the ledger of {store.campaign!r}, which was "
                     f"there; see that it is the same repository (if the ledger is gone for good, "
                     f"remove {store.folder}: then it is begun anew)"
                 )
@@ -141,22 +143,24 @@ class Sync:
                 for commit in store.objects.since(tips.get(enrolled, ""), ""):
                     add_enrolment(writer, enrolment_of(store.objects, commit), event=False)
                 now = store.clock()
-                read_snapshot(store.objects, writer.many, snapshot, now=now, lease=store.lease)
+                read_snapshot(
+                    store.objects, writer.execute_many, snapshot, now=now, lease=store.lease
+                )
                 for ref, tip in tips.items():
-                    writer.do("moved", ref=ref, tip=tip, moved=now - store.lease)
+                    writer.execute("moved", ref=ref, tip=tip, moved=now - store.lease)
 
     def _fetch(self, moved: Mapping[str, str], claims: Mapping[str, str], tips: Tips) -> None:
         """Fetch what these refs lead to, from where they were followed to."""
         store = self._store
-        with store.mirror.reading() as do:
-            before = store.mirror.claims(do)
+        with store.mirror.reading() as execute:
+            before = store.mirror.claims(execute)
         known = {ref: tips[ref][0] for ref in moved if ref in tips and ref != store.refs.ledger}
         if store.log in tips:
             known[store.log] = tips[store.log][0]
         lacking = {ref: oid for ref, oid in known.items() if not store.objects.has(oid)}
         if lacking:
             with suppress(GitError):  # an old server gives no commits but the last; then all come
-                depth = _BACK if store.log in lacking else 1
+                depth = MAX_COMMITS_SEARCHED if store.log in lacking else 1
                 store.remote.fetch(lacking.values(), depth=depth)
                 for ref, oid in lacking.items():
                     kept(store.git, ref_part(ref), oid)
@@ -174,15 +178,17 @@ class Sync:
         store = self._store
         if ref == store.refs.ledger:
             if payload(store.objects.commit_of(oid)).get("campaign") != store.campaign:
-                raise LedgerError(f"{store.shown}: {ref} is the ledger of another campaign")
+                raise LedgerError(f"{store.label}: {ref} is the ledger of another campaign")
         elif ref == store.refs.enrolled:
             for commit in self._since(oid, known):
                 add_enrolment(writer, enrolment_of(store.objects, commit))
         elif ref != store.machine:
             return
-        writer.do("moved", ref=ref, tip=oid, moved=now)
+        writer.execute("moved", ref=ref, tip=oid, moved=now)
 
-    def _follow_logs(self, do: Do, tips: Tips, moved: Mapping[str, str], now: float) -> None:
+    def _follow_logs(
+        self, execute: Execute, tips: Tips, moved: Mapping[str, str], now: float
+    ) -> None:
         """Apply the new facts of the logs, those of each cell in their order. What follows a fact
         that was not seen yet waits for the next pull."""
         store = self._store
@@ -200,34 +206,36 @@ class Sync:
             )
             for _, ref in heads:
                 oid, facts = waiting[ref][done[ref]]
-                if can_apply(do, facts):
-                    apply(do, facts, oid, now=now, lease=store.lease)
+                if can_apply(execute, facts):
+                    apply(execute, facts, oid, now=now, lease=store.lease)
                     done[ref] += 1
                     break
             else:
                 break
         for ref, number in done.items():
             if number:
-                do("moved", ref=ref, tip=waiting[ref][number - 1][0], moved=now)
+                execute("moved", ref=ref, tip=waiting[ref][number - 1][0], moved=now)
 
     def _since(self, oid: str, known: str) -> list[Commit]:
         try:
             return self._store.objects.since(oid, known)
         except GitError as error:
             raise LedgerDamaged(
-                f"{self._store.shown}: {error}; a ledger's refs are never to be rewritten"
+                f"{self._store.label}: {error}; a ledger's refs are never to be rewritten"
             ) from error
 
     # The refs of cells
 
-    def _compare_claims(self, do: Do, claims: Mapping[str, str], now: float) -> dict[str, str]:
+    def _compare_claims(
+        self, execute: Execute, claims: Mapping[str, str], now: float
+    ) -> dict[str, str]:
         """Enter where the refs of cells point: to the last commit about the cell, or to a heartbeat
         after it. Those that point elsewhere are returned."""
         mismatched: dict[str, str] = {}
         beats: dict[str, Mapping[str, str]] = {}
-        before = self._store.mirror.claims(do)
+        before = self._store.mirror.claims(execute)
         for fingerprint, oid in claims.items():
-            turn, base, object = before.get(fingerprint) or standing(do, fingerprint)
+            turn, base, object = before.get(fingerprint) or standing(execute, fingerprint)
             if oid == object:
                 continue
             if oid != base:
@@ -237,17 +245,17 @@ class Sync:
                 if not base or beats[oid].get(fingerprint) != base:
                     mismatched[fingerprint], oid = oid, UNSURE
                 else:
-                    do("beat", fingerprint=fingerprint, expires=now + self._store.lease)
-            do("stand", fingerprint=fingerprint, turn=turn, base=base, object=oid)
+                    execute("beat", fingerprint=fingerprint, expires=now + self._store.lease)
+            execute("stand", fingerprint=fingerprint, turn=turn, base=base, object=oid)
         for fingerprint in before:
             if fingerprint not in claims:  # removed by a compaction
-                do("point", fingerprint=fingerprint, object="")
+                execute("point", fingerprint=fingerprint, object="")
         return mismatched
 
     def _complete_claims(self, mismatched: Mapping[str, str]) -> None:
         store = self._store
-        with store.mirror.reading() as do:
-            known = {name: (oid, *standing(do, name)[:2]) for name, oid in mismatched.items()}
-            tips = store.mirror.tips(do)
+        with store.mirror.reading() as execute:
+            known = {name: (oid, *standing(execute, name)[:2]) for name, oid in mismatched.items()}
+            tips = store.mirror.tips(execute)
         logs = {ref: tip for ref, (tip, _) in tips.items() if ref.startswith(store.refs.logs)}
         complete_claims(store.remote, store.objects, store.refs, known, logs)

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from benchfleet.domain.attempt import Claim, Lease
 from benchfleet.errors import GitAway, GitDenied, GitError
 from benchfleet.git.objects import kept
-from benchfleet.ledger.call_timeout import Hurry
+from benchfleet.ledger.call_timeout import CallTimeout
 from benchfleet.ledger.git.address import ref_part
 from benchfleet.ledger.git.mirror_transaction import MirrorTransaction, Verb
 from benchfleet.ledger.git.push_builder import Files, Push, StaleMirror, build_push
@@ -28,23 +28,23 @@ OneVerb = Callable[[MirrorTransaction], T]
 
 class Transactions:
     """A transaction whose push is refused is rolled back, and tried again after a pull. A call
-    waits up to `patience` seconds for a remote that is away."""
+    waits up to `timeout` seconds for a remote that is away."""
 
-    def __init__(self, store: Store, sync: Sync, *, patience: float, files: Files | None) -> None:
-        self._store, self._sync, self._patience, self._files = store, sync, patience, files
-        self._hurry = Hurry()
+    def __init__(self, store: Store, sync: Sync, *, timeout: float, files: Files | None) -> None:
+        self._store, self._sync, self._timeout, self._files = store, sync, timeout, files
+        self._call_timeout = CallTimeout()
         self._failed_at = self._away_since = 0.0  # by time.monotonic; 0: the remote is there
         self._unconfirmed: list[tuple[str, list[Lease]]] = []  # claims whose push got no answer
 
     def within(self, seconds: float) -> AbstractContextManager[None]:
         """See `Ledger.within`."""
-        return self._hurry.within(seconds)
+        return self._call_timeout.within(seconds)
 
     # Reading
 
     def refresh(self, max_age: float) -> None:
         """Pull if the last pull is older. While the remote is away the mirror serves; after
-        `patience` seconds of that raises LedgerUnreachable."""
+        `timeout` seconds of that raises LedgerUnreachable."""
         if time.monotonic() - max(self._sync.pulled_at, self._failed_at) >= max_age:
             self._unless_away(self._sync.pull, None)
 
@@ -55,7 +55,7 @@ class Transactions:
             except (GitAway, GitDenied):
                 self._failed_at = time.monotonic()
                 self._away_since = since = self._away_since or self._failed_at
-                if self._failed_at - since > self._patience or self._hurry:
+                if self._failed_at - since > self._timeout or self._call_timeout:
                     raise
                 return otherwise
         self._away_since = 0.0
@@ -69,19 +69,19 @@ class Transactions:
 
     # Writing
 
-    def run(self, verbs: Sequence[Verb], *, patience: float | None = None) -> list[Any]:
+    def run(self, verbs: Sequence[Verb], *, timeout: float | None = None) -> list[Any]:
         """Run verbs in one transaction, all of them or none; the answer of each.
 
         A verb that raises an error of ours changes nothing, and that error is its answer. Raises
         LedgerUnreachable.
         """
-        usual = self._patience if patience is None else patience
+        usual = self._timeout if timeout is None else timeout
         with self._store.ledger_errors():
-            return self._run(verbs, time.monotonic() + self._hurry.patience(usual))
+            return self._run(verbs, time.monotonic() + self._call_timeout.seconds(usual))
 
-    def run_one(self, verb: OneVerb[T], *, patience: float | None = None) -> T:
+    def run_one(self, verb: OneVerb[T], *, timeout: float | None = None) -> T:
         """Run one verb. Raises what it raises."""
-        answer: T = _the_answer(self.run([verb], patience=patience))
+        answer: T = _the_answer(self.run([verb], timeout=timeout))
         return answer
 
     def run_unless_away(self, verb: OneVerb[T], otherwise: T) -> T:
@@ -124,24 +124,24 @@ class Transactions:
                     self._release_unconfirmed(transaction)
                 attempt.answers = [transaction.attempt(verb) for verb in verbs]
                 attempt.push = build_push(store, transaction, self._files)
-                if attempt.push.swaps:
+                if attempt.push.updates:
                     self._send(attempt.push, stale)
-            for swap in attempt.push.swaps:
-                if not swap.ref.startswith(store.refs.claims):
-                    kept(store.git, ref_part(swap.ref), swap.new)
+            for update in attempt.push.updates:
+                if not update.ref.startswith(store.refs.claims):
+                    kept(store.git, ref_part(update.ref), update.new)
 
     def _send(self, push: Push, stale: bool) -> None:
         if self._unconfirmed and not stale:
             raise StaleMirror  # after a pull they are given back in the same push
-        if not self._store.remote.push(push.swaps, holding=push.holding):
+        if not self._store.remote.push(push.updates, expected=push.expected):
             raise StaleMirror
         self._unconfirmed.clear()
 
     def _back_off(self, refusals: int) -> None:
         """Wait while others are quicker, or while a push is incomplete. Raises GitDenied."""
         if refusals >= MAX_REFUSALS:
-            shown, why = self._store.shown, self._store.remote.refused
-            raise GitDenied(f"{shown} refuses what was just seen there, again and again: {why}")
+            label, why = self._store.label, self._store.remote.refused
+            raise GitDenied(f"{label} refuses what was just seen there, again and again: {why}")
         if refusals > 1:  # the first pull may be enough
             self._store.closing.wait(random.uniform(0, _BACKOFF_S * refusals))  # noqa: S311
 
@@ -155,11 +155,11 @@ class Transactions:
         """Move the branch of results too: a remote that goes away while it changes refs may have
         changed only some of them. Raises GitAway, GitDenied."""
         store = self._store
-        with store.mirror.reading() as do:
-            tip = store.mirror.tips(do).get(store.machine, ("", 0.0))[0]
-        for swap in push.swaps:
-            if swap.ref == store.machine and swap.old == tip:
-                store.remote.push([swap])
+        with store.mirror.reading() as execute:
+            tip = store.mirror.tips(execute).get(store.machine, ("", 0.0))[0]
+        for update in push.updates:
+            if update.ref == store.machine and update.old == tip:
+                store.remote.push([update])
                 self._sync.pull()
 
 

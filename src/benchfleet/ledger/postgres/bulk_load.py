@@ -17,12 +17,12 @@ def rows_of_each(connection: Connection) -> Iterator[tuple[str, Iterable[Row]]]:
         connection.execute("close rows")
 
 
-def enter(connection: Connection, shown: str, tables: Tables) -> None:
+def enter(connection: Connection, label: str, tables: Tables) -> None:
     """Enter rows into a ledger that is empty, all of them or none. Raises LedgerError."""
     with connection.transaction(), connection.cursor() as cursor:
         connection.execute("set local statement_timeout = 0")
         run(connection, "lock_enrolment")
-        refuse_filled(shown, *run(connection, "counts").fetchall()[0])
+        refuse_filled(label, *run(connection, "counts").fetchall()[0])
         for table, rows in tables:
             columns = sql.SQL(", ").join(map(sql.Identifier, TABLES[table]))
             into = sql.SQL("copy {} ({}) from stdin").format(sql.Identifier(table), columns)

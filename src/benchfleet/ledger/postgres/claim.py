@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from benchfleet.domain.attempt import Claim, Lease, Outcome, RunnerId
-from benchfleet.ledger.rows import cell_of
+from benchfleet.ledger.serialization import parse_cell
 
 
 def claim_of(row: Sequence[Any], lease_s: float) -> Claim:
@@ -17,7 +17,7 @@ def claim_of(row: Sequence[Any], lease_s: float) -> Claim:
     last = Outcome.from_dict(json.loads(finished)["outcome"]) if finished else None
     return Claim(
         lease=lease,
-        cell=cell_of(spec, terms),
+        cell=parse_cell(spec, terms),
         path=path,
         tries=tries,
         after=last if last and last.retry_in is not None else None,

@@ -15,12 +15,12 @@ from psycopg.pq import TransactionStatus
 from psycopg.types.numeric import Int8Dumper
 
 from benchfleet.errors import LedgerError
-from benchfleet.ledger.addresses import misspelt_password
-from benchfleet.ledger.call_timeout import Hurry
-from benchfleet.ledger.postgres.errors import opening_patience, passes, plain, said, write_patience
+from benchfleet.ledger.addresses import has_reserved_characters
+from benchfleet.ledger.call_timeout import CallTimeout
+from benchfleet.ledger.postgres.errors import opening_timeout, passes, plain, said, write_timeout
 from benchfleet.ledger.postgres.queries import run
 
-PATIENCE_S = 120.0  # for a server that restarts or fails over
+RETRY_TIMEOUT_S = 120.0  # for a server that restarts or fails over
 _PAUSES_S = (0.05, 0.1, 0.2, 0.5, 1.0)  # between tries; the last one stays
 _DEFAULTS = {  # what a URL does not say; a server that is gone is noticed within half a minute
     "application_name": "benchfleet",
@@ -40,11 +40,13 @@ T = TypeVar("T")
 class Connections:
     """The connections of one ledger, all of them in the campaign's schema."""
 
-    def __init__(self, url: str, shown: str, schema: str, *, patience: float = PATIENCE_S) -> None:
-        self._url, self._shown, self._schema, self._patience = url, shown, schema, patience
-        if misspelt_password(url):
+    def __init__(
+        self, url: str, label: str, schema: str, *, timeout: float = RETRY_TIMEOUT_S
+    ) -> None:
+        self._url, self._label, self._schema, self._timeout = url, label, schema, timeout
+        if has_reserved_characters(url):
             raise LedgerError(
-                f"the password in the address of {shown} has reserved characters: write @ / % and "
+                f"the password in the address of {label} has reserved characters: write @ / % and "
                 "blanks as %40 %2F %25 %20, or keep it in ~/.pgpass or PGPASSWORD"
             )
         try:
@@ -52,11 +54,11 @@ class Connections:
             defaults = {name: value for name, value in _DEFAULTS.items() if name not in given}
             self._conninfo = conninfo.make_conninfo(url, **defaults, client_encoding="utf8")
         except psycopg.ProgrammingError as error:
-            raise LedgerError(f"{shown} is no address of a ledger: {said(error, url)}") from None
+            raise LedgerError(f"{label} is no address of a ledger: {said(error, url)}") from None
         self._lock = threading.Lock()
         self._idle: list[Connection] = []
         self._closed = threading.Event()
-        self.hurry = Hurry()
+        self.call_timeout = CallTimeout()
 
     def close(self) -> None:
         self._closed.set()
@@ -68,13 +70,13 @@ class Connections:
 
         Raises LedgerUnreachable, or what it becomes in plain words.
         """
-        with self.lent(ask) as answer:
+        with self.borrow(ask) as answer:
             return answer
 
     @contextmanager
-    def lent(self, ask: Callable[[Connection], T]) -> Iterator[T]:
+    def borrow(self, ask: Callable[[Connection], T]) -> Iterator[T]:
         """The same, with the connection kept for whoever reads on. Raises as `asked` does."""
-        began, patience = time.monotonic(), self.hurry.patience(self._patience)
+        began, timeout = time.monotonic(), self.call_timeout.seconds(self._timeout)
         pauses = chain(_PAUSES_S, repeat(_PAUSES_S[-1]))
         with ExitStack() as lent:
             while True:
@@ -89,7 +91,7 @@ class Connections:
                     # A connection that broke while it was idle says nothing of the server.
                     pause = 0.0 if was_idle else next(pauses)
                     # Time that this process slept is no waiting: only `asked` to now counts.
-                    until = began + min(patience, write_patience(error, connection))
+                    until = began + min(timeout, write_timeout(error, connection))
                     late = not was_idle and asked + pause > until
                     if late or not passes(error):
                         raise self._plain(error) from error
@@ -123,7 +125,7 @@ class Connections:
                     return
             except psycopg.Error as error:
                 pause = next(pauses)
-                wait = opening_patience(error, self._patience)
+                wait = opening_timeout(error, self._timeout)
                 if asked + pause - began > wait or self._closed.wait(pause):
                     raise self._plain(error) from error
 
@@ -138,7 +140,7 @@ class Connections:
         mine, others = ({probe[n] for probe in probes} for n in (0, 1))
         if len(mine) > 1 or mine & others:
             raise LedgerError(
-                f"{self._shown} goes through a transaction pooler; benchfleet needs a pooler of "
+                f"{self._label} goes through a transaction pooler; benchfleet needs a pooler of "
                 "sessions (PgBouncer: pool_mode = session) or a direct connection"
             )
 
@@ -183,7 +185,7 @@ class Connections:
             connection.close()
 
     def _plain(self, error: psycopg.Error) -> LedgerError:
-        return plain(error, self._url, self._shown, self._schema)
+        return plain(error, self._url, self._label, self._schema)
 
 
 def _end_transaction(connection: Connection) -> None:

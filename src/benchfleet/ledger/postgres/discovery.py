@@ -6,14 +6,14 @@ from collections.abc import Sequence
 
 from psycopg import Connection, sql
 
-from benchfleet.ledger.addresses import shown_url
+from benchfleet.ledger.addresses import display_url
 from benchfleet.ledger.postgres.connections import Connections
 from benchfleet.ledger.postgres.queries import run
 
 
 def campaigns_in(url: str) -> Sequence[str]:
     """Their names, as far as we may look. Raises LedgerUnreachable with the server's words."""
-    connections = Connections(url, shown_url(url), "public")
+    connections = Connections(url, display_url(url), "public")
     try:
         connections.check()
         return connections.asked(_campaigns)

@@ -10,14 +10,14 @@ from psycopg import Connection
 from benchfleet.domain.cell import Cell, Fingerprint
 from benchfleet.ledger.enrolment import Enrolment
 from benchfleet.ledger.postgres.queries import run
-from benchfleet.ledger.rows import CellTexts
+from benchfleet.ledger.serialization import CellSerializer
 
 
 class PostgresEnrolment(Enrolment):
     """One enrolment over a connection, whose transaction is the caller's."""
 
     def __init__(
-        self, connection: Connection, texts: CellTexts, paths: Mapping[Fingerprint, str]
+        self, connection: Connection, texts: CellSerializer, paths: Mapping[Fingerprint, str]
     ) -> None:
         super().__init__(texts, paths)
         self._connection = connection
@@ -30,8 +30,8 @@ class PostgresEnrolment(Enrolment):
         ((last,),) = run(self._connection, "last_ordinal").fetchall()
         return int(last)
 
-    def _known(self, among: Sequence[str]) -> Iterable[Any]:
-        return run(self._connection, "known", among=list(among)).fetchall()
+    def _known(self, fingerprints: Sequence[str]) -> Iterable[Any]:
+        return run(self._connection, "known", fingerprints=list(fingerprints)).fetchall()
 
     def _near(self, lineage: Collection[str], paths: Collection[str]) -> Iterable[Any]:
         asked = {"lineage": list(lineage), "paths": list(paths)}

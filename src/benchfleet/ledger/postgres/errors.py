@@ -14,9 +14,9 @@ from benchfleet.errors import (
     LedgerTooNew,
     LedgerUnreachable,
 )
-from benchfleet.ledger.addresses import without_secrets
+from benchfleet.ledger.addresses import redact_message
 
-_OPENING_S = 5.0  # for an address that does not answer when a ledger is opened
+OPENING_TIMEOUT_S = 5.0  # for an address that does not answer when a ledger is opened
 _TRANSIENT = (  # the SQL states 08 and 57P come with broken connections too
     errors.SerializationFailure,
     errors.DeadlockDetected,
@@ -59,21 +59,21 @@ _ADVICE = (  # the first that fits what is said
 )
 
 
-def opening_patience(error: psycopg.Error, patience: float) -> float:
+def opening_timeout(error: psycopg.Error, timeout: float) -> float:
     """Seconds to wait where a first connection fails: none for what a person has to mend."""
     message = str(error)
     if any(words in message for words in _RESTARTING):
-        return patience
+        return timeout
     soon = any(words in message for words in (*_NOT_THERE, *_STANDBY, *_CROWDED))
-    return min(_OPENING_S, patience) if soon else 0.0
+    return min(OPENING_TIMEOUT_S, timeout) if soon else 0.0
 
 
-def write_patience(error: psycopg.Error, connection: Connection | None) -> float:
+def write_timeout(error: psycopg.Error, connection: Connection | None) -> float:
     """Seconds to wait where we may not write: a standby may be about to take over, but settings
     stay."""
     if not isinstance(error, errors.ReadOnlySqlTransaction) or connection is None:
         return inf
-    return _OPENING_S if connection.info.parameter_status("in_hot_standby") == "on" else 0.0
+    return OPENING_TIMEOUT_S if connection.info.parameter_status("in_hot_standby") == "on" else 0.0
 
 
 def passes(error: psycopg.Error) -> bool:
@@ -86,43 +86,43 @@ def passes(error: psycopg.Error) -> bool:
     )
 
 
-def plain(error: psycopg.Error, url: str, shown: str, schema: str) -> LedgerError:
+def plain(error: psycopg.Error, url: str, label: str, schema: str) -> LedgerError:
     """What the server or libpq says, in words that help."""
     what = said(error, url)
     if isinstance(error, errors.InsufficientPrivilege):
         return LedgerError(
-            f"the ledger {shown} does not let us: {what}; its owner grants what is "
+            f"the ledger {label} does not let us: {what}; its owner grants what is "
             f"needed on schema {schema}, see `benchfleet ledger init`"
         )
     if isinstance(error, errors.UndefinedTable | errors.InvalidSchemaName):
         return LedgerError(
-            f"the ledger {shown} is not whole: {what}; see `benchfleet ledger check`"
+            f"the ledger {label} is not whole: {what}; see `benchfleet ledger check`"
         )
     if isinstance(error, errors.UndefinedColumn | errors.UndefinedFunction):
         return LedgerTooNew(
-            f"the ledger {shown} was made anew by another benchfleet meanwhile: {what}; upgrade "
+            f"the ledger {label} was made anew by another benchfleet meanwhile: {what}; upgrade "
             "benchfleet and run again"
         )
     if isinstance(error, errors.DiskFull):
         return LedgerFull(
-            f"the ledger {shown} cannot be written: {what}; make room on the disk of its "
+            f"the ledger {label} cannot be written: {what}; make room on the disk of its "
             f"server, what was committed is safe"
         )
     if isinstance(error, errors.ReadOnlySqlTransaction):
         return LedgerAway(
-            f"the ledger {shown} cannot be written: {what}; its server is a standby, or lets us "
+            f"the ledger {label} cannot be written: {what}; its server is a standby, or lets us "
             "only look (default_transaction_read_only); name the one that takes writes, or several "
             "hosts with target_session_attrs=read-write"
         )
     if error.sqlstate is not None and not passes(error):
-        return LedgerUnreachable(f"the ledger {shown} refuses what it is asked: {what}")
+        return LedgerUnreachable(f"the ledger {label} refuses what it is asked: {what}")
     kind = LedgerAway if passes(error) else LedgerUnreachable
     fitting = (advice for words, advice in _ADVICE if any(word in what for word in words))
     advice = next(fitting, "see that its server is well and that we may connect")
-    return kind(f"the ledger {shown} cannot be reached: {what}; {advice}")
+    return kind(f"the ledger {label} cannot be reached: {what}; {advice}")
 
 
 def said(error: psycopg.Error, url: str) -> str:
     """The first lines of it, without the secrets of an address."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return without_secrets("; ".join(lines[:3]) or type(error).__name__, url)
+    return redact_message("; ".join(lines[:3]) or type(error).__name__, url)

@@ -10,12 +10,12 @@ from benchfleet.domain.attempt import Lease, Outcome
 from benchfleet.errors import ClaimLost
 from benchfleet.ledger.postgres.claim import Claimants
 
-Ended = tuple[Lease, Outcome]
+EndedAttempt = tuple[Lease, Outcome]
 
 
-def first_of_each(ended: Iterable[Ended]) -> list[tuple[int, Ended]]:
+def first_of_each(ended: Iterable[EndedAttempt]) -> list[tuple[int, EndedAttempt]]:
     """The first outcome of each lease, with its place: of two the first counts."""
-    first: dict[tuple[str, int], tuple[int, Ended]] = {}
+    first: dict[tuple[str, int], tuple[int, EndedAttempt]] = {}
     for place, one in enumerate(ended):
         first.setdefault((one[0].fingerprint, one[0].token), (place, one))
     return list(first.values())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from benchfleet.ledger.addresses import schema_of
+from benchfleet.ledger.addresses import schema_name
 
 _RUN = """\
 grant usage on schema "{schema}" to {role};
@@ -20,9 +20,9 @@ grant select on all tables in schema "{schema}" to {role};
 
 def to_run(campaign: str, role: str) -> str:
     """What lets a role run, retry and cancel; it can delete nothing and make no table."""
-    return _RUN.format(schema=schema_of(campaign), role=role)
+    return _RUN.format(schema=schema_name(campaign), role=role)
 
 
 def to_look(campaign: str, role: str) -> str:
     """What lets a role see status and reports, and nothing else."""
-    return _LOOK.format(schema=schema_of(campaign), role=role)
+    return _LOOK.format(schema=schema_name(campaign), role=role)

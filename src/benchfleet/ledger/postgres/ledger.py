@@ -17,30 +17,30 @@ from benchfleet.domain.phase import GATE_EVENTS
 from benchfleet.domain.progress_callback import ProgressCallback, ignore_progress
 from benchfleet.domain.state import STATES, State
 from benchfleet.errors import ClaimLost
-from benchfleet.ledger.addresses import schema_of, shown_url
-from benchfleet.ledger.base import DEFAULT_LEASE, Clock
+from benchfleet.ledger.addresses import display_url, schema_name
+from benchfleet.ledger.base import DEFAULT_LEASE_S, Clock
 from benchfleet.ledger.postgres.bulk_load import enter, rows_of_each
 from benchfleet.ledger.postgres.claim import Claimants, claim_of
-from benchfleet.ledger.postgres.connections import PATIENCE_S, Connections
+from benchfleet.ledger.postgres.connections import RETRY_TIMEOUT_S, Connections
 from benchfleet.ledger.postgres.discovery import campaigns_in
 from benchfleet.ledger.postgres.enrolment import PostgresEnrolment
 from benchfleet.ledger.postgres.finish import finish_row, first_of_each, refusal
-from benchfleet.ledger.postgres.listening import Listener
+from benchfleet.ledger.postgres.listener import Listener
 from benchfleet.ledger.postgres.queries import run
-from benchfleet.ledger.postgres.reading import one_view, read_cells, read_events
+from benchfleet.ledger.postgres.read import one_view, read_cells, read_events
 from benchfleet.ledger.postgres.schema import prepare
-from benchfleet.ledger.rows import CellTexts
-from benchfleet.ledger.table_copy import Row, TableLedger, Tables
+from benchfleet.ledger.serialization import CellSerializer
+from benchfleet.ledger.table_copy import CopyableLedger, Row, Tables
 
 _EFFECTS = {"retry_asked": "retry", "cancel_asked": "cancel"}  # the statements of these events
 _WAKING = frozenset({"enrolled", "retry_asked", *GATE_EVENTS})  # may let a runner claim, or end
 
 
-class PostgresLedger(TableLedger):
-    """A ledger in the database at `url`, made where there is none; without `make`, none raises
+class PostgresLedger(CopyableLedger):
+    """A ledger in the database at `url`, made where there is none; without `create`, none raises
     `LedgerAbsent`.
 
-    A call whose connection breaks is made again over another one for `patience` seconds: a finish
+    A call whose connection breaks is made again over another one for `timeout` seconds: a finish
     that went through is then silent, and the lease of a claim that did runs out.
     """
 
@@ -52,21 +52,21 @@ class PostgresLedger(TableLedger):
         *,
         campaign: str,
         clock: Clock | None = None,
-        lease: float = DEFAULT_LEASE,
-        patience: float = PATIENCE_S,
-        make: bool = True,
+        lease: float = DEFAULT_LEASE_S,
+        timeout: float = RETRY_TIMEOUT_S,
+        create: bool = True,
     ) -> None:
-        self.shown, self.schema = shown_url(url), schema_of(campaign)
+        self.label, self.schema = display_url(url), schema_name(campaign)
         self._clock, self._lease = clock, lease
-        self._connections = Connections(url, self.shown, self.schema, patience=patience)
+        self._connections = Connections(url, self.label, self.schema, timeout=timeout)
         # A renewal never waits behind other calls, and in time for the next one.
-        self._renewing = Connections(url, self.shown, self.schema, patience=lease / 5)
-        self._texts, self._claimants = CellTexts(), Claimants()
+        self._renewing = Connections(url, self.label, self.schema, timeout=lease / 5)
+        self._texts, self._claimants = CellSerializer(), Claimants()
         self._listeners: list[Listener] = []
-        names = {"schema": self.schema, "campaign": campaign, "shown": self.shown}
+        names = {"schema": self.schema, "campaign": campaign, "label": self.label}
         try:
             self._connections.check()
-            self._connections.asked(lambda connection: prepare(connection, make=make, **names))
+            self._connections.asked(lambda connection: prepare(connection, create=create, **names))
         except BaseException:
             self.close()
             raise
@@ -84,7 +84,10 @@ class PostgresLedger(TableLedger):
 
     @contextmanager
     def within(self, seconds: float) -> Iterator[None]:
-        with self._connections.hurry.within(seconds), self._renewing.hurry.within(seconds):
+        with (
+            self._connections.call_timeout.within(seconds),
+            self._renewing.call_timeout.within(seconds),
+        ):
             yield
 
     def enroll(self, cells: Iterable[Cell], *, paths: Mapping[Fingerprint, str] = {}) -> int:
@@ -126,8 +129,8 @@ class PostgresLedger(TableLedger):
         done = {place for place, _ in self._rows("finish", ended=json.dumps(rows))}
         refused: list[ClaimLost | None] = [None] * len(ended)
         if left := [place for place in range(len(ended)) if place not in done]:
-            among = [ended[place][0].fingerprint for place in left]
-            cells = {name: cell for name, *cell in self._rows("ended", among=among)}
+            fingerprints = [ended[place][0].fingerprint for place in left]
+            cells = {name: cell for name, *cell in self._rows("ended", fingerprints=fingerprints)}
             for place in left:
                 lease, outcome = ended[place]
                 refused[place] = refusal(lease, outcome, cells.get(lease.fingerprint))
@@ -153,20 +156,20 @@ class PostgresLedger(TableLedger):
     def events(
         self,
         since: int = 0,
-        among: Collection[str] | None = None,
+        fingerprints: Collection[str] | None = None,
         kinds: Collection[str] | None = None,
     ) -> Sequence[Event]:
-        return read_events(self._connections, since, among, kinds)
+        return read_events(self._connections, since, fingerprints, kinds)
 
     def cells(
         self,
         *,
         states: Collection[State] | None = None,
-        among: Collection[str] | None = None,
-        whole: bool = False,
+        fingerprints: Collection[str] | None = None,
+        with_cell: bool = False,
     ) -> Iterator[CellRecord]:
         wanted = STATES if states is None else states
-        return read_cells(self._connections, self._clock, wanted, among, whole)
+        return read_cells(self._connections, self._clock, wanted, fingerprints, with_cell)
 
     def listen(self, changed: Callable[[], None]) -> None:
         self._listeners.append(Listener(self._connections, self.schema, changed))
@@ -177,8 +180,8 @@ class PostgresLedger(TableLedger):
             yield rows_of_each(connection)
 
     def fill(self, tables: Tables, *, seen: ProgressCallback = ignore_progress) -> None:
-        with self._connections.lent(lambda connection: connection) as connection:
-            enter(connection, self.shown, tables)  # not asked again: the source is read once
+        with self._connections.borrow(lambda connection: connection) as connection:
+            enter(connection, self.label, tables)  # not asked again: the source is read once
 
     def _now(self) -> float | None:
         """The time that statements are given: none where it is the server's."""

@@ -9,10 +9,10 @@ from typing import Any
 
 from psycopg import Connection, Cursor
 
-from benchfleet.ledger.statements import read_statements
+from benchfleet.ledger.named_queries import load_queries
 
 _FETCH_ROWS = 2000
-STATEMENTS = read_statements(Path(__file__).with_name("queries.sql"))
+STATEMENTS = load_queries(Path(__file__).with_name("queries.sql"))
 
 
 def run(connection: Connection, name: str, **values: object) -> Cursor:

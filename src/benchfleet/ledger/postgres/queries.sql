@@ -72,7 +72,7 @@ select coalesce(max(ordinal), 0) from cell;
 -- name: known
 -- What the ledger has of the cells that the campaign declares.
 select fingerprint, ordinal, state, terms from cell join spec using (ordinal)
-where fingerprint = any (%(among)s::text[]);
+where fingerprint = any (%(fingerprints)s::text[]);
 
 -- name: paths_near
 -- The allotted paths that equal one of these or hold it, and those of these that hold allotted ones:
@@ -194,7 +194,7 @@ from held;
 -- The cells of leases that ended nothing, and how their last attempts ended.
 select cell.fingerprint, token, ended_token, runner, data
 from cell left join event on event.seq = cell.outcome
-where cell.fingerprint = any (%(among)s::text[]);
+where cell.fingerprint = any (%(fingerprints)s::text[]);
 
 -- name: release
 -- Who claimed counts as for `renew`.
@@ -272,9 +272,9 @@ where seq > %(since)s and seq <= %(last)s
   and (%(kinds)s::text[] is null or kind = any (%(kinds)s::text[]))
 order by seq;
 
--- name: events_among
+-- name: events_of
 select seq, at, kind, fingerprint, data from event
-where fingerprint = any (%(among)s::text[]) and seq > %(since)s and seq <= %(last)s
+where fingerprint = any (%(fingerprints)s::text[]) and seq > %(since)s and seq <= %(last)s
   and (%(kinds)s::text[] is null or kind = any (%(kinds)s::text[]))
 order by seq;
 
@@ -282,16 +282,16 @@ order by seq;
 select cell.ordinal, cell.fingerprint, id, path, state, attempt, tries, token, runner, expires,
        ready, event.data, spec, terms
 from cell left join event on event.seq = cell.outcome
-  left join spec on %(whole)s and spec.ordinal = cell.ordinal
+  left join spec on %(with_cell)s and spec.ordinal = cell.ordinal
 where cell.ordinal > %(after)s and state = any (%(states)s::text[])
 order by cell.ordinal;
 
--- name: cells_among
+-- name: cells_of
 select cell.ordinal, cell.fingerprint, id, path, state, attempt, tries, token, runner, expires,
        ready, event.data, spec, terms
 from cell left join event on event.seq = cell.outcome
-  left join spec on %(whole)s and spec.ordinal = cell.ordinal
-where cell.fingerprint = any (%(among)s::text[])
+  left join spec on %(with_cell)s and spec.ordinal = cell.ordinal
+where cell.fingerprint = any (%(fingerprints)s::text[])
   and cell.ordinal > %(after)s and state = any (%(states)s::text[])
 order by cell.ordinal;
 

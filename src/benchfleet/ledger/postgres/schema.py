@@ -13,58 +13,60 @@ SCHEMA = 6  # the number of schema.sql; up to 5 they were another's, which was n
 _SCRIPT = Path(__file__).with_name("schema.sql")
 
 
-def prepare(connection: Connection, *, schema: str, campaign: str, shown: str, make: bool) -> None:
+def prepare(
+    connection: Connection, *, schema: str, campaign: str, label: str, create: bool
+) -> None:
     """Make the ledger where there is none, or check it. Raises LedgerAbsent, LedgerDamaged,
     LedgerTooNew or LedgerError."""
     meta = _meta(connection, schema)
     if not meta:
-        if not make:
-            raise LedgerAbsent(f"{shown} has no ledger of campaign {campaign!r}")
-        _refuse_encoding(connection, shown)
+        if not create:
+            raise LedgerAbsent(f"{label} has no ledger of campaign {campaign!r}")
+        _refuse_encoding(connection, label)
         try:
             _make(connection, schema, campaign)
         except errors.InsufficientPrivilege as error:
             raise LedgerError(
-                f"{shown} has no ledger of campaign {campaign!r}, and does not let us make one: "
+                f"{label} has no ledger of campaign {campaign!r}, and does not let us make one: "
                 f"{error.diag.message_primary}; a role that may create schemas makes it with "
                 "`benchfleet ledger init`, which prints what to grant to others"
             ) from error
         meta = _meta(connection, schema)
-    _refuse_other(meta, schema, campaign, shown)
+    _refuse_other(meta, schema, campaign, label)
 
 
-def _refuse_other(meta: dict[str, str], schema: str, campaign: str, shown: str) -> None:
+def _refuse_other(meta: dict[str, str], schema: str, campaign: str, label: str) -> None:
     """Refuse a ledger that is damaged, of another version, or of another campaign."""
     if "campaign" not in meta or not meta.get("schema", "").isdecimal():
         raise LedgerDamaged(
-            f"schema {schema} of {shown} is damaged: its table meta lacks what it is; restore it "
+            f"schema {schema} of {label} is damaged: its table meta lacks what it is; restore it "
             "from a backup, or drop the schema and run `benchfleet ledger rebuild CAMPAIGN`"
         )
     number = int(meta["schema"])
     if number > SCHEMA:
         raise LedgerTooNew(
-            f"{shown} was written by a newer benchfleet: its schema is {number}, this one knows "
+            f"{label} was written by a newer benchfleet: its schema is {number}, this one knows "
             f"{SCHEMA}; upgrade benchfleet (nothing was touched)"
         )
     if number < SCHEMA:
         raise LedgerError(
-            f"{shown} was made by an earlier benchfleet (schema {number}, this one needs {SCHEMA});"
+            f"{label} was made by an earlier benchfleet (schema {number}, this one needs {SCHEMA});"
             f" its results are kept: name another database, or drop schema {schema} cascade, and "
             "run `benchfleet ledger rebuild CAMPAIGN`"
         )
     if meta["campaign"] != campaign:  # two names that are one schema's
         raise LedgerError(
-            f"schema {schema} of {shown} is the ledger of campaign {meta['campaign']!r}, not of "
+            f"schema {schema} of {label} is the ledger of campaign {meta['campaign']!r}, not of "
             f"{campaign!r}; name another database"
         )
 
 
-def _refuse_encoding(connection: Connection, shown: str) -> None:
+def _refuse_encoding(connection: Connection, label: str) -> None:
     """Names are of any language; a database that knows no encoding keeps them as they are."""
     encoding = connection.info.parameter_status("server_encoding")
     if encoding not in ("UTF8", "SQL_ASCII"):
         raise LedgerError(
-            f"the database of {shown} is in {encoding}, which has no letters for some names; name "
+            f"the database of {label} is in {encoding}, which has no letters for some names; name "
             "another, made with: create database NAME encoding 'UTF8' template template0"
         )
 

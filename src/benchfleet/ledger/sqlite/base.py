@@ -20,9 +20,9 @@ from benchfleet.domain.event import Event
 from benchfleet.domain.state import STATES, State
 from benchfleet.errors import ClaimLost
 from benchfleet.ledger.base import Clock, Ledger
-from benchfleet.ledger.rows import CellTexts, cell_of, record_of
+from benchfleet.ledger.named_queries import Execute
+from benchfleet.ledger.serialization import CellSerializer, parse_cell, parse_record
 from benchfleet.ledger.sqlite.enrolment import SqliteEnrolment
-from benchfleet.ledger.statements import Do
 
 
 class SqliteBase(Ledger):
@@ -31,45 +31,45 @@ class SqliteBase(Ledger):
     def __init__(self, *, clock: Clock, lease: float) -> None:
         self._clock = clock
         self._lease = lease
-        self._texts = CellTexts()
+        self._texts = CellSerializer()
 
     @abstractmethod
-    def _writing(self, *, synced: bool = True) -> AbstractContextManager[Do]:
+    def _writing(self, *, synced: bool = True) -> AbstractContextManager[Execute]:
         """One transaction that excludes other writers, committed where the block ends well.
 
         Not `synced`: a power cut may take it back, where that ends everybody who relies on it.
         """
 
     @abstractmethod
-    def _reading(self) -> AbstractContextManager[Do]:
+    def _reading(self) -> AbstractContextManager[Execute]:
         """One consistent view, which holds up no writer however long it is read."""
 
     def enroll(self, cells: Iterable[Cell], *, paths: Mapping[Fingerprint, str] = {}) -> int:
-        with self._writing() as do:
-            enrolment = SqliteEnrolment(do, partial(self._each, do), self._texts, paths)
+        with self._writing() as execute:
+            enrolment = SqliteEnrolment(execute, partial(self._each, execute), self._texts, paths)
             new, changed = enrolment.enter(cells)
             if new or changed:
-                self._append(do, "enrolled", "", {"new": new, "changed": changed})
+                self._append(execute, "enrolled", "", {"new": new, "changed": changed})
         return new
 
-    def _each(self, do: Do, name: str, rows: Iterable[Mapping[str, Any]]) -> None:
+    def _each(self, execute: Execute, name: str, rows: Iterable[Mapping[str, Any]]) -> None:
         """Run one statement for many rows of values."""
         for row in rows:
-            do(name, **row)
+            execute(name, **row)
 
     def claim(self, runner: RunnerId, candidates: Sequence[str], limit: int = 1) -> Sequence[Claim]:
-        with self._writing(synced=False) as do:
+        with self._writing(synced=False) as execute:
             now = self._clock()
-            among = json.dumps(list(dict.fromkeys(candidates)))
-            rows = do("free", candidates=among, now=now, limit=limit).fetchall()
-            return [self._take(do, row, runner, now) for row in rows]
+            fingerprints = json.dumps(list(dict.fromkeys(candidates)))
+            rows = execute("free", candidates=fingerprints, now=now, limit=limit).fetchall()
+            return [self._take(execute, row, runner, now) for row in rows]
 
-    def _take(self, do: Do, row: Any, runner: RunnerId, now: float) -> Claim:
+    def _take(self, execute: Execute, row: Any, runner: RunnerId, now: float) -> Claim:
         ordinal, fingerprint, path, attempt, tries, token, spec, terms, finished = row
         lease = Lease(
             fingerprint=fingerprint, attempt=attempt + 1, token=token + 1, expires_in=self._lease
         )
-        do(
+        execute(
             "take",
             ordinal=ordinal,
             attempt=lease.attempt,
@@ -77,36 +77,36 @@ class SqliteBase(Ledger):
             runner=runner,
             expires=now + self._lease,
         )
-        self._append(do, "claimed", fingerprint, _facts(lease, runner), at=now)
+        self._append(execute, "claimed", fingerprint, _facts(lease, runner), at=now)
         after = Outcome.from_dict(json.loads(finished)["outcome"]) if finished else None
         if after and after.retry_in is None:
             after = None
-        return Claim(lease=lease, cell=cell_of(spec, terms), path=path, tries=tries, after=after)
+        return Claim(lease=lease, cell=parse_cell(spec, terms), path=path, tries=tries, after=after)
 
     def renew(self, leases: Sequence[Lease]) -> Sequence[Lease]:
-        among = json.dumps([lease.fingerprint for lease in leases])
-        with self._writing(synced=False) as do:
+        fingerprints = json.dumps([lease.fingerprint for lease in leases])
+        with self._writing(synced=False) as execute:
             expires = self._clock() + self._lease
-            rows = do("held_of", among=among).fetchall()
+            rows = execute("held_of", fingerprints=fingerprints).fetchall()
             ordinals = {(fingerprint, token): ordinal for ordinal, fingerprint, token in rows}
             held = [one for one in leases if (one.fingerprint, one.token) in ordinals]
             renewed = [ordinals[one.fingerprint, one.token] for one in held]
-            do("renew", ordinals=json.dumps(renewed), expires=expires)
+            execute("renew", ordinals=json.dumps(renewed), expires=expires)
         return [replace(lease, expires_in=self._lease) for lease in held]
 
     def finish(self, lease: Lease, outcome: Outcome) -> None:
-        with self._writing() as do:
-            self._end(do, lease, outcome)
+        with self._writing() as execute:
+            self._end(execute, lease, outcome)
 
-    def _end(self, do: Do, lease: Lease, outcome: Outcome) -> None:
+    def _end(self, execute: Execute, lease: Lease, outcome: Outcome) -> None:
         """End an attempt. Raises ClaimLost, before anything was written."""
-        cell = do("held", fingerprint=lease.fingerprint).fetchone()
+        cell = execute("held", fingerprint=lease.fingerprint).fetchone()
         if cell is None:
             raise ClaimLost(f"the ledger knows no cell {lease.fingerprint[:8]}")
         ordinal, _, _, token, ended_token, runner, last = cell
         name = f"attempt {lease.attempt} of cell {lease.fingerprint[:8]}"
         if ended_token == lease.token:
-            had = json.loads(do("event", seq=last).fetchone()[0])["outcome"]
+            had = json.loads(execute("event", seq=last).fetchone()[0])["outcome"]
             if (had["state"], had["digest"]) == (outcome.state, outcome.digest):
                 return
             raise ClaimLost(f"{name} has ended already, as {had['state']}")
@@ -115,7 +115,7 @@ class SqliteBase(Ledger):
                 f"{name} holds no longer: its token is {lease.token}, the cell's is {token}"
             )
         now, retry = self._clock(), outcome.retry_in
-        do(
+        execute(
             "finish",
             ordinal=ordinal,
             state=outcome.state if retry is None else "pending",
@@ -124,73 +124,76 @@ class SqliteBase(Ledger):
             token=lease.token,
         )
         facts = _facts(lease, runner, outcome=outcome.to_dict())
-        self._append(do, "finished", lease.fingerprint, facts, at=now)
+        self._append(execute, "finished", lease.fingerprint, facts, at=now)
 
     def release(self, leases: Sequence[Lease], reason: str) -> None:
-        with self._writing() as do:
+        with self._writing() as execute:
             for lease in leases:
-                cell = do("held", fingerprint=lease.fingerprint).fetchone()
+                cell = execute("held", fingerprint=lease.fingerprint).fetchone()
                 if cell is not None and _holds(cell, lease):
-                    do("release", ordinal=cell[0])
+                    execute("release", ordinal=cell[0])
                     facts = _facts(lease, cell[5], reason=reason)
-                    self._append(do, "released", lease.fingerprint, facts)
+                    self._append(execute, "released", lease.fingerprint, facts)
 
     def reap(self) -> Sequence[Fingerprint]:
-        with self._writing() as do:
+        with self._writing() as execute:
             now = self._clock()
-            expired = do("expired", now=now).fetchall()
+            expired = execute("expired", now=now).fetchall()
             for ordinal, fingerprint, attempt, token, runner in expired:
-                do("reap", ordinal=ordinal)
+                execute("reap", ordinal=ordinal)
                 facts = {"attempt": attempt, "token": token, "runner": runner}
-                self._append(do, "reaped", fingerprint, facts, at=now)
+                self._append(execute, "reaped", fingerprint, facts, at=now)
         return [fingerprint for _, fingerprint, *_ in expired]
 
     def cells(
         self,
         *,
         states: Collection[State] | None = None,
-        among: Collection[str] | None = None,
-        whole: bool = False,
+        fingerprints: Collection[str] | None = None,
+        with_cell: bool = False,
     ) -> Iterator[CellRecord]:
-        values = {"states": json.dumps(list(STATES if states is None else states)), "whole": whole}
-        wanted = None if among is None else frozenset(among)
-        with self._reading() as do:
+        values = {
+            "states": json.dumps(list(STATES if states is None else states)),
+            "with_cell": with_cell,
+        }
+        wanted = None if fingerprints is None else frozenset(fingerprints)
+        with self._reading() as execute:
             now = self._clock()
             # To walk through all in their order is quicker than to look up and sort most of them.
-            if wanted is None or 2 * len(wanted) > do("last_ordinal").fetchone()[0]:
-                rows = do("cells", **values)
+            if wanted is None or 2 * len(wanted) > execute("last_ordinal").fetchone()[0]:
+                rows = execute("cells", **values)
             else:
-                rows = do("cells_among", among=json.dumps(list(wanted)), **values)
+                rows = execute("cells_of", fingerprints=json.dumps(list(wanted)), **values)
             for row in rows:
                 if wanted is None or row[0] in wanted:
-                    yield record_of(row, now)
+                    yield parse_record(row, now)
 
     def record(self, event: Event) -> int:
-        with self._writing() as do:
+        with self._writing() as execute:
             if event.kind == "retry_asked":
-                do("retry", fingerprint=event.fingerprint)
+                execute("retry", fingerprint=event.fingerprint)
             elif event.kind == "cancel_asked":
-                do("cancel", fingerprint=event.fingerprint)
-            return self._append(do, event.kind, event.fingerprint, event.data)
+                execute("cancel", fingerprint=event.fingerprint)
+            return self._append(execute, event.kind, event.fingerprint, event.data)
 
     def events(
         self,
         since: int = 0,
-        among: Collection[str] | None = None,
+        fingerprints: Collection[str] | None = None,
         kinds: Collection[str] | None = None,
     ) -> Sequence[Event]:
-        wanted = None if among is None else frozenset(among)
+        wanted = None if fingerprints is None else frozenset(fingerprints)
         asked = None if kinds is None else json.dumps(list(kinds))
-        with self._reading() as do:
+        with self._reading() as execute:
             return [
                 Event(kind=kind, fingerprint=fingerprint, data=json.loads(data), seq=seq, at=at)
-                for seq, at, kind, fingerprint, data in do("events", since=since, kinds=asked)
+                for seq, at, kind, fingerprint, data in execute("events", since=since, kinds=asked)
                 if wanted is None or fingerprint in wanted
             ]
 
     def _append(
         self,
-        do: Do,
+        execute: Execute,
         kind: str,
         fingerprint: str,
         data: Mapping[str, Any],
@@ -198,7 +201,7 @@ class SqliteBase(Ledger):
         at: float | None = None,
     ) -> int:
         """Append an event; its number."""
-        added = do(
+        added = execute(
             "add_event",
             at=self._clock() if at is None else at,
             kind=kind,

@@ -8,8 +8,8 @@ from typing import Any
 
 from benchfleet.domain.cell import Fingerprint
 from benchfleet.ledger.enrolment import Enrolment
-from benchfleet.ledger.rows import CellTexts
-from benchfleet.ledger.statements import Do
+from benchfleet.ledger.named_queries import Execute
+from benchfleet.ledger.serialization import CellSerializer
 
 # Runs one statement by its name for many rows of values.
 Each = Callable[[str, Iterable[Mapping[str, Any]]], object]
@@ -19,21 +19,21 @@ class SqliteEnrolment(Enrolment):
     """One enrolment by these statements."""
 
     def __init__(
-        self, do: Do, each: Each, texts: CellTexts, paths: Mapping[Fingerprint, str]
+        self, execute: Execute, each: Each, texts: CellSerializer, paths: Mapping[Fingerprint, str]
     ) -> None:
         super().__init__(texts, paths)
-        self._do, self._each = do, each
+        self._execute, self._each = execute, each
 
     def _last_ordinal(self) -> int:
-        last: int = self._do("last_ordinal").fetchone()[0]
+        last: int = self._execute("last_ordinal").fetchone()[0]
         return last
 
-    def _known(self, among: Sequence[str]) -> Iterable[Any]:
-        return self._do("known", among=json.dumps(among))
+    def _known(self, fingerprints: Sequence[str]) -> Iterable[Any]:
+        return self._execute("known", fingerprints=json.dumps(fingerprints))
 
     def _near(self, lineage: Collection[str], paths: Collection[str]) -> Iterable[Any]:
         asked = {"lineage": json.dumps(list(lineage)), "paths": json.dumps(list(paths))}
-        return self._do("paths_near", **asked).fetchall()
+        return self._execute("paths_near", **asked).fetchall()
 
     def _add(self, columns: Mapping[str, Sequence[Any]]) -> None:
         texts = {name: columns[name] for name in ("ordinal", "spec", "terms")}

@@ -14,14 +14,14 @@ from benchfleet.errors import LedgerDamaged, LedgerError, LedgerTooNew, LedgerUn
 SCHEMA = 2  # its number, as schema.sql enters it
 _SCHEMA_FILE = Path(__file__).with_name("schema.sql")
 QUERIES = Path(__file__).with_name("queries.sql")
-_DRAFT_LASTS = 60.0  # seconds
+MAX_DRAFT_AGE_S = 60.0  # seconds
 NETWORK_FILE_SYSTEMS = frozenset(
     {"9p", "afs", "beegfs", "beegfs_nodev", "ceph", "cifs", "glusterfs", "gpfs", "lustre", "nfs"}
     | {"nfs4", "orangefs", "panfs", "pvfs2", "smb3", "smbfs", "wekafs"}
     | {"fuse.ceph-fuse", "fuse.gcsfuse", "fuse.glusterfs", "fuse.juicefs", "fuse.rclone"}
     | {"fuse.s3fs", "fuse.sshfs"}
 )
-_TRACES = (b"ended_token", b'"token": ')  # of its tables, and of what happened
+LEDGER_MARKERS = (b"ended_token", b'"token": ')  # of its tables, and of what happened
 _REBUILD = (
     "move {path} aside, with {name}-wal and {name}-shm where they exist, and run "
     "`benchfleet ledger rebuild CAMPAIGN`"
@@ -97,7 +97,7 @@ def remove_old_drafts(path: Path) -> None:
     """What makers left who were killed; whoever is at it still takes no minute."""
     for draft in path.parent.glob(f".{path.name}.*"):
         with suppress(OSError):
-            if time.time() - draft.stat().st_mtime > _DRAFT_LASTS:
+            if time.time() - draft.stat().st_mtime > MAX_DRAFT_AGE_S:
                 draft.unlink()
 
 
@@ -162,7 +162,7 @@ def was_ledger(file: Path) -> bool:
     if not file.stat().st_size:
         return True
     with open(file, "rb") as opened, mmap(opened.fileno(), 0, access=ACCESS_READ) as content:
-        return any(content.find(trace) >= 0 for trace in _TRACES)
+        return any(content.find(trace) >= 0 for trace in LEDGER_MARKERS)
 
 
 def set_aside(file: Path) -> Path:

@@ -21,7 +21,8 @@ from benchfleet.errors import (
     LedgerFull,
     LedgerUnreachable,
 )
-from benchfleet.ledger.base import DEFAULT_LEASE, Clock
+from benchfleet.ledger.base import DEFAULT_LEASE_S, Clock
+from benchfleet.ledger.named_queries import Execute, QueryResult, load_queries
 from benchfleet.ledger.sqlite.base import SqliteBase
 from benchfleet.ledger.sqlite.file import (
     QUERIES,
@@ -33,15 +34,21 @@ from benchfleet.ledger.sqlite.file import (
     refuse_unfit,
     remove_old_drafts,
 )
-from benchfleet.ledger.sqlite.fsync import Sync, Syncing, sync_data
-from benchfleet.ledger.statements import Do, Rows, read_statements
-from benchfleet.ledger.table_copy import TABLES, Row, TableLedger, Tables, refuse_filled, selecting
+from benchfleet.ledger.sqlite.group_commit import GroupCommit, Sync, sync_data
+from benchfleet.ledger.table_copy import (
+    TABLES,
+    CopyableLedger,
+    Row,
+    Tables,
+    refuse_filled,
+    selecting,
+)
 
 _CACHE, _LARGE_CACHE = 2 * 2**10, 64 * 2**10  # KiB of pages kept at most
-BUSY = 30.0  # seconds to wait for another writer; well below a lease
+BUSY_TIMEOUT_S = 30.0  # seconds to wait for another writer; well below a lease
 
 
-class SqliteLedger(SqliteBase, TableLedger):
+class SqliteLedger(SqliteBase, CopyableLedger):
     """A ledger in the file `path`, made where there is none.
 
     Writers go through one connection under a lock, in transactions that are short but for
@@ -54,15 +61,15 @@ class SqliteLedger(SqliteBase, TableLedger):
         *,
         campaign: str,
         clock: Clock = time.time,
-        lease: float = DEFAULT_LEASE,
-        busy: float = BUSY,
+        lease: float = DEFAULT_LEASE_S,
+        busy: float = BUSY_TIMEOUT_S,
         mounts: Callable[[], str] = mount_table,
         sync: Sync = sync_data,
     ) -> None:
         super().__init__(clock=clock, lease=lease)
         self._busy = busy
         self.path = path.resolve()
-        self._statements = read_statements(QUERIES)
+        self._statements = load_queries(QUERIES)
         self._lock = threading.Lock()
         refuse_network(self.path, mounts())
         with self._plain_errors():
@@ -76,7 +83,7 @@ class SqliteLedger(SqliteBase, TableLedger):
             self._connection = self._connect()
             try:
                 self._prepare(campaign)
-                self._syncing = Syncing(self.path, sync)
+                self._group_commit = GroupCommit(self.path, sync)
             except BaseException:
                 self._connection.close()
                 raise
@@ -89,7 +96,7 @@ class SqliteLedger(SqliteBase, TableLedger):
             return []
         address = f"file:{quote(str(path.resolve()))}?mode=ro"
         try:
-            with closing(sqlite3.connect(address, uri=True, timeout=BUSY)) as connection:
+            with closing(sqlite3.connect(address, uri=True, timeout=BUSY_TIMEOUT_S)) as connection:
                 found = connection.execute("select value from meta where key = 'campaign'")
                 return [row[0] for row in found]
         except sqlite3.DatabaseError as error:
@@ -98,7 +105,7 @@ class SqliteLedger(SqliteBase, TableLedger):
     def close(self) -> None:
         with self._lock:
             self._connection.close()
-            self._syncing.close()
+            self._group_commit.close()
 
     def enroll(self, cells: Iterable[Cell], *, paths: Mapping[Fingerprint, str] = {}) -> int:
         """It comes to each of the indexes at random; where few pages change, a large cache only
@@ -113,10 +120,10 @@ class SqliteLedger(SqliteBase, TableLedger):
     def finish_all(self, ended: Sequence[tuple[Lease, Outcome]]) -> Sequence[ClaimLost | None]:
         """End several attempts in one transaction: for each nothing, or why it was refused."""
         refused: list[ClaimLost | None] = []
-        with self._writing() as do:
+        with self._writing() as execute:
             for lease, outcome in ended:
                 try:
-                    self._end(do, lease, outcome)
+                    self._end(execute, lease, outcome)
                     refused.append(None)
                 except ClaimLost as error:
                     refused.append(error)
@@ -140,34 +147,34 @@ class SqliteLedger(SqliteBase, TableLedger):
                 connection.executemany(entering, rows)
 
     @contextmanager
-    def _writing(self, *, synced: bool = True) -> Iterator[Do]:
+    def _writing(self, *, synced: bool = True) -> Iterator[Execute]:
         execute = self._connection.execute
         with self._lock:
             try:
                 execute("begin immediate")
-                yield self._do
+                yield self._execute
                 execute("commit")
             except BaseException as error:
                 if self._connection.in_transaction:
                     execute("rollback")
                 self._tell_plainly(error)
                 raise
-            commit = self._syncing.committed()
+            commit = self._group_commit.committed()
         # Everybody who uses this file runs on this machine (a network file system is refused), so
         # that the power cut which takes back a claim leaves nobody who holds it. The disk is waited
         # for when the lock is free: claims need not wait for finishes to be durable.
         if synced:
-            self._syncing.wait(commit)
+            self._group_commit.wait(commit)
 
-    def _do(self, name: str, /, **values: Any) -> Rows:
+    def _execute(self, name: str, /, **values: Any) -> QueryResult:
         return self._connection.execute(self._statements[name], values)
 
     @contextmanager
-    def _reading(self) -> Iterator[Do]:
+    def _reading(self) -> Iterator[Execute]:
         with self._plain_errors(), closing(self._connect()) as connection:
             yield lambda name, /, **values: connection.execute(self._statements[name], values)
 
-    def _each(self, do: Do, name: str, rows: Iterable[Mapping[str, Any]]) -> None:
+    def _each(self, execute: Execute, name: str, rows: Iterable[Mapping[str, Any]]) -> None:
         self._connection.executemany(self._statements[name], rows)
 
     def _connect(self) -> sqlite3.Connection:

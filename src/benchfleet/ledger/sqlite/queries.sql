@@ -11,7 +11,7 @@ select coalesce(max(ordinal), 0) from cell;
 -- What the ledger has of cells that the campaign declares: a look-up by fingerprint for each.
 select cell.fingerprint, cell.ordinal, cell.state, spec.terms
 from cell join spec using (ordinal)
-where fingerprint in (select value from json_each(:among));
+where fingerprint in (select value from json_each(:fingerprints));
 
 -- name: paths_near
 -- The allotted paths that equal one of these or hold it, and those of these that hold allotted ones:
@@ -59,7 +59,7 @@ from cell where fingerprint = :fingerprint;
 -- name: held_of
 -- Those of many cells that run, each a look-up by fingerprint.
 select cell.ordinal, cell.fingerprint, cell.token
-from json_each(:among) as one cross join cell on cell.fingerprint = one.value
+from json_each(:fingerprints) as one cross join cell on cell.fingerprint = one.value
 where cell.state = 'running';
 
 -- name: renew
@@ -106,21 +106,21 @@ select data from event where seq = :seq;
 -- name: cells
 select cell.fingerprint, cell.id, cell.path, cell.state, cell.attempt, cell.tries, cell.token,
        cell.runner, cell.expires, cell.ready, event.data,
-       case when :whole then spec.spec end, case when :whole then spec.terms end
+       case when :with_cell then spec.spec end, case when :with_cell then spec.terms end
 from cell left join event on event.seq = cell.outcome
-          left join spec on :whole and spec.ordinal = cell.ordinal
+          left join spec on :with_cell and spec.ordinal = cell.ordinal
 where cell.state in (select value from json_each(:states))
 order by cell.ordinal;
 
--- name: cells_among
+-- name: cells_of
 select cell.fingerprint, cell.id, cell.path, cell.state, cell.attempt, cell.tries, cell.token,
        cell.runner, cell.expires, cell.ready, event.data,
-       case when :whole then spec.spec end, case when :whole then spec.terms end
+       case when :with_cell then spec.spec end, case when :with_cell then spec.terms end
 from cell left join event on event.seq = cell.outcome
-          left join spec on :whole and spec.ordinal = cell.ordinal
+          left join spec on :with_cell and spec.ordinal = cell.ordinal
 where cell.ordinal in (  -- a set of ordinals comes in its order, so that no row is sorted
   select chosen.ordinal from cell as chosen
-  where chosen.fingerprint in (select value from json_each(:among))
+  where chosen.fingerprint in (select value from json_each(:fingerprints))
     and chosen.state in (select value from json_each(:states))
 )
 order by cell.ordinal;

@@ -12,7 +12,7 @@ from benchfleet.domain.humanize import counted
 from benchfleet.domain.names import entry_name
 from benchfleet.errors import GitAway, GitDenied, GitError, ResultsError, StoreUnreachable
 from benchfleet.git.objects import EMPTY_TREE, Objects
-from benchfleet.git.remote import Remote, Swap
+from benchfleet.git.remote import RefUpdate, Remote
 from benchfleet.results.stores.git import extract, fetch_branches, result_path, summary_path
 
 MAIN = "refs/heads/main"
@@ -59,7 +59,7 @@ def merge_branches(
 
 def _merged(
     remote: Remote, objects: Objects, campaign: str, done: Sequence[Done], at: float
-) -> tuple[Merged, list[Swap]]:
+) -> tuple[Merged, list[RefUpdate]]:
     refs = remote.refs(MAIN, LISTS, f"{_MACHINES}*")
     fetch_branches(remote, objects, refs)
     old = refs.get(MAIN, "")
@@ -83,19 +83,19 @@ def _merged(
             merged.entries.append(entry_name(result.id))
             merged_refs.add(ref)
             break
-    entries, swaps = {f"{entry_name(one.id)}.json" for one in done}, list[Swap]()
+    entries, swaps = {f"{entry_name(one.id)}.json" for one in done}, list[RefUpdate]()
     tree, merged.struck = _struck(objects, tree, entries)
     if lists := refs.get(LISTS):
         remaining, struck = _struck(objects, objects.commit_of(lists).tree, entries)
         merged.struck += struck
         if struck:
             new = objects.commit(remaining, (lists,), "strike what is done\n", who=_AUTHOR, at=at)
-            swaps.append(Swap(ref=LISTS, old=lists, new=new))
+            swaps.append(RefUpdate(ref=LISTS, old=lists, new=new))
     if tree == before:
         return merged, swaps
     parents = (*((old,) if old else ()), *(tips[ref] for ref in sorted(merged_refs)))
     merged.commit = objects.commit(tree, parents, _message(campaign, merged), who=_AUTHOR, at=at)
-    return merged, [*swaps, Swap(ref=MAIN, old=old, new=merged.commit)]
+    return merged, [*swaps, RefUpdate(ref=MAIN, old=old, new=merged.commit)]
 
 
 def _message(campaign: str, merged: Merged) -> str:

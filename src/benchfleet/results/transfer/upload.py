@@ -126,7 +126,7 @@ class Uploader:
         """The entries whose result is here and has the digest that the ledger has."""
         try:
             among = {entry.fingerprint for entry in entries}
-            records = self._ledger.cells(states=["success"], among=among) if among else ()
+            records = self._ledger.cells(states=["success"], fingerprints=among) if among else ()
             digests = {str(r.fingerprint): r.outcome.digest for r in records if r.outcome}
         except LedgerError as error:
             self.problem = str(error)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from benchfleet.domain.attempt import Lease
 from benchfleet.errors import LedgerUnreachable
-from benchfleet.ledger.base import DEFAULT_LEASE, Ledger, since_boot
+from benchfleet.ledger.base import DEFAULT_LEASE_S, Ledger, since_boot
 
 
 class LeaseHeartbeat:
@@ -26,7 +26,7 @@ class LeaseHeartbeat:
         lost: Callable[[Lease], None],
         broken: Callable[[Exception], None],
         *,
-        every: float = DEFAULT_LEASE / 5,
+        every: float = DEFAULT_LEASE_S / 5,
         clock: Callable[[], float] = since_boot,
         ending: threading.Event | None = None,
         thread: Callable[..., threading.Thread] = threading.Thread,

@@ -226,7 +226,7 @@ class OperatorCommands:
             return
         among = self._devices.waits_for_drained()
         try:
-            waiting = sum(1 for _ in self._ledger.cells(states=["pending"], among=among))
+            waiting = sum(1 for _ in self._ledger.cells(states=["pending"], fingerprints=among))
         except LedgerAway:
             return
         if waiting:

@@ -33,7 +33,7 @@ class Cancellation:
     def has(self, fingerprint: str) -> bool:
         """Whether the cell is cancelled, as far as the ledger can be asked."""
         with contextlib.suppress(LedgerAway):
-            return any(self._ledger.cells(states=["cancelled"], among=[fingerprint]))
+            return any(self._ledger.cells(states=["cancelled"], fingerprints=[fingerprint]))
         self._asked.add(fingerprint)  # to be asked again
         return False
 

@@ -115,10 +115,12 @@ class RetryingLedger(Ledger):
         self,
         *,
         states: Collection[State] | None = None,
-        among: Collection[str] | None = None,
-        whole: bool = False,
+        fingerprints: Collection[str] | None = None,
+        with_cell: bool = False,
     ) -> Iterator[CellRecord]:
-        rows = iter(self._ledger.cells(states=states, among=among, whole=whole))
+        rows = iter(
+            self._ledger.cells(states=states, fingerprints=fingerprints, with_cell=with_cell)
+        )
         return self._some(self._at_once(lambda: list(islice(rows, 1))), rows)
 
     def _some(
@@ -135,10 +137,10 @@ class RetryingLedger(Ledger):
     def events(
         self,
         since: int = 0,
-        among: Collection[str] | None = None,
+        fingerprints: Collection[str] | None = None,
         kinds: Collection[str] | None = None,
     ) -> Sequence[Event]:
-        return self._at_once(lambda: self._ledger.events(since, among, kinds))
+        return self._at_once(lambda: self._ledger.events(since, fingerprints, kinds))
 
     def close(self) -> None:
         self._ledger.close()

@@ -63,7 +63,7 @@ def claims_of(
     patience = _PATIENCE if ledger.hosted else 0.0
     waited = 0.0
     while waiting:
-        left = any(True for _ in ledger.cells(states=["pending"], among=waiting))
+        left = any(True for _ in ledger.cells(states=["pending"], fingerprints=waiting))
         if claims := ledger.claim(runner, list(waiting), TOGETHER):
             waited = 0.0
             yield claims

@@ -69,7 +69,7 @@ def adopt_published(
     if has_published(layout.root):
         among = {str(cell.fingerprint) for cell in cells}
         ended: Sequence[State] = ["running", *FINAL_STATES]
-        among -= {str(one.fingerprint) for one in ledger.cells(states=ended, among=among)}
+        among -= {str(one.fingerprint) for one in ledger.cells(states=ended, fingerprints=among)}
         left = [cell for cell in cells if cell.fingerprint in among]
         paths = (cell.path(marked=marked) for cell in left for marked in (False, True))
         folders = map(layout.published, paths)

@@ -34,7 +34,7 @@ def publish_committed(
     if not waiting:
         return
     fingerprints = {folder.parent.name for folder in waiting}
-    records = ledger.cells(states=["success"], among=fingerprints)
+    records = ledger.cells(states=["success"], fingerprints=fingerprints)
     known = {str(record.fingerprint): record for record in records}
     late: dict[str, Path] = {}
     for folder, digest in waiting.items():
@@ -55,7 +55,7 @@ def remove_late_attempts(ledger: Ledger, layout: Layout) -> None:
     left = left_attempts(layout)  # before the ledger is asked: what is begun from now on stays
     if not left:
         return
-    for folder in too_late(layout, left, ledger.cells(states=["success"], among=left)):
+    for folder in too_late(layout, left, ledger.cells(states=["success"], fingerprints=left)):
         shutil.rmtree(folder, ignore_errors=True)
         with contextlib.suppress(OSError):  # others are there
             folder.parent.rmdir()

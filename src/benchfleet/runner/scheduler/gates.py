@@ -17,7 +17,7 @@ from benchfleet.domain.phase import (
     newest_decisions,
 )
 from benchfleet.ledger.base import Ledger
-from benchfleet.ledger.gates import of_phases, weighed
+from benchfleet.ledger.gates import cells_by_phase, decide_phase
 
 PATIENCE = 60.0  # seconds that a decision is waited for, after the last sign that one may come
 
@@ -48,7 +48,7 @@ class Gates:
         self._ledger, self._say = ledger, say
         self._phases, self._judge = gate_config.phases, gate_config.judge
         self._whole, self._again = (
-            of_phases(gate_config.cells, gate_config.phases),
+            cells_by_phase(gate_config.cells, gate_config.phases),
             gate_config.again,
         )
         self._given_up: Collection[str] = ()
@@ -78,7 +78,7 @@ class Gates:
         self._cells.update((str(cell.fingerprint), cell) for cell in cells)
         self._given_up = given_up
         if self._judge and self._again is not None:
-            self._whole = of_phases(self._again(), self._phases)
+            self._whole = cells_by_phase(self._again(), self._phases)
         told = (
             None if self._judge else newest_record(self._ledger.events(kinds={CAMPAIGN_RECORDED}))
         )
@@ -144,13 +144,13 @@ class Gates:
 
     def _waits_for_any(self, phases: Collection[str]) -> bool:
         """Whether a cell of these phases is left to be run, by whoever it is."""
-        left = self._ledger.cells(states=["pending", "running"], whole=True)
+        left = self._ledger.cells(states=["pending", "running"], with_cell=True)
         return any(record.cell is not None and record.cell.phase in phases for record in left)
 
     def _weigh(self, phase: Phase) -> None:
         if phase.name in self._decided or not may_run(phase.name, self._phases, self._decided):
             return
-        decision = weighed(phase, self._whole[phase.name], self._ledger, by=self._judge)
+        decision = decide_phase(phase, self._whole[phase.name], self._ledger, by=self._judge)
         if decision is None:
             return
         self._decided = newest_decisions(self._ledger.events(kinds=GATE_EVENTS))

@@ -110,7 +110,7 @@ class Scheduler:
                 (ended if record.fingerprint in self._cells else others).append(record)
         trials = {record.fingerprint for record in others[:: 1 + len(others) // _LEARNED]}
         ended = ended[:: 1 + len(ended) // _LEARNED]
-        ended += self._ledger.cells(among=trials, whole=True) if trials else []
+        ended += self._ledger.cells(fingerprints=trials, with_cell=True) if trials else []
         self.backlog.estimates.remember(
             (record.cell or self._cells[record.fingerprint], record.outcome)
             for record in ended
@@ -153,7 +153,7 @@ class Scheduler:
         found = {str(cell.fingerprint): cell for cell in cells}
         new = {name: cell for name, cell in found.items() if name not in self._cells}
         if new:
-            waiting = list(self._ledger.cells(states=["pending", "running"], among=new))
+            waiting = list(self._ledger.cells(states=["pending", "running"], fingerprints=new))
             self._cells.update(new)
             self.backlog.take_in(new)
             self.backlog.see(waiting, self._now())
@@ -179,7 +179,7 @@ class Scheduler:
         held = (self._by_gates | self._given_up).intersection(self._cells)
         again = self._held - held
         states: Sequence[State] = ["pending", "running"]
-        waiting = list(self._ledger.cells(states=states, among=again)) if again else []
+        waiting = list(self._ledger.cells(states=states, fingerprints=again)) if again else []
         before, self._held = self._held, held
         self.backlog.hold(held - before)
         self.devices.hold(held)

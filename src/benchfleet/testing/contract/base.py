@@ -16,7 +16,7 @@ from benchfleet.domain.failure import Failure
 from benchfleet.ledger.base import Ledger
 from benchfleet.testing.claims import claim_any
 from benchfleet.testing.clock import FakeClock
-from benchfleet.testing.samples import sample_cell
+from benchfleet.testing.sample_cells import sample_cell
 
 LEASE = 60.0
 ME, OTHER = RunnerId("me"), RunnerId("other")
@@ -33,7 +33,7 @@ FAILED = Outcome(state="failed", failure=OOM)
 RETRIED = replace(FAILED, retry_in=10.0)
 
 
-class OnLedger(ABC):
+class LedgerFixture(ABC):
     """A ledger for each test."""
 
     folder: Path  # a fresh one for each test
@@ -73,7 +73,7 @@ class OnLedger(ABC):
         return self.one_claim()
 
     def record_of(self, fingerprint: str) -> CellRecord:
-        (record,) = self.ledger.cells(among=[fingerprint])
+        (record,) = self.ledger.cells(fingerprints=[fingerprint])
         return record
 
     def only_record(self) -> CellRecord:

@@ -9,12 +9,12 @@ from threading import Barrier
 from benchfleet.domain.attempt import Lease, RunnerId
 from benchfleet.domain.event import Event
 from benchfleet.testing.claims import claim_any
-from benchfleet.testing.samples import sample_cell
+from benchfleet.testing.sample_cells import sample_cell
 
-from .base import FAILED, LEASE, ME, OTHER, RETRIED, SUCCESS, OnLedger
+from .base import FAILED, LEASE, ME, OTHER, RETRIED, SUCCESS, LedgerFixture
 
 
-class Claiming(OnLedger):
+class Claiming(LedgerFixture):
     """What a claim promises: the order of its candidates, and never the same cell twice."""
 
     def test_a_claim_hands_over_lease_cell_and_path(self) -> None:

@@ -10,12 +10,12 @@ from benchfleet.domain.attempt import CellRecord, Outcome
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.state import FINAL_STATES, FinalState
 from benchfleet.errors import LedgerError
-from benchfleet.testing.samples import sample_cell
+from benchfleet.testing.sample_cells import sample_cell
 
-from .base import ME, SUCCESS, OnLedger
+from .base import ME, SUCCESS, LedgerFixture
 
 
-class Enrolling(OnLedger):
+class Enrolling(LedgerFixture):
     """What enrolment promises: cells, what follows the campaign, and their paths."""
 
     def test_an_enrolled_cell_is_pending_and_untried(self) -> None:
@@ -108,7 +108,7 @@ class Enrolling(OnLedger):
         claim = self.running_cell()
         self.ledger.finish(claim.lease, Outcome(state=state))
         assert self.ledger.enroll([sample_cell(priority=7)]) == 0
-        (record,) = self.ledger.cells(whole=True)
+        (record,) = self.ledger.cells(with_cell=True)
         assert record.state == state
         assert record.cell is not None
         assert record.cell.priority == 0

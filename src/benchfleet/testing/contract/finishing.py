@@ -11,12 +11,12 @@ from benchfleet.domain.cell import Fingerprint
 from benchfleet.domain.event import Event
 from benchfleet.domain.state import FINAL_STATES, FinalState
 from benchfleet.errors import ClaimLost
-from benchfleet.testing.samples import sample_cell
+from benchfleet.testing.sample_cells import sample_cell
 
-from .base import FAILED, LEASE, OOM, OTHER, RETRIED, SUCCESS, OnLedger
+from .base import FAILED, LEASE, OOM, OTHER, RETRIED, SUCCESS, LedgerFixture
 
 
-class Finishing(OnLedger):
+class Finishing(LedgerFixture):
     """What a finish promises: once, fenced, repeatable, with retries and tries."""
 
     @pytest.mark.parametrize("state", FINAL_STATES)

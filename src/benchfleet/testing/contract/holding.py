@@ -6,12 +6,12 @@ from dataclasses import replace
 
 from benchfleet.domain.cell import Fingerprint
 from benchfleet.domain.event import Event
-from benchfleet.testing.samples import sample_cell
+from benchfleet.testing.sample_cells import sample_cell
 
-from .base import LEASE, OTHER, SUCCESS, OnLedger
+from .base import LEASE, OTHER, SUCCESS, LedgerFixture
 
 
-class Holding(OnLedger):
+class Holding(LedgerFixture):
     """What holding a cell promises: renewals, leases that run out, cells given back."""
 
     def test_renewing_begins_the_time_anew(self) -> None:

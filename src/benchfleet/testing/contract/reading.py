@@ -13,12 +13,12 @@ from benchfleet.domain.event import Event
 from benchfleet.domain.state import FINAL_STATES, FinalState
 from benchfleet.errors import ClaimLost
 from benchfleet.testing.claims import claim_any
-from benchfleet.testing.samples import sample_cell
+from benchfleet.testing.sample_cells import sample_cell
 
-from .base import FAILED, LEASE, ME, OTHER, RETRIED, SUCCESS, OnLedger
+from .base import FAILED, LEASE, ME, OTHER, RETRIED, SUCCESS, LedgerFixture
 
 
-class Telling(OnLedger):
+class Reading(LedgerFixture):
     """What reading promises: records and events, and what a person asks by them."""
 
     def test_cells_are_chosen_by_state_and_fingerprint(self) -> None:
@@ -37,16 +37,16 @@ class Telling(OnLedger):
         assert found(states=["pending"]) == [2, 3]
         assert found(states=["success", "running"]) == [0, 1]
         assert found(states=[]) == []
-        among = [cells[3].fingerprint, cells[0].fingerprint, "unknown"]
-        assert found(among=among) == [0, 3]
-        assert found(among=among, states=["pending"]) == [3]
-        assert found(among=[]) == []
+        fingerprints = [cells[3].fingerprint, cells[0].fingerprint, "unknown"]
+        assert found(fingerprints=fingerprints) == [0, 3]
+        assert found(fingerprints=fingerprints, states=["pending"]) == [3]
+        assert found(fingerprints=[]) == []
 
     def test_the_cell_comes_along_only_when_asked_for(self) -> None:
         cell = sample_cell(gpus=2, tries=5)
         self.enroll(cell)
         assert self.only_record().cell is None
-        (record,) = self.ledger.cells(whole=True)
+        (record,) = self.ledger.cells(with_cell=True)
         assert record.cell is not None
         assert record.cell.to_dict() == cell.to_dict()
 
@@ -141,23 +141,26 @@ class Telling(OnLedger):
         first, second = self.claims(2)
         self.ledger.finish(second.lease, SUCCESS)
         name = second.lease.fingerprint
-        found = self.ledger.events(among=[name])
+        found = self.ledger.events(fingerprints=[name])
         assert [event.kind for event in found] == ["claimed", "finished"]
-        assert self.ledger.events(since=found[0].seq, among=[name]) == found[1:]
-        assert len(self.ledger.events(among=[name, first.lease.fingerprint])) == 3
-        assert list(self.ledger.events(among=[])) == []
+        assert self.ledger.events(since=found[0].seq, fingerprints=[name]) == found[1:]
+        assert len(self.ledger.events(fingerprints=[name, first.lease.fingerprint])) == 3
+        assert list(self.ledger.events(fingerprints=[])) == []
         assert [event.kind for event in self.ledger.events(kinds=["claimed"])] == ["claimed"] * 2
-        assert list(self.ledger.events(since=found[-1].seq, among=[name], kinds=["claimed"])) == []
+        assert (
+            list(self.ledger.events(since=found[-1].seq, fingerprints=[name], kinds=["claimed"]))
+            == []
+        )
         assert list(self.ledger.events(kinds=[])) == []
 
     def test_the_events_about_no_cell_can_be_asked_for(self) -> None:
         self.enroll(sample_cell(0))
         [claim] = self.claims(1)
         seq = self.ledger.record(Event(kind="slots_asked", data={"runner": ME}))
-        found = self.ledger.events(among=[""], kinds=["slots_asked", "claimed"])
+        found = self.ledger.events(fingerprints=[""], kinds=["slots_asked", "claimed"])
         assert [event.kind for event in found] == ["slots_asked"]
-        assert list(self.ledger.events(since=seq, among=[""])) == []
-        both = self.ledger.events(since=seq - 2, among=["", claim.lease.fingerprint])
+        assert list(self.ledger.events(since=seq, fingerprints=[""])) == []
+        both = self.ledger.events(since=seq - 2, fingerprints=["", claim.lease.fingerprint])
         assert [event.kind for event in both] == ["claimed", "slots_asked"]
 
     def test_an_event_about_an_unknown_cell_is_only_kept(self) -> None:

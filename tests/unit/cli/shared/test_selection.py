@@ -9,7 +9,7 @@ import pytest
 from benchfleet.cli.shared import selection
 from benchfleet.domain.attempt import CellRecord, Outcome
 from benchfleet.domain.failure import Failure, Kind
-from benchfleet.testing.samples import sample_cell
+from benchfleet.testing.sample_cells import sample_cell
 
 
 def failure(kind: Kind | None) -> Failure | None:

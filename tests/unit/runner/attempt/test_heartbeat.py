@@ -9,7 +9,7 @@ from benchfleet.ledger.memory import MemoryLedger
 from benchfleet.runner.attempt.heartbeat import LeaseHeartbeat
 from benchfleet.testing.claims import claim_any
 from benchfleet.testing.clock import FakeClock
-from benchfleet.testing.samples import sample_cell
+from benchfleet.testing.sample_cells import sample_cell
 
 
 def unforeseen(error: Exception) -> None:

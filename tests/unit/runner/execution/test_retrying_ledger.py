@@ -16,7 +16,7 @@ from benchfleet.runner.execution.retrying_ledger import RetryingLedger
 from benchfleet.testing import LedgerContract
 from benchfleet.testing.claims import claim_any
 from benchfleet.testing.clock import FakeClock
-from benchfleet.testing.samples import sample_cell
+from benchfleet.testing.sample_cells import sample_cell
 
 US = RunnerId("us")
 BOTH = [sample_cell(number).fingerprint for number in range(2)]

@@ -10,7 +10,7 @@ from benchfleet.domain.attempt import Claim, Outcome, RunnerId
 from benchfleet.ledger.memory import MemoryLedger
 from benchfleet.runner.recovery.adopt import Ready, finish_cells
 from benchfleet.testing.claims import claim_any
-from benchfleet.testing.samples import sample_cell
+from benchfleet.testing.sample_cells import sample_cell
 
 ME = RunnerId("me")
 

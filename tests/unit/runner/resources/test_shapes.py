@@ -8,7 +8,7 @@ from typing import Any
 from benchfleet.domain.resource import Device
 from benchfleet.runner.resources.allocator import DeviceAllocator, SlotNeeds
 from benchfleet.runner.resources.shapes import Pool, impossible, larger_than
-from benchfleet.testing.samples import sample_cell
+from benchfleet.testing.sample_cells import sample_cell
 
 GPUS = tuple(Device(kind="gpu", index=i, memory=24 * 10**9) for i in range(4))
 CPUS = tuple(Device(kind="cpu", index=i) for i in range(2))

@@ -11,7 +11,7 @@ from benchfleet.policies.base import Policy, Preference
 from benchfleet.policies.fifo import Fifo
 from benchfleet.runner.resources.shapes import SlotShape
 from benchfleet.runner.scheduler.backlog import Backlog
-from benchfleet.testing.samples import sample_cell
+from benchfleet.testing.sample_cells import sample_cell
 
 ANY = Preference()
 

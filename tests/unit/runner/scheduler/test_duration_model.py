@@ -10,7 +10,7 @@ import pytest
 from benchfleet.domain.attempt import Outcome
 from benchfleet.domain.cell import Cell
 from benchfleet.runner.scheduler.duration_model import DurationModel
-from benchfleet.testing.samples import sample_cell
+from benchfleet.testing.sample_cells import sample_cell
 
 
 def ended(

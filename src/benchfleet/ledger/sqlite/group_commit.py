@@ -15,7 +15,7 @@ Sync = Callable[[int], None]  # of an open file
 sync_data: Sync = getattr(os, "fdatasync", os.fsync)
 
 
-class Syncing:
+class GroupCommit:
     """Syncs the one log of a ledger, in which whatever is synced brings along all that was
     committed before it."""
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 
-class Rows(Protocol):
+class QueryResult(Protocol):
     """The answer of a statement, row by row."""
 
     @property
@@ -19,13 +19,13 @@ class Rows(Protocol):
     def __iter__(self) -> Iterator[Any]: ...
 
 
-class Do(Protocol):
+class Execute(Protocol):
     """Runs one statement by its name."""
 
-    def __call__(self, name: str, /, **values: Any) -> Rows: ...
+    def __call__(self, name: str, /, **values: Any) -> QueryResult: ...
 
 
-def named_statements(text: str) -> dict[str, str]:
+def parse_queries(text: str) -> dict[str, str]:
     """The statements of a .sql file, by the name in the ``-- name:`` line above each. Raises
     ValueError where two have the same."""
     found: dict[str, str] = {}
@@ -38,6 +38,6 @@ def named_statements(text: str) -> dict[str, str]:
 
 
 @cache
-def read_statements(file: Path) -> dict[str, str]:
+def load_queries(file: Path) -> dict[str, str]:
     """The named statements of a file."""
-    return named_statements(file.read_text(encoding="utf-8"))
+    return parse_queries(file.read_text(encoding="utf-8"))

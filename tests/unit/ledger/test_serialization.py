@@ -8,7 +8,7 @@ from typing import Any
 
 from benchfleet.domain.attempt import CellRecord, Outcome
 from benchfleet.domain.cell import AttentionStep, Config, field_values
-from benchfleet.ledger.rows import CellTexts, cell_of, record_of
+from benchfleet.ledger.serialization import CellSerializer, parse_cell, parse_record
 from benchfleet.testing import sample_cell
 
 CELL = sample_cell(gpus=1, priority=3, outside={"timeout": "1h"})
@@ -17,7 +17,7 @@ ROW = ("f" * 64, "a/b/c", "a/b/c", "success", 2, 1, 4, "me", None, None)
 
 def test_the_text_of_what_a_cell_is_never_changes_its_spelling() -> None:
     """Ledgers that exist hold it."""
-    assert CellTexts().spec(CELL) == (
+    assert CellSerializer().spec(CELL) == (
         '{"model": {"name": "tiny", "adapter": "mock", "digest": "digest of tiny",'
         ' "model_kwargs": {}, "tokenizer_kwargs": {}},'
         ' "config": {"name": "dense", "attention": [], "everywhere": false},'
@@ -28,7 +28,7 @@ def test_the_text_of_what_a_cell_is_never_changes_its_spelling() -> None:
 
 
 def test_the_terms_of_a_cell_are_what_neither_names_nor_identifies_it() -> None:
-    assert json.loads(CellTexts().terms(CELL)) == {
+    assert json.loads(CellSerializer().terms(CELL)) == {
         "need": field_values(CELL.need),
         "limits": field_values(CELL.limits),
         "priority": 3,
@@ -38,27 +38,27 @@ def test_the_terms_of_a_cell_are_what_neither_names_nor_identifies_it() -> None:
 
 
 def test_a_cell_comes_back_from_its_texts_as_it_was() -> None:
-    texts = CellTexts()
+    texts = CellSerializer()
     steps = (AttentionStep(name="sink", version=2), AttentionStep(name="local"))
     model = replace(CELL.model, adapter_version=3, outside={"address": "here"})
     for cell in (CELL, replace(CELL, model=model, config=Config(name="c", attention=steps))):
-        back = cell_of(texts.spec(cell), texts.terms(cell))
+        back = parse_cell(texts.spec(cell), texts.terms(cell))
         assert back.to_dict() == cell.to_dict()
 
 
 def test_parts_that_cells_share_are_told_apart_from_equal_looking_ones() -> None:
-    texts = CellTexts()
+    texts = CellSerializer()
     for repeat in range(3):
         for source in ("here", "there"):
             cell = replace(CELL, model=replace(CELL.model, source=source), repeat=repeat)
-            back = cell_of(texts.spec(cell), texts.terms(cell))
+            back = parse_cell(texts.spec(cell), texts.terms(cell))
             assert (back.model.source, back.repeat) == (source, repeat)
 
 
 def test_a_record_with_an_outcome_equals_one_that_was_given_it() -> None:
     outcome = Outcome(state="success", digest="abc", metrics={"overall_score": 0.5})
     finished = json.dumps({"attempt": 2, "outcome": outcome.to_dict()})
-    record = record_of((*ROW, finished, None, None), 0.0)
+    record = parse_record((*ROW, finished, None, None), 0.0)
     names = ("fingerprint", "id", "path", "state", "attempt", "tries", "token")
     fields: dict[str, Any] = dict(zip(names, ROW, strict=False))  # the rest is not given
     made = CellRecord(**fields, outcome=outcome)
@@ -67,4 +67,4 @@ def test_a_record_with_an_outcome_equals_one_that_was_given_it() -> None:
     assert record.outcome == outcome
     assert record != replace(made, tries=9)
     assert replace(record, tries=9) == replace(made, tries=9)
-    assert record_of((*ROW, None, None, None), 0.0).outcome is None
+    assert parse_record((*ROW, None, None, None), 0.0).outcome is None

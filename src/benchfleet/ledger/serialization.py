@@ -14,10 +14,10 @@ from benchfleet.errors import LedgerDamaged
 
 T = TypeVar("T")
 # What reading JSON raises that was changed by hand.
-UNREADABLE = (ValueError, TypeError, LookupError, AttributeError)
+PARSE_ERRORS = (ValueError, TypeError, LookupError, AttributeError)
 
 
-class CellTexts:
+class CellSerializer:
     """Turns cells into the two texts that are kept of each: what it is, and its terms, which
     follow the campaign while it has not ended.
 
@@ -101,14 +101,14 @@ def _outside(workload: Workload) -> dict[str, Any]:
     return {"outside": dict(workload.outside)}
 
 
-def cell_of(spec: str, terms: str) -> Cell:
+def parse_cell(spec: str, terms: str) -> Cell:
     """The cell that two such texts stand for; those that differ in their repeat share the rest.
 
     Raises LedgerDamaged where they cannot be read.
     """
     try:
         return _read(spec, terms)
-    except UNREADABLE as error:
+    except PARSE_ERRORS as error:
         raise _damaged(f"what a cell is: {spec[:80]}") from error
 
 
@@ -148,7 +148,7 @@ def _cell(value: dict[str, Any], terms: str) -> Cell:
     return Cell.from_dict({**value, **current})
 
 
-def record_of(row: Any, now: float) -> CellRecord:
+def parse_record(row: Any, now: float) -> CellRecord:
     """The record of a row of the statements that read cells; `now` is the ledger's time."""
     (
         fingerprint, id, path, state, attempt, tries, token, runner, expires, ready, finished,
@@ -166,12 +166,12 @@ def record_of(row: Any, now: float) -> CellRecord:
         "runner": runner if running else "",
         "expires_in": expires - now if running and expires is not None else None,
         "ready_in": max(0.0, ready - now) if ready is not None else 0.0,
-        "cell": cell_of(spec, terms) if spec else None,
+        "cell": parse_cell(spec, terms) if spec else None,
     }
-    return _Ended.with_outcome(finished, fields) if finished else CellRecord(**fields)
+    return _FinishedRecord.with_outcome(finished, fields) if finished else CellRecord(**fields)
 
 
-class _Ended(CellRecord):
+class _FinishedRecord(CellRecord):
     """The record of a cell that has an outcome, which is read when somebody first asks for it:
     most of those of a large campaign are never looked at."""
 
@@ -184,7 +184,7 @@ class _Ended(CellRecord):
     def outcome(self) -> Outcome:
         try:
             return Outcome.from_dict(json.loads(vars(self)["finished"])["outcome"])
-        except UNREADABLE as error:
+        except PARSE_ERRORS as error:
             raise _damaged(f"how {self.path} ended") from error
 
     def __eq__(self, other: object) -> bool:

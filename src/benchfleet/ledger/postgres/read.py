@@ -16,7 +16,7 @@ from benchfleet.errors import LedgerAway
 from benchfleet.ledger.base import Clock
 from benchfleet.ledger.postgres.connections import Connections
 from benchfleet.ledger.postgres.queries import STATEMENTS, run, stream
-from benchfleet.ledger.rows import record_of
+from benchfleet.ledger.serialization import parse_record
 from benchfleet.ledger.table_copy import Row
 
 _BEGIN_VIEW = (
@@ -28,13 +28,13 @@ _BEGIN_VIEW = (
 def read_events(
     connections: Connections,
     since: int,
-    among: Collection[str] | None,
+    fingerprints: Collection[str] | None,
     kinds: Collection[str] | None,
 ) -> Sequence[Event]:
     """The events after `since`, as `Ledger.events` tells them."""
     values: dict[str, Any] = {"since": since, "kinds": None if kinds is None else list(kinds)}
-    values |= {} if among is None else {"among": list(among)}
-    name = "events" if among is None else "events_among"
+    values |= {} if fingerprints is None else {"fingerprints": list(fingerprints)}
+    name = "events" if fingerprints is None else "events_of"
 
     def found(connection: Connection) -> list[Any]:
         with connection.transaction():  # every smaller number is committed by then
@@ -52,14 +52,14 @@ def read_cells(
     connections: Connections,
     clock: Clock | None,
     states: Collection[State],
-    among: Collection[str] | None,
-    whole: bool,
+    fingerprints: Collection[str] | None,
+    with_cell: bool,
 ) -> Iterator[CellRecord]:
     """The records of cells in the order of enrolment; after a line that broke it goes on with the
     next cell."""
-    values: dict[str, Any] = {"states": list(states), "whole": whole}
-    values |= {} if among is None else {"among": list(among)}
-    name = "cells" if among is None else "cells_among"
+    values: dict[str, Any] = {"states": list(states), "with_cell": with_cell}
+    values |= {} if fingerprints is None else {"fingerprints": list(fingerprints)}
+    name = "cells" if fingerprints is None else "cells_of"
     after = -1
 
     def opened(connection: Connection) -> tuple[float, Iterator[Row]]:
@@ -70,10 +70,10 @@ def read_cells(
     while True:
         began = after
         try:
-            with connections.lent(opened) as (now, rows):
+            with connections.borrow(opened) as (now, rows):
                 for row in rows:
                     after = row[0]
-                    yield record_of(row[1:], now)
+                    yield parse_record(row[1:], now)
             return
         except LedgerAway:
             if after == began:  # the server is away, not just the line broken
@@ -88,5 +88,5 @@ def one_view(connections: Connections) -> Iterator[Connection]:
         connection.execute(_BEGIN_VIEW)
         return connection
 
-    with connections.lent(opened) as connection:
+    with connections.borrow(opened) as connection:
         yield connection
