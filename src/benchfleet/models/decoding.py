@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from benchfleet.errors import CellFailure
 from benchfleet.models.attention.forward import SparseAttention, Tally
 from benchfleet.models.encoding import Encoded
-from benchfleet.models.generation import Generation
+from benchfleet.models.generation import Generation, penalized
 
 if TYPE_CHECKING:
     from torch import Generator, Tensor
@@ -68,6 +68,7 @@ class Decoder:
         # A sliding window counts padding as keys, a recurrent state swallows it, and neither can
         # be cropped: such models answer one by one and keep no context.
         self._plain = layers <= {DynamicLayer}
+        self._batches = self._plain and not _counts_columns(model, self._takes_positions)
         self.recurrent = not layers <= {DynamicLayer, DynamicSlidingWindowLayer}
 
     def forget(self) -> None:
@@ -84,7 +85,7 @@ class Decoder:
         """Continue each prompt until `ended` says so of its new tokens, or the model ends."""
         import torch
 
-        if len(batch) > 1 and not self._plain:
+        if len(batch) > 1 and not self._batches:
             return [
                 self.continue_all([prompt], generation, generators[row : row + 1], ended)[0]
                 for row, prompt in enumerate(batch)
@@ -112,6 +113,8 @@ class Decoder:
         alive = [True] * len(batch)
         added = ids.shape[1]
         for remaining in reversed(range(generation.max_new_tokens)):
+            texts = [(*p.context, *p.question, *a) for p, a in zip(batch, answers, strict=True)]
+            logits = penalized(logits, texts, generation.repetition_penalty)
             tokens = generation.choose(logits, generators)
             for row, token in enumerate(tokens):
                 if alive[row] and token not in self._ends:
@@ -185,8 +188,6 @@ class Decoder:
         self, ids: Tensor, mask: Tensor, counted: Tensor, cache: Any, tally: Tally | None
     ) -> Tensor:
         """Run the model over new tokens; the logits after the last, [batch, vocabulary]."""
-        import torch
-
         positions = {}
         if self._takes_positions:
             positions["position_ids"] = (mask.cumsum(-1) - 1).clamp(min=0)[:, -ids.shape[1] :]
@@ -199,11 +200,29 @@ class Decoder:
                 logits_to_keep=1,
                 **positions,
             ).logits[:, -1]
-        if bool(torch.isnan(logits).any()):
-            raise CellFailure(
-                stage="benchmark",
-                kind="bad_result",
-                message="the model's logits are not numbers; load it with another dtype,"
-                " such as model_kwargs: {dtype: bfloat16} or float32",
-            )
+        check_logits(logits)
         return logits
+
+
+def check_logits(logits: Tensor) -> None:
+    """Raise CellFailure where a logit is NaN; any shape."""
+    if logits.numel() and bool(logits.amax().isnan()):  # isnan() of all takes memory
+        raise CellFailure(
+            stage="benchmark",
+            kind="bad_result",
+            message="the model's logits are not numbers; load it with another dtype,"
+            " such as model_kwargs: {dtype: bfloat16} or float32",
+        )
+
+
+def check_output(module: Any, args: Any, output: Any) -> None:
+    """Check what a harness's own pass of the model returned; a forward hook."""
+    if (logits := getattr(output, "logits", None)) is not None:
+        check_logits(logits)
+
+
+def _counts_columns(model: Any, takes_positions: bool) -> bool:
+    """Whether padding within a row shifts positions: GPT-Neo's local windows count columns, and so
+    do models that take no positions and do not derive them from the mask, such as MPT."""
+    kind = model.config.model_type
+    return kind == "gpt_neo" or not (takes_positions or kind == "bloom")

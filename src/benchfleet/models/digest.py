@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from benchfleet.domain.canonical import content_digest
 from benchfleet.environment import hub_cache, own_cache
@@ -31,6 +32,7 @@ _HUB_NAME = re.compile(
     r"(?P<name>\w[\w.-]*(?:/\w[\w.-]*)?)(?:@(?P<revision>\w[\w./-]*))?", re.ASCII
 )
 _SHA256 = re.compile("[0-9a-f]{64}")
+_MAX_HEADER_BYTES = 100 * 10**6  # the limit of the safetensors format
 _SETTLE_S = 2.0  # seconds: a younger file may change again without a change of its time
 
 
@@ -88,6 +90,19 @@ def model_folder(source: str, *, environ: Mapping[str, str] | None = None) -> Pa
     if missing:
         raise ValueError(f"{folder} holds {missing}; download or save the model again")
     return folder
+
+
+def checkpoint_config(source: str, *, environ: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """The content of a checkpoint's config.json; empty where this host does not have it."""
+    try:
+        if hub_name(source):
+            folder = _snapshot(source, os.environ if environ is None else environ)
+        else:
+            folder = Path(source).expanduser()
+        content = json.loads((folder / "config.json").read_text("utf-8"))
+    except (ValueError, OSError):
+        return {}
+    return content if isinstance(content, dict) else {}
 
 
 def cached_models(*, environ: Mapping[str, str] | None = None) -> list[str]:
@@ -155,6 +170,9 @@ def _missing_weights(folder: Path) -> str:
     indexes = sorted(folder.glob("*.safetensors.index.json")) or sorted(
         folder.glob("*.bin.index.json")
     )
+    cut = [file.name for file in sorted(folder.glob("*.safetensors")) if _is_truncated(file)]
+    if cut:
+        return f"a file of weights that is cut off, {cut[0]}"
     for index in indexes:
         try:
             shards = set(json.loads(index.read_text("utf-8"))["weight_map"].values())
@@ -166,6 +184,22 @@ def _missing_weights(folder: Path) -> str:
     if any(folder.glob("*.safetensors")) or any(folder.glob("pytorch_model*.bin")):
         return ""
     return "no weights (*.safetensors)"
+
+
+def _is_truncated(file: Path) -> bool:
+    """Whether a safetensors file is shorter than its header says: 8 bytes for the header's length,
+    the header, and the data up to its largest offset."""
+    size = file.stat().st_size
+    with file.open("rb") as stream:
+        length = int.from_bytes(stream.read(8), "little")
+        if size <= 8 or length > _MAX_HEADER_BYTES:
+            return size == 0  # no safetensors at all: transformers names the reason
+        header = stream.read(length)
+    try:
+        tensors = [part for name, part in json.loads(header).items() if name != "__metadata__"]
+        return size < 8 + length + max((part["data_offsets"][1] for part in tensors), default=0)
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return size < 8 + length
 
 
 def _snapshot(source: str, environ: Mapping[str, str]) -> Path:

@@ -44,7 +44,8 @@ class Encoder:
         the context's last token stands for it. Raises ValueError where nothing is left to encode.
         """
         context, question = self._ids(prompt.context), self._ids(prompt.question)
-        if context[: len(self._lead)] != self._lead:
+        first = context or question
+        if first[: len(self._lead)] != self._lead:
             context = self._lead + context
         if not question:
             context, question = context[:-1], context[-1:]

@@ -24,6 +24,7 @@ class Generation:
     top_k: int = 0  # 0: all tokens
     seed: int = 0  # with the prompt's text, gives each prompt its own randomness
     stop: tuple[str, ...] = ()  # the answer ends before the first of these
+    repetition_penalty: float | None = None  # None: the checkpoint's own; 1: none
 
     @classmethod
     def parse(cls, value: Mapping[str, Any]) -> Generation:
@@ -85,6 +86,21 @@ class Generation:
         return text[: min(ends)] if ends else text
 
 
+def penalized(logits: Tensor, texts: Sequence[Sequence[int]], penalty: float | None) -> Tensor:
+    """`logits`, [batch, vocabulary], with each token that a row's text holds made less likely, as
+    `generate` of transformers does (arXiv 1909.05858)."""
+    import torch
+
+    if penalty is None or penalty == 1:
+        return logits
+    logits = logits.clone()
+    for row, ids in enumerate(texts):
+        index = torch.tensor(sorted(set(ids)), device=logits.device)
+        scores = logits[row, index]
+        logits[row, index] = torch.where(scores < 0, scores * penalty, scores / penalty)
+    return logits
+
+
 def _whole(value: Any, least: int) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= least
 
@@ -106,5 +122,9 @@ _CHECKS: Mapping[str, tuple[Callable[[Any], bool], str]] = {
     "top_p": (lambda value: _number(value) and 0 < value <= 1, "above 0 and at most 1"),
     "top_k": (lambda value: _whole(value, 0), "a whole number from 0 up"),
     "seed": (lambda value: _whole(value, 0), "a whole number from 0 up"),
+    "repetition_penalty": (
+        lambda value: value is None or (_number(value) and 0 < value < inf),
+        "a number above 0",
+    ),
     "stop": (_stops, "a list of texts, none of them empty"),
 }

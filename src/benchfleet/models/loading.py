@@ -112,6 +112,12 @@ def ends_of(model: Any, tokenizer: Any) -> list[int]:
     return [end for end in (*ids, tokenizer.eos_token_id) if end is not None]
 
 
+def generation_settings(model: Any) -> dict[str, Any]:
+    """The generation settings that a checkpoint brings and that apply to every answer."""
+    penalty = getattr(model.generation_config, "repetition_penalty", None)
+    return {} if penalty in (None, 1) else {"repetition_penalty": float(penalty)}
+
+
 @contextmanager
 def named_failures(stage: Stage) -> Iterator[None]:
     """Give what is raised while a model is loaded or switched its kind."""

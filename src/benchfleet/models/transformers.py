@@ -8,18 +8,19 @@ import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
 from typing import Any, ClassVar
 
 from benchfleet.domain.cell import Config, Model
 from benchfleet.errors import CellFailure
+from benchfleet.models.architecture import refusal, sparse_layers
 from benchfleet.models.attention.compose import build_steps, check_steps
-from benchfleet.models.attention.forward import SparseAttention, Tally
+from benchfleet.models.attention.forward import SparseAttention, Tally, register
 from benchfleet.models.base import Adapter, Answer, Loan, Prompt
-from benchfleet.models.decoding import Continuation, Decoder
-from benchfleet.models.digest import model_folder
+from benchfleet.models.decoding import Continuation, Decoder, check_output
+from benchfleet.models.digest import checkpoint_config, model_folder
 from benchfleet.models.encoding import Encoded, Encoder
 from benchfleet.models.fetch import declared_digest, fetched_folder, is_current
 from benchfleet.models.generation import Generation
@@ -28,6 +29,7 @@ from benchfleet.models.loading import (
     check_tokenizer_kwargs,
     code_in,
     ends_of,
+    generation_settings,
     load_checkpoint,
     named_failures,
     out_of_memory,
@@ -57,6 +59,7 @@ class TransformersAdapter(Adapter):
     keys in the sparse phase; 1 for dense) and, where sparse, ``attention_error``.
     """
 
+    version: ClassVar[int] = 2
     requires: ClassVar[tuple[str, ...]] = ("torch", "transformers")
     extra: ClassVar[str] = "hf"
     lends: ClassVar[bool] = True
@@ -101,6 +104,7 @@ class TransformersAdapter(Adapter):
             check_kwargs(model.kwargs)
             or check_tokenizer_kwargs(model.tokenizer_kwargs)
             or check_steps(config.attention)
+            or (refusal(_declared_config(model), config.name) if _is_sparse(config) else None)
         )
 
     @classmethod
@@ -125,6 +129,7 @@ class TransformersAdapter(Adapter):
                 str(folder), declared.kwargs, declared.tokenizer_kwargs
             )
             limit = getattr(model.config.get_text_config(), "max_position_embeddings", None)
+            self._attention.max_length = limit
             self._loaded = _Loaded(
                 model=model,
                 tokenizer=tokenizer,
@@ -132,7 +137,7 @@ class TransformersAdapter(Adapter):
                 decoder=Decoder(model, self._attention, ends=ends_of(model, tokenizer)),
                 own=model.config._attn_implementation,
             )
-            _register(self._name, self._attention)
+            register(self._name, self._attention)
 
     def configure(self, config: Config) -> None:
         """Switch to the config on the loaded weights. Raises CellFailure where it takes none."""
@@ -142,6 +147,8 @@ class TransformersAdapter(Adapter):
         name = self._name if sparse else loaded.own
         with named_failures("load"):
             self._attention.steps = build_steps(config.attention) if sparse else ()
+            if sparse and (why := refusal(loaded.model.config.to_dict(), config.name)):
+                raise ValueError(why)
             loaded.model.set_attn_implementation(name)
             # Models of the older kind only log that they did not switch.
             switched = loaded.model.config._attn_implementation == name
@@ -159,6 +166,9 @@ class TransformersAdapter(Adapter):
         loaded, begun = self._ready(), self._clock()
         encoder, device = loaded.encoder, loaded.model.get_input_embeddings().weight.device
         settings = Generation.parse(generation)
+        if settings.repetition_penalty is None:
+            penalty = generation_settings(loaded.model).get("repetition_penalty")
+            settings = replace(settings, repetition_penalty=penalty)
         batch = [encoder.encode(p, max_new_tokens=settings.max_new_tokens) for p in prompts]
         if not batch:
             return []
@@ -200,8 +210,13 @@ class TransformersAdapter(Adapter):
             tally.clear()
             return self._attention_measures(continuation)
 
-        with out_of_memory("benchmark"), self._attention.counting_all(tally):
-            yield Loan(model=loaded.model, tokenizer=deepcopy(loaded.tokenizer), measures=measures)
+        hook = loaded.model.register_forward_hook(check_output)
+        try:
+            with out_of_memory("benchmark"), self._attention.counting_all(tally):
+                tokenizer = deepcopy(loaded.tokenizer)
+                yield Loan(model=loaded.model, tokenizer=tokenizer, measures=measures)
+        finally:
+            hook.remove()
 
     def unload(self) -> None:
         """Let the memory go."""
@@ -220,11 +235,13 @@ class TransformersAdapter(Adapter):
             torch.mps.empty_cache()
 
     def provenance(self) -> Mapping[str, Any]:
-        """What was effective: versions, dtype, devices, attention implementation."""
+        """What was effective: versions, dtype, devices, threads, attention, and the checkpoint's
+        own generation settings."""
         import torch
         import transformers
 
-        loaded = self._ready()
+        loaded, sparse = self._ready(), bool(self._attention.steps)
+        layers = sparse_layers(loaded.model.config.to_dict())
         return {
             "adapter": "transformers",
             "torch": torch.__version__,
@@ -232,7 +249,10 @@ class TransformersAdapter(Adapter):
             "model_digest": self.model.digest,
             "dtype": str(loaded.model.dtype).removeprefix("torch."),
             "devices": _devices_of(loaded.model),
-            "attn_implementation": "sdpa" if self._attention.steps else loaded.own,
+            "threads": torch.get_num_threads(),
+            "attn_implementation": "sdpa" if sparse else loaded.own,
+            **({"sparse_layers": "{} of {}".format(*layers)} if sparse else {}),
+            "generation": generation_settings(loaded.model),
         }
 
     def _ready(self) -> _Loaded:
@@ -269,14 +289,11 @@ def _devices_of(model: Any) -> list[str]:
     return [name(device) if device.startswith("cuda") else device for device in devices]
 
 
+def _declared_config(model: Model) -> dict[str, Any]:
+    """The checkpoint's config.json as the model's kwargs change it; empty where it is not here."""
+    stored = checkpoint_config(model.source)
+    return {**stored, **{key: value for key, value in model.kwargs.items() if key in stored}}
+
+
 def _is_sparse(config: Config) -> bool:
     return any(step.name != "dense" for step in config.attention)
-
-
-def _register(name: str, attention: SparseAttention) -> None:
-    from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
-    from transformers.modeling_utils import AttentionInterface
-
-    AttentionInterface.register(name, attention)
-    # Without a mask of its own the model would hand over none: causality and padding lost.
-    AttentionMaskInterface.register(name, sdpa_mask)

@@ -12,8 +12,16 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
 from transformers import (
     BloomConfig,
     BloomForCausalLM,
+    DogeConfig,
+    DogeForCausalLM,
+    Gemma2Config,
+    Gemma2ForCausalLM,
+    Gemma3ForCausalLM,
+    Gemma3TextConfig,
     GPT2Config,
     GPT2LMHeadModel,
+    GPTNeoConfig,
+    GPTNeoForCausalLM,
     Lfm2Config,
     Lfm2ForCausalLM,
     LlamaConfig,
@@ -22,6 +30,8 @@ from transformers import (
     MambaForCausalLM,
     MistralConfig,
     MistralForCausalLM,
+    MptConfig,
+    MptForCausalLM,
     PreTrainedTokenizerFast,
 )
 
@@ -71,6 +81,31 @@ MODELS: dict[str, Callable[[], Any]] = {
     "gqa": lambda: LlamaForCausalLM(LlamaConfig(**SIZES)),
     "short": lambda: LlamaForCausalLM(LlamaConfig(**{**SIZES, "max_position_embeddings": 48})),
     "sliding": lambda: MistralForCausalLM(MistralConfig(**SIZES, sliding_window=16)),
+    "mixed": lambda: Gemma3ForCausalLM(
+        Gemma3TextConfig(
+            **SIZES,
+            head_dim=8,
+            sliding_window=16,
+            layer_types=["sliding_attention", "full_attention"],
+        )
+    ),
+    "gemma2": lambda: Gemma2ForCausalLM(Gemma2Config(**SIZES, head_dim=8, sliding_window=16)),
+    "doge": lambda: DogeForCausalLM(DogeConfig(**SIZES)),
+    "mpt": lambda: MptForCausalLM(
+        MptConfig(vocab_size=259, d_model=32, n_heads=4, n_layers=2, initializer_range=0.3)
+    ),
+    "gpt_neo": lambda: GPTNeoForCausalLM(
+        GPTNeoConfig(
+            vocab_size=259,
+            hidden_size=32,
+            num_heads=4,
+            num_layers=2,
+            attention_types=[[["global", "local"], 1]],
+            window_size=16,
+            max_position_embeddings=512,
+            initializer_range=0.3,
+        )
+    ),
     "gpt2": lambda: GPT2LMHeadModel(
         GPT2Config(
             vocab_size=259,

@@ -98,3 +98,33 @@ def test_the_demo_model_recalls_densely_and_by_the_oracle_but_not_in_a_window(ad
     assert shares["dense"] >= 0.9
     assert shares["oracle"] >= 0.9
     assert shares["window"] <= 0.5
+
+
+def test_a_checkpoints_repetition_penalty_holds_and_can_be_switched_off(adapter, checkpoint):
+    plain = adapter()
+    assert plain.provenance()["generation"] == {}
+    mine = adapter()
+    model = mine._loaded.model
+    model.generation_config.repetition_penalty = 5.0
+    assert mine.provenance()["generation"] == {"repetition_penalty": 5.0}
+    prompt = PROMPTS[0].context + PROMPTS[0].question
+    ids = mine._loaded.tokenizer(prompt, return_tensors="pt")["input_ids"][:, :-1]  # without EOS
+    whole = model.generate(ids, max_new_tokens=6, do_sample=False)
+    expected = mine._loaded.encoder.decode(whole[0, ids.shape[1] :].tolist())
+    assert texts(mine.answer(PROMPTS[:1], SHORT)) == [expected]
+    off = {**SHORT, "repetition_penalty": 1}
+    assert texts(mine.answer(PROMPTS[:1], off)) == texts(plain.answer(PROMPTS[:1], SHORT))
+    assert [expected] != texts(plain.answer(PROMPTS[:1], SHORT))
+
+
+def test_the_number_of_threads_is_in_the_provenance(adapter):
+    assert adapter().provenance()["threads"] == torch.get_num_threads()
+
+
+def test_a_harness_that_makes_its_own_passes_meets_no_nan(adapter):
+    mine = adapter()
+    with torch.no_grad():
+        mine._loaded.model.get_output_embeddings().weight[0, 0] = float("nan")
+    with pytest.raises(CellFailure, match="logits are not numbers") as caught, mine.lend() as loan:
+        loan.model(torch.ones(1, 3, dtype=torch.long))
+    assert caught.value.kind == "bad_result"

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 import torch
+import transformers
 from transformers import (
     AutoModelForCausalLM,
     PreTrainedTokenizerFast,
@@ -11,6 +14,7 @@ from transformers import (
 
 from benchfleet.domain.cell import Config
 from benchfleet.errors import CellFailure
+from benchfleet.models.architecture import WITHOUT_SDPA
 from benchfleet.models.base import Prompt
 
 from .conftest import COMPOSED, DENSE, PROMPTS, SHORT, STREAMING, Watched, config, one_by_one, texts
@@ -25,7 +29,7 @@ ALL_KEPT = {
 }
 
 
-@pytest.mark.parametrize("kind", ["gqa", "sliding", "gpt2", "bloom", "hybrid"])
+@pytest.mark.parametrize("kind", ["gqa", "mixed", "gpt2", "bloom", "hybrid"])
 def test_dense_is_what_the_model_generates_by_itself(adapter, checkpoint, kind):
     mine = adapter(kind)
     model = AutoModelForCausalLM.from_pretrained(checkpoint(kind), dtype=torch.float32)
@@ -41,7 +45,7 @@ def test_dense_is_what_the_model_generates_by_itself(adapter, checkpoint, kind):
 
 @pytest.mark.parametrize("same", ALL_KEPT.values(), ids=ALL_KEPT.keys())
 @pytest.mark.parametrize("everywhere", [False, True])
-@pytest.mark.parametrize("kind", ["gqa", "sliding"])
+@pytest.mark.parametrize("kind", ["gqa", "mixed"])
 def test_what_keeps_everything_equals_dense_bit_for_bit(adapter, kind, same, everywhere):
     mine = adapter(kind)
     watched = Watched(mine)
@@ -108,7 +112,7 @@ def test_everywhere_makes_the_prefill_sparse_too(adapter):
     assert not torch.allclose(first["everywhere"], first["dense"], atol=1e-3)
 
 
-@pytest.mark.parametrize("kind", ["gqa", "sliding", "gpt2"])
+@pytest.mark.parametrize("kind", ["gqa", "mixed", "gpt2"])
 @pytest.mark.parametrize(
     "given",
     [DENSE, STREAMING, COMPOSED, config(("local", {"window_size": 4}), everywhere=True)],
@@ -125,13 +129,24 @@ def test_a_batch_answers_as_its_prompts_do_alone(adapter, kind, given):
         assert batched.measures == pytest.approx(single.measures, rel=1e-4)
 
 
-@pytest.mark.parametrize("kind", ["bloom", "hybrid"])
-def test_a_model_that_takes_no_attention_configs_runs_densely_and_says_so(adapter, kind):
+@pytest.mark.parametrize(
+    ("kind", "reason"),
+    [
+        ("bloom", "bloom models do not compute attention by sdpa; leave c out"),
+        ("gemma2", "gemma2 models do not compute attention by sdpa; leave c out"),
+        ("doge", "doge models do not compute attention by sdpa; leave c out"),
+        ("hybrid", "ForCausalLM takes no attention configs; leave c out"),
+        ("sliding", r"window of 16 keys.* add model_kwargs: {sliding_window: null}"),
+    ],
+)
+def test_a_model_that_takes_no_attention_configs_runs_densely_and_says_so(adapter, kind, reason):
     mine = adapter(kind)
     together, alone = mine.answer(PROMPTS, SHORT), one_by_one(mine, PROMPTS)
     assert texts(together) == texts(alone)
-    with pytest.raises(CellFailure, match="ForCausalLM takes no attention configs; leave c out"):
+    with pytest.raises(CellFailure, match=reason):
         mine.configure(STREAMING)
+    if kind != "hybrid":  # found at plan, too
+        assert re.search(reason, mine.check(mine.model, STREAMING))
     mine.configure(DENSE)
     assert texts(mine.answer(PROMPTS, SHORT)) == texts(alone)
 
@@ -210,3 +225,38 @@ def test_two_adapters_keep_their_configs_apart(adapter):
     assert texts(other.answer(PROMPTS[:2], SHORT)) == texts(sparse)
     one.configure(DENSE)
     assert texts(one.answer(PROMPTS[:2], SHORT)) == texts(dense)
+
+
+@pytest.mark.parametrize("kind", ["mpt", "gpt_neo"])
+def test_padding_shifts_no_position_of_models_that_count_columns(adapter, kind):
+    mine = adapter(kind)
+    watched = Watched(mine)
+    mine.answer(PROMPTS[:1], {"max_new_tokens": 1})
+    alone = watched.logits[-1][0]
+    watched.logits.clear()
+    mine.answer(PROMPTS[:3], {"max_new_tokens": 1})
+    assert any(torch.allclose(each[0], alone, atol=1e-4) for each in watched.logits)
+
+
+def test_a_config_acts_on_the_layers_without_a_window_and_sees_the_whole_text(adapter):
+    mine = adapter("mixed")
+    long = Prompt(context="x" * 40, question="y" * 4)
+    mine.configure(config(("sink", {"sink_size": 4}), ("local", {"window_size": 6})))
+    (answer,) = mine.answer([long], {"max_new_tokens": 1})
+    seen = range(42, 46)  # by each letter of the question, beyond the window of 16 keys
+    assert answer.measures["density"] == pytest.approx(sum(10 / keys for keys in seen) / 4)
+    assert mine.provenance()["sparse_layers"] == "1 of 2"
+
+
+def test_a_window_that_is_switched_off_takes_attention_configs(adapter):
+    mine = adapter("sliding", sliding_window=None)
+    assert mine.check(mine.model, STREAMING) is None
+    mine.configure(STREAMING)
+    assert mine.answer(PROMPTS, SHORT)[0].measures["density"] < 1
+
+
+def test_the_types_without_sdpa_are_those_of_transformers():
+    from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES as NAMES
+
+    for kind in sorted(WITHOUT_SDPA - {"doge"}):
+        assert not getattr(getattr(transformers, NAMES[kind]), "_supports_sdpa", True), kind

@@ -156,6 +156,18 @@ def test_what_is_no_model_folder_says_what_to_name(tmp_path, name, wrong):
         model_digest(str(tmp_path / name))
 
 
+@pytest.mark.parametrize("size", [0, 20, 70, 99])
+def test_weights_that_are_cut_off_are_named(tmp_path, size):
+    folder = saved(tmp_path / "model")
+    header = json.dumps({"w": {"dtype": "F32", "shape": [7], "data_offsets": [0, 28]}}).encode()
+    whole = len(header).to_bytes(8, "little") + header + bytes(28)
+    (folder / "model.safetensors").write_bytes(whole[: len(whole) * size // 100])
+    with pytest.raises(ValueError, match=r"a file of weights that is cut off, model\.safetensors;"):
+        model_digest(str(folder))
+    (folder / "model.safetensors").write_bytes(whole)
+    assert model_digest(str(folder))
+
+
 def test_a_folder_without_weights_is_no_model(tmp_path):
     folder = saved(tmp_path / "model")
     (folder / "model.safetensors").unlink()

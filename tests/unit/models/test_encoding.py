@@ -42,6 +42,7 @@ def encoded(tokenizer, context, question="", *, limit=None, new=4):
         (Letters(before=[CLS, BOS], after=[EOS]), ("a", "b"), ("\x03\x01a", "b")),
         (Letters(before=[]), ("abc", "de"), ("abc", "de")),
         (Letters(), ("<s>abc", "de"), ("\x01abc", "de")),  # a templated text has its own
+        (Letters(), ("", "<s>de"), ("", "\x01de")),
         (Letters(), ("", "de"), ("\x01", "de")),
         (Letters(before=[]), ("", "de"), ("", "de")),
     ],

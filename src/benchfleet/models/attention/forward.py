@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from math import inf
 from typing import TYPE_CHECKING, Any
 
+from benchfleet.errors import CellFailure
 from benchfleet.models.attention.base import AttentionConfig, View
 from benchfleet.models.attention.compose import selected_keys
 
@@ -57,6 +59,7 @@ class SparseAttention:
 
     def __init__(self, *, block: int = _BLOCK_SCORES) -> None:
         self.steps: tuple[AttentionConfig, ...] = ()
+        self.max_length: int | None = None  # tokens; a sliding window of as many never slides
         self._block = block
         self._tally: Tally | None = None
         self._counted: Tensor | None = None
@@ -97,7 +100,7 @@ class SparseAttention:
 
         dense, _ = sdpa_attention_forward(module, query, key, value, attention_mask, **kwargs)
         tally = self._tally
-        if tally is None or not self.steps:
+        if tally is None or not self.steps or self._slides(module, kwargs):
             return dense, None
         batch, heads, queries, dim = query.shape
         visible = _visible(attention_mask, query, key)
@@ -127,6 +130,12 @@ class SparseAttention:
             )
         return result, None
 
+    def _slides(self, module: Any, kwargs: Mapping[str, Any]) -> bool:
+        """Whether the layer has a sliding window. Such a layer stays as it was trained: it does not
+        hold the first keys of the text, and is sparse already."""
+        window = kwargs.get("sliding_window") or getattr(module, "sliding_window", None)
+        return window is not None and window < (self.max_length or inf)
+
 
 def _visible(mask: Tensor | None, query: Tensor, key: Tensor) -> Tensor:
     """What each query sees, as a mask: without one, all keys up to the query's own."""
@@ -134,6 +143,13 @@ def _visible(mask: Tensor | None, query: Tensor, key: Tensor) -> Tensor:
 
     batch, _, queries, _ = query.shape
     keys = key.shape[2]
+    if mask is not None and mask.dtype != torch.bool:
+        raise CellFailure(
+            stage="benchmark",
+            kind="user_error",
+            message="this model adds numbers to its attention scores, which attention configs"
+            " cannot do; leave the config out for this model",
+        )
     if mask is not None:
         return mask
     every = torch.ones(queries, keys, dtype=torch.bool, device=query.device)
@@ -144,3 +160,13 @@ def _distance(result: Tensor, dense: Tensor) -> Tensor:
     """The relative L2 distance of two attention outputs: [batch, queries, heads]."""
     off = (result.float() - dense.float()).norm(dim=-1)
     return off / dense.float().norm(dim=-1).clamp(min=1e-12)
+
+
+def register(name: str, attention: SparseAttention) -> None:
+    """Make it an attention implementation of transformers."""
+    from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
+    from transformers.modeling_utils import AttentionInterface
+
+    AttentionInterface.register(name, attention)
+    # Without a mask of its own the model would hand over none: causality and padding lost.
+    AttentionMaskInterface.register(name, sdpa_mask)
