@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import torch
 
-from benchfleet.domain.cell import AttentionStep, Config
+from benchfleet.benchmarks import base
+from benchfleet.benchmarks.lm_eval.benchmark import LmEval
+from benchfleet.domain.cell import AttentionStep, Config, Model
+from benchfleet.errors import CellFailure
 from benchfleet.models.base import Prompt
 from benchfleet.models.transformers import TransformersAdapter
 
-from .conftest import EXAMPLES, LIMIT
+from .conftest import EXAMPLES, LIMIT, Session
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 STREAMING = Config(
@@ -29,7 +34,14 @@ EVERYTHING = Config(
 METRICS = {"recall_choice": "acc", "recall_generate": "exact_match", "shots": "acc_norm"}
 
 
-def own_run(task: str, tasks: Path, batch_size: int, **given: Any) -> Mapping[str, Any]:
+def own_run(
+    task: str,
+    tasks: Path,
+    batch_size: int,
+    folder: str = str(EXAMPLES / "model"),
+    add_bos_token: bool | None = None,
+    **given: Any,
+) -> Mapping[str, Any]:
     """lm-eval's own results, from the model's folder; run in the folder of the data."""
     import lm_eval
     from lm_eval.models.huggingface import HFLM
@@ -40,8 +52,9 @@ def own_run(task: str, tasks: Path, batch_size: int, **given: Any) -> Mapping[st
     try:
         found = lm_eval.simple_evaluate(
             model=HFLM(
-                pretrained=str(EXAMPLES / "model"),
+                pretrained=folder,
                 dtype="float32",
+                add_bos_token=add_bos_token,
                 device="cuda" if torch.cuda.is_available() else "cpu",
                 batch_size=batch_size,
             ),
@@ -202,3 +215,42 @@ def test_a_rank_left_in_the_environment_loses_no_results(
     score, _ = evaluated("recall_choice", limit=2)
     assert len(score.per_sample) == 2
     assert os.environ["LOCAL_RANK"] == "1"
+
+
+def test_a_bos_is_added_where_the_tokenizer_adds_none(
+    tasks: Path, tmp_path: Path, model: Model
+) -> None:
+    folder = tmp_path / "model"
+    shutil.copytree(EXAMPLES / "model", folder)
+    file = folder / "tokenizer.json"
+    tokenizer = json.loads(file.read_text())
+    file.write_text(json.dumps({**tokenizer, "post_processor": None}))
+    digest = TransformersAdapter.digest(str(folder))
+    given = replace(model, source=str(folder), digest=digest)
+    adapter = TransformersAdapter(given)
+    adapter.load()
+    scores = []
+    for add in (None, True, False):
+        session = Session(adapter=adapter, model=given, subset="rolling")
+        adapter.configure(session.config)
+        params = {"folder": str(tasks.parent), "include_path": "tasks", "add_bos_token": add}
+        scores.append(LmEval(params).run(cast(base.Session, session)).overall)
+        own = own_run("rolling", tasks, 1, str(folder), add, limit=LIMIT)
+        assert scores[-1] == -own["results"]["rolling"]["bits_per_byte,none"]
+    adapter.unload()
+    assert scores[0] == scores[2] != scores[1]
+
+
+def test_logits_that_are_no_numbers_are_a_bad_result(
+    evaluated: Any, adapter: TransformersAdapter
+) -> None:
+    weight = adapter._loaded.model.get_output_embeddings().weight.detach()  # type: ignore[union-attr]
+    before = float(weight[0, 0])
+    try:
+        for task in ("recall_choice", "recall_generate", "rolling"):
+            weight[0, 0] = float("nan")
+            with pytest.raises(CellFailure, match="logits are not numbers") as caught:
+                evaluated(task, limit=2)
+            assert caught.value.kind == "bad_result"
+    finally:
+        weight[0, 0] = before

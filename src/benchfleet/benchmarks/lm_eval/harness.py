@@ -27,6 +27,7 @@ _GENERATION = {
     "temperature": "temperature",
     "top_p": "top_p",
     "top_k": "top_k",
+    "repetition_penalty": "repetition_penalty",
     "stop": "until",
 }
 _SEED = 1234  # lm-eval's own for few-shot examples and sampled answers; its own for `random` is 0
@@ -96,13 +97,20 @@ def evaluate_task(
 
     if settings["apply_chat_template"] and not loan.tokenizer.chat_template:
         raise _failure("user_error", "this model has no chat template; remove apply_chat_template")
+    tokenizer, add_bos = loan.tokenizer, settings["add_bos_token"]
+    if add_bos is not None:  # lm-eval passes it on only where it loads the tokenizer itself
+        from transformers import AutoTokenizer
+
+        kwargs = {**session.model.tokenizer_kwargs, "add_bos_token": add_bos}
+        folder = tokenizer.name_or_path
+        tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, **kwargs)
     lm = ResumedLM(
         session=session,
         pretrained=loan.model,
-        tokenizer=loan.tokenizer,
+        tokenizer=tokenizer,
         backend="causal",
         batch_size=session.batch_size,
-        add_bos_token=settings["add_bos_token"],
+        add_bos_token=add_bos,
         max_length=settings["max_length"],
     )
     answers = Answers(
