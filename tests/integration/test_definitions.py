@@ -110,8 +110,8 @@ def test_a_host_runs_what_its_runner_config_lets_it(
     assert {cell.model.name for cell in study.allowed_here(cells)} == {"Deepseek-Coder-V2-16B-Q4"}
     monkeypatch.setenv("BENCHFLEET_HOST", "machine-c")
     assert study.allowed_here(cells) == cells
-    assert campaign.told is not None
-    assert newest_record([campaign.told.event()]) == campaign.told
+    assert campaign.record is not None
+    assert newest_record([campaign.record.event()]) == campaign.record
 
 
 def test_a_host_without_a_name_of_its_own_is_any_host() -> None:

@@ -67,10 +67,10 @@ def read_benchmarks(
 ) -> list[DeclaredWorkload]:
     """Every benchmark of the list, one workload for each of its subsets; the files that one reads
     are taken from `folder`."""
-    found = [workload for item in entry.items() for workload in _read(item, defaults, folder)]
-    if not found and entry.right:
+    workloads = [workload for item in entry.items() for workload in _read(item, defaults, folder)]
+    if not workloads and entry.right:
         entry.wrong("name at least one benchmark, such as mock_benchmark")
-    return found
+    return workloads
 
 
 def _read(entry: Entry, defaults: Defaults, folder: Path) -> list[DeclaredWorkload]:
@@ -96,8 +96,8 @@ def _workloads(
 ) -> list[DeclaredWorkload]:
     """The workloads of one item; `body` is a mapping of settings, or the subsets themselves."""
     settings = body if isinstance(body.value, dict) else body.like({})
-    made: type[Benchmark] | None = plugin("benchmarks", name, entry)
-    subsets_key = made.subsets_key if made else Benchmark.subsets_key
+    benchmark_type: type[Benchmark] | None = plugin("benchmarks", name, entry)
+    subsets_key = benchmark_type.subsets_key if benchmark_type else Benchmark.subsets_key
     subsets = _listing(settings, subsets_key) if settings is body else body
     ours = {*KEYS, subsets_key}
     params = {key: value for key, value in settings.kwargs().items() if key not in ours}
@@ -108,7 +108,7 @@ def _workloads(
     limit, critical = settings.inside("limit"), settings.inside("critical")
     limited = None if limit.absent else limit.whole(1)
     is_critical = critical if critical.truth(False) else None
-    benchmark = _benchmark(made, params, entry, folder) if made else None
+    benchmark = _benchmark(benchmark_type, params, entry, folder) if benchmark_type else None
     shared, base = None, {}
     if benchmark is not None:
         base = {**benchmark.default_generation, **defaults.generation}
@@ -126,14 +126,14 @@ def _workloads(
         DeclaredWorkload(
             benchmark=shared.name if shared else name,
             subset=subset,
-            entry=place,
+            entry=item,
             settings=settings,
             base=base,
             own=own,
-            workload=_of_subset(shared, benchmark, subset, place, subsets),
+            workload=_of_subset(shared, benchmark, subset, item, subsets),
             critical=is_critical,
         )
-        for subset, place in _subsets(subsets, entry)
+        for subset, item in _subsets(subsets, entry)
     ]
 
 
@@ -156,19 +156,19 @@ def _subsets(listing: Entry, entry: Entry) -> list[tuple[str | None, Entry]]:
 
 
 def _benchmark(
-    made: type[Benchmark], params: dict[str, Any], entry: Entry, folder: Path
+    benchmark_type: type[Benchmark], params: dict[str, Any], entry: Entry, folder: Path
 ) -> Benchmark | None:
     """The benchmark made from its parameters, or None with the mistake noted."""
-    if made.takes_folder:
+    if benchmark_type.takes_folder:
         if "folder" in params:
             entry.inside("folder").wrong("relative paths start at the campaign's folder; remove it")
         params = {**params, "folder": str(folder)}
     try:
-        return made(params)
+        return benchmark_type(params)
     except ValueError as error:
         near = [get_close_matches(key, KEYS, n=1, cutoff=0.75) for key in params]
-        meant = [f" (or is it {word!r} that you mean?)" for words in near for word in words]
-        entry.wrong(str(error) + "".join(meant))
+        suggestions = [f" (or is it {word!r} that you mean?)" for words in near for word in words]
+        entry.wrong(str(error) + "".join(suggestions))
         return None
 
 
@@ -176,17 +176,17 @@ def _of_subset(
     shared: Workload | None,
     benchmark: Benchmark | None,
     subset: str | None,
-    place: Entry,
+    item: Entry,
     listing: Entry,
 ) -> Workload | None:
     """The workload of one subset, or None with the mistake noted."""
-    if shared is None or benchmark is None or not place.right:
+    if shared is None or benchmark is None or not item.right:
         return None
     if subset is not None and (message := benchmark.check_subset(subset)):
-        listing.wrong(message, at=place)
+        listing.wrong(message, at=item)
         return None
     try:
         return replace(shared, subset=subset, data_digest=benchmark.data_digest(subset))
     except (ValueError, OSError) as error:
-        place.wrong(str(error))
+        item.wrong(str(error))
         return None

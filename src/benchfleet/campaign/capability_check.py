@@ -101,17 +101,17 @@ def _benchmarks(
         benchmark = benchmark_class(one.workload.benchmark)
         if not benchmark.needs_model:
             continue
-        found = []
+        refusals = []
         if message := _unserved(benchmark, one.benchmark, adapter, entry.model.adapter):
-            found.append(_Refusal(entry=one.entry, message=message, pair=True))
+            refusals.append(_Refusal(entry=one.entry, message=message, pair=True))
         elif not benchmark.reads_generation:
             generation = {**one.base, **declared.generation, **one.own}
             for name, message in adapter.check_generation(generation).items():
-                place = _where(name, (one.settings, declared.entry, defaults)) or one.entry
-                found.append(_Refusal(entry=place, message=message, pair=False))
+                origin = _where(name, (one.settings, declared.entry, defaults)) or one.entry
+                refusals.append(_Refusal(entry=origin, message=message, pair=False))
         own = replace(entry, workloads=(one.workload,))
-        if found and leaves_cells(replace(matrix, models=(own,))):
-            yield from found
+        if refusals and leaves_cells(replace(matrix, models=(own,))):
+            yield from refusals
 
 
 def _unserved(

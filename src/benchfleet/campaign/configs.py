@@ -52,10 +52,10 @@ def read_configs(entry: Entry, defaults: Defaults) -> list[DeclaredConfig]:
     """Every config of the mapping; no mapping at all means dense alone."""
     if entry.absent:
         return [DeclaredConfig(name="dense", entry=entry, config=Config(name="dense"))]
-    found = [_read(key, item, defaults) for key, item in entry.pairs("a mapping of names")]
-    if not found and entry.right:
+    configs = [_read(key, item, defaults) for key, item in entry.pairs("a mapping of names")]
+    if not configs and entry.right:
         entry.wrong("name at least one config, such as dense")
-    return found
+    return configs
 
 
 def _read(name: str, entry: Entry, defaults: Defaults) -> DeclaredConfig:
@@ -80,8 +80,10 @@ def _without_bare_steps(entry: Entry) -> Entry:
         return entry
     bare = [key for key in entry.value if key not in KEYS and key in registry.names("attention")]
     for key in bare:
-        said = f"is a step; a config has its steps below 'attention': {{attention: {{{key}: …}}}}"
-        entry.inside(key).wrong(said)
+        message = (
+            f"is a step; a config has its steps below 'attention': {{attention: {{{key}: …}}}}"
+        )
+        entry.inside(key).wrong(message)
     return entry.like({key: value for key, value in entry.value.items() if key not in bare})
 
 

@@ -79,12 +79,12 @@ def read_defaults(entry: Entry) -> Defaults:
 
 def read_limits(entry: Entry, keys: Mapping[str, Shape], base: Limits) -> Limits:
     """The limits under `keys`; what is not said is as in `base`."""
-    said = entry.fields(keys)
+    limits = entry.fields(keys)
     return Limits(
-        cell=said["cell"].duration(base.cell),
-        tries=said["tries"].whole(base.tries),
-        generation=said["generation"].duration(base.generation),
-        stuck=said["stuck"].duration(base.stuck),
-        ram=said["ram"].size(base.ram or 0) or None,
-        disk=(said["disk"].size() or None) if "disk" in said else base.disk,
+        cell=limits["cell"].duration(base.cell),
+        tries=limits["tries"].whole(base.tries),
+        generation=limits["generation"].duration(base.generation),
+        stuck=limits["stuck"].duration(base.stuck),
+        ram=limits["ram"].size(base.ram or 0) or None,
+        disk=(limits["disk"].size() or None) if "disk" in limits else base.disk,
     )

@@ -69,35 +69,37 @@ def _benchmark(names: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
         if isinstance(argv, Mapping):
             return "command", dict(argv)
         return "command", {"argv": list(argv)}
-    said = names.get(BENCHMARK)
-    if isinstance(said, str):
-        return said, {}
-    if isinstance(said, Mapping) and len(said) == 1:
-        ((name, settings),) = said.items()
+    declared = names.get(BENCHMARK)
+    if isinstance(declared, str):
+        return declared, {}
+    if isinstance(declared, Mapping) and len(declared) == 1:
+        ((name, settings),) = declared.items()
         return name, dict(settings or {})
     raise ValueError(_HOW)
 
 
 def _models(names: Mapping[str, Any]) -> Mapping[str, Any]:
     """What a campaign says of models beside their names, by name."""
-    said = names.get(MODELS) or {}
-    if not isinstance(said, Mapping) or not all(isinstance(one, Mapping) for one in said.values()):
+    declared = names.get(MODELS) or {}
+    if not isinstance(declared, Mapping) or not all(
+        isinstance(one, Mapping) for one in declared.values()
+    ):
         raise ValueError(f"{MODELS} must map names to mappings, such as {{'path': …}}")
-    return said
+    return declared
 
 
 def _phase(
     number: int, phase: Any, benchmark: tuple[str, dict[str, Any]], models: Mapping[str, Any]
 ) -> dict[str, Any]:
-    place = f"{PHASES}[{number}]"
+    where = f"{PHASES}[{number}]"
     if not isinstance(phase, PhaseDefinition):
-        raise ValueError(f"{place} is no PhaseDefinition; import it from benchfleet")
+        raise ValueError(f"{where} is no PhaseDefinition; import it from benchfleet")
     named = {
-        axis: _names(f"{place}.{axis}", getattr(phase, axis))
+        axis: _names(f"{where}.{axis}", getattr(phase, axis))
         for axis in ("configs", "levels", "models")
     }
     if isinstance(phase.reruns, bool) or not isinstance(phase.reruns, int) or phase.reruns < 1:
-        raise ValueError(f"{place}.reruns must be a whole number from 1, not {phase.reruns!r}")
+        raise ValueError(f"{where}.reruns must be a whole number from 1, not {phase.reruns!r}")
     name, settings = benchmark
     matrix: dict[str, Any] = {
         "models": [
@@ -130,22 +132,22 @@ def _at_level(name: str, settings: Mapping[str, Any], level: str) -> dict[str, A
     return {**settings, "subsets": [level]}
 
 
-def _names(place: str, values: Any) -> list[str]:
+def _names(where: str, values: Any) -> list[str]:
     if isinstance(values, str) or not hasattr(values, "__iter__"):
         values = [values]
     try:
-        found = [name_of(value) for value in values]
+        names = [name_of(value) for value in values]
     except ValueError as error:
-        raise ValueError(f"{place}: {error}") from None
-    if not found:
-        raise ValueError(f"{place} is empty; name at least one")
-    return found
+        raise ValueError(f"{where}: {error}") from None
+    if not names:
+        raise ValueError(f"{where} is empty; name at least one")
+    return names
 
 
 def _runners(configs: Any) -> dict[str, Any]:
     if not isinstance(configs, Mapping):
         raise ValueError(f"{RUNNERS} must be a mapping from host names to RunnerConfig")
-    found = {}
+    rules = {}
     for host, config in configs.items():
         if not isinstance(config, RunnerConfig):
             raise ValueError(f"{RUNNERS}[{host!r}] is no RunnerConfig; import it from benchfleet")
@@ -154,5 +156,5 @@ def _runners(configs: Any) -> dict[str, Any]:
             rule["phases"] = [config.phase]
         if config.allowed_models:
             rule["models"] = _names(f"{RUNNERS}[{host!r}].allowed_models", config.allowed_models)
-        found[str(host)] = rule
-    return found
+        rules[str(host)] = rule
+    return rules

@@ -49,7 +49,7 @@ def read_eligibility(entry: Entry) -> Eligibility:
     """The rules and tiers; the usual ones where the campaign states none. A condition that can
     never hold, and a tier that is never reached behind earlier ones, are mistakes."""
     usual = default_eligibility()
-    known = {rule.name: rule for rule in usual.rules}
+    usual_by_name = {rule.name: rule for rule in usual.rules}
     rules: list[Rule] = []
     tiers: Entry | None = None
     for name, item in entry.pairs("a mapping of rules by name"):
@@ -58,13 +58,13 @@ def read_eligibility(entry: Entry) -> Eligibility:
         elif not name.isidentifier() or name in KINDS:
             why = "is a fact" if name in KINDS else "is no word of letters, digits and _"
             item.wrong(f"{name!r} {why}; call the rule otherwise")
-        elif rule := _rule(name, item, known.get(name)):
+        elif rule := _rule(name, item, usual_by_name.get(name)):
             rules.append(rule)
-    said = tuple(rules) if any(key != TIERS for key in _keys(entry)) else usual.rules
-    named = {rule.name: rule.when for rule in said}
+    declared = tuple(rules) if any(key != TIERS for key in _keys(entry)) else usual.rules
+    named = {rule.name: rule.when for rule in declared}
     if tiers is not None and not tiers.absent:
-        return Eligibility(rules=said, tiers=_tiers(tiers, named))
-    return Eligibility(rules=said, tiers=usual.tiers if said is usual.rules else ())
+        return Eligibility(rules=declared, tiers=_tiers(tiers, named))
+    return Eligibility(rules=declared, tiers=usual.tiers if declared is usual.rules else ())
 
 
 def _keys(entry: Entry) -> list[str]:
@@ -107,18 +107,18 @@ def _condition(entry: Entry, named: Mapping[str, Condition]) -> Condition | None
     if not entry.right:
         return None
     try:
-        found = parse_condition(text, KINDS, named)
+        condition = parse_condition(text, KINDS, named)
     except ValueError as error:
         entry.wrong(str(error))
         return None
-    if not found.is_possible():
-        entry.wrong(f"no machine can ever satisfy {found}")
+    if not condition.is_possible():
+        entry.wrong(f"no machine can ever satisfy {condition}")
         return None
-    return found
+    return condition
 
 
 def _tiers(entry: Entry, named: Mapping[str, Condition]) -> tuple[Tier, ...]:
-    found: list[Tier] = []
+    tiers: list[Tier] = []
     for item in entry.items():
         fields = item.fields(TIER_KEYS)
         if fields["tier"].absent and item.right:
@@ -127,10 +127,10 @@ def _tiers(entry: Entry, named: Mapping[str, Condition]) -> tuple[Tier, ...]:
         when = _condition(fields["when"], named)
         if when is None:
             continue
-        if found and not when.is_possible(*(one.when for one in found)):
+        if tiers and not when.is_possible(*(one.when for one in tiers)):
             fields["when"].wrong(
                 "is never reached: an earlier tier takes every machine that satisfies it; put the "
                 "tier that asks for more first"
             )
-        found.append(Tier(tier=number, when=when, role=fields["role"].text()))
-    return tuple(found)
+        tiers.append(Tier(tier=number, when=when, role=fields["role"].text()))
+    return tuple(tiers)

@@ -33,15 +33,15 @@ class Mistakes:
 
     def within(self, path: KeyPath) -> bool:
         """Whether something at `path` or inside it is wrong."""
-        return any(found[: len(path)] == path for found, _ in self._found)
+        return any(wrong_path[: len(path)] == path for wrong_path, _ in self._found)
 
     def listed(self) -> list[Mistake]:
         """All of them, by line."""
-        found = [
+        mistakes = [
             Mistake(key=dotted(path), message=message, line=line)
             for (path, message), line in self._found.items()
         ]
-        return sorted(found, key=lambda mistake: mistake.line or 0)
+        return sorted(mistakes, key=lambda mistake: mistake.line or 0)
 
 
 @dataclass(frozen=True)
@@ -72,38 +72,42 @@ class Entry:
 
     def inside(self, key: str | int) -> Entry:
         """What stands under `key`; absent where there is nothing."""
-        held = isinstance(self.value, (dict, list))
-        value = self.value[key] if held and (isinstance(key, int) or key in self.value) else None
+        is_container = isinstance(self.value, (dict, list))
+        value = (
+            self.value[key]
+            if is_container and (isinstance(key, int) or key in self.value)
+            else None
+        )
         return Entry(value, (*self.path, key), self.mistakes)
 
     def fields(
-        self, known: Collection[str], *, elsewhere: Mapping[str, str] = {}
+        self, known_keys: Collection[str], *, elsewhere: Mapping[str, str] = {}
     ) -> dict[str, Entry]:
         """Every known key with what stands under it; any other key is a mistake. `elsewhere` tells
         of keys of other places in which they belong."""
-        some = ", ".join([*known][:3]) + (", …" if len(known) > 3 else "")
+        some = ", ".join([*known_keys][:3]) + (", …" if len(known_keys) > 3 else "")
         for key, entry in self.pairs(f"a mapping of {some}"):
-            if key not in known:
+            if key not in known_keys:
                 belongs = f"it belongs in '{elsewhere[key]}'" if key in elsewhere else ""
-                entry.wrong(f"no key {key!r} here; {belongs or hint(key, known)}")
-        return {key: self.inside(key) for key in known}
+                entry.wrong(f"no key {key!r} here; {belongs or hint(key, known_keys)}")
+        return {key: self.inside(key) for key in known_keys}
 
-    def pairs(self, wanted: str) -> list[tuple[str, Entry]]:
+    def pairs(self, expected: str) -> list[tuple[str, Entry]]:
         """The keys of a mapping, each with what stands under it."""
         if isinstance(self.value, dict):
             return [(key, self.inside(key)) for key in self.value]
         if not self.absent:
-            self.wrong(f"must be {wanted}, not {format_value(self.value)}")
+            self.wrong(f"must be {expected}, not {format_value(self.value)}")
         return []
 
     def items(self, *, single: bool = False) -> list[Entry]:
         """The items of a list; where a `single` one may stand for itself, that one."""
         if isinstance(self.value, list):
-            found = [self.inside(place) for place in range(len(self.value))]
-            for item in found:
+            items = [self.inside(index) for index in range(len(self.value))]
+            for item in items:
                 if item.absent:
                     item.wrong("is empty; write something there, or remove it")
-            return found
+            return items
         if single and not self.absent:
             return [self]
         if not self.absent:
@@ -180,10 +184,10 @@ class Entry:
             self.wrong(str(error))
             return default
 
-    def _otherwise(self, default: T, wanted: str, *, quote: bool = False) -> T:
+    def _otherwise(self, default: T, expected: str, *, quote: bool = False) -> T:
         if not self.absent:
             advice = "; put it in quotes" if quote else ""
-            self.wrong(f"must be {wanted}, not {format_value(self.value)}{advice}")
+            self.wrong(f"must be {expected}, not {format_value(self.value)}{advice}")
         return default
 
 

@@ -92,48 +92,50 @@ def read_host(
     devices = [fields[key] for key in ("gpus", "cpu_slots")]
     if all(entry.absent for entry in devices):
         devices = [defaults[key] for key in ("gpus", "cpu_slots")]
-    said = {
+    merged = {
         key: defaults[key] if entry.absent and key in defaults else entry
         for key, entry in fields.items()
     }
     gpus, cpu_slots = devices
-    per_gpu = said["slots_per_gpu"]
+    per_gpu = merged["slots_per_gpu"]
     if not gpus.absent and not cpu_slots.absent:
         cpu_slots.wrong("stands beside 'gpus'; a host has slots on one of the two, so remove one")
     return Host(
         name=name,
-        address=_address(said["address"]),
-        user=_told(said["user"], _USED, "the name of a user, such as lab"),
-        port=None if said["port"].absent else said["port"].whole(22, most=65_535),
-        jump=_jump(said["jump"]),
-        identity=_identity(said["identity"], folder),
-        python=_told(said["python"], _PROGRAM, "an interpreter there: python3, /… or ~/…"),
-        folder=_told(said["folder"], _FAR, "a folder there: /… or ~/…") or Host.folder,
+        address=_address(merged["address"]),
+        user=_matched_text(merged["user"], _USED, "the name of a user, such as lab"),
+        port=None if merged["port"].absent else merged["port"].whole(22, most=65_535),
+        jump=_jump(merged["jump"]),
+        identity=_identity(merged["identity"], folder),
+        python=_matched_text(
+            merged["python"], _PROGRAM, "an interpreter there: python3, /… or ~/…"
+        ),
+        folder=_matched_text(merged["folder"], _FAR, "a folder there: /… or ~/…") or Host.folder,
         gpus=_gpus(gpus),
         cpu_slots=None if cpu_slots.absent else cpu_slots.slots(AUTO),
         slots_per_gpu=1 if per_gpu.absent else per_gpu.slots(AUTO),
-        price=said["price"].price(),
+        price=merged["price"].price(),
         labels=frozenset(
-            _told(item, _NAMED, "a word of letters, digits and . _ + -")
-            for item in said["labels"].items(single=True)
+            _matched_text(item, _NAMED, "a word of letters, digits and . _ + -")
+            for item in merged["labels"].items(single=True)
         ),
-        paths=_paths(said["paths"], folder),
+        paths=_paths(merged["paths"], folder),
     )
 
 
-def _told(entry: Entry, pattern: re.Pattern[str], wanted: str) -> str:
+def _matched_text(entry: Entry, pattern: re.Pattern[str], expected: str) -> str:
     text = entry.text()
     if not entry.absent and entry.right and not pattern.fullmatch(text):
-        entry.wrong(f"must be {wanted}, not {text!r}")
+        entry.wrong(f"must be {expected}, not {text!r}")
         return ""
     return text
 
 
 def _address(entry: Entry) -> str:
     """As ssh takes it, which wants no brackets."""
-    text = _told(entry, _ADDRESSED, "an address or a name, such as 192.168.1.20")
-    found = _ADDRESSED.fullmatch(text)
-    return found["bare"] if found else ""
+    text = _matched_text(entry, _ADDRESSED, "an address or a name, such as 192.168.1.20")
+    match = _ADDRESSED.fullmatch(text)
+    return match["bare"] if match else ""
 
 
 def _jump(entry: Entry) -> str:
@@ -163,6 +165,6 @@ def _gpus(entry: Entry) -> tuple[int, ...] | None:
 
 def _paths(entry: Entry, folder: Path) -> dict[str, str]:
     return {
-        str(absolute(folder, here)): _told(there, _FAR, "a folder there: /… or ~/…")
-        for here, there in entry.pairs("a mapping of folders here to folders there")
+        str(absolute(folder, local)): _matched_text(remote, _FAR, "a folder there: /… or ~/…")
+        for local, remote in entry.pairs("a mapping of folders here to folders there")
     }

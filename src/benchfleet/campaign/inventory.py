@@ -44,7 +44,7 @@ class Inventory:
     """The machines that a run may use."""
 
     hosts: tuple[Host, ...] = ()
-    here: Machine | None = None  # this machine; None: it takes no part
+    local: Machine | None = None  # this machine; None: it takes no part
 
 
 def load_inventory(path: str | Path) -> Inventory:
@@ -64,10 +64,10 @@ def read_inventory(source: Source, *, folder: Path, shown: str) -> Inventory:
     mistakes = Mistakes(source)
     root = Entry(source.data, (), mistakes)
     inventory = _inventory(root, folder)
-    if root.right and not inventory.hosts and inventory.here is None:
+    if root.right and not inventory.hosts and inventory.local is None:
         root.wrong("names no machine; write the names of some under 'hosts:'")
-    if found := mistakes.listed():
-        raise CampaignError(shown, found)
+    if listed := mistakes.listed():
+        raise CampaignError(shown, listed)
     return inventory
 
 
@@ -84,22 +84,30 @@ def choose_hosts(inventory: Inventory, patterns: Sequence[str]) -> Inventory:
     for a choice that leaves none.
     """
     words = [word.strip() for pattern in patterns for word in pattern.split(",") if word.strip()]
-    known = {host.name: {host.name, *host.labels} for host in inventory.hosts}
-    if inventory.here is not None:
-        known[LOCAL_HOST] = {LOCAL_HOST}
-    if mistakes := [_idle(word, known) for word in words if not _matching(word, known)]:
+    words_by_host = {host.name: {host.name, *host.labels} for host in inventory.hosts}
+    if inventory.local is not None:
+        words_by_host[LOCAL_HOST] = {LOCAL_HOST}
+    if mistakes := [
+        _idle(word, words_by_host) for word in words if not _matching(word, words_by_host)
+    ]:
         raise CampaignError("command line", mistakes)
     chosen = [word for word in words if not word.startswith("!")]
-    left = set().union(*(_matching(word, known) for word in chosen)) if chosen else set(known)
+    remaining = (
+        set().union(*(_matching(word, words_by_host) for word in chosen))
+        if chosen
+        else set(words_by_host)
+    )
     for word in words:
         if word.startswith("!"):
-            left -= _matching(word, known)
-    if not left:
-        raise wrong_option(f"--hosts {','.join(words)}", f"leaves none of {', '.join(known)}")
+            remaining -= _matching(word, words_by_host)
+    if not remaining:
+        raise wrong_option(
+            f"--hosts {','.join(words)}", f"leaves none of {', '.join(words_by_host)}"
+        )
     return replace(
         inventory,
-        hosts=tuple(host for host in inventory.hosts if host.name in left),
-        here=inventory.here if LOCAL_HOST in left else None,
+        hosts=tuple(host for host in inventory.hosts if host.name in remaining),
+        local=inventory.local if LOCAL_HOST in remaining else None,
     )
 
 
@@ -112,15 +120,17 @@ def inventory_schema() -> dict[str, Any]:
     }
 
 
-def _matching(word: str, known: Mapping[str, set[str]]) -> set[str]:
+def _matching(word: str, words_by_host: Mapping[str, set[str]]) -> set[str]:
     pattern = word.removeprefix("!")
     return {
-        name for name, words in known.items() if any(fnmatchcase(each, pattern) for each in words)
+        name
+        for name, words in words_by_host.items()
+        if any(fnmatchcase(each, pattern) for each in words)
     }
 
 
-def _idle(word: str, known: Mapping[str, set[str]]) -> Mistake:
-    every = sorted(set().union(*known.values()))
+def _idle(word: str, words_by_host: Mapping[str, set[str]]) -> Mistake:
+    every = sorted(set().union(*words_by_host.values()))
     near = get_close_matches(word.removeprefix("!"), every, n=2) or every[:5]
     more = ", …" if len(near) == 5 and len(every) > 5 else ""
     message = f"no host and no label is called so; there are {', '.join(near)}{more}"
@@ -133,18 +143,18 @@ def _inventory(root: Entry, folder: Path) -> Inventory:
     defaults = fields["defaults"].fields(hosts.SHARED)
     nothing = root.like({}).fields(hosts.KEYS)
     read_host("", nothing, defaults, folder)  # what is wrong there is wrong without hosts, too
-    found: list[Host] = []
+    found_hosts: list[Host] = []
     seen: dict[str, str] = {}
     for entry, name, own in _declared(fields["hosts"] if by_key else root):
-        found.append(read_host(name, own, defaults, folder))
+        found_hosts.append(read_host(name, own, defaults, folder))
         if not name:
             continue
         if (twin := seen.setdefault(name.casefold(), name)) != name:
             entry.wrong(f"differs from {twin!r} in case alone; some file systems take them as one")
-        elif any(host.name == name for host in found[:-1]):
+        elif any(host.name == name for host in found_hosts[:-1]):
             entry.wrong(f"{name!r} stands twice; remove one")
-    here = _here(fields["here"]) if by_key and "here" in root.value else None
-    return Inventory(hosts=tuple(found), here=here)
+    local = _local_machine(fields["here"]) if by_key and "here" in root.value else None
+    return Inventory(hosts=tuple(found_hosts), local=local)
 
 
 def _declared(entry: Entry) -> list[tuple[Entry, str, dict[str, Entry]]]:
@@ -154,7 +164,7 @@ def _declared(entry: Entry) -> list[tuple[Entry, str, dict[str, Entry]]]:
             (host, host_name(host, name), host.fields(hosts.KEYS))
             for name, host in entry.pairs("the hosts by name, or a list of them")
         ]
-    found = []
+    declared = []
     for item in entry.items():
         alone = isinstance(item.value, str)
         fields = (item.like({}) if alone else item).fields(hosts.LISTED)
@@ -164,11 +174,11 @@ def _declared(entry: Entry) -> list[tuple[Entry, str, dict[str, Entry]]]:
         entry = item if alone else hostname if name.absent else name
         if entry.absent and isinstance(item.value, dict):
             item.wrong("has no name; write {hostname: …}")
-        found.append((entry, host_name(entry, entry.text()) if entry.text() else "", fields))
-    return found
+        declared.append((entry, host_name(entry, entry.text()) if entry.text() else "", fields))
+    return declared
 
 
-def _here(entry: Entry) -> Machine:
+def _local_machine(entry: Entry) -> Machine:
     fields = entry.fields(MACHINE)
     if not fields["gpus"].absent and not fields["cpu_slots"].absent:
         fields["cpu_slots"].wrong("stands beside 'gpus'; remove one of the two")

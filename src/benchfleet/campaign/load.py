@@ -145,11 +145,11 @@ def _campaign(root: Entry, file: Path) -> Campaign | None:
     placement = fields["placement"].text(DEFAULT)
     opened_plugin("policies", placement, fields["placement"])
     rules_for_machines = read_eligibility(fields["eligibility"])
-    found = read_defaults(fields["defaults"])
+    default_settings = read_defaults(fields["defaults"])
     if fields["matrix"].absent and fields["phases"].absent:
         fields["matrix"].wrong("is missing; it says what to run: models, configs and benchmarks")
         return None
-    reader = MatrixReader(found, fields["defaults"], file.parent)
+    reader = MatrixReader(default_settings, fields["defaults"], file.parent)
     matrix, phases = read_phases(fields["matrix"], fields["phases"], reader)
     cells = matrix.expand() if not fields["runners"].absent and root.right else ()
     runners = read_runners(fields["runners"], cells)
@@ -168,7 +168,7 @@ def _campaign(root: Entry, file: Path) -> Campaign | None:
         eligibility=rules_for_machines,
         store_url=store_url,
         variants=variants,
-        told=CampaignRecord(
+        record=CampaignRecord(
             name=name,
             results=store_url,
             placement=placement,

@@ -60,7 +60,9 @@ class MatrixReader:
             repeats=preset.repeats,
         )
         matrix = Matrix(
-            models=tuple(found for one in named if (found := _with_variants(one, workloads))),
+            models=tuple(
+                model_entry for one in named if (model_entry := _with_variants(one, workloads))
+            ),
             configs=tuple(one.config for one in settings if one.config),
             workloads=tuple(one.workload for one in workloads if one.workload),
             repeats=preset.repeats,
@@ -104,16 +106,16 @@ class MatrixReader:
         check_names(every, configs, workloads)
         check_contents(every, configs)
         if fields["exclude"].right and fields["include"].right:
-            asked = [one for declared in models for one in (declared, *_as_asked(declared))]
-            check_pairs(matrix, asked, configs, workloads, self._defaults)
+            with_variants = [one for declared in models for one in (declared, *_as_asked(declared))]
+            check_pairs(matrix, with_variants, configs, workloads, self._defaults)
 
 
 def _with_variants(
     declared: DeclaredModel, workloads: Sequence[DeclaredWorkload]
 ) -> ModelEntry | None:
-    found = _with_generation(declared, workloads)
+    entry = _with_generation(declared, workloads)
     variants = [_with_generation(one, workloads) for one in declared.variants]
-    return replace(found, variants=tuple(one for one in variants if one)) if found else None
+    return replace(entry, variants=tuple(one for one in variants if one)) if entry else None
 
 
 def _as_asked(declared: DeclaredModel) -> list[DeclaredModel]:

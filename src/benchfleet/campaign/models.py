@@ -80,10 +80,10 @@ class DeclaredModel:
 
 def read_models(entry: Entry, defaults: Defaults, folder: Path) -> list[DeclaredModel]:
     """Every model of the list; paths are taken from `folder`."""
-    found = [_read(item, defaults, folder) for item in entry.items()]
-    if not found and entry.right:
+    models = [_read(item, defaults, folder) for item in entry.items()]
+    if not models and entry.right:
         entry.wrong("name at least one model, such as meta-llama/Llama-3.1-8B-Instruct")
-    return found
+    return models
 
 
 def _read(
@@ -195,10 +195,10 @@ def _python(entry: Entry, folder: Path) -> str:
         return ""
     import shutil  # seldom needed, and slow to import
 
-    place = str(absolute(folder, text)) if "/" in text else shutil.which(text)
-    if place is None or shutil.which(place) is None:
-        entry.wrong(f"there is no interpreter {place or text}; create its environment first")
-    return place or ""
+    interpreter = str(absolute(folder, text)) if "/" in text else shutil.which(text)
+    if interpreter is None or shutil.which(interpreter) is None:
+        entry.wrong(f"there is no interpreter {interpreter or text}; create its environment first")
+    return interpreter or ""
 
 
 def _need(entry: Entry) -> Need:

@@ -51,19 +51,19 @@ def read_phases(
     items = phases.items()
     if not items and phases.right:
         phases.wrong("names no phase; remove it, or write - {name: …, gate: …}")
-    found: list[tuple[Entry, Phase, Matrix]] = []
+    read_so_far: list[tuple[Entry, Phase, Matrix]] = []
     for item in items:
-        names = [phase.name for _, phase, _ in found]
+        names = [phase.name for _, phase, _ in read_so_far]
         if (one := _read(item, fields, own, reader, names)) is not None:
-            found.append((item, *one))
+            read_so_far.append((item, *one))
     if phases.right and entry.right:
-        parts = [(item, part) for item, _, part in found]
+        parts = [(item, part) for item, _, part in read_so_far]
         _check_apart(parts)
         _check_names(own, parts)
     matrix = own.matrix if own else Matrix(models=(), configs=(), workloads=())
     return (
-        replace(matrix, parts=tuple(part for _, _, part in found)),
-        tuple(phase for _, phase, _ in found),
+        replace(matrix, parts=tuple(part for _, _, part in read_so_far)),
+        tuple(phase for _, phase, _ in read_so_far),
     )
 
 
@@ -78,9 +78,13 @@ def _read(
     fields = entry.fields(KEYS, elsewhere=BELONG)
     name = _name(entry, fields["name"], before)
     gate_text = fields["gate"].text()
-    if not fields["gate"].absent and fields["gate"].right and (said := gate.check_gate(gate_text)):
+    if (
+        not fields["gate"].absent
+        and fields["gate"].right
+        and (problem := gate.check_gate(gate_text))
+    ):
         cut = gate_text.count("(") > gate_text.count(")")
-        fields["gate"].wrong(said + "; put all of it in quotes, a comma ends it here" * cut)
+        fields["gate"].wrong(problem + "; put all of it in quotes, a comma ends it here" * cut)
     requires = _requires(fields["requires"], name, before)
     declared = _matrix(entry, fields["matrix"], shared, own, reader)
     if declared is None:
@@ -119,14 +123,14 @@ def _requires(entry: Entry, name: str, before: Sequence[str]) -> tuple[str, ...]
     """Phases that come before; the last of them where nothing is said."""
     if entry.absent:
         return (before[-1],) if before else ()
-    found = []
+    required = []
     for item in entry.items(single=True):
         other = item.text()
         if item.right and other not in before:
             own = "itself" if other == name else f"{other!r}"
             item.wrong(f"requires {own}, which is no phase before this one; {hint(other, before)}")
-        found.append(other)
-    return tuple(found)
+        required.append(other)
+    return tuple(required)
 
 
 def _matrix(

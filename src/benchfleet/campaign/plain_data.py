@@ -60,14 +60,14 @@ class _Walk:
         return None
 
     def _mapping(self, value: Mapping[Any, Any], path: KeyPath, depth: int) -> dict[str, Any]:
-        found = {}
+        plain = {}
         for key, item in value.items():
             name = key.value if isinstance(key, Enum) else key
             if isinstance(name, str):
-                found[str(name)] = self.value(item, (*path, str(name)), depth + 1)
+                plain[str(name)] = self.value(item, (*path, str(name)), depth + 1)
             else:
                 self._wrong(path, f"a key must be text, not {name!r}")
-        return found
+        return plain
 
     def _text(self, text: str, path: KeyPath) -> str | None:
         with suppress(UnicodeEncodeError):

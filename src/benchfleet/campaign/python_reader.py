@@ -41,7 +41,7 @@ def read_python(text: str, file: Path) -> Source:
             value = module.__dict__.get(_NAME)
             if callable(value):
                 value = value()
-            with _told_as_flaw():
+            with _as_flaw():
                 value = campaign_from_definitions({**module.__dict__, _NAME: value}, file) or value
             data, flaws = to_plain_data(value)
     except (TooMuch, _Undefinable) as error:
@@ -62,7 +62,7 @@ class _Undefinable(Exception):
 
 
 @contextmanager
-def _told_as_flaw() -> Iterator[None]:
+def _as_flaw() -> Iterator[None]:
     try:
         yield
     except ValueError as error:
@@ -88,9 +88,12 @@ def _module(file: Path) -> Iterator[ModuleType]:
 
 def _lies_beside(module: ModuleType, file: Path) -> bool:
     """Whether the module is there only for the file's folder; one below it may be anybody's."""
-    place = Path(getattr(module, "__file__", None) or "/")
+    file_of_module = Path(getattr(module, "__file__", None) or "/")
     package = module.__name__.partition(".")[0]
-    return place == file.with_name(f"{package}.py") or file.with_name(package) in place.parents
+    return (
+        file_of_module == file.with_name(f"{package}.py")
+        or file.with_name(package) in file_of_module.parents
+    )
 
 
 def _not_python(error: SyntaxError | ValueError) -> Flaw:
@@ -117,17 +120,17 @@ def _flaw(error: BaseException, file: Path) -> Flaw:
 
 def _literal(tree: ast.Module) -> ast.expr | None:
     """The last expression that `campaign` is set to, or that the function of it returns."""
-    found: ast.expr | None = None
+    literal: ast.expr | None = None
     for node in tree.body:
         if isinstance(node, ast.Assign):
             names = [target.id for target in node.targets if isinstance(target, ast.Name)]
-            found = node.value if _NAME in names else found
+            literal = node.value if _NAME in names else literal
         elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
-            found = node.value if node.target.id == _NAME else found
+            literal = node.value if node.target.id == _NAME else literal
         elif isinstance(node, ast.FunctionDef) and node.name == _NAME:
             returned = [step.value for step in node.body if isinstance(step, ast.Return)]
-            found = returned[-1] if returned else None
-    return found
+            literal = returned[-1] if returned else None
+    return literal
 
 
 def _note_lines(node: ast.expr, path: KeyPath, lines: dict[KeyPath, int]) -> None:
@@ -142,7 +145,7 @@ def _note_lines(node: ast.expr, path: KeyPath, lines: dict[KeyPath, int]) -> Non
     elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "dict":
         inside = [(word.arg, word.lineno, word.value) for word in node.keywords]
     elif isinstance(node, (ast.List, ast.Tuple)):
-        inside = [(place, item.lineno, item) for place, item in enumerate(node.elts)]
+        inside = [(index, item.lineno, item) for index, item in enumerate(node.elts)]
         inside = list(takewhile(lambda step: not isinstance(step[2], ast.Starred), inside))
     for key, line, value in inside:
         within = (*path, key)

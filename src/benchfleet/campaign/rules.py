@@ -69,11 +69,11 @@ def read_exclude(entry: Entry, axes: Axes) -> tuple[Rule, ...]:
 
 def read_include(entry: Entry, axes: Axes) -> tuple[Include, ...]:
     """The includes of the list, with as many repeats as the matrix where one states none."""
-    found = []
+    includes = []
     for item in entry.items(single=True):
         repeats = item.inside("repeats").whole(axes.repeats, most=REPEATS)
-        found.append(Include(rule=_rule(item, axes, AXES[:-1]), repeats=repeats))
-    return tuple(found)
+        includes.append(Include(rule=_rule(item, axes, AXES[:-1]), repeats=repeats))
+    return tuple(includes)
 
 
 def _rule(entry: Entry, axes: Axes, spoken: Sequence[str]) -> Rule:
@@ -90,12 +90,12 @@ def _rule(entry: Entry, axes: Axes, spoken: Sequence[str]) -> Rule:
 
 
 def _patterns(entry: Entry, axis: str, axes: Axes) -> Iterable[str]:
-    known = axes.names(axis)
+    known_names = axes.names(axis)
     for item in entry.items(single=True):
         pattern = item.label()
         name = pattern.removeprefix("!")
-        if item.right and not any(matches((name,), one) for one in known):
+        if item.right and not any(matches((name,), one) for one in known_names):
             entry.wrong(
-                f"no {_SINGULAR[axis]} {name!r} in this matrix; {hint(name, known)}", at=item
+                f"no {_SINGULAR[axis]} {name!r} in this matrix; {hint(name, known_names)}", at=item
             )
         yield pattern

@@ -25,20 +25,20 @@ RUNNERS = doc(
 
 def read_runners(entry: Entry, cells: Sequence[Cell]) -> dict[str, HostFilter]:
     """What each host may run; a name that no cell has is a mistake."""
-    known = {
+    known_names = {
         "phases": sorted({cell.phase for cell in cells if cell.phase}),
         "models": sorted({cell.model.name for cell in cells}),
     }
-    found = {}
+    filters = {}
     for host, item in entry.pairs("a mapping of hosts, such as {machine-a: {models: […]}}"):
         fields = item.fields(KEYS)
         patterns: dict[str, tuple[str, ...]] = {}
-        for axis, names in known.items():
+        for axis, names in known_names.items():
             listed = fields[axis].items(single=True)
             for one in listed:
                 name = one.label().removeprefix("!")
                 if one.right and cells and not any(matches((name,), other) for other in names):
                     one.wrong(f"no {axis[:-1]} is called {name!r}; {hint(name, names)}")
             patterns[axis] = tuple(one.label() for one in listed)
-        found[host] = HostFilter(**patterns)
-    return found
+        filters[host] = HostFilter(**patterns)
+    return filters

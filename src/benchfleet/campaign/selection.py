@@ -25,48 +25,52 @@ def choose_cells(
     CampaignError for an unknown axis, and for a choice that leaves nothing.
     """
     mistakes: list[Mistake] = []
-    wanted = _rules("--only", only, mistakes)
-    barred = _rules("--exclude", exclude, mistakes)
+    only_rules = _rules("--only", only, mistakes)
+    exclude_rules = _rules("--exclude", exclude, mistakes)
     if mistakes:
         raise CampaignError("command line", mistakes)
-    left = _left(cells, wanted, barred)
+    remaining = _apply_rules(cells, only_rules, exclude_rules)
     for option, texts in (("--only", only), ("--exclude", exclude)):
         mistakes += _idle_patterns(option, texts, cells)
     if mistakes:
         raise CampaignError("command line", mistakes)
-    if cells and not left:
+    if cells and not remaining:
         names = sorted({cell.id for cell in cells})
         some = ", ".join(names[:3]) + (", …" if len(names) > 3 else "")
-        asked = " ".join([*(f"--only {t}" for t in only), *(f"--exclude {t}" for t in exclude)])
-        raise wrong_option(asked, f"leaves no cell of {some}")
-    return left if limit is None else with_limit(left, limit)
+        options = " ".join([*(f"--only {t}" for t in only), *(f"--exclude {t}" for t in exclude)])
+        raise wrong_option(options, f"leaves no cell of {some}")
+    return remaining if limit is None else with_limit(remaining, limit)
 
 
 def filter_cells(
     cells: Sequence[Cell], *, only: Sequence[str], exclude: Sequence[str]
 ) -> list[Cell]:
     """The same of a part of the campaign, of which it may leave nothing."""
-    return _left(cells, _rules("--only", only, []), _rules("--exclude", exclude, []))
+    return _apply_rules(cells, _rules("--only", only, []), _rules("--exclude", exclude, []))
 
 
-def _left(cells: Sequence[Cell], wanted: Sequence[Rule], barred: Sequence[Rule]) -> list[Cell]:
-    together = Rule(**{axis: sum((getattr(r, axis) for r in wanted), ()) for axis in CHOSEN_BY})
-    return select_cells(cells, only=[together] if wanted else (), exclude=barred)
+def _apply_rules(
+    cells: Sequence[Cell], only: Sequence[Rule], exclude: Sequence[Rule]
+) -> list[Cell]:
+    together = Rule(**{axis: sum((getattr(r, axis) for r in only), ()) for axis in CHOSEN_BY})
+    return select_cells(cells, only=[together] if only else (), exclude=exclude)
 
 
 def _idle_patterns(option: str, texts: Sequence[str], cells: Sequence[Cell]) -> list[Mistake]:
     """The names and globs that no cell of the campaign has on their axis."""
-    found = []
+    mistakes = []
     for text in texts:
         axis, _, names = text.partition("=")
         plural = axis if axis.endswith("s") else f"{axis}s"
         for name in names.split(","):
             rule = Rule(**{plural: (name.removeprefix("!"),)})
             if cells and not any(rule.matches(cell) for cell in cells):
-                known = sorted(filter(None, _names(plural, cells)))
-                message = f"no {plural.removesuffix('s')} is called {name!r}; {hint(name, known)}"
-                found.append(Mistake(key=f"{option} {text}", message=message))
-    return found
+                known_names = sorted(filter(None, _names(plural, cells)))
+                message = (
+                    f"no {plural.removesuffix('s')} is called {name!r}; {hint(name, known_names)}"
+                )
+                mistakes.append(Mistake(key=f"{option} {text}", message=message))
+    return mistakes
 
 
 def _names(axis: str, cells: Sequence[Cell]) -> set[str]:

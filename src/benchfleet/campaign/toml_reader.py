@@ -10,7 +10,7 @@ from typing import Any
 from .plain_data import to_plain_data
 from .source import TOO_DEEP, Flaw, KeyPath, Source, TooMuch
 
-_PLACE = re.compile(r" \(at (?:line (\d+), column \d+|end of document)\)$")
+_ERROR_POSITION = re.compile(r" \(at (?:line (\d+), column \d+|end of document)\)$")
 _TOKEN = re.compile(
     r"""
       (?P<space>(?:[ \t\r]|\#[^\n]*)+)
@@ -39,11 +39,11 @@ def _toml() -> Any:
 
 def _flaw(problem: str, text: str) -> Flaw:
     """The parser's error in words that say what to do, where it is one that people often meet."""
-    place = _PLACE.search(problem)
+    position = _ERROR_POSITION.search(problem)
     line = None
-    if place:
-        line = int(place[1]) if place[1] else len(text.rstrip().splitlines()) or 1
-        problem = problem[: place.start()]
+    if position:
+        line = int(position[1]) if position[1] else len(text.rstrip().splitlines()) or 1
+        problem = problem[: position.start()]
     if problem == "Cannot overwrite a value" or problem.startswith("Cannot declare"):
         problem = "what begins here stands above already; remove one"
     elif problem == "Invalid value":
@@ -77,10 +77,10 @@ class _Lines:
     def _header(self, *, listed: bool) -> KeyPath:
         line, keys = self._key()
         path: KeyPath = ()
-        for place, key in enumerate(keys):
+        for index, key in enumerate(keys):
             path = (*path, key)
             self.lines.setdefault(path, line)
-            if listed and place == len(keys) - 1:
+            if listed and index == len(keys) - 1:
                 self._tables[path] = self._tables.get(path, 0) + 1
             if path in self._tables:
                 path = (*path, self._tables[path] - 1)
@@ -109,14 +109,14 @@ class _Lines:
 
     def _value(self, path: KeyPath) -> None:
         if self._take_mark("["):
-            place = 0
+            index = 0
             while self._skip_line_ends() and not self._take_mark("]"):
-                item = (*path, place)
+                item = (*path, index)
                 self.lines[item] = self._tokens[self._next][2]
                 self._value(item)
                 self._skip_line_ends()
                 self._take_mark(",")
-                place += 1
+                index += 1
         elif self._take_mark("{"):
             while self._skip_line_ends() and not self._take_mark("}"):
                 self._pair(path)
@@ -131,9 +131,9 @@ class _Lines:
 
     def _take_mark(self, mark: str) -> bool:
         """Step over the mark if it is next."""
-        taken = self._kind() == "mark" and self._tokens[self._next][1] == mark
-        self._next += taken
-        return taken
+        is_next = self._kind() == "mark" and self._tokens[self._next][1] == mark
+        self._next += is_next
+        return is_next
 
     def _skip_line_ends(self) -> bool:
         """Whether anything comes after the line ends that are next."""

@@ -103,7 +103,7 @@ class _Reading:
             return self._mapping(node, path, depth)
         if node.id == "sequence" and kind == "seq":
             return [
-                self.value(item, (*path, place), depth + 1) for place, item in enumerate(node.value)
+                self.value(item, (*path, index), depth + 1) for index, item in enumerate(node.value)
             ]
         message = f"{kind!r} is a tag of YAML, and none is wanted; quote it where text is meant"
         if node.id == "scalar" and kind in _KINDS:
@@ -116,9 +116,9 @@ class _Reading:
 
     def _mapping(self, node: Any, path: KeyPath, depth: int) -> dict[str, Any]:
         """The node's own keys over those it merges in (``<<``), where earlier sources win."""
-        found: dict[str, Any] = {}
+        result: dict[str, Any] = {}
         for source in self._with_merged(node, path, depth):
-            before = set(found)
+            before = set(result)
             for key, item in source.value:
                 line = key.start_mark.line + 1
                 try:
@@ -129,13 +129,13 @@ class _Reading:
                 at = (*path, name)
                 if key.tag == _TAG + "merge" or name in before:
                     continue
-                if name in found:
+                if name in result:
                     message = f"stands twice, first on line {self.lines[at]}; remove one"
                     self.flaws.append(Flaw(message=message, path=at, line=line))
                     continue
                 self.lines[at] = line
-                found[name] = self.value(item, at, depth + 1)
-        return found
+                result[name] = self.value(item, at, depth + 1)
+        return result
 
     def _with_merged(self, node: Any, path: KeyPath, depth: int) -> Iterator[Any]:
         """The mapping node, and after it those that it merges in."""

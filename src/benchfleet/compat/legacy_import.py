@@ -41,7 +41,7 @@ class Imported:
 def import_results(
     ledger: Ledger,
     layout: Layout,
-    found: Iterable[tuple[Cell, Entry]],
+    results: Iterable[tuple[Cell, Entry]],
     *,
     source: str,
     pause: Callable[[float], None] = time.sleep,
@@ -50,11 +50,11 @@ def import_results(
     """Publish each result as its cell's, which is enrolled; `source` is where they come from."""
     states = {record.fingerprint: record.state for record in ledger.cells()}
     waiting: dict[str, tuple[Cell, Entry]] = {}
-    known = 0
-    for cell, entry in found:
+    already_done = 0
+    for cell, entry in results:
         state = states[cell.fingerprint]
         if state == "success":
-            known += 1
+            already_done += 1
             continue
         if state not in ("pending", "running"):
             ledger.record(Event(kind="retry_asked", fingerprint=cell.fingerprint))
@@ -65,9 +65,9 @@ def import_results(
         outcome = _sealed(folder, claim, *one, source)
         return outcome, partial(publish, folder.folder, layout.published(claim.path))
 
-    left = finish_cells(ledger, _RUNNER, waiting, prepare, pause=pause, seen=seen)
-    held = tuple(entry.name for _, entry in left)
-    return Imported(taken=len(waiting) - len(held), known=known, held=held)
+    unfinished = finish_cells(ledger, _RUNNER, waiting, prepare, pause=pause, seen=seen)
+    busy = tuple(entry.name for _, entry in unfinished)
+    return Imported(taken=len(waiting) - len(busy), already_done=already_done, busy=busy)
 
 
 def _sealed(folder: AttemptFolder, claim: Claim, cell: Cell, entry: Entry, source: str) -> Outcome:
@@ -119,21 +119,21 @@ def campaign_draft(repository: Repository) -> str:
     """A campaign file of what is known; its owner adds how a cell runs."""
     lines = ['"""Phases as they were found; a phase runs all combinations of its axes."""', ""]
     lines += ["from benchfleet import PhaseDefinition", "", "PHASES = ["]
-    taken: set[Any] = set()  # a cell is of the first phase that has it
+    listed: set[Any] = set()  # a cell is of the first phase that has it
     for phase in [*repository.phases, ""]:
         of = [e.parts for e in repository.entries if e.parts and (phase in e.phases or not phase)]
         if not phase:  # what no list has, as far as no phase would have it anyway
-            of = [parts for parts in of if parts not in taken]
+            of = [parts for parts in of if parts not in listed]
         if not of:
             continue
         axes = [list(dict.fromkeys(part[n] for part in of)) for n in range(3)]
         reruns = max(part[3] for part in of) + 1
         cells = set(product(*axes, range(reruns)))
-        if cells <= taken:
+        if cells <= listed:
             all_cells = counted(len(cells), "cell")
             lines.append(f"    # {phase!a}: phases above have all of its {all_cells}")
             continue
-        taken |= cells
+        listed |= cells
         lines += [
             "    PhaseDefinition(",
             f"        phase={phase or 'unlisted'!r},",

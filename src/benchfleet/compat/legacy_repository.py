@@ -67,8 +67,8 @@ class _Draft:
 
 def read_repository(folder: Path) -> Repository | None:
     """What the repository holds; None where it has neither lists nor results."""
-    places = [folder / root for root in _ROOTS]
-    root = next((p for p in places if (p / "phase").is_dir() or (p / "runs").is_dir()), None)
+    folders = [folder / root for root in _ROOTS]
+    root = next((p for p in folders if (p / "phase").is_dir() or (p / "runs").is_dir()), None)
     if root is None:
         return None
     bad: list[tuple[str, str]] = []
@@ -85,29 +85,31 @@ def read_repository(folder: Path) -> Repository | None:
         if name in drafts:
             drafts[name].raw = file
         else:
-            bad.append((_shown(file, root), "is the log of a result that nobody knows"))
+            bad.append((_relative(file, root), "is the log of a result that nobody knows"))
     for file in _files(root / "runs" / "claims", ".claim"):
         hosts = list(_hosts(_lines(file, root, bad)))
         if any(line.startswith("<<<<<<<") for line in _lines(file, root, [])):
-            bad.append((_shown(file, root), f"has conflict markers; it names {', '.join(hosts)}"))
+            bad.append(
+                (_relative(file, root), f"has conflict markers; it names {', '.join(hosts)}")
+            )
         drafts.setdefault(file.name.removesuffix(".claim"), _Draft()).claims += hosts
     return Repository(root=root, entries=tuple(_entries(drafts)), unreadable=tuple(bad))
 
 
 def _entries(drafts: Mapping[str, _Draft]) -> Iterator[Entry]:
-    told = {
+    declared = {
         name: parts
         for name, draft in drafts.items()
         if (parts := _declared_parts(name, draft.content))
     }
-    models = {parts[1] for parts in told.values()}
-    configs = {parts[2] for parts in told.values()}
+    models = {parts[1] for parts in declared.values()}
+    configs = {parts[2] for parts in declared.values()}
     for name, draft in drafts.items():
         error, score = _outcome(draft.content)
         yield Entry(
             name=name,
             phases=tuple(draft.phases),
-            parts=told.get(name) or _matched_parts(name, models, configs),
+            parts=declared.get(name) or _matched_parts(name, models, configs),
             content=draft.content,
             error=error,
             score=score,
@@ -143,13 +145,13 @@ def _matched_parts(
     rerun = _RERUN.search(name)
     if rerun is None:
         return None
-    found = [
+    readings = [
         (name.removesuffix(end), model, config, int(rerun[1]))
         for model in models
         for config in configs
         if name.endswith(end := f"_{model}_{config}_{rerun[1]}.json") and name != end
     ]
-    return found[0] if len(found) == 1 else None
+    return readings[0] if len(readings) == 1 else None
 
 
 def _outcome(content: Mapping[str, Any] | None) -> tuple[str, float | None]:
@@ -184,7 +186,7 @@ def _json(file: Path, root: Path, bad: list[tuple[str, str]]) -> Mapping[str, An
             return content
         raise ValueError("it is no mapping")
     except (OSError, ValueError, RecursionError) as error:
-        bad.append((_shown(file, root), f"cannot be read: {error}"))
+        bad.append((_relative(file, root), f"cannot be read: {error}"))
         return None
 
 
@@ -192,7 +194,7 @@ def _lines(file: Path, root: Path, bad: list[tuple[str, str]]) -> list[str]:
     try:
         content = read_plain(file).removeprefix(codecs.BOM_UTF8)
     except (OSError, ValueError) as error:
-        bad.append((_shown(file, root), f"cannot be read: {error}"))
+        bad.append((_relative(file, root), f"cannot be read: {error}"))
         return []
     lines: list[str] = []
     odd: list[str] = []
@@ -201,7 +203,9 @@ def _lines(file: Path, root: Path, bad: list[tuple[str, str]]) -> list[str]:
         (odd if "\ufffd" in text or "\0" in text else lines).append(text)
     if odd:
         many = "1 line is" if len(odd) == 1 else f"{len(odd)} lines are"
-        bad.append((_shown(file, root), f"{many} no UTF-8: {', '.join(odd[:_MAX_LISTED_LINES])}"))
+        bad.append(
+            (_relative(file, root), f"{many} no UTF-8: {', '.join(odd[:_MAX_LISTED_LINES])}")
+        )
     return [line for line in lines if line]
 
 
@@ -213,9 +217,9 @@ def _files(folder: Path, ending: str) -> list[Path]:
     """Plain files, no links, by name."""
     if not folder.is_dir() or folder.is_symlink():
         return []
-    found = (file for file in folder.iterdir() if file.name.endswith(ending))
-    return sorted(file for file in found if file.is_file() and not file.is_symlink())
+    files = (file for file in folder.iterdir() if file.name.endswith(ending))
+    return sorted(file for file in files if file.is_file() and not file.is_symlink())
 
 
-def _shown(file: Path, root: Path) -> str:
+def _relative(file: Path, root: Path) -> str:
     return file.relative_to(root).as_posix()

@@ -17,21 +17,21 @@ def result_name(cell: Cell) -> str:
 
 def by_result_name(cells: Iterable[Cell]) -> dict[str, Cell]:
     """The cells by their result names. Raises ValueError where two would have one name."""
-    found: dict[str, Cell] = {}
+    cells_by_name: dict[str, Cell] = {}
     for cell in cells:
         name = result_name(cell)
-        other = found.setdefault(name, cell)
+        other = cells_by_name.setdefault(name, cell)
         if other != cell:
             raise ValueError(f"{other.id} and {cell.id} would both be called {name}; rename one")
-    return found
+    return cells_by_name
 
 
 def lists(cells: Iterable[Cell], done: Collection[str], *, rest: str) -> dict[str, list[str]]:
     """The result names of each phase that are not done, by the name of its list. `done` are
     fingerprints; cells of no phase go to the list `rest`. Raises ValueError as `by_result_name`."""
-    found: dict[str, list[str]] = {}
+    lists_by_phase: dict[str, list[str]] = {}
     for name, cell in by_result_name(cells).items():
-        listed = found.setdefault(path_part(cell.phase or rest), [])
+        listed = lists_by_phase.setdefault(path_part(cell.phase or rest), [])
         if cell.fingerprint not in done:
             listed.append(name)
-    return found
+    return lists_by_phase

@@ -36,15 +36,19 @@ class CampaignRecord:
         rules = None if self.rules is None else [rule.to_dict() for rule in self.rules]
         own = {"rules": rules, "variants": list(self.variants)}
         own = {key: value for key, value in own.items() if value not in (None, [])}
-        told = {key: value for key, value in vars(self).items() if key not in ("rules", "variants")}
+        fields = {
+            key: value for key, value in vars(self).items() if key not in ("rules", "variants")
+        }
         return Event(
-            kind=CAMPAIGN_RECORDED, data={**told, "phases": phases, "runners": runners, **own}
+            kind=CAMPAIGN_RECORDED, data={**fields, "phases": phases, "runners": runners, **own}
         )
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> CampaignRecord:
         """What an event's data say; what a newer benchfleet tells besides is left out."""
-        known = {key: value for key, value in data.items() if key in cls.__dataclass_fields__}
+        known_fields = {
+            key: value for key, value in data.items() if key in cls.__dataclass_fields__
+        }
         phases = tuple(Phase.from_dict(phase) for phase in data.get("phases", ()))
         runners = {
             host: HostFilter(phases=tuple(one["phases"]), models=tuple(one["models"]))
@@ -53,7 +57,7 @@ class CampaignRecord:
         rules = data.get("rules")
         return cls(
             **{
-                **known,
+                **known_fields,
                 "phases": phases,
                 "runners": runners,
                 "rules": None if rules is None else tuple(map(Rule.from_dict, rules)),
@@ -64,8 +68,8 @@ class CampaignRecord:
 
 def newest_record(events: Iterable[Event]) -> CampaignRecord | None:
     """What was told last; None where nothing was."""
-    told = None
+    record = None
     for event in events:
         if event.kind == CAMPAIGN_RECORDED:
-            told = CampaignRecord.from_dict(event.data)
-    return told
+            record = CampaignRecord.from_dict(event.data)
+    return record

@@ -59,14 +59,14 @@ class Model(_Part):
         return content_digest([self.identity(), self.python, *outside])[:16]
 
     def identity(self) -> dict[str, Any]:
-        found = {
+        identity = {
             "adapter": self.adapter,
             "digest": self.digest,
             "model_kwargs": dict(self.model_kwargs),
             "tokenizer_kwargs": dict(self.tokenizer_kwargs),
         }
         version = self.adapter_version
-        return found if version is None else {**found, "adapter_version": version}
+        return identity if version is None else {**identity, "adapter_version": version}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,8 +99,8 @@ class Config(_Part):
 
     def identity(self) -> dict[str, Any]:
         steps = [step.to_list() for step in self.attention]
-        found = {"attention": steps, "everywhere": self.everywhere and bool(steps)}
-        return {**found, "settings": dict(self.settings)} if self.settings else found
+        identity = {"attention": steps, "everywhere": self.everywhere and bool(steps)}
+        return {**identity, "settings": dict(self.settings)} if self.settings else identity
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -44,18 +44,18 @@ class Condition:
         """The facts that it speaks of."""
         return set(_facts_in(self.tree, self.kinds))
 
-    def is_possible(self, *but: Condition) -> bool:
-        """Whether some facts make it hold and none of `but`; also where that cannot be told.
+    def is_possible(self, *excluded: Condition) -> bool:
+        """Whether some facts make it hold and none of `excluded`; also where that cannot be told.
 
         Every fact takes each value at which a comparison may change, in all combinations.
         """
-        trees = [self.tree, *(one.tree for one in but)]
+        trees = [self.tree, *(one.tree for one in excluded)]
         values = _critical_values(trees, self.kinds)
         if values is None or prod(map(len, values.values())) > _MAX_SAMPLES:
             return True
         samples = (dict(zip(values, chosen, strict=True)) for chosen in product(*values.values()))
         return any(
-            self.holds(facts) and not any(one.holds(facts) for one in but) for facts in samples
+            self.holds(facts) and not any(one.holds(facts) for one in excluded) for facts in samples
         )
 
 
@@ -97,31 +97,31 @@ def _holds(node: ast.expr, facts: Facts) -> bool:
 
 
 def _unmet(
-    node: ast.expr, facts: Facts, kinds: Mapping[str, Kind], wanted: bool = True
+    node: ast.expr, facts: Facts, kinds: Mapping[str, Kind], expected: bool = True
 ) -> Iterator[str]:
     """The comparisons and truths that are not as wanted."""
     if isinstance(node, ast.BoolOp):
         for part in node.values:
-            yield from _unmet(part, facts, kinds, wanted)
+            yield from _unmet(part, facts, kinds, expected)
     elif isinstance(node, ast.UnaryOp):
-        yield from _unmet(node.operand, facts, kinds, not wanted)
+        yield from _unmet(node.operand, facts, kinds, not expected)
     elif isinstance(node, ast.Compare):
         for one in _pairs(node):
-            if _holds(one, facts) is not wanted:
-                yield _comparison_text(one, facts, kinds, wanted)
-    elif _holds(node, facts) is not wanted:
-        yield f"{ast.unparse(node)} is {format_fact(not wanted, 'truth')}"
+            if _holds(one, facts) is not expected:
+                yield _comparison_text(one, facts, kinds, expected)
+    elif _holds(node, facts) is not expected:
+        yield f"{ast.unparse(node)} is {format_fact(not expected, 'truth')}"
 
 
 def _pairs(node: ast.Compare) -> Iterator[ast.Compare]:
     """The single comparisons of a chain."""
     sides = [node.left, *node.comparators]
-    for place, op in enumerate(node.ops):
-        yield ast.Compare(left=sides[place], ops=[op], comparators=[sides[place + 1]])
+    for index, op in enumerate(node.ops):
+        yield ast.Compare(left=sides[index], ops=[op], comparators=[sides[index + 1]])
 
 
 def _comparison_text(
-    node: ast.Compare, facts: Facts, kinds: Mapping[str, Kind], wanted: bool
+    node: ast.Compare, facts: Facts, kinds: Mapping[str, Kind], expected: bool
 ) -> str:
     """``ram is 8 GB, not >= 12 GB``"""
     evaluator = _OfFacts(facts)
@@ -138,7 +138,9 @@ def _comparison_text(
     except NoValue as error:
         return str(error)
     name = f"{ast.unparse(right)}, " if _facts_in(right, kinds) else ""
-    return f"{ast.unparse(left)} is {has}, not {sign if wanted else _OPPOSITE[sign]} {name}{limit}"
+    return (
+        f"{ast.unparse(left)} is {has}, not {sign if expected else _OPPOSITE[sign]} {name}{limit}"
+    )
 
 
 def format_fact(value: Fact, kind: Kind) -> str:
@@ -174,7 +176,7 @@ def _critical_values(
                     limits[own[0].id].add(cast(Fact, Evaluator().value(values[0])))
                 except NoValue:
                     return None
-    return {name: _around(found, kinds[name]) for name, found in limits.items()}
+    return {name: _around(values, kinds[name]) for name, values in limits.items()}
 
 
 def _around(limits: set[Fact], kind: Kind) -> list[Fact]:
@@ -186,7 +188,9 @@ def _around(limits: set[Fact], kind: Kind) -> list[Fact]:
     numbers = sorted({0.0, *(float(one) for one in limits)})
     if kind == "number":
         between = [(low + high) / 2 for low, high in pairwise(numbers)]
-        found = {*numbers, *between, numbers[-1] + 1}
+        samples = {*numbers, *between, numbers[-1] + 1}
     else:
-        found = {value for one in numbers for value in (ceil(one) - 1, floor(one), floor(one) + 1)}
-    return sorted((one for one in found if one >= 0), reverse=True)
+        samples = {
+            value for one in numbers for value in (ceil(one) - 1, floor(one), floor(one) + 1)
+        }
+    return sorted((one for one in samples if one >= 0), reverse=True)

@@ -139,9 +139,9 @@ def _check_name(name: str, vocabulary: Vocabulary) -> Kind:
     raise _unknown(vocabulary.noun, name, vocabulary.names)
 
 
-def _unknown(what: str, name: str, known: Collection[str]) -> ValueError:
-    longer = [repr(one) for one in known if one.startswith(f"{name}_")]
-    instead = f"did you mean {' or '.join(longer)}?" if longer else hint(name, known)
+def _unknown(what: str, name: str, known_names: Collection[str]) -> ValueError:
+    longer = [repr(one) for one in known_names if one.startswith(f"{name}_")]
+    instead = f"did you mean {' or '.join(longer)}?" if longer else hint(name, known_names)
     return ValueError(f"unknown {what} {name!r}; {instead}")
 
 
@@ -246,8 +246,8 @@ class Evaluator:
         """A chain holds where each of its comparisons does."""
         sides: Sequence[Value | PerCell] = [*map(self.value, (node.left, *node.comparators))]
         whole: Value | PerCell = True
-        for place, op in enumerate(node.ops):
-            one = _combine(COMPARISONS[type(op)][1], sides[place], sides[place + 1])
+        for index, op in enumerate(node.ops):
+            one = _combine(COMPARISONS[type(op)][1], sides[index], sides[index + 1])
             whole = _combine(lambda a, b: bool(a and b), whole, one)
         return whole
 

@@ -76,9 +76,9 @@ class GateNumber:
     where: tuple[str, ...] = ()  # cells that it is of, or in which a comparison does not hold
 
     def __str__(self) -> str:
-        shown = "" if self.value is None else f" = {_short(self.value)}"
+        value = "" if self.value is None else f" = {_short(self.value)}"
         cells = counted(self.cells, "cell")
-        return f"{self.text}{shown} (of {cells}{': ' if self.where else ''}{_listed(self.where)})"
+        return f"{self.text}{value} (of {cells}{': ' if self.where else ''}{_listed(self.where)})"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,12 +108,12 @@ def evaluate_gate(text: str, cells: Sequence[CellReport]) -> GateResult:
         holds, why = evaluator.truth(evaluator.value(tree), tree), ""
     except NoValue as error:
         holds, why = False, str(error)
-    lacking = [one.cell for one in cells if not one.success]
-    if holds and lacking and not evaluator.asked_completeness:
+    unsuccessful = [one.cell for one in cells if not one.success]
+    if holds and unsuccessful and not evaluator.asked_completeness:
         holds = False
         why = (
-            f"{len(lacking)} of {counted(len(cells), 'cell')} did not succeed "
-            f"({_listed(lacking)}); a gate that allows for it speaks of completeness"
+            f"{len(unsuccessful)} of {counted(len(cells), 'cell')} did not succeed "
+            f"({_listed(unsuccessful)}); a gate that allows for it speaks of completeness"
         )
     return GateResult(holds=holds, why=why, numbers=tuple(evaluator.numbers))
 
@@ -150,20 +150,20 @@ class _OfCells(Evaluator):
         try:
             if globs and not self._chosen:
                 raise NoValue(f"{text} matches no cell of this phase")
-            found = cast(PerCell, self.value(node.args[0]))
+            values = cast(PerCell, self.value(node.args[0]))
         finally:
             self._chosen, self._calls = outer, self._calls - 1
-        return found if name == "each" else self._aggregate(name, found, text)
+        return values if name == "each" else self._aggregate(name, values, text)
 
-    def _aggregate(self, name: str, found: PerCell, text: str) -> Value:
-        values = [cast(float, one) for one in found.values.values()]
+    def _aggregate(self, name: str, values_by_cell: PerCell, text: str) -> Value:
+        values = [cast(float, one) for one in values_by_cell.values.values()]
         if not values and name not in _MAY_BE_EMPTY:
             raise NoValue(f"{text}: no cell that succeeded reported it")
         try:
             value = _AGGREGATES[name](values)
         except (ValueError, OverflowError) as error:
             raise NoValue(f"{text}: {error}") from None
-        where = [cell for cell, one in found.values.items() if one == value]
+        where = [cell for cell, one in values_by_cell.values.items() if one == value]
         self._note(text, value, len(values), where if name in ("min", "max") else ())
         return value
 
@@ -175,9 +175,9 @@ class _OfCells(Evaluator):
             self._note(name, share, len(self._chosen))
             return share
         succeeded = [one for one in self._chosen if one.success]
-        lacking = [one for one in succeeded if name not in one.values]
-        if lacking:
-            raise NoValue(_not_reported(name, lacking, succeeded))
+        missing = [one for one in succeeded if name not in one.values]
+        if missing:
+            raise NoValue(_not_reported(name, missing, succeeded))
         if not self._calls:
             where = [f"{one.cell} {_short(one.values[name])}" for one in succeeded]
             self._note(name, None, len(succeeded), where)
@@ -187,13 +187,13 @@ class _OfCells(Evaluator):
         self.numbers.append(GateNumber(text=text, value=value, cells=cells, where=tuple(where)))
 
 
-def _not_reported(name: str, lacking: Sequence[CellReport], succeeded: Sequence[CellReport]) -> str:
-    if len(lacking) == len(succeeded):
-        known = sorted({key for one in succeeded for key in one.values})
-        return f"no cell reported {name!r}; {hint(name, known)}"
+def _not_reported(name: str, missing: Sequence[CellReport], succeeded: Sequence[CellReport]) -> str:
+    if len(missing) == len(succeeded):
+        known_metrics = sorted({key for one in succeeded for key in one.values})
+        return f"no cell reported {name!r}; {hint(name, known_metrics)}"
     return (
-        f"{len(lacking)} of {counted(len(succeeded), 'cell')} reported no {name!r} "
-        f'({_listed([one.cell for one in lacking])}); choose some, as each({name}, benchmarks="…")'
+        f"{len(missing)} of {counted(len(succeeded), 'cell')} reported no {name!r} "
+        f'({_listed([one.cell for one in missing])}); choose some, as each({name}, benchmarks="…")'
     )
 
 

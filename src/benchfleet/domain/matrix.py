@@ -39,9 +39,9 @@ class Rule:
 def matches(patterns: tuple[str, ...], name: str) -> bool:
     """Any plain pattern matches (or there is none), and no negated one does."""
     plain = [p for p in patterns if not p.startswith("!")]
-    barred = [p[1:] for p in patterns if p.startswith("!")]
-    wanted = not plain or any(_matches(p, name) for p in plain)
-    return wanted and not any(_matches(p, name) for p in barred)
+    excluded = [p[1:] for p in patterns if p.startswith("!")]
+    included = not plain or any(_matches(p, name) for p in plain)
+    return included and not any(_matches(p, name) for p in excluded)
 
 
 def _matches(pattern: str, name: str) -> bool:
@@ -96,9 +96,9 @@ class Matrix:
         """
         if self.parts:
             phased = [cell for part in self.parts for cell in part.expand()]
-            taken = {cell.fingerprint for cell in phased}
+            in_phases = {cell.fingerprint for cell in phased}
             own = replace(self, parts=()).expand()
-            return [*(cell for cell in own if cell.fingerprint not in taken), *phased]
+            return [*(cell for cell in own if cell.fingerprint not in in_phases), *phased]
         cells: dict[Fingerprint, Cell] = {}
         for cell in self.product(self.repeats):
             if not any(rule.matches(cell) for rule in self.exclude):
@@ -107,10 +107,14 @@ class Matrix:
             for cell in self.product(include.repeats):
                 if include.rule.matches(cell) and (cell.repeats or cell.fingerprint not in cells):
                     cells[cell.fingerprint] = cell
-        order = {entry.model.name: place for place, entry in enumerate(self.models)}
-        found = sorted(cells.values(), key=lambda cell: order[cell.model.name])
+        order = {entry.model.name: index for index, entry in enumerate(self.models)}
+        cells_by_model = sorted(cells.values(), key=lambda cell: order[cell.model.name])
         narrowed = self.only or self.without
-        return select_cells(found, only=self.only, exclude=self.without) if narrowed else found
+        return (
+            select_cells(cells_by_model, only=self.only, exclude=self.without)
+            if narrowed
+            else cells_by_model
+        )
 
     def forms(self, cell: Cell) -> list[tuple[ModelEntry, Cell]]:
         """The ways to run a cell of this matrix, the best first: as it is, and with each variant
@@ -122,12 +126,12 @@ class Matrix:
         if not entry.variants:
             return [(entry, cell)]
         whole = replace(cell.workload, limit=None)
-        place = [replace(work, limit=None) for work in entry.workloads or self.workloads].index(
+        index = [replace(work, limit=None) for work in entry.workloads or self.workloads].index(
             whole
         )
-        found = [(entry, cell)]
+        forms = [(entry, cell)]
         for variant in entry.variants:
-            workload = (variant.workloads or self.workloads)[place]
+            workload = (variant.workloads or self.workloads)[index]
             if cell.workload.limit is not None:
                 workload = replace(workload, limit=cell.workload.limit)
             other = replace(
@@ -137,8 +141,8 @@ class Matrix:
                 need=variant.need,
                 limits=variant.limits or self.limits,
             )
-            found.append((variant, other))
-        return found
+            forms.append((variant, other))
+        return forms
 
     @property
     def has_variants(self) -> bool:
@@ -156,12 +160,14 @@ class Matrix:
     def expand_as(self, form_by_cell: Mapping[str, str]) -> list[Cell]:
         """Every cell once, in the form that is chosen for it, both by fingerprint; the others as
         they are."""
-        found = []
+        cells = []
         for cell in self.expand():
-            wanted = form_by_cell.get(cell.fingerprint, cell.fingerprint)
-            forms = (form for _, form in self.forms(cell)) if wanted != cell.fingerprint else ()
-            found.append(next((form for form in forms if form.fingerprint == wanted), cell))
-        return found
+            fingerprint = form_by_cell.get(cell.fingerprint, cell.fingerprint)
+            forms = (
+                (form for _, form in self.forms(cell)) if fingerprint != cell.fingerprint else ()
+            )
+            cells.append(next((form for form in forms if form.fingerprint == fingerprint), cell))
+        return cells
 
     def product(self, repeats: int) -> Iterator[Cell]:
         """models × configs × workloads × `repeats`, no rule applied."""

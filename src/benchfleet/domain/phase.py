@@ -89,28 +89,30 @@ def gate_reset(phase: str, by: str) -> Event:
 
 def newest_decisions(events: Iterable[Event]) -> dict[str, GateDecision]:
     """The newest decision on each gate, by phase; a gate that is undecided has none."""
-    found: dict[str, GateDecision] = {}
+    newest: dict[str, GateDecision] = {}
     for event in events:
         if event.kind == GATE_RESET:
-            found.pop(event.data["phase"], None)
+            newest.pop(event.data["phase"], None)
         elif event.kind in GATE_EVENTS:
-            known = {k: v for k, v in event.data.items() if k in GateDecision.__dataclass_fields__}
-            known |= {"numbers": tuple(event.data.get("numbers", ())), "at": event.at}
+            known_fields = {
+                k: v for k, v in event.data.items() if k in GateDecision.__dataclass_fields__
+            }
+            known_fields |= {"numbers": tuple(event.data.get("numbers", ())), "at": event.at}
             state: Literal["opened", "closed"] = "opened" if event.kind == GATE_OPENED else "closed"
-            found[event.data["phase"]] = GateDecision(**{**known, "state": state})
-    return found
+            newest[event.data["phase"]] = GateDecision(**{**known_fields, "state": state})
+    return newest
 
 
 def may_run(phase: str, phases: Sequence[Phase], decided: Mapping[str, GateDecision]) -> bool:
     """Whether cells of this phase may be begun. Cells of no phase, or of one that nobody knows
     any more, always may."""
-    known = {one.name: one for one in phases}
-    if phase not in known:
+    phase_by_name = {one.name: one for one in phases}
+    if phase not in phase_by_name:
         return True
     own = decided.get(phase)
     if own is not None and own.state == "closed" and own.critical:
         return False
-    return not blocking_phases(known[phase], decided)
+    return not blocking_phases(phase_by_name[phase], decided)
 
 
 def blocking_phases(phase: Phase, decided: Mapping[str, GateDecision]) -> tuple[str, ...]:

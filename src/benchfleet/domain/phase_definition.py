@@ -45,9 +45,9 @@ def name_of(value: Any) -> str:
         except ValueError:
             return value.name
     for attribute in _NAMES:
-        found = getattr(value, attribute, None)
-        if isinstance(found, str) and found:
-            return found
+        name = getattr(value, attribute, None)
+        if isinstance(name, str) and name:
+            return name
     raise ValueError(
         f"{value!r:.60} has no name; write text, an enum's member, or an object with one"
     )

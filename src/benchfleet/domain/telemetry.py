@@ -9,8 +9,10 @@ from typing import Any
 from .resource import CPU, MemoryState
 
 READING_INTERVAL_S = 1.0  # seconds between readings
-_GAP = 3 * READING_INTERVAL_S  # seconds between two readings of power at most
-_NEAR = READING_INTERVAL_S / 2  # seconds; over less the CPU's clock is too coarse for a peak
+_MAX_READING_GAP_S = 3 * READING_INTERVAL_S  # seconds between two readings of power at most
+_CPU_WINDOW_S = (
+    READING_INTERVAL_S / 2
+)  # seconds; over less the CPU's clock is too coarse for a peak
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,19 +43,19 @@ class Reading:
 
     def room(self) -> dict[str, MemoryState]:
         """The memory of its machine's CPU under `CPU`, and of each GPU under ``gpu:0``."""
-        found: dict[str, MemoryState] = {}
+        memories: dict[str, MemoryState] = {}
         if self.total is not None and self.free is not None:
-            found[CPU] = MemoryState(total=self.total, free=self.free, busy=self.busy)
+            memories[CPU] = MemoryState(total=self.total, free=self.free, busy=self.busy)
         for gpu in self.gpus:
             if gpu.total is not None and gpu.memory is not None:
                 busy = None if gpu.utilisation is None else gpu.utilisation / 100
                 free = max(0, gpu.total - gpu.memory)
-                found[f"gpu:{gpu.index}"] = MemoryState(total=gpu.total, free=free, busy=busy)
-        return found
+                memories[f"gpu:{gpu.index}"] = MemoryState(total=gpu.total, free=free, busy=busy)
+        return memories
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values only; what is not told is left out."""
-        return {**_told(self), "gpus": [_told(gpu) for gpu in self.gpus]}
+        return {**_reported_fields(self), "gpus": [_reported_fields(gpu) for gpu in self.gpus]}
 
     @classmethod
     def from_dict(cls, value: Mapping[str, Any]) -> Reading:
@@ -62,9 +64,9 @@ class Reading:
         return cls(**{**_checked(cls, {**value, "gpus": None}), "gpus": gpus})
 
 
-def _told(reading: Reading | GpuReading) -> dict[str, Any]:
-    told = ((name, getattr(reading, name)) for name in reading.__dataclass_fields__)
-    return {name: value for name, value in told if value is not None and value is not False}
+def _reported_fields(reading: Reading | GpuReading) -> dict[str, Any]:
+    fields = ((name, getattr(reading, name)) for name in reading.__dataclass_fields__)
+    return {name: value for name, value in fields if value is not None and value is not False}
 
 
 def _checked(kind: type[Reading | GpuReading], value: Mapping[str, Any]) -> dict[str, Any]:
@@ -121,7 +123,7 @@ class Telemetry:
             self._ram.add(reading.at, reading.ram)
         if reading.cpu is not None:
             at, cpu = self._near or (reading.at, reading.cpu)
-            if self._near is None or reading.at - at >= _NEAR:
+            if self._near is None or reading.at - at >= _CPU_WINDOW_S:
                 self._near = reading.at, reading.cpu
                 self._peak_cpu = max(self._peak_cpu, _over(reading.cpu - cpu, reading.at - at))
         for gpu in reading.gpus:
@@ -141,9 +143,10 @@ class Telemetry:
         gap = reading.at - last.at if last else 0.0
         if silent and not self._doubt:
             self._doubt = f"gpu:{silent[0]} did not tell its power at {reading.at:.1f} s"
-        elif gap > _GAP and not self._doubt:
+        elif gap > _MAX_READING_GAP_S and not self._doubt:
             since = reading.at - gap
-            self._doubt = f"no reading for {gap:.1f} s at {since:.1f} s; {_GAP:g} s are the most"
+            most = f"{_MAX_READING_GAP_S:g} s are the most"
+            self._doubt = f"no reading for {gap:.1f} s at {since:.1f} s; {most}"
         before = {gpu.index: gpu.power for gpu in last.gpus} if last else {}
         for gpu in reading.gpus:
             if gpu.power is not None and (was := before.get(gpu.index)) is not None:
@@ -154,8 +157,8 @@ class Telemetry:
     @property
     def joules(self) -> float | None:
         """Its part of the energy of its GPUs; None where it has none, or that is not known."""
-        known = self._gpus and self._readings > 1 and not self._doubt
-        return round(self._joules, 3) if known else None
+        is_known = self._gpus and self._readings > 1 and not self._doubt
+        return round(self._joules, 3) if is_known else None
 
     @property
     def ram(self) -> int:
@@ -172,22 +175,22 @@ class Telemetry:
         """JSON values only; what was not told is left out. Empty without a reading."""
         if self.last is None:
             return {}
-        told: dict[str, Any] = {
+        summary: dict[str, Any] = {
             "readings": self._readings,
             "seconds": round(self.last.at, 3),
             "every": READING_INTERVAL_S,
         }
         if self.last.cpu is not None:
             mean = _over(self.last.cpu, self.last.at)
-            told["cpu_cores"] = {
+            summary["cpu_cores"] = {
                 "mean": round(mean, 3),
                 "peak": round(max(mean, self._peak_cpu), 3),
                 "seconds": round(self.last.cpu, 3),
             }
         if self.last.ram is not None:
-            told["ram_bytes"] = self._ram.told()
+            summary["ram_bytes"] = self._ram.told()
         if self._gpus:
-            told["gpus"] = [
+            summary["gpus"] = [
                 {
                     "index": index,
                     **({"total_bytes": total} if (total := self._totals.get(index)) else {}),
@@ -195,24 +198,24 @@ class Telemetry:
                 }
                 for index, tracks in sorted(self._gpus.items())
             ]
-            told["energy"] = self._energy()
+            summary["energy"] = self._energy()
         if self.warnings:
-            told["warnings"] = list(self.warnings)
-        return told
+            summary["warnings"] = list(self.warnings)
+        return summary
 
     def _energy(self) -> dict[str, Any]:
         reason = self._doubt or ("" if self._readings > 1 else "there is one reading alone")
-        told: dict[str, Any] = {"valid": not reason, "reason": reason, "joules": self.joules}
+        energy: dict[str, Any] = {"valid": not reason, "reason": reason, "joules": self.joules}
         notes = []
         if self._shared:
             slots = "another slot" if self._shared == 1 else f"up to {self._shared} other slots"
             notes.append(f"{slots} of this run computed on the same GPU; each bears its part")
-            told["gpu_joules"] = None if reason else round(self._whole, 3)
+            energy["gpu_joules"] = None if reason else round(self._whole, 3)
         elif self._others:
             notes.append("processes that are not this run's computed on the same GPU meanwhile")
         if notes:
-            told["shared"] = "; ".join(notes)
-        return told
+            energy["shared"] = "; ".join(notes)
+        return energy
 
 
 _NAMES = {

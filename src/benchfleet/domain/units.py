@@ -29,9 +29,9 @@ def size(value: Any) -> int:
     if match and match[2].lower() != "i":
         prefix = match[2].lower()
         step = 1024 if prefix.endswith("i") else 1000
-        found: int = round(float(match[1]) * step ** _POWERS.get(prefix[:1], 0))
-        if 0 < found < 2**63:
-            return found
+        size_bytes: int = round(float(match[1]) * step ** _POWERS.get(prefix[:1], 0))
+        if 0 < size_bytes < 2**63:
+            return size_bytes
     raise ValueError(f"{value!r} is not a size; write {_leading(value, '22')}GB")
 
 
@@ -39,11 +39,11 @@ def duration(value: Any) -> float:
     """Seconds of ``6h``, ``10m``, ``90s`` or ``1h30m``. Raises ValueError."""
     match = _TIME.fullmatch(value) if isinstance(value, str) else None
     if match:
-        found = sum(
+        seconds = sum(
             float(part) * unit for part, unit in zip(match.groups(), _SECONDS, strict=True) if part
         )
-        if found > 0:
-            return found
+        if seconds > 0:
+            return seconds
     number = _leading(value, "6")
     raise ValueError(f"{value!r} is not a time; write {number}h, {number}m or {number}s")
 

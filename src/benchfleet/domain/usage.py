@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-_LONGEST_NAME = 8  # of a currency
+_MAX_CURRENCY_LETTERS = 8  # of a currency
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,21 +48,25 @@ class Usage:
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values only; what is not known is left out."""
-        told = ((name, getattr(self, name)) for name in self.__dataclass_fields__)
-        return {name: value for name, value in told if value not in (None, "", 0)}
+        fields = ((name, getattr(self, name)) for name in self.__dataclass_fields__)
+        return {name: value for name, value in fields if value not in (None, "", 0)}
 
     @classmethod
     def from_dict(cls, value: Mapping[str, Any]) -> Usage:
         """What an event or a result says, whichever version wrote it; what is no number, or no
         name of a currency, is not known."""
         fields = cls.__dataclass_fields__
-        told = {n: one for n, one in value.items() if n in fields and _is_told(n, one)}
-        return cls(**told) if "seconds" in told else cls(seconds=0.0, **told)
+        known_fields = {n: one for n, one in value.items() if n in fields and _is_valid(n, one)}
+        return (
+            cls(**known_fields) if "seconds" in known_fields else cls(seconds=0.0, **known_fields)
+        )
 
 
-def _is_told(name: str, value: Any) -> bool:
+def _is_valid(name: str, value: Any) -> bool:
     if name == "currency":
-        return isinstance(value, str) and value.isprintable() and len(value) <= _LONGEST_NAME
+        return (
+            isinstance(value, str) and value.isprintable() and len(value) <= _MAX_CURRENCY_LETTERS
+        )
     return type(value) in (int, float) and 0 <= value < math.inf
 
 
@@ -109,17 +113,17 @@ class UsageTotal:
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values only; energy and money where some are known."""
-        told: dict[str, Any] = {
+        totals: dict[str, Any] = {
             "attempts": self.attempts,
             "slot_hours": self.seconds / 3600,
             "gpu_hours": self.gpu_seconds / 3600,
         }
         if self.metered:
-            told["energy_joules"] = self.joules
-            told["energy_covers"] = min(1.0, self.metered / self.gpu_seconds)
+            totals["energy_joules"] = self.joules
+            totals["energy_covers"] = min(1.0, self.metered / self.gpu_seconds)
         if self.costs:
-            told["cost"] = dict(self.costs)
-            told["attempts_without_price"] = self.unpriced
+            totals["cost"] = dict(self.costs)
+            totals["attempts_without_price"] = self.unpriced
         if self.untold:
-            told["attempts_untold"] = self.untold
-        return told
+            totals["attempts_untold"] = self.untold
+        return totals

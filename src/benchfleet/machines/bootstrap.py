@@ -16,13 +16,13 @@ from benchfleet.machines.bootstrap_plan import EnvironmentSpec, Plan, Step
 from benchfleet.machines.requirements import requirements
 from benchfleet.machines.wheel import environment_name, environment_of
 
-LEAST_PYTHON = (3, 10)
-_TELLING = {  # packages that say whether an extra is there, of those that `facts` tells of
+MIN_PYTHON = (3, 10)
+_PACKAGES_BY_EXTRA = {  # those of `facts` that each extra installs
     "": set[str](),
     "hf": {"torch", "transformers"},
     "lm-eval": {"torch", "transformers", "lm_eval"},
 }
-_NO_WAY_OUT = re.compile(
+_NETWORK_ERROR = re.compile(
     r"name resolution|Network is unreachable|No route to host|timed out|NewConnectionError"
     r"|Failed to establish|ProxyError|getaddrinfo"
 )
@@ -57,7 +57,7 @@ Hold = Callable[[Step], AbstractContextManager[bool]]
 
 
 def bootstrap(
-    host: Host, wanted: EnvironmentSpec, *, ask: Ask, hold: Hold, tell: Callable[[str], None]
+    host: Host, spec: EnvironmentSpec, *, ask: Ask, hold: Hold, tell: Callable[[str], None]
 ) -> None:
     """Make sure that the host has the environment of this benchfleet, with the extra wanted.
 
@@ -66,12 +66,12 @@ def bootstrap(
     is until another is whole, for slots may run in it. Raises BootstrapFailed, or what `ask`
     raises; then nothing new is in its place.
     """
-    if _is_there(Plan(host, wanted), ask):
+    if _is_there(Plan(host, spec), ask):
         tell(f"{environment_name()} is already there")
         return
-    answer = _done(Plan(host, wanted).search(), ask)
+    answer = _done(Plan(host, spec).search(), ask)
     python = suitable_python(answer.out)
-    plan = Plan(host, wanted, python.path)
+    plan = Plan(host, spec, python.path)
     tell(f"Python {'.'.join(map(str, python.version))} at {python.path}")
     with hold(plan.lock()) as alone:
         if _is_there(plan, ask):
@@ -80,37 +80,37 @@ def bootstrap(
         for step in plan.prepare(alone=alone):
             _done(step, ask)
         tell(f"made an environment: {environment_of(host)}")
-        listed = _done(plan.list_wheels(), ask).out if wanted.wheels else ""
+        listed = _done(plan.list_wheels(), ask).out if spec.wheels else ""
         for step in plan.send([" ".join(line.split()) for line in listed.splitlines()]):
             _done(step, ask)
             tell(f"sent {step.title.removeprefix('send ')}")
         for step in plan.install():
             tell(f"{step.title} …")
-            _installed(step, ask, wanted, python, answer.out.split()[-1])
-        told = facts.parse_facts(_done(plan.check(), ask).out)
-        if told.environment != environment_name():
+            _check_installed(step, ask, spec, python, answer.out.split()[-1])
+        installed = facts.parse_facts(_done(plan.check(), ask).out)
+        if installed.environment != environment_name():
             raise BootstrapFailed(
-                f"what was installed is {told.environment}, not {environment_name()}; are modules "
-                "of benchfleet on its PYTHONPATH?"
+                f"the host has {installed.environment}, not {environment_name()}; remove modules of "
+                "benchfleet from its PYTHONPATH"
             )
         _done(plan.publish(), ask)
-        packages = ", ".join(f"{name} {version}" for name, version in told.packages.items())
+        packages = ", ".join(f"{name} {version}" for name, version in installed.packages.items())
         tell(f"{environment_name()} is there now{f', with {packages}' if packages else ''}")
 
 
-def suitable_python(found: str) -> Python:
+def suitable_python(answer: str) -> Python:
     """The first interpreter of an answer to `Plan.search` that will do. Raises BootstrapFailed."""
     pythons = [
         Python(path=path, version=(int(major), int(minor)), complete=complete == "True")
         for major, minor, complete, path in re.findall(
-            r"^(\d+) (\d+) (True|False) (\S.*)$", found, re.MULTILINE
+            r"^(\d+) (\d+) (True|False) (\S.*)$", answer, re.MULTILINE
         )
     ]
-    recent = [python for python in pythons if python.version >= LEAST_PYTHON]
+    recent = [python for python in pythons if python.version >= MIN_PYTHON]
     for python in recent:
         if python.complete:
             return python
-    least = ".".join(map(str, LEAST_PYTHON))
+    least = ".".join(map(str, MIN_PYTHON))
     if recent:
         raise BootstrapFailed(
             f"{recent[0].path} cannot make environments; install its venv module there "
@@ -132,10 +132,10 @@ def download_command(python: Python, machine: str, extra: str) -> str:
     for platform in ("manylinux_2_28", "manylinux_2_17", "manylinux2014"):
         words += ["--platform", f"{platform}_{machine}"]
     for line in requirements(extra):
-        wanted, _, marker = (part.strip() for part in line.partition(";"))
+        requirement, _, marker = (part.strip() for part in line.partition(";"))
         bound = re.fullmatch(r"python_version < '(\d+)\.(\d+)'", marker)
         if bound is None or python.version < (int(bound[1]), int(bound[2])):
-            words.append(wanted)
+            words.append(requirement)
     return shlex.join(words)
 
 
@@ -144,11 +144,11 @@ def _is_there(plan: Plan, ask: Ask) -> bool:
     if answer.code != 0:
         return False
     try:
-        told = facts.parse_facts(answer.out)
+        installed = facts.parse_facts(answer.out)
     except ProtocolError:
         return False
-    whole = _TELLING[plan.wanted.extra] <= set(told.packages)
-    return whole and told.environment == environment_name()
+    whole = _PACKAGES_BY_EXTRA[plan.wanted.extra] <= set(installed.packages)
+    return whole and installed.environment == environment_name()
 
 
 def _done(step: Step, ask: Ask) -> CommandResult:
@@ -158,18 +158,20 @@ def _done(step: Step, ask: Ask) -> CommandResult:
     return answer
 
 
-def _installed(step: Step, ask: Ask, wanted: EnvironmentSpec, python: Python, machine: str) -> None:
+def _check_installed(
+    step: Step, ask: Ask, spec: EnvironmentSpec, python: Python, machine: str
+) -> None:
     answer = ask(step)
     if answer.code == 0:
         return
     why = f"could not {step.title}: {_last(answer)}"
-    if wanted.wheels:
+    if spec.wheels:
         why += "\nthe folder of wheels must hold all that is needed, for its Python and machine"
-    elif _NO_WAY_OUT.search(answer.out + answer.err):
+    elif _NETWORK_ERROR.search(answer.out + answer.err):
         why += "\nit has no way to the package index; add --wheels wheels, made elsewhere by"
     else:
         raise BootstrapFailed(why)
-    raise BootstrapFailed(f"{why}\n{download_command(python, machine, wanted.extra)}")
+    raise BootstrapFailed(f"{why}\n{download_command(python, machine, spec.extra)}")
 
 
 def _last(answer: CommandResult) -> str:

@@ -16,8 +16,8 @@ from benchfleet.domain.host import Host
 from benchfleet.machines.facts import ASK
 from benchfleet.machines.wheel import Wheel, environment_of
 
-_LONG = 7200.0  # seconds that an installation may take
-_ORDINARY = 600.0
+_INSTALL_TIMEOUT_S = 7200.0  # seconds that an installation may take
+_STEP_TIMEOUT_S = 600.0
 _SUITED = (
     "import importlib.util as u, sys; "
     "print(*sys.version_info[:2], all(map(u.find_spec, ('venv', 'ensurepip'))), sys.executable)"
@@ -74,7 +74,7 @@ class Step:
     title: str  # what it does, such as "make the environment"
     words: tuple[str, ...]
     sent: bytes | Path = b""  # its input
-    patience: float = _ORDINARY  # seconds
+    patience: float = _STEP_TIMEOUT_S  # seconds
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ class Plan:
         return environment_of(self.host).rpartition("/")[0]
 
     @property
-    def _made(self) -> str:
+    def _draft(self) -> str:
         return f"{environment_of(self.host)}.made-{self.token}"
 
     @property
@@ -104,8 +104,8 @@ class Plan:
 
     def look(self) -> Step:
         """Whether the environment is there, and whole."""
-        there = (f"{environment_of(self.host)}/bin/python", "-c", ASK, self.host.folder)
-        return Step(title="look for the environment", words=there)
+        words = (f"{environment_of(self.host)}/bin/python", "-c", ASK, self.host.folder)
+        return Step(title="look for the environment", words=words)
 
     def lock(self) -> Step:
         """Says ``held`` when nobody else bootstraps there, until its input ends; ``unlocked``
@@ -122,50 +122,52 @@ class Plan:
         if alone:
             words = ("sh", "-c", _CLEAN, "sh", self._envs)
             yield Step(title="remove what was cut short", words=words)
-        yield Step(title="make the environment", words=(self.python, "-m", "venv", self._made))
+        yield Step(title="make the environment", words=(self.python, "-m", "venv", self._draft))
 
-    def send(self, there: Sequence[str] = ()) -> Iterator[Step]:
-        """What is not `there` yet, as `list_wheels` answers."""
+    def send(self, remote_files: Sequence[str] = ()) -> Iterator[Step]:
+        """What is not `remote_files` yet, as `list_wheels` answers."""
         for file in self.wanted.wheels:
             size = file.stat().st_size
-            if f"{size} {file.name}" not in there:
+            if f"{size} {file.name}" not in remote_files:
                 yield self._sent(self._wheels, file.name, file, size)
         wheel = self.wanted.wheel
-        yield self._sent(f"{self._made}/sent", wheel.name, wheel.data, len(wheel.data))
+        yield self._sent(f"{self._draft}/sent", wheel.name, wheel.data, len(wheel.data))
         if self.wanted.constraints:
             text = self.wanted.constraints.encode()
-            yield self._sent(f"{self._made}/sent", "constraints.txt", text, len(text))
+            yield self._sent(f"{self._draft}/sent", "constraints.txt", text, len(text))
 
     def install(self) -> Iterator[Step]:
         """benchfleet and what it needs; torch first and alone, or pip may take another build."""
         extra = f"[{self.wanted.extra}]" if self.wanted.extra else ""
         if extra:
             yield self._pip("install torch", "torch")
-        yield self._pip("install benchfleet", f"{self._made}/sent/{self.wanted.wheel.name}{extra}")
+        yield self._pip("install benchfleet", f"{self._draft}/sent/{self.wanted.wheel.name}{extra}")
 
     def check(self) -> Step:
         """The new environment tells of itself."""
-        words = (f"{self._made}/bin/python", "-c", ASK, self.host.folder)
+        words = (f"{self._draft}/bin/python", "-c", ASK, self.host.folder)
         return Step(title="check it", words=words)
 
     def publish(self) -> Step:
         """Put it in its place."""
-        words = (self.python, "-c", _PUBLISH, environment_of(self.host), self._made)
+        words = (self.python, "-c", _PUBLISH, environment_of(self.host), self._draft)
         return Step(title="put it in its place", words=words)
 
     def _sent(self, folder: str, name: str, data: bytes | Path, size: int) -> Step:
         words = ("sh", "-c", _TAKE, "sh", folder, name, str(size))
         large = f" ({size / 10**6:.1f} MB)" if size >= 10**5 else ""
-        return Step(title=f"send {name}{large}", words=words, sent=data, patience=_LONG)
+        return Step(
+            title=f"send {name}{large}", words=words, sent=data, patience=_INSTALL_TIMEOUT_S
+        )
 
     def _pip(self, title: str, what: str) -> Step:
-        words = [f"{self._made}/bin/python", "-m", "pip", "install", "--quiet", "--no-input"]
+        words = [f"{self._draft}/bin/python", "-m", "pip", "install", "--quiet", "--no-input"]
         words += ["--disable-pip-version-check"]
         if self.wanted.wheels:
             words += ["--no-index", "--find-links", self._wheels]
         if self.wanted.constraints:
-            words += ["--constraint", f"{self._made}/sent/constraints.txt"]
-        return Step(title=title, words=(*words, what), patience=_LONG)
+            words += ["--constraint", f"{self._draft}/sent/constraints.txt"]
+        return Step(title=title, words=(*words, what), patience=_INSTALL_TIMEOUT_S)
 
     def rehearsed(self) -> list[Step]:
         """Every step of `bootstrap`, with `python` for whichever is found."""

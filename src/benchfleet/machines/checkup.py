@@ -27,16 +27,16 @@ from benchfleet.machines.free_memory import free_memory
 from benchfleet.machines.nvml import open_nvml
 
 Level = Literal["ok", "warning", "problem"]
-_LEAST_PYTHON = (3, 10)
+_MIN_PYTHON = (3, 10)
 _PACKAGES = ("rich", "psutil", "nvidia-ml-py", "PyYAML")
 _CGROUP = Path("/sys/fs/cgroup")
 _SHARED = Path("/dev/shm")  # noqa: S108 - looked at, not written
-_FILES, _PROCESSES = 1024, 512  # fewer are soon used up
-_RAM = 2 * 10**9  # bytes
-_SHARED_LEAST = 512 * 2**20  # bytes; torch hands batches over in it
-_TEMPORARY = 10**9  # bytes
-_BUILT = 1_700_000_000.0  # seconds since 1970; a clock before this is wrong
-_PATIENCE = 10.0  # seconds for a program to tell its version
+_MIN_OPEN_FILES, _MIN_PROCESSES = 1024, 512  # fewer are soon used up
+_MIN_RAM_BYTES = 2 * 10**9  # bytes
+_MIN_SHARED_BYTES = 512 * 2**20  # bytes; torch hands batches over in it
+_MIN_TEMPORARY_BYTES = 10**9  # bytes
+_EARLIEST_CLOCK_S = 1_700_000_000.0  # seconds since 1970; a clock before this is wrong
+_VERSION_TIMEOUT_S = 10.0  # seconds for a program to tell its version
 _PROGRAMS = {
     "git": "provenance names no commit without it; install git",
     "ssh": "other machines are not reached without it; install the OpenSSH client",
@@ -50,7 +50,7 @@ class Check:
 
     what: str
     level: Level
-    found: str
+    finding: str
     fix: str = ""  # what to do; "" where nothing need be done
 
 
@@ -67,56 +67,60 @@ def machine_checks(*, cgroup: Path = _CGROUP, shared: Path = _SHARED) -> Iterato
     yield _clock()
     yield folder_check("cache", own_cache(os.environ), least=0, fix="set XDG_CACHE_HOME")
     temporary = Path(tempfile.gettempdir())
-    yield folder_check("temporary files", temporary, least=_TEMPORARY, fix="set TMPDIR elsewhere")
+    yield folder_check(
+        "temporary files", temporary, least=_MIN_TEMPORARY_BYTES, fix="set TMPDIR elsewhere"
+    )
     yield from map(_program, _PROGRAMS)
 
 
 def judged(
-    what: str, found: str, fix: str, *, problem: bool = False, warning: bool = False
+    what: str, finding: str, fix: str, *, problem: bool = False, warning: bool = False
 ) -> Check:
     """A check with the way out where it is not good."""
     level: Level = "problem" if problem else "warning" if warning else "ok"
-    return Check(what=what, level=level, found=found, fix=fix if level != "ok" else "")
+    return Check(what=what, level=level, finding=finding, fix=fix if level != "ok" else "")
 
 
 def folder_check(what: str, folder: Path, *, least: int, fix: str) -> Check:
     """Whether something can be written in a folder, or where it is to be made; nothing is left
     there. A file server whose clock is off is told too."""
-    place = folder
-    while not place.exists() and place != place.parent:
-        place = place.parent
+    existing = folder
+    while not existing.exists() and existing != existing.parent:
+        existing = existing.parent
     try:
         before = time.time()
-        with tempfile.NamedTemporaryFile(dir=place, prefix=".benchfleet-") as file:
+        with tempfile.NamedTemporaryFile(dir=existing, prefix=".benchfleet-") as file:
             ahead = os.fstat(file.fileno()).st_mtime - before
-        free = shutil.disk_usage(place).free
+        free = shutil.disk_usage(existing).free
     except OSError as error:
         return judged(what, f"{folder} cannot be written: {error.strerror}", fix, problem=True)
     if free < least:
-        found = f"{folder}: only {sized(free)} are free"
-        return judged(what, found, f"free space there, or {fix}", warning=True)
+        finding = f"{folder}: only {sized(free)} are free"
+        return judged(what, finding, f"free space there, or {fix}", warning=True)
     if abs(ahead) > 60:
-        found = f"{folder}: its disk's clock is {ahead:+.0f} s off this machine's"
-        return judged(what, found, "set both clocks by NTP", warning=True)
+        finding = f"{folder}: its disk's clock is {ahead:+.0f} s off this machine's"
+        return judged(what, finding, "set both clocks by NTP", warning=True)
     return judged(what, f"{folder}, {sized(free)} free", "")
 
 
 def _python() -> Check:
-    found = f"{platform.python_version()} at {sys.executable}, benchfleet {benchfleet.__version__}"
-    least = ".".join(map(str, _LEAST_PYTHON))
-    old = sys.version_info[:2] < _LEAST_PYTHON
-    return judged("Python", found, f"use Python {least} or newer", problem=old)
+    finding = (
+        f"{platform.python_version()} at {sys.executable}, benchfleet {benchfleet.__version__}"
+    )
+    least = ".".join(map(str, _MIN_PYTHON))
+    old = sys.version_info[:2] < _MIN_PYTHON
+    return judged("Python", finding, f"use Python {least} or newer", problem=old)
 
 
 def _packages() -> Check:
-    have, lacking = [], []
+    installed, missing = [], []
     for name in _PACKAGES:
         try:
-            have.append(f"{name} {version(name)}")
+            installed.append(f"{name} {version(name)}")
         except PackageNotFoundError:
-            lacking.append(name)
-    found = f"{', '.join(lacking)} not installed" if lacking else ", ".join(have)
-    return judged("packages", found, "python -m pip install benchfleet", problem=bool(lacking))
+            missing.append(name)
+    finding = f"{', '.join(missing)} not installed" if missing else ", ".join(installed)
+    return judged("packages", finding, "python -m pip install benchfleet", problem=bool(missing))
 
 
 def _cores(cgroup: Path) -> Check:
@@ -127,29 +131,29 @@ def _cores(cgroup: Path) -> Check:
     except (OSError, ValueError):  # "max", or no such group
         allowed = float(count)
     if allowed < count:
-        found = f"{count} are seen, and the control group allows {allowed:g}"
+        finding = f"{count} are seen, and the control group allows {allowed:g}"
         fix = f"--cpu-slots {max(1, int(allowed))}, or give the container more"
-        return judged("cores", found, fix, warning=True)
-    found = f"{count}, load {load:.1f}"
+        return judged("cores", finding, fix, warning=True)
+    finding = f"{count}, load {load:.1f}"
     fix = "others compute here: times will not be what they could be"
-    return judged("cores", found, fix, warning=load > 1.5 * count)
+    return judged("cores", finding, fix, warning=load > 1.5 * count)
 
 
 def _memory(cgroup: Path) -> Check:
     ram = free_memory(gpus=False, cgroup=cgroup)["cpu"]
-    found = f"{sized(ram.free)} free of {sized(ram.total)}"
+    finding = f"{sized(ram.free)} free of {sized(ram.total)}"
     fix = "end what holds it, or run small models in few slots"
-    return judged("RAM", found, fix, warning=ram.free < _RAM)
+    return judged("RAM", finding, fix, warning=ram.free < _MIN_RAM_BYTES)
 
 
 def _gpus() -> Iterator[Check]:
     try:
         with open_nvml() as nvml:
-            driver, found = nvml.driver(), nvml.gpus()
+            driver, gpus = nvml.driver(), nvml.gpus()
     except DeviceError as error:
         yield judged("GPUs", f"none: {error}", "")
         return
-    for gpu in found:
+    for gpu in gpus:
         what = f"gpu:{gpu.index}"
         about = f"{gpu.name}, {sized(gpu.free)} free of {sized(gpu.memory)}, driver {driver}"
         if gpu.fault:
@@ -162,21 +166,21 @@ def _gpus() -> Iterator[Check]:
             yield judged(what, about, "")
 
 
-def _shared_memory(place: Path) -> Check:
-    if not place.is_dir():
-        return judged("shared memory", f"there is no {place} on this system", "")
-    disk = shutil.disk_usage(place)
-    found = f"{place}: {sized(disk.free)} free of {sized(disk.total)}"
+def _shared_memory(folder: Path) -> Check:
+    if not folder.is_dir():
+        return judged("shared memory", f"there is no {folder} on this system", "")
+    disk = shutil.disk_usage(folder)
+    finding = f"{folder}: {sized(disk.free)} free of {sized(disk.total)}"
     fix = "give it more: docker run --shm-size 2g, or mount -o remount,size=2g /dev/shm"
-    return judged("shared memory", found, fix, warning=disk.free < _SHARED_LEAST)
+    return judged("shared memory", finding, fix, warning=disk.free < _MIN_SHARED_BYTES)
 
 
 def _open_files() -> Check:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     allowed = float("inf") if soft == resource.RLIM_INFINITY else soft
     more = 4096 if hard == resource.RLIM_INFINITY else min(4096, hard)
-    found = "unlimited" if soft == resource.RLIM_INFINITY else f"{soft} at once"
-    return judged("open files", found, f"ulimit -n {more}", warning=allowed < _FILES)
+    finding = "unlimited" if soft == resource.RLIM_INFINITY else f"{soft} at once"
+    return judged("open files", finding, f"ulimit -n {more}", warning=allowed < _MIN_OPEN_FILES)
 
 
 def _processes(cgroup: Path) -> Check:
@@ -186,22 +190,24 @@ def _processes(cgroup: Path) -> Check:
     with contextlib.suppress(OSError, ValueError):  # "max", or no such group
         allowed.append(int((cgroup / "pids.max").read_text()))
     least = min(allowed, default=None)
-    found = "unlimited" if least is None else f"{least} with their threads"
+    finding = "unlimited" if least is None else f"{least} with their threads"
     fix = "ulimit -u 4096, or docker run --pids-limit -1"
-    return judged("processes", found, fix, warning=least is not None and least < _PROCESSES)
+    return judged("processes", finding, fix, warning=least is not None and least < _MIN_PROCESSES)
 
 
 def _clock() -> Check:
     now = time.time()
-    found = time.strftime("%F %T %Z", time.localtime(now))
-    return judged("clock", found, "set it: timedatectl set-ntp true", warning=now < _BUILT)
+    finding = time.strftime("%F %T %Z", time.localtime(now))
+    return judged(
+        "clock", finding, "set it: timedatectl set-ntp true", warning=now < _EARLIEST_CLOCK_S
+    )
 
 
 def _program(name: str, ask: Callable[[str], str] | None = None) -> Check:
-    place = shutil.which(name)
-    if place is None:
+    path = shutil.which(name)
+    if path is None:
         return judged(name, "not installed", _PROGRAMS[name], warning=True)
-    return judged(name, (ask or _version)(name) or place, "")
+    return judged(name, (ask or _version)(name) or path, "")
 
 
 def _version(name: str) -> str:
@@ -213,7 +219,7 @@ def _version(name: str) -> str:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=_PATIENCE,
+            timeout=_VERSION_TIMEOUT_S,
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired):

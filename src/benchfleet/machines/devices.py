@@ -48,8 +48,8 @@ def select_devices(
         return _named_gpus(gpu_ids, gpus)
     if gpu_ids is None and cpu_slots is None:
         try:
-            if found := _allowed(gpus(), os.environ.get("CUDA_VISIBLE_DEVICES")):
-                return found
+            if visible := _allowed(gpus(), os.environ.get("CUDA_VISIBLE_DEVICES")):
+                return visible
         except NoGpu:
             cpu_slots = None  # and none was asked for
     count = cpu_slots if cpu_slots is not None else cpu_default or min(DEFAULT_CPU_SLOTS, cores())
@@ -73,15 +73,17 @@ def _allowed(gpus: tuple[Device, ...], visible: str | None) -> tuple[Device, ...
 def _named_gpus(
     gpu_ids: Sequence[int], gpus: Callable[[], tuple[Device, ...]]
 ) -> tuple[Device, ...]:
-    asked = ", ".join(map(str, gpu_ids))
+    requested = ", ".join(map(str, gpu_ids))
     if len(set(gpu_ids)) != len(gpu_ids):
-        raise DeviceError(f"GPU ids {asked}: each may be named once")
+        raise DeviceError(f"GPU ids {requested}: each may be named once")
     try:
-        here = {device.index: device for device in gpus()}
+        present = {device.index: device for device in gpus()}
     except DeviceError as error:
-        raise DeviceError(f"GPU ids {asked}: {error}; leave --gpus out to run on the CPU") from None
-    missing = [index for index in gpu_ids if index not in here]
+        raise DeviceError(
+            f"GPU ids {requested}: {error}; leave --gpus out to run on the CPU"
+        ) from None
+    missing = [index for index in gpu_ids if index not in present]
     if missing:
-        have = ", ".join(map(str, here)) or "none"
+        have = ", ".join(map(str, present)) or "none"
         raise DeviceError(f"no GPU {', '.join(map(str, missing))} here; this machine has {have}")
-    return tuple(here[index] for index in gpu_ids)
+    return tuple(present[index] for index in gpu_ids)

@@ -81,10 +81,10 @@ def facts(folder: str) -> Facts:
     """The facts of this machine; `folder` is where benchfleet keeps what it needs."""
     import psutil
 
-    found: tuple[Gpu, ...] = ()
+    gpu_list: tuple[Gpu, ...] = ()
     absent = problem = ""
     try:
-        found = gpus()
+        gpu_list = gpus()
     except NoGpu as error:
         absent = str(error)
     except DeviceError as error:
@@ -99,7 +99,7 @@ def facts(folder: str) -> Facts:
         cores=cores(),
         memory=int(psutil.virtual_memory().total),
         disk_free=_disk_free(Path(os.path.expanduser(folder))),
-        gpus=found,
+        gpus=gpu_list,
         no_gpu=absent,
         gpu_problem=problem,
         driver=driver_version(),
@@ -115,9 +115,9 @@ def parse_facts(text: str) -> Facts:
     Raises ProtocolError where there are none.
     """
     for line in reversed(text.splitlines()):
-        if _MARK in line and (told := _object(line)) and told.pop(_MARK, None) == _FORMAT:
+        if _MARK in line and (data := _object(line)) and data.pop(_MARK, None) == _FORMAT:
             try:
-                return _read(told)
+                return _read(data)
             except (KeyError, TypeError) as error:
                 message = f"what the host tells of itself is not whole: {error}"
                 raise ProtocolError(message) from None
@@ -125,24 +125,25 @@ def parse_facts(text: str) -> Facts:
     raise ProtocolError(f"the host tells nothing of itself; it said {last[0][:200]!r}")
 
 
-def _read(told: Mapping[str, Any]) -> Facts:
+def _read(data: Mapping[str, Any]) -> Facts:
     """The facts; what only another version knows of is left out."""
-    found = [
-        Gpu(**{**_known(Gpu, one), "processes": tuple(one["processes"])}) for one in told["gpus"]
+    gpu_list = [
+        Gpu(**{**_known_fields(Gpu, one), "processes": tuple(one["processes"])})
+        for one in data["gpus"]
     ]
-    return Facts(**{**_known(Facts, told), "gpus": tuple(found)})
+    return Facts(**{**_known_fields(Facts, data), "gpus": tuple(gpu_list)})
 
 
-def _known(kind: type[Facts] | type[Gpu], told: Mapping[str, Any]) -> dict[str, Any]:
-    return {one.name: told[one.name] for one in fields(kind) if one.name in told}
+def _known_fields(kind: type[Facts] | type[Gpu], data: Mapping[str, Any]) -> dict[str, Any]:
+    return {one.name: data[one.name] for one in fields(kind) if one.name in data}
 
 
 def _object(line: str) -> dict[str, Any] | None:
     try:
-        found = json.loads(line[line.index("{") :])
+        value = json.loads(line[line.index("{") :])
     except ValueError:
         return None
-    return found if isinstance(found, dict) else None
+    return value if isinstance(value, dict) else None
 
 
 def gpus() -> tuple[Gpu, ...]:
@@ -169,13 +170,13 @@ def _disk_free(folder: Path) -> int:
 
 
 def _versions() -> dict[str, str]:
-    found = {}
+    versions = {}
     for name in _PACKAGES:
         try:
-            found[name] = version(name)
+            versions[name] = version(name)
         except PackageNotFoundError:
             continue
-    return found
+    return versions
 
 
 def main(words: Sequence[str] | None = None) -> int:

@@ -15,7 +15,7 @@ _CGROUP = Path("/sys/fs/cgroup")
 def free_memory(*, gpus: bool, cgroup: Path = _CGROUP) -> Mapping[str, MemoryState]:
     """The memory of the CPU under `CPU` and, where they are asked for, of each GPU under its label;
     those that do not answer are left out."""
-    found = {CPU: _ram(cgroup)}
+    memories = {CPU: _ram(cgroup)}
     if gpus:
         try:
             with open_nvml() as nvml:
@@ -23,10 +23,10 @@ def free_memory(*, gpus: bool, cgroup: Path = _CGROUP) -> Mapping[str, MemorySta
                     if not gpu.lost:
                         busy = None if gpu.utilisation is None else gpu.utilisation / 100
                         room = MemoryState(total=gpu.memory, free=gpu.free, busy=busy)
-                        found[f"gpu:{gpu.index}"] = room
+                        memories[f"gpu:{gpu.index}"] = room
         except DeviceError:
             pass  # nothing is known of them, and so nothing is risked
-    return found
+    return memories
 
 
 def _ram(cgroup: Path) -> MemoryState:

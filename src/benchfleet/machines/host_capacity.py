@@ -14,13 +14,13 @@ from benchfleet.machines.facts import Facts, parse_facts
 from benchfleet.machines.wheel import environment_name
 
 
-def capacity_from_facts(host: Host, said: str) -> HostReady:
+def capacity_from_facts(host: Host, text: str) -> HostReady:
     """The host's share in a run, from what it said of itself.
 
     Raises ProtocolError where it said nothing, and DeviceError where it has another benchfleet,
     or not the devices that its inventory names.
     """
-    facts = parse_facts(said)
+    facts = parse_facts(text)
     if why := version_mismatch(facts):
         raise DeviceError(why)
     return host_capacity(host, facts)
@@ -30,13 +30,13 @@ def version_mismatch(facts: Facts) -> str:
     """How its benchfleet differs from this one; ``""`` where it is the very same."""
     if facts.environment == environment_name():
         return ""
-    there = facts.benchfleet
-    if there == benchfleet.__version__:
-        there = f"another build of {there} ({facts.environment}, this is {environment_name()})"
+    remote = facts.benchfleet
+    if remote == benchfleet.__version__:
+        remote = f"another build of {remote} ({facts.environment}, this is {environment_name()})"
     else:
-        there = f"benchfleet {there}, this is {benchfleet.__version__}"
+        remote = f"benchfleet {remote}, this is {benchfleet.__version__}"
     return (
-        f"it has {there}; install the same there, or leave 'python' out of the inventory and run "
+        f"it has {remote}; install the same there, or leave 'python' out of the inventory and run "
         "`benchfleet hosts bootstrap`"
     )
 
@@ -74,16 +74,16 @@ def host_capacity(host: Host, facts: Facts) -> HostReady:
 
 
 def _devices(host: Host, facts: Facts) -> list[Device]:
-    here = {gpu.index: gpu.device for gpu in facts.gpus}
+    present = {gpu.index: gpu.device for gpu in facts.gpus}
     if host.gpus is not None:
-        if missing := [index for index in host.gpus if index not in here]:
-            have = ", ".join(map(str, here)) or f"none ({facts.gpu_problem or facts.no_gpu})"
+        if missing := [index for index in host.gpus if index not in present]:
+            have = ", ".join(map(str, present)) or f"none ({facts.gpu_problem or facts.no_gpu})"
             raise DeviceError(f"it has no GPU {', '.join(map(str, missing))}; it has {have}")
-        return [here[index] for index in host.gpus]
+        return [present[index] for index in host.gpus]
     if facts.gpu_problem and host.cpu_slots is None:
         raise DeviceError(f"{facts.gpu_problem}; mend that, or give it cpu_slots to use its CPU")
-    if here and host.cpu_slots is None:
-        return list(here.values())
+    if present and host.cpu_slots is None:
+        return list(present.values())
     if host.cpu_slots == AUTO:
         count = max(1, facts.cores)
     else:

@@ -18,8 +18,8 @@ from benchfleet.domain.resource import DeviceKind
 
 # What a process holds before its model: on the CPU Python with torch and transformers (0.37 GB
 # measured), on a GPU the CUDA context with its libraries.
-_PROCESS: Mapping[DeviceKind, int] = {"cpu": 400_000_000, "gpu": 800_000_000}
-_SLACK = 0.20  # of the weights: activations, buffers, fragments
+_PROCESS_BYTES: Mapping[DeviceKind, int] = {"cpu": 400_000_000, "gpu": 800_000_000}
+_OVERHEAD_SHARE = 0.20  # of the weights: activations, buffers, fragments
 _BITS = {
     **dict.fromkeys(("F64", "I64", "U64", "float64"), 64),
     **dict.fromkeys(("F32", "I32", "U32", "float32"), 32),
@@ -29,8 +29,8 @@ _BITS = {
 }
 _STORED = {"float64": "F64", "float32": "F32", "float16": "F16", "bfloat16": "BF16"}
 _FLOATS = tuple(_STORED.values())
-_HEADER = 100_000_000  # bytes at most, as the format has it
-_SEQUENCE = 8192  # tokens, for a model that does not say how many it takes
+_MAX_HEADER_BYTES = 100_000_000  # bytes at most, as the format has it
+_DEFAULT_SEQUENCE_TOKENS = 8192  # tokens, for a model that does not say how many it takes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,7 +64,7 @@ class Checkpoint:
         bounds them. Raises ValueError where config or kwargs do not say enough.
         """
         limit = _first(self.config, "max_position_embeddings", "n_positions", "max_seq_len")
-        limit = limit or _SEQUENCE
+        limit = limit or _DEFAULT_SEQUENCE_TOKENS
         by_model = length is None or length > limit
         tokens = limit if length is None else min(length, limit)
         dtype = str(model_kwargs.get("dtype") or model_kwargs.get("torch_dtype") or "")
@@ -77,20 +77,20 @@ class Checkpoint:
         return Estimate(
             weights=weights,
             cache=batch * self._cached_numbers(tokens) * _BITS[number] // 8,
-            overhead=_PROCESS[device] + ceil(_SLACK * weights),
+            overhead=_PROCESS_BYTES[device] + ceil(_OVERHEAD_SHARE * weights),
             tokens=batch * tokens,
             bounded_by="model" if by_model else "benchmark",
         )
 
     def _number(self, device: DeviceKind, dtype: str) -> str:
         """The type that it is loaded with, as the transformers adapter chooses it."""
-        asked = dtype.removeprefix("torch.") or ("float32" if device == "cpu" else "auto")
-        if asked == "auto":
+        dtype = dtype.removeprefix("torch.") or ("float32" if device == "cpu" else "auto")
+        if dtype == "auto":
             own = self.config.get("dtype") or self.config.get("torch_dtype") or ""
             stored = [kind for kind in self.elements if kind in _FLOATS]
-            asked = str(own).removeprefix("torch.") or (stored[0] if stored else "float32")
-        _bits(asked)
-        return asked
+            dtype = str(own).removeprefix("torch.") or (stored[0] if stored else "float32")
+        _bits(dtype)
+        return dtype
 
     def _cached_numbers(self, tokens: int) -> int:
         """Keys and values of one sequence, over all layers."""
@@ -103,11 +103,11 @@ class Checkpoint:
         key_heads = _first(config, "num_key_value_heads") or heads
         window = _first(config, "sliding_window") or tokens
         # A recurrent layer's state does not grow with the text; another kind's may.
-        held = {"sliding_attention": min(tokens, window), "linear_attention": 0}
+        tokens_by_kind = {"sliding_attention": min(tokens, window), "linear_attention": 0}
         kinds = config.get("layer_types")
         if not isinstance(kinds, list):
             return 2 * key_heads * width * layers * tokens
-        return 2 * key_heads * width * sum(held.get(str(kind), tokens) for kind in kinds)
+        return 2 * key_heads * width * sum(tokens_by_kind.get(str(kind), tokens) for kind in kinds)
 
 
 def read_checkpoint(folder: Path) -> Checkpoint:
@@ -135,7 +135,7 @@ def read_checkpoint(folder: Path) -> Checkpoint:
 
 def memory_for_weights(weights: int, device: DeviceKind) -> int:
     """Bytes that a process takes with a model of so many, but for its cache."""
-    return weights + _PROCESS[device] + ceil(_SLACK * weights)
+    return weights + _PROCESS_BYTES[device] + ceil(_OVERHEAD_SHARE * weights)
 
 
 def available_memory() -> int:
@@ -149,7 +149,7 @@ def _elements(file: Path) -> list[tuple[str, int]]:
     """The stored type and the count of numbers of each tensor, by the file's header alone."""
     with file.open("rb") as stream:
         length = int.from_bytes(stream.read(8), "little")
-        if not 0 < length <= _HEADER:
+        if not 0 < length <= _MAX_HEADER_BYTES:
             raise ValueError(f"{file} is no safetensors file")
         header = json.loads(stream.read(length))
     try:

@@ -74,10 +74,10 @@ class _Driver:
         self._handles: dict[int, Any] = {}  # of GPUs that are watched
 
     def driver(self) -> str:
-        return str(self._told("nvmlSystemGetDriverVersion") or "")
+        return str(self._query("nvmlSystemGetDriverVersion") or "")
 
     def cuda(self) -> str:
-        number = self._told("nvmlSystemGetCudaDriverVersion") or 0  # 12040
+        number = self._query("nvmlSystemGetCudaDriverVersion") or 0  # 12040
         return f"{number // 1000}.{number % 1000 // 10}" if number else ""
 
     def gpus(self) -> tuple[GpuState, ...]:
@@ -96,8 +96,8 @@ class _Driver:
         except nvml.NVMLError as error:
             return GpuState(index=index, lost=str(error))
         volatile = (nvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, nvml.NVML_VOLATILE_ECC)
-        mig = self._told("nvmlDeviceGetMigMode", gpu)  # now, and after the next reset
-        running = self._told("nvmlDeviceGetComputeRunningProcesses", gpu) or ()
+        mig = self._query("nvmlDeviceGetMigMode", gpu)  # now, and after the next reset
+        running = self._query("nvmlDeviceGetComputeRunningProcesses", gpu) or ()
         return GpuState(
             index=index,
             name=name,
@@ -106,7 +106,7 @@ class _Driver:
             free=int(memory.free),
             processes=tuple(process(one.pid, one.usedGpuMemory or 0) for one in running),
             mig=bool(mig and mig[0]),
-            uncorrected=self._told("nvmlDeviceGetTotalEccErrors", gpu, *volatile),
+            uncorrected=self._query("nvmlDeviceGetTotalEccErrors", gpu, *volatile),
             **self._now(gpu),
         )
 
@@ -122,7 +122,7 @@ class _Driver:
             memory = nvml.nvmlDeviceGetMemoryInfo(gpu)
         except nvml.NVMLError as error:
             return GpuState(index=index, lost=str(error))
-        running = self._told("nvmlDeviceGetComputeRunningProcesses", gpu) or ()
+        running = self._query("nvmlDeviceGetComputeRunningProcesses", gpu) or ()
         return GpuState(
             index=index,
             memory=int(memory.total),
@@ -133,16 +133,16 @@ class _Driver:
 
     def _now(self, gpu: Any) -> dict[str, Any]:
         """How hot and how busy it is."""
-        power = self._told("nvmlDeviceGetPowerUsage", gpu)  # mW
-        rates = self._told("nvmlDeviceGetUtilizationRates", gpu)
+        power = self._query("nvmlDeviceGetPowerUsage", gpu)  # mW
+        rates = self._query("nvmlDeviceGetUtilizationRates", gpu)
         sensor = self._nvml.NVML_TEMPERATURE_GPU
         return {
-            "temperature": self._told("nvmlDeviceGetTemperature", gpu, sensor),
+            "temperature": self._query("nvmlDeviceGetTemperature", gpu, sensor),
             "utilisation": None if rates is None else int(rates.gpu),
             "power": None if power is None else power / 1000,
         }
 
-    def _told(self, question: str, *about: Any) -> Any:
+    def _query(self, question: str, *about: Any) -> Any:
         """The answer; None where this GPU or driver has none."""
         try:
             return getattr(self._nvml, question)(*about)
@@ -155,12 +155,12 @@ def process(pid: int, memory: int = 0) -> GpuProcess:
     import psutil
 
     try:
-        found = psutil.Process(pid)
-        name, user = found.name(), found.username()
+        running = psutil.Process(pid)
+        name, user = running.name(), running.username()
     except psutil.Error:
         return GpuProcess(pid=pid, memory=memory)
     try:
-        slot = found.environ().get("BENCHFLEET_SLOT", "")
+        slot = running.environ().get("BENCHFLEET_SLOT", "")
     except (psutil.Error, OSError):  # another user's
         slot = ""
     return GpuProcess(pid=pid, name=name, user=user, memory=memory, slot=slot)
@@ -169,12 +169,12 @@ def process(pid: int, memory: int = 0) -> GpuProcess:
 def main() -> None:
     """Print a recording of this machine; see `benchfleet.machines.recorded_gpus`."""
     with open_nvml() as nvml:
-        told = {
+        recording = {
             "driver": nvml.driver(),
             "cuda": nvml.cuda(),
             "gpus": [asdict(gpu) for gpu in nvml.gpus()],
         }
-    print(json.dumps(told, indent=2))
+    print(json.dumps(recording, indent=2))
 
 
 if __name__ == "__main__":

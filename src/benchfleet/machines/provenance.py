@@ -34,10 +34,10 @@ def _git(folder: Path) -> dict[str, Any] | None:
 
 
 def _ask_git(folder: Path, *words: str) -> str:
-    asked = subprocess.run(
+    process = subprocess.run(
         ["git", "-C", str(folder), *words], capture_output=True, text=True, check=True, timeout=10
     )
-    return asked.stdout.strip()
+    return process.stdout.strip()
 
 
 def driver_version() -> str:

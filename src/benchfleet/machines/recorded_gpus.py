@@ -26,25 +26,25 @@ class RecordedGpus:
         self._file = Path(file)
 
     def driver(self) -> str:
-        return str(self._told().get("driver", ""))
+        return str(self._recording().get("driver", ""))
 
     def cuda(self) -> str:
-        return str(self._told().get("cuda", ""))
+        return str(self._recording().get("cuda", ""))
 
     def gpus(self) -> tuple[GpuState, ...]:
-        told = self._told()
-        if "error" in told:
-            raise DeviceError(str(told["error"]))
-        return tuple(map(_state, told["gpus"]))
+        recording = self._recording()
+        if "error" in recording:
+            raise DeviceError(str(recording["error"]))
+        return tuple(map(_state, recording["gpus"]))
 
     def watched(self, indices: Collection[int]) -> tuple[GpuState, ...]:
         return tuple(gpu for gpu in self.gpus() if gpu.index in indices)
 
-    def _told(self) -> dict[str, Any]:
-        told: dict[str, Any] = json.loads(self._file.read_text("utf-8"))
-        return told
+    def _recording(self) -> dict[str, Any]:
+        recording: dict[str, Any] = json.loads(self._file.read_text("utf-8"))
+        return recording
 
 
-def _state(told: dict[str, Any]) -> GpuState:
-    processes = tuple(GpuProcess(**one) for one in told.get("processes", ()))
-    return GpuState(**{**told, "processes": processes, "xids": tuple(told.get("xids", ()))})
+def _state(fields: dict[str, Any]) -> GpuState:
+    processes = tuple(GpuProcess(**one) for one in fields.get("processes", ()))
+    return GpuState(**{**fields, "processes": processes, "xids": tuple(fields.get("xids", ()))})

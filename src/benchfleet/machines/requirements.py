@@ -15,14 +15,14 @@ _EXTRA = re.compile(r"extra\s*==\s*['\"]([^'\"]+)['\"]")
 
 def requirements(extra: str = "") -> list[str]:
     """What pip is asked for, beside benchfleet itself; with an extra, what that adds too."""
-    found = []
+    lines = []
     for line in installed().requires or ():
         named = _EXTRA.search(line)
         if named is None or named[1] == extra:
-            wanted, _, marker = (part.strip() for part in line.partition(";"))
+            requirement, _, marker = (part.strip() for part in line.partition(";"))
             marker = re.sub(r"\s+and\s*$|^\s*and\s+", "", _EXTRA.sub("", marker)).strip(" ()")
-            found.append(f"{wanted}; {marker}" if marker else wanted)
-    return found
+            lines.append(f"{requirement}; {marker}" if marker else requirement)
+    return lines
 
 
 def constraints() -> str:
@@ -33,22 +33,24 @@ def constraints() -> str:
     checkout = PACKAGE.parents[1]
     if (checkout / "pyproject.toml").is_file() and (checkout / "constraints.txt").is_file():
         return (checkout / "constraints.txt").read_text("utf-8")
-    wanted = [line for extra in ("", *HOST_EXTRAS) for line in requirements(extra)]
-    pins = [f"{name}=={version.partition('+')[0]}\n" for name, version in _installed(wanted, set())]
+    lines = [line for extra in ("", *HOST_EXTRAS) for line in requirements(extra)]
+    pins = [f"{name}=={version.partition('+')[0]}\n" for name, version in _installed(lines, set())]
     return "".join(sorted(pins))
 
 
-def _installed(wanted: Iterable[str], seen: set[str]) -> Iterator[tuple[str, str]]:
+def _installed(lines: Iterable[str], seen: set[str]) -> Iterator[tuple[str, str]]:
     """Name and version of each package wanted that is here, and of those that it needs."""
-    for line in wanted:
+    for line in lines:
         match = _NAME.match(line)
         name = re.sub(r"[-_.]+", "-", match[0]).lower() if match else ""
         if not name or name in seen:
             continue
         seen.add(name)
         try:
-            found = distribution(name)
+            package = distribution(name)
         except PackageNotFoundError:
             continue
-        yield name, found.version
-        yield from _installed([one for one in found.requires or () if not _EXTRA.search(one)], seen)
+        yield name, package.version
+        yield from _installed(
+            [one for one in package.requires or () if not _EXTRA.search(one)], seen
+        )

@@ -20,7 +20,7 @@ PACKAGE = Path(benchfleet.__file__).parent
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # zip knows no earlier time; one for all keeps the bytes the same
 _WHEEL = "Wheel-Version: 1.0\nGenerator: benchfleet\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
 # What tells of an installation, not of what was installed.
-_OWN = {"INSTALLER", "RECORD", "REQUESTED", "WHEEL", "direct_url.json", "uv_cache.json"}
+_LOCAL_METADATA = {"INSTALLER", "RECORD", "REQUESTED", "WHEEL", "direct_url.json", "uv_cache.json"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,8 +59,8 @@ def running_wheel() -> Wheel:
     lines = []
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
-        told = ((f"{stem}.dist-info/{name}", data) for name, data in _metadata_files())
-        for name, data in [*_package_files(), *told]:
+        metadata = ((f"{stem}.dist-info/{name}", data) for name, data in _metadata_files())
+        for name, data in [*_package_files(), *metadata]:
             _add(archive, name, data)
             lines.append(f"{name},sha256={_checksum(data)},{len(data)}")
         _add(archive, record, "".join(f"{line}\n" for line in [*lines, f"{record},,"]).encode())
@@ -89,11 +89,11 @@ def _package_files() -> Iterator[tuple[str, bytes]]:
 
 def _metadata_files() -> Iterator[tuple[str, bytes]]:
     """The files of the .dist-info folder, by their names in it."""
-    found = installed()
-    for file in sorted(found.files or (), key=str):
+    package = installed()
+    for file in sorted(package.files or (), key=str):
         name = "/".join(file.parts[1:])
-        if file.parts[0].endswith(".dist-info") and name not in _OWN:
-            yield name, Path(str(found.locate_file(file))).read_bytes()
+        if file.parts[0].endswith(".dist-info") and name not in _LOCAL_METADATA:
+            yield name, Path(str(package.locate_file(file))).read_bytes()
     yield "WHEEL", _WHEEL.encode()
 
 

@@ -62,7 +62,7 @@ def test_a_relative_path_is_seen_from_the_current_folder(
         file=campaign.file,
         results=tmp_path / "here" / "attention_study",
         matrix=campaign.matrix,
-        told=campaign.told,
+        record=campaign.record,
     )
 
 

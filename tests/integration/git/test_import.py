@@ -39,9 +39,9 @@ def test_a_hosted_repository_is_waited_for_and_spared(tmp_path: Path) -> None:
     with closing(BatchedLedger(inside, clock=lambda: 100.0 * time.monotonic())) as ledger:
         ledger.enroll(cells)
         end = import_results(ledger, layout, found[:4], source="old")
-        assert end == Imported(taken=4, known=0, held=())
+        assert end == Imported(published=4, already_done=0, busy=())
         again = import_results(ledger, layout, found[:4], source="old")
-        assert again == Imported(taken=0, known=4, held=())
+        assert again == Imported(published=0, already_done=4, busy=())
     assert len(list(layout.root.glob("**/imported.json"))) == 4
     log = git(bare, "log", "--format=%s", "--glob=refs/benchfleet/study/log").splitlines()
     assert sum(line.startswith("claim ") for line in log) == 1

@@ -55,7 +55,7 @@ WHOLE = """\
 
 def test_hosts_are_what_they_say_over_what_the_defaults_say() -> None:
     found = inventory(WHOLE)
-    assert found.here == Machine(cpu_slots=2)
+    assert found.local == Machine(cpu_slots=2)
     assert found.hosts == (
         Host(
             name="lab1",
@@ -86,7 +86,7 @@ def test_toml_says_the_same() -> None:
     text = '[hosts.lab1]\naddress = "10.0.0.1"\n[hosts.lab2]\n[here]\n'
     found = read_inventory(read_toml(text), folder=FOLDER, shown="machines.toml")
     assert [host.name for host in found.hosts] == ["lab1", "lab2"]
-    assert found.here == Machine()
+    assert found.local == Machine()
 
 
 @pytest.mark.parametrize(
@@ -128,16 +128,16 @@ def test_brackets_around_no_address_are_refused(text: str) -> None:
 
 
 def test_this_machine_takes_part_when_it_is_named_at_all() -> None:
-    assert inventory("{here: , hosts: {a: }}").here == Machine()
-    assert inventory("hosts: {a: }").here is None
-    assert inventory("here: {gpus: [1]}") == Inventory(here=Machine(gpus=(1,)))
+    assert inventory("{here: , hosts: {a: }}").local == Machine()
+    assert inventory("hosts: {a: }").local is None
+    assert inventory("here: {gpus: [1]}") == Inventory(local=Machine(gpus=(1,)))
 
 
 def test_slots_on_a_gpu_have_one_name_everywhere() -> None:
     hosts = "{a: , b: {slots_per_gpu: auto}}"
     text = f"{{here: {{slots_per_gpu: 2}}, defaults: {{slots_per_gpu: 3}}, hosts: {hosts}}}"
     found = inventory(text)
-    assert found.here == Machine(slots_per_gpu=2)
+    assert found.local == Machine(slots_per_gpu=2)
     assert [host.slots_per_gpu for host in found.hosts] == [3, AUTO]
     (said,) = mistakes("hosts: {a: {slots_per_device: 2}}").values()
     assert said == "no key 'slots_per_device' here; did you mean 'slots_per_gpu'?"
@@ -240,7 +240,7 @@ CHOSEN = """\
 )
 def test_hosts_are_chosen_by_name_label_and_glob(patterns: list[str], names: list[str]) -> None:
     chosen = choose_hosts(inventory(CHOSEN), patterns)
-    here = ["here"] if chosen.here else []
+    here = ["here"] if chosen.local else []
     assert [host.name for host in chosen.hosts] + here == names
 
 
@@ -272,7 +272,7 @@ def test_a_price_is_of_the_machine_or_of_its_gpus_and_stands_in_the_defaults_too
         hosts: {lab1: null, lab2: {price: 0.5}}
         """
     )
-    assert found.here == Machine(price=Price(amount=0.1, currency="EUR"))
+    assert found.local == Machine(price=Price(amount=0.1, currency="EUR"))
     assert [host.price for host in found.hosts] == [
         Price(amount=2, currency="$", per_gpu=True),
         Price(amount=0.5),

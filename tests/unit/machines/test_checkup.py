@@ -32,9 +32,9 @@ def test_a_container_is_told_of_what_it_allows(tmp_path: Path) -> None:
     ):
         (tmp_path / name).write_text(text)
     checks = found(cgroup=tmp_path)
-    assert "the control group allows 0.5" in checks["cores"].found
+    assert "the control group allows 0.5" in checks["cores"].finding
     assert checks["cores"].fix.startswith("--cpu-slots 1")
-    assert checks["RAM"].found == "800 MB free of 1.0 GB"
+    assert checks["RAM"].finding == "800 MB free of 1.0 GB"
     assert (checks["RAM"].level, checks["processes"].level) == ("warning", "warning")
 
 
@@ -59,7 +59,7 @@ def test_each_gpu_is_told_of(
     recording.write_text(json.dumps({"driver": "550.1", "gpus": [whole]}))
     monkeypatch.setenv(RECORDING, str(recording))
     check = found(cgroup=tmp_path)["gpu:0"]
-    assert (check.level, told in check.found) == (level, True)
+    assert (check.level, told in check.finding) == (level, True)
 
 
 def test_a_folder_that_cannot_be_made_is_a_problem_and_nothing_is_left(tmp_path: Path) -> None:

@@ -162,6 +162,6 @@ def check_known(tasks: Tasks, study: Study) -> None:
     if gone := assigned_cells(tasks, study)[1]:
         cells = counted(gone, "cell")
         raise BenchfleetError(
-            f"{tasks.by} names {cells} that {study.campaign.named} does not have; run "
+            f"{tasks.by} names {cells} that {study.campaign.cli_name} does not have; run "
             "`benchfleet assign` again, with the same file on all machines"
         )

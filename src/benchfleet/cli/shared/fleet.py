@@ -55,7 +55,7 @@ def machines(arguments: argparse.Namespace, devices: RequestedDevices) -> Fleet:
         )
     inventory = choose_hosts(load_inventory(arguments.machines), arguments.hosts)
     given = arguments.gpus is not None or arguments.cpu_slots is not None
-    here = inventory.here
+    here = inventory.local
     if here is not None:
         price = devices.price if here.price is None else here.price
         devices = replace(devices if given else here, price=price)

@@ -68,4 +68,4 @@ def _checks(arguments: argparse.Namespace) -> Iterable[Check]:
 
 
 def _line(one: Check) -> str:
-    return f"{_SIGNS[one.level]} {one.what}: {one.found}"
+    return f"{_SIGNS[one.level]} {one.what}: {one.finding}"

@@ -72,7 +72,7 @@ def _page(study: Study) -> Path:
     if not study.layout.root.is_dir():
         raise ResultsError(
             f"{study.layout.root} is not there, so nothing was run yet; "
-            f"`benchfleet run {study.campaign.named}` first, or name a file with --output"
+            f"`benchfleet run {study.campaign.cli_name}` first, or name a file with --output"
         )
     return study.layout.report_page
 

@@ -12,9 +12,9 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-_COPIED = 64 * 2**20  # bytes, larger than caches are
-_SIDE = 1024  # of a matrix on the CPU
-_GPU_SIDE = 8192
+_COPY_BYTES = 64 * 2**20  # bytes, larger than caches are
+_CPU_MATRIX_SIDE = 1024  # of a matrix on the CPU
+_GPU_MATRIX_SIDE = 8192
 
 
 def main(words: list[str]) -> None:
@@ -25,19 +25,19 @@ def main(words: list[str]) -> None:
 
 def cpu(seconds: float) -> dict[str, Any]:
     """Bytes copied and operations of a matrix product, each in a second."""
-    source, target = bytearray(_COPIED), bytearray(_COPIED)
+    source, target = bytearray(_COPY_BYTES), bytearray(_COPY_BYTES)
 
     def copy() -> None:
         target[:] = source
 
-    found: dict[str, Any] = {"memory_bandwidth": round(_COPIED * rate(copy, seconds))}
+    rates: dict[str, Any] = {"memory_bandwidth": round(_COPY_BYTES * rate(copy, seconds))}
     try:
         import numpy
     except ImportError:
-        return {**found, **_plain(seconds)}
-    left = numpy.ones((_SIDE, _SIDE), dtype="float32")
-    product = rate(lambda: left @ left, seconds)
-    return {**found, "gflops": round(2 * _SIDE**3 * product / 1e9, 2), "by": "numpy"}
+        return {**rates, **_plain(seconds)}
+    matrix = numpy.ones((_CPU_MATRIX_SIDE, _CPU_MATRIX_SIDE), dtype="float32")
+    product = rate(lambda: matrix @ matrix, seconds)
+    return {**rates, "gflops": round(2 * _CPU_MATRIX_SIDE**3 * product / 1e9, 2), "by": "numpy"}
 
 
 def _plain(seconds: float) -> dict[str, Any]:
@@ -62,10 +62,10 @@ def gpu(seconds: float) -> dict[str, Any]:
         return {"notes": ["torch is not installed: no GPU was measured"]}
     if not torch.cuda.is_available():
         return {"notes": ["torch sees no GPU: none was measured"]}
-    side = _GPU_SIDE
+    side = _GPU_MATRIX_SIDE
     while side > 512 and 8 * side**2 > torch.cuda.mem_get_info()[0]:
         side //= 2
-    left = torch.ones((side, side), dtype=torch.float16, device="cuda")
+    matrix = torch.ones((side, side), dtype=torch.float16, device="cuda")
 
     def waited(work: Callable[[], Any]) -> Callable[[], None]:
         def measured() -> None:
@@ -74,11 +74,11 @@ def gpu(seconds: float) -> dict[str, Any]:
 
         return measured
 
-    product = rate(waited(lambda: left @ left), seconds)
-    copied = rate(waited(left.clone), seconds)
+    product = rate(waited(lambda: matrix @ matrix), seconds)
+    copied = rate(waited(matrix.clone), seconds)
     return {
         "gflops": round(2 * side**3 * product / 1e9, 1),
-        "bandwidth": round(2 * left.nbytes * copied),
+        "bandwidth": round(2 * matrix.nbytes * copied),
     }
 
 

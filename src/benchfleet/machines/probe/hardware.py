@@ -32,8 +32,8 @@ _PACKAGES = {
 }
 _PROGRAMS = ("ollama", "vllm", "llama-server", "llama-cli", "nvidia-smi", "git", "rsync", "tmux")
 _OLLAMA = "http://127.0.0.1:11434"
-_PATIENCE = 1.0  # seconds for a server that is here or is not
-_LARGEST = 4_000_000  # bytes of its answer
+_SERVER_TIMEOUT_S = 1.0  # seconds for a server that is here or is not
+_MAX_ANSWER_BYTES = 4_000_000  # bytes of its answer
 _LOOPBACK = ("lo", "lo0")
 
 
@@ -148,7 +148,7 @@ def models(environ: Mapping[str, str]) -> dict[str, Any]:
 
 def _hub_models(cache: Path) -> list[dict[str, Any]]:
     """By their blobs alone, so that nothing large is read."""
-    found = []
+    models = []
     try:
         folders = sorted(cache.glob("models--*"))
     except OSError:
@@ -159,8 +159,8 @@ def _hub_models(cache: Path) -> list[dict[str, Any]]:
         except OSError:
             continue
         name = folder.name.removeprefix("models--").replace("--", "/")
-        found.append({"name": name, "size": size})
-    return found
+        models.append({"name": name, "size": size})
+    return models
 
 
 def ollama(environ: Mapping[str, str]) -> dict[str, Any]:
@@ -168,9 +168,9 @@ def ollama(environ: Mapping[str, str]) -> dict[str, Any]:
     answers."""
     url = ollama_url(environ)
     try:
-        told = _asked(f"{url}/api/version")
-        listed = _asked(f"{url}/api/tags").get("models") or []
-        known = [
+        answer = _get_json(f"{url}/api/version")
+        listed = _get_json(f"{url}/api/tags").get("models") or []
+        models = [
             {
                 "name": str(one["name"]),
                 "size": int(one.get("size") or 0),
@@ -182,18 +182,18 @@ def ollama(environ: Mapping[str, str]) -> dict[str, Any]:
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         why = getattr(error, "reason", None) or error
         return {"url": url, "answers": False, "why": str(why), "version": "", "models": []}
-    version = str(told.get("version", ""))
-    return {"url": url, "answers": True, "why": "", "version": version, "models": known}
+    version = str(answer.get("version", ""))
+    return {"url": url, "answers": True, "why": "", "version": version, "models": models}
 
 
 def ollama_url(environ: Mapping[str, str]) -> str:
     """Where the server is, by the rules of its own client."""
-    said = environ.get("OLLAMA_HOST", "").strip().rstrip("/")
-    if not said:
+    address = environ.get("OLLAMA_HOST", "").strip().rstrip("/")
+    if not address:
         return _OLLAMA
-    scheme, mark, rest = said.partition("://")
+    scheme, mark, rest = address.partition("://")
     if not mark:
-        scheme, rest = "http", said
+        scheme, rest = "http", address
     host, colon, port = rest.rpartition(":")
     if not colon or "]" in port:
         host, port = rest, {"https": "443"}.get(scheme, "11434")
@@ -201,15 +201,15 @@ def ollama_url(environ: Mapping[str, str]) -> str:
     return f"{scheme}://{host}:{port}"
 
 
-def _asked(url: str) -> dict[str, Any]:
+def _get_json(url: str) -> dict[str, Any]:
     if not url.startswith(("http://", "https://")):
         raise ValueError(f"{url} is no address of a web server")
     direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    with direct.open(url, timeout=_PATIENCE) as answer:
-        told = json.loads(answer.read(_LARGEST))
-    if not isinstance(told, dict):
+    with direct.open(url, timeout=_SERVER_TIMEOUT_S) as response:
+        value = json.loads(response.read(_MAX_ANSWER_BYTES))
+    if not isinstance(value, dict):
         raise ValueError(f"{url} answers with no object")
-    return told
+    return value
 
 
 def network() -> dict[str, Any]:
@@ -229,8 +229,10 @@ def _cpu_name() -> str:
         lines = Path("/proc/cpuinfo").read_text("utf-8", "replace").splitlines()
     except OSError:
         return platform.processor() or platform.machine()
-    told = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in lines)}
+    fields = {
+        key.strip(): value.strip() for key, _, value in (line.partition(":") for line in lines)
+    }
     for key in ("model name", "Model", "Hardware"):
-        if told.get(key):
-            return told[key]
+        if fields.get(key):
+            return fields[key]
     return platform.processor() or platform.machine()

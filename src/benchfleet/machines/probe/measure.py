@@ -17,8 +17,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-_BLOCK = 4 * 2**20
-_PART = 0.05  # of the free disk, at most
+_BLOCK_BYTES = 4 * 2**20
+_MAX_DISK_SHARE = 0.05  # of the free disk, at most
 
 
 def measure_machine(
@@ -52,19 +52,19 @@ def measure_machine(
 
 def _computed(what: str, seconds: float) -> dict[str, Any]:
     """What the program beside this file found, or a note why it found nothing."""
-    patience = 20 * seconds + (90 if what == "gpu" else 30)  # torch alone may take long to import
+    timeout = 20 * seconds + (90 if what == "gpu" else 30)  # torch alone may take long to import
     words = [sys.executable, "-m", "benchfleet.machines.probe.compute", what, str(seconds)]
     try:
-        done = subprocess.run(words, capture_output=True, text=True, timeout=patience)
+        done = subprocess.run(words, capture_output=True, text=True, timeout=timeout)
     except (OSError, subprocess.TimeoutExpired) as error:
         late = isinstance(error, subprocess.TimeoutExpired)
-        why = f"took longer than {patience:.0f} s" if late else str(error)
+        why = f"took longer than {timeout:.0f} s" if late else str(error)
         return {"notes": [f"the {what.upper()} was not measured: {why}"]}
     for line in reversed(done.stdout.splitlines()):
         with contextlib.suppress(ValueError):
-            told = json.loads(line)
-            if isinstance(told, dict):
-                return told
+            answer = json.loads(line)
+            if isinstance(answer, dict):
+                return answer
     last = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
     return {"notes": [f"the {what.upper()} was not measured: {last[:200]}"]}
 
@@ -74,11 +74,11 @@ def disk_speed(folder: Path, *, size: int, seconds: float) -> dict[str, Any]:
     afterwards, whatever happens."""
     try:
         disk = os.statvfs(folder)
-        size = min(size, int(disk.f_bavail * disk.f_frsize * _PART))
-        if size < _BLOCK:
+        size = min(size, int(disk.f_bavail * disk.f_frsize * _MAX_DISK_SHARE))
+        if size < _BLOCK_BYTES:
             raise OSError("it is nearly full")
         with tempfile.TemporaryFile(dir=folder, prefix=".benchfleet-probe-", buffering=0) as file:
-            block = os.urandom(_BLOCK)
+            block = os.urandom(_BLOCK_BYTES)
             begun = time.monotonic()
             written = 0
             while written < size and time.monotonic() - begun < seconds:
@@ -88,7 +88,7 @@ def disk_speed(folder: Path, *, size: int, seconds: float) -> dict[str, Any]:
             cached = _forgotten(file.fileno())
             file.seek(0)
             begun, read = time.monotonic(), 0
-            while part := len(file.read(_BLOCK)):
+            while part := len(file.read(_BLOCK_BYTES)):
                 read += part
             rate = read / max(1e-9, time.monotonic() - begun)
     except OSError as error:

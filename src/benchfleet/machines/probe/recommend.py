@@ -13,7 +13,7 @@ _BITS = (16, 8, 4)
 def sizes_that_fit(memory: int, *, on_gpu: bool) -> list[str]:
     """The largest usual model at 16, 8 and 4 bits in so many bytes, such as ``7B at 4 bits``;
     one that fits at more bits is not named again at fewer."""
-    found: list[str] = []
+    labels: list[str] = []
     best = 0.0
     for bits in _BITS:
         fitting = [
@@ -24,8 +24,8 @@ def sizes_that_fit(memory: int, *, on_gpu: bool) -> list[str]:
         ]
         if fitting and fitting[-1] > best:
             best = fitting[-1]
-            found.append(f"{best:g}B at {bits} bits")
-    return found
+            labels.append(f"{best:g}B at {bits} bits")
+    return labels
 
 
 def largest_memory(ram: int, vrams: Sequence[int]) -> tuple[int, bool]:

@@ -26,7 +26,7 @@ from benchfleet.machines.probe.remarks import GOOD, recommendations, warnings
 REPORT_VERSION = "2.0"
 REPORT_PREFIX = "capability_report_"
 _RULES = ("prerequisites", "e0_e1", "e2_full", "e2_quantized")  # keys that readers look for
-_LARGEST = 10_000_000  # bytes of a report
+_MAX_REPORT_BYTES = 10_000_000  # bytes of a report
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,7 +111,7 @@ def facts_of(results: Mapping[str, Any], hostname: str) -> dict[str, Fact]:
     packages = _part(software, "packages")
     gpus = _usable(results)
     memories = [gpu["memory"] for gpu in gpus]
-    found: dict[str, Any] = {
+    facts: dict[str, Any] = {
         "ram_total": ram.get("total"),
         "ram_available": ram.get("available"),
         "disk_total": disk.get("total"),
@@ -131,74 +131,77 @@ def facts_of(results: Mapping[str, Any], hostname: str) -> dict[str, Fact]:
         "machine": _part(results, "system").get("machine"),
     }
     nothing: Mapping[str, Fact] = {"truth": False, "text": "", "number": 0.0}
-    return {name: found.get(name) or nothing.get(kind, 0) for name, kind in KINDS.items()}
+    return {name: facts.get(name) or nothing.get(kind, 0) for name, kind in KINDS.items()}
 
 
-def write(folder: Path, told: Mapping[str, Any]) -> Path:
+def write(folder: Path, report: Mapping[str, Any]) -> Path:
     """Put the report into `folder`, in place of an older one: all of it or nothing."""
-    file = folder / file_name(str(told["hostname"]))
+    file = folder / file_name(str(report["hostname"]))
     draft = folder / f".{file.name}-{os.getpid()}"
     folder.mkdir(parents=True, exist_ok=True)
     try:
-        draft.write_text(json.dumps(told, indent=2) + "\n", "utf-8")
+        draft.write_text(json.dumps(report, indent=2) + "\n", "utf-8")
         os.replace(draft, file)
     finally:
         draft.unlink(missing_ok=True)
     return file
 
 
-def read_files(places: Sequence[Path]) -> list[tuple[Any, str]]:
+def read_files(paths: Sequence[Path]) -> list[tuple[Any, str]]:
     """The documents in these files and folders, each with where it is from; see `newest`.
 
     Raises BenchfleetError for a place without one, and for a file that cannot be read.
     """
     files: list[Path] = []
-    for place in places:
-        found = sorted(place.glob(f"{REPORT_PREFIX}*.json")) if place.is_dir() else [place]
-        if not found:
+    for path in paths:
+        matches = sorted(path.glob(f"{REPORT_PREFIX}*.json")) if path.is_dir() else [path]
+        if not matches:
             raise BenchfleetError(
-                f"{place} holds no {REPORT_PREFIX}*.json; `benchfleet probe` makes one"
+                f"{path} holds no {REPORT_PREFIX}*.json; `benchfleet probe` makes one"
             )
-        files += found
-    told = []
+        files += matches
+    documents = []
     for file in files:
         try:
-            if file.stat().st_size > _LARGEST:
+            if file.stat().st_size > _MAX_REPORT_BYTES:
                 raise ValueError("it is too large")
-            told.append((json.loads(file.read_text("utf-8")), str(file)))
+            documents.append((json.loads(file.read_text("utf-8")), str(file)))
         except OSError as error:
             raise BenchfleetError(f"{file} cannot be read: {error.strerror}") from None
         except ValueError as error:
             raise BenchfleetError(f"{file} is no capability report: {error}") from None
-    return told
+    return documents
 
 
-def newest(told: Sequence[tuple[Any, str]]) -> list[Capability]:
+def newest(documents: Sequence[tuple[Any, str]]) -> list[Capability]:
     """Of each host the newest of these documents, each with where it is from; by host name.
 
     Raises BenchfleetError for one that is no report."""
-    found: dict[str, Capability] = {}
-    for one, shown in told:
-        read_one = read(one, shown)
-        if read_one.hostname not in found or read_one.at >= found[read_one.hostname].at:
-            found[read_one.hostname] = read_one
-    return [capability for _, capability in sorted(found.items())]
+    newest_by_host: dict[str, Capability] = {}
+    for one, origin in documents:
+        read_one = read(one, origin)
+        if (
+            read_one.hostname not in newest_by_host
+            or read_one.at >= newest_by_host[read_one.hostname].at
+        ):
+            newest_by_host[read_one.hostname] = read_one
+    return [capability for _, capability in sorted(newest_by_host.items())]
 
 
-def read(told: Any, shown: str) -> Capability:
-    """A report of either form. Raises BenchfleetError, naming it as `shown`, where it is none."""
-    if not isinstance(told, dict):
-        raise BenchfleetError(f"{shown} is no capability report: it holds no mapping")
-    version = str(_part(told, "metadata").get("report_version") or REPORT_VERSION)
+def read(document: Any, origin: str) -> Capability:
+    """A report of either form. Raises BenchfleetError, naming it as `origin`, where it is none."""
+    if not isinstance(document, dict):
+        raise BenchfleetError(f"{origin} is no capability report: it holds no mapping")
+    version = str(_part(document, "metadata").get("report_version") or REPORT_VERSION)
     if (form := version.partition(".")[0]).isdecimal() and int(form) > int(REPORT_VERSION[0]):
         raise BenchfleetError(
-            f"{shown} is a report of version {version}, and benchfleet {benchfleet.__version__} "
+            f"{origin} is a report of version {version}, and benchfleet {benchfleet.__version__} "
             f"knows none after {REPORT_VERSION}; probe that machine again with this one"
         )
-    results = dict(_part(told, "results")) or _rich(told)
-    hostname = str(told.get("hostname") or _part(results, "system").get("hostname") or "")
+    results = dict(_part(document, "results")) or _rich(document)
+    hostname = str(document.get("hostname") or _part(results, "system").get("hostname") or "")
     if not hostname:
-        raise BenchfleetError(f"{shown} is no whole capability report: it names no hostname")
+        raise BenchfleetError(f"{origin} is no whole capability report: it names no hostname")
     try:
         path_part(hostname)
         _in_bytes(results)
@@ -218,9 +221,11 @@ def read(told: Any, shown: str) -> Capability:
         models = {str(one["name"]): int(one["size"]) for one in listed}
         bandwidth = float(speed.get("gpu_bandwidth") or 0)
     except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise BenchfleetError(f"{shown} is no whole capability report: {error}") from None
+        raise BenchfleetError(f"{origin} is no whole capability report: {error}") from None
     if not facts["ram_total"] or not facts["cores"]:
-        raise BenchfleetError(f"{shown} tells no memory or no cores; make it by `benchfleet probe`")
+        raise BenchfleetError(
+            f"{origin} tells no memory or no cores; make it by `benchfleet probe`"
+        )
     return Capability(
         hostname=hostname,
         facts=facts,
@@ -228,18 +233,18 @@ def read(told: Any, shown: str) -> Capability:
         models=models,
         gpu_bandwidth=bandwidth,
         gflops_by=str(speed.get("gflops_by") or ""),
-        at=str(told.get("timestamp") or _part(told, "metadata").get("generated_at") or ""),
+        at=str(document.get("timestamp") or _part(document, "metadata").get("generated_at") or ""),
     )
 
 
 def _part(value: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    found = value.get(key)
-    return found if isinstance(found, dict) else {}
+    section = value.get(key)
+    return section if isinstance(section, dict) else {}
 
 
-def _rich(told: Mapping[str, Any]) -> dict[str, Any]:
+def _rich(document: Mapping[str, Any]) -> dict[str, Any]:
     """The sections of a report that has the short form alone."""
-    system = _part(told, "system")
+    system = _part(document, "system")
     return {
         "system": system,
         "cpu": {"cores": system.get("cpu_count")},
@@ -248,7 +253,7 @@ def _rich(told: Mapping[str, Any]) -> dict[str, Any]:
             "available_gb": system.get("ram_available_gb"),
         },
         "storage": {"free_gb": system.get("disk_free_gb")},
-        "benchmark": _part(told, "benchmark"),
+        "benchmark": _part(document, "benchmark"),
     }
 
 

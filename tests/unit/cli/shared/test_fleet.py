@@ -16,7 +16,7 @@ from benchfleet.fleet import Fleet
 
 HERE = Machine(cpu_slots=1)
 LABS = (Host(name="lab1"), Host(name="lab2"))
-BOTH = Inventory(hosts=LABS, here=HERE)
+BOTH = Inventory(hosts=LABS, local=HERE)
 
 
 def chosen(
@@ -64,7 +64,7 @@ def test_this_machine_is_chosen_as_the_hosts_are(
 
 
 def test_an_inventory_of_this_machine_alone_can_be_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = chosen(monkeypatch, Inventory(here=HERE))
+    found = chosen(monkeypatch, Inventory(local=HERE))
     assert found.pool is not None
     assert (len(found.pool.devices), list(found.hosts)) == (1, [])
 
@@ -77,7 +77,7 @@ def test_devices_of_the_command_line_bring_this_machine_in(monkeypatch: pytest.M
 
 def test_a_choice_that_leaves_no_machine_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(CampaignError, match="leaves none of"):
-        chosen(monkeypatch, Inventory(here=HERE), "!here")
+        chosen(monkeypatch, Inventory(local=HERE), "!here")
 
 
 def test_the_inventory_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
