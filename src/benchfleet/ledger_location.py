@@ -138,12 +138,12 @@ class LedgerLocation:
             at = f" --ledger {where}" if where else ""
             ways = [
                 "were they made with another ledger, name it by --ledger",
-                f"`benchfleet ledger rebuild {self.campaign.named}{at}` makes one from them",
+                f"`benchfleet ledger rebuild {self.campaign.cli_name}{at}` makes one from them",
             ]
             if self.url and self.layout.ledger.exists():
                 ways.insert(
                     0,
-                    f"`benchfleet ledger copy {self.campaign.named} --to {where}` brings"
+                    f"`benchfleet ledger copy {self.campaign.cli_name} --to {where}` brings"
                     f" {self.layout.ledger} there with its history",
                 )
             raise LedgerError(

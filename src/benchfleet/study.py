@@ -99,7 +99,7 @@ class Study:
 
     def record_campaign(self, ledger: Ledger) -> None:
         """Record what those without the campaign's file must know, where it is not told yet."""
-        told = self.campaign.told
+        told = self.campaign.record
         if told is not None and newest_record(ledger.events(kinds={CAMPAIGN_RECORDED})) != told:
             ledger.record(told.event())
 

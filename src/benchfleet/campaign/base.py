@@ -46,7 +46,7 @@ class Campaign:
     placement: str = DEFAULT  # which waiting cells go first, by the policy's name
     eligibility: Eligibility = field(default_factory=usual_rules)  # what machines are held against
     variants: tuple[str, ...] = ()  # names of the models that stand in for others
-    told: CampaignRecord | None = None  # what its file has others know; None where there is no file
+    record: CampaignRecord | None = None  # for hosts without its file; None where there is no file
 
     @property
     def folder(self) -> Path | None:
@@ -54,8 +54,8 @@ class Campaign:
         return self.file.parent if self.file else None
 
     @property
-    def named(self) -> str:
-        """How a command names it."""
+    def cli_name(self) -> str:
+        """How it is named on a command line."""
         return str(self.file or "CAMPAIGN")
 
     def with_results(self, base: str | Path | None) -> Campaign:

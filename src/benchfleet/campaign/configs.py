@@ -30,7 +30,7 @@ from .schema_types import plugin as plugin_name
 _STEP = either(plugin_name("attention"), named({}, plugin_name("attention"), single=True))
 KEYS: Mapping[str, Shape] = {
     "attention": doc(one_or_list(_STEP), "which keys each query may look at; steps add up"),
-    "settings": doc(MAPPING, "for benchmarks that are scripts, which are told of them"),
+    "settings": doc(MAPPING, "passed on to benchmarks that are scripts"),
     "everywhere": doc(TRUTH, "sparse in the context's prefill too (defaults.everywhere)"),
 }
 SHAPE = doc(
@@ -75,7 +75,7 @@ def _read(name: str, entry: Entry, defaults: Defaults) -> DeclaredConfig:
 
 
 def _without_bare_steps(entry: Entry) -> Entry:
-    """The entry without steps that stand where ``attention`` should: they are told as such."""
+    """The entry without steps outside of ``attention``, each noted as a mistake."""
     if not isinstance(entry.value, dict):
         return entry
     bare = [key for key in entry.value if key not in KEYS and key in registry.names("attention")]

@@ -52,7 +52,7 @@ BELONG = {**dict.fromkeys(CELL_LIMITS, "defaults.limits"), **dict.fromkeys(KEYS,
 class Defaults:
     """What holds for every axis that says nothing else."""
 
-    adapter: Entry  # an entry, so that a wrong name is told once, where it stands
+    adapter: Entry  # an entry, so that a wrong name is reported once, at its line
     model_kwargs: Mapping[str, Any] = field(default_factory=dict)
     tokenizer_kwargs: Mapping[str, Any] = field(default_factory=dict)
     generation: Mapping[str, Any] = field(default_factory=dict)

@@ -22,7 +22,7 @@ def campaign_from_definitions(names: Mapping[str, Any], file: Path) -> dict[str,
     """The campaign that a file's `names` define; None where they define none so.
 
     A level is a benchmark of its own, by its name; a rerun is a repeat, and a config a setting
-    that the benchmark is told of. What else the campaign needs is taken from its `campaign`, a
+    that the benchmark receives. What else the campaign needs is taken from its `campaign`, a
     mapping. Raises ValueError for what cannot be one.
     """
     if PHASES not in names:

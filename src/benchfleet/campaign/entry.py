@@ -23,23 +23,23 @@ class Mistakes:
 
     def __init__(self, source: Source) -> None:
         self._source = source
-        self._found: dict[tuple[KeyPath, str], int | None] = {}
+        self._lines: dict[tuple[KeyPath, str], int | None] = {}
         for flaw in source.flaws:
-            self._found[flaw.path, flaw.message] = flaw.line or source.line(flaw.path)
+            self._lines[flaw.path, flaw.message] = flaw.line or source.line(flaw.path)
 
     def add(self, path: KeyPath, message: str, *, at: KeyPath | None = None) -> None:
         """Note a mistake under the key `path`; `at` is whose line is shown, where another's."""
-        self._found.setdefault((path, message), self._source.line(path if at is None else at))
+        self._lines.setdefault((path, message), self._source.line(path if at is None else at))
 
     def within(self, path: KeyPath) -> bool:
         """Whether something at `path` or inside it is wrong."""
-        return any(wrong_path[: len(path)] == path for wrong_path, _ in self._found)
+        return any(wrong_path[: len(path)] == path for wrong_path, _ in self._lines)
 
     def listed(self) -> list[Mistake]:
         """All of them, by line."""
         mistakes = [
             Mistake(key=dotted(path), message=message, line=line)
-            for (path, message), line in self._found.items()
+            for (path, message), line in self._lines.items()
         ]
         return sorted(mistakes, key=lambda mistake: mistake.line or 0)
 
@@ -172,7 +172,7 @@ class Entry:
         return self._parsed(units.duration, default)
 
     def price(self) -> Price | None:
-        """What an hour costs; None where nothing is said."""
+        """What an hour costs; None by default."""
         return self._parsed(units.price, None)
 
     def _parsed(self, parse: Callable[[Any], T], default: T) -> T:

@@ -55,19 +55,19 @@ def load_inventory(path: str | Path) -> Inventory:
     """
     file = Path(os.path.abspath(path))
     source = read_source(file, _READERS, "inventory of machines")
-    return read_inventory(source, folder=file.parent, shown=str(path))
+    return read_inventory(source, folder=file.parent, file_label=str(path))
 
 
-def read_inventory(source: Source, *, folder: Path, shown: str) -> Inventory:
-    """The machines that plain data say; relative paths start at `folder`, and mistakes are told
-    under `shown`. Raises `CampaignError` with every mistake at once."""
+def read_inventory(source: Source, *, folder: Path, file_label: str) -> Inventory:
+    """The machines in plain data. Relative paths start at `folder`; mistakes name `file_label`.
+    Raises `CampaignError` with every mistake at once."""
     mistakes = Mistakes(source)
     root = Entry(source.data, (), mistakes)
     inventory = _inventory(root, folder)
     if root.right and not inventory.hosts and inventory.local is None:
         root.wrong("names no machine; write the names of some under 'hosts:'")
     if listed := mistakes.listed():
-        raise CampaignError(shown, listed)
+        raise CampaignError(file_label, listed)
     return inventory
 
 

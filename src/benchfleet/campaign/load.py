@@ -85,16 +85,18 @@ _READERS: Mapping[str, Reader] = {
 def load_campaign(path: str | Path) -> Campaign:
     """The campaign in the file. Raises `CampaignError` with every mistake in it at once."""
     file = Path(os.path.abspath(path))
-    return read_campaign(read_source(file, _READERS, "campaign file"), file=file, shown=str(path))
+    return read_campaign(
+        read_source(file, _READERS, "campaign file"), file=file, file_label=str(path)
+    )
 
 
 def read_campaign(
-    source: Source, *, file: Path, shown: str, results: Path | None = None
+    source: Source, *, file: Path, file_label: str, results: Path | None = None
 ) -> Campaign:
     """The campaign that plain data say, wherever they come from.
 
-    Relative paths start at the folder of `file`; `shown` is what its mistakes are told under, and
-    `results` is the campaign's own folder where the data are not to name it.
+    Relative paths start at the folder of `file`; `file_label` names the file in mistakes.
+    `results` overrides the campaign's own folder.
     Raises `CampaignError` with every mistake at once.
     """
     mistakes = Mistakes(source)
@@ -105,12 +107,12 @@ def read_campaign(
     if campaign is None:
         root.pairs("a mapping that begins with 'campaign: NAME'")
     if campaign is None or mistakes.listed():
-        raise CampaignError(shown, mistakes.listed())
+        raise CampaignError(file_label, mistakes.listed())
     return campaign if results is None else replace(campaign, results=results)
 
 
 def read_source(file: Path, readers: Mapping[str, Reader], kind: str) -> Source:
-    """What the file holds, by the reader for its suffix; `kind` is what it is told to be."""
+    """The data in the file, by the reader for its suffix; messages call the file `kind`."""
     reader = readers.get(file.suffix.lower())
     try:
         if file.is_dir():

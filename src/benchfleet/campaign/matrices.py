@@ -32,7 +32,7 @@ BELONG = {**defaults.BELONG, **dict.fromkeys(MATRIX, "matrix")}
 
 @dataclass(frozen=True, kw_only=True)
 class DeclaredMatrix:
-    """A matrix, and the names on its axes for the rules of whoever chooses of it."""
+    """A matrix, and the names on its axes for rules that select cells."""
 
     matrix: Matrix
     axes: Axes
@@ -50,7 +50,7 @@ class MatrixReader:
 
     def read(self, entry: Entry, fields: Mapping[str, Entry]) -> DeclaredMatrix:
         """The matrix of all that is right in `fields`, wherever in the file they stand; what is
-        not is noted, and none of it is run. `entry` is what it is told of as a whole."""
+        not is noted, and none of it is run. mistakes of the whole stand at `entry`."""
         preset = self._preset
         named, settings, workloads = self._axes(fields)
         axes = Axes(

@@ -60,7 +60,7 @@ def _apart(named: Iterable[tuple[str, str, Entry]]) -> None:
 
 
 def check_contents(models: Sequence[DeclaredModel], configs: Sequence[DeclaredConfig]) -> None:
-    """Refuse two names for one content: cells are told apart by content alone."""
+    """Refuse two names for one content: a cell's identity is its content alone."""
     _differ(
         "models",
         [

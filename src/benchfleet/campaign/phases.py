@@ -115,12 +115,12 @@ def _name(entry: Entry, field: Entry, before: Sequence[str]) -> str:
     if name in before:
         field.wrong(f"{name!r} stands twice; give this phase another name")
     elif "," in name or name.startswith("!"):
-        field.wrong(f"{name!r} cannot be told from a rule; leave out commas and !")
+        field.wrong(f"{name!r} is ambiguous in a rule; remove commas and !")
     return name
 
 
 def _requires(entry: Entry, name: str, before: Sequence[str]) -> tuple[str, ...]:
-    """Phases that come before; the last of them where nothing is said."""
+    """Phases that come before; the last of them by default."""
     if entry.absent:
         return (before[-1],) if before else ()
     required = []
@@ -189,7 +189,7 @@ def _check_apart(parts: Iterable[tuple[Entry, Matrix]]) -> None:
 
 
 def _check_names(own: DeclaredMatrix | None, parts: Iterable[tuple[Entry, Matrix]]) -> None:
-    """Refuse one name for two contents in two matrices of a file: reports tell them by name."""
+    """Refuse one name for two contents in two matrices of a file: reports list them by name."""
     seen: dict[tuple[str, str], object] = {}
     if own is not None:
         for axis, name, content in _contents(own.matrix):

@@ -33,9 +33,9 @@ _FILE = "imported.json"  # the result as it was
 class Imported:
     """What became of the results."""
 
-    taken: int
-    known: int
-    held: tuple[str, ...]  # cells that somebody runs now
+    published: int
+    already_done: int
+    busy: tuple[str, ...]  # cells that another runner runs now
 
 
 def import_results(
@@ -67,7 +67,7 @@ def import_results(
 
     unfinished = finish_cells(ledger, _RUNNER, waiting, prepare, pause=pause, seen=seen)
     busy = tuple(entry.name for _, entry in unfinished)
-    return Imported(taken=len(waiting) - len(busy), already_done=already_done, busy=busy)
+    return Imported(published=len(waiting) - len(busy), already_done=already_done, busy=busy)
 
 
 def _sealed(folder: AttemptFolder, claim: Claim, cell: Cell, entry: Entry, source: str) -> Outcome:
@@ -110,7 +110,7 @@ def summarize(repository: Repository) -> dict[str, Any]:
         "claimed and never finished": [
             f"{e.name} by {', '.join(e.claims)}" for e in entries if e.claims and not e.done
         ],
-        "names that cannot be told apart": [e.name for e in entries if e.parts is None],
+        "names without a unique reading": [e.name for e in entries if e.parts is None],
         "could not be read": [f"{file}: {why}" for file, why in repository.unreadable],
     }
 

@@ -16,7 +16,7 @@ CAMPAIGN_RECORDED = "campaign_told"
 
 @dataclass(frozen=True, kw_only=True)
 class CampaignRecord:
-    """A campaign as whoever enrolled it told of it; the newest event counts."""
+    """A campaign for hosts without its file; the newest event counts."""
 
     name: str
     results: str = ""  # the URL of the place that results go to; "" for the enroller's own folder
@@ -27,7 +27,7 @@ class CampaignRecord:
     variants: tuple[str, ...] = ()  # names of the models that stand in for others
 
     def event(self) -> Event:
-        """The event that tells it."""
+        """The event that stores it."""
         phases = [phase.to_dict() for phase in self.phases]
         runners = {
             host: {"phases": list(one.phases), "models": list(one.models)}
@@ -45,7 +45,7 @@ class CampaignRecord:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> CampaignRecord:
-        """What an event's data say; what a newer benchfleet tells besides is left out."""
+        """Read an event's data; fields of a newer benchfleet are ignored."""
         known_fields = {
             key: value for key, value in data.items() if key in cls.__dataclass_fields__
         }
@@ -67,7 +67,7 @@ class CampaignRecord:
 
 
 def newest_record(events: Iterable[Event]) -> CampaignRecord | None:
-    """What was told last; None where nothing was."""
+    """The newest record; None without one."""
     record = None
     for event in events:
         if event.kind == CAMPAIGN_RECORDED:

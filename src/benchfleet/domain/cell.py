@@ -95,7 +95,7 @@ class Config(_Part):
     name: str
     attention: tuple[AttentionStep, ...] = ()
     everywhere: bool = False  # True: sparse in the context's prefill too
-    settings: Kwargs = field(default_factory=dict)  # for scripts, which are told of them
+    settings: Kwargs = field(default_factory=dict)  # passed on to scripts
 
     def identity(self) -> dict[str, Any]:
         steps = [step.to_list() for step in self.attention]

@@ -45,7 +45,7 @@ class Condition:
         return set(_facts_in(self.tree, self.kinds))
 
     def is_possible(self, *excluded: Condition) -> bool:
-        """Whether some facts make it hold and none of `excluded`; also where that cannot be told.
+        """Whether some facts make it hold and none of `excluded`; also where this is undecided.
 
         Every fact takes each value at which a comparison may change, in all combinations.
         """
@@ -125,22 +125,18 @@ def _comparison_text(
 ) -> str:
     """``ram is 8 GB, not >= 12 GB``"""
     evaluator = _OfFacts(facts)
-    left, sign, right = node.left, COMPARISONS[type(node.ops[0])][0], node.comparators[0]
-    if not _facts_in(left, kinds):
-        left, right = right, left
+    lhs, sign, rhs = node.left, COMPARISONS[type(node.ops[0])][0], node.comparators[0]
+    if not _facts_in(lhs, kinds):
+        lhs, rhs = rhs, lhs
         sign = sign.translate(str.maketrans("<>", "><"))
     names = _facts_in(node, kinds)
     kind: Kind = kinds[names[0]] if names else "number"
     try:
-        has, limit = (
-            format_fact(cast(Fact, evaluator.value(side)), kind) for side in (left, right)
-        )
+        has, limit = (format_fact(cast(Fact, evaluator.value(side)), kind) for side in (lhs, rhs))
     except NoValue as error:
         return str(error)
-    name = f"{ast.unparse(right)}, " if _facts_in(right, kinds) else ""
-    return (
-        f"{ast.unparse(left)} is {has}, not {sign if expected else _OPPOSITE[sign]} {name}{limit}"
-    )
+    name = f"{ast.unparse(rhs)}, " if _facts_in(rhs, kinds) else ""
+    return f"{ast.unparse(lhs)} is {has}, not {sign if expected else _OPPOSITE[sign]} {name}{limit}"
 
 
 def format_fact(value: Fact, kind: Kind) -> str:

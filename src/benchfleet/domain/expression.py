@@ -253,15 +253,15 @@ class Evaluator:
 
 
 def _combine(
-    act: Callable[[Value, Value], Value], left: Value | PerCell, right: Value | PerCell
+    act: Callable[[Value, Value], Value], lhs: Value | PerCell, rhs: Value | PerCell
 ) -> Value | PerCell:
     """A function of two values, cell by cell where one of them is of several cells."""
-    if isinstance(left, PerCell) and isinstance(right, PerCell):
-        if left.values.keys() != right.values.keys():
+    if isinstance(lhs, PerCell) and isinstance(rhs, PerCell):
+        if lhs.values.keys() != rhs.values.keys():
             raise NoValue("two metrics of different cells cannot be compared or combined")
-        return PerCell({cell: act(left.values[cell], right.values[cell]) for cell in left.values})
-    if isinstance(left, PerCell):
-        return PerCell({cell: act(one, cast(Value, right)) for cell, one in left.values.items()})
-    if isinstance(right, PerCell):
-        return PerCell({cell: act(left, one) for cell, one in right.values.items()})
-    return act(left, right)
+        return PerCell({cell: act(lhs.values[cell], rhs.values[cell]) for cell in lhs.values})
+    if isinstance(lhs, PerCell):
+        return PerCell({cell: act(one, cast(Value, rhs)) for cell, one in lhs.values.items()})
+    if isinstance(rhs, PerCell):
+        return PerCell({cell: act(lhs, one) for cell, one in rhs.values.items()})
+    return act(lhs, rhs)

@@ -121,7 +121,7 @@ def evaluate_gate(text: str, cells: Sequence[CellReport]) -> GateResult:
 class _OfCells(Evaluator):
     """Evaluates an expression over cells, and notes the numbers as it goes."""
 
-    short_circuit = False  # all numbers are told
+    short_circuit = False  # all numbers are reported
 
     def __init__(self, cells: Sequence[CellReport]) -> None:
         self._chosen = cells  # inside a call, those that it chooses

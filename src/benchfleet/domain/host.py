@@ -15,7 +15,7 @@ class Host:
     """One machine of an inventory: how to reach it, and what of it to use."""
 
     name: str  # how people, results and options call it
-    address: str = ""  # what ssh is told to connect to; "" for the name
+    address: str = ""  # that ssh connects to; "" for the name
     user: str = ""  # "" leaves it to the user's own ssh configuration, as the next three
     port: int | None = None
     jump: str = ""  # a jump host, as ssh's -J takes it

@@ -1,12 +1,12 @@
-"""Telling whoever waits how far something is that takes long."""
+"""Progress reports of long operations."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-# Is told how many are done, of how many, as it goes on; of 0 where that is not known before.
+# Receives how many are done, of how many; of 0 if the total is unknown.
 ProgressCallback = Callable[[int, int], None]
 
 
 def ignore_progress(done: int, of: int) -> None:
-    """Nobody waits for it."""
+    """Report nothing."""

@@ -54,7 +54,7 @@ class Reading:
         return memories
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON values only; what is not told is left out."""
+        """JSON values only; unknown values are left out."""
         return {**_reported_fields(self), "gpus": [_reported_fields(gpu) for gpu in self.gpus]}
 
     @classmethod
@@ -94,7 +94,7 @@ class _Track:
             self._seconds += at - before
         self._last, self.peak = (at, value), max(self.peak, value)
 
-    def told(self) -> dict[str, float]:
+    def summary(self) -> dict[str, float]:
         mean = self._area / self._seconds if self._seconds else self.peak
         return {"mean": round(mean, 3), "peak": round(self.peak, 3)}
 
@@ -142,7 +142,7 @@ class Telemetry:
         silent = [gpu.index for gpu in reading.gpus if gpu.power is None]
         gap = reading.at - last.at if last else 0.0
         if silent and not self._doubt:
-            self._doubt = f"gpu:{silent[0]} did not tell its power at {reading.at:.1f} s"
+            self._doubt = f"gpu:{silent[0]} did not report its power at {reading.at:.1f} s"
         elif gap > _MAX_READING_GAP_S and not self._doubt:
             since = reading.at - gap
             most = f"{_MAX_READING_GAP_S:g} s are the most"
@@ -162,17 +162,17 @@ class Telemetry:
 
     @property
     def ram(self) -> int:
-        """Bytes at most; 0: not told."""
+        """Bytes at most; 0: unknown."""
         return int(self._ram.peak)
 
     @property
     def gpu_memory(self) -> int:
-        """Bytes at most on one of its GPUs, of its own where that is told; 0: not told."""
+        """Bytes at most on one of its GPUs, of its own if reported; 0: unknown."""
         peaks = [tracks.get("own") or tracks.get("memory") for tracks in self._gpus.values()]
         return max((int(track.peak) for track in peaks if track), default=0)
 
     def summary(self) -> dict[str, Any]:
-        """JSON values only; what was not told is left out. Empty without a reading."""
+        """JSON values only; unknown values are left out. Empty without a reading."""
         if self.last is None:
             return {}
         summary: dict[str, Any] = {
@@ -188,13 +188,13 @@ class Telemetry:
                 "seconds": round(self.last.cpu, 3),
             }
         if self.last.ram is not None:
-            summary["ram_bytes"] = self._ram.told()
+            summary["ram_bytes"] = self._ram.summary()
         if self._gpus:
             summary["gpus"] = [
                 {
                     "index": index,
                     **({"total_bytes": total} if (total := self._totals.get(index)) else {}),
-                    **{_NAMES[name]: track.told() for name, track in tracks.items()},
+                    **{_NAMES[name]: track.summary() for name, track in tracks.items()},
                 }
                 for index, tracks in sorted(self._gpus.items())
             ]

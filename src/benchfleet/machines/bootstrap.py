@@ -61,10 +61,10 @@ def bootstrap(
 ) -> None:
     """Make sure that the host has the environment of this benchfleet, with the extra wanted.
 
-    `ask` runs a step there, `hold` keeps a lock's step running for a block, which it tells whether
-    others are kept out, and `tell` is told what was done. One that lacks the extra is left as it
-    is until another is whole, for slots may run in it. Raises BootstrapFailed, or what `ask`
-    raises; then nothing new is in its place.
+    `ask` runs a step there. `hold` keeps a lock's step running for a block and yields whether the
+    lock is exclusive. `tell` receives progress messages. An environment without the extra stays
+    until the new one is complete, since slots may run in it. Raises BootstrapFailed, or what
+    `ask` raises; then the old environment is unchanged.
     """
     if _is_there(Plan(host, spec), ask):
         tell(f"{environment_name()} is already there")
@@ -90,8 +90,8 @@ def bootstrap(
         installed = facts.parse_facts(_done(plan.check(), ask).out)
         if installed.environment != environment_name():
             raise BootstrapFailed(
-                f"the host has {installed.environment}, not {environment_name()}; remove modules of "
-                "benchfleet from its PYTHONPATH"
+                f"wrong environment {installed.environment}, not {environment_name()}; remove "
+                "modules of benchfleet from the host's PYTHONPATH"
             )
         _done(plan.publish(), ask)
         packages = ", ".join(f"{name} {version}" for name, version in installed.packages.items())
@@ -147,7 +147,7 @@ def _is_there(plan: Plan, ask: Ask) -> bool:
         installed = facts.parse_facts(answer.out)
     except ProtocolError:
         return False
-    whole = _PACKAGES_BY_EXTRA[plan.wanted.extra] <= set(installed.packages)
+    whole = _PACKAGES_BY_EXTRA[plan.spec.extra] <= set(installed.packages)
     return whole and installed.environment == environment_name()
 
 

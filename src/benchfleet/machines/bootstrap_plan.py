@@ -74,7 +74,7 @@ class Step:
     title: str  # what it does, such as "make the environment"
     words: tuple[str, ...]
     sent: bytes | Path = b""  # its input
-    patience: float = _STEP_TIMEOUT_S  # seconds
+    timeout: float = _STEP_TIMEOUT_S  # seconds
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class Plan:
     """The steps on one host; `token` tells its folders from those of another attempt."""
 
     host: Host
-    wanted: EnvironmentSpec
+    spec: EnvironmentSpec
     python: str = "python3"
     token: str = field(default_factory=lambda: secrets.token_hex(4))
 
@@ -126,22 +126,22 @@ class Plan:
 
     def send(self, remote_files: Sequence[str] = ()) -> Iterator[Step]:
         """What is not `remote_files` yet, as `list_wheels` answers."""
-        for file in self.wanted.wheels:
+        for file in self.spec.wheels:
             size = file.stat().st_size
             if f"{size} {file.name}" not in remote_files:
                 yield self._sent(self._wheels, file.name, file, size)
-        wheel = self.wanted.wheel
+        wheel = self.spec.wheel
         yield self._sent(f"{self._draft}/sent", wheel.name, wheel.data, len(wheel.data))
-        if self.wanted.constraints:
-            text = self.wanted.constraints.encode()
+        if self.spec.constraints:
+            text = self.spec.constraints.encode()
             yield self._sent(f"{self._draft}/sent", "constraints.txt", text, len(text))
 
     def install(self) -> Iterator[Step]:
         """benchfleet and what it needs; torch first and alone, or pip may take another build."""
-        extra = f"[{self.wanted.extra}]" if self.wanted.extra else ""
+        extra = f"[{self.spec.extra}]" if self.spec.extra else ""
         if extra:
             yield self._pip("install torch", "torch")
-        yield self._pip("install benchfleet", f"{self._draft}/sent/{self.wanted.wheel.name}{extra}")
+        yield self._pip("install benchfleet", f"{self._draft}/sent/{self.spec.wheel.name}{extra}")
 
     def check(self) -> Step:
         """The new environment tells of itself."""
@@ -156,21 +156,19 @@ class Plan:
     def _sent(self, folder: str, name: str, data: bytes | Path, size: int) -> Step:
         words = ("sh", "-c", _TAKE, "sh", folder, name, str(size))
         large = f" ({size / 10**6:.1f} MB)" if size >= 10**5 else ""
-        return Step(
-            title=f"send {name}{large}", words=words, sent=data, patience=_INSTALL_TIMEOUT_S
-        )
+        return Step(title=f"send {name}{large}", words=words, sent=data, timeout=_INSTALL_TIMEOUT_S)
 
     def _pip(self, title: str, what: str) -> Step:
         words = [f"{self._draft}/bin/python", "-m", "pip", "install", "--quiet", "--no-input"]
         words += ["--disable-pip-version-check"]
-        if self.wanted.wheels:
+        if self.spec.wheels:
             words += ["--no-index", "--find-links", self._wheels]
-        if self.wanted.constraints:
+        if self.spec.constraints:
             words += ["--constraint", f"{self._draft}/sent/constraints.txt"]
-        return Step(title=title, words=(*words, what), patience=_INSTALL_TIMEOUT_S)
+        return Step(title=title, words=(*words, what), timeout=_INSTALL_TIMEOUT_S)
 
     def rehearsed(self) -> list[Step]:
         """Every step of `bootstrap`, with `python` for whichever is found."""
         first = [self.search(), self.look(), self.lock(), *self.prepare()]
-        listed = [self.list_wheels()] if self.wanted.wheels else []
+        listed = [self.list_wheels()] if self.spec.wheels else []
         return [*first, *listed, *self.send(), *self.install(), self.check(), self.publish()]

@@ -83,7 +83,7 @@ def judged(
 
 def folder_check(what: str, folder: Path, *, least: int, fix: str) -> Check:
     """Whether something can be written in a folder, or where it is to be made; nothing is left
-    there. A file server whose clock is off is told too."""
+    there. A file server whose clock is off is reported too."""
     existing = folder
     while not existing.exists() and existing != existing.parent:
         existing = existing.parent

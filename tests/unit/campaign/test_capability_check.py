@@ -1,4 +1,4 @@
-"""What adapters refuse of a matrix, and where in the file it is told."""
+"""What adapters refuse of a matrix, and where in the file it is reported."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ FOLDER = Path("/inventories")
 
 
 def inventory(text: str) -> Inventory:
-    return read_inventory(read_yaml(dedent(text)), folder=FOLDER, shown="machines.yaml")
+    return read_inventory(read_yaml(dedent(text)), folder=FOLDER, file_label="machines.yaml")
 
 
 def mistakes(text: str) -> dict[str, str]:
@@ -84,7 +84,7 @@ def test_hosts_are_what_they_say_over_what_the_defaults_say() -> None:
 
 def test_toml_says_the_same() -> None:
     text = '[hosts.lab1]\naddress = "10.0.0.1"\n[hosts.lab2]\n[here]\n'
-    found = read_inventory(read_toml(text), folder=FOLDER, shown="machines.toml")
+    found = read_inventory(read_toml(text), folder=FOLDER, file_label="machines.toml")
     assert [host.name for host in found.hosts] == ["lab1", "lab2"]
     assert found.local == Machine()
 

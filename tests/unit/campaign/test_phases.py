@@ -26,7 +26,7 @@ matrix:
 
 def read(text: str, axes: str = AXES) -> Campaign:
     source = read_yaml(axes + dedent(text))
-    return read_campaign(source, file=Path("/nowhere/study.yaml"), shown="study.yaml")
+    return read_campaign(source, file=Path("/nowhere/study.yaml"), file_label="study.yaml")
 
 
 def mistakes(text: str, axes: str = AXES) -> dict[str, tuple[int | None, str]]:

@@ -86,7 +86,7 @@ def validator() -> Draft202012Validator:
 def _refused(data: Any) -> list[str]:
     """The keys that the reader finds something wrong with."""
     try:
-        read_campaign(Source(data=data), file=Path("/nowhere/study.yaml"), shown="study.yaml")
+        read_campaign(Source(data=data), file=Path("/nowhere/study.yaml"), file_label="study.yaml")
     except CampaignError as error:
         return [mistake.key for mistake in error.mistakes]
     return []

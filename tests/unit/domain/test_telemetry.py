@@ -1,4 +1,4 @@
-"""Readings become means, peaks and an energy that is told only where it is known."""
+"""Readings become means, peaks and an energy that is reported only where it is known."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_energy_is_the_area_under_the_power() -> None:
     ("readings", "reason"),
     [
         ([reading(0)], "there is one reading alone"),
-        ([reading(0), reading(1, None), reading(2)], "gpu:0 did not tell its power at 1.0 s"),
+        ([reading(0), reading(1, None), reading(2)], "gpu:0 did not report its power at 1.0 s"),
         (
             [reading(0), reading(1), reading(8.5), reading(9.5)],
             "no reading for 7.5 s at 1.0 s; 3 s are the most",

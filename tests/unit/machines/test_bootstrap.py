@@ -138,7 +138,7 @@ def test_a_step_that_fails_is_named_and_nothing_is_put_in_its_place(step: str) -
 
 def test_other_code_than_ours_is_not_put_in_its_place() -> None:
     other = Facts(**{**asdict(FACTS), "environment": "0.9-ffffffff", "gpus": ()})
-    with pytest.raises(BootstrapFailed, match=r"what was installed is 0\.9-ffffffff"):
+    with pytest.raises(BootstrapFailed, match=r"wrong environment 0\.9-ffffffff"):
         Lab({"check it": told(other)}).bootstrap()
 
 

@@ -1,4 +1,4 @@
-"""What a machine is told that it lacks."""
+"""What a machine is reported that it lacks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A machine's facts survive the way from its stdout, whatever else is said there."""
+"""A machine's facts survive the way from its stdout, whatever else is reported there."""
 
 from __future__ import annotations
 

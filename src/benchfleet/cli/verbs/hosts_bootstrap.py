@@ -131,7 +131,7 @@ def _one(host: Host, wanted: EnvironmentSpec, ssh: OpenSsh, tell: _Telling) -> b
         return trouble is None
 
     def asked(step: Step) -> Answer:
-        answer = ask(ssh, host, step.words, sent=step.sent, timeout=step.patience)
+        answer = ask(ssh, host, step.words, sent=step.sent, timeout=step.timeout)
         if answer.code == LOST:
             raise BootstrapFailed(diagnosis(answer.code, answer.err, jump=host.jump).message)
         return answer

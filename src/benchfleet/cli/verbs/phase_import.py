@@ -87,9 +87,9 @@ def _entered(
         with progress_line("results taken over") as seen:
             end = import_results(ledger, study.layout, pairs, source=source, seen=seen)
     return {
-        "published": end.taken,
-        "known already": end.known,
-        "run by somebody now": list(end.held),
+        "published": end.published,
+        "known already": end.already_done,
+        "run by somebody now": list(end.busy),
         "where": str(display_path(study.layout.root)),
     }
 

@@ -45,7 +45,7 @@ class Arguments:
             raise CampaignError(CALL, [Mistake(key="", message=str(error))]) from None
         source = Source(data=found, lines=self.lines, flaws=(*self.flaws, *flaws))
         try:
-            return read_campaign(source, file=self.folder / CALL, shown=CALL, results=results)
+            return read_campaign(source, file=self.folder / CALL, file_label=CALL, results=results)
         except CampaignError as error:
             raise CampaignError(CALL, self._in_our_words(error.mistakes)) from None
 

@@ -1,7 +1,7 @@
 """``python -m benchfleet.machines.probe.compute cpu|gpu SECONDS``: how fast this machine computes.
 
-Prints one line of JSON. A process of its own, so that nothing heavy is loaded by whoever asks, and
-what hangs can be ended.
+Prints one line of JSON. A process of its own, so that the caller loads nothing heavy and can
+end it if it hangs.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A short measured benchmark of this machine, in bounded time: memory, matrix, disk and GPU.
 
-What computes does so in processes of its own, which are ended when their time is over or when
-whoever asked goes away. Rates are bytes or 10⁹ operations a second; None: not measured.
+What computes does so in processes of its own, which end when their time is over or with
+their parent. Rates are bytes or 10⁹ operations a second; None: not measured.
 """
 
 from __future__ import annotations

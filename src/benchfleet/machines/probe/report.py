@@ -258,7 +258,7 @@ def _rich(document: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _in_bytes(results: dict[str, Any]) -> None:
-    """Fill in bytes where only GB are told."""
+    """Fill in bytes where the report has GB only."""
     for name in ("memory", "storage"):
         section = dict(_part(results, name))
         for key in ("total", "available", "free"):

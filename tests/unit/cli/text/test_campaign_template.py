@@ -49,7 +49,7 @@ def test_without_a_model_the_mock_answers_and_the_reason_is_said() -> None:
     text = _drafted(CPU)
     source = read_yaml(text)
     assert "# No model was found." in text
-    campaign = read_campaign(source, file=Path("/nowhere/study.yaml"), shown="study.yaml")
+    campaign = read_campaign(source, file=Path("/nowhere/study.yaml"), file_label="study.yaml")
     assert [cell.id for cell in campaign.matrix.expand()] == [
         "mock/dense/mock_benchmark",
         "mock/dense/recall_512",
@@ -79,5 +79,5 @@ def test_every_line_that_is_only_a_suggestion_can_be_taken_as_it_stands() -> Non
         text = text.replace(f"# {setting}", setting)
     source = read_yaml(text)
     assert source.flaws == ()
-    campaign = read_campaign(source, file=Path("/nowhere/study.yaml"), shown="study.yaml")
+    campaign = read_campaign(source, file=Path("/nowhere/study.yaml"), file_label="study.yaml")
     assert len(campaign.matrix.expand()) == 9
