@@ -71,7 +71,7 @@ def test_a_field_like_repository_is_taken_over_once_and_nothing_is_invented(user
     conflict = next(one for one in seen["could not be read"] if "conflict markers" in one)
     assert conflict.endswith("it names host-1, host-2")
     assert len(seen["claimed and never finished"]) == 2
-    assert seen["names that cannot be told apart"] == []
+    assert seen["names without a unique reading"] == []
     user.run("phase", "import", "repo")
     settings = user.folder / "phase_settings.py"
     text = settings.read_text()

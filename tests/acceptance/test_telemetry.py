@@ -74,7 +74,7 @@ def test_a_gpu_that_tells_no_power_has_no_energy_and_no_zero(
     assert "power_watts" not in telemetry["gpus"][0]
     assert telemetry["energy"] == {
         "valid": False,
-        "reason": "gpu:0 did not tell its power at 0.0 s",
+        "reason": "gpu:0 did not report its power at 0.0 s",
         "joules": None,
     }
 

@@ -133,7 +133,7 @@ def test_a_file_that_cannot_be_read_is_one_mistake(tmp_path: Path) -> None:
     [
         ("campaign: attention/study", "", ("campaign", "the campaign needs a name")),
         ("campaign: attention/study", "campaign: 7", ("campaign", "must be text, not 7")),
-        ("defaults:", "results: s4://b/p\ndefaults:", ("results", "no place for results 's4'")),
+        ("defaults:", "results: s4://b/p\ndefaults:", ("results", "no results store 's4'")),
         ("defaults:", "results: ''\ndefaults:", ("results", "names no folder")),
         ("defaults:", "max_concurrent_runs: 0\ndefaults:", ("max_concurrent_runs", "must be a")),
         ("defaults:", "gpus: [x]\ndefaults:", ("gpus[0]", "must be a whole number, 0 or more")),

@@ -131,7 +131,7 @@ def test_phases_survive_the_way_to_those_without_the_file() -> None:
         ("phases: [{name: e0, gate: 'mean(score'}]", "phases[0].gate", "put all of it in quotes"),
         ("phases: [{gate: score > 1}]", "phases[0]", "has no name"),
         ("phases: [{name: ../x}]", "phases[0].name", "may not start with a dot"),
-        ("phases: [{name: 'a,b'}]", "phases[0].name", "leave out commas"),
+        ("phases: [{name: 'a,b'}]", "phases[0].name", "remove commas"),
         ("phases: []", "phases", "names no phase"),
         ("phases: [{name: e0}, {name: e1}]", "phases[1]", "is of phase 'e0' already"),
         ("phases: [{name: e0, only: {models: x}}]", "phases[0].only.models", "no model 'x'"),
